@@ -215,14 +215,14 @@ fn check_quantiles(of: &Value) -> Result<(), String> {
 
 /// The parts of exits add up to the time from exit to entry, and cost is two of them.
 fn check_parts_of_exits(of: &Value) -> Result<(), String> {
-    let Some(total) = number(of, "total_ns") else { return Ok(()) };
+    let Some(total) = number(of, "exit_time_ns") else { return Ok(()) };
     let parts = TimePart::OF_EXITS.map(TimePart::column);
     if parts.iter().any(|part| of.get(part).is_none()) {
         return Ok(());
     }
     equal("parts", sum(of, &parts), "exit time", total)?;
     match number(of, "cost_ns") {
-        Some(cost) => equal("kernel and user space", sum(of, &["kernel_ns", "user_ns"]), "cost", cost),
+        Some(cost) => equal("kernel and user space", sum(of, &["kernel_ns", "user_space_ns"]), "cost", cost),
         None => Ok(()),
     }
 }
@@ -235,9 +235,9 @@ fn check_total(report: &Value) -> Result<(), String> {
     let of_vcpus = vcpus.iter().filter_map(|vcpu| number(vcpu, "exits")).sum();
     equal("exits of vCPUs", of_vcpus, "in total", count)?;
     // Where groups were too many, those that were left out are in the total only.
-    if number(report, "rows_left_out") == Some(0) && number(report, "exits_elsewhere") == Some(0) {
+    if number(report, "rows_left_out") == Some(0) && number(report, "ungrouped_exits") == Some(0) {
         let parts = TimePart::OF_EXITS.map(TimePart::column);
-        for name in ["count", "timed", "total_ns", "cost_ns"].iter().chain(&parts) {
+        for name in ["count", "timed", "exit_time_ns", "cost_ns"].iter().chain(&parts) {
             let of_rows = rows.iter().filter_map(|row| number(row, name)).sum();
             equal(&format!("{name} of rows"), of_rows, "in total", number(total, name).unwrap_or_default())?;
         }

@@ -15,8 +15,8 @@ import type { Advised, AdvisedCauseRow } from "./types.gen";
 type Item = Advised["advice"][number];
 type Fact = Advised["facts"][number];
 
-/** A subject, which leads to the things of its kind. */
-const Subject = ({ of }: { of: NonNullable<AdvisedCauseRow["about"]> }) => (
+/** A subject, which leads to those of its kind. */
+const Subject = ({ of }: { of: NonNullable<AdvisedCauseRow["subject"]> }) => (
   <button type="button" class="plain" onClick={() => seeKind(of.kind)}>
     {of.text}
   </button>
@@ -24,8 +24,8 @@ const Subject = ({ of }: { of: NonNullable<AdvisedCauseRow["about"]> }) => (
 
 const causeColumns: Column<AdvisedCauseRow>[] = [
   { title: "VM", text: true, value: (row) => row.vm ?? -1, show: (row) => `${row.vm_name ?? ""} ${row.vm ?? "-"}`.trim() },
-  { title: "reason", text: true, value: (row) => row.reason ?? row.of, show: (row) => row.reason ?? row.of.replace("_", " ") },
-  { title: "subject", text: true, value: (row) => row.subject ?? "", show: ({ about }) => about && <Subject of={about} /> },
+  { title: "reason", text: true, value: (row) => row.reason ?? row.kind, show: (row) => row.reason ?? row.kind.replace("_", " ") },
+  { title: "subject", text: true, value: (row) => row.subject?.text ?? "", show: ({ subject }) => subject && <Subject of={subject} /> },
   { title: "of cost", value: (row) => row.share_of_cost ?? -1, show: (row) => (row.share_of_cost === null ? "" : share(row.share_of_cost)) },
   { title: "of vCPU time", value: (row) => row.share_of_time, show: (row) => share(row.share_of_time) },
   { title: "what the rules say", text: true, value: (row) => row.text, show: (row) => row.text },
@@ -35,14 +35,14 @@ const causeColumns: Column<AdvisedCauseRow>[] = [
 const see = (fact: Fact) => go(document.getElementById(fact.topic) ? fact.topic : "reasons");
 
 function Gain({ item, most }: { item: Item; most: number }) {
-  const { low_ns_per_s: low, high_ns_per_s: high, how, source, text } = item.gain;
+  const { low_ns_per_s: low, high_ns_per_s: high, method, source, text } = item.gain;
   return (
     <p class="gain">
       <span class="track" aria-hidden="true">
         <i style={{ width: `${(high / most) * 100}%`, background: colors.value.accent + "55" }} />
         <i style={{ width: `${(low / most) * 100}%`, background: colors.value.accent }} />
       </span>
-      Wins <b>{text}</b> ({how}: {source})
+      Gain: <b>{text}</b> ({method}: {source})
     </p>
   );
 }
@@ -99,7 +99,7 @@ export function AdviceView() {
           <h3>
             {item.number}. {item.change}
           </h3>
-          <p class="soft">For {item.scope_text}. Acts: {item.acts}.</p>
+          <p class="soft">For {item.scope_text}. Takes effect: {item.takes_effect}.</p>
           <Gain item={item} most={most} />
           <ul class="plain-list">
             {item.settings.map((of) => (
@@ -108,13 +108,13 @@ export function AdviceView() {
               </li>
             ))}
           </ul>
-          <Fold name={item.id} first={item.number === 1} summary="Why, risk, price, undoing">
+          <Fold name={item.id} first={item.number === 1} summary="Evidence, risk, who pays, undo">
             {facts(item.evidence)}
             <dl>
               <dt>Risk</dt>
               <dd>{item.risk}</dd>
-              <dt>Paid by</dt>
-              <dd>{item.payer}</dd>
+              <dt>Who pays</dt>
+              <dd>{item.who_pays}</dd>
               <dt>Undo</dt>
               <dd>{item.undo}</dd>
             </dl>
@@ -128,9 +128,9 @@ export function AdviceView() {
           <DataTable columns={causeColumns} rows={advice.causes} caption="Causes, and what the rules say of them" />
         </>
       )}
-      {advice && advice.left_alone.length > 0 && (
-        <Fold name="left alone" summary={`Costs, and is best left as it is (${advice.left_alone.length})`}>
-          {advice.left_alone.map((row) => (
+      {advice && advice.accepted_costs.length > 0 && (
+        <Fold name="accepted costs" summary={`Accepted costs (${advice.accepted_costs.length})`}>
+          {advice.accepted_costs.map((row) => (
             <div>
               <p>{row.why}</p>
               {facts(row.evidence)}

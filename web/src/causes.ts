@@ -18,8 +18,8 @@ export function subjectId(about: number): string {
 /** What a row of the costliest causes is called. */
 export function causeName(row: AdvisedCauseRow): string {
   // What is a part of other rows' exits says so.
-  const reason = row.reason ?? (row.of === "forced_out" ? "forced out by other threads (in these)" : row.of);
-  return row.subject ? `${reason}: ${row.subject}` : reason;
+  const reason = row.reason ?? (row.kind === "forced_out" ? "forced out by other threads (in these)" : row.kind);
+  return row.subject ? `${reason}: ${row.subject.text}` : reason;
 }
 
 /** The causes of such a row. */
@@ -27,10 +27,10 @@ function causesOf(row: AdvisedCauseRow): number[] {
   const { causes, abouts, reasons } = data.over;
   const isOfRow = (cause: (typeof causes)[number]): boolean => {
     if (cause.is_further || reasons[cause.reason ?? -1] !== row.reason) return false;
-    if (cause.named !== null) return cause.named === row.subject;
+    if (cause.named !== null) return cause.named === row.subject?.text;
     if (!cause.is_told_apart) return row.subject === null;
     const about = abouts[cause.about!]!;
-    return row.about?.kind === about.kind && row.about.key === about.key;
+    return row.subject?.kind === about.kind && row.subject.key === about.key;
   };
   return causes.flatMap((cause, at) => (isOfRow(cause) ? [at] : []));
 }

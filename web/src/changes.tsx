@@ -65,7 +65,7 @@ const VERDICTS = { more: "more", less: "less", unclear: "may be chance", "too fe
 
 function verdictColor(change: ChangeRow): string {
   const { parts, other } = colors.value;
-  return change.verdict === "more" ? parts.user_ns : change.verdict === "less" ? parts.kernel_ns : other;
+  return change.verdict === "more" ? parts.user_space_ns : change.verdict === "less" ? parts.kernel_ns : other;
 }
 
 export const nameOf = (row: Compared): string => row.reason ?? (row.without ? `all but ${row.without.join(", ")}` : "all exits");
@@ -187,7 +187,7 @@ export function Changes({ sides, title = "", choice }: Props) {
       legend={() => {
         const { parts, other } = colors.value;
         return [
-          { label: `more than ${names[0]}`, color: parts.user_ns },
+          { label: `more than ${names[0]}`, color: parts.user_space_ns },
           { label: `less than ${names[0]}`, color: parts.kernel_ns },
           { label: "may be chance, or too few", color: other },
         ];

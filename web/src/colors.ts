@@ -18,7 +18,7 @@ const LIGHT = {
   parts: {
     guest_ns: "#88919a",
     kernel_ns: "#306fb4",
-    user_ns: "#d94204",
+    user_space_ns: "#d94204",
     polling_ns: "#ab8f16",
     halted_ns: ":#88919a",
     halt_not_divided_ns: ":#4d5761",
@@ -45,7 +45,7 @@ const DARK: typeof LIGHT = {
   parts: {
     guest_ns: "#6f7881",
     kernel_ns: "#5b92d0",
-    user_ns: "#e3894d",
+    user_space_ns: "#e3894d",
     polling_ns: "#f1d35b",
     halted_ns: ":#6f7881",
     halt_not_divided_ns: ":#a9b3bb",
@@ -75,10 +75,10 @@ export let ranked: number[] = [];
 /** Ranks them; reasons that had a colour before, by that, keep it as long as they have one. */
 export function rankReasons(before: string[] = []): void {
   const cost = new Map<number, [number, number]>();
-  const { reason, kernel_ns, user_ns, count } = data.tables.exits.col;
+  const { reason, kernel_ns, user_space_ns, count } = data.tables.exits.col;
   for (let row = 0; row < data.tables.exits.rows; row++) {
     const sums = cost.get(reason![row]!) ?? [0, 0];
-    cost.set(reason![row]!, [sums[0] + kernel_ns![row]! + user_ns![row]!, sums[1] + count![row]!]);
+    cost.set(reason![row]!, [sums[0] + kernel_ns![row]! + user_space_ns![row]!, sums[1] + count![row]!]);
   }
   const most = (at: 0 | 1) => [...cost].sort((a, b) => b[1][at] - a[1][at]).map((row) => row[0]);
   const first = [...new Set([...most(0).slice(0, 6), ...most(1).slice(0, 8)])].slice(0, 8);

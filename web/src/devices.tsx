@@ -1,4 +1,4 @@
-// What exits were about: ports, MMIO, MSRs, hypercalls, CPUID leaves, …
+// Subjects of exits: ports, MMIO, MSRs, hypercalls, CPUID leaves, …
 import { Bars, type Bar } from "./bars";
 import { chooseSubject, subjectId } from "./causes";
 import { colors } from "./colors";
@@ -7,13 +7,9 @@ import { byAbout, handlers } from "./query";
 import { go } from "./shell";
 import { chosen, data, isAll } from "./state";
 import { DataTable, type Column } from "./table";
-import type { DetailRow, PioRow } from "./types.gen";
+import type { AboutRow, DetailRow, PioRow } from "./types.gen";
 
-interface Thing {
-  kind: string;
-  key: number;
-  direction: string | null;
-}
+type Subject = Pick<DetailRow, "subject_kind" | "subject_key" | "direction">;
 
 interface Row {
   about: number;
@@ -24,7 +20,7 @@ interface Row {
   pio: PioRow[];
 }
 
-const same = (row: Thing, about: Thing) => row.kind === about.kind && row.key === about.key && row.direction === about.direction;
+const same = (row: Subject, about: AboutRow) => row.subject_kind === about.kind && row.subject_key === about.key && row.direction === about.direction;
 
 /** Details and accesses of each thing of this report, looked up once. */
 let joined = new Map<number, Pick<Row, "detail" | "pio">>();
@@ -38,7 +34,7 @@ function rows(kind: string): Row[] {
       const about = data.over.abouts[at]!;
       if (!joined.has(at))
         joined.set(at, {
-          detail: data.report.details.find((row) => same(row, about)),
+          detail: data.report.subjects.find((row) => same(row, about)),
           pio: data.report.pio?.rows.filter((row) => same(row, about)) ?? [],
         });
       return { about: at, label: about.label, ...sums, ...joined.get(at)! };
@@ -52,14 +48,14 @@ const columns = (heading: string): Column<Row>[] => {
     { title: "p50", value: (row) => row.detail?.p50_ns ?? null, show: (row) => ns(row.detail?.p50_ns) },
     { title: "p99", value: (row) => row.detail?.p99_ns ?? null, show: (row) => ns(row.detail?.p99_ns) },
     { title: "max", value: (row) => row.detail?.max_ns ?? null, show: (row) => ns(row.detail?.max_ns) },
-    { title: `to ${handlers()[1]}`, value: (row) => row.detail?.user_share ?? null, show: (row) => share(row.detail?.user_share ?? 0) },
+    { title: `to ${handlers()[1]}`, value: (row) => row.detail?.user_space_share ?? null, show: (row) => share(row.detail?.user_space_share ?? 0) },
   ];
-  const saves = (row: Row) => row.pio.reduce((sum, of) => sum + (of.saves_ns ?? 0), 0);
+  const gain = (row: Row) => row.pio.reduce((sum, of) => sum + (of.gain_ns ?? 0), 0);
   const access: Column<Row>[] = [
     {
-      title: "if the kernel served it, saves",
-      value: saves,
-      show: (row) => (row.pio.some((of) => of.saves_ns !== null) ? ns(saves(row)) : "–"),
+      title: "gain if the kernel handled it",
+      value: gain,
+      show: (row) => (row.pio.some((of) => of.gain_ns !== null) ? ns(gain(row)) : "–"),
     },
   ];
   return [
@@ -105,7 +101,7 @@ export function Devices() {
       .slice(0, 12);
   return (
     <section id="devices" aria-label="Devices">
-      <h2>What exits were about</h2>
+      <h2>Subjects of exits</h2>
       <Bars
         id="hottest"
         title="Ports, MMIO, MSRs and calls that cost most"
@@ -115,7 +111,7 @@ export function Devices() {
         parts={["cost"]}
         fills={() => [colors.value.reasons[0]!]}
         show={ns}
-        first="about"
+        first="subject"
         click={(at) => chooseSubject(hottest()[at]!.about)}
       />
       {kinds.map((kind) => {
@@ -130,7 +126,7 @@ export function Devices() {
           </details>
         );
       })}
-      {data.left_out > 0 && <p class="note">{count(data.left_out)} things of the least cost have no percentiles on this page.</p>}
+      {data.left_out > 0 && <p class="note">{count(data.left_out)} subjects of the least cost have no percentiles on this page.</p>}
     </section>
   );
 }

@@ -36,9 +36,9 @@ const ChangeName = ({ text }: { text: string }) => (
 );
 
 /** What the recording does not tell, and what was made of it. */
-function untold(): string | null {
-  const { told, coverage } = data.report;
-  const what = [!told.user && "user space", !told.scheduler && "steal"].filter(Boolean);
+function missingEventKinds(): string | null {
+  const { event_kinds, coverage } = data.report;
+  const what = [!event_kinds.user_space && "user space", !event_kinds.scheduler && "steal"].filter(Boolean);
   return what.length === 0 || coverage.exits === 0 ? null : `${what.join(" and ")} not recorded`;
 }
 
@@ -49,7 +49,7 @@ function Coverage() {
     `${count(coverage.events)} events`,
     coverage.lost === null ? "losses unknown" : coverage.lost === 0 ? "none lost" : `${count(coverage.lost)} lost`,
     `${count(coverage.exits)} exits, ${count(coverage.timed_exits)} timed`,
-    untold(),
+    missingEventKinds(),
     ...(verdict.is_doubtful ? [] : verdict.doubts),
     traces.length > 1 && `${traces.length} recordings have no common time: nothing is shown over time`,
   ];
@@ -156,13 +156,13 @@ const momentColumns = (): Column<SlowOne>[] => [
     show: (exit) => (data.over.in_time ? <Name text={when(exit)} click={() => (around(exit), go("timeline"))} /> : "–"),
   },
   { title: "cost", value: costOf, show: (exit) => ns(costOf(exit)) },
-  ...(data.report.told.scheduler ? [{ title: "steal", value: (exit: SlowOne) => timeOf(exit, "steal_ns"), show: (exit: SlowOne) => ns(timeOf(exit, "steal_ns")) }] : []),
+  ...(data.report.event_kinds.scheduler ? [{ title: "steal", value: (exit: SlowOne) => timeOf(exit, "steal_ns"), show: (exit: SlowOne) => ns(timeOf(exit, "steal_ns")) }] : []),
   {
     title: "exit",
     text: true,
     value: (exit) => exit.reason,
     show: (exit) => {
-      const text = `${exit.reason}${exit.detail ? `: ${exit.detail}` : ""}, ${laneName(exit.lane)}`;
+      const text = `${exit.reason}${exit.subject ? `: ${exit.subject}` : ""}, ${laneName(exit.lane)}`;
       return <span title={text}>{shortened(text, 52)}</span>;
     },
   },

@@ -273,8 +273,8 @@ const adviceColumns: Column<FleetAdvice>[] = [
   { title: "hosts", value: (row) => row.hosts, show: (row) => count(row.hosts) },
   { title: "wins at least", value: (row) => row.low_ns_per_s, show: (row) => `${ns(row.low_ns_per_s)}/s` },
   { title: "at most", value: (row) => row.high_ns_per_s, show: (row) => `${ns(row.high_ns_per_s)}/s` },
-  { title: "of what", text: true, value: (row) => row.of, show: (row) => row.of.replaceAll("_", " ") },
-  { title: "how that is known", text: true, value: (row) => row.how, show: (row) => row.how },
+  { title: "gain of", text: true, value: (row) => row.gain_kind, show: (row) => row.gain_kind.replaceAll("_", " ") },
+  { title: "method", text: true, value: (row) => row.method, show: (row) => row.method },
   { title: "change", text: true, value: (row) => row.change, show: (row) => row.change },
 ];
 

@@ -11,7 +11,7 @@ const gangName = (row: GangRow) => `${row.vm_name ?? "VM"} ${row.vm ?? ""}${row.
 
 export function Gangs() {
   const gang = data.report.gang!;
-  const causes = gang.causes.filter((row) => row.forced > 0).sort((a, b) => b.lost_ns - a.lost_ns).slice(0, 16);
+  const causes = gang.causes.filter((row) => row.forced_exits > 0).sort((a, b) => b.forced_out_ns - a.forced_out_ns).slice(0, 16);
   const own = [...new Set(gang.causes.map((row) => row.reason))];
   return (
     <section id="gangs" aria-label="Gangs">
@@ -26,7 +26,7 @@ export function Gangs() {
         title="Time that others lost, by who forced them out"
         summary={() => (causes[0] ? `Most by vCPU ${causes[0].vcpu}, ${causes[0].reason}.` : "Nobody was forced out.")}
         axis="Time lost by others"
-        bars={() => causes.map((row) => ({ label: `vCPU ${row.vcpu} ${row.reason}`, parts: own.map((reason) => (reason === row.reason ? row.lost_ns : 0)), after: `${ns(row.lost_ns)}, ${count(row.forced)} forced` }))}
+        bars={() => causes.map((row) => ({ label: `vCPU ${row.vcpu} ${row.reason}`, parts: own.map((reason) => (reason === row.reason ? row.forced_out_ns : 0)), after: `${ns(row.forced_out_ns)}, ${count(row.forced_exits)} forced` }))}
         parts={own}
         fills={() => own.map((reason) => reasonColor(data.over.reasons.indexOf(reason)))}
         show={ns}
@@ -40,9 +40,9 @@ export function Gangs() {
           { title: "runs", value: (row: GangRow) => row.runs, show: (row: GangRow) => count(row.runs) },
           { title: "ganged", value: (row: GangRow) => row.ganged, show: (row: GangRow) => count(row.ganged) },
           { title: "share", value: (row: GangRow) => row.ganged / (row.runs || 1), show: (row: GangRow) => share(row.ganged / (row.runs || 1)) },
-          { title: "forced out", value: (row: GangRow) => row.forced, show: (row: GangRow) => count(row.forced) },
-          { title: "time lost", value: (row: GangRow) => row.lost.sum_ns, show: (row: GangRow) => ns(row.lost.sum_ns) },
-          { title: "lost p50", value: (row: GangRow) => row.lost.p50_ns, show: (row: GangRow) => ns(row.lost.p50_ns) },
+          { title: "forced out", value: (row: GangRow) => row.forced_exits, show: (row: GangRow) => count(row.forced_exits) },
+          { title: "time lost", value: (row: GangRow) => row.forced_out.sum_ns, show: (row: GangRow) => ns(row.forced_out.sum_ns) },
+          { title: "time lost p50", value: (row: GangRow) => row.forced_out.p50_ns, show: (row: GangRow) => ns(row.forced_out.p50_ns) },
         ]}
       />
     </section>

@@ -26,13 +26,13 @@ const haltColumns: Column<HaltRow>[] = [
     show: (row) => name(row),
   },
   { title: "halts", value: (row) => row.halts, show: (row) => count(row.halts) },
-  { title: "not blocked", value: (row) => row.caught, show: (row) => (row.caught === null ? "–" : count(row.caught)) },
+  { title: "not blocked", value: (row) => row.not_blocked, show: (row) => (row.not_blocked === null ? "–" : count(row.not_blocked)) },
   { title: "gap p50", value: (row) => row.gaps.p50_ns, show: (row) => ns(row.gaps.p50_ns) },
   { title: "gap p99", value: (row) => row.gaps.p99_ns, show: (row) => ns(row.gaps.p99_ns) },
   { title: "wake-up p50", value: (row) => row.latency.p50_ns, show: (row) => ns(row.latency.p50_ns) },
   { title: "wake-up p99", value: (row) => row.latency.p99_ns, show: (row) => ns(row.latency.p99_ns) },
-  { title: "in successful polls", value: (row) => row.poll_hit_ns, show: (row) => ns(row.poll_hit_ns) },
-  { title: "in failed polls", value: (row) => row.poll_miss_ns, show: (row) => ns(row.poll_miss_ns) },
+  { title: "in successful polls", value: (row) => row.poll_success_ns, show: (row) => ns(row.poll_success_ns) },
+  { title: "in failed polls", value: (row) => row.poll_fail_ns, show: (row) => ns(row.poll_fail_ns) },
 ];
 
 function name(row: HaltRow): string {
@@ -45,7 +45,7 @@ export function Halts() {
   const polls = data.polls;
   const ofGuest = () => polls !== null && polls.guest.length > 0 && whose.value === "guest";
   const rows = (): PollRow[] => (polls ? (ofGuest() ? polls.guest : polls.host) : []);
-  const taken = halt.settings[0]?.halt_poll_taken_ns ?? null;
+  const taken = halt.settings[0]?.halt_poll_assumed_ns ?? null;
   const first = Math.max(0, (polls?.host ?? []).findIndex((row) => row.value_ns === taken));
   const place = (): number => {
     const asked = rows().findIndex((row) => String(row.value_ns) === limit.value);
@@ -136,18 +136,18 @@ function Compare({ now, then, guest }: { now: PollRow; then: PollRow; guest: boo
 /** Gaps by length, five lengths to a doubling or fewer, with the limit drawn. */
 function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
   const polls = data.polls!;
-  const told = data.report.halt!.all.told;
+  const hasWakeups = data.report.halt!.all.has_wakeup_events;
   const STEP = 4;
   const bins = new Map<number, [number, number]>();
-  for (const [low, width, caught, slept] of polls.gaps) {
+  for (const [low, width, notBlocked, blocked] of polls.gaps) {
     const bin = Math.floor(Math.log2(Math.max(SHORTEST, low + width / 2)) * STEP);
     const sums = bins.get(bin) ?? [0, 0];
-    bins.set(bin, [sums[0] + caught, sums[1] + slept]);
+    bins.set(bin, [sums[0] + notBlocked, sums[1] + blocked]);
   }
   const keys = [...bins.keys()].sort((a, b) => a - b);
   const [from, to] = [2 ** ((keys[0] ?? 40) / STEP), 2 ** (((keys.at(-1) ?? 80) + 1) / STEP)];
   const most = Math.max(1, ...[...bins.values()].map((sums) => sums[0] + sums[1]));
-  const titles = ["not blocked", told ? "blocked" : "halts"];
+  const titles = ["not blocked", hasWakeups ? "blocked" : "halts"];
   const last = useRef<Scale | null>(null);
   const draw = (s: Surface, w: number, h: number) => {
     const { parts, accent } = colors.value;
@@ -158,11 +158,11 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
     const x = logarithmic(Math.min(from, 5_000), Math.max(to, 2_000_000), plot.x, plot.x + plot.w);
     leftAxis(s, plot, y, "Halts");
     bottomAxis(s, plot, x, "Gap (log)");
-    for (const [bin, [caught, slept]] of bins) {
+    for (const [bin, [notBlocked, blocked]] of bins) {
       const left = x(2 ** (bin / STEP));
       const wide = x(2 ** ((bin + 1) / STEP)) - left - 1;
-      s.rect(left, y(caught), wide, plot.y + plot.h - y(caught), parts.polling_ns);
-      s.rect(left, y(caught + slept), wide, y(caught) - y(caught + slept), partColor("halted_ns"));
+      s.rect(left, y(notBlocked), wide, plot.y + plot.h - y(notBlocked), parts.polling_ns);
+      s.rect(left, y(notBlocked + blocked), wide, y(notBlocked) - y(notBlocked + blocked), partColor("halted_ns"));
     }
     const line = limit();
     if (line > 0) {
@@ -176,8 +176,8 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
   const hit = (px: number): Tip | null => {
     if (!last.current) return null;
     const bin = Math.floor(Math.log2(Math.max(1, last.current.back(px))) * STEP);
-    const [caught, slept] = bins.get(bin) ?? [0, 0];
-    return { title: `gaps of ${bin === Math.log2(SHORTEST) * STEP ? "0" : ns(2 ** (bin / STEP))} to ${ns(2 ** ((bin + 1) / STEP))}`, lines: [[titles[0]!, count(caught)], [titles[1]!, count(slept)]] };
+    const [notBlocked, blocked] = bins.get(bin) ?? [0, 0];
+    return { title: `gaps of ${bin === Math.log2(SHORTEST) * STEP ? "0" : ns(2 ** (bin / STEP))} to ${ns(2 ** ((bin + 1) / STEP))}`, lines: [[titles[0]!, count(notBlocked)], [titles[1]!, count(blocked)]] };
   };
   const twin = () => ({
     columns: [

@@ -126,7 +126,7 @@ const lengthOf = (exit: SlowOne): number => costOf(exit) + timeOf(exit, "steal_n
 const time = (title: string, value: (exit: SlowOne) => number): Column<SlowOne> => ({ title, value, show: (exit) => ns(value(exit)) });
 
 /** Xen is no kernel. */
-const doorName = (exit: SlowOne): string => (exit.door === "kernel" ? handlers()[0] : exit.door);
+const handlerName = (exit: SlowOne): string => (exit.handler === "kernel" ? handlers()[0] : exit.handler);
 
 export const slowColumns = (): Column<SlowOne>[] => [
   {
@@ -152,8 +152,8 @@ export const slowColumns = (): Column<SlowOne>[] => [
       </>
     ),
   },
-  { title: "about", text: true, value: (exit) => exit.detail ?? "", show: (exit) => exit.detail ?? "" },
-  { title: "handled by", text: true, value: doorName, show: doorName },
+  { title: "subject", text: true, value: (exit) => exit.subject ?? "", show: (exit) => exit.subject ?? "" },
+  { title: "handler", text: true, value: handlerName, show: handlerName },
   time("cost and steal", lengthOf),
   ...exitParts().map((part) => time(partName(part), (exit) => timeOf(exit, part.column))),
 ];
@@ -161,7 +161,7 @@ export const slowColumns = (): Column<SlowOne>[] => [
 /** Looks at an exit with some time before and after it. */
 export function around(exit: SlowOne): void {
   if (data.singles) pick({ lane: exit.lane, at: exit.after_ns });
-  const long = data.singles ? exit.total_ns : Math.max(exit.total_ns, data.snap * 4);
+  const long = data.singles ? exit.exit_time_ns : Math.max(exit.exit_time_ns, data.snap * 4);
   look(exit.after_ns - long, exit.after_ns + long * 1.5);
 }
 
@@ -192,7 +192,7 @@ export function Slowest() {
     }
     return (
       best && {
-        title: `${best.reason} ${best.detail ?? ""}`,
+        title: `${best.reason} ${best.subject ?? ""}`,
         lines: [
           ["vCPU", laneName(best.lane)],
           ["at", `${((best.after_ns - zero()) / 1e9).toFixed(6)} s`],

@@ -69,7 +69,7 @@ export function Inspector() {
       </div>
       <p>
         {laneName(exit.lane)}, at {((exit.at - zero()) / 1e9).toFixed(6)} s ({clock(data.over.base_ns, exit.at)} on the trace's clock).{" "}
-        {data.report.told.user && `Handled by ${exit.toUser ? handlers()[1] : handlers()[0]}. `}
+        {data.report.event_kinds.user_space && `Handler: ${exit.toUser ? handlers()[1] : handlers()[0]}. `}
         On CPU {exit.cpu}
         {exit.rip !== null && (
           <>

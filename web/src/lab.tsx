@@ -62,7 +62,7 @@ function columns(table: LabTable, name: string): Column<Row>[] {
     number("to", (figure) => figure.high),
     ...(has((figure) => figure.p5) ? [number("p5 of samples", (figure) => figure.p5), number("p95", (figure) => figure.p95)] : []),
     ...(has((figure) => figure.samples) ? [number("samples", (figure) => figure.samples, true), number("far out", (figure) => figure.outliers, true)] : []),
-    ...(table.rows.some((row) => row.cannot) ? [{ title: "cannot be measured", text: true, value: (row: Row) => row.cannot ?? "", show: (row: Row) => row.cannot ?? "" }] : []),
+    ...(table.rows.some((row) => row.unavailable) ? [{ title: "not available", text: true, value: (row: Row) => row.unavailable ?? "", show: (row: Row) => row.unavailable ?? "" }] : []),
   ];
 }
 
@@ -126,7 +126,7 @@ function Table({ lab, at }: { lab: LabReport; at: number }) {
         low: figure?.low ?? null,
         high: figure?.high ?? null,
         color: table.labels.length > 1 ? color : colors.value.reasons[0]!,
-        after: figure ? quantity(figure.unit, figure.value) + (figure.low !== null && figure.high !== null ? ` ±${quantity(figure.unit, (figure.high - figure.low) / 2)}` : "") : row.cannot ? `cannot: ${row.cannot}` : "–",
+        after: figure ? quantity(figure.unit, figure.value) + (figure.low !== null && figure.high !== null ? ` ±${quantity(figure.unit, (figure.high - figure.low) / 2)}` : "") : row.unavailable ? `cannot: ${row.unavailable}` : "–",
         tip: figure
           ? ([
               [figure.name, quantity(figure.unit, figure.value)],
@@ -135,7 +135,7 @@ function Table({ lab, at }: { lab: LabReport; at: number }) {
               ["samples", figure.samples === null ? "–" : count(figure.samples)],
               ["rounds", count(figure.rounds.length)],
             ] as [string, string][])
-          : [["cannot be measured", row.cannot ?? ""]],
+          : [["not available", row.unavailable ?? ""]],
       };
     });
   const legend = () =>
@@ -197,7 +197,7 @@ export function LabPage({ lab, version }: Extract<Other, { kind: "lab" }>) {
       <section id="overview" aria-label="Overview">
         <h2 class="hidden">What was found</h2>
         <HeadlineBox headline={lab.verdict} />
-        <p>{lab.about}.</p>
+        <p>{lab.description}.</p>
         <p class="note">
           {`Back end ${manifest.back_end}${manifest.emulates_ring_0 ? ", which emulates ring 0 of guests: these are the emulator's costs, not hardware's" : ""}; ${manifest.cpus} CPUs, clock ${(manifest.tsc_hz / 1e9).toFixed(3)} GHz; ${manifest.rounds} rounds in which all rows take turns, ${ns(manifest.duration_ns)} for each row${manifest.pinned ? "; vCPUs kept on a CPU each" : ""}.`}
         </p>

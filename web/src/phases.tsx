@@ -1,4 +1,4 @@
-// Steps of exits: stacked bars by reason, and a flame graph of all.
+// Phases of exits: stacked bars by reason, and a flame graph of all.
 import { Bars, type Bar } from "./bars";
 import { colors, mix, reasonColor } from "./colors";
 import { Flame, type Frame } from "./flame";
@@ -9,16 +9,16 @@ import { DataTable } from "./table";
 import type { PhaseRow } from "./types.gen";
 
 const STEPS: [keyof PhaseRow, string][] = [
-  ["reaching_ns", "to the handler"],
-  ["handling_ns", "handler"],
-  ["leaving_ns", "return to user space"],
-  ["user_ns", "user space"],
-  ["asleep_ns", "user space, asleep"],
-  ["entering_ns", "re-entry"],
+  ["to_handler_ns", "to the handler"],
+  ["handler_ns", "handler"],
+  ["to_user_space_ns", "return to user space"],
+  ["user_space_ns", "user space"],
+  ["user_space_asleep_ns", "user space, asleep"],
+  ["reentry_ns", "re-entry"],
 ];
 const of = (row: PhaseRow, step: keyof PhaseRow) => row[step] as number;
 const cost = (row: PhaseRow) => STEPS.reduce((sum, [step]) => sum + of(row, step), 0);
-const handler = (row: PhaseRow) => handlers()[row.outside ? 1 : 0];
+const handler = (row: PhaseRow) => handlers()[row.in_user_space ? 1 : 0];
 
 function tree(rows: PhaseRow[]): Frame {
   const reasons = new Map<string, Frame>();
@@ -43,7 +43,7 @@ function tree(rows: PhaseRow[]): Frame {
 const flameTwin = (rows: PhaseRow[]) => () => ({
   columns: [
     { title: "reason", text: true, show: (row: PhaseRow) => row.reason, value: (row: PhaseRow) => row.reason },
-    { title: "handled by", text: true, show: handler, value: handler },
+    { title: "handler", text: true, show: handler, value: handler },
     ...STEPS.map(([step, label]) => ({ title: `${label} (ns)`, show: (row: PhaseRow) => ns(of(row, step)), value: (row: PhaseRow) => of(row, step) })),
   ],
   rows,
@@ -60,39 +60,39 @@ export function Phases() {
     }));
   return (
     <section id="phases" aria-label="Phases">
-      <h2>Steps of exits</h2>
-      <p class="note">Of {everything()}. From leaving the guest to entering it, as far as the recorded events mark the steps; what is not marked counts as handling.</p>
+      <h2>Phases of exits</h2>
+      <p class="note">Of {everything()}. From leaving the guest to entering it, as far as the recorded events mark the phases; what is not marked counts as the handler's.</p>
       <Flame
         id="flame"
-        title="Cost of all exits: reason, handler, step"
+        title="Cost of all exits: reason, handler, phase"
         root={() => tree(rows)}
         deep={4}
         show={ns}
         twin={flameTwin(rows)}
-        note="Width is time: all exits, their reason, who handled them, the steps. Click to look into one, or at what it is in."
+        note="Width is time: all exits, their reason, their handler, the phases. Click to look into one, or at what it is in."
       />
       <Bars
         id="steps"
-        title="Mean cost of an exit, by step"
+        title="Mean cost of an exit, by phase"
         summary={() => `The most costly: ${bars()[0]?.label ?? "none"}.`}
         axis="Mean time of an exit"
         bars={bars}
         parts={STEPS.map((step) => step[1])}
         fills={() => colors.value.steps}
         show={ns}
-        first="reason (handled by)"
+        first="reason (handler)"
       />
       {phases.removable.length > 0 && (
         <details>
-          <summary>What would take steps away</summary>
+          <summary>What changes would avoid</summary>
           <DataTable
-            caption="What would take steps away"
+            caption="What changes would avoid"
             rows={phases.removable}
             columns={[
               { title: "change", text: true, value: (row) => row.change, show: (row) => <code>{row.change}</code> },
               { title: "exits", value: (row) => row.exits, show: (row) => count(row.exits) },
-              { title: "takes away", value: (row) => row.removes_ns, show: (row) => ns(row.removes_ns) },
-              { title: "how it is reckoned", text: true, value: (row) => row.rule, show: (row) => row.rule },
+              { title: "avoidable, at most", value: (row) => row.avoidable_ns, show: (row) => ns(row.avoidable_ns) },
+              { title: "rule", text: true, value: (row) => row.rule, show: (row) => row.rule },
             ]}
           />
         </details>

@@ -65,7 +65,7 @@ const named = (name: string): Dimension | undefined => DIMENSIONS.find((of) => o
 /** Those that this recording can be divided by. */
 const possible = (): Dimension[] =>
   DIMENSIONS.filter((of) => {
-    if (of.name === "handler") return data.report.told.user;
+    if (of.name === "handler") return data.report.event_kinds.user_space;
     if (of.name === "vm") return new Set(data.over.lanes.map((row) => row.vm_label)).size > 1;
     if (of.name === "rip") return hasAllSingles() && data.singles!.head.rips.length > 0;
     return of.isSummed || hasAllSingles();
@@ -139,12 +139,12 @@ const groups = computed<Group[]>(() => {
         if (!wanted.holds({ texts: texts.get(id)!, numbers })) return;
       }
       let group = singles.get(id);
-      if (!group) singles.set(id, (group = { keys, sums: { count: 0, timed: 0, kernel_ns: 0, user_ns: 0 } }));
+      if (!group) singles.set(id, (group = { keys, sums: { count: 0, timed: 0, kernel_ns: 0, user_space_ns: 0 } }));
       const { sums } = group;
       sums.count!++;
       sums.timed!++;
       sums.kernel_ns! += chunk.kernel[row]!;
-      sums.user_ns! += chunk.user[row]!;
+      sums.user_space_ns! += chunk.user[row]!;
       if (others) for (const [part, value] of Object.entries(others)) sums[part] = (sums[part] ?? 0) + value;
     });
     for (const { keys, sums } of singles.values()) add(keys, sums);
@@ -223,7 +223,7 @@ function columns(): Column<Group>[] {
     number("cost", (row) => costOf(row.sums)),
     number("share of cost", (row) => costOf(row.sums) / all, share),
     number(handlers()[0], (row) => timeOf(row.sums, "kernel_ns")),
-    number(handlers()[1], (row) => timeOf(row.sums, "user_ns")),
+    number(handlers()[1], (row) => timeOf(row.sums, "user_space_ns")),
     number("mean cost", (row) => (row.sums.timed ? costOf(row.sums) / row.sums.timed : null)),
     ...waits.map(({ name, column }) => number(name, (row) => timeOf(row.sums, column))),
   ];

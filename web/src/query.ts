@@ -22,7 +22,7 @@ export const parts = computed<PartRow[]>(() => {
 });
 
 /** What cost is made of. */
-export const COST = ["kernel_ns", "user_ns"];
+export const COST = ["kernel_ns", "user_space_ns"];
 
 /** Those of exits, and of these those that are no cost. */
 export const exitParts = (): PartRow[] => parts.value.filter((part) => part.of_exits);
@@ -169,7 +169,7 @@ export function slowestIn([from, to]: [number, number]): SlowOne[] {
       (!data.over.in_time || (exit.after_ns >= from && exit.after_ns < to)) &&
       laneShown.value[exit.lane] &&
       isShown(exit.cause) &&
-      (!lengths.value || (exit.total_ns >= lengths.value[0] && exit.total_ns < lengths.value[1])),
+      (!lengths.value || (exit.exit_time_ns >= lengths.value[0] && exit.exit_time_ns < lengths.value[1])),
   );
 }
 
@@ -234,7 +234,7 @@ export function exitsOver(
 ): Map<number, Stacks> {
   const step = stepFor(data.tables.exits.width, at, most);
   const table = level(levelsOf(data.tables.exits, KEYS.filter((key) => data.tables.exits.col[key])), step / data.tables.exits.width);
-  const { bucket, lane, cause, reason, count, kernel_ns, user_ns } = table.col;
+  const { bucket, lane, cause, reason, count, kernel_ns, user_space_ns } = table.col;
   const begin = Math.floor(at[0] / step) * step;
   const groups = Math.ceil((at[1] - begin) / step);
   const show = causeShown.value;
@@ -250,7 +250,7 @@ export function exitsOver(
     if (!stacks)
       found.set(key, (stacks = { from: begin, step, groups, values: Array.from({ length: sizes }, () => new Float64Array(groups)) }));
     const group = bucket![row]! - first;
-    stacks.values[place]![group]! += what === "count" ? count![row]! : kernel_ns![row]! + user_ns![row]!;
+    stacks.values[place]![group]! += what === "count" ? count![row]! : kernel_ns![row]! + user_space_ns![row]!;
   }
   return found;
 }

@@ -84,7 +84,7 @@ const columns = (): Column<Row>[] => [
   number("p99", (row) => row.p99),
   number("p99.9", (row) => row.p999),
   number("max", (row) => row.max),
-  ...(data.report.told.user ? [number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.user_exits! / row.sums.count : 0), share)] : []),
+  ...(data.report.event_kinds.user_space ? [number(`to ${handlers()[1]}`, (row) => (row.sums.count ? row.sums.user_exits! / row.sums.count : 0), share)] : []),
 ];
 
 /** Reasons whose lengths are drawn: those chosen, or the most costly and most frequent. */

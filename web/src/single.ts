@@ -110,7 +110,7 @@ function single(of: Chunk, row: number): Single {
     toUser: of.toUser[row] === 1,
     cpu: of.cpu[row]!,
     rip: ripName(of.rip[row]!),
-    times: { kernel_ns: of.kernel[row]!, user_ns: of.user[row]!, ...of.others.get(row) },
+    times: { kernel_ns: of.kernel[row]!, user_space_ns: of.user[row]!, ...of.others.get(row) },
     total: of.total[row]!,
   };
 }

@@ -193,7 +193,7 @@ function Overview({ sweep }: { sweep: Sweep }) {
         <div class="card">
           <h3>What ran</h3>
           <p>
-            {`${(scenario.about || scenario.name).replace(/\.$/, "")}. ${scenario.sockets} × ${scenario.cores} × ${scenario.threads} CPUs (${scenario.arch}), ${scenario.vms === 1 ? "1 VM" : `${scenario.vms} VMs`} with ${scenario.vcpus} vCPUs, ${ns(scenario.duration_ns)} simulated, ${sweep.replicates} runs of each of ${count(rows.length)} configurations, seeds from ${scenario.seed}.`}
+            {`${(scenario.description || scenario.name).replace(/\.$/, "")}. ${scenario.sockets} × ${scenario.cores} × ${scenario.threads} CPUs (${scenario.arch}), ${scenario.vms === 1 ? "1 VM" : `${scenario.vms} VMs`} with ${scenario.vcpus} vCPUs, ${ns(scenario.duration_ns)} simulated, ${sweep.replicates} runs of each of ${count(rows.length)} configurations, seeds from ${scenario.seed}.`}
             {scenario.set.length > 0 && (
               <>
                 {" Set: "}

@@ -84,6 +84,10 @@ export interface ReportPage {
  */
 export interface Advised {
   /**
+   * What costs, and is to be left as it is.
+   */
+  accepted_costs: LeftAloneRow[];
+  /**
    * Advice, what wins most first.
    */
   advice: AdviceRow[];
@@ -108,10 +112,6 @@ export interface Advised {
    */
   facts: FactRow[];
   /**
-   * What costs, and is to be left as it is.
-   */
-  left_alone: LeftAloneRow[];
-  /**
    * What could not be judged, for what the recording lacks.
    */
   not_judged: NotJudgedRow[];
@@ -129,13 +129,30 @@ export interface Advised {
   trace: TraceRow;
 }
 /**
+ * Something that costs, and is to be left as it is.
+ */
+export interface LeftAloneRow {
+  /**
+   * The numbers of the facts.
+   */
+  evidence: number[];
+  /**
+   * `vm` or `host`: about whom it is.
+   */
+  scope: string;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * What, and why.
+   */
+  why: string;
+}
+/**
  * An advice.
  */
 export interface AdviceRow {
-  /**
-   * From when on it acts.
-   */
-  acts: string;
   /**
    * What to change.
    */
@@ -156,10 +173,6 @@ export interface AdviceRow {
    * Its number, from 1 on.
    */
   number: number;
-  /**
-   * Who pays for it.
-   */
-  payer: string;
   /**
    * What can go wrong.
    */
@@ -199,6 +212,10 @@ export interface AdviceRow {
    */
   subject: SubjectRow | null;
   /**
+   * From when on it acts.
+   */
+  takes_effect: string;
+  /**
    * How to undo it.
    */
   undo: string;
@@ -210,6 +227,10 @@ export interface AdviceRow {
    * The VM's process name.
    */
   vm_name: string | null;
+  /**
+   * Who pays for it.
+   */
+  who_pays: string;
 }
 /**
  * What a change is expected to win.
@@ -224,9 +245,11 @@ export interface GainRow {
    */
   high_share: number | null;
   /**
-   * How it was found out: `replayed`, `counted`, `simulated` or `published`.
+   * Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
+   * `steal` (runnable, without a CPU), `yields` (their CPU time, and waiting for a CPU meanwhile) or `forced_out` (lost to
+   * other threads' exits).
    */
-  how: string;
+  kind: string;
   /**
    * At least so much, in each second of the recording, all vCPUs concerned together.
    */
@@ -237,11 +260,9 @@ export interface GainRow {
    */
   low_share: number | null;
   /**
-   * Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
-   * `steal` (runnable, without a CPU), `yields` (their CPU time, and waiting for a CPU meanwhile) or `forced_out` (lost to
-   * other threads' exits).
+   * How it was found out: `replayed`, `counted`, `simulated` or `published`.
    */
-  of: string;
+  method: string;
   /**
    * The range alone: `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
    */
@@ -320,10 +341,6 @@ export interface SubjectRow {
  */
 export interface AdvisedCauseRow {
   /**
-   * The same, typed.
-   */
-  about: SubjectRow | null;
-  /**
    * The numbers of the advice that changes it; none where too little is to be won for one.
    */
   advice: number[];
@@ -340,7 +357,7 @@ export interface AdvisedCauseRow {
    * `exits`, `steal` (runnable, without a CPU) or `forced_out` (out of the guest because another thread of the core had to
    * leave).
    */
-  of: "exits" | "steal" | "forced_out";
+  kind: "exits" | "steal" | "forced_out";
   /**
    * Of exits, the median of their lengths; null of halts, which are as long as the guest halts.
    */
@@ -362,9 +379,9 @@ export interface AdvisedCauseRow {
    */
   share_of_time: number;
   /**
-   * What the exits are about; absent where they are about nothing that is told apart.
+   * The exits' subject; absent where nothing tells their subjects apart.
    */
-  subject: string | null;
+  subject: SubjectRow | null;
   /**
    * What is said of it, in a sentence.
    */
@@ -406,7 +423,7 @@ export interface ClockRow {
   /**
    * Those that are more than 2 % too short, or too long even with 50 us from the exit until KVM begins the halt.
    */
-  off: number;
+  mismatched: number;
 }
 /**
  * Something that was seen and not used.
@@ -477,27 +494,6 @@ export interface FactRow {
    * What it says.
    */
   what: string;
-}
-/**
- * Something that costs, and is to be left as it is.
- */
-export interface LeftAloneRow {
-  /**
-   * The numbers of the facts.
-   */
-  evidence: number[];
-  /**
-   * `vm` or `host`: about whom it is.
-   */
-  scope: string;
-  /**
-   * The VM's process id, or Xen's domain; absent if the trace does not say.
-   */
-  vm: number | null;
-  /**
-   * What, and why.
-   */
-  why: string;
 }
 /**
  * What could not be judged.
@@ -608,13 +604,13 @@ export interface TraceRow {
  */
 export interface HostSettingRow {
   /**
+   * The kernel module, `host`, or `exitscope` for what the recorder says of itself.
+   */
+  component: string;
+  /**
    * Its name, the kernel's where the kernel has one.
    */
   name: string;
-  /**
-   * The kernel module, `host`, or `exitscope` for what the recorder says of itself.
-   */
-  of: string;
   /**
    * What it was, in the kernel's spelling.
    */
@@ -846,10 +842,6 @@ export interface SingleChunk {
  */
 export interface SlowOne {
   /**
-   * What `detail` is about: `port`, `mmio`, `msr`, …
-   */
-  about: string | null;
-  /**
    * When, counted from the page's begin.
    */
   after_ns: number;
@@ -863,17 +855,13 @@ export interface SlowOne {
    */
   cpu: number;
   /**
-   * About what, for a person.
-   */
-  detail: string | null;
-  /**
    * `in`/`out`, `read`/`write`, where that has a meaning.
    */
   direction: string | null;
   /**
-   * Where to.
+   * From exit to entry, everything included.
    */
-  door: string;
+  exit_time_ns: number;
   /**
    * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
@@ -883,18 +871,14 @@ export interface SlowOne {
    */
   halted_ns: number;
   /**
+   * Where to.
+   */
+  handler: string;
+  /**
    * In an exit, in the hypervisor.
    */
   kernel_ns: number;
-  /**
-   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
-   */
-  key: number | null;
   lane: number;
-  /**
-   * What it is called, where it has a name.
-   */
-  name: string | null;
   /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
@@ -923,13 +907,25 @@ export interface SlowOne {
    */
   stopped_ns: number;
   /**
+   * About what, for a person.
+   */
+  subject: string | null;
+  /**
+   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  subject_key: number | null;
+  /**
+   * What `detail` is about: `port`, `mmio`, `msr`, …
+   */
+  subject_kind: string | null;
+  /**
+   * What it is called, where it has a name.
+   */
+  subject_name: string | null;
+  /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
   tid?: number;
-  /**
-   * From exit to entry, everything included.
-   */
-  total_ns: number;
   /**
    * What nothing in the recording explains.
    */
@@ -937,7 +933,7 @@ export interface SlowOne {
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_ns: number;
+  user_space_ns: number;
   /**
    * The vCPU's number; absent if nothing in the trace says.
    */
@@ -1063,17 +1059,17 @@ export interface Report {
    */
   coverage: Coverage;
   /**
-   * What exits were about, by kind and number, most costly first; not those of nested guests.
-   */
-  details: DetailRow[];
-  /**
    * Time from the first to the last event, within --from and --to, summed over the traces.
    */
   duration_ns: number;
   /**
-   * Exits that have no place along one of the dimensions (with `port`: all that are not about a port).
+   * What the traces tell at all.
    */
-  exits_elsewhere: number;
+  event_kinds: ToldRow;
+  /**
+   * The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
+   */
+  exit_times_without: string[];
   /**
    * Ganged exits; not narrowed to vCPUs, reasons or lengths. Absent unless the host is a powerpc.
    */
@@ -1128,25 +1124,25 @@ export interface Report {
    */
   slowest: SlowRow[];
   /**
+   * What exits were about, by kind and number, most costly first; not those of nested guests.
+   */
+  subjects: DetailRow[];
+  /**
    * Exits over time, for one trace.
    */
   timeline: TimelineRows | null;
-  /**
-   * What the traces tell at all.
-   */
-  told: ToldRow;
   /**
    * All selected exits together; lengths (`min_ns` to `max_ns`) are of those that are not of `total_without`.
    */
   total: Figures;
   /**
-   * The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
-   */
-  total_without: string[];
-  /**
    * What was read.
    */
   traces: TraceRow[];
+  /**
+   * Exits that have no place along one of the dimensions (with `port`: all that are not about a port).
+   */
+  ungrouped_exits: number;
   /**
    * How the wall time of each virtual CPU divides.
    */
@@ -1178,11 +1174,6 @@ export interface BreachRow {
  */
 export interface Coverage {
   /**
-   * Whether a part of a recording is missing, nobody knows how much: its recorder did not end in order, the file has less
-   * than it says, or it does not unpack.
-   */
-  cut: boolean;
-  /**
    * Events read.
    */
   events: number;
@@ -1203,119 +1194,25 @@ export interface Coverage {
    * Exits of which both ends were seen, so that they have a length.
    */
   timed_exits: number;
+  /**
+   * Whether a part of a recording is missing, nobody knows how much: its recorder did not end in order, the file has less
+   * than it says, or it does not unpack.
+   */
+  truncated: boolean;
 }
 /**
- * What exits were about.
+ * What the traces tell at all. Where one does not, figures of it are zero and mean nothing, and that time is in others.
  */
-export interface DetailRow {
+export interface ToldRow {
   /**
-   * What the exits cost: kernel and user space, nothing else.
+   * When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
    */
-  cost_ns: number;
+  scheduler: boolean;
   /**
-   * Exits.
+   * Which exits went on to user space (kvm_userspace_exit), or to Xen's device model (run states). If not, the time there
+   * is counted as the kernel's.
    */
-  count: number;
-  /**
-   * `in`/`out`, `read`/`write`, where that has a meaning.
-   */
-  direction: string | null;
-  /**
-   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
-   */
-  halt_not_divided_ns: number;
-  /**
-   * Blocked because the guest halted: from the block to the wake-up.
-   */
-  halted_ns: number;
-  /**
-   * In an exit, in the hypervisor.
-   */
-  kernel_ns: number;
-  /**
-   * Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
-   */
-  key: number;
-  /**
-   * `port`, `mmio`, `msr`, `hypercall`, `cpuid`, `page_fault`, …
-   */
-  kind: string;
-  /**
-   * Longest.
-   */
-  max_ns: number | null;
-  /**
-   * Mean.
-   */
-  mean_ns: number | null;
-  /**
-   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
-   */
-  min_ns: number | null;
-  /**
-   * What it is called, where it has a name.
-   */
-  name: string | null;
-  /**
-   * Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
-   */
-  p50_ns: number | null;
-  /**
-   * 90th percentile.
-   */
-  p90_ns: number | null;
-  /**
-   * 99.9th percentile.
-   */
-  p999_ns: number | null;
-  /**
-   * 99th percentile.
-   */
-  p99_ns: number | null;
-  /**
-   * The host polled for a wake-up before it blocked the halted vCPU.
-   */
-  polling_ns: number;
-  /**
-   * Exits per second of the recording; in a bucket of time, of the bucket.
-   */
-  rate_per_s: number;
-  /**
-   * Share of the cost of all selected exits, 0 to 1.
-   */
-  share_of_cost: number;
-  /**
-   * Runnable, without a CPU.
-   */
-  steal_ns: number;
-  /**
-   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
-   */
-  stopped_ns: number;
-  /**
-   * Exits of which both ends were seen; all times are of these alone.
-   */
-  timed: number;
-  /**
-   * From exit to entry, everything included.
-   */
-  total_ns: number;
-  /**
-   * What nothing in the recording explains.
-   */
-  unknown_ns: number;
-  /**
-   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
-   */
-  user_ns: number;
-  /**
-   * Share that went on to user space, or to Xen's device model, 0 to 1.
-   */
-  user_share: number;
-  /**
-   * Blocked by the host until a page is there, in an exit for a page fault.
-   */
-  waiting_for_memory_ns: number;
+  user_space: boolean;
 }
 /**
  * Ganged exits: threads of a virtual core that had to leave the guest because another did (POWER7 and POWER8).
@@ -1349,11 +1246,11 @@ export interface CauseRow {
   /**
    * Exits that were forced in these runs; where several threads had a reason, each has them all.
    */
-  forced: number;
+  forced_exits: number;
   /**
    * Time that those lost who were forced out, shared equally where several had a reason.
    */
-  lost_ns: number;
+  forced_out_ns: number;
   /**
    * Its exit reason.
    */
@@ -1380,13 +1277,25 @@ export interface GangRow {
    */
   cpus: number[];
   /**
+   * Of these, runs that ended for all of them with the hypervisor decrementer: nobody forced anybody.
+   */
+  decrementer: number;
+  /**
+   * Threads that did not get into the guest, because others were leaving already.
+   */
+  entry_refused: number;
+  /**
    * Exits of threads that had not ceded.
    */
   exits: number;
   /**
    * Exits that were forced: the thread had no reason of its own.
    */
-  forced: number;
+  forced_exits: number;
+  /**
+   * From being forced out to the next entry, other VMs' turns on the core included; needs kvm_guest_enter.
+   */
+  forced_out: LengthsRow;
   /**
    * Of these, the others: one thread's exit took the rest along.
    */
@@ -1400,25 +1309,13 @@ export interface GangRow {
    */
   joined: number;
   /**
-   * From being forced out to the next entry, other VMs' turns on the core included; needs kvm_guest_enter.
-   */
-  lost: LengthsRow;
-  /**
    * Core runs of which both ends were seen.
    */
   runs: number;
   /**
-   * Of these, runs that ended for all of them with the hypervisor decrementer: nobody forced anybody.
-   */
-  timer: number;
-  /**
-   * Threads that did not get into the guest, because others were leaving already.
-   */
-  too_late: number;
-  /**
    * Runs that at least two threads left that had not ceded.
    */
-  two_active: number;
+  runs_of_several: number;
   /**
    * The virtual core's vCPUs, as far as they were seen to run; absent of a VM.
    */
@@ -1471,21 +1368,17 @@ export interface HaltRows {
  */
 export interface HaltRow {
   /**
-   * Idle exits that did not become halts, because something was pending.
+   * From the beginning of halts until the thread blocked: what polls that failed took at most; from scheduler events.
    */
-  at_once: number;
+  before_block_ns: number | null;
   /**
-   * From KVM's beginning of halts until the thread slept: what polls that failed took at most; from scheduler events.
+   * Halts that blocked, likewise.
    */
-  before_sleep_ns: number | null;
+  blocked: number | null;
   /**
-   * Halts that ended before the thread gave its CPU away. Absent unless KVM told.
+   * Failed polls, likewise.
    */
-  caught: number | null;
-  /**
-   * Idle exits that a loss or the recording's end cut off.
-   */
-  cut: number;
+  failed_polls: number | null;
   /**
    * Lengths of the gaps.
    */
@@ -1499,7 +1392,11 @@ export interface HaltRow {
    */
   halts: number;
   /**
-   * Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor tells of them.
+   * Whether `kvm_vcpu_wakeup` was recorded; if not, halts are the exits for one.
+   */
+  has_wakeup_events: boolean;
+  /**
+   * Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor traces them.
    */
   in_user_space: number;
   /**
@@ -1519,49 +1416,49 @@ export interface HaltRow {
    */
   latency: LengthsRow;
   /**
-   * Wake-up latencies of halts that were caught.
+   * Wake-up latencies of halts that blocked.
    */
-  latency_caught: LengthsRow;
+  latency_blocked: LengthsRow;
   /**
-   * Wake-up latencies of halts that slept.
+   * Wake-up latencies of halts that ended before they blocked.
    */
-  latency_slept: LengthsRow;
+  latency_not_blocked: LengthsRow;
+  /**
+   * Halts that ended before the vCPU's thread blocked, as in a successful poll. Absent without `kvm_vcpu_wakeup`.
+   */
+  not_blocked: number | null;
   /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
   on_cpu?: number;
   /**
+   * Exits for a halt that found something pending, and did not halt.
+   */
+  pending: number;
+  /**
+   * CPU time of failed polls; absent without `kvm_halt_poll_ns`.
+   */
+  poll_fail_ns: number | null;
+  /**
    * CPU time of successful polls.
    */
-  poll_hit_ns: number;
-  /**
-   * Successful polls: the thread did not give its CPU away.
-   */
-  poll_hits: number;
-  /**
-   * CPU time of failed polls; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
-   */
-  poll_miss_ns: number | null;
-  /**
-   * Failed polls, likewise.
-   */
-  poll_misses: number | null;
+  poll_success_ns: number;
   /**
    * Times it made it shorter.
    */
   shrunk: number;
   /**
-   * Halts that slept. Absent unless KVM told.
+   * Successful polls: the vCPU's thread did not block.
    */
-  slept: number | null;
+  successful_polls: number;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
   tid?: number;
   /**
-   * Whether KVM told of its halts (`kvm_vcpu_wakeup`); if not, they are its idle exits.
+   * Exits for a halt whose end a loss or the recording's end hides.
    */
-  told: boolean;
+  unfinished: number;
   /**
    * The vCPU's number; absent if nothing in the trace says.
    */
@@ -1580,13 +1477,13 @@ export interface HaltRow {
  */
 export interface GapRow {
   /**
-   * Of halts that ended before the thread gave its CPU away.
-   */
-  caught: number;
-  /**
    * Of others.
    */
-  slept: number;
+  blocked: number;
+  /**
+   * Of halts that ended before the thread gave its CPU away.
+   */
+  not_blocked: number;
   /**
    * The longest of them; absent for all that are longer than the row before.
    */
@@ -1599,7 +1496,7 @@ export interface PollSettingsRow {
   /**
    * Decisions that it is read off.
    */
-  changes: number;
+  decisions: number;
   /**
    * The factor by which polls grow.
    */
@@ -1608,6 +1505,11 @@ export interface PollSettingsRow {
    * What polls of zero grow to.
    */
   grow_start_ns: number | null;
+  /**
+   * What replay takes for the longest poll: where it was not seen, the architecture's default if that is within the
+   * bounds.
+   */
+  halt_poll_assumed_ns: number;
   /**
    * The longest poll is shorter than this.
    */
@@ -1620,11 +1522,6 @@ export interface PollSettingsRow {
    * The longest poll, where a poll was cut down to it.
    */
   halt_poll_ns: number | null;
-  /**
-   * What replay takes for the longest poll: where it was not seen, the architecture's default if that is within the
-   * bounds.
-   */
-  halt_poll_taken_ns: number;
   /**
    * The divisor by which polls shrink; 0: they are reset to zero.
    */
@@ -1708,11 +1605,11 @@ export interface PhaseRows {
   /**
    * All that did not.
    */
-  inside: PhaseRow;
+  in_kernel: PhaseRow;
   /**
    * All that left the kernel.
    */
-  outside: PhaseRow;
+  in_user_space: PhaseRow;
   /**
    * What would take steps away.
    */
@@ -1731,25 +1628,9 @@ export interface PhaseRows {
  */
 export interface PhaseRow {
   /**
-   * In user space, asleep: the vCPU's thread waits for another.
-   */
-  asleep_ns: number;
-  /**
-   * Exits of which it was seen when KVM_RUN was called again.
-   */
-  called: number;
-  /**
-   * System calls that user space made for them.
-   */
-  calls: number;
-  /**
    * Exits for which the kernel emulated an instruction; absent where that was not looked at (pages).
    */
   emulated?: number;
-  /**
-   * From the call of KVM_RUN until the entry.
-   */
-  entering_ns: number;
   /**
    * Exits.
    */
@@ -1757,69 +1638,93 @@ export interface PhaseRow {
   /**
    * In the kernel's handler.
    */
-  handling_ns: number;
-  /**
-   * Time in these; part of `user_ns` and `asleep_ns`.
-   */
-  in_calls_ns: number;
+  handler_ns: number;
   /**
    * In halts: polling, halted and not divided; in no step.
    */
   in_halts_ns: number;
   /**
-   * Time in those.
-   */
-  in_register_calls_ns: number;
-  /**
-   * From where KVM puts the guest's floating-point state aside until the system call returns; without events of system
-   * calls only until kvm_userspace_exit.
-   */
-  leaving_ns: number;
-  /**
-   * Exits of which it was seen when KVM began to leave.
-   */
-  left: number;
-  /**
    * Whether they left the kernel, or Xen.
    */
-  outside: boolean;
-  /**
-   * Exits with an event of their handler.
-   */
-  reached: number;
-  /**
-   * Until the first event of the handler; of exits without one, the time is in `handling_ns`.
-   */
-  reaching_ns: number;
+  in_user_space: boolean;
   /**
    * The reason; absent for all together.
    */
   reason: string | null;
   /**
+   * From the call of KVM_RUN until the entry.
+   */
+  reentry_ns: number;
+  /**
+   * Time in those.
+   */
+  register_ioctl_ns: number;
+  /**
    * Of these, ioctls that read or write registers.
    */
-  register_calls: number;
-  /**
-   * Exits of which it was seen when the system call returned.
-   */
-  returned: number;
+  register_ioctls: number;
   /**
    * Runnable, without a CPU; in no step.
    */
   steal_ns: number;
   /**
+   * Time in these; part of `user_space_ns` and `user_space_asleep_ns`.
+   */
+  syscall_ns: number;
+  /**
+   * System calls that user space made for them.
+   */
+  syscalls: number;
+  /**
    * Exits of which both ends were seen.
    */
   timed: number;
   /**
+   * Until the first event of the handler; of exits without one, the time is in `handler_ns`.
+   */
+  to_handler_ns: number;
+  /**
+   * From where KVM puts the guest's floating-point state aside until the system call returns; without events of system
+   * calls only until kvm_userspace_exit.
+   */
+  to_user_space_ns: number;
+  /**
+   * In user space, asleep: the vCPU's thread waits for another.
+   */
+  user_space_asleep_ns: number;
+  /**
    * In user space; on Xen, waiting for the device model.
    */
-  user_ns: number;
+  user_space_ns: number;
+  /**
+   * Exits of which it was seen when KVM began to leave.
+   */
+  with_fpu_put: number;
+  /**
+   * Exits with an event of their handler.
+   */
+  with_handler_event: number;
+  /**
+   * Exits of which it was seen when KVM_RUN was called again.
+   */
+  with_syscall_entry: number;
+  /**
+   * Exits of which it was seen when the system call returned.
+   */
+  with_syscall_return: number;
 }
 /**
  * A change that takes steps of exits away.
  */
 export interface RemovableRow {
+  /**
+   * The same in cycles of the processor, for each of those exits; absent if nobody said how many make a second.
+   */
+  avoidable_cycles_per_exit: number | null;
+  /**
+   * What it would take away, at most; absent if the trace does not say.
+   */
+  avoidable_ns: number | null;
   /**
    * `ioeventfd`, `synced_registers`, `split_lock`.
    */
@@ -1831,15 +1736,7 @@ export interface RemovableRow {
   /**
    * How that was found out: `counted` in this recording.
    */
-  how: string;
-  /**
-   * The same in cycles of the processor, for each of those exits; absent if nobody said how many make a second.
-   */
-  removes_cycles_an_exit: number | null;
-  /**
-   * What it would take away, at most; absent if the trace does not say.
-   */
-  removes_ns: number | null;
+  method: string;
   /**
    * By which rule.
    */
@@ -1855,6 +1752,11 @@ export interface PioRows {
    */
   emulation_ns: number | null;
   /**
+   * Whether the recording tells who served accesses: it has kvm_userspace_exit, or Xen's scheduler records. If not,
+   * `outside` means nothing.
+   */
+  has_handlers: boolean;
+  /**
    * Accesses to emulated memory, all together.
    */
   mmio: PioSum;
@@ -1866,11 +1768,6 @@ export interface PioRows {
    * By port or page, direction and who served them, most costly first.
    */
   rows: PioRow[];
-  /**
-   * Whether the recording tells who served accesses: it has kvm_userspace_exit, or Xen's scheduler records. If not,
-   * `outside` means nothing.
-   */
-  servers_told: boolean;
   /**
    * Whether the host is Xen, where a device model in another domain serves what Xen does not.
    */
@@ -1885,17 +1782,9 @@ export interface PioSum {
    */
   exits: number;
   /**
-   * Accesses served outside the kernel.
-   */
-  outside: number;
-  /**
-   * What these cost.
-   */
-  outside_cost_ns: number;
-  /**
    * Accesses whose data are in a register, so that what the exit says is enough to serve them (Xen's quick path).
    */
-  plain: number;
+  non_string: number;
   /**
    * What a read typically takes that the kernel serves, the median; absent if there is none. Where there is no read, a
    * write.
@@ -1906,6 +1795,14 @@ export interface PioSum {
    */
   string: number;
   /**
+   * What these cost.
+   */
+  user_space_cost_ns: number;
+  /**
+   * Accesses served outside the kernel.
+   */
+  user_space_exits: number;
+  /**
    * The same of a write.
    */
   write_in_kernel_ns: number | null;
@@ -1915,67 +1812,41 @@ export interface PioSum {
  */
 export interface PioRow {
   /**
-   * From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
-   * while it still ran.
-   */
-  answered: LengthsRow;
-  /**
-   * `in`, `out`, `read`, `write`.
-   */
-  direction: string | null;
-  /**
-   * Accesses.
-   */
-  exits: number;
-  /**
-   * From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
-   * the same physical CPU, or this one stopped running.
-   */
-  handed: LengthsRow;
-  /**
-   * Time in the kernel, all accesses together.
-   */
-  kernel_ns: number;
-  /**
-   * The port, or the first address of the 4 KiB page.
-   */
-  key: number;
-  /**
-   * `port` or `mmio`.
-   */
-  kind: string;
-  /**
-   * From exit to entry, everything included.
-   */
-  lengths: LengthsRow;
-  /**
-   * What it is called, where it has a name.
-   */
-  name: string | null;
-  /**
-   * Whether somebody outside the kernel served them.
-   */
-  outside: boolean;
-  /**
-   * Time outside.
-   */
-  outside_ns: number;
-  /**
    * The lowest and the highest address that was accessed; of a port, the port.
    *
    * @minItems 2
    * @maxItems 2
    */
-  places: [number, number] | null;
+  address_range: [number, number] | null;
   /**
-   * Accesses of which the trace says that their data are in a register.
+   * `in`, `out`, `read`, `write`.
    */
-  plain: number;
+  direction: string | null;
+  /**
+   * From exit to entry, everything included.
+   */
+  exit_time: LengthsRow;
+  /**
+   * Accesses.
+   */
+  exits: number;
   /**
    * What serving them without leaving the kernel would save at most: their cost, less what those typically take that the
    * kernel serves in this recording. Absent if it has none, or these are served there already.
    */
-  saves_ns: number | null;
+  gain_ns: number | null;
+  /**
+   * Whether somebody outside the kernel served them.
+   */
+  in_user_space: boolean;
+  /**
+   * Time in the kernel, all accesses together.
+   */
+  kernel_ns: number;
+  /**
+   * Accesses of which the trace says that their data are in a register.
+   */
+  non_string: number;
   /**
    * Runnable, without a CPU.
    */
@@ -1985,12 +1856,38 @@ export interface PioRow {
    */
   string: boolean;
   /**
+   * The port, or the first address of the 4 KiB page.
+   */
+  subject_key: number;
+  /**
+   * `port` or `mmio`.
+   */
+  subject_kind: string;
+  /**
+   * What it is called, where it has a name.
+   */
+  subject_name: string | null;
+  /**
+   * From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
+   * while it still ran.
+   */
+  to_completion: LengthsRow;
+  /**
+   * From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
+   * the same physical CPU, or this one stopped running.
+   */
+  to_handover: LengthsRow;
+  /**
+   * Time outside.
+   */
+  user_space_ns: number;
+  /**
    * The smallest and the largest value that was written, unless the data are in memory.
    *
    * @minItems 2
    * @maxItems 2
    */
-  written: [number, number] | null;
+  value_range: [number, number] | null;
 }
 /**
  * A group of exits.
@@ -2017,9 +1914,9 @@ export interface Row {
    */
   direction?: string;
   /**
-   * `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
+   * From exit to entry, everything included.
    */
-  door?: string;
+  exit_time_ns: number;
   /**
    * The guest's function, of --guestkallsyms.
    */
@@ -2032,6 +1929,10 @@ export interface Row {
    * Blocked because the guest halted: from the block to the wake-up.
    */
   halted_ns: number;
+  /**
+   * `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
+   */
+  handler?: string;
   /**
    * The hypercall's number.
    */
@@ -2060,10 +1961,6 @@ export interface Row {
    * The MSR.
    */
   msr?: number;
-  /**
-   * What port, page, MSR, hypercall or leaf is called.
-   */
-  name?: string;
   /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
@@ -2117,6 +2014,10 @@ export interface Row {
    */
   stopped_ns: number;
   /**
+   * What port, page, MSR, hypercall or leaf is called.
+   */
+  subject_name?: string;
+  /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
   tid?: number;
@@ -2129,21 +2030,17 @@ export interface Row {
    */
   timed: number;
   /**
-   * From exit to entry, everything included.
-   */
-  total_ns: number;
-  /**
    * What nothing in the recording explains.
    */
   unknown_ns: number;
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_ns: number;
+  user_space_ns: number;
   /**
    * Share that went on to user space, or to Xen's device model, 0 to 1.
    */
-  user_share: number;
+  user_space_share: number;
   /**
    * The vCPU's number; absent if nothing in the trace says.
    */
@@ -2171,10 +2068,6 @@ export interface RunStatesRow {
    */
   blocked: StaysRow;
   /**
-   * Nobody knows, because records were lost or contradict one another.
-   */
-  lost: StaysRow;
-  /**
    * It waited for the device model, or was paused and nothing says so.
    */
   offline: StaysRow;
@@ -2198,6 +2091,10 @@ export interface RunStatesRow {
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
   tid?: number;
+  /**
+   * Nobody knows, because records were lost or contradict one another.
+   */
+  unknown: StaysRow;
   /**
    * The vCPU's number; absent if nothing in the trace says.
    */
@@ -2259,10 +2156,6 @@ export interface SignRow {
  */
 export interface SlowRow {
   /**
-   * What `detail` is about: `port`, `mmio`, `msr`, …
-   */
-  about: string | null;
-  /**
    * When it left its guest.
    */
   at_ns: number;
@@ -2271,17 +2164,13 @@ export interface SlowRow {
    */
   cpu: number;
   /**
-   * About what, for a person.
-   */
-  detail: string | null;
-  /**
    * `in`/`out`, `read`/`write`, where that has a meaning.
    */
   direction: string | null;
   /**
-   * Where to.
+   * From exit to entry, everything included.
    */
-  door: string;
+  exit_time_ns: number;
   /**
    * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
@@ -2291,17 +2180,13 @@ export interface SlowRow {
    */
   halted_ns: number;
   /**
+   * Where to.
+   */
+  handler: string;
+  /**
    * In an exit, in the hypervisor.
    */
   kernel_ns: number;
-  /**
-   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
-   */
-  key: number | null;
-  /**
-   * What it is called, where it has a name.
-   */
-  name: string | null;
   /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
@@ -2323,13 +2208,25 @@ export interface SlowRow {
    */
   stopped_ns: number;
   /**
+   * About what, for a person.
+   */
+  subject: string | null;
+  /**
+   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  subject_key: number | null;
+  /**
+   * What `detail` is about: `port`, `mmio`, `msr`, …
+   */
+  subject_kind: string | null;
+  /**
+   * What it is called, where it has a name.
+   */
+  subject_name: string | null;
+  /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
   tid?: number;
-  /**
-   * From exit to entry, everything included.
-   */
-  total_ns: number;
   /**
    * What nothing in the recording explains.
    */
@@ -2337,7 +2234,7 @@ export interface SlowRow {
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_ns: number;
+  user_space_ns: number;
   /**
    * The vCPU's number; absent if nothing in the trace says.
    */
@@ -2350,6 +2247,119 @@ export interface SlowRow {
    * The VM's process name.
    */
   vm_name?: string;
+  /**
+   * Blocked by the host until a page is there, in an exit for a page fault.
+   */
+  waiting_for_memory_ns: number;
+}
+/**
+ * What exits were about.
+ */
+export interface DetailRow {
+  /**
+   * What the exits cost: kernel and user space, nothing else.
+   */
+  cost_ns: number;
+  /**
+   * Exits.
+   */
+  count: number;
+  /**
+   * `in`/`out`, `read`/`write`, where that has a meaning.
+   */
+  direction: string | null;
+  /**
+   * From exit to entry, everything included.
+   */
+  exit_time_ns: number;
+  /**
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
+   */
+  halt_not_divided_ns: number;
+  /**
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
+   * In an exit, in the hypervisor.
+   */
+  kernel_ns: number;
+  /**
+   * Longest.
+   */
+  max_ns: number | null;
+  /**
+   * Mean.
+   */
+  mean_ns: number | null;
+  /**
+   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+   */
+  min_ns: number | null;
+  /**
+   * Median; exact of up to 32, else to within 1/32 of its value, as all percentiles.
+   */
+  p50_ns: number | null;
+  /**
+   * 90th percentile.
+   */
+  p90_ns: number | null;
+  /**
+   * 99.9th percentile.
+   */
+  p999_ns: number | null;
+  /**
+   * 99th percentile.
+   */
+  p99_ns: number | null;
+  /**
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
+   * Exits per second of the recording; in a bucket of time, of the bucket.
+   */
+  rate_per_s: number;
+  /**
+   * Share of the cost of all selected exits, 0 to 1.
+   */
+  share_of_cost: number;
+  /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
+  /**
+   * Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  subject_key: number;
+  /**
+   * `port`, `mmio`, `msr`, `hypercall`, `cpuid`, `page_fault`, …
+   */
+  subject_kind: string;
+  /**
+   * What it is called, where it has a name.
+   */
+  subject_name: string | null;
+  /**
+   * Exits of which both ends were seen; all times are of these alone.
+   */
+  timed: number;
+  /**
+   * What nothing in the recording explains.
+   */
+  unknown_ns: number;
+  /**
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
+   */
+  user_space_ns: number;
+  /**
+   * Share that went on to user space, or to Xen's device model, 0 to 1.
+   */
+  user_space_share: number;
   /**
    * Blocked by the host until a page is there, in an exit for a page fault.
    */
@@ -2377,20 +2387,6 @@ export interface TimelineRows {
   width_ns: number;
 }
 /**
- * What the traces tell at all. Where one does not, figures of it are zero and mean nothing, and that time is in others.
- */
-export interface ToldRow {
-  /**
-   * When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
-   */
-  scheduler: boolean;
-  /**
-   * Which exits went on to user space (kvm_userspace_exit), or to Xen's device model (run states). If not, the time there
-   * is counted as the kernel's.
-   */
-  user: boolean;
-}
-/**
  * The figures of a group of exits.
  */
 export interface Figures {
@@ -2402,6 +2398,10 @@ export interface Figures {
    * Exits.
    */
   count: number;
+  /**
+   * From exit to entry, everything included.
+   */
+  exit_time_ns: number;
   /**
    * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
@@ -2467,21 +2467,17 @@ export interface Figures {
    */
   timed: number;
   /**
-   * From exit to entry, everything included.
-   */
-  total_ns: number;
-  /**
    * What nothing in the recording explains.
    */
   unknown_ns: number;
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_ns: number;
+  user_space_ns: number;
   /**
    * Share that went on to user space, or to Xen's device model, 0 to 1.
    */
-  user_share: number;
+  user_space_share: number;
   /**
    * Blocked by the host until a page is there, in an exit for a page fault.
    */
@@ -2550,7 +2546,7 @@ export interface VcpuRow {
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_ns: number;
+  user_space_ns: number;
   /**
    * The vCPU's number; absent if nothing in the trace says.
    */
@@ -2687,13 +2683,9 @@ export interface YieldRows {
  */
 export interface YieldRow {
   /**
-   * Yields whose exit before was a yield as well.
-   */
-  again: number;
-  /**
    * Time in the guest between these: spinning, and what was done if the vCPU got what it waited for.
    */
-  between: LengthsRow;
+  between_repeats: LengthsRow;
   /**
    * What it said: `PAUSE`, `WFE`, `X'44'`, `X'9C'`, `KVM_HC_SCHED_YIELD`, `H_CONFER`, `SCHEDOP_yield`, …; absent of all.
    */
@@ -2702,6 +2694,10 @@ export interface YieldRow {
    * Yields.
    */
   count: number;
+  /**
+   * Time from exit to entry.
+   */
+  exit_time: LengthsRow;
   /**
    * Yields that gave it to another VM, or to no vCPU.
    */
@@ -2717,19 +2713,19 @@ export interface YieldRow {
   /**
    * Yields that gave it to nobody: the hypervisor ignored them, passed them on, or found nobody better.
    */
-  kept: number;
-  /**
-   * Time from exit to entry.
-   */
-  lasted: LengthsRow;
+  kept_cpu: number;
   /**
    * Yields at which no sibling waited for a CPU.
    */
-  nobody_waited: number;
+  no_runnable_sibling: number;
   /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
   on_cpu?: number;
+  /**
+   * Yields whose exit before was a yield as well.
+   */
+  repeated: number;
   /**
    * Yields at which a sibling had lost its CPU and waited for one.
    */
@@ -2737,7 +2733,11 @@ export interface YieldRow {
   /**
    * Yields at which no sibling had, but one was woken and waited for a CPU.
    */
-  sibling_woken: number;
+  sibling_runnable: number;
+  /**
+   * Of that, time in which the vCPU could run and did not.
+   */
+  steal_ns: number;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
@@ -2754,10 +2754,6 @@ export interface YieldRow {
    * The VM's process name.
    */
   vm_name?: string;
-  /**
-   * Of that, time in which the vCPU could run and did not.
-   */
-  waited_ns: number;
   /**
    * Whether who calls so waits for somebody; else it wakes one that waited for it.
    */
@@ -2768,10 +2764,6 @@ export interface YieldRow {
  */
 export interface PreemptedRow {
   /**
-   * From the first of these until the vCPU ran.
-   */
-  blocked: LengthsRow;
-  /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
   on_cpu?: number;
@@ -2779,6 +2771,14 @@ export interface PreemptedRow {
    * How often.
    */
   preemptions: number;
+  /**
+   * From the first of these until the vCPU ran.
+   */
+  sibling_wait: LengthsRow;
+  /**
+   * From there until it ran again.
+   */
+  steal: LengthsRow;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
@@ -2796,13 +2796,9 @@ export interface PreemptedRow {
    */
   vm_name?: string;
   /**
-   * From there until it ran again.
-   */
-  waits: LengthsRow;
-  /**
    * Preemptions during which siblings yielded.
    */
-  yielded_for: number;
+  with_sibling_yields: number;
   /**
    * Yields of siblings meanwhile.
    */
@@ -2854,13 +2850,13 @@ export interface LongestRow {
  */
 export interface QueueRow {
   /**
+   * Most at a time, for one CPU.
+   */
+  max: number;
+  /**
    * How many waited for a CPU, on average over time and CPUs.
    */
   mean: number;
-  /**
-   * Most at a time, for one CPU.
-   */
-  most: number;
   /**
    * Time in which that is known, summed over CPUs.
    */
@@ -2879,10 +2875,6 @@ export interface QueueRow {
  */
 export interface TargetRow {
   /**
-   * It had nothing to do.
-   */
-  asleep: number;
-  /**
    * By which call.
    */
   call: string;
@@ -2891,6 +2883,10 @@ export interface TargetRow {
    */
   count: number;
   /**
+   * It had nothing to do.
+   */
+  halted: number;
+  /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
   on_cpu?: number;
@@ -2898,6 +2894,10 @@ export interface TargetRow {
    * It had lost its CPU and waited for one.
    */
   preempted: number;
+  /**
+   * It was woken and waited for a CPU.
+   */
+  runnable: number;
   /**
    * It ran already.
    */
@@ -2922,10 +2922,6 @@ export interface TargetRow {
    * The VM's process name.
    */
   vm_name?: string;
-  /**
-   * It was woken and waited for a CPU.
-   */
-  woken: number;
 }
 /**
  * How windows of PAUSE loops changed: cycles on VMX, PAUSEs on SVM.
@@ -2936,13 +2932,13 @@ export interface WindowRow {
    */
   grown: number;
   /**
-   * The smallest.
-   */
-  least: number;
-  /**
    * The largest.
    */
-  most: number;
+  max: number;
+  /**
+   * The smallest.
+   */
+  min: number;
   /**
    * How often one shrank.
    */
@@ -2999,6 +2995,10 @@ export interface SideRow {
    */
   duration_ns: number;
   /**
+   * What all of its traces tell.
+   */
+  event_kinds: ToldRow;
+  /**
    * Events read.
    */
   events: number;
@@ -3018,10 +3018,6 @@ export interface SideRow {
    * Records that the recorder says it lost.
    */
   lost: number;
-  /**
-   * What all of its traces tell.
-   */
-  told: ToldRow;
   /**
    * What was read.
    */
@@ -3228,10 +3224,6 @@ export interface SweepRow {
  */
 export interface ScenarioRow {
   /**
-   * What it stands for.
-   */
-  about: string;
-  /**
    * `vmx`, `svm`, `powerpc` or `s390`.
    */
   arch: string;
@@ -3243,6 +3235,10 @@ export interface ScenarioRow {
    * The cost model.
    */
   costs: CostsRow;
+  /**
+   * What it stands for.
+   */
+  description: string;
   /**
    * Simulated and measured.
    */
@@ -3356,7 +3352,7 @@ export interface LabReport {
   /**
    * What it is about.
    */
-  about: string;
+  description: string;
   /**
    * What the guests executed in all that leaves a guest, as they counted it: also those that probed the machine, first
    * turns and warm-ups. A recording of the kernel's shows as many exits, but where the processor answers by itself (MSRs
@@ -3472,10 +3468,6 @@ export interface LabTable {
  */
 export interface LabRow {
   /**
-   * Why it could not be measured; there are no figures then.
-   */
-  cannot: string | null;
-  /**
    * The figures.
    */
   figures: LabFigure[];
@@ -3483,6 +3475,10 @@ export interface LabRow {
    * What tells it from the others: a text for each of the table's labels.
    */
   labels: string[];
+  /**
+   * Why it could not be measured; there are no figures then.
+   */
+  unavailable: string | null;
 }
 /**
  * A figure.
@@ -3607,6 +3603,10 @@ export interface FleetAdvice {
    */
   change: string;
   /**
+   * Of what it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
+   */
+  gain_kind: string;
+  /**
    * At most so much.
    */
   high_ns_per_s: number;
@@ -3615,17 +3615,13 @@ export interface FleetAdvice {
    */
   hosts: number;
   /**
-   * How that was found out: `replayed`, `counted`, `simulated`, `published`.
-   */
-  how: string;
-  /**
    * At least so much in each second, of all these hosts together.
    */
   low_ns_per_s: number;
   /**
-   * Of what it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
+   * How that was found out: `replayed`, `counted`, `simulated`, `published`.
    */
-  of: string;
+  method: string;
 }
 /**
  * VMs of one shape, with one kernel (or week, …) and with another.

@@ -50,14 +50,14 @@ export function Yields() {
           axis="Yields"
           bars={() =>
             yields.vcpus.slice(0, 16).map((row: YieldRow) => {
-              const known = row.sibling_preempted + row.sibling_woken + row.nobody_waited;
-              return { label: labelOf(row), parts: [row.sibling_preempted, row.sibling_woken, row.nobody_waited, row.count - known] };
+              const known = row.sibling_preempted + row.sibling_runnable + row.no_runnable_sibling;
+              return { label: labelOf(row), parts: [row.sibling_preempted, row.sibling_runnable, row.no_runnable_sibling, row.count - known] };
             })
           }
-          parts={["a sibling was preempted", "a sibling was woken and waited", "no sibling waited for a CPU", "not known"]}
-          fills={() => [colors.value.parts.steal_ns, colors.value.parts.user_ns, colors.value.parts.guest_ns, colors.value.other]}
+          parts={["a sibling was preempted", "a sibling was runnable", "no sibling was runnable", "not known"]}
+          fills={() => [colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.parts.guest_ns, colors.value.other]}
           show={count}
-          first="vCPU and what it said"
+          first="vCPU and call"
           note="Without a name, a yield is for whoever waits: a sibling that was preempted is who may have held the lock."
         />
       )}
@@ -69,14 +69,14 @@ export function Yields() {
           axis="Yields"
           bars={() =>
             yields.vcpus.slice(0, 16).map((row: YieldRow) => {
-              const known = row.gave_target + row.gave_sibling + row.gave_other + row.kept;
-              return { label: labelOf(row), parts: [row.gave_target, row.gave_sibling, row.gave_other, row.kept, Math.max(0, row.count - known)] };
+              const known = row.gave_target + row.gave_sibling + row.gave_other + row.kept_cpu;
+              return { label: labelOf(row), parts: [row.gave_target, row.gave_sibling, row.gave_other, row.kept_cpu, Math.max(0, row.count - known)] };
             })
           }
           parts={["the vCPU it named", "another of its VM", "somebody else", "nobody: the caller went on", "not known"]}
-          fills={() => [colors.value.parts.guest_ns, colors.value.parts.kernel_ns, colors.value.parts.steal_ns, colors.value.parts.user_ns, colors.value.other]}
+          fills={() => [colors.value.parts.guest_ns, colors.value.parts.kernel_ns, colors.value.parts.steal_ns, colors.value.parts.user_space_ns, colors.value.other]}
           show={count}
-          first="vCPU and what it said"
+          first="vCPU and call"
         />
       )}
       {yields.preempted.some((row) => row.yields > 0) && (
@@ -90,7 +90,7 @@ export function Yields() {
               .filter((row) => row.yields > 0)
               .sort((a, b) => b.yields - a.yields)
               .slice(0, 16)
-              .map((row) => ({ label: nameOf(row), parts: [row.yields], after: `${count(row.yields)} in ${count(row.yielded_for)} of ${count(row.preemptions)} times; they waited ${ns(row.blocked.sum_ns)}` }))
+              .map((row) => ({ label: nameOf(row), parts: [row.yields], after: `${count(row.yields)} in ${count(row.with_sibling_yields)} of ${count(row.preemptions)} times; they waited ${ns(row.sibling_wait.sum_ns)}` }))
           }
           parts={["yields of siblings"]}
           fills={() => [colors.value.parts.steal_ns]}
@@ -101,8 +101,8 @@ export function Yields() {
       {queue && (
         <Bars
           id="queue"
-          title="How many vCPUs waited for a CPU"
-          summary={() => `Mean ${queue.mean.toFixed(2)}, at most ${queue.most}.`}
+          title="How many vCPUs were runnable without a CPU"
+          summary={() => `Mean ${queue.mean.toFixed(2)}, at most ${queue.max}.`}
           axis="Share of the CPUs' time (%)"
           relative
           bars={() => [{ label: "all CPUs", parts: queue.time_ns }]}
@@ -119,11 +119,11 @@ export function Yields() {
           columns={[
             { title: "preempted vCPU", text: true, value: nameOf, show: nameOf },
             { title: "times", value: (row: PreemptedRow) => row.preemptions, show: (row: PreemptedRow) => count(row.preemptions) },
-            { title: "waited p50", value: (row: PreemptedRow) => row.waits.p50_ns, show: (row: PreemptedRow) => ns(row.waits.p50_ns) },
-            { title: "waited p99", value: (row: PreemptedRow) => row.waits.p99_ns, show: (row: PreemptedRow) => ns(row.waits.p99_ns) },
-            { title: "siblings yielded", value: (row: PreemptedRow) => row.yielded_for, show: (row: PreemptedRow) => count(row.yielded_for) },
+            { title: "steal p50", value: (row: PreemptedRow) => row.steal.p50_ns, show: (row: PreemptedRow) => ns(row.steal.p50_ns) },
+            { title: "steal p99", value: (row: PreemptedRow) => row.steal.p99_ns, show: (row: PreemptedRow) => ns(row.steal.p99_ns) },
+            { title: "siblings yielded", value: (row: PreemptedRow) => row.with_sibling_yields, show: (row: PreemptedRow) => count(row.with_sibling_yields) },
             { title: "yields", value: (row: PreemptedRow) => row.yields, show: (row: PreemptedRow) => count(row.yields) },
-            { title: "they waited", value: (row: PreemptedRow) => row.blocked.sum_ns, show: (row: PreemptedRow) => ns(row.blocked.sum_ns) },
+            { title: "they waited", value: (row: PreemptedRow) => row.sibling_wait.sum_ns, show: (row: PreemptedRow) => ns(row.sibling_wait.sum_ns) },
           ]}
         />
       )}

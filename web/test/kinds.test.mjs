@@ -36,22 +36,22 @@ const fleet = () =>
 /** A run of the lab as it is saved. */
 function labRun() {
   const figure = (name, unit, value, half) => ({ name, unit, value, low: value - half, high: value + half, p5: value * 0.9, p95: value * 1.3, samples: 1000, outliers: 3, rounds: [value - 1, value, value + 1] });
-  const row = (labels, ...figures) => ({ labels, figures, cannot: null });
+  const row = (labels, ...figures) => ({ labels, figures, unavailable: null });
   return {
-    schema: "exitscope-lab/1",
+    schema: "exitscope.lab/1",
     experiment: "exits",
-    about: "What an exit costs",
+    description: "What an exit costs",
     manifest: { back_end: "kvm_intel", emulates_ring_0: false, vendor: "GenuineIntel", kernel: "6.18.0", tsc_hz: 2.8e9, cpus: 2, pinned: true, rounds: 10, duration_ns: 2e8 },
     summary: ["The cheapest exit is cpuid."],
     warnings: ["Other programs took 3 % of the CPUs"],
     tables: [
       {
         title: "Exits by what caused them and who answers",
-        labels: ["exit", "door"],
+        labels: ["exit", "handler"],
         rows: [
           row(["cpuid", "kernel"], figure("time", "ns", 1200, 40), figure("cycles", "cycles", 3400, 100)),
           row(["port write", "user space"], figure("time", "ns", 5200, 300), figure("cycles", "cycles", 14000, 800)),
-          { labels: ["hypercall", "user space"], figures: [], cannot: "this kernel does not pass it on" },
+          { labels: ["hypercall", "user space"], figures: [], unavailable: "this kernel does not pass it on" },
         ],
       },
       {
@@ -188,7 +188,7 @@ test("a saved run of the lab: bars with intervals, a curve over what was varied,
   const run = labRun();
   const page = await open(browser, lab());
   const bars = await csvOf(page, "table-0");
-  assert.deepEqual(bars.map((row) => [row.exit, row["time (ns)"], row["interval from"], row["cannot be measured"]]), [
+  assert.deepEqual(bars.map((row) => [row.exit, row["time (ns)"], row["interval from"], row["not available"]]), [
     ["cpuid", "1200", "1160", ""],
     ["port write", "5200", "4900", ""],
     ["hypercall", "", "", "this kernel does not pass it on"],
@@ -321,7 +321,7 @@ test("of a fleet it is said what is missing", { skip: withoutSql }, async () => 
   await done(none);
   // A file that was cut off.
   const place = storeOf("fleet-cut", { a: HOSTS["host-a"], b: HOSTS["host-b"] });
-  const file = readdirSync(place, { recursive: true }).find((path) => path.startsWith("facts/host=b/") && path.endsWith(".parquet"));
+  const file = readdirSync(place, { recursive: true }).find((path) => path.startsWith("reason_stats/host=b/") && path.endsWith(".parquet"));
   truncateSync(join(place, file), 100);
   const cut = await open(browser, pageBy("fleet-cut", "fleet", "report", place, "--by", "host"));
   const alert = await cut.locator("[role=alert]").textContent();
@@ -439,9 +439,9 @@ test("names out of hostile files are shown, and run nothing", async () => {
   const pages = [
     pageBy("hostile-diff", "diff", ...traces),
     lab("hostile-lab", (run) => {
-      run.about = run.summary[0] = run.warnings[0] = run.manifest.kernel = run.tables[0].title = bad;
+      run.description = run.summary[0] = run.warnings[0] = run.manifest.kernel = run.tables[0].title = bad;
       run.tables[0].labels[0] = run.tables[0].rows[0].labels[0] = run.tables[0].rows[0].figures[0].name = bad;
-      run.tables[0].rows[2].cannot = "</script><script>alert(2)</script>";
+      run.tables[0].rows[2].unavailable = "</script><script>alert(2)</script>";
     }),
   ];
   if (!withoutSql) {
@@ -452,7 +452,7 @@ test("names out of hostile files are shown, and run nothing", async () => {
       fleet.comparisons[0].rows[1].reason = bad;
       fleet.left_out = [{ path: bad, why: bad }];
       fleet.not_compared.push(bad);
-      fleet.advice[0].change = fleet.advice[0].of = fleet.advice[0].how = bad;
+      fleet.advice[0].change = fleet.advice[0].gain_kind = fleet.advice[0].method = bad;
       fleet.outliers = [{ ...fleet.comparisons[0], host: bad, hosts: 5, cost_ns_per_s: 9e6, median_ns_per_s: 1e6, score: 4, reason: bad, reason_ns_per_s: 8e6, reason_median_ns_per_s: 1e6 }];
     });
     pages.push(page);

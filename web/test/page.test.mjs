@@ -52,8 +52,8 @@ test("what the page says of reasons, vCPUs and devices is what the report says",
     assert.equal(parts.reduce((sum, part) => sum + row[part.column], 0), row.span_ns);
   });
   const ports = await tableOf(page, "I/O ports");
-  for (const row of report.details.filter((row) => row.kind === "port").slice(0, 8)) {
-    const label = Object.keys(ports).find((label) => label.startsWith(`0x${row.key.toString(16)} ${row.direction}`));
+  for (const row of report.subjects.filter((row) => row.subject_kind === "port").slice(0, 8)) {
+    const label = Object.keys(ports).find((label) => label.startsWith(`0x${row.subject_key.toString(16)} ${row.direction}`));
     assert.equal(ports[label].exits, thousands(row.count), label);
   }
   await done(page);
@@ -93,14 +93,14 @@ test("a range that is chosen has the report's figures of that range, in every pa
     for (const { name, column } of parts) assert.ok(Math.abs(Number(vcpus[at][name] ?? 0) - row[column]) <= 1000, `${name} ${vcpus[at][name]} ${row[column]}`);
   });
   const msrs = await tableOf(page, "MSRs");
-  const first = report.details.find((row) => row.kind === "msr");
+  const first = report.subjects.find((row) => row.subject_kind === "msr");
   assert.equal(Object.values(msrs)[0].exits, thousands(first.count));
   const slow = await csvOf(page, "slow");
   assert.ok(slow.length > 0);
   await done(page);
 });
 
-const COST = ["kernel_ns", "user_ns"];
+const COST = ["kernel_ns", "user_space_ns"];
 
 /** What the page holds over time, but for the columns. */
 function overOf(page) {
@@ -187,10 +187,10 @@ test("advice is the adviser's, and its facts lead to charts", async () => {
   await cards.first().getByRole("button", { name: /^fact/ }).first().click();
   await page.waitForFunction((topic) => location.hash.includes(`view=${topic}`), topic);
   // What a cause is about leads to the table of its kind.
-  const { about } = advised.causes.find((cause) => cause.about);
+  const { subject } = advised.causes.find((cause) => cause.subject);
   await reveal(page, "#advice");
-  await page.locator("#advice td").getByRole("button", { name: about.text, exact: true }).first().click();
-  assert.ok(await page.locator(`#devices-${about.kind}`).evaluate((of) => of.open && of.querySelector("table") !== null));
+  await page.locator("#advice td").getByRole("button", { name: subject.text, exact: true }).first().click();
+  assert.ok(await page.locator(`#devices-${subject.kind}`).evaluate((of) => of.open && of.querySelector("table") !== null));
   await done(page);
 });
 
@@ -269,7 +269,7 @@ test("the first screen answers: what is wrong, how large, where, when, what to c
   await page.locator(".list", { hasText: "Slowest moments" }).locator("tbody button").first().click();
   await page.waitForFunction(() => location.hash.includes("from=") && location.hash.includes("view=timeline"));
   const slow = await csvOf(page, "slow");
-  assert.equal(slow[0].about, "0xcfc out PCI config data");
+  assert.equal(slow[0].subject, "0xcfc out PCI config data");
   await page.locator(".list", { hasText: "Costliest causes" }).getByRole("button", { name: "npf: memory faults" }).click();
   await page.waitForFunction(() => location.hash.includes("cause=npf"));
   await page.locator(".list", { hasText: "Changes" }).locator("tbody button").first().click();
@@ -396,7 +396,7 @@ test("a cause that is chosen has the exits and the cost that its row has, in eve
     const all = await pivotSums(page);
     assert.equal(all.exits, total.count, file);
     for (const row of causes.filter((row) => row.reason)) {
-      const name = row.subject ? `${row.reason}: ${row.subject}` : row.reason;
+      const name = row.subject ? `${row.reason}: ${row.subject.text}` : row.reason;
       await page.evaluate((name) => (location.hash = `#view=pivot&tab=breakdown&cause=${encodeURIComponent(name)}`), name);
       await page.locator(".chip").waitFor();
       const { exits, cost } = await pivotSums(page);

@@ -77,7 +77,12 @@ fn main() -> ExitCode {
 /// Has the tests that compare documents, pages and advice write them, and makes the front end's types of the schemas among them.
 fn write_docs() -> anyhow::Result<()> {
     let mut tests = cargo()?;
-    let of = [("exitscope", "documents"), ("exitscope-view", "pages"), ("exitscope-analysis", "advice")];
+    let of = [
+        ("exitscope", "documents"),
+        ("exitscope", "names"),
+        ("exitscope-view", "pages"),
+        ("exitscope-analysis", "advice"),
+    ];
     let names = of.iter().flat_map(|(package, test)| ["--package", package, "--test", test]);
     tests.args(["test", "--quiet"]).args(names).env("EXITSCOPE_WRITE_DOCUMENTS", "1");
     let mut types = Command::new("npm");

@@ -30,7 +30,7 @@ impl AccessKey {
     pub fn of(exit: &Exit) -> Option<AccessKey> {
         let detail = exit.subject()?;
         let at = DetailKey::of(detail);
-        let (outside, string) = (exit.door != Door::Kernel, detail.form == Form::String);
+        let (outside, string) = (exit.handler != Door::Kernel, detail.form == Form::String);
         at.is_accessed().then_some(AccessKey { at, outside, string })
     }
 }
@@ -88,7 +88,7 @@ impl AccessCell {
                 self.written = both(self.written, Some((detail.value, detail.value)));
             }
         }
-        if exit.timed && exit.door != Door::Kernel {
+        if exit.timed && exit.handler != Door::Kernel {
             for (lengths, length) in [(&mut self.handed, exit.way.handed), (&mut self.answered, exit.way.answered)] {
                 if length > Nanos::ZERO {
                     lengths.record(length);

@@ -28,7 +28,7 @@ impl Cell {
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
         self.count += 1;
-        self.user_count += u64::from(exit.door != Door::Kernel);
+        self.user_count += u64::from(exit.handler != Door::Kernel);
         if !exit.timed {
             return;
         }

@@ -403,15 +403,15 @@ impl GangCell {
             vcpus: vcpus.map(|vcpus| vcpus.iter().map(|vcpu| vcpu.0).collect()),
             runs: self.runs,
             ganged_script: self.script,
-            two_active: self.two_active,
-            timer: self.timer,
+            runs_of_several: self.two_active,
+            decrementer: self.timer,
             ganged: self.ganged,
             exits: self.exits,
-            forced: self.forced,
-            too_late: self.too_late,
+            forced_exits: self.forced,
+            entry_refused: self.too_late,
             joined: self.joined,
             cpus: self.cpus.iter().map(|cpu| cpu.0).collect(),
-            lost: of(&self.lost),
+            forced_out: of(&self.lost),
         }
     }
 

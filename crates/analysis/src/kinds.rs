@@ -30,7 +30,7 @@ impl ExitKind {
             of = (kind as u32) << 16 | u32::from(detail.form == Form::String) << 3 | u32::from(write) << 2 | 2;
         }
         let ExitCode { list, number, nested } = exit.code;
-        let how = (list as u32) << 24 | of | u32::from(nested) << 4 | u32::from(exit.door != Door::Kernel);
+        let how = (list as u32) << 24 | of | u32::from(nested) << 4 | u32::from(exit.handler != Door::Kernel);
         ExitKind { reason: number, about, how }
     }
 }
@@ -194,7 +194,7 @@ mod tests {
                 parts: spent(TimePart::Kernel, 100 + number),
                 detail: (number % 4 != 0).then_some(detail),
                 rip: 0,
-                door: if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel },
+                handler: if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel },
                 ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7))
             };
             let counted = together.absorb(&exit).unwrap();

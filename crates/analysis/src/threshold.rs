@@ -60,7 +60,7 @@ const FIGURES: &[Figure] = &[
         Unit::PerSecond,
         Of::Exits(|cell, facts| per_second(cell.count, facts.duration).ok_or("the recording has no length")),
     ),
-    Figure::new("total", Unit::Time, Of::Exits(|cell, _| Ok(cell.total().0))),
+    Figure::new("exit_time", Unit::Time, Of::Exits(|cell, _| Ok(cell.total().0))),
     Figure::new("cost", Unit::Time, Of::Exits(|cell, _| Ok(cell.cost().0))),
     Figure::new("mean", Unit::Time, Of::Lengths(|cell| cell.mean().map(|mean| mean.0))),
     Figure::new("p50", Unit::Time, Of::Lengths(|cell| quantile(cell, 5_000))),
@@ -74,9 +74,9 @@ const FIGURES: &[Figure] = &[
         Of::Exits(|cell, facts| share(cell.cost().0, facts.all.cost().0).ok_or("no exit had a cost")),
     ),
     Figure::new(
-        "user",
+        "user_space",
         Unit::Share,
-        Of::Exits(|cell, facts| match facts.heard.doors {
+        Of::Exits(|cell, facts| match facts.heard.handlers {
             true => share(cell.user_count, cell.count).ok_or("there is no such exit"),
             false => Err("it does not tell which exits went on to user space"),
         }),
@@ -377,14 +377,14 @@ mod tests {
     fn each_figure_is_its_own() {
         let mut facts = Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection: Selection::default() });
         facts.begin(Moment::default());
-        facts.heard.doors = true;
+        facts.heard.handlers = true;
         let [io, msr] = [30, 32].map(|number| ExitCode::new(CodeList::Vmx, number));
         let mut at = 0;
-        let mut absorb = |code, times: u64, door, kernel, waiting| {
+        let mut absorb = |code, times: u64, handler, kernel, waiting| {
             for _ in 0..times {
                 at += 1_000;
                 let parts = spent(TimePart::Kernel, kernel).with(TimePart::Steal, Nanos(waiting));
-                facts.absorb(&Exit { door, parts, ..exit(vcpu(0), at, code) });
+                facts.absorb(&Exit { handler, parts, ..exit(vcpu(0), at, code) });
             }
         };
         absorb(io, 530, Door::Kernel, 10, 0);
@@ -401,7 +401,7 @@ mod tests {
         let wanted = [
             ("count", 1_000),
             ("rate", 4),
-            ("total", 15_110),
+            ("exit_time", 15_110),
             ("cost", 13_610),
             ("mean", 15),
             ("p50", 10),
@@ -410,7 +410,7 @@ mod tests {
             ("p99.9", 40),
             ("max", 50),
             ("share", 2_500),
-            ("user", 700),
+            ("user_space", 700),
             ("lost", 3),
         ];
         let found = FIGURES.iter().map(|figure| {

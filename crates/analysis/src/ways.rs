@@ -21,7 +21,7 @@ impl WayKey {
     /// The key of an exit.
     #[inline]
     pub fn of(exit: &Exit) -> WayKey {
-        WayKey { code: exit.code, outside: exit.door != Door::Kernel }
+        WayKey { code: exit.code, outside: exit.handler != Door::Kernel }
     }
 }
 

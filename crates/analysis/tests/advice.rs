@@ -70,7 +70,7 @@ struct Recording {
 impl Recording {
     /// Of a PC whose VM 1 is QEMU's and VM 2 Firecracker's, with all kinds of events.
     fn of(length: u64) -> Recording {
-        let kinds = EventKinds { switches: true, doors: true, wakeups: true, polls: true, ..EventKinds::default() };
+        let kinds = EventKinds { switches: true, handlers: true, wakeups: true, polls: true, ..EventKinds::default() };
         let comms = [(1, "qemu-system-x86"), (2, "firecracker"), (999, "make")];
         let info = TraceInfo {
             arch: "x86_64".into(),
@@ -454,9 +454,9 @@ fn devices(vm: u32, idle: bool) -> Recording {
         let begin = number * every;
         let mut ask = |after: u64, code, detail: Detail, outside: bool, kernel: u64, user: u64| {
             let parts = [(TimePart::Kernel, kernel), (TimePart::User, user)];
-            let door = if outside { Door::Userspace(2) } else { Door::Kernel };
+            let handler = if outside { Door::Userspace(2) } else { Door::Kernel };
             let of = exit(who, begin + after, code, 10 * US, &parts);
-            recording.exits.push(Exit { detail: Some(detail), door, ..of });
+            recording.exits.push(Exit { detail: Some(detail), handler, ..of });
         };
         ask(10 * US, IO, about(DetailKind::Port, 0x3f8, true, number), true, 5 * US, 25 * US + number % 100 * 100);
         ask(60 * US, EPT_MISCONFIG, about(DetailKind::Mmio, 0xfe00_3000, true, number % 3), true, 4 * US, 20 * US);
@@ -501,8 +501,8 @@ fn an_old_xen_has_its_own_words() {
     (recording.machine.xen, recording.machine.release) = (true, "4.0.1".into());
     recording.machine.comms.clear();
     for exit in &mut recording.exits {
-        if exit.door != Door::Kernel {
-            exit.door = Door::DeviceModel;
+        if exit.handler != Door::Kernel {
+            exit.handler = Door::DeviceModel;
         }
         exit.parts.add(TimePart::Steal, Nanos(20 * US));
     }

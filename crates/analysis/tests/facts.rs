@@ -20,7 +20,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
             code: ExitCode::new(CodeList::Vmx, code),
             rip: 0,
             info: exitscope_model::ExitInfo::default(),
-            door: if write { Door::Userspace(2) } else { Door::Kernel },
+            handler: if write { Door::Userspace(2) } else { Door::Kernel },
             detail: key.map(|key| Detail {
                 kind: DetailKind::Port,
                 write,
@@ -376,7 +376,7 @@ fn access(write: bool, string: bool, outside: bool, cost: u64, answered: u64) ->
         code: ExitCode::new(CodeList::Vmx, 30),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        door: if outside { Door::Userspace(2) } else { Door::Kernel },
+        handler: if outside { Door::Userspace(2) } else { Door::Kernel },
         detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: cost }),
         injected: None,
         guest: Nanos(0),

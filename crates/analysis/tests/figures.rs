@@ -32,8 +32,8 @@ fn exit(kernel: u64, steal: u64, halted: u64) -> Exit {
 
 #[test]
 fn a_cell_sums_counts_and_knows_the_shortest_and_the_longest() {
-    let outside = Exit { door: Door::Userspace(2), ..exit(70, 0, 30) };
-    let cut = Exit { timed: false, door: Door::Userspace(2), ..exit(9_999, 0, 0) };
+    let outside = Exit { handler: Door::Userspace(2), ..exit(70, 0, 30) };
+    let cut = Exit { timed: false, handler: Door::Userspace(2), ..exit(9_999, 0, 0) };
     let mut cell = Cell::default();
     assert_eq!((cell.mean(), cell.quantile(5_000)), (None, None));
     [exit(40, 7, 0), outside, cut, exit(0, 0, 0), exit(20, 0, 0)].iter().for_each(|exit| cell.absorb(exit));
@@ -164,7 +164,7 @@ fn access(kind: DetailKind, write: bool, form: Form, (key, value): (u64, u64), (
     let outside = handed > 0;
     let mut exit = Exit {
         detail: Some(Detail { kind, write, form, size: 4, key, value }),
-        door: if outside { Door::Userspace(2) } else { Door::Kernel },
+        handler: if outside { Door::Userspace(2) } else { Door::Kernel },
         ..exit(100 + value, 0, 0)
     };
     (exit.way.handed, exit.way.answered) = (Nanos(handed), Nanos(answered));
@@ -402,7 +402,7 @@ fn core_runs_and_run_states_are_those_of_the_vms_and_moments_that_are_looked_at(
 fn facts_of_two_recordings_are_the_sum_of_both() {
     let of = |vm: u32, kernel: u64| {
         let mut facts = facts(Selection::default());
-        facts.hear(EventKinds { doors: vm == 2, ..EventKinds::default() });
+        facts.hear(EventKinds { handlers: vm == 2, ..EventKinds::default() });
         facts.absorb(&Exit { who: who(vm, 0), at: at(3_000), injected: Some(5), ..exit(kernel, 0, 0) });
         let lost = Preemption { who: who(vm, 0), at: at(3_000), ran: None, yields: 0, first: None, by: None };
         facts.absorb_preemption(&lost);
@@ -410,9 +410,12 @@ fn facts_of_two_recordings_are_the_sum_of_both() {
         facts
     };
     let mut both = of(1, 70);
-    assert!(!both.heard.doors);
+    assert!(!both.heard.handlers);
     both.merge(&of(2, 300));
-    assert_eq!((both.duration, both.all.count, both.all.cost(), both.heard.doors), (Nanos(370), 2, Nanos(370), true));
+    assert_eq!(
+        (both.duration, both.all.count, both.all.cost(), both.heard.handlers),
+        (Nanos(370), 2, Nanos(370), true)
+    );
     assert_eq!((both.divisions.len(), both.injected.get(&5), both.yields.preempted.len()), (2, Some(&2), 2));
     assert_eq!((both.timeline.buckets().1[0].1.count, both.by.cells()[0].1.count), (2, 2));
     assert_eq!(both.causes.cells().iter().map(|row| row.1.count).collect::<Vec<_>>(), [2]);

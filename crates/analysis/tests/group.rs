@@ -18,7 +18,7 @@ fn exit(at: u64) -> Exit {
         cpu: PcpuId(3),
         code: MSR_READ,
         rip: 0xffff_8000,
-        door: Door::Userspace(2),
+        handler: Door::Userspace(2),
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(10)),
         ..plain()
     }
@@ -57,7 +57,7 @@ fn every_dimension_has_its_name_and_its_place_for_an_exit() {
         ("vcpu", Dim::Vcpu, of_nobody, Some(Part::Thread(Tid(41)))),
         ("vcpu", Dim::Vcpu, of_xen, Some(Part::Vcpu(VcpuId(1)))),
         ("reason", Dim::Reason, msr, Some(Part::Reason(MSR_READ))),
-        ("door", Dim::Door, msr, Some(Part::Door(Door::Userspace(2)))),
+        ("handler", Dim::Door, msr, Some(Part::Door(Door::Userspace(2)))),
         ("port", Dim::Port, msr, None),
         ("port", Dim::Port, about(Port, 0x3f8), detail(Port, 0x3f8)),
         ("mmio", Dim::Mmio, about(Mmio, 0xfee0_00b0), detail(Mmio, 0xfee0_0000)),

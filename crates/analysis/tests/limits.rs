@@ -20,7 +20,7 @@ fn exit(code: ExitCode, kernel: u64, halted: u64) -> Exit {
 fn facts(exits: &[Exit], length: u64, tells_doors: bool) -> Facts {
     let mut facts = Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection: Selection::default() });
     facts.begin(Moment::default());
-    facts.hear(EventKinds { doors: tells_doors, ..EventKinds::default() });
+    facts.hear(EventKinds { handlers: tells_doors, ..EventKinds::default() });
     exits.iter().for_each(|exit| _ = facts.absorb(exit));
     facts.end(Moment::default(), Moment::from_nanos(length), &Default::default());
     facts
@@ -29,7 +29,7 @@ fn facts(exits: &[Exit], length: u64, tells_doors: bool) -> Facts {
 /// Accesses to ports of 100, 200 and 500 ns and one of which an end is missing, one of them by user space; a halt of 9 us at
 /// a cost of 10 ns.
 fn five_exits() -> Vec<Exit> {
-    let outside = Exit { door: Door::Userspace(2), ..exit(IO, 200, 0) };
+    let outside = Exit { handler: Door::Userspace(2), ..exit(IO, 200, 0) };
     let cut = Exit { timed: false, ..exit(IO, 0, 0) };
     vec![exit(IO, 100, 0), outside, exit(IO, 500, 0), cut, exit(HLT, 10, 9_000)]
 }
@@ -88,7 +88,7 @@ fn what_is_found_is_said_in_the_unit_of_the_figure() {
         // Two and a half.
         ("rate>1/s", ": found 2/s"),
         ("rate>2", "holds"),
-        ("total>9.8us", ": found 9.81us"),
+        ("exit_time>9.8us", ": found 9.81us"),
         ("cost>809ns", ": found 810ns"),
         ("cost>810ns", "holds"),
         // How long exits of all reasons take is not how long vCPUs idle.
@@ -105,9 +105,9 @@ fn what_is_found_is_said_in_the_unit_of_the_figure() {
         ("share(hlt)>=2%", "holds"),
         ("share>99.99%", ": found 100.00%"),
         ("share(hlt)>0.05%", ": found 1.23%"),
-        ("user(IO_INSTRUCTION)>24.99%", ": found 25.00%"),
-        ("user>20%", "holds"),
-        ("user>19.9%", ": found 20.00%"),
+        ("user_space(IO_INSTRUCTION)>24.99%", ": found 25.00%"),
+        ("user_space>20%", "holds"),
+        ("user_space>19.9%", ": found 20.00%"),
     ] {
         assert_eq!(checked(limit, &facts, &ledger), expected, "{limit}");
     }
@@ -155,8 +155,8 @@ fn what_the_recording_does_not_tell_is_not_judged() {
         ("max(CPUID)>=0ns", &whole, &readable, "of no such exit both ends were seen"),
         ("mean(CPUID)>=0ns", &whole, &readable, "of no such exit both ends were seen"),
         ("p50(CPUID)>=0ns", &whole, &readable, "of no such exit both ends were seen"),
-        ("user(CPUID)>=0%", &whole, &readable, "there is no such exit"),
-        ("user>=0%", &free, &readable, "it does not tell which exits went on to user space"),
+        ("user_space(CPUID)>=0%", &whole, &readable, "there is no such exit"),
+        ("user_space>=0%", &free, &readable, "it does not tell which exits went on to user space"),
         ("share>=0%", &free, &readable, "no exit had a cost"),
         ("rate>=0/s", &free, &readable, "the recording has no length"),
     ] {
@@ -172,7 +172,7 @@ fn a_limit_that_is_not_understood_is_refused_with_what_to_write() {
         ("cost", "\"cost\" compares nothing: write a figure, an operator and a limit, like 'p99(io)>200us'"),
         (
             "p98(io)>1us",
-            "\"p98\" is no figure; there are count, rate, total, cost, mean, p50, p90, p99, p99.9, max, share, user, lost",
+            "\"p98\" is no figure; there are count, rate, exit_time, cost, mean, p50, p90, p99, p99.9, max, share, user_space, lost",
         ),
         ("p99(io>1us", "\"p99(io\" is no figure of a reason: write it like p99(io)"),
         ("p99(io=1)>1us", "\"p99(io=1)\" is no figure of a reason: write it like p99(io)"),
@@ -184,8 +184,8 @@ fn a_limit_that_is_not_understood_is_refused_with_what_to_write() {
             "\"12.345%\" is no limit for share, which is a share in per cent, with at most two decimals, like 30%",
         ),
         (
-            "user>184467440737095517%",
-            "\"184467440737095517%\" is no limit for user, which is a share in per cent, with at most two decimals, like 30%",
+            "user_space>184467440737095517%",
+            "\"184467440737095517%\" is no limit for user_space, which is a share in per cent, with at most two decimals, like 30%",
         ),
     ] {
         assert_eq!(limit.parse::<Threshold>().unwrap_err().to_string(), why, "{limit}");

@@ -238,7 +238,7 @@ fn access(write: bool, string: bool, outside: bool, cost: u64) -> Exit {
     let form = if string { Form::String } else { Form::Plain };
     Exit {
         code: ExitCode::new(CodeList::Vmx, 30),
-        door: if outside { Door::Userspace(2) } else { Door::Kernel },
+        handler: if outside { Door::Userspace(2) } else { Door::Kernel },
         detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: 5 }),
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(cost)),
         ..plain()

@@ -71,69 +71,69 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
     let of_vcpu = |vcpu: u32| WhoRow { vm: Some(5), vcpu: Some(vcpu), tid: Some(50 + vcpu), ..WhoRow::default() };
     let first = HaltRow {
         who: of_vcpu(0),
-        told: true,
+        has_wakeup_events: true,
         halts: 6,
-        at_once: 0,
-        caught: Some(4),
-        slept: Some(2),
+        pending: 0,
+        not_blocked: Some(4),
+        blocked: Some(2),
         invalid: 0,
         kicked: 0,
-        cut: 0,
+        unfinished: 0,
         in_user_space: 0,
         // 90, 270, 160, 260, 110 (to its end, as nothing says what woke it) and 10.
         gaps: (6, 900, 270),
         inexact_gaps: 1,
         // 10, 230, 10, 40 and 5.
         latency: (5, 295, 230),
-        latency_caught: (4, 65, 40),
-        latency_slept: (1, 230, 230),
-        poll_hits: 3,
+        latency_not_blocked: (4, 65, 40),
+        latency_blocked: (1, 230, 230),
+        successful_polls: 3,
         // 60, 150 and 200: no longer than its limit.
-        poll_hit_ns: 410,
-        poll_miss_ns: Some(100),
-        poll_misses: Some(1),
+        poll_success_ns: 410,
+        poll_fail_ns: Some(100),
+        failed_polls: Some(1),
         // KVM began at 2,020.
-        before_sleep_ns: Some(110),
+        before_block_ns: Some(110),
         grown: 1,
         shrunk: 1,
     };
     let second = HaltRow {
         who: of_vcpu(1),
-        told: true,
+        has_wakeup_events: true,
         halts: 1,
-        at_once: 1,
-        caught: Some(0),
-        slept: Some(1),
+        pending: 1,
+        not_blocked: Some(0),
+        blocked: Some(1),
         invalid: 1,
         kicked: 1,
-        cut: 1,
+        unfinished: 1,
         in_user_space: 1,
         gaps: (1, 200, 200),
         inexact_gaps: 0,
         latency: (1, 110, 110),
-        latency_caught: (0, 0, 0),
-        latency_slept: (1, 110, 110),
-        poll_hits: 0,
-        poll_hit_ns: 0,
-        poll_miss_ns: Some(0),
-        poll_misses: Some(0),
-        before_sleep_ns: Some(0),
+        latency_not_blocked: (0, 0, 0),
+        latency_blocked: (1, 110, 110),
+        successful_polls: 0,
+        poll_success_ns: 0,
+        poll_fail_ns: Some(0),
+        failed_polls: Some(0),
+        before_block_ns: Some(0),
         grown: 0,
         shrunk: 0,
     };
     let all = HaltRow {
         who: WhoRow::default(),
         halts: 7,
-        at_once: 1,
-        caught: Some(4),
-        slept: Some(3),
+        pending: 1,
+        not_blocked: Some(4),
+        blocked: Some(3),
         invalid: 1,
         kicked: 1,
-        cut: 1,
+        unfinished: 1,
         in_user_space: 1,
         gaps: (7, 1_100, 270),
         latency: (6, 405, 230),
-        latency_slept: (2, 340, 230),
+        latency_blocked: (2, 340, 230),
         ..first.clone()
     };
     assert_eq!(halts.rows(&info, of), (vec![first, second], all));
@@ -146,7 +146,8 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
     untold.absorb(&halt(0, [3_000, 3_700, 3_750], None, Some((3_100, 3_500))));
     untold.end(|who| who);
     let (_, row) = untold.rows(&info, of);
-    let gaps = (row.halts, row.caught, row.gaps, row.inexact_gaps, row.latency, row.poll_miss_ns, row.before_sleep_ns);
+    let gaps =
+        (row.halts, row.not_blocked, row.gaps, row.inexact_gaps, row.latency, row.poll_fail_ns, row.before_block_ns);
     assert_eq!(gaps, (2, None, (2, 1_200, 700), 1, (1, 250, 250), None, None));
     assert_eq!(of(&untold.all().gaps_not_caught()), (2, 1_200, 700));
 }
@@ -229,15 +230,15 @@ fn core_runs_of_a_virtual_core_are_one_row() {
         vcpus: Some(vec![0, 1, 2, 3, 4]),
         runs: 3,
         ganged_script: 3,
-        two_active: 3,
-        timer: 1,
+        runs_of_several: 3,
+        decrementer: 1,
         ganged: 2,
         exits: 9,
-        forced: 3,
-        too_late: 1,
+        forced_exits: 3,
+        entry_refused: 1,
         joined: 1,
         cpus: vec![0, 8],
-        lost: (2, 80, 50),
+        forced_out: (2, 80, 50),
     };
     let [vcore] = &gangs.vcores(None)[..] else { panic!("{:?}", gangs.vcores(None)) };
     assert_eq!(vcore.row(&TraceInfo::default(), of), expected);

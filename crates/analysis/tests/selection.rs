@@ -263,9 +263,9 @@ fn of_equally_slow_exits_the_earliest_is_kept_then_that_of_the_lowest_vcpu() {
 
 #[test]
 fn what_exits_were_about_is_listed_by_cost_and_memory_by_its_page() {
-    let about = |kind, key, write, kernel, door| {
+    let about = |kind, key, write, kernel, handler| {
         let detail = Detail { kind, write, form: Form::Plain, size: 4, key, value: 1 };
-        Exit { detail: Some(detail), door, ..exit(who(1, 0), 2_000, IO, kernel) }
+        Exit { detail: Some(detail), handler, ..exit(who(1, 0), 2_000, IO, kernel) }
     };
     use DetailKind::{Cpuid, Mmio, Msr, Port};
     let exits = [

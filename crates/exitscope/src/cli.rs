@@ -198,8 +198,8 @@ pub struct ReportArgs {
     /// --threads-per-core do so, too
     #[arg(long, conflicts_with_all = ["html", "bundle", "view"])]
     pub all: bool,
-    /// Group exits by any of vm, vcpu, reason, door, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several with commas.
-    /// The door of an exit is the kernel, or the reason for going on to user space; rip is where in the guest it was [default:
+    /// Group exits by any of vm, vcpu, reason, handler, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several with commas.
+    /// The handler of an exit is the kernel, or the reason for going on to user space; rip is where in the guest it was [default:
     /// reason]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dim)]
     pub by: Vec<Dim>,
@@ -251,7 +251,7 @@ pub struct ReportArgs {
     /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times
     ///
-    /// Figures: count, rate, total, cost, share (of cost), user (share that went to user space); mean, p50, p90, p99,
+    /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share that went to user space); mean, p50, p90, p99,
     /// p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that docs/losses.md calls a
     /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit code 2 if a limit cannot
     /// be judged: the recording is empty or cut, nothing is selected, or it does not tell the figure.
@@ -664,14 +664,14 @@ pub struct ReplayArgs {
     /// Varies a knob of the policy (docs/knobs.md): a list (halt_poll_ns=0,50us,200us), evenly spaced values
     /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
     /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores;
-    /// kernel_serves, what the kernel serves of the port accesses that left it; how long a vCPU spins before it yields]
+    /// in_kernel, what the kernel handles of the port accesses that left it; how long a vCPU spins before it yields]
     #[arg(long, value_name = "KNOB=VALUES", value_parser = crate::vary::parse)]
     pub vary: Vec<crate::vary::Axis>,
     /// Sets a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
-    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net; of
-    /// port_path, yielding and vcore, time_won]
+    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net_gain; of
+    /// port_path, yielding and vcore, gain]
     #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
     /// With port_path: the machine whose costs are taken where the recording has none of a way, by its name in
@@ -718,7 +718,7 @@ impl PolicyName {
             PolicyName::HostHaltPoll => "halt_poll_ns=0,10us,20us,50us,100us,200us,500us,1ms",
             PolicyName::GuestHaltPoll => "guest_halt_poll_ns=0,50us,100us,200us,500us,1ms",
             PolicyName::Vcore => "smt_mode=1,2,4,8",
-            PolicyName::PortPath => "kernel_serves=nothing,ioeventfd,coalesced,devices",
+            PolicyName::PortPath => "in_kernel=none,ioeventfd,coalesced,devices",
             PolicyName::Yielding => "spin_retry=0,100,1000,10000",
         }
     }
@@ -1290,7 +1290,7 @@ pub enum Sort {
     Cost,
     /// From exit to entry, whatever it holds
     #[value(alias = "time", alias = "percent_time")]
-    Total,
+    ExitTime,
     /// Exits
     #[value(alias = "sample", alias = "percent_sample")]
     Count,
@@ -1315,7 +1315,7 @@ impl From<Sort> for SortKey {
     fn from(sort: Sort) -> SortKey {
         match sort {
             Sort::Cost => SortKey::Cost,
-            Sort::Total => SortKey::Total,
+            Sort::ExitTime => SortKey::Total,
             Sort::Count => SortKey::Count,
             Sort::Mean => SortKey::Mean,
             Sort::P50 => SortKey::P50,

@@ -23,11 +23,11 @@ pub fn costs(report: &LabReport) -> anyhow::Result<String> {
         );
     }
     let title = report.tables.first().map_or("", |table| &table.title);
-    let time = |exit: &str, door: &str| -> anyhow::Result<f64> {
-        let row = report.row(title, &[exit.to_string(), door.to_string()]);
+    let time = |exit: &str, handler: &str| -> anyhow::Result<f64> {
+        let row = report.row(title, &[exit.to_string(), handler.to_string()]);
         let figure = row.and_then(|row| row.figures.first());
         Ok(figure
-            .with_context(|| format!("no cost model is made of this run: {exit} by {door} was not measured"))?
+            .with_context(|| format!("no cost model is made of this run: {exit} by {handler} was not measured"))?
             .value)
     };
     let default = |name| CostModel::default().get(name).map_or(0.0, |cost| cost.time.as_nanos() as f64);
@@ -54,7 +54,8 @@ pub fn costs(report: &LabReport) -> anyhow::Result<String> {
         ("kernel_enter", thirds, "a third of the way to user space and back"),
         ("device", 1.0, "the lab's devices do nothing"),
     ];
-    let mut text = format!("about = \"{} on {}, kernel {}, by exitscope lab exits\"\n", m.back_end, m.vendor, m.kernel);
+    let mut text =
+        format!("description = \"{} on {}, kernel {}, by exitscope lab exits\"\n", m.back_end, m.vendor, m.kernel);
     writeln!(text, "clock_hz = {}\n", m.tsc_hz)?;
     for (name, ns, source) in rows {
         writeln!(text, "{name} = {{ time = \"{ns:.0}ns\", origin = \"calibrated\", source = \"{source}\" }}")?;
@@ -78,8 +79,8 @@ mod tests {
             ("port write", "user space", 2_300.0),
             ("MMIO write", "user space", 3_100.0),
         ];
-        let rows = measured.map(|(exit, door, ns)| Row {
-            labels: vec![exit.into(), door.into()],
+        let rows = measured.map(|(exit, handler, ns)| Row {
+            labels: vec![exit.into(), handler.into()],
             figures: vec![Figure::plain("time", Unit::Nanos, ns)],
             cannot: None,
         });
@@ -92,7 +93,7 @@ mod tests {
                 emulates_ring_0,
                 ..Manifest::default()
             },
-            tables: vec![Table { title: "Exits", labels: vec!["exit", "door"], rows: rows.into() }],
+            tables: vec![Table { title: "Exits", labels: vec!["exit", "handler"], rows: rows.into() }],
             ..Findings::default()
         })
     }
@@ -103,7 +104,7 @@ mod tests {
         std::fs::write(file.path(), costs(&report(false)).unwrap()).unwrap();
         let text = format!("name = \"x\"\n[costs]\nmodel = {:?}\n[[vm]]\nname = \"v\"\n", file.path());
         let scenario = Document::parse("test", &text).unwrap().scenario().unwrap();
-        assert!(scenario.costs.about.starts_with("kvm_amd on AuthenticAMD"), "{}", scenario.costs.about);
+        assert!(scenario.costs.description.starts_with("kvm_amd on AuthenticAMD"), "{}", scenario.costs.description);
         let ns = |name| scenario.costs.get(name).unwrap().time.as_nanos();
         let looks = 3 * ns("look") + ns("accounting");
         assert_eq!(ns("exit") + ns("entry") + ns("hypercall") + looks, 700);

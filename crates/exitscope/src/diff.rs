@@ -152,7 +152,7 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration, mut guest) = (Vec::new(), 0, Nanos::ZERO, Nanos::ZERO);
-    let mut told = ToldRow { user: true, scheduler: true, by_runner: false };
+    let mut told = ToldRow { user_space: true, scheduler: true, by_runner: false };
     let mut earlier = Earlier::of_run(&inputs);
     for input in inputs {
         let fresh = || Selected {
@@ -174,7 +174,7 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
         exits += selected.exits;
         guest = guest.plus(selected.guest);
         if trace.span.is_some() {
-            told.user &= selected.kinds.doors;
+            told.user_space &= selected.kinds.handlers;
             told.scheduler &= selected.kinds.switches;
             told.by_runner |= selected.kinds.by_runner;
         }
@@ -192,7 +192,7 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
         duration_ns: duration.0,
         vcpu_ns: diff.vcpu_time().0,
         guest_ns: guest.0,
-        told,
+        event_kinds: told,
         lines: coverage.lines,
     };
     Ok((diff, side, ledger.is_cut()))

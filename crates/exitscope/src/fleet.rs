@@ -31,15 +31,15 @@ use std::path::Path;
 fn facts_query() -> String {
     let parts: String = TimePart::OF_EXITS.map(|part| format!("sum({0}) as {0}, ", part.column())).concat();
     format!(
-        "select run, vm_vcpus, reason, at_ns, span_ns, sum(count) as count, sum(timed) as timed, sum(to_user) as to_user, \
-         {parts}min(min_ns) as min_ns, max(max_ns) as max_ns, length_merge(length_ns, length_count) as lengths \
-         from facts group by run, vm_vcpus, reason, at_ns, span_ns"
+        "select recording, vm_vcpus, reason, at_ns, span_ns, sum(count) as count, sum(timed) as timed, sum(user_space_exits) as user_space_exits, \
+         {parts}min(min_ns) as min_ns, max(max_ns) as max_ns, histogram_merge(exit_time_bucket_ns, exit_time_bucket_count) as lengths \
+         from reason_stats group by recording, vm_vcpus, reason, at_ns, span_ns"
     )
 }
 
 /// How many VMs a recording has of each shape, and how many vCPUs were seen of them.
-const VMS: &str = "select run, vm_vcpus, count(distinct coalesce(vm, 0)) as vms, \
-    count(distinct struct(vm, vcpu, on_cpu, tid)) as vcpus from facts group by run, vm_vcpus";
+const VMS: &str = "select recording, vm_vcpus, count(distinct coalesce(vm, 0)) as vms, \
+    count(distinct struct(vm, vcpu, on_cpu, tid)) as vcpus from reason_stats group by recording, vm_vcpus";
 
 /// The VMs of one shape in one recording, over time.
 #[derive(Default)]
@@ -134,7 +134,7 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
     };
     read(VMS, &mut |all, batch| {
         let columns = Columns(batch);
-        let (run, vm_vcpus) = (columns.words("run")?, columns.numbers("vm_vcpus")?);
+        let (run, vm_vcpus) = (columns.words("recording")?, columns.numbers("vm_vcpus")?);
         let (vms, vcpus) = (columns.numbers("vms")?, columns.numbers("vcpus")?);
         for row in 0..batch.num_rows() {
             let Some(of) = runs.get(run.value(row)) else { continue };
@@ -147,8 +147,8 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
     })?;
     read(&facts_query(), &mut |all, batch| {
         let columns = Columns(batch);
-        let (run, reason) = (columns.words("run")?, columns.words("reason")?);
-        let names = ["vm_vcpus", "at_ns", "span_ns", "count", "timed", "to_user", "min_ns", "max_ns"];
+        let (run, reason) = (columns.words("recording")?, columns.words("reason")?);
+        let names = ["vm_vcpus", "at_ns", "span_ns", "count", "timed", "user_space_exits", "min_ns", "max_ns"];
         let parts = TimePart::OF_EXITS.map(TimePart::column);
         let numbers: Result<Vec<_>, _> = names.iter().chain(&parts).map(|name| columns.numbers(name)).collect();
         let numbers = numbers?;
@@ -350,19 +350,21 @@ fn advice(runs: &BTreeMap<&str, &RunRow>) -> Vec<FleetAdvice> {
     for run in newest.values() {
         let mut seen = BTreeSet::new();
         for advice in &run.advice {
-            let same =
-                |row: &&mut FleetAdvice| (&row.change, &row.of, &row.how) == (&advice.change, &advice.of, &advice.how);
+            let same = |row: &&mut FleetAdvice| {
+                (&row.change, &row.gain_kind, &row.method) == (&advice.change, &advice.gain_kind, &advice.method)
+            };
             let row = match all.iter_mut().find(same) {
                 Some(row) => row,
                 None => {
-                    let (change, of, how) = (advice.change.clone(), advice.of.clone(), advice.how.clone());
-                    all.push(FleetAdvice { change, of, how, hosts: 0, low_ns_per_s: 0, high_ns_per_s: 0 });
+                    let (change, gain_kind, method) =
+                        (advice.change.clone(), advice.gain_kind.clone(), advice.method.clone());
+                    all.push(FleetAdvice { change, gain_kind, method, hosts: 0, low_ns_per_s: 0, high_ns_per_s: 0 });
                     let last = all.len() - 1;
                     &mut all[last]
                 }
             };
             // Several VMs of a host may need the same.
-            row.hosts += u64::from(seen.insert((&advice.change, &advice.of, &advice.how)));
+            row.hosts += u64::from(seen.insert((&advice.change, &advice.gain_kind, &advice.method)));
             row.low_ns_per_s += advice.low_ns_per_s;
             row.high_ns_per_s += advice.high_ns_per_s;
         }

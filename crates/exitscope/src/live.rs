@@ -205,7 +205,7 @@ struct Recording {
 }
 
 /// What a recording says of the recorder.
-const OWN: [&str; 4] = [own::ROUTE, own::EVENTS, own::NS_PER_EVENT, own::COST_NS];
+const OWN: [&str; 4] = [own::TRACING_BACKEND, own::EVENTS, own::NS_PER_EVENT, own::COST_NS];
 
 impl Recording {
     fn create(path: &Path, tracepoints: &[Tracepoint], compressed: bool) -> anyhow::Result<Recording> {
@@ -229,7 +229,7 @@ impl Recording {
     }
 
     fn note_route(&mut self, route: &Route) {
-        self.note(own::ROUTE, if *route == Route::Bpf { "BPF" } else { "perf events" });
+        self.note(own::TRACING_BACKEND, if *route == Route::Bpf { "bpf" } else { "perf_events" });
     }
 
     /// Notes what recording cost until now.

@@ -221,7 +221,7 @@ fn add_one(
 
 fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceInfo) -> RunRow {
     let setting = |of: &exitscope_model::Setting| SettingRow {
-        of: of.of.clone(),
+        component: of.of.clone(),
         name: of.name.clone(),
         value: of.value.clone(),
     };
@@ -251,10 +251,10 @@ fn advice(judgement: &Judgement, info: &TraceInfo) -> Vec<AdvisedRow> {
     let row = |advice: AdviceRow| AdvisedRow {
         vm: (advice.scope == "vm").then_some(advice.scope_text),
         change: advice.change,
-        of: advice.gain.of.to_string(),
+        gain_kind: advice.gain.kind.to_string(),
         low_ns_per_s: advice.gain.low_ns_per_s,
         high_ns_per_s: advice.gain.high_ns_per_s,
-        how: advice.gain.how.to_string(),
+        method: advice.gain.method.to_string(),
     };
     AdviceRow::all(judgement, info).into_iter().map(row).collect()
 }
@@ -287,11 +287,11 @@ fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> SumRow {
         reason: code.name(),
         count: cell.count,
         timed: cell.timed,
-        to_user: cell.user_count,
+        user_space_exits: cell.user_count,
         parts: cell.parts,
         min_ns: cell.min,
         max_ns: cell.max,
-        lengths: buckets(&cell.lengths),
+        exit_times: buckets(&cell.lengths),
         ..SumRow::default()
     }
 }

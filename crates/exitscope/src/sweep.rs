@@ -25,7 +25,8 @@ use std::io::{IsTerminal, Write};
 const MAX_RUNS: u64 = 100_000;
 
 /// Shares of a VM's time that are shown if they vary, by this much at least.
-const COST_SHARES: [&str; 7] = ["spinning", "guest_polling", "polling", "kernel", "user", "steal", "blocked"];
+const COST_SHARES: [&str; 7] =
+    ["spinning", "guest_polling", "polling", "kernel", "user_space", "steal", "user_space_asleep"];
 const VARIES: f64 = 0.001;
 
 /// The figures of a run, in the order of those asked for.

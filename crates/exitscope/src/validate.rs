@@ -83,7 +83,7 @@ fn markdown(validation: &Validation, out: &mut dyn Write) -> anyhow::Result<()> 
         }
     }
     for experiment in &validation.experiments {
-        writeln!(out, "\n## {}\n\n{}.\n", experiment.name, experiment.about)?;
+        writeln!(out, "\n## {}\n\n{}.\n", experiment.name, experiment.description)?;
         writeln!(out, "| row | what | published | simulated | least to greatest | ratio | | |")?;
         writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |")?;
         for row in &experiment.rows {
@@ -222,7 +222,7 @@ fn section(experiment: &ExperimentResult) -> Section {
     notes.extend(experiment.remarks.iter().cloned());
     Section {
         title: experiment.name.clone(),
-        sentences: vec![Sentence { text: experiment.about.clone(), warning: false }],
+        sentences: vec![Sentence { text: experiment.description.clone(), warning: false }],
         table: Some(Table { columns, rows }),
         notes,
         ..Section::default()

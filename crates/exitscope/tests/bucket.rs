@@ -92,8 +92,8 @@ fn fill(command: impl Fn() -> Command, place: &str) {
 }
 
 const QUERIES: [&str; 3] = [
-    "select host, reason, count(*) n, sum(kernel_ns) k, max(user_ns) u from exits group by host, reason order by host, reason",
-    "select reason, sum(count) n, length_percentile(length_ns, length_count, 99) p99 from facts where host <> 'b' \
+    "select host, reason, count(*) n, sum(kernel_ns) k, max(user_space_ns) u from exits group by host, reason order by host, reason",
+    "select reason, sum(count) n, histogram_percentile(exit_time_bucket_ns, exit_time_bucket_count, 99) p99 from reason_stats where host <> 'b' \
      group by reason order by reason",
     "select host, sum(halts) n, sum(gap_sum_ns) gap from halts group by host order by host",
 ];

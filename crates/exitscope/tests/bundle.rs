@@ -19,8 +19,17 @@ fn bundle(of: &Path) -> (tempfile::TempDir, PathBuf) {
 /// What a report says of each reason: how many exits, of which length, what they cost.
 fn of_reasons(report: &Value) -> BTreeMap<String, Value> {
     let of = |row: &Value| {
-        let told =
-            ["count", "timed", "total_ns", "cost_ns", "kernel_ns", "user_space_ns", "polling_ns", "p99_ns", "max_ns"];
+        let told = [
+            "count",
+            "timed",
+            "exit_time_ns",
+            "cost_ns",
+            "kernel_ns",
+            "user_space_ns",
+            "polling_ns",
+            "p99_ns",
+            "max_ns",
+        ];
         let told: Vec<Value> = told.iter().map(|name| row[name].clone()).collect();
         (row["reason"].as_str().unwrap().to_string(), Value::from(told))
     };

@@ -86,10 +86,10 @@ fn a_cluster_answers_as_one_process_does() {
     let place = store(folder.path());
     let cluster = Cluster::new(2);
     for query in [
-        "select host, day, reason, count(*) n, sum(kernel_ns) k, min(at_ns) f, max(user_ns) u from exits \
+        "select host, day, reason, count(*) n, sum(kernel_ns) k, min(at_ns) f, max(user_space_ns) u from exits \
          group by host, day, reason order by host, day, reason",
-        "select reason, length_percentile(length_ns, length_count, 99) p, sum(count) n from facts group by reason order by reason",
-        "select r.release, f.reason, sum(f.count) n from facts f join runs r on f.run = r.run group by 1, 2 order by 1, 2",
+        "select reason, histogram_percentile(exit_time_bucket_ns, exit_time_bucket_count, 99) p, sum(count) n from reason_stats group by reason order by reason",
+        "select r.release, f.reason, sum(f.count) n from reason_stats f join recordings r on f.recording = r.recording group by 1, 2 order by 1, 2",
         "select host, exit_name('svm', 123) e, count(distinct time_bucket('10ms', at_ns)) b from exits where host <> 'b' \
          group by host order by host",
         "select of, name, value from knobs order by 1, 2, 3",

@@ -68,7 +68,7 @@ fn groups_can_be_formed_by_any_list_of_dimensions() {
         "vm",
         "vcpu",
         "reason",
-        "door",
+        "handler",
         "port",
         "mmio",
         "msr",
@@ -82,7 +82,7 @@ fn groups_can_be_formed_by_any_list_of_dimensions() {
         let report = report(&[&trace], &["--by", by]);
         let rows = report["rows"].as_array().unwrap();
         let counted: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
-        assert_eq!(counted + report["exits_elsewhere"].as_u64().unwrap(), whole, "{by}");
+        assert_eq!(counted + report["ungrouped_exits"].as_u64().unwrap(), whole, "{by}");
         assert!(!rows.is_empty(), "{by}");
     }
     let ports = report(&[&trace], &["--event", "ioport"]);
@@ -148,7 +148,7 @@ fn exits_can_be_selected() {
 fn rows_come_in_the_order_asked_for_and_no_more_than_asked_for() {
     let trace = corpus("x86-svm/t2.data.gz");
     for (sort, field) in
-        [("count", "count"), ("sample", "count"), ("max_t", "max_ns"), ("p99", "p99_ns"), ("total", "total_ns")]
+        [("count", "count"), ("sample", "count"), ("max_t", "max_ns"), ("p99", "p99_ns"), ("exit-time", "exit_time_ns")]
     {
         let report = report(&[&trace], &["-k", sort, "--top", "5"]);
         let values: Vec<u64> =
@@ -182,7 +182,7 @@ fn what_is_left_out_of_a_table_is_said_and_can_be_asked_for() {
     let page = stdout(&run(&["report", &t2(), "--top", "all"]));
     assert!(!page.contains(" more ("), "{page}");
     assert_eq!(msrs(&page), Some(127));
-    assert_eq!(report(&[&corpus("x86-svm/t2.data.gz")], &["--top", "3"])["details"].as_array().unwrap().len(), 530);
+    assert_eq!(report(&[&corpus("x86-svm/t2.data.gz")], &["--top", "3"])["subjects"].as_array().unwrap().len(), 530);
     let page = stdout(&run(&["diff", &t2(), &t2(), "--top", "2"]));
     assert!(page.contains("\n  and 16 more (--top N or --format json)\n"), "{page}");
 }
@@ -290,10 +290,10 @@ fn csv_and_json_have_values_beside_names() {
         text.lines().map(|line| line.split(',').map(str::to_string).collect()).collect()
     };
     let cases: [(&str, &[&str], &[&str]); 5] = [
-        ("port", &["port", "direction", "name"], &["3324", "out", "PCI config data"]),
+        ("port", &["port", "direction", "subject_name"], &["3324", "out", "PCI config data"]),
         ("vm,vcpu", &["vm", "vm_name", "vcpu", "tid", "on_cpu"], &["121", "qemu-system-x86", "0", "", ""]),
-        ("msr,door", &["msr", "door", "direction", "name"], &["2096", "kernel", "write", "x2APIC_ICR"]),
-        ("hypercall", &["hypercall", "direction", "name"], &["5", "", "KICK_CPU"]),
+        ("msr,handler", &["msr", "handler", "direction", "subject_name"], &["2096", "kernel", "write", "x2APIC_ICR"]),
+        ("hypercall", &["hypercall", "direction", "subject_name"], &["5", "", "KICK_CPU"]),
         ("time", &["time_ns"], &["30000000000"]),
     ];
     for (by, heading, first) in cases {
@@ -304,16 +304,19 @@ fn csv_and_json_have_values_beside_names() {
     }
     let slow = report(&[&corpus("x86-svm/t2.data.gz")], &[])["slowest"][0].clone();
     let of = |name: &str| slow[name].clone();
-    assert_eq!((of("detail"), of("about")), ("0xcfc out PCI config data".into(), "port".into()));
-    assert_eq!((of("key"), of("name"), of("direction")), (0xcfc.into(), "PCI config data".into(), "out".into()));
+    assert_eq!((of("subject"), of("subject_kind")), ("0xcfc out PCI config data".into(), "port".into()));
+    assert_eq!(
+        (of("subject_key"), of("subject_name"), of("direction")),
+        (0xcfc.into(), "PCI config data".into(), "out".into())
+    );
 }
 
 #[test]
 fn csv_has_a_heading_and_the_same_figures() {
-    let output = run(&["report", &t2(), "--format", "csv", "--by", "reason,door"]);
+    let output = run(&["report", &t2(), "--format", "csv", "--by", "reason,handler"]);
     let text = stdout(&output);
     let mut lines = text.lines();
-    assert!(lines.next().unwrap().starts_with("reason,door,count,timed,rate_per_s,total_ns,cost_ns,"));
+    assert!(lines.next().unwrap().starts_with("reason,handler,count,timed,rate_per_s,exit_time_ns,cost_ns,"));
     let total: u64 = lines.map(|line| line.split(',').nth(2).unwrap().parse::<u64>().unwrap()).sum();
     assert_eq!(total, 16632);
 }
@@ -381,7 +384,7 @@ fn a_gate_that_cannot_judge_is_neither_passed_nor_held() {
 #[test]
 fn percentiles_of_all_exits_leave_halts_out_in_the_table_and_in_gates() {
     let json: serde_json::Value = serde_json::from_str(&stdout(&run(&["report", &t2(), "--format", "json"]))).unwrap();
-    assert_eq!(json["total_without"], serde_json::json!(["hlt"]));
+    assert_eq!(json["exit_times_without"], serde_json::json!(["hlt"]));
     let (total, hlt) =
         (&json["total"], json["rows"].as_array().unwrap().iter().find(|row| row["reason"] == "hlt").unwrap());
     assert!(total["max_ns"].as_u64() < hlt["max_ns"].as_u64());
@@ -547,8 +550,8 @@ fn what_was_not_recorded_is_not_zero() {
     assert!(page.contains("No kvm_userspace_exit and no sched_switch in the trace:"), "{page}");
     assert!(!page.contains("to user space") && !page.contains("halted  steal"), "{page}");
     let json: serde_json::Value = serde_json::from_str(&stdout(&report(&bare, &["--format", "json"]))).unwrap();
-    assert_eq!(json["told"], serde_json::json!({ "user": false, "scheduler": false }));
-    let output = report(&bare, &["--fail-on", "user(io)<1%"]);
+    assert_eq!(json["event_kinds"], serde_json::json!({ "user_space": false, "scheduler": false }));
+    let output = report(&bare, &["--fail-on", "user_space(io)<1%"]);
     assert_eq!((output.status.code(), stderr(&output).contains("went on to user space")), (Some(2), true));
 
     let page = stdout(&report(&text(&corpus("x86-svm/t4-zstd.data.gz")), &["--all"]));
@@ -560,8 +563,8 @@ fn what_was_not_recorded_is_not_zero() {
         page.contains("to user space") && page.contains("halted  steal") && !page.contains(" in the trace: "),
         "{page}"
     );
-    assert_eq!(report(&t2(), &["--fail-on", "user(io)<1%"]).status.code(), Some(0));
-    assert_eq!(report(&t2(), &["--fail-on", "user(io)>1%"]).status.code(), Some(1));
+    assert_eq!(report(&t2(), &["--fail-on", "user_space(io)<1%"]).status.code(), Some(0));
+    assert_eq!(report(&t2(), &["--fail-on", "user_space(io)>1%"]).status.code(), Some(1));
 }
 
 #[test]
@@ -709,7 +712,7 @@ fn a_guests_own_recording_is_not_its_hosts() {
     for files in [[&host, guest.path()], [guest.path(), &host]] {
         let both = report(&files, &[]);
         // The guest has sched_switch, the host has not.
-        for what in ["told", "vcpus", "total", "rows", "duration_ns"] {
+        for what in ["event_kinds", "vcpus", "total", "rows", "duration_ns"] {
             assert_eq!(both[what], alone[what], "{what}");
         }
         assert_eq!(line(&both, "guest_recording"), Some(1));
@@ -739,7 +742,7 @@ fn a_guest_whose_clock_was_not_measured_is_known_by_what_its_hosts_recording_say
     let trace_id = &bytes[trace_id..trace_id + 8];
     let host = names_guest(trace_id);
     let (alone, both) = (report(&[host.path()], &[]), report(&[&guest, host.path()], &[]));
-    for what in ["told", "vcpus", "total", "rows", "duration_ns"] {
+    for what in ["event_kinds", "vcpus", "total", "rows", "duration_ns"] {
         assert_eq!(both[what], alone[what], "{what}");
     }
     let has_guest = |report: &Value| {

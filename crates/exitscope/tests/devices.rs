@@ -22,8 +22,8 @@ fn devices(text: &str) -> (tempfile::TempDir, String) {
 
 /// The rows of a list that are about this page, by what they are called.
 fn called(rows: &Value, key: u64) -> Vec<Option<&str>> {
-    let rows = rows.as_array().unwrap().iter().filter(|row| row["key"] == key || row["mmio"] == key);
-    rows.map(|row| row["name"].as_str()).collect()
+    let rows = rows.as_array().unwrap().iter().filter(|row| row["subject_key"] == key || row["mmio"] == key);
+    rows.map(|row| row["subject_name"].as_str()).collect()
 }
 
 const TABLE: &str = "vm qemu-system-x86_64\n0xfebfb000-0xfebfbfff virtio-blk vda notify\nport 0xcf8-0xcff PCI of q35\n\
@@ -34,11 +34,11 @@ fn what_a_table_names_is_named_in_every_table_of_a_report() {
     let (_folder, path) = devices(TABLE);
     let named = Some("virtio-blk vda notify");
     let of = report(&[&t2()], &["--devices", &path]);
-    assert_eq!(called(&of["details"], 0xfebf_b000), [named]);
+    assert_eq!(called(&of["subjects"], 0xfebf_b000), [named]);
     assert_eq!(called(&of["pio"]["rows"], 0xfebf_b000).first(), Some(&named));
-    assert!(called(&of["details"], 0xfebf_8000).iter().all(Option::is_none), "nobody said what that is");
-    assert_eq!(called(&of["details"], 0xfed0_0000).first(), Some(&Some("HPET")), "as on all PCs");
-    assert_eq!(called(&of["details"], 0xcfc).first(), Some(&Some("PCI of q35")));
+    assert!(called(&of["subjects"], 0xfebf_8000).iter().all(Option::is_none), "nobody said what that is");
+    assert_eq!(called(&of["subjects"], 0xfed0_0000).first(), Some(&Some("HPET")), "as on all PCs");
+    assert_eq!(called(&of["subjects"], 0xcfc).first(), Some(&Some("PCI of q35")));
     let timer = of["injected"].as_array().unwrap().iter().find(|row| row["vector"] == 0xec).unwrap();
     assert_eq!(timer["name"], "LOCAL_TIMER");
     for by in ["mmio", "vm,mmio"] {
@@ -48,7 +48,7 @@ fn what_a_table_names_is_named_in_every_table_of_a_report() {
     assert!(page.contains("0xfebfb000 write virtio-blk vda notify"), "{page}");
     assert!(page.contains("(236, LOCAL_TIMER)"), "{page}");
     let plain = report(&[&t2()], &[]);
-    assert!(called(&plain["details"], 0xfebf_b000).iter().all(Option::is_none));
+    assert!(called(&plain["subjects"], 0xfebf_b000).iter().all(Option::is_none));
     assert!(plain["injected"].as_array().unwrap().iter().all(|row| row.get("name").is_none()));
 }
 
@@ -107,6 +107,6 @@ fn a_host_of_arm_has_no_pc_devices_and_a_guests_own_list_names_its_console() {
         devices("09000000-09000fff : pl011@9000000\n  09000000-09000fff : 9000000.pl011 pl011@9000000\n");
     let arm = corpus("arm64/arm.dat.gz");
     let of = report(&[&arm], &["--devices", &path]);
-    assert_eq!(called(&of["details"], 0x900_0000), [Some("9000000.pl011 pl011@9000000"); 2]);
-    assert!(called(&of["details"], 0x800_0000).iter().all(Option::is_none));
+    assert_eq!(called(&of["subjects"], 0x900_0000), [Some("9000000.pl011 pl011@9000000"); 2]);
+    assert!(called(&of["subjects"], 0x800_0000).iter().all(Option::is_none));
 }

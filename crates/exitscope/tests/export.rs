@@ -74,7 +74,7 @@ impl Sums {
             count: of("count"),
             timed: of("timed"),
             kernel: of("kernel_ns"),
-            user: of("user_ns"),
+            user: of("user_space_ns"),
             others: others(|part| of(part.column())),
         }
     }
@@ -110,17 +110,17 @@ fn in_csv(bytes: &[u8]) -> Sums {
         sums.count += 1;
         assert!(row["vm"].is_empty() || of("vm") < 1 << 31);
         if row["timed"] == "false" {
-            assert_eq!(row["total_ns"], "");
+            assert_eq!(row["exit_time_ns"], "");
             continue;
         }
         sums.timed += 1;
         sums.kernel += of("kernel_ns");
-        sums.user += of("user_ns");
+        sums.user += of("user_space_ns");
         let rest = others(|part| of(part.column()));
         sums.others.iter_mut().zip(rest).for_each(|(sum, more)| *sum += more);
-        assert_eq!(of("total_ns"), of("kernel_ns") + of("user_ns") + rest.iter().sum::<u64>());
-        assert!(of("reaching_ns") + of("leaving_ns") + of("entering_ns") <= of("kernel_ns"), "{row:?}");
-        assert!(of("asleep_ns") <= of("user_ns"), "{row:?}");
+        assert_eq!(of("exit_time_ns"), of("kernel_ns") + of("user_space_ns") + rest.iter().sum::<u64>());
+        assert!(of("to_handler_ns") + of("to_user_space_ns") + of("reentry_ns") <= of("kernel_ns"), "{row:?}");
+        assert!(of("user_space_asleep_ns") <= of("user_space_ns"), "{row:?}");
     }
     sums
 }
@@ -244,7 +244,7 @@ fn in_openmetrics(bytes: &[u8]) -> (u64, u64, f64, f64) {
         let OpenMetricsValue::Counter(count) = &sample.value else { panic!("{sample:?}") };
         sums.2 += count.value.as_f64();
     }
-    for sample in families["exitscope_exit_duration_seconds"].iter_samples() {
+    for sample in families["exitscope_exit_time_seconds"].iter_samples() {
         let OpenMetricsValue::Histogram(histogram) = &sample.value else { panic!("{sample:?}") };
         sums.1 += histogram.count.unwrap();
         sums.3 += histogram.sum.unwrap().as_f64();
@@ -308,7 +308,7 @@ fn collapsed_stacks_make_a_flame_graph() {
     let mut picture = Vec::new();
     let lines = std::str::from_utf8(&stacks).unwrap().lines();
     inferno::flamegraph::from_lines(&mut Default::default(), lines, &mut picture).unwrap();
-    assert!(String::from_utf8(picture).unwrap().contains("kernel: leaving"));
+    assert!(String::from_utf8(picture).unwrap().contains("kernel: to user space"));
 }
 
 #[test]

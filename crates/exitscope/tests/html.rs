@@ -74,7 +74,7 @@ fn a_page_is_written_or_what_is_missing_is_said() {
     let emulated = |row: &mut serde_json::Value| row.as_object_mut().unwrap().remove("emulated").unwrap().as_u64();
     let phases = report["phases"].as_object_mut().unwrap();
     let by_reason: u64 = phases["rows"].as_array_mut().unwrap().iter_mut().filter_map(emulated).sum();
-    let all = ["inside", "outside"].map(|part| emulated(&mut phases[part]).unwrap());
+    let all = ["in_kernel", "in_user_space"].map(|part| emulated(&mut phases[part]).unwrap());
     assert_eq!(all.iter().sum::<u64>(), by_reason);
     for part in ["total", "vcpus", "rows", "slowest", "coverage", "phases"] {
         assert_eq!(json["report"][part], report[part], "{part}");

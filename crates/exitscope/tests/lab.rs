@@ -52,16 +52,16 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
     {
         assert!(rows.iter().any(|row| row["labels"][0] == what), "{what} is missing");
     }
-    for door in ["kernel", "ioeventfd", "coalesced", "user space", "device thread"] {
+    for handler in ["kernel", "ioeventfd", "coalesced", "user space", "device thread"] {
         for what in ["port read", "port write", "MMIO read", "MMIO write"] {
-            let row = rows.iter().find(|row| row["labels"][0] == what && row["labels"][1] == door);
-            let row = row.unwrap_or_else(|| panic!("{what} by {door} is missing"));
-            let is_impossible = what.ends_with("read") && ["ioeventfd", "coalesced"].contains(&door);
-            assert_eq!(row["cannot"].is_string(), is_impossible, "{row}");
+            let row = rows.iter().find(|row| row["labels"][0] == what && row["labels"][1] == handler);
+            let row = row.unwrap_or_else(|| panic!("{what} by {handler} is missing"));
+            let is_impossible = what.ends_with("read") && ["ioeventfd", "coalesced"].contains(&handler);
+            assert_eq!(row["unavailable"].is_string(), is_impossible, "{row}");
         }
     }
     for row in rows {
-        assert_ne!(row["cannot"].is_string(), !row["figures"].as_array().unwrap().is_empty(), "{row}");
+        assert_ne!(row["unavailable"].is_string(), !row["figures"].as_array().unwrap().is_empty(), "{row}");
     }
     let report = report(&[&trace], &[]);
     assert_eq!(report["coverage"]["lost"], 0);
@@ -74,7 +74,7 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
     match rows.iter().filter(bounds).count() {
         0 => {
             let [row] = rows.as_slice() else { panic!("one row says why: {rows:?}") };
-            let why = row["cannot"].as_str().unwrap();
+            let why = row["unavailable"].as_str().unwrap();
             assert!(why.starts_with("no kvm_exit fires") || why.starts_with("exits cannot be traced"), "{why}");
         }
         count => assert!(count > 20, "{rows:?}"),
@@ -94,7 +94,7 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
         for table in found["tables"].as_array().unwrap() {
             assert_eq!(table["rows"].as_array().unwrap().len(), rows, "{experiment}");
             for row in table["rows"].as_array().unwrap() {
-                assert_ne!(row["cannot"].is_string(), !row["figures"].as_array().unwrap().is_empty(), "{row}");
+                assert_ne!(row["unavailable"].is_string(), !row["figures"].as_array().unwrap().is_empty(), "{row}");
             }
         }
         assert!(!found["summary"].as_array().unwrap().is_empty(), "{experiment}");
@@ -143,7 +143,7 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
     assert!(!stdout(&compared).contains("NaN") && !stdout(&compared).contains("inf%"), "{}", stdout(&compared));
     let lines = stdout(&lab(&["exits", "--format", "benchstat"]));
     let of_port_reads =
-        lines.lines().filter(|line| line.contains("/exit=port_read/door=user_space ") && line.ends_with(" ns/op"));
+        lines.lines().filter(|line| line.contains("/exit=port_read/handler=user_space ") && line.ends_with(" ns/op"));
     assert_eq!(of_port_reads.count(), 2, "{lines}");
     assert!(stdout(&lab(&["exits", "--format", "csv"])).lines().count() > 60);
     // Nothing is measured in vain.

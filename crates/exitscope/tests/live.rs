@@ -145,7 +145,7 @@ fn for_the_view_of_phases_system_calls_of_virtual_cpus_are_recorded_and_of_nobod
     ] {
         let Some(data) = exitscope_record(&data, flags, &["sh", "-c", &beside]) else { return };
         let recorded = report(&[&data], &[]);
-        let outside = &recorded["phases"]["outside"];
+        let outside = &recorded["phases"]["in_user_space"];
         let number = |name: &str| outside[name].as_u64().unwrap();
         assert!(number("called") > 10_000, "{flags:?}: kvm_fpu says when KVM_RUN was called");
         // A thread's calls are recorded from when it was first seen on.
@@ -186,7 +186,7 @@ fn a_recording_says_what_was_in_force_and_what_it_cost() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     let guest = tiny_guest().to_str().unwrap();
-    for (flags, route) in [(&["--no-sched"][..], "BPF"), (&["--no-sched", "--no-bpf"], "perf events")] {
+    for (flags, route) in [(&["--no-sched"][..], "bpf"), (&["--no-sched", "--no-bpf"], "perf_events")] {
         let data = folder.path().join("perf.data");
         let Some(data) = exitscope_record(&data, flags, &[guest, "--repeat", "50"]) else { return };
         let report = report(&[&data], &[]);
@@ -194,17 +194,17 @@ fn a_recording_says_what_was_in_force_and_what_it_cost() {
         let trace = &report["traces"][0];
         let settings = trace["settings"].as_array().unwrap();
         let value = |of: &str, name: &str| {
-            let found = settings.iter().find(|row| row["of"] == of && row["name"] == name);
+            let found = settings.iter().find(|row| row["component"] == of && row["name"] == name);
             found.map(|row| row["value"].as_str().unwrap().to_string())
         };
         let file = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_string());
         assert_eq!(value("kvm", "halt_poll_ns"), file("/sys/module/kvm/parameters/halt_poll_ns"));
         assert!(value("host", "back_end").is_some());
-        assert_eq!(value("exitscope", "route").as_deref(), Some(route), "{settings:?}");
+        assert_eq!(value("exitscope", "tracing_backend").as_deref(), Some(route), "{settings:?}");
         assert_eq!(value("exitscope", "events"), Some(report["coverage"]["events"].to_string()));
         // Only programs are measured, and only for who may measure.
         let costs = value("exitscope", "cost_ns").unwrap();
-        assert!(costs.is_empty() || route == "BPF" && costs.parse::<u64>().unwrap() > 0, "{costs}");
+        assert!(costs.is_empty() || route == "bpf" && costs.parse::<u64>().unwrap() > 0, "{costs}");
         let page = common::run(&["report", data.to_str().unwrap(), "--all"]);
         assert!(common::stdout(&page).contains("Recorded on "), "{page:?}");
         let header = Command::new("perf").args(["report", "--header-only", "-i"]).arg(&data).output().unwrap();
@@ -247,9 +247,9 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
     let of_vms = |file: &Path| {
         let report = report(&[file], &[]);
         let settings = report["traces"][0]["settings"].as_array().unwrap().clone();
-        let of_vm = settings.iter().filter(|row| row["of"].as_str().unwrap().starts_with("vm "));
+        let of_vm = settings.iter().filter(|row| row["component"].as_str().unwrap().starts_with("vm "));
         let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_string();
-        let words = |row| [text(row, "of"), text(row, "name"), text(row, "value")].join("|");
+        let words = |row| [text(row, "component"), text(row, "name"), text(row, "value")].join("|");
         of_vm.map(words).filter(|row| row.starts_with(&format!("vm {process}|")) || file != data).collect::<Vec<_>>()
     };
     let expected = ["-cpu|host", "-cpu x2apic|off", "-machine hpet|off", "-nodefaults|on"];
@@ -328,7 +328,7 @@ fn killed(data: &Path, flags: &[&str], millis: u64) -> Option<u64> {
     let report = report(&[data], &[]);
     let lines = report["coverage"]["lines"].as_array().unwrap();
     assert_eq!(lines.iter().filter(|line| line["id"] == "unfinished_file").count(), 1, "{lines:?}");
-    assert_eq!(report["coverage"]["cut"], true);
+    assert_eq!(report["coverage"]["truncated"], true);
     // A block of which a part was written.
     let partial = ["truncated_bytes", "bad_record"];
     let is_error =

@@ -97,7 +97,7 @@ fn on_x86_perf_drops_only_the_exits_that_the_recording_cut_off() {
         assert_eq!(timed, perf.samples, "{trace}: exits with both ends are perf's samples");
         let untimed: u64 = ours.values().map(|row| row.0 - row.1).sum();
         assert_eq!(untimed, coverage(&report, "unfinished_exit"), "{trace}: the rest was open when recording ended");
-        let total = report["total"]["total_ns"].as_u64().unwrap();
+        let total = report["total"]["exit_time_ns"].as_u64().unwrap();
         assert_eq!((total + 5) / 10, perf.total, "{trace}: total time in 1/100 us");
         assert_eq!(perf_rule(&events(trace)), perf.samples, "{trace}: perf's rule on our events");
     }
@@ -151,7 +151,7 @@ fn on_arm64_ours_times_the_handling_and_not_the_guest() {
             _ => {}
         }
     }
-    assert_eq!(report["total"]["total_ns"].as_u64(), Some(handling));
+    assert_eq!(report["total"]["exit_time_ns"].as_u64(), Some(handling));
     let vcpus = report["vcpus"].as_array().unwrap();
     let in_guest: u64 = vcpus.iter().map(|row| row["guest_ns"].as_u64().unwrap()).sum();
     assert_eq!(in_guest, guest);
@@ -181,7 +181,7 @@ fn done_by_user_space(events: &[Event]) -> BTreeMap<(DetailKind, u64, bool), u64
     assembler.push(events, &mut rows, &mut ledger);
     assembler.finish(&mut rows, &mut ledger);
     let mut counts = BTreeMap::new();
-    for detail in rows.iter().filter(|exit| exit.door != Door::Kernel).filter_map(|exit| exit.detail) {
+    for detail in rows.iter().filter(|exit| exit.handler != Door::Kernel).filter_map(|exit| exit.detail) {
         if matches!(detail.kind, DetailKind::Port | DetailKind::Mmio) {
             *counts.entry((detail.kind, detail.key, detail.write)).or_insert(0) += 1;
         }

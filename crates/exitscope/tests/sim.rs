@@ -47,8 +47,17 @@ fn every_scenario_runs_and_its_json_fits_the_schema() {
         assert_eq!(run["schema"], "exitscope.sim/1");
         for vm in run["vms"].as_array().unwrap() {
             let part = |name: &str| vm[name].as_u64().unwrap();
-            let parts =
-                ["guest", "spinning", "guest_polling", "polling", "kernel", "user", "halted", "steal", "blocked"];
+            let parts = [
+                "guest",
+                "spinning",
+                "guest_polling",
+                "polling",
+                "kernel",
+                "user_space",
+                "halted",
+                "steal",
+                "user_space_asleep",
+            ];
             let sum: u64 = parts.iter().map(|name| part(&format!("{name}_ns"))).sum();
             assert!(sum.abs_diff(part("span_ns")) <= 8, "{name}: the parts of the vCPUs' time make up their time");
         }
@@ -70,7 +79,7 @@ fn a_page_says_what_ran_and_leaves_out_what_does_not_apply() {
     ] {
         assert!(page_of.contains(words), "{words}:\n{page_of}");
     }
-    for words in ["Spinlocks", "Yields", "Gang", "blocked", "user"] {
+    for words in ["Spinlocks", "Yields", "Gang", "asleep", "user"] {
         assert!(!page_of.contains(words), "{words}:\n{page_of}");
     }
     let page_of = page("sim", "web", &["--set", "duration=100ms"]);

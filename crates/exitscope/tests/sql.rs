@@ -80,37 +80,38 @@ fn halts_and_ganged_exits_are_those_of_the_report() {
     for (trace, host, _) in RECORDINGS {
         let halts = &report(&[&corpus(trace)], &["--view", "halt"])["halt"];
         let query = format!(
-            "select sum(halts) halts, sum(slept) slept, sum(gap_sum_ns) gap, max(gap_max_ns) gap_max, sum(grown) grown, \
-             sum(poll_miss_ns) poll_miss, length_percentile(gap_ns, gap_count, 50) p50, \
-             length_percentile(latency_ns, latency_count, 50) latency from halts where host = '{host}'"
+            "select sum(halts) halts, sum(blocked) blocked, sum(gap_sum_ns) gap, max(gap_max_ns) gap_max, sum(grown) grown, \
+             sum(poll_fail_ns) poll_fail, histogram_percentile(gap_bucket_ns, gap_bucket_count, 50) p50, \
+             histogram_percentile(latency_bucket_ns, latency_bucket_count, 50) latency from halts where host = '{host}'"
         );
         let row = &rows(&place, &query)[0];
         let all = &halts["all"];
         assert!(all["halts"].as_u64().unwrap() > 0, "{trace}");
         for (name, expected) in [
             ("halts", &all["halts"]),
-            ("slept", &all["slept"]),
+            ("blocked", &all["blocked"]),
             ("gap", &all["gaps"]["sum_ns"]),
             ("gap_max", &all["gaps"]["max_ns"]),
             ("grown", &all["grown"]),
-            ("poll_miss", &all["poll_miss_ns"]),
+            ("poll_fail", &all["poll_fail_ns"]),
             ("p50", &all["gaps"]["p50_ns"]),
             ("latency", &all["latency"]["p50_ns"]),
         ] {
             assert_eq!(&row[name], expected, "{name} of {trace}");
         }
     }
-    let gangs = rows(&place, "select vcore, vcpus, runs, ganged, forced, lost_sum_ns from gangs order by vcore");
+    let gangs =
+        rows(&place, "select vcore, vcpus, runs, ganged, forced_exits, forced_out_sum_ns from gangs order by vcore");
     let expected = report(&[&corpus(gang)], &["--view", "gang"]);
     let expected = expected["gang"]["vcores"].as_array().unwrap();
     assert_eq!(gangs.len(), expected.len());
     assert!(gangs.iter().any(|row| row["ganged"].as_u64().unwrap() > 0));
     for (row, vcore) in gangs.iter().zip(expected) {
-        for name in ["runs", "ganged", "forced"] {
+        for name in ["runs", "ganged", "forced_exits"] {
             assert_eq!(row[name], vcore[name], "{name}");
         }
         assert_eq!(row["vcore"], vcore["vcpus"][0]);
-        assert_eq!(row["lost_sum_ns"], vcore["lost"]["sum_ns"]);
+        assert_eq!(row["forced_out_sum_ns"], vcore["forced_out"]["sum_ns"]);
     }
 }
 
@@ -127,8 +128,9 @@ fn sums_and_percentiles_are_those_of_the_report() {
     for (trace, host, _) in RECORDINGS {
         let expected = report(&[&corpus(trace)], &[]);
         let expected = expected["rows"].as_array().unwrap();
-        let sums = ["count", "kernel_ns", "user_ns", "polling_ns", "halted_ns", "halt_not_divided_ns", "steal_ns"];
-        for table in ["exits", "facts"] {
+        let sums =
+            ["count", "kernel_ns", "user_space_ns", "polling_ns", "halted_ns", "halt_not_divided_ns", "steal_ns"];
+        for table in ["exits", "reason_stats"] {
             let count = if table == "exits" { "count(*)" } else { "sum(count)" };
             let times = sums[1..].iter().map(|name| format!("sum({name}) as {name}")).collect::<Vec<_>>().join(", ");
             let query =
@@ -136,8 +138,8 @@ fn sums_and_percentiles_are_those_of_the_report() {
             assert_eq!(by_reason(&rows(&place, &query), &sums), by_reason(expected, &sums), "{table} of {trace}");
         }
         let query = format!(
-            "select reason, length_percentile(length_ns, length_count, 50) as p50_ns, \
-             length_percentile(length_ns, length_count, 99.9) as p999_ns from facts where host = '{host}' group by reason"
+            "select reason, histogram_percentile(exit_time_bucket_ns, exit_time_bucket_count, 50) as p50_ns, \
+             histogram_percentile(exit_time_bucket_ns, exit_time_bucket_count, 99.9) as p999_ns from reason_stats where host = '{host}' group by reason"
         );
         let answer = by_reason(&rows(&place, &query), &["p50_ns", "p999_ns"]);
         for row in expected {
@@ -164,8 +166,8 @@ fn sums_and_percentiles_are_those_of_the_report() {
 fn an_answer_does_not_depend_on_files_threads_or_memory() {
     let folder = tempfile::tempdir().unwrap();
     let place = store(folder.path());
-    let query = "select host, reason, door, count(*) n, sum(kernel_ns) k, min(at_ns) f, max(user_ns) u from exits \
-                 group by host, reason, door order by host, reason, door";
+    let query = "select host, reason, handler, count(*) n, sum(kernel_ns) k, min(at_ns) f, max(user_space_ns) u from exits \
+                 group by host, reason, handler order by host, reason, handler";
     let first = stdout(&run(&["sql", &place, query, "--format", "csv"]));
     assert!(first.lines().count() > 10, "{first}");
     for flags in [["--threads", "1"], ["--threads", "5"], ["--memory", "16M"]] {
@@ -196,7 +198,7 @@ fn only_files_of_the_hosts_and_days_that_are_asked_for_are_read() {
     assert!(!plan("host = 'nobody'").contains(".parquet"));
     assert_eq!(rows(&place, "select count(*) as n from exits where host = 'nobody'")[0]["n"], 0);
     let both = rows(&place, "select count(*) as n from exits where host <> 'nobody'");
-    assert_eq!(both, rows(&place, "select sum(exits) as n from runs"));
+    assert_eq!(both, rows(&place, "select sum(exits) as n from recordings"));
 }
 
 #[test]
@@ -224,7 +226,7 @@ fn every_format_holds_the_same_rows() {
     let bytes = std::fs::read(&to).unwrap();
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{} bytes", bytes.len());
     assert!(stderr(&output).contains(&format!("{} rows", lines.len())), "{}", stderr(&output));
-    let none = run(&["sql", &place, "select run from runs where false", "--format", "csv"]);
+    let none = run(&["sql", &place, "select recording from recordings where false", "--format", "csv"]);
     assert_eq!(stdout(&none), "run\n", "names without rows");
 }
 
@@ -238,7 +240,7 @@ fn queries_come_from_a_pipe_too() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(b"select 1 as a;\nselect count(*) as b\n  from runs;").unwrap();
+    child.stdin.take().unwrap().write_all(b"select 1 as a;\nselect count(*) as b\n  from recordings;").unwrap();
     assert_eq!(stdout(&child.wait_with_output().unwrap()), "a\n1\nb\n2\n");
 }
 
@@ -256,14 +258,20 @@ fn functions_of_ours_say_what_the_kernel_says() {
         (Some("IO_INSTRUCTION"), Some("io"), Some("KVM_EXIT_IO"), Some(120_000_000), Some(1000))
     );
     // Every exit is in a bucket of time, and the share over nothing is all.
-    let over = rows(&place, "select length_share_over(length_ns, length_count, '0ns') as all_of_them from facts");
+    let over = rows(
+        &place,
+        "select histogram_share_over(exit_time_bucket_ns, exit_time_bucket_count, '0ns') as all_of_them from reason_stats",
+    );
     assert_eq!(over[0]["all_of_them"], 1.0);
     for (wrong, why) in [
         ("select exit_name('z80', 1)", "z80 is no list of exit codes; they are vmx"),
         ("select time_bucket('10 parsecs', 1)", "10 parsecs is no length of time"),
         ("select time_bucket(0, 1)", "no width"),
-        ("select length_percentile(1, 2, 3)", "takes a distribution first"),
-        ("select length_percentile(length_ns, length_count, 101) from facts", "from 0 to 100"),
+        ("select histogram_percentile(1, 2, 3)", "takes a distribution first"),
+        (
+            "select histogram_percentile(exit_time_bucket_ns, exit_time_bucket_count, 101) from reason_stats",
+            "from 0 to 100",
+        ),
         ("select nothing from exits", "nothing"),
         ("selec", "selec"),
     ] {
@@ -404,7 +412,7 @@ fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
                     parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(100 * each)),
                     min_ns: Some(each),
                     max_ns: each,
-                    lengths: vec![(each, 100)],
+                    exit_times: vec![(each, 100)],
                     ..SumRow::default()
                 });
             }
@@ -492,7 +500,7 @@ fn the_prompt_completes_names_goes_on_after_errors_and_remembers() {
     terminal.keys(&["drop table exits\\;", "Enter"]);
     terminal.wait_for(&["DDL not supported"]);
     terminal.keys(&["\\d", "Enter"]);
-    terminal.wait_for(&["advice: run, host, day", "length_percentile(length_ns, length_count, p)"]);
+    terminal.wait_for(&["advice: recording, host, day", "histogram_percentile(bucket_ns, bucket_count, p)"]);
     terminal.keys(&["\\q", "Enter"]);
     terminal.wait_for(&["ended with 0"]);
     terminal.keys(&["clear", "Enter"]);

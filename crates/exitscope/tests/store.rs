@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Exits, and what they hold of most parts.
 const COLUMNS: [&str; 7] =
-    ["count", "kernel_ns", "user_ns", "polling_ns", "halted_ns", "halt_not_divided_ns", "steal_ns"];
+    ["count", "kernel_ns", "user_space_ns", "polling_ns", "halted_ns", "halt_not_divided_ns", "steal_ns"];
 
 /// Those, by reason.
 type Sums = BTreeMap<String, [u64; COLUMNS.len()]>;
@@ -71,7 +71,7 @@ fn in_facts(store: &Store, pieces: &[Piece]) -> Sums {
             let names = batch.column_by_name("reason").unwrap().as_string::<i32>();
             let columns = COLUMNS.map(|name| numbers(&batch, name));
             let timed = numbers(&batch, "timed");
-            let lengths = batch.column_by_name("length_count").unwrap().as_list::<i32>();
+            let lengths = batch.column_by_name("exit_time_bucket_count").unwrap().as_list::<i32>();
             for row in 0..batch.num_rows() {
                 let sum = sums.entry(names.value(row).to_string()).or_default();
                 (0..COLUMNS.len()).for_each(|at| sum[at] += columns[at].value(row));
@@ -98,7 +98,7 @@ fn what_was_added_is_what_the_report_counts() {
     for (host, trace) in &hosts {
         let expected = in_report(&report(&[trace], &[]));
         assert_eq!(in_exits(&store, &pieces(&store, "exits", Some(host))), expected, "{}", trace.display());
-        assert_eq!(in_facts(&store, &pieces(&store, "facts", Some(host))), expected, "{}", trace.display());
+        assert_eq!(in_facts(&store, &pieces(&store, "reason_stats", Some(host))), expected, "{}", trace.display());
     }
     let list = run(&["store", "list", place.to_str().unwrap(), "--format", "json"]);
     assert_eq!(stdout(&list).lines().count(), hosts.len());
@@ -295,7 +295,7 @@ fn several_may_add_at_once() {
     let store = Store::open(folder.path()).unwrap();
     let contents = store.contents().unwrap();
     assert_eq!((contents.runs.len(), contents.number), (8, 8));
-    assert_eq!((pieces(&store, "exits", None).len(), pieces(&store, "facts", None).len()), (8, 8));
+    assert_eq!((pieces(&store, "exits", None).len(), pieces(&store, "reason_stats", None).len()), (8, 8));
 }
 
 #[test]
@@ -307,13 +307,13 @@ fn joined_files_hold_what_the_single_ones_did_and_old_days_go() {
     add(folder.path(), &traces[3..], &["--host", "a", "--day", "2026-11-22"]);
     let store = Store::open(folder.path()).unwrap();
     let before = in_exits(&store, &pieces(&store, "exits", None));
-    let facts = in_facts(&store, &pieces(&store, "facts", None));
+    let facts = in_facts(&store, &pieces(&store, "reason_stats", None));
     let output = run(&["store", "compact", place]);
     // A file of each table, of the recordings that have any of it.
     assert!(stdout(&output).starts_with("8 files became 3;"), "{}", stdout(&output));
     assert_eq!(pieces(&store, "exits", None).len(), 2);
     assert_eq!(in_exits(&store, &pieces(&store, "exits", None)), before);
-    assert_eq!(in_facts(&store, &pieces(&store, "facts", None)), facts);
+    assert_eq!(in_facts(&store, &pieces(&store, "reason_stats", None)), facts);
     store.clean(Duration::ZERO).unwrap();
     assert_eq!(store.check().unwrap().unlisted, Vec::<String>::new());
 

@@ -94,7 +94,7 @@ fn counts_of_guests_are_exact_to_their_end() {
                 assert!((0.95..1.05).contains(&sum), "{flags:?}: the parts of an interval are all of it: {figures}");
             }
             let count = |kind: &str, name: &str| {
-                let rows = rows().flat_map(|vm| vm["figures"]["about"].as_array().unwrap());
+                let rows = rows().flat_map(|vm| vm["figures"]["subjects"].as_array().unwrap());
                 rows.filter(|row| row["kind"] == kind && row["name"] == name)
                     .map(|row| row["count"].as_u64().unwrap())
                     .sum::<u64>()
@@ -183,8 +183,8 @@ fn what_was_not_measured_is_said_to_be_so() {
     assert_eq!(page.matches("Cost of watching: cost per event not measured; exitscope: ").count(), 2, "{page}");
     for line in top(&["--format", "json"]).lines() {
         let line: Value = serde_json::from_str(line).unwrap();
-        assert!(line["own"]["events_per_s"].as_f64().unwrap() > 0.0, "{line}");
-        assert!(line["own"]["ns_per_event"].is_null() && line["own"]["vcpu_share"].is_null(), "{line}");
+        assert!(line["overhead"]["events_per_s"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(line["overhead"]["ns_per_event"].is_null() && line["overhead"]["vcpu_share"].is_null(), "{line}");
     }
 }
 

@@ -32,7 +32,10 @@ fn every_halt_that_kvm_tells_of_is_counted() {
         let report = report(&[&corpus(trace)], &[]);
         let all = &report["halt"]["all"];
         assert_eq!(all["halts"].as_u64(), Some(counted_by_peers(counts, "kvm_vcpu_wakeup")), "{trace}");
-        assert_eq!(all["caught"].as_u64().unwrap() + all["slept"].as_u64().unwrap(), all["halts"].as_u64().unwrap());
+        assert_eq!(
+            all["not_blocked"].as_u64().unwrap() + all["blocked"].as_u64().unwrap(),
+            all["halts"].as_u64().unwrap()
+        );
         let changes = all["grown"].as_u64().unwrap() + all["shrunk"].as_u64().unwrap();
         assert_eq!(changes, counted_by_peers(counts, "kvm_halt_poll_ns"), "{trace}");
     }
@@ -66,11 +69,11 @@ fn with_longer_polls_fewer_halts_block_and_none_costs_nothing() {
     let not_blocked = figures(&host, "not_blocked");
     assert!(not_blocked[2] <= not_blocked[3] && not_blocked[3] < not_blocked[4], "{not_blocked:?}");
     assert_eq!(figures(&host, "polling_ns")[2], 0);
-    assert_eq!((figures(&host, "net_ns")[1], figures(&host, "net_ns")[3]), (0, 0), "what was in force");
+    assert_eq!((figures(&host, "net_gain_ns")[1], figures(&host, "net_gain_ns")[3]), (0, 0), "what was in force");
     let marks = |row: usize| ["recorded", "in_force"].map(|mark| host["rows"][row][mark].as_bool().unwrap());
     assert_eq!([marks(0), marks(1), marks(2)], [[true, false], [false, true], [false, false]]);
     // What is worth most: all that can be won, whatever it costs; or nothing spent.
-    for (best, row) in [("time_won", 4), ("-polling", 2)] {
+    for (best, row) in [("gain", 4), ("-polling", 2)] {
         let replay =
             replay(trace, &["--policy", "host_halt_poll", "--vary", "halt_poll_ns=0,200us,1ms", "--best", best]);
         assert_eq!(replay["rows"][row]["best"], true, "{best}");
@@ -82,7 +85,7 @@ fn with_longer_polls_fewer_halts_block_and_none_costs_nothing() {
     assert_eq!((&avoided[..2], guest["rows"][2]["best"].as_bool()), (&[0, 0][..], Some(true)));
     let said = |replay: &Value| replay["notes"].to_string().contains("the host does not poll, as with");
     assert!(said(&guest) && !said(&host));
-    let longer = ["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=500us,1ms", "--best", "time_won"];
+    let longer = ["--policy", "guest_halt_poll", "--vary", "guest_halt_poll_ns=500us,1ms", "--best", "gain"];
     assert!(!said(&self::replay(trace, &longer)));
 }
 
@@ -90,7 +93,7 @@ fn with_longer_polls_fewer_halts_block_and_none_costs_nothing() {
 fn gang_counts(report: &Value, vm: u64) -> [u64; 5] {
     let vms = report["gang"]["vms"].as_array().unwrap();
     let row = vms.iter().find(|row| row["vm"] == vm).unwrap();
-    ["runs", "ganged_script", "two_active", "timer", "ganged"].map(|name| row[name].as_u64().unwrap())
+    ["runs", "ganged_script", "runs_of_several", "decrementer", "ganged"].map(|name| row[name].as_u64().unwrap())
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn ganged_exits_are_what_was_counted_over_the_text_by_either_rule() {
         (Some(0), Some("SYSCALL")),
         "the one with hcalls"
     );
-    assert!(causes[1..].iter().all(|cause| cause["forced"] == 0));
+    assert!(causes[1..].iter().all(|cause| cause["forced_exits"] == 0));
 }
 
 /// Of rows, what they sum up to in these columns.
@@ -126,8 +129,18 @@ fn sums<'a>(rows: impl IntoIterator<Item = &'a Value>, columns: &[&str]) -> Vec<
 
 #[test]
 fn the_ganged_runs_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
-    let columns = ["runs", "ganged_script", "two_active", "timer", "ganged", "exits", "forced", "too_late", "joined"];
-    let columns = [&columns[..], &["lost.count", "lost.sum_ns"]].concat();
+    let columns = [
+        "runs",
+        "ganged_script",
+        "runs_of_several",
+        "decrementer",
+        "ganged",
+        "exits",
+        "forced_exits",
+        "entry_refused",
+        "joined",
+    ];
+    let columns = [&columns[..], &["lost.count", "forced_out.sum_ns"]].concat();
     let mut ganged = Vec::new();
     for trace in common::traces() {
         for arguments in [&[][..], &["--threads-per-core", "2"], &["--threads-per-core", "1"]] {
@@ -138,22 +151,22 @@ fn the_ganged_runs_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
                 assert_eq!(sums(own, &columns), sums([vm], &columns), "{} {arguments:?}", trace.display());
             }
             // Where no thread of a run shows the cause, nobody has its time.
-            let of_causes = sums(gang["causes"].as_array().unwrap(), &["lost_ns"]);
-            assert!(of_causes <= sums(vms, &["lost.sum_ns"]), "{}", trace.display());
+            let of_causes = sums(gang["causes"].as_array().unwrap(), &["forced_out_ns"]);
+            assert!(of_causes <= sums(vms, &["forced_out.sum_ns"]), "{}", trace.display());
         }
         let gang = &report(&[&trace], &[])["gang"];
         let Some(vms) = gang["vms"].as_array().filter(|vms| !vms.is_empty()) else { continue };
         let arguments = ["--policy", "vcore", "--vary", "smt_mode=1,8"];
         let replay = replay(trace.to_str().unwrap(), &arguments);
         let [in_force, alone, together] = &replay["rows"].as_array().unwrap()[..] else { panic!("{replay}") };
-        let recorded = sums(vms, &["ganged", "forced"]);
+        let recorded = sums(vms, &["ganged", "forced_exits"]);
         for row in [in_force, together] {
             assert_eq!(sums([row], &["ganged_runs", "forced_exits"]), recorded, "{}", trace.display());
         }
-        if row_has(in_force, "time_lost_ns") {
-            assert_eq!(sums([in_force], &["time_lost_ns"]), sums(vms, &["lost.sum_ns"]), "{}", trace.display());
+        if row_has(in_force, "forced_out_ns") {
+            assert_eq!(sums([in_force], &["forced_out_ns"]), sums(vms, &["forced_out.sum_ns"]), "{}", trace.display());
         }
-        let nobody = ["ganged_runs", "forced_exits", "time_lost_ns"];
+        let nobody = ["ganged_runs", "forced_exits", "forced_out_ns"];
         assert_eq!(sums([alone], &nobody), [0, 0, 0], "{}: one thread forces nobody", trace.display());
         ganged.push(recorded[0]);
     }
@@ -164,9 +177,9 @@ fn the_ganged_runs_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
 fn the_polls_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
     let columns = [
         "halts",
-        "at_once",
-        "caught",
-        "slept",
+        "pending",
+        "not_blocked",
+        "blocked",
         "invalid",
         "cut",
         "gaps.count",
@@ -174,12 +187,12 @@ fn the_polls_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
         "inexact_gaps",
         "latency.count",
         "latency.sum_ns",
-        "latency_caught.count",
-        "latency_slept.count",
-        "poll_hits",
-        "poll_hit_ns",
-        "poll_misses",
-        "poll_miss_ns",
+        "latency_not_blocked.count",
+        "latency_blocked.count",
+        "successful_polls",
+        "poll_success_ns",
+        "failed_polls",
+        "poll_fail_ns",
         "before_sleep_ns",
         "grown",
         "shrunk",
@@ -191,17 +204,18 @@ fn the_polls_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
         let all = &halt["all"];
         assert_eq!(sums(vcpus, &columns), sums([all], &columns), "{}", trace.display());
         let gaps = halt["gaps"].as_array().unwrap();
-        assert_eq!(sums(gaps, &["caught", "slept"]).iter().sum::<u64>(), all["halts"], "{}", trace.display());
+        assert_eq!(sums(gaps, &["not_blocked", "blocked"]).iter().sum::<u64>(), all["halts"], "{}", trace.display());
         if all["halts"] == 0 {
             continue;
         }
         let replay = replay(trace.to_str().unwrap(), &["--policy", "host_halt_poll", "--vary", "halt_poll_ns=0"]);
         let recorded = &replay["rows"][0];
-        let [hits, misses, hit, miss] = sums([all], &["poll_hits", "poll_misses", "poll_hit_ns", "poll_miss_ns"])[..]
+        let [hits, misses, hit, miss] =
+            sums([all], &["successful_polls", "failed_polls", "poll_success_ns", "poll_fail_ns"])[..]
         else {
             unreachable!()
         };
-        let figures = ["successful_polls", "failed_polls", "polling_ns", "failed_polling_ns"];
+        let figures = ["successful_polls", "failed_polls", "polling_ns", "poll_fail_ns"];
         assert_eq!(sums([recorded], &figures), [hits, misses, hit + miss, miss], "{}", trace.display());
         polls += hits + misses;
     }
@@ -240,7 +254,7 @@ fn narrower_virtual_cores_avoid_forced_exits_and_the_recorded_width_none() {
     let replay = replay("powerpc/p8_smt4_trace.dat.gz", &["--policy", "vcore"]);
     let rows = replay["rows"].as_array().unwrap();
     let figures = |name: &str| -> Vec<u64> { rows.iter().map(|row| row[name].as_u64().unwrap()).collect() };
-    let (forced, avoided, won) = (figures("forced_exits"), figures("exits_avoided"), figures("time_won_ns"));
+    let (forced, avoided, won) = (figures("forced_exits"), figures("exits_avoided"), figures("gain_ns"));
     assert_eq!((forced[0], forced[1], forced[3], forced[4]), (401, 0, 401, 401));
     assert!(forced.iter().zip(&avoided).all(|(forced, avoided)| forced + avoided == 401));
     assert!(0 < won[2] && won[2] < won[1] && won[3] == 0, "{won:?}");
@@ -262,8 +276,8 @@ fn port_accesses_are_as_many_as_their_events_and_the_string_ones_are_told() {
         assert_eq!(ports["exits"].as_u64(), Some(counted_by_peers(counts, "kvm_pio") + 1), "{trace}");
         // That one, and another REP INS of the firmware's from fw_cfg.
         assert_eq!(ports["string"], 2, "{trace}");
-        assert_eq!(ports["plain"].as_u64().unwrap() + 2, ports["exits"].as_u64().unwrap(), "{trace}");
-        let rows = report["pio"]["rows"].as_array().unwrap().iter().filter(|row| row["kind"] == "port");
+        assert_eq!(ports["non_string"].as_u64().unwrap() + 2, ports["exits"].as_u64().unwrap(), "{trace}");
+        let rows = report["pio"]["rows"].as_array().unwrap().iter().filter(|row| row["subject_kind"] == "port");
         assert_eq!(rows.map(|row| row["exits"].as_u64().unwrap()).sum::<u64>(), ports["exits"].as_u64().unwrap());
     }
     // Nobody recorded kvm_pio: kvm_exit says which port it is about. As many as perf kvm stat counts by the reason.
@@ -271,7 +285,7 @@ fn port_accesses_are_as_many_as_their_events_and_the_string_ones_are_told() {
     let io = |row: &&Value| row["reason"] == "io";
     let by_reason = bare["rows"].as_array().unwrap().iter().find(io).unwrap()["count"].as_u64();
     assert_eq!(
-        (bare["pio"]["ports"]["exits"].as_u64(), bare["pio"]["servers_told"].as_bool()),
+        (bare["pio"]["ports"]["exits"].as_u64(), bare["pio"]["has_handlers"].as_bool()),
         (by_reason, Some(false))
     );
 }
@@ -292,13 +306,15 @@ fn on_xen_accesses_are_as_many_as_their_records_and_so_are_waits_for_the_device_
     assert_eq!(ports["exits"].as_u64(), Some(counted("0x00082016") + counted("0x00082216")));
     assert_eq!(mmio["exits"].as_u64(), Some(counted("0x00082017") + counted("0x00082217")));
     assert_eq!(ports["string"].as_u64(), Some(counted("0x00082016 extra=1")));
-    let answered = |row: &Value| row["answered"]["count"].as_u64().unwrap();
+    let answered = |row: &Value| row["to_completion"]["count"].as_u64().unwrap();
     let rows = report["pio"]["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(answered).sum::<u64>() + 1, counted("0x00021311") + 5);
     // INS is emulated before it is handed over, IN is not.
     let handed = |string: bool| {
-        let row = rows.iter().find(|row| row["key"] == 0x3fd && row["string"] == string && row["outside"] == true);
-        row.unwrap()["handed"]["p50_ns"].as_u64().unwrap()
+        let row = rows
+            .iter()
+            .find(|row| row["subject_key"] == 0x3fd && row["string"] == string && row["in_user_space"] == true);
+        row.unwrap()["to_handover"]["p50_ns"].as_u64().unwrap()
     };
     assert!(handed(false) < handed(true));
     // Other ports were read besides, none of them by INS.
@@ -317,17 +333,19 @@ fn the_steps_of_exits_are_as_many_as_their_events_and_add_up_to_the_cost() {
     // Two vCPUs were outside when the recording began, and two leave it at its end without coming back: one event of
     // emulation, and as many returns, are of an exit that is not timed.
     assert_eq!(sum("emulated") + 1, counted_by_peers(counts, "kvm_emulate_insn"));
-    let outside = &report["phases"]["outside"];
+    let outside = &report["phases"]["in_user_space"];
     assert_eq!(outside["exits"].as_u64().unwrap() + 3, counted_by_peers(counts, "kvm_userspace_exit"));
-    assert_eq!(outside["left"], outside["timed"]);
-    assert_eq!(outside["called"], outside["timed"]);
-    let steps = ["reaching_ns", "handling_ns", "leaving_ns", "user_ns", "asleep_ns", "entering_ns"].map(sum);
+    assert_eq!(outside["with_fpu_put"], outside["timed"]);
+    assert_eq!(outside["with_syscall_entry"], outside["timed"]);
+    let steps =
+        ["to_handler_ns", "handler_ns", "to_user_space_ns", "user_space_ns", "user_space_asleep_ns", "reentry_ns"]
+            .map(sum);
     assert_eq!(steps.iter().sum::<u64>(), report["total"]["cost_ns"].as_u64().unwrap());
     // No system call was recorded, so nothing is known of those.
     let removable = report["phases"]["removable"].as_array().unwrap();
-    let removes = |change: &str| removable.iter().find(|row| row["change"] == change).unwrap()["removes_ns"].clone();
+    let removes = |change: &str| removable.iter().find(|row| row["change"] == change).unwrap()["avoidable_ns"].clone();
     assert_eq!(removes("synced_registers"), Value::Null);
-    assert_eq!(removes("split_lock").as_u64(), outside["asleep_ns"].as_u64());
+    assert_eq!(removes("split_lock").as_u64(), outside["user_space_asleep_ns"].as_u64());
 }
 
 #[test]
@@ -336,13 +354,14 @@ fn accesses_that_the_kernel_serves_are_spared_the_way_outside() {
     let rows = replay["rows"].as_array().unwrap();
     let figures = |name: &str| -> Vec<i64> { rows.iter().map(|row| row[name].as_i64().unwrap()).collect() };
     // As recorded, nothing, ioeventfd, coalesced, devices.
-    let outside = figures("outside");
+    let outside = figures("user_space_accesses");
     assert_eq!((outside[0], outside[1], outside[4]), (3608, 3608, 0));
     let report = report(&[&corpus("x86-svm/t2.data.gz")], &[]);
-    let of_ports = report["pio"]["rows"].as_array().unwrap().iter().filter(|row| row["kind"] == "port");
-    let writes = of_ports.filter(|row| row["direction"] == "out" && row["outside"] == true && row["string"] == false);
+    let of_ports = report["pio"]["rows"].as_array().unwrap().iter().filter(|row| row["subject_kind"] == "port");
+    let writes =
+        of_ports.filter(|row| row["direction"] == "out" && row["in_user_space"] == true && row["string"] == false);
     assert_eq!(outside[2], 3608 - writes.map(|row| row["exits"].as_i64().unwrap()).sum::<i64>());
-    let (won, cost) = (figures("time_won_ns"), figures("cost_ns"));
+    let (won, cost) = (figures("gain_ns"), figures("cost_ns"));
     assert!(won[1] == 0 && 0 < won[2] && won[2] < won[4], "{won:?}");
     assert!(won.iter().zip(&cost).all(|(won, now)| won + now == cost[0]), "{won:?} {cost:?}");
     assert_eq!(rows[4]["best"], true);
@@ -352,10 +371,10 @@ fn accesses_that_the_kernel_serves_are_spared_the_way_outside() {
     let output = exitscope().arg("replay").arg(trace).args(arguments).output().unwrap();
     let replay: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = replay["rows"].as_array().unwrap();
-    assert_eq!((&rows[1]["time_won_ns"], rows[2]["time_won_ns"].as_i64()), (&Value::Null, Some(0)));
+    assert_eq!((&rows[1]["gain_ns"], rows[2]["gain_ns"].as_i64()), (&Value::Null, Some(0)));
     // A read that is emulated and goes outside is emulated twice; all but 28 of the 1,993 are not, as recorded. Five were
     // answered before the vCPU lost its CPU.
-    assert_eq!(rows[2]["outside"], 1904 + 5);
+    assert_eq!(rows[2]["user_space_accesses"], 1904 + 5);
     assert_eq!((rows[2]["emulations"].as_i64(), rows[2]["blocks"].as_i64()), (Some(2 * 28), Some(1904)));
     assert!(rows[1]["emulations"].as_i64() > Some(1993));
 }
@@ -390,10 +409,10 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
         (
             "powerpc/p8_smt4_gang_exits_rfc.data.gz",
             "phases",
-            "No exit in this trace has both ends, so none has steps. Record",
+            "No exit in this trace has both ends, so none has phases. Record",
         ),
         ("x86-svm/t2.data.gz", "phases", "because no system calls were recorded"),
-        ("x86-svm/t4-kvmstat.data.gz", "phases", "what user space did is part of handling. Record with"),
+        ("x86-svm/t4-kvmstat.data.gz", "phases", "what user space did is the handler's. Record with"),
         ("xen/hvm1_boot_mem.xentrace.gz", "pio", "The log has no records of the scheduler"),
     ] {
         let hz = if trace.starts_with("xen/") { &["--tsc-hz", "2596120000"][..] } else { &[] };
@@ -435,11 +454,11 @@ fn what_takes_steps_away_is_told_in_cycles_too_and_never_by_another_machines_fig
     let row = |change: &str| removable.iter().find(|row| row["change"] == change).unwrap();
     // A figure of s390 (KVM Forum 2016), for tests that Linux does not make: `kvm_request_pending` in include/linux/kvm_host.h
     // is one look.
-    assert!(removable.iter().all(|row| row["change"] != "early_exit" && row["how"] == "counted"), "{removable:#?}");
+    assert!(removable.iter().all(|row| row["change"] != "early_exit" && row["method"] == "counted"), "{removable:#?}");
     let lock = row("split_lock");
-    let cycles = lock["removes_ns"].as_u64().unwrap() as f64 / lock["exits"].as_f64().unwrap() * 2.59612;
-    assert!((lock["removes_cycles_an_exit"].as_f64().unwrap() - cycles).abs() <= 1.0, "{lock} {cycles}");
-    assert_eq!(row("synced_registers")["removes_cycles_an_exit"], Value::Null);
+    let cycles = lock["avoidable_ns"].as_u64().unwrap() as f64 / lock["exits"].as_f64().unwrap() * 2.59612;
+    assert!((lock["avoidable_cycles_per_exit"].as_f64().unwrap() - cycles).abs() <= 1.0, "{lock} {cycles}");
+    assert_eq!(row("synced_registers")["avoidable_cycles_per_exit"], Value::Null);
     let page = stdout(&run(&["report", corpus("x86-svm/t2.data.gz").to_str().unwrap(), "--view", "phases"]));
     assert!(page.contains("in cycles as well with --tsc-hz") && !page.contains("cycles an exit"), "{page}");
     assert!(!page.contains("early exit") && !page.contains("s390"), "{page}");
@@ -457,13 +476,13 @@ fn a_cost_model_says_what_the_recording_has_no_cost_of() {
     };
     let (without, with) = (replay(&[]), replay(&["--costs", "nehalem-xen-3.3"]));
     let figure = |replay: &Value, row: usize, name: &str| replay["rows"][row][name].as_i64();
-    assert_eq!(figure(&without, 1, "time_won_ns"), None);
+    assert_eq!(figure(&without, 1, "gain_ns"), None);
     // The publication's machine takes 554 ns more for an emulation than for decoding, and a read that goes outside is
     // emulated once more when it is completed, in the place of 18 ns.
-    let (won, emulations) = (figure(&with, 1, "time_won_ns").unwrap(), figure(&with, 1, "emulations").unwrap());
+    let (won, emulations) = (figure(&with, 1, "gain_ns").unwrap(), figure(&with, 1, "emulations").unwrap());
     let more = emulations - figure(&with, 0, "emulations").unwrap();
     assert!((-more * 577..=-more * 550).contains(&won), "{won} for {more} emulations more");
-    assert_eq!(figure(&with, 2, "time_won_ns"), Some(0));
+    assert_eq!(figure(&with, 2, "gain_ns"), Some(0));
     for (arguments, words) in [
         (&["--policy", "port_path", "--costs", "no-such-model"][..], "no-such-model"),
         (&["--policy", "yielding", "--costs", "default"], "--costs is for port_path"),
@@ -510,7 +529,7 @@ fn a_view_explains_what_it_shows_and_advises_what_the_host_has() {
         // Xen does not poll.
         ("halt", "not blocked: ", [false, true, true]),
         ("halt", "cumulative: ", [false, true, true]),
-        ("yield", "sibling preempted, only woken", [true, false, false]),
+        ("yield", "sibling preempted, sibling runnable", [true, false, false]),
         // No kernel has KVM_CAP_SYNC_REGS on arm64.
         ("phases", "KVM_CAP_SYNC_REGS", [false, false, true]),
     ] {
@@ -546,9 +565,9 @@ fn saved_bounds(folder: &Path, cpu: &str, rows: &[Value]) -> PathBuf {
     let path = folder.join("lab.json");
     let manifest = json!({"back_end": "kvm_amd", "emulates_ring_0": false, "vendor": "AuthenticAMD", "cpu": cpu,
         "kernel": "6.1.0-1", "tsc_hz": 1_000_000_000, "cpus": 2, "pinned": true, "rounds": 3, "duration_ns": 1_000});
-    let table = json!({"title": "Time that no tracepoint sees, around an exit", "labels": ["exit", "door", "reason"],
+    let table = json!({"title": "Time that no tracepoint sees, around an exit", "labels": ["exit", "handler", "reason"],
         "rows": rows});
-    let run = json!({"schema": "exitscope-lab/1", "experiment": "exits", "about": "", "manifest": manifest,
+    let run = json!({"schema": "exitscope.lab/1", "experiment": "exits", "description": "", "manifest": manifest,
         "summary": [], "warnings": [], "tables": [table]});
     std::fs::write(&path, run.to_string()).unwrap();
     path
@@ -557,12 +576,12 @@ fn saved_bounds(folder: &Path, cpu: &str, rows: &[Value]) -> PathBuf {
 #[test]
 fn what_no_tracepoint_sees_is_exits_times_the_bounds_of_their_reasons() {
     let folder = tempfile::tempdir().unwrap();
-    let bound = |door: &str, reason: &str, bound: f64| {
+    let bound = |handler: &str, reason: &str, bound: f64| {
         let figures = json!([{"name": "bound", "unit": "ns", "value": bound, "low": null, "high": null, "p5": null,
             "p95": null, "samples": null, "outliers": null, "rounds": []}]);
-        json!({"labels": ["", door, reason], "figures": figures, "cannot": null})
+        json!({"labels": ["", handler, reason], "figures": figures, "unavailable": null})
     };
-    // Of doors, the greatest counts; of reasons that were not measured, the greatest of all.
+    // Of handlers, the greatest counts; of reasons that were not measured, the greatest of all.
     let rows = [bound("kernel", "io", 100.0), bound("user space", "io", 300.0), bound("kernel", "cpuid", 500.0)];
     let lab = saved_bounds(folder.path(), "", &rows);
     let trace = corpus("x86-svm/t2.data.gz");
@@ -588,7 +607,7 @@ fn what_no_tracepoint_sees_is_exits_times_the_bounds_of_their_reasons() {
     assert!(refused(&lab, &["--reason", "io"]).contains("leave --reason"));
     assert!(refused(&lab, &["--format", "csv"]).contains("--hidden goes with text and JSON"));
     let why = "no kvm_exit fires with KVM's back end here";
-    let none = saved_bounds(folder.path(), "", &[json!({"labels": ["every exit"], "figures": [], "cannot": why})]);
+    let none = saved_bounds(folder.path(), "", &[json!({"labels": ["every exit"], "figures": [], "unavailable": why})]);
     assert!(refused(&none, &[]).contains(why));
     let other = saved_bounds(folder.path(), "Another CPU", &rows);
     assert!(refused(&other, &[]).contains("of another CPU (Another CPU)"));

@@ -161,7 +161,7 @@ fn reported(name: &str) -> (Value, BTreeMap<(Who, String), [u64; 4]>) {
     let rows = report["rows"].as_array().unwrap().iter().map(|row| {
         let number = |name: &str| row[name].as_u64().unwrap();
         let key = ((number("vm") as u32, number("vcpu") as u32), row["reason"].as_str().unwrap().to_string());
-        (key, ["count", "timed", "total_ns", "steal_ns"].map(number))
+        (key, ["count", "timed", "exit_time_ns", "steal_ns"].map(number))
     });
     let rows = rows.collect();
     (report, rows)
@@ -261,12 +261,15 @@ fn the_wait_for_the_device_model_is_no_idle_time() {
     let (report, _) = reported("hvm1_dm_sched_hvm");
     let states = report["run_states"].as_array().unwrap();
     let guest = states.iter().find(|row| row["vm"] == 6).unwrap();
-    let by_reason = common::report(&[log("hvm1_dm_sched_hvm").as_ref()], &["--by", "reason,door", "--tsc-hz", HZ]);
+    let by_reason = common::report(&[log("hvm1_dm_sched_hvm").as_ref()], &["--by", "reason,handler", "--tsc-hz", HZ]);
     let rows = by_reason["rows"].as_array().unwrap();
-    let waited: u64 =
-        rows.iter().filter(|row| row["door"] == "device model").map(|row| row["user_ns"].as_u64().unwrap()).sum();
+    let waited: u64 = rows
+        .iter()
+        .filter(|row| row["handler"] == "device model")
+        .map(|row| row["user_space_ns"].as_u64().unwrap())
+        .sum();
     let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
-    assert_eq!(waited, sum("user_ns"));
+    assert_eq!(waited, sum("user_space_ns"));
     // The recording ends in an exit that had waited; it has no length.
     let events = events("hvm1_dm_sched_hvm");
     let changes = events.iter().rev().filter(|event| event.vm == VmId::domain(6));
@@ -280,7 +283,7 @@ fn the_wait_for_the_device_model_is_no_idle_time() {
     );
     assert_eq!(guest["offline"]["count"], 1905);
     let went: u64 =
-        rows.iter().filter(|row| row["door"] == "device model").map(|row| row["count"].as_u64().unwrap()).sum();
+        rows.iter().filter(|row| row["handler"] == "device model").map(|row| row["count"].as_u64().unwrap()).sum();
     assert_eq!(went, 1905 + 5, "five were answered before the vCPU lost its CPU");
     assert!(rows.iter().all(|row| row["reason"] == "hlt" || row["halted_ns"] == 0));
     assert_eq!(rows.iter().filter(|row| row["reason"] == "hlt").count(), 1);
@@ -342,19 +345,20 @@ fn each_access_to_a_device_of_the_device_model_waited_or_was_answered_while_the_
 #[test]
 fn ports_msrs_leaves_pages_and_vectors_have_the_counts_that_lie_beside_the_log() {
     let report = report(&[log("pvh1_hvm").as_ref()], &["--tsc-hz", HZ]);
-    let details = report["details"].as_array().unwrap();
+    let details = report["subjects"].as_array().unwrap();
     let sum = |kind: &str| -> u64 {
-        details.iter().filter(|row| row["kind"] == kind).map(|row| row["count"].as_u64().unwrap()).sum()
+        details.iter().filter(|row| row["subject_kind"] == kind).map(|row| row["count"].as_u64().unwrap()).sum()
     };
     // Counts of 0x82016 and 0x82216, 0x8200c and 0x8200d, 0x8200e, 0x82012, 0x82108 and 0x82109, 0x82017 and 0x82217.
     assert_eq!(
         ["port", "msr", "cpuid", "xen_hypercall", "control_register", "mmio"].map(sum),
         [5335 + 93, 231 + 77, 1232, 154, 154 + 385, 77 + 159]
     );
-    let port = |key: u64| details.iter().find(|row| row["kind"] == "port" && row["key"] == key).unwrap();
-    assert_eq!((port(0x3fd)["direction"].as_str(), port(0x3fd)["name"].as_str()), (Some("in"), Some("COM1")));
-    let call = details.iter().find(|row| row["kind"] == "xen_hypercall" && row["key"] == 29).unwrap();
-    assert_eq!((call["name"].as_str(), call["count"].as_u64()), (Some("sched_op"), Some(77)));
+    let port =
+        |key: u64| details.iter().find(|row| row["subject_kind"] == "port" && row["subject_key"] == key).unwrap();
+    assert_eq!((port(0x3fd)["direction"].as_str(), port(0x3fd)["subject_name"].as_str()), (Some("in"), Some("COM1")));
+    let call = details.iter().find(|row| row["subject_kind"] == "xen_hypercall" && row["subject_key"] == 29).unwrap();
+    assert_eq!((call["subject_name"].as_str(), call["count"].as_u64()), (Some("sched_op"), Some(77)));
     assert_eq!(report["injected"], serde_json::json!([{ "vector": 64, "count": 77 }]));
     // Nothing names the vCPU of this log.
     assert_eq!((report["vcpus"][0]["on_cpu"].as_u64(), report["vcpus"][0].get("vcpu")), (Some(1), None));
@@ -432,7 +436,7 @@ fn halts_without_run_states_are_no_cost() {
     let of = report(&[&corpus("xen/pvh1_hvm.xentrace.gz")], &["--tsc-hz", "2596120000"]);
     let hlt = of["rows"].as_array().unwrap().iter().find(|row| row["reason"] == "hlt").unwrap();
     assert_eq!((&hlt["count"], &hlt["cost_ns"], &hlt["halted_ns"]), (&77.into(), &0.into(), &0.into()));
-    assert_eq!(hlt["halt_not_divided_ns"], hlt["total_ns"]);
+    assert_eq!(hlt["halt_not_divided_ns"], hlt["exit_time_ns"]);
     let with = report(&[&corpus("xen/pvh2_contend_sched_hvm.xentrace.gz")], &["--tsc-hz", "2596120000"]);
     let hlt = with["rows"].as_array().unwrap().iter().find(|row| row["reason"] == "hlt").unwrap();
     assert_eq!(hlt["halt_not_divided_ns"], 0);

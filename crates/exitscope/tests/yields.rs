@@ -14,7 +14,7 @@ fn contended(folder: &Path, cores: u32, arch: &str) -> (PathBuf, Value) {
     let text = format!(
         r#"
 name = "contended"
-about = "Four vCPUs that share a lock"
+description = "Four vCPUs that share a lock"
 warmup = "0s"
 duration = "200ms"
 [host]
@@ -77,9 +77,9 @@ fn vcpus_that_share_a_cpu_are_preempted_and_yield_to_one_another_on_xen() {
     let report = report(&[&trace], &HZ);
     let of = &report["yield"];
     let all = &of["all"];
-    let known = ["sibling_preempted", "sibling_woken", "nobody_waited"].map(|name| number(&all[name]));
+    let known = ["sibling_preempted", "sibling_runnable", "no_runnable_sibling"].map(|name| number(&all[name]));
     assert_eq!(known.iter().sum::<u64>(), 148, "of each it is known who waited");
-    let gave = ["gave_target", "gave_sibling", "gave_other", "kept"].map(|name| number(&all[name]));
+    let gave = ["gave_target", "gave_sibling", "gave_other", "kept_cpu"].map(|name| number(&all[name]));
     assert_eq!(gave.iter().sum::<u64>(), 148);
     assert_eq!((gave[0], gave[2]), (0, 0), "undirected; and the CPU is these two vCPUs' alone");
     // Whoever waits is the only other one, so that it has the CPU next.
@@ -92,7 +92,7 @@ fn vcpus_that_share_a_cpu_are_preempted_and_yield_to_one_another_on_xen() {
         .filter(|row| row["vm_name"] != "idle")
         .map(|row| number(&row["preempted"]["count"]))
         .sum();
-    assert_eq!(number(&of["all_preempted"]["waits"]["count"]), by_run_states);
+    assert_eq!(number(&of["all_preempted"]["steal"]["count"]), by_run_states);
     let waited: u64 = of["queue"]["time_ns"].as_array().unwrap().iter().map(number).sum();
     assert_eq!(waited, number(&of["queue"]["span_ns"]));
 }
@@ -142,21 +142,25 @@ fn the_preemption_of_lock_holders_is_found_where_it_is_and_not_where_every_vcpu_
         assert!(made > 20, "{arch}");
         // Two vCPUs always wait, so that each yield could help.
         assert!(number(&all["sibling_preempted"]) * 10 >= made * 9, "{arch}: {all}");
-        assert!(number(&of["all_preempted"]["blocked"]["sum_ns"]) > 1_000_000, "{arch}");
+        assert!(number(&of["all_preempted"]["sibling_wait"]["sum_ns"]) > 1_000_000, "{arch}");
         // Each that had an effect gave the CPU to a sibling.
         assert!(number(&all["gave_sibling"]).abs_diff(made - number(&said["ignored"])) <= made / 50, "{arch}: {all}");
         // One waits for each CPU; on s390 X'9C' moves vCPUs, so that it may be the other one's for a while.
-        assert!((1..=2).contains(&number(&of["queue"]["most"])), "{arch}");
+        assert!((1..=2).contains(&number(&of["queue"]["max"])), "{arch}");
         assert!((of["queue"]["mean"].as_f64().unwrap() - 1.0).abs() < 0.05, "{arch}");
 
         let (roomy, _) = contended(folder.path(), 4, arch);
         let report = common::report(&[&roomy], &[]);
         let of = &report["yield"];
         assert!(number(&of["all"]["count"]) > 0, "{arch}: the lock is contended all the same");
-        for name in ["sibling_preempted", "sibling_woken", "gave_sibling"] {
+        for name in ["sibling_preempted", "sibling_runnable", "gave_sibling"] {
             assert_eq!(of["all"][name], 0, "{arch} {name}");
         }
-        assert_eq!((&of["all_preempted"]["blocked"]["count"], &of["queue"]["most"]), (&0.into(), &0.into()), "{arch}");
+        assert_eq!(
+            (&of["all_preempted"]["sibling_wait"]["count"], &of["queue"]["max"]),
+            (&0.into(), &0.into()),
+            "{arch}"
+        );
         let page = |trace: &Path| stdout(&common::run(&["report", trace.to_str().unwrap(), "--all"]));
         assert!(page(&crowded).contains("which may be the one that holds the lock"), "{arch}");
         assert!(page(&roomy).contains("no sign of lock-holder preemption"), "{arch}");
@@ -169,8 +173,8 @@ fn windows_of_pause_loops_are_those_that_grew_at_each_exit() {
     let (trace, _) = contended(folder.path(), 2, "vmx");
     let report = report(&[&trace], &[]);
     let window = &report["yield"]["windows"][0];
-    assert_eq!((number(&window["grown"]), number(&window["least"])), (number(&report["yield"]["all"]["count"]), 4_096));
-    assert!(number(&window["shrunk"]) > 0 && number(&window["most"]) >= 8_192);
+    assert_eq!((number(&window["grown"]), number(&window["min"])), (number(&report["yield"]["all"]["count"]), 4_096));
+    assert!(number(&window["shrunk"]) > 0 && number(&window["max"]) >= 8_192);
 }
 
 #[test]
@@ -186,10 +190,10 @@ fn a_replay_of_what_was_in_force_yields_as_often_as_was_recorded() {
         let replay = replay(&trace, &["--vary", in_force]);
         let rows = replay["rows"].as_array().unwrap();
         let recorded = number(&rows[0]["yields"]);
-        let same = rows[1..].iter().find(|row| arch != "s390" || row["says"] == "X'9C'").unwrap();
+        let same = rows[1..].iter().find(|row| arch != "s390" || row["call"] == "X'9C'").unwrap();
         let yields = number(&same["yields"]);
         assert!(yields.abs_diff(recorded) <= 2 + recorded / 10, "{arch} on {cores}: {yields} of {recorded}");
-        let won = same["time_won_ns"].as_f64().unwrap();
+        let won = same["gain_ns"].as_f64().unwrap();
         assert!(won.abs() < 2e6, "{arch} on {cores}: {won}");
     }
 }
@@ -201,8 +205,8 @@ fn a_replay_says_that_not_to_yield_costs_where_holders_are_preempted_and_pays_wh
         let replay = replay(&contended(folder.path(), cores, "vmx").0, &[]);
         let rows = replay["rows"].as_array().unwrap().clone();
         let row = rows.iter().find(|row| row["ple_window"] == "off").unwrap().clone();
-        assert!(row["won_at_least_ns"].as_f64() <= row["won_at_most_ns"].as_f64());
-        (row["won_at_least_ns"].as_f64().unwrap(), row["best"].as_bool().unwrap(), number(&row["yields"]))
+        assert!(row["gain_low_ns"].as_f64() <= row["gain_high_ns"].as_f64());
+        (row["gain_low_ns"].as_f64().unwrap(), row["best"].as_bool().unwrap(), number(&row["yields"]))
     };
     let ((crowded, best, _), (roomy, best_roomy, yields)) = (off(2), off(4));
     assert!(crowded < -10e6 && !best, "{crowded}");
@@ -241,7 +245,7 @@ fn what_real_guests_yielded_in_the_lab_is_replayed() {
     let replay = replay(&trace, &["--from", "+724ms", "--to", "+827ms"]);
     let number = |says: &str, spin_retry: u64, name: &str| {
         let is_it =
-            |row: &&Value| row["says"] == says && [&json!(spin_retry), &json!("-")].contains(&&row["spin_retry"]);
+            |row: &&Value| row["call"] == says && [&json!(spin_retry), &json!("-")].contains(&&row["spin_retry"]);
         let row = replay["rows"].as_array().unwrap().iter().find(is_it);
         row.and_then(|row| row[name].as_f64()).unwrap_or_else(|| panic!("no {name} of {says} {spin_retry}: {replay}"))
     };
@@ -251,9 +255,9 @@ fn what_real_guests_yielded_in_the_lab_is_replayed() {
     // Recorded were 1000 looks before each X'9C'; after fewer looks one asks more often, who says nothing never does.
     assert!((0.8..1.25).contains(&(yields("X'9C'", 1_000) / recorded)), "{}", yields("X'9C'", 1_000));
     assert!(yields("X'9C'", 100) > 5.0 * recorded && yields("X'9C'", 10_000) < recorded / 4.0);
-    assert_eq!(yields("nothing", 0), 0.0);
+    assert_eq!(yields("none", 0), 0.0);
     // Eight vCPUs over two threads wait for one another: to say nothing is worse.
-    assert!(number("nothing", 0, "time_won_ns") < number("X'9C'", 1_000, "time_won_ns"));
+    assert!(number("none", 0, "gain_ns") < number("X'9C'", 1_000, "gain_ns"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl<W: Write> Firefox<W> {
         let reference = ReferenceTimestamp::from_millis_since_unix_epoch(0.0);
         let mut profile = Profile::new(title, reference, SamplingInterval::from_nanos(1));
         let category = profile.add_category("VM exits", CategoryColor::Blue);
-        let places = ["kernel", "outside the kernel"].map(|name| profile.add_subcategory(category, name));
+        let places = ["kernel", "user space"].map(|name| profile.add_subcategory(category, name));
         let zero = Timestamp::from_nanos_since_reference(0);
         let mut threads = Vec::new();
         let mut vm: Option<(_, ProcessHandle)> = None;
@@ -124,11 +124,11 @@ impl<W: Write> Firefox<W> {
             true => MarkerTiming::Interval(begin, self.at(end(exit).as_nanos())),
             false => MarkerTiming::Instant(begin),
         };
-        let about = exit.detail.map_or(String::new(), |of| {
+        let subject = exit.detail.map_or(String::new(), |of| {
             let name = self.names.of_exit(exit);
             detail_label(name.as_deref(), of.kind, of.key, of.write)
         });
-        let texts = [exit.door.name(), about].map(|text| self.profile.intern_string(&text));
+        let texts = [exit.handler.name(), subject].map(|text| self.profile.intern_string(&text));
         let mut numbers = [exit.cpu.0.into(); EXIT_PARTS + 1];
         for (number, part) in numbers.iter_mut().zip(TimePart::OF_EXITS) {
             *number = if exit.timed { exit.part(part).0 as f64 / 1e6 } else { 0.0 };
@@ -192,12 +192,12 @@ impl StaticSchemaMarker for Marker {
         Some("A virtual CPU left its guest, and came back. Kernel and user space are its cost, and nothing else.");
     const LOCATIONS: MarkerLocations =
         MarkerLocations::MARKER_CHART.union(MarkerLocations::MARKER_TABLE).union(MarkerLocations::TIMELINE_OVERVIEW);
-    const CHART_LABEL: Option<&'static str> = Some("{marker.data.about}");
-    const TABLE_LABEL: Option<&'static str> = Some("{marker.name} {marker.data.about}");
-    const TOOLTIP_LABEL: Option<&'static str> = Some("{marker.name} {marker.data.about}");
+    const CHART_LABEL: Option<&'static str> = Some("{marker.data.subject}");
+    const TABLE_LABEL: Option<&'static str> = Some("{marker.name} {marker.data.subject}");
+    const TOOLTIP_LABEL: Option<&'static str> = Some("{marker.name} {marker.data.subject}");
     const FIELDS: &'static [StaticSchemaMarkerField] = &[
-        field("door", "Handled by", MarkerFieldFormat::String),
-        field("about", "About", MarkerFieldFormat::String),
+        field("handler", "Handled by", MarkerFieldFormat::String),
+        field("subject", "Subject", MarkerFieldFormat::String),
         field("kernel", "Kernel", MarkerFieldFormat::Duration),
         field("user", "User space or device model", MarkerFieldFormat::Duration),
         field("polling", "Polling", MarkerFieldFormat::Duration),

@@ -39,13 +39,13 @@ impl Segment {
     /// What it is called in recordings of Xen, or of KVM.
     pub const fn name_on(self, xen: bool) -> &'static str {
         match self {
-            Segment::Step(Step::Reaching) => "kernel: reaching the handler",
-            Segment::Step(Step::Handling) => "kernel: handling",
-            Segment::Step(Step::Leaving) => "kernel: leaving",
+            Segment::Step(Step::Reaching) => "kernel: to handler",
+            Segment::Step(Step::Handling) => "kernel: handler",
+            Segment::Step(Step::Leaving) => "kernel: to user space",
             Segment::Step(Step::User) if xen => "device model",
             Segment::Step(Step::User) => "user space",
             Segment::Step(Step::Asleep) => "user space, asleep",
-            Segment::Step(Step::Entering) => "kernel: entering",
+            Segment::Step(Step::Entering) => "kernel: re-entry",
             Segment::Part(part) => part.name(),
         }
     }

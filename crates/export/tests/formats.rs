@@ -30,7 +30,7 @@ fn exit(at: u64, number: u64, kernel: u64, halted: u64) -> Exit {
         code: ExitCode::new(CodeList::Svm, number),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        door: Door::Kernel,
+        handler: Door::Kernel,
         detail: Some(Detail {
             kind: DetailKind::Port,
             write: true,
@@ -88,7 +88,7 @@ fn perfetto_has_names_as_they_are_and_exits_that_overlap_as_moments() {
         slices,
         [
             ("hlt", 100, 200, 0),
-            ("kernel: handling", 100, 120, 1),
+            ("kernel: handler", 100, 120, 1),
             ("halted", 120, 200, 1),
             ("io", 200, 210, 0),
             ("io", 205, 205, 0),
@@ -98,10 +98,10 @@ fn perfetto_has_names_as_they_are_and_exits_that_overlap_as_moments() {
     );
     let note = |at: usize, name: &str| decoded.slices[at].notes.get(name).map(String::as_str);
     assert_eq!(
-        [note(0, "key"), note(0, "name"), note(0, "value")],
+        [note(0, "subject_key"), note(0, "subject_name"), note(0, "value")],
         [Some("1016"), Some("COM1"), Some("18446744073709551615")]
     );
-    assert_eq!([note(3, "total_ns"), note(4, "total_ns")], [None, Some("10")]);
+    assert_eq!([note(3, "exit_time_ns"), note(4, "exit_time_ns")], [None, Some("10")]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn stacks_have_four_frames_whatever_names_hold() {
     run(&exits, &mut Folded::begin(&mut bytes, &lanes(&exits)));
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.lines().all(|line| line.split(';').count() == 4), "{text}");
-    assert!(text.starts_with("a:b \"c\",d\u{fffd}</script>\u{fffd}é 7 70;vCPU 1;hlt;kernel: handling 20\n"), "{text}");
+    assert!(text.starts_with("a:b \"c\",d\u{fffd}</script>\u{fffd}é 7 70;vCPU 1;hlt;kernel: handler 20\n"), "{text}");
     // inferno adds without a look at its limits.
     let finite = text.lines().filter(|line| !line.ends_with(&u64::MAX.to_string()));
     let mut picture = Vec::new();

@@ -204,13 +204,13 @@ impl Counts {
             for (reason, count) in &vm.exits {
                 let labels = [name.as_str(), reason];
                 sheet.add(&f::EXITS, labels, Value::Count(count.count));
-                sheet.add(&f::EXIT_DURATION, labels, histogram(count));
+                sheet.add(&f::EXIT_TIME, labels, histogram(count));
                 sheet.add(&f::EXIT_COST, labels, seconds(count.cost()));
                 for part in TimePart::OF_EXITS.into_iter().filter(|&part| count.beside.get(part).0 > 0) {
                     let labels = [name.as_str(), reason, f::part_label(part)];
-                    sheet.add(&f::EXIT_TIME, labels, seconds(count.beside.get(part).0));
+                    sheet.add(&f::EXIT_PARTS, labels, seconds(count.beside.get(part).0));
                 }
-                sheet.add(&f::EXITS_TO_USER, labels, Value::Count(count.to_user));
+                sheet.add(&f::USER_SPACE_EXITS, labels, Value::Count(count.to_user));
             }
             for ((slept, valid), count) in &vm.halts {
                 let labels = [name.as_str(), word(*slept), word(*valid)];
@@ -218,13 +218,13 @@ impl Counts {
                 sheet.add(&f::HALT_DURATION, labels, histogram(count));
             }
             if vm.served > 0 {
-                sheet.add(&f::SERVED, [name], Value::Count(vm.served));
+                sheet.add(&f::IN_KERNEL_EVENTS, [name], Value::Count(vm.served));
             }
             sheet.add(&f::VM_PROCESSES, [name], Value::Count(vm.processes.len() as u64));
             sheet.add(&f::VCPUS, [name], Value::Count(vm.vcpus as u64));
         }
-        sheet.add(&f::FOLDED_VMS, [], Value::Count(self.folded_vms.len() as u64));
-        sheet.add(&f::FOLDED_REASONS, [], Value::Count(self.folded_reasons.len() as u64));
+        sheet.add(&f::OVERFLOW_VMS, [], Value::Count(self.folded_vms.len() as u64));
+        sheet.add(&f::OVERFLOW_REASONS, [], Value::Count(self.folded_reasons.len() as u64));
         sheet.add(&f::EVENTS, [], Value::Count(self.events));
         sheet.add(&f::LOST, [], Value::Count(self.lost));
         sheet.add(&f::MISSED, [], Value::Count(self.missed));

@@ -74,47 +74,47 @@ const BYTES: Option<&str> = Some("bytes");
 families! {
     EXITS: Counter "exitscope_exits" None, ["vm", "reason"],
         "VM exits";
-    EXIT_DURATION: Histogram "exitscope_exit_duration" SECONDS, ["vm", "reason"],
+    EXIT_TIME: Histogram "exitscope_exit_time" SECONDS, ["vm", "reason"],
         "Exit time: from the exit to the entry that ends it, whatever it holds";
     EXIT_COST: Counter "exitscope_exit_cost" SECONDS, ["vm", "reason"],
         "Cost of exits: time in the kernel and in user space, and nothing else";
-    EXIT_TIME: Counter "exitscope_exit_time" SECONDS, ["vm", "reason", "part"],
+    EXIT_PARTS: Counter "exitscope_exit_part" SECONDS, ["vm", "reason", "part"],
         "Time in exits that is no cost, by what it is: polling, halted, steal, stopped, and the other parts of docs/accounting.md";
-    EXITS_TO_USER: Counter "exitscope_exits_to_user" None, ["vm", "reason"],
+    USER_SPACE_EXITS: Counter "exitscope_user_space_exits" None, ["vm", "reason"],
         "VM exits that went on to user space";
-    SERVED: Counter "exitscope_served" None, ["vm"],
+    IN_KERNEL_EVENTS: Counter "exitscope_in_kernel_events" None, ["vm"],
         "What the kernel did for a guest without an exit that is seen, on back ends that fire no kvm_exit";
-    HALTS: Counter "exitscope_halts" None, ["vm", "slept", "valid"],
-        "Halts that ended: whether the thread slept or polling was enough, and whether there was something to wake up for";
-    HALT_DURATION: Histogram "exitscope_halt_duration" SECONDS, ["vm", "slept", "valid"],
+    HALTS: Counter "exitscope_halts" None, ["vm", "blocked", "valid"],
+        "Halts that ended: whether the vCPU blocked, and whether the wake-up was valid (not so only on s390)";
+    HALT_DURATION: Histogram "exitscope_halt_duration" SECONDS, ["vm", "blocked", "valid"],
         "Halts as KVM measures them: from the poll until the thread runs again";
     VM_PROCESSES: Gauge "exitscope_vm_processes" None, ["vm"],
         "Processes that run a VM of this name and had an exit lately";
     VCPUS: Gauge "exitscope_vcpus" None, ["vm"],
         "Virtual CPUs that had an exit lately";
-    FOLDED_VMS: Gauge "exitscope_folded_vms" None, [],
+    OVERFLOW_VMS: Gauge "exitscope_overflow_vms" None, [],
         "Names of VMs that are counted under the VM `other`, because there are more than --max-vms";
-    FOLDED_REASONS: Gauge "exitscope_folded_reasons" None, [],
+    OVERFLOW_REASONS: Gauge "exitscope_overflow_reasons" None, [],
         "Exit reasons that are counted under the reason `other`, because there are too many";
     EVENTS: Counter "exitscope_events" None, [],
         "Events of the kernel that were looked at";
     LOST: Counter "exitscope_lost_events" None, [],
         "Exits, halts or events that are in no count, because there was no room for them in the kernel";
     MISSED: Counter "exitscope_missed_scheduler_events" None, [],
-        "Events of the scheduler that nobody looked at: up to its next such event, a thread's time without a CPU is counted as what it did before";
+        "Events of the scheduler that were missed: up to its next such event, a thread's time without a CPU is counted as what it did before";
     EVENT_COST: Gauge "exitscope_event_cost" SECONDS, [],
         "What counting one event takes on the CPU where it happens, as far as that was measured";
     OVERHEAD: Counter "exitscope_overhead" SECONDS, [],
         "What counting took on the CPUs where events happened: events by what one takes";
-    BUILD: Info "exitscope_build" None, ["version", "route"],
-        "Version of exitscope, and how it looks at events: bpf or perf_events, or that they are those of a recording";
+    BUILD: Info "exitscope_build" None, ["version", "tracing_backend"],
+        "Version of exitscope, and what counts events: bpf, perf_events, or a recording";
     SCRAPES: Counter "exitscope_scrapes" None, [],
         "Times that metrics were made";
     SCRAPE_TIME: Counter "exitscope_scrape_duration" SECONDS, [],
         "Time in which metrics were made";
     HTTP_RESPONSES: Counter "exitscope_http_responses" None, ["code"],
         "HTTP requests that were answered, by status";
-    HTTP_CUT: Counter "exitscope_http_cut" None, [],
+    HTTP_TIMEOUTS: Counter "exitscope_http_timeouts" None, [],
         "Connections closed because they took too long or because a newer one needed their place";
     TLS_FAILURES: Counter "exitscope_tls_failures" None, [],
         "Connections on which no TLS came about";

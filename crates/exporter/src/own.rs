@@ -50,7 +50,7 @@ impl Own {
         for (status, count) in &self.responses {
             sheet.add(&f::HTTP_RESPONSES, [&status.to_string()], Value::Count(*count));
         }
-        sheet.add(&f::HTTP_CUT, [], Value::Count(self.cut));
+        sheet.add(&f::HTTP_TIMEOUTS, [], Value::Count(self.cut));
         sheet.add(&f::TLS_FAILURES, [], Value::Count(self.no_tls));
         if let Some(seconds) = cpu_seconds() {
             sheet.add(&f::PROCESS_CPU, [], Value::Number(seconds));

@@ -27,7 +27,7 @@ impl Recorded {
         state.events += u64::from(exit.events);
         let Some(count) = self.count(lane, Cause::Exit(exit.code)) else { return };
         count.count += 1;
-        count.to_user += u64::from(exit.door != Door::Kernel);
+        count.to_user += u64::from(exit.handler != Door::Kernel);
         if exit.timed {
             count.total = count.total.saturating_add(exit.total().0);
             TimePart::BESIDE_COST.iter().for_each(|&part| count.beside.add(part, exit.part(part)));
@@ -124,8 +124,8 @@ mod tests {
         for line in [
             "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"CPUID\"} 2e-7",
             "exitscope_exit_cost_seconds_total{vm=\"web\",reason=\"HLT\"} 2e-7",
-            "exitscope_exit_time_seconds_total{vm=\"web\",reason=\"CPUID\",part=\"steal\"} 8e-7",
-            "exitscope_exit_time_seconds_total{vm=\"web\",reason=\"HLT\",part=\"halted\"} 5e-7",
+            "exitscope_exit_part_seconds_total{vm=\"web\",reason=\"CPUID\",part=\"steal\"} 8e-7",
+            "exitscope_exit_part_seconds_total{vm=\"web\",reason=\"HLT\",part=\"halted\"} 5e-7",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

@@ -99,7 +99,7 @@ fn the_dashboard_shows_all_that_is_counted() {
 fn the_parts_of_time_in_exits_are_stacked_in_the_order_of_the_account() {
     let dashboard = dashboard();
     let panels = dashboard["panels"].as_array().unwrap();
-    let panel = panels.iter().find(|panel| panel.to_string().contains("exitscope_exit_time_seconds_total")).unwrap();
+    let panel = panels.iter().find(|panel| panel.to_string().contains("exitscope_exit_part_seconds_total")).unwrap();
     let mut all = Vec::new();
     queries(panel, &mut all);
     let parts: Vec<&str> =

@@ -174,7 +174,7 @@ fn another_reader_of_openmetrics_reads_every_family_and_value() {
         let counts: Vec<MetricNumber> = of_vm.map(|(_, count)| *count).collect();
         assert!((1..=4).all(|count| counts.contains(&MetricNumber::Int(count))), "{name:?}: {counts:?}");
     }
-    let durations = &read.families["exitscope_exit_duration_seconds"];
+    let durations = &read.families["exitscope_exit_time_seconds"];
     for sample in durations.iter_samples() {
         let OpenMetricsValue::Histogram(histogram) = &sample.value else { panic!("no histogram: {sample:?}") };
         let last = histogram.buckets.last().unwrap();
@@ -182,7 +182,9 @@ fn another_reader_of_openmetrics_reads_every_family_and_value() {
         assert_eq!(histogram.count, Some(last.count.as_f64() as u64));
         assert!((histogram.sum.unwrap().as_f64() - last.count.as_f64() * 1e-6).abs() < 1e-12);
     }
-    for name in ["exitscope_halts", "exitscope_served", "exitscope_vcpus", "exitscope_build", "process_cpu_seconds"] {
+    for name in
+        ["exitscope_halts", "exitscope_in_kernel_events", "exitscope_vcpus", "exitscope_build", "process_cpu_seconds"]
+    {
         assert!(read.families.contains_key(name), "{name}");
     }
     assert_eq!(server.value("exitscope_lost_events_total"), 3.0);
@@ -345,7 +347,7 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     assert_eq!(status(&server.get("/healthz")), 200);
     // All of them in their turn: the deaf one, the silent ones, the slow one.
     let end = Instant::now() + Duration::from_secs(60);
-    while server.value("exitscope_http_cut_total") < 42.0 {
+    while server.value("exitscope_http_timeouts_total") < 42.0 {
         assert!(Instant::now() < end, "some are never cut");
         sleep(Duration::from_millis(100));
     }

@@ -6,7 +6,7 @@
 //! ```
 
 use exitscope_lab::abi::{Step, op};
-use exitscope_lab::doors::Device;
+use exitscope_lab::handlers::Device;
 use exitscope_lab::serve::{Setup, parkers, serve};
 use exitscope_lab::{Machine, Payload, Place, Vm, VmConfig, Watch, next_exit, step};
 use exitscope_policy::Policies;

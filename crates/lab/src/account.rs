@@ -1,9 +1,9 @@
-//! What came out of a vCPU, by reason and door: how often, and how long until it went in again.
+//! What came out of a vCPU, by reason and handler: how often, and how long until it went in again.
 
 use crate::Exit;
 use exitscope_stats::Histogram;
 
-/// Through which door an exit left, as far as user space sees any.
+/// Who finished an exit, as far as user space sees any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Door {
@@ -22,7 +22,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// Every door.
+    /// Every handler.
     pub const ALL: [Door; 6] = [Door::Kernel, Door::Ioeventfd, Door::Coalesced, Door::Inline, Door::Thread, Door::Bell];
 
     /// For people.
@@ -136,7 +136,7 @@ impl Reason {
     }
 }
 
-/// Exits of one reason through one door.
+/// Exits of one reason and one handler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     /// How many.
@@ -161,8 +161,8 @@ impl Default for Account {
 
 impl Account {
     /// Counts one exit that user space worked on for so many nanoseconds.
-    pub fn record(&mut self, reason: Reason, door: Door, ns: u64) {
-        let cell = &mut self.cells[reason as usize * Door::ALL.len() + door as usize];
+    pub fn record(&mut self, reason: Reason, handler: Door, ns: u64) {
+        let cell = &mut self.cells[reason as usize * Door::ALL.len() + handler as usize];
         cell.count += 1;
         cell.times.record(ns);
         cell.sum_ns += ns;
@@ -177,13 +177,16 @@ impl Account {
         }
     }
 
-    /// What there is, by reason and door.
+    /// What there is, by reason and handler.
     pub fn rows(&self) -> impl Iterator<Item = (Reason, Door, &Cell)> {
-        let keys = Reason::ALL.into_iter().flat_map(|reason| Door::ALL.into_iter().map(move |door| (reason, door)));
-        keys.zip(&self.cells).filter(|(_, cell)| cell.count > 0).map(|((reason, door), cell)| (reason, door, cell))
+        let keys =
+            Reason::ALL.into_iter().flat_map(|reason| Door::ALL.into_iter().map(move |handler| (reason, handler)));
+        keys.zip(&self.cells)
+            .filter(|(_, cell)| cell.count > 0)
+            .map(|((reason, handler), cell)| (reason, handler, cell))
     }
 
-    /// How many exits of a reason there are, through any door.
+    /// How many exits of a reason there are, by any handler.
     pub fn count(&self, reason: Reason) -> u64 {
         self.rows().filter(|row| row.0 == reason).map(|row| row.2.count).sum()
     }

@@ -8,8 +8,8 @@
 
 use crate::abi::{self, Step, op};
 use crate::account::Account;
-use crate::doors::{Device, DeviceThread};
 use crate::events::Events;
+use crate::handlers::{Device, DeviceThread};
 use crate::machine::pin_to;
 use crate::serve::{Served, Setup, parkers, serve};
 use crate::{LabError, Machine, Parker, Payload, Place, Ring, Vcpu, Vm, VmConfig, Watch, sampled, step};

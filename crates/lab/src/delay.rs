@@ -73,7 +73,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     })?;
     let mut findings = Findings {
         experiment: "delay",
-        about: "How throughput falls when every exit takes longer: two vCPUs exchange a byte each way, with an exit each",
+        description: "How throughput falls when every exit takes longer: two vCPUs exchange a byte each way, with an exit each",
         manifest: manifest(machine, plan, plan.pin),
         warnings: machine_warnings(machine),
         ..Findings::default()

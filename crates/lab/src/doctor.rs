@@ -1,7 +1,7 @@
 //! What KVM and tracing can do on this machine, found out by doing it.
 //!
 //! ```text
-//! /dev/kvm ─► back end, capabilities ─► doors: a probing guest each ─► tracepoints: which of them that guest fires
+//! /dev/kvm ─► back end, capabilities ─► handlers: a probing guest each ─► tracepoints: which of them that guest fires
 //!          ─► knobs and their values ─► clocks, CPUs, permissions
 //! ```
 
@@ -78,7 +78,7 @@ pub fn checkup() -> Result<Vec<Check>, LabError> {
     };
     if let Some(machine) = &machine {
         kvm(machine, &mut checks)?;
-        doors(machine, &mut checks)?;
+        handlers(machine, &mut checks)?;
     }
     tracing(machine.as_ref(), &mut checks)?;
     knobs(&mut checks);
@@ -134,8 +134,8 @@ fn kvm(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
 /// Passes of the loop of the guests that only compute.
 const PASSES: u64 = 100;
 
-/// Each door is tried with a guest that goes through it.
-fn doors(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
+/// Each handler is tried with a guest whose exits it finishes.
+fn handlers(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
     let port = Step { a: 1, b: 0x10, ..step(op::PORT_OUT) };
     let mmio = Step { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_WRITE) };
     let at = |place| (place, 4);

@@ -1,7 +1,7 @@
-//! `lab exits`: what an exit costs, by what caused it and by the door through which it is answered; and the ways around.
+//! `lab exits`: what an exit costs, by its cause and its handler; and the ways around.
 //!
 //! ```text
-//! every kind of exit × every door ─┐
+//! every kind of exit × every handler ─┐
 //! registers: ioctls, shared page ──┤
 //! one big lock, split locks ───────┼─► a Bench each ─► turns, interleaved ─► a row each, or why there is none
 //! 1 … 500 ioeventfds ──────────────┘
@@ -72,7 +72,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     })?;
     let mut findings = Findings {
         experiment: "exits",
-        about: "What an exit costs, by what caused it and by the door through which it is answered",
+        description: "What an exit costs, by its cause and its handler",
         manifest: manifest(machine, plan, plan.pin),
         warnings: machine_warnings(machine),
         ..Findings::default()
@@ -256,7 +256,7 @@ fn kinds(machine: &Machine) -> Part {
     kernel("end of interrupt", Spec::new(Ring::Zero, Step { b: X2APIC_EOI, ..step(op::WRMSR) }));
     kernel("timer", Spec::new(Ring::Zero, Step { b: X2APIC_TIMER, c: u32::MAX.into(), ..step(op::WRMSR) }));
     kernel("page fault", Spec::new(ring, Step { b: ARENA, c: 4096, ..step(op::TOUCH) }));
-    Part { title: "Exits by what caused them and who answers", labels: vec!["exit", "door"], rows }
+    Part { title: "Exits by what caused them and who answers", labels: vec!["exit", "handler"], rows }
 }
 
 /// Every kind of exit that one step makes and that some KVM can, with its labels. An interrupt is none: its handler is the
@@ -350,10 +350,14 @@ fn devices(machine: &Machine) -> Part {
         let base = Spec::new(machine.ring(), write);
         let eventfds = Spec { ioeventfds: places.iter().map(|&place| (place, 2)).collect(), ..base.clone() };
         let user = Spec { devices: places.iter().map(|&place| (place, place)).collect(), ..base };
-        let row = |door: &str, spec| (vec![door.to_string(), count.to_string()], Ok(spec));
+        let row = |handler: &str, spec| (vec![handler.to_string(), count.to_string()], Ok(spec));
         [row("ioeventfd", eventfds), row("user space", user)]
     });
-    Part { title: "A port write to the last of so many devices", labels: vec!["door", "devices"], rows: rows.collect() }
+    Part {
+        title: "A port write to the last of so many devices",
+        labels: vec!["handler", "devices"],
+        rows: rows.collect(),
+    }
 }
 
 /// The main points in words.

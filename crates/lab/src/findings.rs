@@ -15,7 +15,7 @@ pub struct Findings {
     /// The experiment's name, as the command has it.
     pub experiment: &'static str,
     /// What it is about, in a sentence.
-    pub about: &'static str,
+    pub description: &'static str,
     /// What ran it.
     pub manifest: Manifest,
     /// What was found, in plain words.

@@ -122,12 +122,12 @@ const ROUNDS: Measured<Turn> = Measured::new("rounds", Unit::PerSecond, |turn| S
 
 const FIGURES: [Measured<Turn>; 5] = [
     Measured::new("gang exits", Unit::PerSecond, |turn| Some(rate(turn, turn.ganged.gangs.ganged))),
-    Measured::new("taken along", Unit::PerSecond, |turn| Some(rate(turn, turn.ganged.gangs.forced))),
+    Measured::new("forced exits", Unit::PerSecond, |turn| Some(rate(turn, turn.ganged.gangs.forced))),
     Measured::new("own exits", Unit::PerSecond, |turn| {
         let reads = turn.ganged.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
         Some(rate(turn, reads))
     }),
-    Measured::new("outside", Unit::Share, |turn| Some(outside(turn) / seconds(turn))),
+    Measured::new("forced out", Unit::Share, |turn| Some(outside(turn) / seconds(turn))),
     Measured::new("for each gang exit", Unit::Nanos, |turn| {
         let gangs = turn.ganged.gangs.ganged;
         (gangs > 0).then(|| outside(turn) * 1e9 / gangs as f64)
@@ -168,7 +168,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     })?;
     let mut findings = Findings {
         experiment: "gang",
-        about: "vCPUs of a virtual core enter and leave the guest together: what the exits of one cost another that computes",
+        description: "vCPUs of a virtual core enter and leave the guest together: what the exits of one cost another that computes",
         manifest: manifest(machine, plan, false),
         warnings: machine_warnings(machine),
         ..Findings::default()
@@ -217,18 +217,18 @@ fn summary(table: &Table) -> Vec<String> {
     let sentence = |beside: Beside| {
         Some(format!(
             "Beside {}, of its throughput alone the compute loop keeps {} where each vCPU is a virtual core of its own, {} in \
-             one of 2 ({:.0} gang exits a second, {:.0} % of its time outside the guest), {} in one of 4.",
+             one of 2 ({:.0} gang exits a second, {:.0} % of its time forced out), {} in one of 4.",
             beside.name(),
             of(1, beside)?,
             of(2, beside)?,
             figure(2, beside, "gang exits")?.value,
-            figure(2, beside, "outside")?.value * 100.0,
+            figure(2, beside, "forced out")?.value * 100.0,
             of(4, beside)?,
         ))
     };
     let mut said: Vec<String> = [Beside::Spin, Beside::Exits, Beside::Storm].into_iter().filter_map(sentence).collect();
     said.push(
-        "rounds: of the compute loop, of about 5 us if nobody disturbs it; outside: the share of the time for which it was \
+        "rounds: of the compute loop, of about 5 us if nobody disturbs it; forced out: the share of the time for which it was \
          not in the guest though it had no reason of its own."
             .to_string(),
     );

@@ -295,7 +295,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     })?;
     let mut findings = Findings {
         experiment: "haltpoll",
-        about: "Two vCPUs play ping-pong and halt between: who polls before the halt, and how long at most",
+        description: "Two vCPUs play ping-pong and halt between: who polls before the halt, and how long at most",
         manifest: manifest(machine, plan, plan.pin && machine.cpus.len() >= 2),
         warnings: machine_warnings(machine),
         ..Findings::default()

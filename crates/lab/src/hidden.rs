@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// What the table is called, and its labels.
 pub const TITLE: &str = "Time that no tracepoint sees, around an exit";
-const LABELS: [&str; 3] = ["exit", "door", "reason"];
+const LABELS: [&str; 3] = ["exit", "handler", "reason"];
 
 /// The figure within which 95 of 100 exits are, and the label that says of which reason they are.
 pub const BOUND: &str = "bound";

@@ -3,7 +3,7 @@
 //! ```text
 //!            abi (shared with guest/)                     account, events
 //!               │                                              ▲
-//! Payload ── steps, knobs ──► Vm, Vcpu ──► run() ─► Exit ─► serve (doors, delay, locks, registers, parkers)
+//! Payload ── steps, knobs ──► Vm, Vcpu ──► run() ─► Exit ─► serve (handlers, delay, locks, registers, parkers)
 //!               ▲                ▲                             │
 //!            samples          Watch: time, signals, crashes    └─► Bench: turns of one thing to measure
 //!               │                                                     │
@@ -21,7 +21,7 @@
 //! 2. What the guest does is a program of [`abi::op`] steps, run by the payload in `guest/`. A new kind of step is a number
 //!    there and an arm in `guest/src/program.rs`; the policies (idling, yielding) are already behind `RECEIVE` and `LOCK`,
 //!    with the knobs of the [`Payload`]'s `Policies` and the flags of [`abi::machine`].
-//! 3. Who answers its exits: a [`bench::Spec`] if the usual doors do, and [`bench::Bench::turn`] runs it. With a run loop or
+//! 3. Who answers its exits: a [`bench::Spec`] if the usual handlers do, and [`bench::Bench::turn`] runs it. With a run loop or
 //!    a dispatcher of your own: [`Vm::new`], [`Payload::new`] and `load`, then [`Watch::run`] (a thread for each vCPU) or
 //!    [`Watch::run_jobs`] (threads as you like) around [`next_exit`] or [`Vcpu::run`]. A [`Vcpu`] is a value: any thread may
 //!    run it, [`Kick::kick`] brings it out. Doorbells come as [`Exit::Bell`]. Wait for others on a [`Parker`] only, so that
@@ -40,7 +40,6 @@ mod compile;
 pub mod delay;
 pub mod dispatcher;
 pub mod doctor;
-pub mod doors;
 mod error;
 pub mod events;
 pub mod executed;
@@ -49,6 +48,7 @@ pub mod findings;
 pub mod gang;
 pub mod guests;
 pub mod haltpoll;
+pub mod handlers;
 pub mod hidden;
 pub mod host;
 pub mod machine;

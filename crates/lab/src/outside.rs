@@ -83,7 +83,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// The outside of a scenario, and the door to it for its vCPUs. `first_disk`: for each vCPU by number, where the disks
+    /// The outside of a scenario, and the way to it for its vCPUs. `first_disk`: for each vCPU by number, where the disks
     /// of its VM begin in the list of all.
     pub fn new(
         scenario: &'a Scenario,

@@ -57,7 +57,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     })?;
     let mut findings = Findings {
         experiment: "pio",
-        about: "What the way of a port access costs: emulated or read off the exit, by a device model with a thread or in \
+        description: "What the way of a port access costs: emulated or read off the exit, by a device model with a thread or in \
                 place",
         manifest: manifest(machine, plan, plan.pin),
         warnings: machine_warnings(machine),

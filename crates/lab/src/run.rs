@@ -13,9 +13,9 @@
 use crate::abi::{self, op};
 use crate::account::{Account, Door, Reason};
 use crate::compile::{Compiler, doorbell_port, generator};
-use crate::doors::{Device, DeviceThread};
 use crate::events::Events;
 use crate::findings::{Figure, Findings, Row, Table, Unit, counted};
+use crate::handlers::{Device, DeviceThread};
 use crate::machine::probe;
 use crate::measure::{Noise, Plan, machine_warnings, manifest};
 use crate::outside::World;
@@ -84,7 +84,7 @@ pub fn run(
     let plan = Plan { rounds: 1, duration: length, pin: false, ..Plan::default() };
     let mut findings = Findings {
         experiment: "run",
-        about: "A scenario's programs on real guests: counts are exact, times are this machine's",
+        description: "A scenario's programs on real guests: counts are exact, times are this machine's",
         manifest: manifest(machine, &plan, false),
         warnings,
         ..Findings::default()
@@ -241,7 +241,7 @@ fn play(
         parts.push((*spec, vcpus, &*payload, &*devices, thread.as_ref()));
     }
     let payload = parts[0].2;
-    let (mut world, door) = World::new(scenario, payload, parkers, disks, first_disk);
+    let (mut world, handler) = World::new(scenario, payload, parkers, disks, first_disk);
     let setups: Vec<Setup> = parts
         .iter()
         .map(|(spec, _, _, devices, thread)| {
@@ -255,7 +255,7 @@ fn play(
                 registers: (spec.registers.read + spec.registers.written > 0).then_some(exit_path.register_sync),
                 delay_ns: scenario.costs.delay.time.as_nanos(),
                 coalesces,
-                outside: Some(&door),
+                outside: Some(&handler),
                 events: keep_events,
                 ..Setup::new(machine, parkers)
             }

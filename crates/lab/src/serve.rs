@@ -9,8 +9,8 @@
 
 use crate::abi::{VcpuPage, bell};
 use crate::account::{Account, Door, Reason};
-use crate::doors::{Device, DeviceThread};
 use crate::events::Events;
+use crate::handlers::{Device, DeviceThread};
 use crate::{Exit, LabError, Machine, Parker, Place, Vcpu, Vm, Watch, abi, boot, next_exit, ticks};
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
 use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave, Whose};
@@ -124,7 +124,7 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
         if setup.coalesces && vcpu.index() == 0 {
             served.coalesced += vcpu.drain()?;
         }
-        let mut door = Door::Bell;
+        let mut handler = Door::Bell;
         answer = 0;
         match exit {
             Exit::Bell { bell: bell::DONE, .. } => {
@@ -170,15 +170,17 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
                 }
             }
             Exit::Bell { .. } | Exit::Kicked => {}
-            Exit::PortIn { port, .. } => (door, answer) = access(vcpu, setup, watch, Place::Port(port), false, begin)?,
-            Exit::PortOut { port, .. } => (door, _) = access(vcpu, setup, watch, Place::Port(port), true, begin)?,
+            Exit::PortIn { port, .. } => {
+                (handler, answer) = access(vcpu, setup, watch, Place::Port(port), false, begin)?
+            }
+            Exit::PortOut { port, .. } => (handler, _) = access(vcpu, setup, watch, Place::Port(port), true, begin)?,
             Exit::MmioRead { address, .. } => {
-                (door, answer) = access(vcpu, setup, watch, Place::Address(address), false, begin)?;
+                (handler, answer) = access(vcpu, setup, watch, Place::Address(address), false, begin)?;
             }
             Exit::MmioWrite { address, .. } => {
-                (door, _) = access(vcpu, setup, watch, Place::Address(address), true, begin)?;
+                (handler, _) = access(vcpu, setup, watch, Place::Address(address), true, begin)?;
             }
-            Exit::Msr { .. } => door = Door::Inline,
+            Exit::Msr { .. } => handler = Door::Inline,
         }
         vcpu.answer(answer);
         if delayed {
@@ -188,7 +190,7 @@ pub fn serve_into(vcpu: &mut Vcpu, setup: &Setup, watch: &Watch, served: &mut Se
             }
         }
         delayed = !(delayed && setup.delay_alternates);
-        served.account.record(Reason::of(&exit), door, clock.length(ticks() - begin));
+        served.account.record(Reason::of(&exit), handler, clock.length(ticks() - begin));
         served.cut_off = None;
     }
 }
@@ -242,11 +244,11 @@ fn access(
         (setup.lock == Some(DeviceLock::Big)).then(|| setup.big_lock.lock().unwrap_or_else(PoisonError::into_inner));
     get_registers(vcpu, setup.registers)?;
     let number = setup.devices.iter().position(|device| device.has(place));
-    let (mut door, mut value) = (Door::Inline, 0);
+    let (mut handler, mut value) = (Door::Inline, 0);
     if let Some(number) = number {
         let device = &setup.devices[number];
         let own = (setup.lock == Some(DeviceLock::Split)).then(|| device.lock());
-        (door, value) = match setup.thread {
+        (handler, value) = match setup.thread {
             Some(thread) => (Door::Thread, thread.ask(begin, number, write, watch)?),
             None => (Door::Inline, device.act(write)),
         };
@@ -254,7 +256,7 @@ fn access(
     }
     set_registers(vcpu, setup.registers)?;
     drop(big);
-    Ok((door, value))
+    Ok((handler, value))
 }
 
 /// Reads the registers as a device model does that needs them: every class by an ioctl of its own, only the general ones,

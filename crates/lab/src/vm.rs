@@ -1,4 +1,4 @@
-//! A virtual machine of KVM's: memory, vCPUs, and the doors that KVM itself keeps.
+//! A virtual machine of KVM's: memory, vCPUs, and the handlers that KVM itself keeps.
 
 use crate::boot::{self, Ring};
 use crate::{GuestMemory, LabError, Vcpu, abi};

@@ -56,7 +56,7 @@ pub enum Says {
 impl Says {
     fn name(self) -> &'static str {
         match self {
-            Says::Nothing => "nothing",
+            Says::Nothing => "none",
             Says::Diag44 => "X'44'",
             Says::Diag9c => "X'9C'",
             Says::Diag9cSensing => "X'9C' with sense-running",
@@ -215,7 +215,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     })?;
     let mut findings = Findings {
         experiment: "yield",
-        about: "vCPUs contend for a spinlock under the lab's own dispatcher: what waiters say to it, and after how many looks",
+        description: "vCPUs contend for a spinlock under the lab's own dispatcher: what waiters say to it, and after how many looks",
         manifest: manifest(machine, plan, false),
         warnings: machine_warnings(machine),
         ..Findings::default()
@@ -244,21 +244,21 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
 
 fn table(title: &'static str, cases: &[Case], rounds: &[Vec<Turn>]) -> Table {
     let rows = cases.iter().zip(rounds).map(|(case, own)| {
-        let times = Figure::of_rounds("times nothing", Unit::Count, &LOCKS.ratios(own, &rounds[0]));
+        let times = Figure::of_rounds("times no call", Unit::Count, &LOCKS.ratios(own, &rounds[0]));
         let others = FIGURES.iter().filter_map(|figure| figure.figure(own));
         let shown = LOCKS.figure(own).into_iter().chain(times).chain(others).collect();
         let retry = if case.says == Says::Nothing { "-".to_string() } else { case.spin_retry.to_string() };
         Row { labels: vec![case.says.name().to_string(), retry], figures: shown, cannot: None }
     });
-    Table { title, labels: vec!["says", "spin_retry"], rows: rows.collect() }
+    Table { title, labels: vec!["call", "spin_retry"], rows: rows.collect() }
 }
 
 /// The main point of a table in words.
 fn summary(title: &str, table: &Table) -> Option<String> {
     let said = |says: Says| {
         let rows = table.rows.iter().filter(|row| row.labels[0] == says.name());
-        let (best, alike) = largest(rows, "times nothing")?;
-        let times = best.figure("times nothing")?;
+        let (best, alike) = largest(rows, "times no call")?;
+        let times = best.figure("times no call")?;
         let noise = if times.may_be(1.0) { ", within the noise" } else { "" };
         let retry = match alike.len() + 1 {
             count if count == SPIN_RETRY.len() => "any".to_string(),

@@ -4,7 +4,7 @@
 //! ```text
 //!            kvm_exit                 kvm_userspace_exit        kvm_fpu(load)      kvm_entry
 //!   Guest ─────┬── Kernel ──────────────────┬── User ────────────────┬── Kernel ───────┬── Guest
-//!              └ row opens                  └ door = user space      └ an IN's kvm_pio  └ row closes
+//!              └ row opens                  └ handler = user space      └ an IN's kvm_pio  └ row closes
 //!                                                                      comes here
 //! ```
 //!
@@ -56,7 +56,7 @@ pub struct EventKinds {
     /// `sched_wakeup`, or Xen's run states.
     pub wakeups: bool,
     /// Returns to user space, or Xen's run states.
-    pub doors: bool,
+    pub handlers: bool,
     /// `kvm_halt_poll_ns`.
     pub polls: bool,
     /// powerpc: exits name their vCPU, and up to POWER8 one thread records for all vCPUs of a virtual core. What the scheduler
@@ -69,7 +69,7 @@ impl EventKinds {
     pub fn merge(&mut self, other: EventKinds) {
         self.switches |= other.switches;
         self.wakeups |= other.wakeups;
-        self.doors |= other.doors;
+        self.handlers |= other.handlers;
         self.polls |= other.polls;
         self.by_runner |= other.by_runner;
     }
@@ -195,11 +195,11 @@ impl Assembler {
                 self.lane(event).inspect(|&at| self.enters(event.at, at))
             }
             Kind::UserspaceExit { .. } => {
-                self.kinds.doors = true;
+                self.kinds.handlers = true;
                 self.lane(event)
             }
             Kind::Leave => {
-                self.kinds.doors = true;
+                self.kinds.handlers = true;
                 self.find(event)
             }
             Kind::Detail(_) | Kind::Yield => self.lane(event),

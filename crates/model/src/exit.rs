@@ -84,7 +84,7 @@ pub struct Exit {
     /// What it says besides.
     pub info: ExitInfo,
     /// Where to.
-    pub door: Door,
+    pub handler: Door,
     /// About what.
     pub detail: Option<Detail>,
     /// Interrupt vector injected at the entry that ended it.

@@ -313,7 +313,7 @@ impl Lane {
             code,
             rip,
             info: crate::ExitInfo::default(),
-            door: Door::Kernel,
+            handler: Door::Kernel,
             detail: None,
             injected: None,
             guest: std::mem::take(&mut self.guest),
@@ -439,7 +439,7 @@ impl Lane {
         self.hand_over();
         self.account(event.at);
         if let Some(exit) = &mut self.open {
-            exit.door = Door::Userspace(reason);
+            exit.handler = Door::Userspace(reason);
             exit.events += 1;
             exit.way.mark(Mark::Handed);
             if exit.way.handed == Nanos::ZERO {
@@ -467,7 +467,7 @@ impl Lane {
         // What KVM answered itself is not what user space is asked for.
         let detail = detail.filter(|detail| code.hands_over(detail.kind));
         let exit = self.open_row(event, code, false, 0);
-        exit.door = Door::Userspace(reason);
+        exit.handler = Door::Userspace(reason);
         exit.way.mark(Mark::Handed);
         exit.detail = detail;
         match detail {
@@ -559,7 +559,8 @@ impl Lane {
             self.state = State::Kernel;
             self.go(Step::Entering);
         }
-        if self.open.as_ref().is_some_and(|exit| exit.code.cannot_be_about(detail.kind) && exit.door == Door::Kernel) {
+        if self.open.as_ref().is_some_and(|exit| exit.code.cannot_be_about(detail.kind) && exit.handler == Door::Kernel)
+        {
             self.give_up(at, rows, beside, ledger);
         }
         if let Some(exit) = &mut self.open {

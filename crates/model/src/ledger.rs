@@ -62,7 +62,7 @@ lines! {
     EntryWithoutExit Notice "entry_without_exit" "Entries into a guest whose exit was before the recording, or was lost."
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
-    NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest cannot be told from time in the kernel."
+    NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest is not divided from time in the kernel."
     UnnamedVcpu Notice "unnamed_vcpu" "Exits of which no scheduler record says whose they are: they are paired by physical CPU, which is right only while one vCPU has it."
     NoLength Notice "no_length" "Exits whose two ends bear the same moment: the clock stood still or is too coarse; their length counts as zero."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."

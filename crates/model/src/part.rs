@@ -85,7 +85,7 @@ impl TimePart {
             ),
             TimePart::Kernel => ("kernel_ns", "kernel", "In an exit, in the hypervisor."),
             TimePart::User => {
-                ("user_ns", "user space", "In an exit, outside KVM_RUN; on Xen, waiting for the device model.")
+                ("user_space_ns", "user space", "In an exit, outside KVM_RUN; on Xen, waiting for the device model.")
             }
             TimePart::Polling => {
                 ("polling_ns", "polling", "The host polled for a wake-up before it blocked the halted vCPU.")
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn parts_have_their_columns_and_names() {
-        let expected = "guest_ns guest, kernel_ns kernel, user_ns user space, polling_ns polling, halted_ns halted, \
+        let expected = "guest_ns guest, kernel_ns kernel, user_space_ns user space, polling_ns polling, halted_ns halted, \
                         halt_not_divided_ns halt, not divided, waiting_for_memory_ns waiting for memory, steal_ns steal, \
                         stopped_ns stopped, unknown_ns unknown, excluded_ns excluded";
         let words = TimePart::ALL.map(|part| format!("{} {}", part.column(), part.name()));

@@ -83,7 +83,7 @@ fn an_exit_to_user_space_is_divided_at_the_return_and_at_the_next_run() {
     ]);
     let row = rows[0];
     assert_eq!((row.guest, parts(&row)), (Nanos(900), vec![(TimePart::Kernel, 800), (TimePart::User, 4_000)]));
-    assert_eq!((row.total(), row.door), (Nanos(4_800), Door::Userspace(KVM_EXIT_IO)));
+    assert_eq!((row.total(), row.handler), (Nanos(4_800), Door::Userspace(KVM_EXIT_IO)));
     assert_eq!(
         row.detail.map(|detail| (detail.key, detail.value)),
         Some((0x3f8, 7)),
@@ -203,14 +203,14 @@ fn who_leaves_is_in_user_space_unless_it_is_said_when_that_has_it() {
     let told = event(1_500, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
     let (rows, ..) = assemble(&[&leaves[..], &[told, enter(5_000)]].concat());
     assert_eq!(
-        (rows[0].door, parts(&rows[0])),
+        (rows[0].handler, parts(&rows[0])),
         (Door::Userspace(KVM_EXIT_IO), vec![(TimePart::Kernel, 500), (TimePart::User, 3_500)])
     );
     let steps = [Step::Handling, Step::Leaving, Step::User].map(|step| rows[0].way.time(step));
     assert_eq!(steps, [Nanos(200), Nanos(300), Nanos(3_500)]);
     let (rows, ..) = assemble(&[&leaves[..], &[enter(5_000)]].concat());
     assert_eq!(
-        (rows[0].door, parts(&rows[0])),
+        (rows[0].handler, parts(&rows[0])),
         (Door::Userspace(0), vec![(TimePart::Kernel, 200), (TimePart::User, 3_800)])
     );
     assert_eq!(rows[0].way.time(Step::User), Nanos(3_800));
@@ -383,7 +383,7 @@ fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
         assert_eq!((made.len(), ledger.get(Line::EntryWithoutExit)), (1, 1));
         rows.append(&mut made);
     }
-    let parts = |row: &Exit| (row.door, parts(row));
+    let parts = |row: &Exit| (row.handler, parts(row));
     let expected = [
         (Door::DeviceModel, vec![(TimePart::Kernel, 20), (TimePart::User, 1_000), (TimePart::Steal, 100)]),
         // As long as Xen blocked vCPUs for it.
@@ -406,7 +406,7 @@ fn on_xen_an_access_is_handed_over_when_another_domain_is_woken_for_it() {
     let woken = |at, whose| xen(at, whose, Kind::RunState { from: Blocked, to: Runnable });
     let handed = |events: &[Event]| {
         let (rows, _) = assemble_xen(&[events, &[xen(900, guest, Kind::Enter)]].concat());
-        (rows[0].way.handed.0, rows[0].door)
+        (rows[0].way.handed.0, rows[0].handler)
     };
     let stops = xen(180, guest, Kind::RunState { from: Running, to: Offline });
     assert_eq!(handed(&[leave(IO), woken(150, model), stops]), (50, Door::DeviceModel));
@@ -450,14 +450,14 @@ fn on_xen_an_access_that_was_answered_before_the_vcpu_lost_its_cpu_is_the_device
     let goes_on = xen(700, (6, 0, 1), Kind::RunState { from: RunState::Running, to: RunState::Running });
     for code in [IO, NPF, ExitCode::new(CodeList::Vmx, 30), ExitCode::new(CodeList::Vmx, 48)] {
         let row = access_on_xen(code, &[woken(150, (0, 0), 1), woken(600, (6, 0), 0), goes_on]);
-        assert_eq!((row.door, parts(&row)), (Door::DeviceModel, vec![(TimePart::Kernel, 800)]));
+        assert_eq!((row.handler, parts(&row)), (Door::DeviceModel, vec![(TimePart::Kernel, 800)]));
         assert_eq!((row.way.handed.0, row.way.answered.0), (50, 500));
         assert!(row.way.has(Mark::Handed) && row.way.has(Mark::Called));
         assert_eq!([Step::Handling, Step::User, Step::Entering].map(|step| row.way.time(step).0), [500, 0, 300]);
     }
     // Domain 0 ran already: when it was told is not seen.
     let row = access_on_xen(IO, &[woken(600, (6, 0), 0), goes_on]);
-    assert_eq!((row.door, row.way.handed.0, row.way.answered.0), (Door::DeviceModel, 0, 500));
+    assert_eq!((row.handler, row.way.handed.0, row.way.answered.0), (Door::DeviceModel, 0, 500));
 }
 
 #[test]
@@ -470,11 +470,11 @@ fn on_xen_an_access_is_not_the_device_models_because_the_scheduler_looked_or_ano
     let others = [woken(200, (0, 0), 1), woken(300, (6, 1), 0), woken(400, (7, 0), 1)];
     let unpaused = [xen(300, (6, 0, 0), Kind::VcpuWake { paused: true })];
     for events in [&looked[..], &preempted, &others, &unpaused] {
-        assert_eq!(access_on_xen(IO, events).door, Door::Kernel, "{events:?}");
+        assert_eq!(access_on_xen(IO, events).handler, Door::Kernel, "{events:?}");
     }
     // Exits that wait for no device: a halt that ends before the scheduler looked, a hypercall.
     for code in [HLT, ExitCode::new(CodeList::Svm, 0x81), ExitCode::new(CodeList::Svm, 0x72)] {
-        assert_eq!(access_on_xen(code, &[woken(300, (6, 0), 0)]).door, Door::Kernel, "{code:?}");
+        assert_eq!(access_on_xen(code, &[woken(300, (6, 0), 0)]).handler, Door::Kernel, "{code:?}");
     }
     // Where run states were not recorded, who answers is not known of any access.
     let (rows, _) = assemble_xen(&[
@@ -482,7 +482,7 @@ fn on_xen_an_access_is_not_the_device_models_because_the_scheduler_looked_or_ano
         woken(300, (6, 0), 0),
         xen(900, guest, Kind::Enter),
     ]);
-    assert_eq!(rows[0].door, Door::Kernel);
+    assert_eq!(rows[0].handler, Door::Kernel);
 }
 
 #[test]
@@ -504,10 +504,10 @@ fn on_xen_a_wake_up_is_one_before_and_after_its_run_state() {
     for said_first in [true, false] {
         // What is said of the first access only in the second (before Xen 4.7) is not the second's.
         let second = access_on_xen(IO, &waits(said_first));
-        assert_eq!(second.door, Door::Kernel, "{said_first}");
+        assert_eq!(second.handler, Door::Kernel, "{said_first}");
         // What is said once more is.
         let answered = [waits(said_first), vec![says(500)]].concat();
-        assert_eq!(access_on_xen(IO, &answered).door, Door::DeviceModel, "{said_first}");
+        assert_eq!(access_on_xen(IO, &answered).handler, Door::DeviceModel, "{said_first}");
     }
 }
 
@@ -582,7 +582,7 @@ fn kinds_of_events_add_up_each_for_itself() {
     let only = |at: usize| EventKinds {
         switches: at == 0,
         wakeups: at == 1,
-        doors: at == 2,
+        handlers: at == 2,
         polls: at == 3,
         by_runner: at == 4,
     };
@@ -599,8 +599,8 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
     let poll = Kind::HaltPoll { grow: true, new: 20, old: 10 };
     let cases: [(&[Kind], EventKinds); 7] = [
         (&[Kind::Enter, Kind::VcpuHint], EventKinds::default()),
-        (&[Kind::UserspaceExit { reason: 2, errno: 0 }], EventKinds { doors: true, ..EventKinds::default() }),
-        (&[Kind::Leave], EventKinds { doors: true, ..EventKinds::default() }),
+        (&[Kind::UserspaceExit { reason: 2, errno: 0 }], EventKinds { handlers: true, ..EventKinds::default() }),
+        (&[Kind::Leave], EventKinds { handlers: true, ..EventKinds::default() }),
         (&[poll, Kind::VcpuHint], EventKinds { polls: true, ..EventKinds::default() }),
         (&[Kind::VcpuHint, poll], EventKinds { polls: true, ..EventKinds::default() }),
         (&[Kind::Wakeup { tid: Tid(10) }], EventKinds { wakeups: true, ..EventKinds::default() }),
@@ -614,7 +614,7 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
         assert_eq!(pushed(Assembler::default(), &events).0.kinds(), expected, "{kinds:?}");
     }
     let states = Kind::RunState { from: RunState::Running, to: RunState::Blocked };
-    let all = EventKinds { switches: true, wakeups: true, doors: true, polls: false, by_runner: false };
+    let all = EventKinds { switches: true, wakeups: true, handlers: true, polls: false, by_runner: false };
     assert_eq!(pushed(Assembler::by_vcpu(), &[xen(100, (6, 0, 1), states)]).0.kinds(), all);
     // Of powerpc's runner, what the scheduler says is of threads.
     let switch = event(5, 77, Kind::Switch { prev: Tid(77), sleeps: true, next: Tid(78) });

@@ -218,6 +218,6 @@ fn a_name_that_no_list_has_is_kept_for_its_code() {
 
 #[test]
 fn doors_are_called_what_the_kernel_calls_them() {
-    let doors = [Door::Kernel, Door::Userspace(2), Door::Userspace(0x99), Door::DeviceModel];
-    assert_eq!(doors.map(Door::name), ["kernel", "KVM_EXIT_IO", "0x99", "device model"]);
+    let handlers = [Door::Kernel, Door::Userspace(2), Door::Userspace(0x99), Door::DeviceModel];
+    assert_eq!(handlers.map(Door::name), ["kernel", "KVM_EXIT_IO", "0x99", "device model"]);
 }

@@ -781,7 +781,7 @@ fn an_exit_that_goes_to_user_space_twice_keeps_when_it_first_did() {
     ];
     let found = account(&events);
     let row = &found.rows[0];
-    assert_eq!((row.door, row.events), (Door::Userspace(6), 7));
+    assert_eq!((row.handler, row.events), (Door::Userspace(6), 7));
     assert_eq!((row.way.handed.0, row.way.answered.0), (150, 900), "answered when it was last called");
     assert_eq!(found.parts, [("kernel", 150 + 50 + 100), ("user space", 200 + 500)].into());
 }
@@ -818,7 +818,7 @@ fn on_xen_an_access_that_was_answered_before_the_vcpu_lost_its_cpu_is_kernel_and
     let wake = |at| (at, Kind::VcpuWake { paused: false });
     let goes_on = state(Running, Running);
     let found = on_xen(&[(90, goes_on), (100, io), wake(160), (170, goes_on), (200, Kind::Enter)]);
-    assert_eq!((found.rows[0].door, found.parts), (Door::DeviceModel, [("kernel", 100)].into()));
+    assert_eq!((found.rows[0].handler, found.parts), (Door::DeviceModel, [("kernel", 100)].into()));
     // A wait is a wait, whether the vCPU is said to be woken before it or in it.
     for (blocked, woken) in [(130, 120), (130, 140)] {
         let mut events =
@@ -826,7 +826,7 @@ fn on_xen_an_access_that_was_answered_before_the_vcpu_lost_its_cpu_is_kernel_and
         events.sort_by_key(|event| event.0);
         let found = on_xen(&[&events[..], &[(200, Kind::Enter)]].concat());
         let expected = [("kernel", 30 + 50), ("user space", 20)].into();
-        assert_eq!((found.rows[0].door, found.parts), (Door::DeviceModel, expected), "{woken}");
+        assert_eq!((found.rows[0].handler, found.parts), (Door::DeviceModel, expected), "{woken}");
     }
 }
 

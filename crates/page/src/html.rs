@@ -101,8 +101,8 @@ pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()>
 /// Writes what the page of a report shows, packed, without the page. Errors: those of `out`.
 pub fn write_data(contents: Contents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
     let Contents { mut report, advice, polls, over_time, drags } = contents;
-    let left_out = report.details.len().saturating_sub(MOST_ROWS);
-    report.details.truncate(MOST_ROWS);
+    let left_out = report.subjects.len().saturating_sub(MOST_ROWS);
+    report.subjects.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
         pio.rows.truncate(MOST_ROWS);
     }

@@ -113,7 +113,7 @@ impl Briefs {
             reason,
             cpu: exit.cpu.0.min(u16::MAX.into()) as u16,
             timed: exit.timed,
-            to_user: exit.door != Door::Kernel,
+            to_user: exit.handler != Door::Kernel,
             counted: kind.is_some(),
         });
     }

@@ -113,7 +113,7 @@ pub(crate) mod tests {
             code: ExitCode::new(CodeList::Vmx, 30),
             rip: 0,
             info: exitscope_model::ExitInfo::default(),
-            door: Door::Kernel,
+            handler: Door::Kernel,
             detail: None,
             injected: None,
             guest: Nanos(1),

@@ -25,7 +25,7 @@ fn exits() -> Vec<Exit> {
         code: ExitCode::new(CodeList::Vmx, if is_write { 30 } else { 12 }),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        door: if is_write { Door::Userspace(2) } else { Door::Kernel },
+        handler: if is_write { Door::Userspace(2) } else { Door::Kernel },
         detail: is_write.then_some(written),
         injected: None,
         guest: Nanos(5_000),
@@ -168,7 +168,7 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
     for in_time in [true, false] {
         let (json, columns) = unpacked(&packed(contents("trace", in_time)));
         let sum = |table: &str, column: &str| columns[&(table.to_string(), column.to_string())].iter().sum::<u64>();
-        let sums = ["count", "timed", "kernel_ns", "user_ns"].map(|name| sum("exits", name));
+        let sums = ["count", "timed", "kernel_ns", "user_space_ns"].map(|name| sum("exits", name));
         assert_eq!(sums, [40, 23, 23 * 2_000, 23 * 300]);
         let column = |name: &str| &columns[&("exits".to_string(), name.to_string())];
         let counted = |key: &str, wanted: u64| {
@@ -177,7 +177,7 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
         assert_eq!([counted("to_user", 1), counted("to_user", 0)], [23, 17]);
         assert_eq!([sum("waits", "steal_ns"), sum("waits", "halted_ns")], [22 * 11, 0]);
         assert_eq!(sum("lengths", "count"), 40);
-        let singles = || ["kernel_ns", "user_ns", "of others", "to_user"].map(|name| sum("singles", name));
+        let singles = || ["kernel_ns", "user_space_ns", "of others", "to_user"].map(|name| sum("singles", name));
         // That they go to user space is said at the first of them.
         assert!(!in_time || singles() == [23 * 2_000, 23 * 300, 22 * 11, 2], "{:?}", singles());
         assert_eq!(json["over"]["singles"].is_null(), !in_time);
@@ -201,7 +201,7 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
         let expected = [
             ("guest_ns", 40 * 5_000),
             ("kernel_ns", 23 * 2_000),
-            ("user_ns", 23 * 300),
+            ("user_space_ns", 23 * 300),
             ("steal_ns", 22 * 11),
             ("unknown_ns", 4_000),
             ("excluded_ns", 2_000),

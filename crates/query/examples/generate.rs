@@ -74,11 +74,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             reason: reason.name(),
             count: cell.count,
             timed: cell.timed,
-            to_user: cell.user_count,
+            user_space_exits: cell.user_count,
             parts: cell.parts,
             min_ns: cell.min,
             max_ns: cell.max,
-            lengths: cell.lengths.counts().buckets().map(|(low, _, count)| (low, count)).collect(),
+            exit_times: cell.lengths.counts().buckets().map(|(low, _, count)| (low, count)).collect(),
         };
         let sums = Sums { facts: cells.into_iter().map(fact).collect(), ..Sums::default() };
         let last_ns = run.first_ns + span * STRETCHES - 1;
@@ -105,10 +105,10 @@ fn recording(at: &Path) -> Result<(RunRow, Vec<Seen>), Box<dyn Error>> {
 }
 
 fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>> {
-    let names = ["reason", "door", "about", "direction"];
+    let names = ["reason", "handler", "subject_kind", "direction"];
     let words: Result<Vec<_>, _> = names.iter().map(|name| columns.words(name)).collect();
     let parts = TimePart::OF_EXITS.map(TimePart::column);
-    let names = ["vcpu", "at_ns", "cpu", "key", "value", "size_bytes"];
+    let names = ["vcpu", "at_ns", "cpu", "subject_key", "value", "size_bytes"];
     let numbers: Result<Vec<_>, _> = names.iter().chain(&parts).map(|name| columns.numbers(name)).collect();
     let (words, numbers) = (words?, numbers?);
     for row in 0..columns.0.num_rows() {
@@ -131,7 +131,7 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
             code: ExitCode::of_unlisted(word(0)),
             rip: 0,
             info: exitscope_model::ExitInfo::default(),
-            door: ExitCode::from_name(CodeList::KvmExit, word(1))
+            handler: ExitCode::from_name(CodeList::KvmExit, word(1))
                 .map_or(Door::Kernel, |of| Door::Userspace(of.number as u32)),
             detail,
             injected: None,

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::channel;
 use tokio::time::{Instant, timeout_at};
 
 /// The tables.
-pub const TABLES: [&str; 8] = ["exits", "facts", "halts", "gangs", "runs", "hosts", "knobs", "advice"];
+pub const TABLES: [&str; 8] = ["exits", "reason_stats", "halts", "gangs", "recordings", "hosts", "knobs", "advice"];
 
 /// Batches of rows that wait to be taken, at most.
 const WAITING: usize = 4;
@@ -158,7 +158,7 @@ impl Engine {
             let provider = Pieces::new(Origin { table: table.to_string(), url, prefix, pieces })?;
             self.context.register_table(table, Arc::new(provider))?;
         }
-        self.context.register_table("runs", Arc::new(recordings::runs(&self.runs)?))?;
+        self.context.register_table("recordings", Arc::new(recordings::runs(&self.runs)?))?;
         self.context.register_table("hosts", Arc::new(recordings::hosts(&self.runs)?))?;
         self.context.register_table("knobs", Arc::new(recordings::knobs(&self.runs)?))?;
         self.context.register_table("advice", Arc::new(recordings::advice(&self.runs)?))?;

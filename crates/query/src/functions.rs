@@ -26,18 +26,18 @@ pub struct Function {
 /// Our functions.
 pub const FUNCTIONS: [Function; 5] = [
     Function {
-        call: "length_percentile(length_ns, length_count, p)",
-        gives: "Aggregate: the length below or at which p per cent of the exits (or halts, with gap_ns and gap_count, …) are, \
+        call: "histogram_percentile(bucket_ns, bucket_count, p)",
+        gives: "Aggregate: the length below or at which p per cent of the exits (or halts, with gap_bucket_ns and gap_bucket_count, …) are, \
                 in nanoseconds, exact to the buckets (1/32)",
     },
     Function {
-        call: "length_share_over(length_ns, length_count, length)",
+        call: "histogram_share_over(bucket_ns, bucket_count, length)",
         gives: "Aggregate: the share of exits in buckets that begin at this length ('100us', or a number of \
                 nanoseconds) or above, 0 to 1",
     },
     Function {
-        call: "length_merge(length_ns, length_count)",
-        gives: "Aggregate: the distribution of all of them, with the fields length_ns and length_count",
+        call: "histogram_merge(bucket_ns, bucket_count)",
+        gives: "Aggregate: the distribution of all of them, with the fields bucket_ns and bucket_count",
     },
     Function {
         call: "time_bucket(width, at_ns)",
@@ -96,9 +96,9 @@ impl Lengths {
 impl AggregateUDFImpl for Lengths {
     fn name(&self) -> &str {
         match self.what {
-            What::Percentile => "length_percentile",
-            What::ShareOver => "length_share_over",
-            What::Merge => "length_merge",
+            What::Percentile => "histogram_percentile",
+            What::ShareOver => "histogram_share_over",
+            What::Merge => "histogram_merge",
         }
     }
 
@@ -110,7 +110,7 @@ impl AggregateUDFImpl for Lengths {
         let numbers = |of: &DataType| matches!(of, DataType::List(item) if item.data_type() == &DataType::UInt64);
         if !types.iter().take(2).all(numbers) {
             return plan_err!(
-                "{} takes a distribution first, which is two columns: length_ns and length_count, or the like",
+                "{} takes a distribution first, which is two columns: exit_time_bucket_ns and exit_time_bucket_count, or others of the kind",
                 self.name()
             );
         }
@@ -137,7 +137,7 @@ fn list() -> DataType {
 
 /// A distribution as one value.
 fn pair() -> Fields {
-    Fields::from(vec![Field::new("length_ns", list(), true), Field::new("length_count", list(), true)])
+    Fields::from(vec![Field::new("bucket_ns", list(), true), Field::new("bucket_count", list(), true)])
 }
 
 /// A distribution that grows.

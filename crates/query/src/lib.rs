@@ -1,7 +1,7 @@
 //! SQL over a store of VM exits, by DataFusion.
 //!
 //! ```text
-//! Store ─► files that can be read ─► tables exits, facts, halts, gangs ─┐
+//! Store ─► files that can be read ─► tables exits, reason_stats, halts, gangs ─┐
 //!       └► log ─► tables runs, hosts, knobs, advice ─────────────────────┴─► Engine ─► rows, in batches
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! The tables that the log says: `runs`, `hosts`, `knobs`, `advice`.
+//! The tables that the log says: `recordings`, `hosts`, `knobs`, `advice`.
 
 use crate::table::Recorded;
 use datafusion::arrow::array::{ArrayRef, Date32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
@@ -14,7 +14,7 @@ type Columns = Vec<(&'static str, ArrayRef)>;
 /// A row for each recording.
 pub(crate) fn runs(runs: &[RunRow]) -> Result<Recorded> {
     table(vec![
-        ("run", words(runs, |run| &run.id)),
+        ("recording", words(runs, |run| &run.id)),
         ("host", words(runs, |run| &run.host)),
         ("day", days(runs, |run| &run.day)?),
         ("name", words(runs, |run| &run.name)),
@@ -48,7 +48,7 @@ pub(crate) fn hosts(runs: &[RunRow]) -> Result<Recorded> {
         ("cpus", Arc::new(hosts.iter().map(|of| Some(of.1.cpus)).collect::<UInt32Array>())),
         ("first_day", days(&hosts, |of| &of.0.day)?),
         ("last_day", days(&hosts, |of| &of.1.day)?),
-        ("runs", numbers(&hosts, |of| of.2.len() as u64)),
+        ("recordings", numbers(&hosts, |of| of.2.len() as u64)),
         ("exits", numbers(&hosts, |of| of.2.iter().map(|run| run.exits).sum())),
         ("lost", numbers(&hosts, |of| of.2.iter().map(|run| run.lost).sum())),
     ])
@@ -59,10 +59,10 @@ pub(crate) fn knobs(runs: &[RunRow]) -> Result<Recorded> {
     let knobs: Vec<(&RunRow, &SettingRow)> =
         runs.iter().flat_map(|run| run.settings.iter().map(move |setting| (run, setting))).collect();
     table(vec![
-        ("run", words(&knobs, |of| &of.0.id)),
+        ("recording", words(&knobs, |of| &of.0.id)),
         ("host", words(&knobs, |of| &of.0.host)),
         ("day", days(&knobs, |of| &of.0.day)?),
-        ("of", words(&knobs, |of| &of.1.of)),
+        ("component", words(&knobs, |of| &of.1.component)),
         ("name", words(&knobs, |of| &of.1.name)),
         ("value", words(&knobs, |of| &of.1.value)),
     ])
@@ -73,15 +73,15 @@ pub(crate) fn advice(runs: &[RunRow]) -> Result<Recorded> {
     let advice: Vec<(&RunRow, &AdvisedRow)> =
         runs.iter().flat_map(|run| run.advice.iter().map(move |advice| (run, advice))).collect();
     table(vec![
-        ("run", words(&advice, |of| &of.0.id)),
+        ("recording", words(&advice, |of| &of.0.id)),
         ("host", words(&advice, |of| &of.0.host)),
         ("day", days(&advice, |of| &of.0.day)?),
         ("change", words(&advice, |of| &of.1.change)),
         ("vm", words(&advice, |of| of.1.vm.as_deref().unwrap_or_default())),
-        ("of", words(&advice, |of| &of.1.of)),
+        ("gain_kind", words(&advice, |of| &of.1.gain_kind)),
         ("low_ns_per_s", numbers(&advice, |of| of.1.low_ns_per_s)),
         ("high_ns_per_s", numbers(&advice, |of| of.1.high_ns_per_s)),
-        ("how", words(&advice, |of| &of.1.how)),
+        ("method", words(&advice, |of| &of.1.method)),
     ])
 }
 

@@ -1,4 +1,4 @@
-//! Tables: of many files (`exits`, `facts`, …), and of rows in memory.
+//! Tables: of many files (`exits`, `reason_stats`, …), and of rows in memory.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};

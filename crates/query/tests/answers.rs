@@ -40,7 +40,7 @@ fn opened(hosts: &[&str], stretches: u64, limits: Limits) -> (tempfile::TempDir,
             at_ns: 10 * at,
             span_ns: 10,
             parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(count * length)),
-            lengths: vec![(length, count)],
+            exit_times: vec![(length, count)],
             ..SumRow::default()
         };
         let of = |at| [(at, "MSR_WRITE", 23, 1_000), (at, "HLT", 41, 64_000)];
@@ -67,14 +67,14 @@ fn ask(engine: &Engine, sql: &str, column: &str) -> Result<Vec<u64>, QueryError>
 fn sums_counts_and_our_functions_give_the_known_numbers() {
     let (_folder, engine) = opened(&["a", "b"], 3, LIMITS);
     for (sql, numbers) in [
-        ("select sum(count) as n from facts", vec![2 * 3 * (23 + 41)]),
-        ("select sum(count) as n from facts where reason = 'HLT' and host = 'b'", vec![3 * 41]),
-        ("select sum(count) as n from facts group by reason order by reason", vec![2 * 3 * 41, 2 * 3 * 23]),
-        ("select sum(kernel_ns) as n from facts where host = 'a' and reason = 'HLT'", vec![3 * 41 * 64_000]),
-        ("select count(*) as n from runs", vec![2]),
+        ("select sum(count) as n from reason_stats", vec![2 * 3 * (23 + 41)]),
+        ("select sum(count) as n from reason_stats where reason = 'HLT' and host = 'b'", vec![3 * 41]),
+        ("select sum(count) as n from reason_stats group by reason order by reason", vec![2 * 3 * 41, 2 * 3 * 23]),
+        ("select sum(kernel_ns) as n from reason_stats where host = 'a' and reason = 'HLT'", vec![3 * 41 * 64_000]),
+        ("select count(*) as n from recordings", vec![2]),
         ("select count(*) as n from exits", vec![0]),
         (
-            "select sum(count) as n from facts group by time_bucket('20ns', at_ns) order by time_bucket('20ns', at_ns)",
+            "select sum(count) as n from reason_stats group by time_bucket('20ns', at_ns) order by time_bucket('20ns', at_ns)",
             vec![256, 128],
         ),
     ] {
@@ -82,14 +82,15 @@ fn sums_counts_and_our_functions_give_the_known_numbers() {
     }
     // 23 of 64 take 1000 ns, the others 64 us; lengths are exact to 1/32.
     for (per_cent, length) in [(35, 1_000), (37, 64_000)] {
-        let sql =
-            format!("select length_percentile(length_ns, length_count, {per_cent}) as n from facts where host = 'a'");
+        let sql = format!(
+            "select histogram_percentile(exit_time_bucket_ns, exit_time_bucket_count, {per_cent}) as n from reason_stats where host = 'a'"
+        );
         let found = ask(&engine, &sql, "n").unwrap();
         assert!(found.len() == 1 && found[0].abs_diff(length) <= length / 32, "{sql}: {found:?}");
     }
     let above = ask(
         &engine,
-        "select cast(1e6 * length_share_over(length_ns, length_count, '10us') as bigint) as n from facts",
+        "select cast(1e6 * histogram_share_over(exit_time_bucket_ns, exit_time_bucket_count, '10us') as bigint) as n from reason_stats",
         "n",
     );
     assert_eq!(above.unwrap(), [640_625], "41 of 64");
@@ -115,15 +116,15 @@ fn what_is_wrong_or_would_change_something_is_an_error_that_names_it() {
     let (folder, engine) = opened(&["a"], 1, LIMITS);
     let file = folder.path().join("out.csv");
     for (sql, named) in [
-        ("select sum(cuont) from facts", "cuont"),
+        ("select sum(cuont) from reason_stats", "cuont"),
         ("select * from fact", "fact"),
         ("selekt 1", "selekt"),
         ("create table t as select 1", "DDL"),
-        ("drop table facts", "DDL"),
-        ("insert into facts select * from facts", "DML"),
+        ("drop table reason_stats", "DDL"),
+        ("insert into reason_stats select * from reason_stats", "DML"),
         (&format!("copy (select 1) to '{}'", file.display()), "DML"),
         ("set datafusion.execution.batch_size = 1", "tatement"),
-        ("select length_percentile(length_ns, length_count, 101) from facts", "101"),
+        ("select histogram_percentile(exit_time_bucket_ns, exit_time_bucket_count, 101) from reason_stats", "101"),
     ] {
         match ask(&engine, sql, "n") {
             Err(QueryError::Query(why)) => assert!(why.contains(named), "{sql}: {why}"),
@@ -137,13 +138,13 @@ fn what_is_wrong_or_would_change_something_is_an_error_that_names_it() {
 fn a_query_that_takes_too_long_or_too_much_ends_with_that_limit() {
     let (_folder, engine) = opened(&["a"], 500, Limits { time: Duration::from_millis(300), ..LIMITS });
     let began = Instant::now();
-    let long =
-        "select count(*) as n from facts a, facts b, facts c, facts d where a.count + b.count + c.count + d.count = 1";
+    let long = "select count(*) as n from reason_stats a, reason_stats b, reason_stats c, reason_stats d where a.count + b.count + c.count + d.count = 1";
     assert!(matches!(ask(&engine, long, "n"), Err(QueryError::Time(_))));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     // A hash join of this edition writes nothing to disk: its smaller side has to fit.
     let (_folder, engine) = opened(&["a"], 500, Limits { memory: 1 << 14, ..LIMITS });
-    let large = "select count(*) as n from facts a join facts b on a.at_ns = b.at_ns and a.reason = b.reason";
+    let large =
+        "select count(*) as n from reason_stats a join reason_stats b on a.at_ns = b.at_ns and a.reason = b.reason";
     assert!(matches!(ask(&engine, large, "n"), Err(QueryError::Memory(memory, _)) if memory == 1 << 14));
 }
 
@@ -151,7 +152,7 @@ fn a_query_that_takes_too_long_or_too_much_ends_with_that_limit() {
 fn whoever_has_enough_is_given_no_more() {
     let (_folder, engine) = opened(&["a"], 500, LIMITS);
     let mut calls = 0;
-    let all = "select a.count from facts a, facts b, facts c";
+    let all = "select a.count from reason_stats a, reason_stats b, reason_stats c";
     let done = engine.query(all, &mut |columns, batch| {
         assert_eq!(columns.fields().len(), 1);
         calls += 1;

@@ -46,7 +46,7 @@ fn files_without_later_columns_are_read_with_those_that_have_them() {
     }
     // The first file as it was before facts had stretches of time.
     let pieces = store.contents().unwrap().pieces;
-    let piece = pieces.values().find(|piece| piece.table == "facts" && piece.host == "a").unwrap();
+    let piece = pieces.values().find(|piece| piece.table == "reason_stats" && piece.host == "a").unwrap();
     let batch = store.rows(piece).unwrap().next().unwrap().unwrap();
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns());
@@ -69,7 +69,7 @@ fn files_without_later_columns_are_read_with_those_that_have_them() {
     let engine = Engine::open(&store, limits).unwrap();
     assert_eq!(engine.left_out(), []);
     let mut seen = Vec::new();
-    let query = "select host, sum(count) as n, count(at_ns) as with_time from facts group by host order by host";
+    let query = "select host, sum(count) as n, count(at_ns) as with_time from reason_stats group by host order by host";
     engine
         .query(query, &mut |_, batch| {
             let Some(batch) = batch else { return Ok(true) };
@@ -97,7 +97,7 @@ fn files_that_are_joined_and_removed_under_an_open_engine_are_found_anew() {
     let mut engine = Engine::open(&store, limits).unwrap();
     let count = |engine: &Engine| {
         let mut sum = 0;
-        engine.query("select sum(count) as n from facts", &mut |_, batch| {
+        engine.query("select sum(count) as n from reason_stats", &mut |_, batch| {
             sum += batch.map_or(0, |batch| Columns(batch).numbers("n").unwrap().value(0));
             Ok(true)
         })?;

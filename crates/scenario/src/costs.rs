@@ -58,7 +58,7 @@ macro_rules! costs {
             /// Its name.
             pub name: String,
             /// What machine it is, in a sentence or two.
-            pub about: String,
+            pub description: String,
             /// Cycles a second, for costs written in cycles.
             pub clock_hz: u64,
             /// What hardware threads of a core take from each other.
@@ -76,7 +76,7 @@ macro_rules! costs {
                 };
                 CostModel {
                     name: "default".to_string(),
-                    about: "A plain server of about 2020: every number of the right size, none measured".to_string(),
+                    description: "A plain server of about 2020: every number of the right size, none measured".to_string(),
                     clock_hz: 2_500_000_000,
                     smt_speed: SmtSpeed {
                         thousandths: vec![1000, 650, 550, 475, 400, 350, 310, 275],

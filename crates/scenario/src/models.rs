@@ -32,7 +32,7 @@ mod tests {
         let models = models().unwrap();
         assert_eq!(models.len(), FILES.len() + 1);
         for model in models {
-            assert!(model.about.len() > 10 && model.clock_hz > 0, "{}", model.name);
+            assert!(model.description.len() > 10 && model.clock_hz > 0, "{}", model.name);
             for (name, _) in CostModel::ROWS {
                 assert!(!model.get(name).unwrap().source.is_empty(), "{}: {name}", model.name);
             }

@@ -10,7 +10,7 @@ pub struct Scenario {
     /// Its name.
     pub name: String,
     /// What it stands for, for people.
-    pub about: String,
+    pub description: String,
     /// All randomness comes from this.
     pub seed: u64,
     /// Simulated time before measuring begins.
@@ -38,7 +38,7 @@ impl Scenario {
     pub fn new(name: &str, host: Host) -> Scenario {
         Scenario {
             name: name.to_string(),
-            about: String::new(),
+            description: String::new(),
             seed: 1,
             warmup: Picos::from_nanos(100_000_000),
             duration: Picos::from_nanos(1_000_000_000),

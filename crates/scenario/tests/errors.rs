@@ -25,7 +25,7 @@ const CASES: &[(&str, &str)] = &[
     ("[vm", r#"1:4: unclosed table, expected `]`"#),
     ("\u{0}", r#"1:2: key with no value, expected `=`"#),
     ("x😀 = [1, 2", r#"1:11: unclosed array, expected `]`"#),
-    ("about = \"x\"", r#"1:1: "name" is missing; it takes: text"#),
+    ("description = \"x\"", r#"1:1: "name" is missing; it takes: text"#),
     ("name = \"x\"", r#"1:1: nothing to run: there is neither a [[vm]] nor a [[thread]]"#),
     ("name = 3\n[[vm]]\nname = \"v\"", r#"1:8: name: the number 3 is not a text in quotes"#),
     ("name = \"x\"\nnmae = \"y\"", r#"2:1: nmae: there is no key "nmae"; did you mean "name"?"#),
@@ -441,7 +441,7 @@ const CASES: &[(&str, &str)] = &[
         "P;steps = [{ repeat = 2, steps = [{ send = \"c\" }, \"await_reply\", \"reply\"] }]",
         r#"13:64: vm[0].program[0].steps[0].steps[2]: a reply, but nothing was received before"#,
     ),
-    ("name = \"x\"\nabout = \"😀😀\" 😀", r#"2:14: unexpected key or value, expected newline, `#`"#),
+    ("name = \"x\"\ndescription = \"😀😀\" 😀", r#"2:20: unexpected key or value, expected newline, `#`"#),
     (
         "# 😀\nname = \"x\" # 😀\nabout = [\"😀\", { 😀 = 1 }]",
         r#"3:17: invalid unquoted key, expected letters, numbers, `-`, `_`"#,

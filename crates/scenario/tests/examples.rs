@@ -25,7 +25,7 @@ fn every_example_is_a_scenario_of_its_own_name() {
         let scenario = Document::parse(&name, &text).and_then(|document| document.scenario());
         let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(scenario.name, name);
-        assert!(!scenario.about.is_empty(), "{name}");
+        assert!(!scenario.description.is_empty(), "{name}");
     }
 }
 

@@ -43,19 +43,19 @@ fn a_path_begins_at_the_scenarios_folder_and_faults_are_told_where_they_are() {
         let file = format!("name = \"x\"\n[costs]\nmodel = \"{model}\"\n{VM}");
         Document::parse(folder.join("scenario.toml").to_str().unwrap(), &file).unwrap().scenario()
     };
-    let costs = read("mine.toml", "about = \"My machine\"\nbase = \"z9-zvm-5.3\"\nexit = \"7ns\"").unwrap().costs;
+    let costs = read("mine.toml", "description = \"My machine\"\nbase = \"z9-zvm-5.3\"\nexit = \"7ns\"").unwrap().costs;
     assert_eq!((costs.exit.time, costs.clock_hz), (Picos(7_000), 1_700_000_000));
     for (model, text, says) in [
         ("mine.toml", "exit = \"7ns\"", "mine.toml:1:1: \"about\" is missing"),
         (
             "mine.toml",
-            "about = \"a\"\nexti = \"7ns\"",
+            "description = \"a\"\nexti = \"7ns\"",
             "mine.toml:2:1: exti: there is no cost \"exti\"; did you mean \"exit\"?",
         ),
-        ("mine.toml", "about = \"a\"\nbase = \"mine.toml\"", "more than 8 cost models"),
+        ("mine.toml", "description = \"a\"\nbase = \"mine.toml\"", "more than 8 cost models"),
         (
             "mine.toml",
-            "about = \"a\"\n[smt_speed]\nthousandths = [900]",
+            "description = \"a\"\n[smt_speed]\nthousandths = [900]",
             "the first speed is that of a core of its own",
         ),
         ("other.toml", "", "cannot read"),

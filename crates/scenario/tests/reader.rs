@@ -17,7 +17,7 @@ const MS: u64 = 1_000_000_000;
 /// A file with every key in it.
 const WHOLE: &str = r#"
 name = "whole"
-about = "Everything at once"
+description = "Everything at once"
 seed = 7
 warmup = "1ms"
 duration = "0.5s"
@@ -165,7 +165,7 @@ fn every_key_comes_where_it_belongs() {
     let port = Op::Port { port: 2, size: 1, write: true, string: false };
     let wanted = Scenario {
         name: "whole".to_string(),
-        about: "Everything at once".to_string(),
+        description: "Everything at once".to_string(),
         seed: 7,
         warmup: Picos(MS),
         duration: Picos(500 * MS),
@@ -277,7 +277,7 @@ fn what_is_set_is_as_if_it_stood_in_the_file() {
         ("seed", "9", |s| s.seed = 9),
         ("duration", "2s", |s| s.duration = Picos(2_000 * MS)),
         ("warmup", "\"2ms\"", |s| s.warmup = Picos(2 * MS)),
-        ("about", "1.5", |s| s.about = "1.5".to_string()),
+        ("description", "1.5", |s| s.description = "1.5".to_string()),
         ("host.cores", "8", |s| s.host.cores = 8),
         ("host.scheduler.steal", "true", |s| s.host.scheduler.steal = true),
         ("host.scheduler.balance", "true", |s| s.host.scheduler.balance = true),

@@ -31,7 +31,7 @@ pub struct Metric {
     pub higher_is_better: Option<bool>,
 }
 
-/// More of it is better: work, and polls that paid. Less is: what costs or delays. Neither: what guests do with their time,
+/// More of it is better: work, and polls that succeed. Less is: what costs or delays. Neither: what guests do with their time,
 /// what queues hold, how yields divide.
 const MORE: Option<bool> = Some(true);
 const LESS: Option<bool> = Some(false);
@@ -48,12 +48,12 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("`<vm>.gang_exits`, `<vm>.gang_exits_by_script`", "Ganged exits a second, by either rule"),
     ("`<vm>.to_device_model_mean`", "From an exit to the wake-up of the device model's task"),
     (
-        "`<vm>.guest`, `.spinning`, `.guest_polling`, `.polling`, `.kernel`, `.user`, `.halted`, `.steal`, `.blocked`",
-        "Shares of vCPU time. `polling` is the host's, for a halted vCPU; `idle` is halted without a CPU",
+        "`<vm>.guest`, `.spinning`, `.guest_polling`, `.polling`, `.kernel`, `.user_space`, `.halted`, `.steal`, `.user_space_asleep`",
+        "Shares of vCPU time. `polling` is the host's, for a halted vCPU; `user_space_asleep` waits for a device model's answer or a lock there",
     ),
     (
         "`<vm>.cpu`",
-        "vCPUs that have a CPU, on average: `guest`, `spinning`, `guest_polling`, `polling`, `kernel` and `user`",
+        "vCPUs that have a CPU, on average: `guest`, `spinning`, `guest_polling`, `polling`, `kernel` and `user_space`",
     ),
     ("`load.<channel>.latency_*`, `load.<channel>.throughput`", "As clients outside see them"),
     ("`cpus.busy`", "CPUs that have something to run, on average; the host's polling and devices' threads count"),
@@ -62,7 +62,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("`yields.fast_share`, `yields.directed_share`", "Of all yields"),
     ("`yields.named_share`", "Yields that named a target, whatever became of them, of all"),
     ("`locks.contended_share`, `locks.wait_mean`", "Spinlocks"),
-    ("`host_polls.paid_share`, `guest_polls.paid_share`", "Polls that made a halt unnecessary"),
+    ("`host_polls.success_share`, `guest_polls.success_share`", "Polls that a wake-up ended before the vCPU blocked"),
     ("`big_lock_waits`", "A second"),
 ];
 
@@ -100,10 +100,10 @@ impl Outcome {
                 ("guest_polling", t.guest_polling, LESS),
                 ("polling", t.polling, LESS),
                 ("kernel", t.kernel, LESS),
-                ("user", t.user, LESS),
+                ("user_space", t.user, LESS),
                 ("halted", t.halted, NEITHER),
                 ("steal", t.steal, LESS),
-                ("blocked", t.blocked, LESS),
+                ("user_space_asleep", t.blocked, LESS),
             ];
             for (part, time, better) in parts {
                 list.share(&format!("{name}.{part}"), time.0 as f64, whole, better);
@@ -135,8 +135,8 @@ impl Outcome {
         list.share("yields.named_share", y.named as f64, yields as f64, NEITHER);
         list.share("locks.contended_share", self.locks.contended as f64, self.locks.taken as f64, LESS);
         list.mean("locks.wait_mean", &self.locks.wait);
-        list.share("host_polls.paid_share", self.host_polls.paid as f64, self.host_polls.tried as f64, MORE);
-        list.share("guest_polls.paid_share", self.guest_polls.paid as f64, self.guest_polls.tried as f64, MORE);
+        list.share("host_polls.success_share", self.host_polls.paid as f64, self.host_polls.tried as f64, MORE);
+        list.share("guest_polls.success_share", self.guest_polls.paid as f64, self.guest_polls.tried as f64, MORE);
         list.rate("big_lock_waits", self.big_lock_waits, LESS);
         list.metrics
     }

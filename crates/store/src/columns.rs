@@ -44,7 +44,7 @@ enum Builder<R: 'static> {
 
 /// Names and types of those columns that stores keep, with units and prose as metadata.
 pub(crate) fn schema<R>(columns: &[Column<R>], words: Words) -> SchemaRef {
-    let run = Field::new("run", words.data_type(), false);
+    let run = Field::new("recording", words.data_type(), false);
     let fields = columns.iter().filter(|column| column.at_rest).map(|column| {
         let kind = match column.of {
             Of::Words(_) => words.data_type(),

@@ -21,7 +21,7 @@ const ENCODINGS: [(&str, Encoding); 11] = [
     ("at_ns", Encoding::DELTA_BINARY_PACKED),
     ("value", Encoding::BYTE_STREAM_SPLIT),
     ("kernel_ns", Encoding::BYTE_STREAM_SPLIT),
-    ("user_ns", Encoding::BYTE_STREAM_SPLIT),
+    ("user_space_ns", Encoding::BYTE_STREAM_SPLIT),
     ("polling_ns", Encoding::PLAIN),
     ("halted_ns", Encoding::PLAIN),
     ("halt_not_divided_ns", Encoding::PLAIN),

@@ -4,7 +4,7 @@
 //! ```text
 //! DIR/_log/00000000000000000001.json           what was added or removed, in order; the highest number is the newest
 //!     exits/host=NAME/day=2026-11-22/RUN.parquet    a row for each exit, sorted by vCPU and moment
-//!     facts/host=NAME/day=2026-11-22/RUN.parquet    sums and distributions of lengths by vCPU, reason and stretch of time
+//!     reason_stats/host=NAME/day=2026-11-22/RUN.parquet    sums and distributions of lengths by vCPU, reason and stretch of time
 //!     halts/…  gangs/…                              the same of halts by vCPU, and of ganged exits by virtual core
 //! ```
 //!

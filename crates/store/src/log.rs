@@ -63,20 +63,20 @@ pub struct AdvisedRow {
     /// The VM; none if it is the host.
     pub vm: Option<String>,
     /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `waiting`, `forced_out`.
-    pub of: String,
+    pub gain_kind: String,
     /// At least so much, in each second.
     pub low_ns_per_s: u64,
     /// At most so much.
     pub high_ns_per_s: u64,
     /// How that was found out: `replayed`, `counted`, `simulated`, `published`.
-    pub how: String,
+    pub method: String,
 }
 
 /// What was in force on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingRow {
     /// The kernel module, `host`, or `exitscope`.
-    pub of: String,
+    pub component: String,
     /// Its name.
     pub name: String,
     /// What it was.

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 /// The tables, which are the top folders.
 pub const TABLES: [&str; 4] = [EXITS, FACTS, HALTS, GANGS];
 const EXITS: &str = "exits";
-const FACTS: &str = "facts";
+const FACTS: &str = "reason_stats";
 const HALTS: &str = "halts";
 const GANGS: &str = "gangs";
 

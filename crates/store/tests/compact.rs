@@ -43,7 +43,7 @@ fn add(store: &Store, id: &str, day: &str) {
 }
 
 fn facts(contents: &Contents) -> Vec<String> {
-    let of = contents.pieces.values().filter(|piece| piece.table == "facts");
+    let of = contents.pieces.values().filter(|piece| piece.table == "reason_stats");
     of.map(|piece| piece.path.clone()).collect()
 }
 
@@ -76,8 +76,8 @@ fn a_flipped_bit_is_found_before_files_are_joined_and_stays_found() {
         assert_eq!(std::fs::read(&file).unwrap(), bytes, "{name}");
         let check = store.check().unwrap();
         assert_eq!(check.damaged, damaged, "{name}: it is not taken for sound later");
-        let old = ["r1", "r3"].map(|id| format!("facts/host=a/day=2026-11-22/{id}.parquet"));
-        let mut unlisted: Vec<_> = check.unlisted.iter().filter(|path| path.starts_with("facts/")).collect();
+        let old = ["r1", "r3"].map(|id| format!("reason_stats/host=a/day=2026-11-22/{id}.parquet"));
+        let mut unlisted: Vec<_> = check.unlisted.iter().filter(|path| path.starts_with("reason_stats/")).collect();
         unlisted.sort();
         assert_eq!(unlisted, old.iter().collect::<Vec<_>>(), "{name}: what was begun and given up leaves nothing");
         assert_eq!(store.compact().unwrap(), Compacted { damaged, ..Compacted::default() }, "{name}: nor then");
@@ -89,7 +89,7 @@ fn only_one_sound_file_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     ["r1", "r2"].into_iter().for_each(|id| add(&store, id, "2026-11-22"));
-    let (before, bad) = (store.contents().unwrap(), "facts/host=a/day=2026-11-22/r2.parquet");
+    let (before, bad) = (store.contents().unwrap(), "reason_stats/host=a/day=2026-11-22/r2.parquet");
     std::fs::remove_file(folder.path().join(bad)).unwrap();
     let done = store.compact().unwrap();
     assert_eq!((done.before, done.after, done.damaged.len()), (2, 1, 1), "exits alone: {done:?}");

@@ -44,7 +44,7 @@ fn exit(at: u64, timed: bool) -> Exit {
         code: ExitCode::new(CodeList::Vmx, 12),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        door: Door::Kernel,
+        handler: Door::Kernel,
         detail: None,
         injected: None,
         guest: Nanos::ZERO,
@@ -68,7 +68,7 @@ fn add(store: &Store, id: &str, exits: &[(usize, u64, bool)]) -> Added {
         reason: "HLT".to_string(),
         count: 2,
         parts: ExitParts::ZERO.with(TimePart::Halted, Nanos(30)),
-        lengths,
+        exit_times: lengths,
         ..SumRow::default()
     };
     adding.finish(&run(id, exits.len() as u64), &Sums { facts: vec![sum], ..Sums::default() }).unwrap()
@@ -101,7 +101,7 @@ fn exits_are_read_back_by_vcpu_and_moment_and_lack_what_was_not_known() {
     let reasons = batch.column_by_name("reason").unwrap().as_dictionary::<Int32Type>();
     let reasons: Vec<_> = reasons.downcast_dict::<arrow_array::StringArray>().unwrap().into_iter().collect();
     assert_eq!(reasons, [Some("HLT"); 3]);
-    assert_eq!(batch.column_by_name("about").unwrap().logical_null_count(), 3);
+    assert_eq!(batch.column_by_name("subject_kind").unwrap().logical_null_count(), 3);
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn sums_are_read_back_with_their_distributions() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     add(&store, "r1", &[]);
-    let batch = read(&store, "facts");
+    let batch = read(&store, "reason_stats");
     assert_eq!((numbers(&batch, "count"), numbers(&batch, "halted_ns")), (vec![Some(2)], vec![Some(30)]));
     let list = |name: &str| batch.column_by_name(name).expect(name).as_list::<i32>().value(0);
-    assert_eq!(list("length_ns").as_primitive::<UInt64Type>().values(), &[8, 20]);
-    assert_eq!(list("length_count").as_primitive::<UInt64Type>().values(), &[1, 1]);
+    assert_eq!(list("exit_time_bucket_ns").as_primitive::<UInt64Type>().values(), &[8, 20]);
+    assert_eq!(list("exit_time_bucket_count").as_primitive::<UInt64Type>().values(), &[1, 1]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn files_have_the_columns_of_the_schema_and_times_have_their_unit_in_their_name(
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     add(&store, "r1", &[(0, 5, true)]);
-    for table in ["exits", "facts"] {
+    for table in ["exits", "reason_stats"] {
         let (written, said) = (read(&store, table).schema(), schema(table).unwrap());
         let types = |schema: &arrow_schema::Schema| -> Vec<_> {
             schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
@@ -131,7 +131,7 @@ fn files_have_the_columns_of_the_schema_and_times_have_their_unit_in_their_name(
     assert!(TABLES.iter().all(|table| schema(table).is_some()) && schema("exit").is_none());
     for field in schema("exits").unwrap().fields() {
         // The recording is no column of an exit alone.
-        let Some(unit) = field.metadata().get("unit").filter(|_| field.name() != "run") else { continue };
+        let Some(unit) = field.metadata().get("unit").filter(|_| field.name() != "recording") else { continue };
         assert_eq!(field.name().ends_with("_ns"), unit == "ns", "{}", field.name());
         assert!(field.metadata().get("prose").is_some_and(|prose| !prose.is_empty()), "{}", field.name());
     }

@@ -41,7 +41,7 @@ fn check(events: &[Event], mut ledger: Ledger) {
     let said = |row: &Exit| {
         (
             row.code.name(),
-            row.door,
+            row.handler,
             row.part(TimePart::Kernel).0,
             row.part(TimePart::User).0,
             row.parts.in_halts().0,
@@ -55,7 +55,7 @@ fn check(events: &[Event], mut ledger: Ledger) {
         ("Interrupt", Door::Kernel, 1_000, 0, 0, 0x9000_0020),
     ];
     let expected =
-        expected.map(|(name, door, kernel, user, idle, rip)| (name.to_string(), door, kernel, user, idle, rip));
+        expected.map(|(name, handler, kernel, user, idle, rip)| (name.to_string(), handler, kernel, user, idle, rip));
     assert_eq!(rows.iter().map(said).collect::<Vec<_>>(), expected);
     assert_eq!(rows.iter().map(|row| row.guest.0).sum::<u64>(), 10_000 + 9_000 + 9_000 + 10_000);
     assert!(rows.iter().all(|row| row.who.vcpu == VcpuId(1) && row.timed));

@@ -23,7 +23,7 @@ fn main() -> Result<(), ExperimentError> {
         let (places, best) = search(&experiment)?;
         println!("{}: misfit {best:.4} with", experiment.name);
         for (fit, place) in experiment.fit.iter().zip(&places) {
-            println!("    {} = {}  {}", fit.keys.join(", "), value(fit, *place), fit.about);
+            println!("    {} = {}  {}", fit.keys.join(", "), value(fit, *place), fit.description);
         }
     }
     Ok(())

@@ -80,7 +80,7 @@ pub struct ExperimentResult {
     /// Its name.
     pub name: String,
     /// What was measured.
-    pub about: String,
+    pub description: String,
     /// The numbers of the cost model that are not the default ones, and where they are from.
     pub costs: Vec<CostRow>,
     /// What was fitted to the calibrated rows beside them.
@@ -221,10 +221,10 @@ fn validate_one(
             costs.extend(changed_costs(&model));
         }
     }
-    let fitted = experiment.fit.iter().map(|fit| format!("{} ({})", fit.about, fit.rows.join(", "))).collect();
+    let fitted = experiment.fit.iter().map(|fit| format!("{} ({})", fit.description, fit.rows.join(", "))).collect();
     Ok(ExperimentResult {
         name: experiment.name.clone(),
-        about: experiment.about.clone(),
+        description: experiment.description.clone(),
         costs,
         fitted,
         rows,

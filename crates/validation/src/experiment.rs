@@ -47,7 +47,7 @@ pub struct Experiment {
     /// Its name.
     pub name: String,
     /// What was measured, on what, in a sentence or two.
-    pub about: String,
+    pub description: String,
     /// What was fitted to the calibrated rows: `cargo run --release -p exitscope-validation --example refit` does so anew.
     #[serde(default)]
     pub fit: Vec<Fit>,
@@ -67,7 +67,7 @@ pub struct Experiment {
 #[serde(deny_unknown_fields)]
 pub struct Fit {
     /// What it is.
-    pub about: String,
+    pub description: String,
     /// The calibrated rows that it was fitted to.
     pub rows: Vec<String>,
     /// The keys of the scenario that have its value, `costs.<name>` for one of the cost model.

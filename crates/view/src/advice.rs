@@ -34,7 +34,7 @@ pub struct Advised {
     /// Advice, what wins most first.
     pub advice: Vec<AdviceRow>,
     /// What costs, and is to be left as it is.
-    pub left_alone: Vec<LeftAloneRow>,
+    pub accepted_costs: Vec<LeftAloneRow>,
     /// What could not be judged, for what the recording lacks.
     pub not_judged: Vec<NotJudgedRow>,
     /// What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time: costliest first, VM by VM.
@@ -54,13 +54,11 @@ pub struct AdvisedCauseRow {
     /// `exits`, `steal` (runnable, without a CPU) or `forced_out` (out of the guest because another thread of the core had to
     /// leave).
     #[schemars(extend("enum" = ["exits", "steal", "forced_out"]))]
-    pub of: &'static str,
+    pub kind: &'static str,
     /// The exits' reason.
     pub reason: Option<String>,
-    /// What the exits are about; absent where they are about nothing that is told apart.
-    pub subject: Option<String>,
-    /// The same, typed.
-    pub about: Option<SubjectRow>,
+    /// The exits' subject; absent where nothing tells their subjects apart.
+    pub subject: Option<SubjectRow>,
     /// Exits.
     pub exits: u64,
     /// What they cost, in the kernel and in user space; of steal and the like, how long.
@@ -161,11 +159,11 @@ pub struct AdviceRow {
     /// What can go wrong.
     pub risk: String,
     /// Who pays for it.
-    pub payer: String,
+    pub who_pays: String,
     /// How to undo it.
     pub undo: String,
     /// From when on it acts.
-    pub acts: String,
+    pub takes_effect: String,
 }
 
 /// What a change is expected to win.
@@ -174,7 +172,7 @@ pub struct GainRow {
     /// Of what: `exits` (time of vCPUs that goes into exits), `wake_ups` (time from a wake-up to the entry), `host_cpu`,
     /// `steal` (runnable, without a CPU), `yields` (their CPU time, and waiting for a CPU meanwhile) or `forced_out` (lost to
     /// other threads' exits).
-    pub of: &'static str,
+    pub kind: &'static str,
     /// All of it for a person, but for how it was found out.
     pub text: String,
     /// The range alone: `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
@@ -189,7 +187,7 @@ pub struct GainRow {
     /// At most this part.
     pub high_share: Option<f64>,
     /// How it was found out: `replayed`, `counted`, `simulated` or `published`.
-    pub how: &'static str,
+    pub method: &'static str,
     /// The policy that was replayed, what was counted, what the simulator said of what, or the publication.
     pub source: &'static str,
 }
@@ -273,7 +271,7 @@ impl Advised {
             advice,
             causes: each,
             causes_of_all: all,
-            left_alone: judgement
+            accepted_costs: judgement
                 .left_alone
                 .iter()
                 .map(|row| {
@@ -369,19 +367,17 @@ impl AdvisedCauseRow {
             Some(why) if why != NO_RULE => format!("{short}: {why}"),
             _ => short.clone(),
         };
-        let (of, reason) = match row.into {
+        let (kind, reason) = match row.into {
             GoesInto::Exits(code) => ("exits", Some(code.name())),
             GoesInto::Steal => ("steal", None),
             GoesInto::ForcedOut => ("forced_out", None),
         };
-        let about = SubjectRow::of(row.subject, row.vm, info);
         AdvisedCauseRow {
             vm,
             vm_name,
-            of,
+            kind,
             reason,
-            subject: about.as_ref().map(|about| about.text.clone()),
-            about,
+            subject: SubjectRow::of(row.subject, row.vm, info),
             exits: row.exits,
             time_ns: row.time.0,
             p50_ns: row.lengths.map(|lengths| lengths.0.0),
@@ -419,8 +415,8 @@ impl AdvisedCauseRow {
 
     /// `msr, speculation control` with this between, `steal`.
     pub(crate) fn named(&self, between: &str) -> String {
-        let reason = self.reason.clone().unwrap_or_else(|| self.of.replace('_', " "));
-        self.subject.as_ref().map_or(reason.clone(), |subject| format!("{reason}{between}{subject}"))
+        let reason = self.reason.clone().unwrap_or_else(|| self.kind.replace('_', " "));
+        self.subject.as_ref().map_or(reason.clone(), |subject| format!("{reason}{between}{}", subject.text))
     }
 }
 
@@ -455,9 +451,9 @@ impl AdviceRow {
             gain: GainRow::of(plan.gain, plan.vm, judgement.vcpu_time(plan.vm)),
             evidence: advice.evidence().iter().map(|fact| fact.number()).collect(),
             risk: plan.risk.to_string(),
-            payer: plan.payer.to_string(),
+            who_pays: plan.payer.to_string(),
             undo: plan.undo.to_string(),
-            acts: plan.acts.to_string(),
+            takes_effect: plan.acts.to_string(),
         }
     }
 }
@@ -487,14 +483,14 @@ impl GainRow {
         };
         let (text, range_text) = gain_texts(gain, vm, shares);
         GainRow {
-            of: gain.of.id(),
+            kind: gain.of.id(),
             text,
             range_text,
             low_ns_per_s: gain.low.0,
             high_ns_per_s: gain.high.0,
             low_share: shares.map(|[low, _]| low),
             high_share: shares.map(|[_, high]| high),
-            how,
+            method: how,
             source,
         }
     }

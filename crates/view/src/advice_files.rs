@@ -103,7 +103,7 @@ impl File<'_> {
         for row in &advised.advice {
             say(out, &format!("{}. {}: {}", row.number, row.scope_text, row.change))?;
             say(out, &format!("   wins {}", gain(&row.gain)))?;
-            say(out, &format!("   acts {}; undo: {}", row.acts, row.undo))?;
+            say(out, &format!("   acts {}; undo: {}", row.takes_effect, row.undo))?;
         }
         match self.form {
             Form::Libvirt => self.write_xml(out, &mut say)?,

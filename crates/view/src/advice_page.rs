@@ -13,13 +13,13 @@ pub fn advice_page(advised: &Advised) -> Page {
     if !advised.facts.is_empty() {
         sections.push(facts(advised));
     }
-    if !advised.left_alone.is_empty() {
+    if !advised.accepted_costs.is_empty() {
         let sentence = |row: &crate::advice::LeftAloneRow| {
             plain(format!("{}, {} (facts {})", whose(row.scope, row.vm, None), row.why, list(&row.evidence)))
         };
         sections.push(Section {
-            title: "Looked at, and left alone".into(),
-            sentences: advised.left_alone.iter().map(sentence).collect(),
+            title: "Accepted costs".into(),
+            sentences: advised.accepted_costs.iter().map(sentence).collect(),
             ..Section::default()
         });
     }
@@ -51,7 +51,7 @@ fn head(advised: &Advised) -> Section {
         }
         (0, _) => "No advice. What weighs most, and whether any rule looks at it, is listed under Causes.".to_string(),
         (1, _) => "One thing to do:".to_string(),
-        (things, _) => format!("{things} things to do, what wins most first:"),
+        (things, _) => format!("{things} things to do, largest gain first:"),
     }));
     head
 }
@@ -62,19 +62,19 @@ fn lacks(advised: &Advised, what: &str) -> bool {
 }
 
 fn advice(row: &AdviceRow) -> Section {
-    let mut sentences = vec![plain(row.change.clone()), plain(format!("Wins: {}", gain(&row.gain)))];
+    let mut sentences = vec![plain(row.change.clone()), plain(format!("Gain: {}", gain(&row.gain)))];
     sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text))));
-    sentences.push(plain(format!("Because of: facts {}", list(&row.evidence))));
-    sentences.push(plain(format!("Acts: {}", row.acts)));
+    sentences.push(plain(format!("Evidence: facts {}", list(&row.evidence))));
+    sentences.push(plain(format!("Takes effect: {}", row.takes_effect)));
     sentences.push(plain(format!("Risk: {}", row.risk)));
-    sentences.push(plain(format!("Paid by: {}", row.payer)));
+    sentences.push(plain(format!("Who pays: {}", row.who_pays)));
     sentences.push(plain(format!("Undo: {}", row.undo)));
     Section { title: format!("{}. For {}", row.number, row.scope_text), sentences, ..Section::default() }
 }
 
 /// What a change wins, and how that was found out.
 pub(crate) fn gain(row: &GainRow) -> String {
-    let how = match row.how {
+    let how = match row.method {
         "replayed" => format!("replayed: {} over this recording, 95 % confidence", row.source),
         how => format!("{how}: {}", row.source),
     };
@@ -117,8 +117,8 @@ fn causes(advised: &Advised) -> Option<Section> {
         let vm = row.vm.map_or("-".to_string(), |vm| vm.to_string());
         vec![
             if several { vm } else { String::new() },
-            row.reason.clone().unwrap_or(row.of.replace('_', " ")),
-            row.subject.clone().unwrap_or_default(),
+            row.reason.clone().unwrap_or(row.kind.replace('_', " ")),
+            row.subject.as_ref().map_or(String::new(), |subject| subject.text.clone()),
             if row.reason.is_some() { thousands(row.exits) } else { String::new() },
             row.share_of_cost.map_or(String::new(), names::share),
             names::share(row.share_of_time),
@@ -135,8 +135,8 @@ fn causes(advised: &Advised) -> Option<Section> {
     if more > 0 {
         notes.insert(0, format!("and {} more: --format json", thousands(more as u64)));
     }
-    // Of what was looked at and left alone, the facts say more above.
-    let is_above = |why: &str| advised.left_alone.iter().any(|row| row.why.contains(why));
+    // Of accepted costs, the facts say more above.
+    let is_above = |why: &str| advised.accepted_costs.iter().any(|row| row.why.contains(why));
     let more_to_say = advised.causes.iter().take(MOST_CAUSES).filter(|row| row.text != row.short);
     let mut said: Vec<String> = more_to_say
         .filter(|row| row.why.as_deref().is_some_and(|why| !is_above(why)))

@@ -48,7 +48,7 @@ pub struct SideRow {
     /// What guests ran of it.
     pub guest_ns: u64,
     /// What all of its traces tell.
-    pub told: ToldRow,
+    pub event_kinds: ToldRow,
     /// Everything that was seen and not used.
     pub lines: Vec<CoverageLine>,
 }

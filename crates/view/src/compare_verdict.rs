@@ -34,7 +34,7 @@ impl DiffVerdictRow {
         let mut verdict = DiffVerdict::of(total, rows);
         let unlike = unlike(sides);
         let is_told = !matches!(verdict.state, DiffState::CannotTell(_));
-        let [before, after] = sides.map(|side| side.told.scheduler);
+        let [before, after] = sides.map(|side| side.event_kinds.scheduler);
         match is_told {
             true if unlike.is_some() => verdict.state = DiffState::CannotTell(NotCompared::Unlike),
             true if before != after => verdict.state = DiffState::CannotTell(NotCompared::Steal),
@@ -149,7 +149,7 @@ impl Words<'_> {
 
     /// Whether both sides tell steal from what exits cost.
     fn has_steal(&self) -> bool {
-        self.sides.iter().all(|side| side.told.scheduler)
+        self.sides.iter().all(|side| side.event_kinds.scheduler)
     }
 
     fn text(&self, unlike: Option<&(String, String)>) -> String {
@@ -175,7 +175,8 @@ impl Words<'_> {
                 format!("Cannot tell: one side is {old}, the other {new}, whose exits are not the same")
             }
             DiffState::CannotTell(NotCompared::Steal) => {
-                let [on, other] = if self.sides[0].told.scheduler { ["before", "after"] } else { ["after", "before"] };
+                let [on, other] =
+                    if self.sides[0].event_kinds.scheduler { ["before", "after"] } else { ["after", "before"] };
                 format!("Cannot tell: steal was recorded {on} only; {other}, it is in what exits cost")
             }
             DiffState::CannotTell(why) => format!("Cannot tell: {}", lacking(why)),
@@ -334,7 +335,7 @@ mod tests {
             duration_ns: 5_000_000_000,
             vcpu_ns: 10_000_000_000,
             guest_ns: 5_000_000_000,
-            told: ToldRow { user: true, scheduler: has_steal, by_runner: false },
+            event_kinds: ToldRow { user_space: true, scheduler: has_steal, by_runner: false },
             lines: Vec::new(),
         }
     }

@@ -14,11 +14,11 @@ const FIGURES: [Column<Figures>; 23] = [
     ("count", |of| of.count.to_string()),
     ("timed", |of| of.timed.to_string()),
     ("rate_per_s", |of| of.rate_per_s.to_string()),
-    ("total_ns", |of| of.total_ns.to_string()),
+    ("exit_time_ns", |of| of.exit_time_ns.to_string()),
     ("cost_ns", |of| of.cost_ns.to_string()),
     ("share_of_cost", |of| of.share_of_cost.to_string()),
     ("kernel_ns", |of| of.times.kernel_ns.to_string()),
-    ("user_ns", |of| of.times.user_ns.to_string()),
+    ("user_space_ns", |of| of.times.user_space_ns.to_string()),
     ("polling_ns", |of| of.times.polling_ns.to_string()),
     ("halted_ns", |of| of.times.halted_ns.to_string()),
     ("halt_not_divided_ns", |of| of.times.halt_not_divided_ns.to_string()),
@@ -33,7 +33,7 @@ const FIGURES: [Column<Figures>; 23] = [
     ("p99_ns", |of| text(of.p99_ns)),
     ("p999_ns", |of| text(of.p999_ns)),
     ("max_ns", |of| text(of.max_ns)),
-    ("user_share", |of| of.user_share.to_string()),
+    ("user_space_share", |of| of.user_space_share.to_string()),
 ];
 
 /// What says which group a row is, along a dimension.
@@ -46,7 +46,7 @@ fn place_columns(dim: Dim) -> &'static [Column<Place>] {
             ("on_cpu", |place| text(place.who.on_cpu)),
         ],
         Dim::Reason => &[("reason", |place| text(place.reason.as_ref()))],
-        Dim::Door => &[("door", |place| text(place.door.as_ref()))],
+        Dim::Door => &[("handler", |place| text(place.handler.as_ref()))],
         Dim::Port => &[("port", |place| text(place.port))],
         Dim::Mmio => &[("mmio", |place| text(place.mmio))],
         Dim::Msr => &[("msr", |place| text(place.msr))],
@@ -58,15 +58,15 @@ fn place_columns(dim: Dim) -> &'static [Column<Place>] {
     }
 }
 
-/// What says more of a group, if a dimension is of what exits are about.
-const ABOUT_COLUMNS: &[Column<Place>] =
-    &[("direction", |place| text(place.direction)), ("name", |place| text(place.name.as_ref()))];
+/// What says more of a group, if a dimension is of subjects.
+const SUBJECT_COLUMNS: &[Column<Place>] =
+    &[("direction", |place| text(place.direction)), ("subject_name", |place| text(place.subject_name.as_ref()))];
 
 /// Writes the rows with a heading: which group, then its figures, all under their JSON names and as JSON has them.
 /// Empty where JSON has nothing.
 pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let about = if report.by.iter().any(|dim| ABOUT.contains(dim)) { ABOUT_COLUMNS } else { &[] };
+    let about = if report.by.iter().any(|dim| ABOUT.contains(dim)) { SUBJECT_COLUMNS } else { &[] };
     let places: Vec<_> = report.by.iter().flat_map(|dim| place_columns(*dim)).chain(about).collect();
     let headings = places.iter().map(|column| column.0).chain(FIGURES.map(|column| column.0));
     out.write_record(headings).map_err(io::Error::from)?;
@@ -142,12 +142,12 @@ mod tests {
             count: 1,
             timed: 2,
             rate_per_s: 3.5,
-            total_ns: 4,
+            exit_time_ns: 4,
             cost_ns: 5,
             share_of_cost: 0.6,
             times: ExitTimes {
                 kernel_ns: 7,
-                user_ns: 8,
+                user_space_ns: 8,
                 polling_ns: 9,
                 halted_ns: 10,
                 halt_not_divided_ns: 41,
@@ -163,12 +163,12 @@ mod tests {
             p99_ns: Some(15),
             p999_ns: Some(16),
             max_ns: Some(17),
-            user_share: 0.18,
+            user_space_share: 0.18,
         };
         let place = Place {
             who: WhoRow { vm: Some(21), vm_name: Some("name".into()), vcpu: Some(22), tid: Some(23), on_cpu: Some(24) },
             reason: Some("reason".into()),
-            door: Some("door".into()),
+            handler: Some("handler".into()),
             port: Some(25),
             mmio: Some(26),
             msr: Some(27),
@@ -176,14 +176,14 @@ mod tests {
             cpuid: Some(29),
             rip: Some(30),
             function: Some("function".into()),
-            name: Some("of".into()),
+            subject_name: Some("of".into()),
             direction: Some("in"),
             cpu: Some(31),
             time_ns: Some(32),
             labels: Vec::new(),
         };
         let json = serde_json::to_value(Row { place: place.clone(), figures: figures.clone() }).unwrap();
-        let places = Dim::ALL.into_iter().flat_map(place_columns).chain(ABOUT_COLUMNS);
+        let places = Dim::ALL.into_iter().flat_map(place_columns).chain(SUBJECT_COLUMNS);
         let cells = places.map(|column| (column.0, column.1(&place)));
         let cells: Vec<_> = cells.chain(FIGURES.map(|column| (column.0, column.1(&figures)))).collect();
         for (name, found) in &cells {

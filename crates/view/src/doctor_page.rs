@@ -43,7 +43,7 @@ impl Checkup {
             found: check.found.clone(),
             remedy: check.remedy.clone(),
         };
-        Checkup { schema: "exitscope-doctor/1", checks: checks.iter().map(row).collect() }
+        Checkup { schema: "exitscope.doctor/1", checks: checks.iter().map(row).collect() }
     }
 }
 

@@ -54,16 +54,16 @@ pub struct EventRow<'a> {
     pub errno: Option<i32>,
     /// What a `detail` is about: `port`, `mmio`, `msr`, …
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub about: Option<&'static str>,
+    pub subject_kind: Option<&'static str>,
     /// Port, address, MSR, hypercall number, CPUID leaf, error code, …
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<u64>,
+    pub subject_key: Option<u64>,
     /// `in`/`out`, `read`/`write`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<&'static str>,
     /// Access size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<u16>,
+    pub size_bytes: Option<u16>,
     /// Value read or written, fault address, CPUID index, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
@@ -131,10 +131,10 @@ impl<'a> EventRow<'a> {
             requests: info.get(ExitWord::Requests),
             ceded: None,
             errno: None,
-            about: None,
-            key: None,
+            subject_kind: None,
+            subject_key: None,
             direction: None,
-            size: None,
+            size_bytes: None,
             value: None,
             vector: None,
             halt_ns: None,
@@ -181,10 +181,10 @@ impl<'a> EventRow<'a> {
             Kind::Nested => "nested",
             Kind::Reflect => "reflect",
             Kind::Detail(detail) => {
-                row.about = Some(detail.kind.name());
-                row.key = Some(detail.key);
+                row.subject_kind = Some(detail.kind.name());
+                row.subject_key = Some(detail.key);
                 row.direction = detail.kind.direction(detail.write);
-                row.size = (detail.size > 0).then_some(detail.size);
+                row.size_bytes = (detail.size > 0).then_some(detail.size);
                 row.value = Some(detail.value);
                 "detail"
             }
@@ -271,9 +271,9 @@ pub fn event_text(at: Moment, row: EventRow<'_>) -> String {
     put("requests", row.requests.map(|word| format!("{word:#x}")));
     put("ceded", row.ceded.map(|ceded| ceded.to_string()));
     put("errno", row.errno.map(|errno| errno.to_string()));
-    put(row.about.unwrap_or(""), row.key.map(|key| format!("{key:#x}")));
+    put(row.subject_kind.unwrap_or(""), row.subject_key.map(|key| format!("{key:#x}")));
     put("direction", row.direction.map(str::to_string));
-    put("size", row.size.map(|size| size.to_string()));
+    put("size", row.size_bytes.map(|size| size.to_string()));
     put("value", row.value.map(|value| format!("{value:#x}")));
     put("vector", row.vector.map(|vector| format!("{vector:#x}")));
     put("halt_ns", row.halt_ns.map(|ns| ns.to_string()));

@@ -186,13 +186,13 @@ pub struct FleetAdvice {
     /// On how many hosts.
     pub hosts: u64,
     /// Of what it wins: `exits`, `wake_ups`, `host_cpu`, `steal`, `forced_out`.
-    pub of: String,
+    pub gain_kind: String,
     /// At least so much in each second, of all these hosts together.
     pub low_ns_per_s: u64,
     /// At most so much.
     pub high_ns_per_s: u64,
     /// How that was found out: `replayed`, `counted`, `simulated`, `published`.
-    pub how: String,
+    pub method: String,
 }
 
 impl Fleet {
@@ -413,7 +413,7 @@ fn advice(fleet: &Fleet) -> Option<Section> {
             _ => format!("{low} to {high}/s"),
         };
         let hosts = format!("on {} {}", thousands(of.hosts), plural(of.hosts, "host"));
-        let text = format!("{hosts}, wins {gain} of {} ({}): {}", of.of.replace('_', " "), of.how, of.change);
+        let text = format!("{hosts}, gain {gain} of {} ({}): {}", of.gain_kind.replace('_', " "), of.method, of.change);
         Sentence { text, warning: false }
     };
     (!fleet.advice.is_empty()).then(|| Section {

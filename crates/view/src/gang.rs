@@ -34,9 +34,9 @@ pub struct CauseRow {
     /// Ganged runs in which it had it.
     pub runs: u64,
     /// Exits that were forced in these runs; where several threads had a reason, each has them all.
-    pub forced: u64,
+    pub forced_exits: u64,
     /// Time that those lost who were forced out, shared equally where several had a reason.
-    pub lost_ns: u64,
+    pub forced_out_ns: u64,
 }
 
 impl GangRows {
@@ -58,8 +58,8 @@ impl GangRows {
                     vcpu: vcpu.0,
                     reason: ExitCode::new(CodeList::PpcTrap, u64::from(trap)).name(),
                     runs: cause.runs,
-                    forced: cause.forced,
-                    lost_ns: cause.lost,
+                    forced_exits: cause.forced,
+                    forced_out_ns: cause.lost,
                 })
                 .collect(),
             unpaired_runs: gangs.unpaired,

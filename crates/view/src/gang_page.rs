@@ -37,16 +37,19 @@ pub(crate) fn gang_summary(rows: &GangRows) -> Section {
         return section;
     }
     let sentence = |row: &GangRow<LengthsRow>| {
-        let lost =
-            if row.lost.count == 0 { String::new() } else { format!("; time lost {}", length(Some(row.lost.sum_ns))) };
+        let lost = if row.forced_out.count == 0 {
+            String::new()
+        } else {
+            format!("; time lost {}", length(Some(row.forced_out.sum_ns)))
+        };
         plain(format!(
             "VM {}: {} of {} core runs ganged; of threads that had not ceded, {} of {} exits forced ({}){lost}",
             vm(row),
             thousands(row.ganged),
             thousands(row.runs),
-            thousands(row.forced),
+            thousands(row.forced_exits),
             thousands(row.exits),
-            percent(row.forced, row.exits),
+            percent(row.forced_exits, row.exits),
         ))
     };
     section.sentences.extend(rows.vms.iter().map(sentence));
@@ -76,8 +79,8 @@ fn by_vm(rows: &GangRows) -> Section {
         column("VM", true, 0),
         column("core runs", false, 0),
         column("2015 script", false, 0),
-        column("2 active", false, 0),
-        column("all by timer", false, 0),
+        column("several active", false, 0),
+        column("decrementer", false, 0),
         column("ganged", false, 0),
         column("share", false, 0),
     ];
@@ -86,8 +89,8 @@ fn by_vm(rows: &GangRows) -> Section {
             vm(row),
             thousands(row.runs),
             thousands(row.ganged_script),
-            thousands(row.two_active),
-            thousands(row.timer),
+            thousands(row.runs_of_several),
+            thousands(row.decrementer),
             thousands(row.ganged),
             percent(row.ganged, row.runs),
         ]
@@ -96,7 +99,7 @@ fn by_vm(rows: &GangRows) -> Section {
         "2015 script: runs with more than one vCPU runnable at the end, less those that ceded (the script prints this \
          number for each process); it misses a thread that needs user space"
             .to_string(),
-        "2 active: runs that two threads or more left that had not ceded; all by timer: of these, those that the shared \
+        "several active: runs that two threads or more left that had not ceded; decrementer: of these, those that the shared \
          decrementer ended for all, so that nobody forced anybody; ganged: the others, unless fewer than two of the threads \
          got into the guest"
             .to_string(),
@@ -121,10 +124,10 @@ fn by_vcore(rows: &GangRows) -> Section {
         column("vCPUs", true, 0),
         column("on CPUs", true, 4),
         column("exits", false, 0),
-        column("forced", false, 0),
+        column("forced exits", false, 0),
         column("share", false, 0),
         column("joined", false, 3),
-        column("too late", false, 2),
+        column("entry refused", false, 2),
         column("time lost", false, 0),
         column("p50", false, 0),
         column("p99", false, 2),
@@ -135,24 +138,24 @@ fn by_vcore(rows: &GangRows) -> Section {
             row.vcpus.as_deref().map_or(String::new(), ranges),
             ranges(&row.cpus),
             thousands(row.exits),
-            thousands(row.forced),
-            percent(row.forced, row.exits),
+            thousands(row.forced_exits),
+            percent(row.forced_exits, row.exits),
             thousands(row.joined),
-            thousands(row.too_late),
-            if row.lost.count == 0 { "-".to_string() } else { length(Some(row.lost.sum_ns)) },
-            length(row.lost.p50_ns),
-            length(row.lost.p99_ns),
+            thousands(row.entry_refused),
+            if row.forced_out.count == 0 { "-".to_string() } else { length(Some(row.forced_out.sum_ns)) },
+            length(row.forced_out.p50_ns),
+            length(row.forced_out.p99_ns),
         ]
     });
     let mut notes = vec![
-        "exits: of threads that had not ceded; forced: by a sibling's doorbell (0xe80), with no reason of their own; time \
+        "exits: of threads that had not ceded; forced exits: by a sibling's doorbell (0xe80), with no reason of their own; time \
          lost: from there to their next entry, other VMs' turns on the core included"
             .to_string(),
     ];
     notes.extend(shared_cores(rows));
-    let forced: u64 = rows.vms.iter().map(|row| row.forced).sum();
+    let forced: u64 = rows.vms.iter().map(|row| row.forced_exits).sum();
     let ganged: u64 = rows.vms.iter().map(|row| row.ganged).sum();
-    if rows.vms.iter().all(|row| row.lost.count == 0) && forced > 0 {
+    if rows.vms.iter().all(|row| row.forced_out.count == 0) && forced > 0 {
         notes.push(format!(
             "No entry follows a forced exit in this trace, so time lost is unknown. Record with {CORE_RUNS}."
         ));
@@ -205,7 +208,7 @@ fn causes(rows: &GangRows) -> Section {
         column("vCPU", true, 0),
         column("reason", true, 0),
         column("runs", false, 0),
-        column("forced", false, 0),
+        column("forced exits", false, 0),
         column("time lost by others", false, 0),
     ];
     let several = rows.vms.len() > 1;
@@ -215,8 +218,8 @@ fn causes(rows: &GangRows) -> Section {
             row.vcpu.to_string(),
             row.reason.clone(),
             thousands(row.runs),
-            thousands(row.forced),
-            if row.lost_ns == 0 { "-".to_string() } else { length(Some(row.lost_ns)) },
+            thousands(row.forced_exits),
+            if row.forced_out_ns == 0 { "-".to_string() } else { length(Some(row.forced_out_ns)) },
         ]
     };
     let mut notes = Vec::new();
@@ -228,8 +231,8 @@ fn causes(rows: &GangRows) -> Section {
          an equal part of the time"
             .to_string(),
     );
-    let lost: u64 = rows.vms.iter().map(|row| row.lost.sum_ns).sum();
-    let of_causes: u64 = rows.causes.iter().map(|cause| cause.lost_ns).sum();
+    let lost: u64 = rows.vms.iter().map(|row| row.forced_out.sum_ns).sum();
+    let of_causes: u64 = rows.causes.iter().map(|cause| cause.forced_out_ns).sum();
     if lost > of_causes {
         notes.push(format!("time lost in runs of which no thread shows the cause: {}", length(Some(lost - of_causes))));
     }

@@ -35,7 +35,7 @@ pub struct ClockRow {
     /// Halts that were compared.
     pub compared: u64,
     /// Those that are more than 2 % too short, or too long even with 50 us from the exit until KVM begins the halt.
-    pub off: u64,
+    pub mismatched: u64,
     /// Ticks of the clock in a second, at most, as no halt is longer than the time from its exit to its end; to within the 0.05 % by
     /// which NTP may slew the host's own clock.
     pub at_most_hz: u64,
@@ -45,7 +45,7 @@ impl ClockRow {
     /// Whether halts contradict the rate that was given by hand.
     pub(crate) fn of(halts: &Halts, info: &TraceInfo) -> Option<ClockRow> {
         let ClockCheck { compared, off, .. } = halts.clock;
-        Some(ClockRow { compared, off, at_most_hz: halts.clock.instead_of(info.given_hz?)? })
+        Some(ClockRow { compared, mismatched: off, at_most_hz: halts.clock.instead_of(info.given_hz?)? })
     }
 
     /// What that means for whoever reads lengths.
@@ -53,7 +53,7 @@ impl ClockRow {
         let text = format!(
             "--tsc-hz is not the clock's rate: {} of {} halts of more than 1 ms are not as long as kvm_vcpu_wakeup says, by more than \
              2 %. By them its rate is at most about {} MHz",
-            thousands(self.off),
+            thousands(self.mismatched),
             thousands(self.compared),
             thousands(self.at_most_hz.saturating_add(500_000) / 1_000_000)
         );
@@ -86,9 +86,9 @@ pub struct GapRow {
     /// The longest of them; absent for all that are longer than the row before.
     pub up_to_ns: Option<u64>,
     /// Of halts that ended before the thread gave its CPU away.
-    pub caught: u64,
+    pub not_blocked: u64,
     /// Of others.
-    pub slept: u64,
+    pub blocked: u64,
 }
 
 /// The settings of host halt polling that KVM's decisions show; what they do not show is absent.
@@ -97,7 +97,7 @@ pub struct PollSettingsRow {
     /// The VM's process id.
     pub vm: u32,
     /// Decisions that it is read off.
-    pub changes: u64,
+    pub decisions: u64,
     /// The longest poll, where a poll was cut down to it.
     pub halt_poll_ns: Option<u64>,
     /// The longest poll is longer than this.
@@ -106,7 +106,7 @@ pub struct PollSettingsRow {
     pub halt_poll_less_than_ns: Option<u64>,
     /// What replay takes for the longest poll: where it was not seen, the architecture's default if that is within the
     /// bounds.
-    pub halt_poll_taken_ns: u64,
+    pub halt_poll_assumed_ns: u64,
     /// The factor by which polls grow.
     pub grow: Option<u32>,
     /// What polls of zero grow to.
@@ -129,7 +129,11 @@ impl HaltRows {
             gaps: all
                 .buckets()
                 .into_iter()
-                .map(|row| GapRow { up_to_ns: row.up_to.map(|up_to| up_to.0), caught: row.caught, slept: row.slept })
+                .map(|row| GapRow {
+                    up_to_ns: row.up_to.map(|up_to| up_to.0),
+                    not_blocked: row.caught,
+                    blocked: row.slept,
+                })
                 .collect(),
             all: of_all,
             settings: halts
@@ -166,11 +170,11 @@ impl PollSettingsRow {
         let (more_than, less_than) = settings.bounds();
         PollSettingsRow {
             vm,
-            changes: settings.changes,
+            decisions: settings.changes,
             halt_poll_ns: settings.cut().map(|cut| cut.0),
             halt_poll_more_than_ns: more_than,
             halt_poll_less_than_ns: less_than,
-            halt_poll_taken_ns: settings.params(host).halt_poll_ns.0,
+            halt_poll_assumed_ns: settings.params(host).halt_poll_ns.0,
             grow: settings.grow.value(),
             grow_start_ns: settings.start.value().map(u64::from),
             shrink: settings.shrink(),

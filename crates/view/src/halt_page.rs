@@ -12,7 +12,7 @@ pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
     let Some(rows) = &report.halt else {
         let text = format!(
             "No vCPU halts in this trace: there is no exit of HLT, WFx, an s390 wait or H_CEDE, and no kvm_vcpu_wakeup. \
-             Record with {} while guests have nothing to do.",
+             Record with {} while guests are idle.",
             report.how_to_record()
         );
         return vec![Section { title: "Halts".into(), sentences: vec![plain(text)], ..Section::default() }];
@@ -26,22 +26,24 @@ pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
 /// What the default report says: a few lines.
 pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     let all = &rows.all;
-    let mut sentences = vec![match (all.caught, all.slept) {
-        _ if all.halts + all.cut == 0 => format!("{} halts, all of them in user space", thousands(all.in_user_space)),
-        _ if all.halts == 0 => format!("{} halts, of none of which both ends were seen", thousands(all.cut)),
-        (Some(caught), Some(slept)) => format!(
+    let mut sentences = vec![match (all.not_blocked, all.blocked) {
+        _ if all.halts + all.unfinished == 0 => {
+            format!("{} halts, all of them in user space", thousands(all.in_user_space))
+        }
+        _ if all.halts == 0 => format!("{} halts, of none of which both ends were seen", thousands(all.unfinished)),
+        (Some(not_blocked), Some(blocked)) => format!(
             "{} halts: {} ended before they blocked ({}), {} blocked",
             thousands(all.halts),
-            thousands(caught),
-            percent(caught, all.halts),
-            thousands(slept)
+            thousands(not_blocked),
+            percent(not_blocked, all.halts),
+            thousands(blocked)
         ),
         _ => format!("{} halts", thousands(all.halts)),
     }];
-    if all.at_once > 0 {
+    if all.pending > 0 {
         sentences.push(format!(
             "{} more exits for a halt found something pending, and did not halt",
-            thousands(all.at_once)
+            thousands(all.pending)
         ));
     }
     let mut figures = Vec::new();
@@ -51,8 +53,8 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     if all.latency.count > 0 {
         figures.push(format!("wake-up latency {}", quantiles(&all.latency, all.halts)));
     }
-    if let (true, Some(miss)) = (all.told, all.poll_miss_ns) {
-        let all = Nanos(all.poll_hit_ns + miss);
+    if let (true, Some(miss)) = (all.has_wakeup_events, all.poll_fail_ns) {
+        let all = Nanos(all.poll_success_ns + miss);
         figures.push(format!("polling took {all} of CPU time, {} of it in failed polls", Nanos(miss)));
     }
     sentences.extend((!figures.is_empty()).then(|| figures.join("; ")));
@@ -88,7 +90,7 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
         column("VM", true, if several_vms { 0 } else { 9 }),
         column("vCPU", true, 0),
         column("halts", false, 0),
-        column("at once", false, 9),
+        column("pending", false, 9),
         column("not blocked", false, 0),
         column("gap p50", false, 0),
         column("p99", false, 6),
@@ -102,21 +104,21 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
     ];
     let row = |row: &HaltRow<LengthsRow>, vm: String, vcpu: String| {
         let optional = |figure: Option<String>| figure.unwrap_or("-".to_string());
-        let polled = row.told.then_some(row.poll_miss_ns).flatten();
+        let polled = row.has_wakeup_events.then_some(row.poll_fail_ns).flatten();
         vec![
             vm,
             vcpu,
             thousands(row.halts),
-            thousands(row.at_once),
-            optional(row.caught.map(|caught| percent(caught, row.halts))),
+            thousands(row.pending),
+            optional(row.not_blocked.map(|not_blocked| percent(not_blocked, row.halts))),
             length(row.gaps.p50_ns),
             p99(&row.gaps),
             length(row.latency.p50_ns),
             p99(&row.latency),
-            length(row.latency_caught.p50_ns),
-            length(row.latency_slept.p50_ns),
-            optional(row.poll_misses.filter(|_| row.told).map(thousands)),
-            optional(polled.map(|miss| length(Some(row.poll_hit_ns + miss)))),
+            length(row.latency_not_blocked.p50_ns),
+            length(row.latency_blocked.p50_ns),
+            optional(row.failed_polls.filter(|_| row.has_wakeup_events).map(thousands)),
+            optional(polled.map(|miss| length(Some(row.poll_success_ns + miss)))),
             optional(polled.map(|miss| length(Some(miss)))),
         ]
     };
@@ -140,24 +142,22 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     let (all, record) = (&rows.all, report.how_to_record());
     let mut notes =
         vec!["gap: from the exit until something woke the vCPU; wake-up: from there to its entry".to_string()];
-    if all.told && !report.is_xen() {
-        notes.push(
-            "not blocked: something woke it before its thread gave its CPU away, as in a successful poll".to_string(),
-        );
+    if all.has_wakeup_events && !report.is_xen() {
+        notes.push("not blocked: something woke it before its thread blocked, as in a successful poll".to_string());
     }
     if rows.of_vcores {
         return vec![
-            "A halt is a virtual core's, when all its vCPUs have ceded, told by kvmppc_vcore_wakeup, and shown under the \
+            "A halt is a virtual core's, when all its vCPUs have ceded, by kvmppc_vcore_wakeup, and is shown under the \
              vCPU that ran it; gaps include the way back to the CPU."
                 .to_string(),
         ];
     }
     if report.is_xen() {
         notes.push("Xen does not poll for a halted vCPU: all of them blocked.".to_string());
-    } else if !all.told {
+    } else if !all.has_wakeup_events {
         notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. Record with {record}."));
-    } else if all.poll_miss_ns.is_none() {
-        let most = all.before_sleep_ns.map_or(String::new(), |most| {
+    } else if all.poll_fail_ns.is_none() {
+        let most = all.before_block_ns.map_or(String::new(), |most| {
             format!(" From the beginning of halts until threads blocked it was {} at most.", Nanos(most))
         });
         notes.push(format!(
@@ -166,7 +166,8 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
         ));
     }
     if all.inexact_gaps > 0 {
-        let how = if all.told && !report.is_xen() { format!(" Record with {record}.") } else { String::new() };
+        let how =
+            if all.has_wakeup_events && !report.is_xen() { format!(" Record with {record}.") } else { String::new() };
         notes.push(format!(
             "{} of {} gaps include the way back to the CPU, and have no wake-up latency, because {} recorded.{how}",
             thousands(all.inexact_gaps),
@@ -180,10 +181,10 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
             thousands(all.kicked)
         ));
     }
-    if all.cut > 0 {
+    if all.unfinished > 0 {
         notes.push(format!(
             "Halts cut off by the recording's end or by a loss, which are not in the table: {}",
-            thousands(all.cut)
+            thousands(all.unfinished)
         ));
     }
     if all.in_user_space > 0 {
@@ -192,10 +193,10 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
             thousands(all.in_user_space)
         ));
     }
-    if all.at_once > 0 {
+    if all.pending > 0 {
         notes.push(format!(
             "Exits for a halt that did not halt, because something was pending: {}",
-            thousands(all.at_once)
+            thousands(all.pending)
         ));
     }
     notes.push(match rows.guest_polls {
@@ -218,18 +219,18 @@ fn by_length(rows: &HaltRows, xen: bool) -> Section {
         column("not blocked", false, 0),
         column("blocked", false, 0),
     ];
-    let all: u64 = rows.gaps.iter().map(|gap| gap.caught + gap.slept).sum();
+    let all: u64 = rows.gaps.iter().map(|gap| gap.not_blocked + gap.blocked).sum();
     let mut before = 0;
     let table = rows.gaps.iter().map(|gap| {
-        let count = gap.caught + gap.slept;
+        let count = gap.not_blocked + gap.blocked;
         before += count;
         vec![
             gap.up_to_ns.map_or("longer".to_string(), crate::names::exact_length),
             thousands(count),
             percent(count, all),
             percent(before, all),
-            if rows.all.told { thousands(gap.caught) } else { "-".to_string() },
-            if rows.all.told { thousands(gap.slept) } else { "-".to_string() },
+            if rows.all.has_wakeup_events { thousands(gap.not_blocked) } else { "-".to_string() },
+            if rows.all.has_wakeup_events { thousands(gap.blocked) } else { "-".to_string() },
         ]
     });
     Section {
@@ -250,9 +251,9 @@ fn settings(rows: &HaltRows) -> Option<Section> {
         let most = match (row.halt_poll_ns, row.halt_poll_less_than_ns) {
             (Some(most), _) => most.to_string(),
             (None, Some(less)) => {
-                format!("between {} and {less}, taken as {}", row.halt_poll_more_than_ns, row.halt_poll_taken_ns)
+                format!("between {} and {less}, taken as {}", row.halt_poll_more_than_ns, row.halt_poll_assumed_ns)
             }
-            (None, None) => format!("more than {}, taken as {}", row.halt_poll_more_than_ns, row.halt_poll_taken_ns),
+            (None, None) => format!("more than {}, taken as {}", row.halt_poll_more_than_ns, row.halt_poll_assumed_ns),
         };
         plain(format!(
             "{}halt_poll_ns {most}; halt_poll_ns_grow {}, halt_poll_ns_grow_start {}, halt_poll_ns_shrink {} (from {} \
@@ -261,7 +262,7 @@ fn settings(rows: &HaltRows) -> Option<Section> {
             row.grow.map_or_else(unseen, |grow| grow.to_string()),
             row.grow_start_ns.map_or_else(unseen, |start| start.to_string()),
             row.shrink.map_or_else(unseen, |shrink| shrink.to_string()),
-            thousands(row.changes),
+            thousands(row.decisions),
         ))
     };
     (!rows.settings.is_empty()).then(|| Section {

@@ -112,7 +112,7 @@ fn bounds(lab: &LabReport) -> Result<BTreeMap<&str, u64>, String> {
     }
     match bounds.is_empty() {
         false => Ok(bounds),
-        true => Err(match rows.iter().find_map(|row| row.cannot.as_ref()) {
+        true => Err(match rows.iter().find_map(|row| row.unavailable.as_ref()) {
             Some(why) => format!("the run of lab exits has no bounds: {why}"),
             None => "the run of lab exits has no bounds: save another with --format json".to_string(),
         }),

@@ -17,7 +17,7 @@ pub struct LabReport {
     /// The experiment, as the command has it.
     pub experiment: String,
     /// What it is about.
-    pub about: String,
+    pub description: String,
     /// What ran it.
     pub manifest: ManifestRow,
     /// What was found, in plain words.
@@ -87,7 +87,7 @@ pub struct LabRow {
     /// The figures.
     pub figures: Vec<LabFigure>,
     /// Why it could not be measured; there are no figures then.
-    pub cannot: Option<String>,
+    pub unavailable: Option<String>,
 }
 
 /// A figure.
@@ -117,7 +117,7 @@ pub struct LabFigure {
 
 impl LabReport {
     /// The schema's name and version.
-    pub const SCHEMA: &'static str = "exitscope-lab/1";
+    pub const SCHEMA: &'static str = "exitscope.lab/1";
 
     /// What was found, as plain data.
     pub fn of(findings: &Findings) -> LabReport {
@@ -126,7 +126,7 @@ impl LabReport {
             schema: LabReport::SCHEMA.to_string(),
             verdict: Headline::default(),
             experiment: findings.experiment.to_string(),
-            about: findings.about.to_string(),
+            description: findings.description.to_string(),
             manifest: ManifestRow {
                 back_end: m.back_end.clone(),
                 emulates_ring_0: m.emulates_ring_0,
@@ -153,7 +153,7 @@ impl LabReport {
                         .map(|row| LabRow {
                             labels: row.labels.clone(),
                             figures: row.figures.iter().map(figure).collect(),
-                            cannot: row.cannot.clone(),
+                            unavailable: row.cannot.clone(),
                         })
                         .collect(),
                 })
@@ -177,7 +177,7 @@ impl LabReport {
         doubts.extend(self.warnings.iter().cloned());
         let (first, rest) = match (is_measured, self.summary.split_first()) {
             (true, Some((first, rest))) => (first.trim_end_matches('.').to_string(), rest),
-            (true, None) => (format!("{}: no finding in words, see the figures", self.about), &[][..]),
+            (true, None) => (format!("{}: no finding in words, see the figures", self.description), &[][..]),
             (false, _) => ("Cannot tell: nothing could be measured here".to_string(), &self.summary[..]),
         };
         Headline {

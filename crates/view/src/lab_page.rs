@@ -69,7 +69,7 @@ fn against(tables: &[Section]) -> Section {
 fn head(report: &LabReport) -> Section {
     let m = &report.manifest;
     let sentences = vec![
-        plain(report.about.clone()),
+        plain(report.description.clone()),
         plain(format!(
             "Back end {} on {}, kernel {}; {}, clock {:.3} GHz; {}, {} for each row{}",
             m.back_end,
@@ -119,13 +119,13 @@ fn section(table: &LabTable) -> Section {
     let rows = table.rows.iter().map(|row| {
         let mut cells = row.labels.clone();
         cells.resize(table.labels.len(), String::new());
-        if let Some(why) = &row.cannot {
+        if let Some(why) = &row.unavailable {
             notes.push(format!("{}: {why}", row.labels.join(", ")));
         }
         for name in &names {
             match row.figures.iter().find(|figure| figure.name == *name) {
                 Some(figure) => cells.extend(shown(figure)),
-                None if row.cannot.is_some() => {
+                None if row.unavailable.is_some() => {
                     cells.extend(["no".to_string(), String::new(), String::new(), String::new(), String::new()]);
                 }
                 None => cells.extend([const { String::new() }; 5]),
@@ -261,13 +261,13 @@ pub fn write_lab_csv(report: &LabReport, out: &mut dyn Write) -> io::Result<()> 
         "p95",
         "samples",
         "outliers",
-        "cannot",
+        "unavailable",
     ])?;
     for table in &report.tables {
         for row in &table.rows {
             let labels = row.labels.join("; ");
             let start = [report.experiment.clone(), table.title.clone(), labels];
-            if let Some(why) = &row.cannot {
+            if let Some(why) = &row.unavailable {
                 let empty = [const { String::new() }; 9];
                 csv.write_record(start.iter().chain(&empty).chain([why]))?;
             }
@@ -309,7 +309,7 @@ pub fn write_benchstat(report: &LabReport, out: &mut dyn Write) -> io::Result<()
                 writeln!(out, "Unit {unit} better=higher")?;
                 told.push(unit);
             }
-            // By keys its filters can be told: `-filter /door:kernel`.
+            // By keys its filters can be told: `-filter /handler:kernel`.
             let labels = table.labels.iter().zip(&row.labels);
             let labels: Vec<String> =
                 labels.map(|(key, label)| format!("{}={}", word(key, '_'), word(label, '_'))).collect();
@@ -373,12 +373,16 @@ mod tests {
             outliers: Some(1),
             rounds: rounds.to_vec(),
         };
-        let row = |name: &str, figures, cannot| LabRow { labels: vec![name.into(), "door, 1".into()], figures, cannot };
+        let row = |name: &str, figures, cannot| LabRow {
+            labels: vec![name.into(), "handler, 1".into()],
+            figures,
+            unavailable: cannot,
+        };
         LabReport {
             schema: LabReport::SCHEMA.into(),
             verdict: crate::headline::Headline::default(),
             experiment: "exits".into(),
-            about: "About".into(),
+            description: "About".into(),
             manifest: ManifestRow {
                 back_end: "kvm_x".into(),
                 emulates_ring_0: false,
@@ -395,7 +399,7 @@ mod tests {
             warnings: Vec::new(),
             tables: vec![LabTable {
                 title: "Exits".into(),
-                labels: vec!["exit".into(), "door".into()],
+                labels: vec!["exit".into(), "handler".into()],
                 rows: vec![row("port read", vec![time], None), row("MMIO", Vec::new(), Some("no such thing".into()))],
             }],
             executed: Vec::new(),
@@ -406,9 +410,9 @@ mod tests {
     fn what_cannot_be_done_is_a_row_and_its_reason_a_note() {
         let page = lab_page(&report(&[100.0, 102.0, 101.0]));
         let table = page.sections[2].table.as_ref().unwrap();
-        assert_eq!(table.rows[0][..4], ["port read", "door, 1", "100ns", "10ns"]);
-        assert_eq!(table.rows[1][..3], ["MMIO", "door, 1", "no"]);
-        assert!(page.sections[2].notes.contains(&"MMIO, door, 1: no such thing".to_string()));
+        assert_eq!(table.rows[0][..4], ["port read", "handler, 1", "100ns", "10ns"]);
+        assert_eq!(table.rows[1][..3], ["MMIO", "handler, 1", "no"]);
+        assert!(page.sections[2].notes.contains(&"MMIO, handler, 1: no such thing".to_string()));
     }
 
     #[test]
@@ -486,9 +490,9 @@ mod tests {
         write_benchstat(&found, &mut lines).unwrap();
         let lines = String::from_utf8(lines).unwrap();
         let expected = "Unit X-9C/s better=higher\n\
-            BenchmarkExits/Exits/exit=port_read/door=door__1 15 100.0 ns/op 7.0 exit-to-entry-ns/op 3.0000 X-9C/s 25.0000 \
+            BenchmarkExits/Exits/exit=port_read/handler=handler__1 15 100.0 ns/op 7.0 exit-to-entry-ns/op 3.0000 X-9C/s 25.0000 \
             polls-that-paid-%\n\
-            BenchmarkExits/Exits/exit=port_read/door=door__1 15 102.5 ns/op 8.0 exit-to-entry-ns/op 4.0000 X-9C/s\n";
+            BenchmarkExits/Exits/exit=port_read/handler=handler__1 15 102.5 ns/op 8.0 exit-to-entry-ns/op 4.0000 X-9C/s\n";
         assert!(lines.ends_with(expected), "{lines}");
     }
 
@@ -501,7 +505,7 @@ mod tests {
         write_page(&lab_page(&found), Look { width: Some(46), colour: false, unicode: true }, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let header = text.lines().find(|line| line.contains("exit ")).unwrap();
-        assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["exit", "door", "time", "±"], "{text}");
+        assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["exit", "handler", "time", "±"], "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("too wide for the terminal: samples, far out, exit to entry time: median"), "{text}");
     }
@@ -512,12 +516,12 @@ mod tests {
         let mut csv = Vec::new();
         write_lab_csv(&report, &mut csv).unwrap();
         let csv = String::from_utf8(csv).unwrap();
-        assert!(csv.contains("exits,Exits,\"port read; door, 1\",time,ns,100,90,110,,,30,1,\n"), "{csv}");
-        assert!(csv.contains("exits,Exits,\"MMIO; door, 1\",,,,,,,,,,no such thing\n"), "{csv}");
+        assert!(csv.contains("exits,Exits,\"port read; handler, 1\",time,ns,100,90,110,,,30,1,\n"), "{csv}");
+        assert!(csv.contains("exits,Exits,\"MMIO; handler, 1\",,,,,,,,,,no such thing\n"), "{csv}");
         let mut lines = Vec::new();
         write_benchstat(&report, &mut lines).unwrap();
         let lines = String::from_utf8(lines).unwrap();
-        assert!(lines.contains("\nBenchmarkExits/Exits/exit=port_read/door=door__1 15 102.5 ns/op\n"), "{lines}");
+        assert!(lines.contains("\nBenchmarkExits/Exits/exit=port_read/handler=handler__1 15 102.5 ns/op\n"), "{lines}");
     }
 
     #[test]

@@ -260,7 +260,7 @@ pub(crate) fn by_hand(trace: &TraceRow) -> Option<Sentence> {
 
 /// What the trace does not tell, and what was made of it.
 fn untold(report: &Report) -> Option<Sentence> {
-    let ToldRow { user, scheduler, by_runner } = report.told;
+    let ToldRow { user_space: user, scheduler, by_runner } = report.event_kinds;
     let text = match (report.is_xen(), user, scheduler) {
         _ if report.coverage.timed_exits == 0 => return None,
         (_, true, true) => return None,
@@ -335,9 +335,9 @@ pub(crate) fn is_told(report: &Report, part: TimePart, of: &dyn Fn(TimePart) -> 
         TimePart::Guest | TimePart::Kernel => {
             of(TimePart::Guest) > 0 || of(TimePart::Kernel) > 0 || of(TimePart::Unknown) == 0
         }
-        TimePart::User => report.told.user,
-        TimePart::Steal => report.told.scheduler,
-        TimePart::Halted => report.told.scheduler || of(TimePart::Halted) > 0 || of(TimePart::Undivided) == 0,
+        TimePart::User => report.event_kinds.user_space,
+        TimePart::Steal => report.event_kinds.scheduler,
+        TimePart::Halted => report.event_kinds.scheduler || of(TimePart::Halted) > 0 || of(TimePart::Undivided) == 0,
         _ => true,
     }
 }
@@ -409,7 +409,7 @@ fn run_states(report: &Report, most: usize) -> Section {
         let waits = row.who.vm != Some(VmId::IDLE_DOMAIN.0);
         let [woken, preempted] = [row.woken, row.preempted].map(|stays| waits.then_some(stays));
         let [running, blocked, offline, paused, lost] =
-            [row.running, row.blocked, row.offline, row.paused, row.lost].map(Some);
+            [row.running, row.blocked, row.offline, row.paused, row.unknown].map(Some);
         let lengths = [running, woken, preempted, blocked, offline, paused, lost]
             .map(|stays: Option<StaysRow>| length(stays.map(|stays| stays.ns)));
         let counts =
@@ -457,7 +457,7 @@ fn figures(figures: &Figures, told: ToldRow, parts: &[TimePart]) -> Vec<String> 
         (_, 0) => "0".to_string(),
         (_, nanos) => Nanos(nanos).to_string(),
     };
-    let mut cells = vec![thousands(figures.count), rate(figures.rate_per_s), sum(figures.total_ns)];
+    let mut cells = vec![thousands(figures.count), rate(figures.rate_per_s), sum(figures.exit_time_ns)];
     cells.extend(parts.iter().map(|part| sum(figures.times.get(*part))));
     cells.extend([
         sum(figures.cost_ns),
@@ -468,7 +468,7 @@ fn figures(figures: &Figures, told: ToldRow, parts: &[TimePart]) -> Vec<String> 
         length(figures.p99_ns),
         length(figures.p999_ns),
         length(figures.max_ns),
-        if_told(told.user, share(figures.user_share)),
+        if_told(told.user_space, share(figures.user_space_share)),
     ]);
     cells
 }
@@ -484,22 +484,22 @@ fn groups(report: &Report) -> Section {
     let mut rows: Vec<Vec<String>> = report
         .rows
         .iter()
-        .map(|row| [row.place.labels.clone(), figures(&row.figures, report.told, &parts)].concat())
+        .map(|row| [row.place.labels.clone(), figures(&row.figures, report.event_kinds, &parts)].concat())
         .collect();
     if report.rows.len() > 1 {
         let mut labels = vec![String::new(); report.by.len()];
         labels[0] = "all".to_string();
-        rows.push([labels, figures(&report.total, report.told, &parts)].concat());
+        rows.push([labels, figures(&report.total, report.event_kinds, &parts)].concat());
     }
     let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
-    if report.rows.len() > 1 && !report.total_without.is_empty() {
-        notes.push(format!("all: mean to max are of exits without halts ({})", report.total_without.join(", ")));
+    if report.rows.len() > 1 && !report.exit_times_without.is_empty() {
+        notes.push(format!("all: mean to max are of exits without halts ({})", report.exit_times_without.join(", ")));
     }
-    if report.exits_elsewhere > 0 {
+    if report.ungrouped_exits > 0 {
         let dims = names(report.by.iter().filter(|&&dim| ABOUT.contains(&dim) || dim == Dim::Rip));
         notes.push(format!(
             "{} exits have none of {dims} and are in none of these groups",
-            thousands(report.exits_elsewhere)
+            thousands(report.ungrouped_exits)
         ));
     }
     Section {
@@ -512,18 +512,18 @@ fn groups(report: &Report) -> Section {
 
 fn details(report: &Report, most: usize) -> Vec<Section> {
     let mut headings: Vec<&str> = Vec::new();
-    for row in &report.details {
+    for row in &report.subjects {
         if !headings.contains(&row.heading) {
             headings.push(row.heading);
         }
     }
     let parts = parts_of_exits(report);
     let section = |heading: &&str| {
-        let of_kind: Vec<&DetailRow> = report.details.iter().filter(|row| row.heading == *heading).collect();
+        let of_kind: Vec<&DetailRow> = report.subjects.iter().filter(|row| row.heading == *heading).collect();
         let rows = of_kind
             .iter()
             .take(most)
-            .map(|row| [vec![row.label.clone()], figures(&row.figures, report.told, &parts)].concat())
+            .map(|row| [vec![row.label.clone()], figures(&row.figures, report.event_kinds, &parts)].concat())
             .collect();
         let mut columns = vec![column("", true, 0)];
         columns.extend(figure_columns(&parts));
@@ -581,26 +581,26 @@ fn slowest(report: &Report) -> Option<Section> {
         column("cost", false, 0),
         column("steal", false, 2),
         column("reason", true, 0),
-        column("about", true, 0),
-        column("door", true, 0),
+        column("subject", true, 0),
+        column("handler", true, 0),
         column("user space", false, 3),
         column("VM", true, 2),
         column("vCPU", true, 1),
         column("CPU", true, 3),
     ];
-    let told = report.told;
+    let told = report.event_kinds;
     let rows: Vec<Vec<String>> = report
         .slowest
         .iter()
         .map(|row| {
             vec![
                 row.at().to_string(),
-                length(Some(row.times.kernel_ns + row.times.user_ns)),
+                length(Some(row.times.kernel_ns + row.times.user_space_ns)),
                 if_told(told.scheduler, length(Some(row.times.steal_ns))),
                 row.reason.clone(),
-                row.detail.clone().unwrap_or_default(),
-                if_told(told.user, row.door.clone()),
-                if_told(told.user, length(Some(row.times.user_ns))),
+                row.subject.clone().unwrap_or_default(),
+                if_told(told.user_space, row.handler.clone()),
+                if_told(told.user_space, length(Some(row.times.user_space_ns))),
                 row.who.vm_label(),
                 row.who.vcpu_label(),
                 row.cpu.to_string(),

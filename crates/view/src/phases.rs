@@ -11,9 +11,9 @@ pub struct PhaseRows {
     /// By reason and by whether they left the kernel (or Xen), most costly first; without reasons of which no exit is timed.
     pub rows: Vec<PhaseRow>,
     /// All that left the kernel.
-    pub outside: PhaseRow,
+    pub in_user_space: PhaseRow,
     /// All that did not.
-    pub inside: PhaseRow,
+    pub in_kernel: PhaseRow,
     /// What would take steps away.
     pub removable: Vec<RemovableRow>,
     /// Whether the host is Xen.
@@ -28,47 +28,47 @@ pub struct PhaseRow {
     /// The reason; absent for all together.
     pub reason: Option<String>,
     /// Whether they left the kernel, or Xen.
-    pub outside: bool,
+    pub in_user_space: bool,
     /// Exits.
     pub exits: u64,
     /// Exits of which both ends were seen.
     pub timed: u64,
-    /// Until the first event of the handler; of exits without one, the time is in `handling_ns`.
-    pub reaching_ns: u64,
+    /// Until the first event of the handler; of exits without one, the time is in `handler_ns`.
+    pub to_handler_ns: u64,
     /// In the kernel's handler.
-    pub handling_ns: u64,
+    pub handler_ns: u64,
     /// From where KVM puts the guest's floating-point state aside until the system call returns; without events of system
     /// calls only until kvm_userspace_exit.
-    pub leaving_ns: u64,
+    pub to_user_space_ns: u64,
     /// In user space; on Xen, waiting for the device model.
-    pub user_ns: u64,
+    pub user_space_ns: u64,
     /// In user space, asleep: the vCPU's thread waits for another.
-    pub asleep_ns: u64,
+    pub user_space_asleep_ns: u64,
     /// From the call of KVM_RUN until the entry.
-    pub entering_ns: u64,
+    pub reentry_ns: u64,
     /// In halts: polling, halted and not divided; in no step.
     pub in_halts_ns: u64,
     /// Runnable, without a CPU; in no step.
     pub steal_ns: u64,
     /// Exits with an event of their handler.
-    pub reached: u64,
+    pub with_handler_event: u64,
     /// Exits of which it was seen when KVM began to leave.
-    pub left: u64,
+    pub with_fpu_put: u64,
     /// Exits of which it was seen when the system call returned.
-    pub returned: u64,
+    pub with_syscall_return: u64,
     /// Exits of which it was seen when KVM_RUN was called again.
-    pub called: u64,
+    pub with_syscall_entry: u64,
     /// Exits for which the kernel emulated an instruction; absent where that was not looked at (pages).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<u64>,
     /// System calls that user space made for them.
-    pub calls: u64,
-    /// Time in these; part of `user_ns` and `asleep_ns`.
-    pub in_calls_ns: u64,
+    pub syscalls: u64,
+    /// Time in these; part of `user_space_ns` and `user_space_asleep_ns`.
+    pub syscall_ns: u64,
     /// Of these, ioctls that read or write registers.
-    pub register_calls: u64,
+    pub register_ioctls: u64,
     /// Time in those.
-    pub in_register_calls_ns: u64,
+    pub register_ioctl_ns: u64,
 }
 
 /// A change that takes steps of exits away.
@@ -79,11 +79,11 @@ pub struct RemovableRow {
     /// Exits that it would change.
     pub exits: u64,
     /// What it would take away, at most; absent if the trace does not say.
-    pub removes_ns: Option<u64>,
+    pub avoidable_ns: Option<u64>,
     /// The same in cycles of the processor, for each of those exits; absent if nobody said how many make a second.
-    pub removes_cycles_an_exit: Option<u64>,
+    pub avoidable_cycles_per_exit: Option<u64>,
     /// How that was found out: `counted` in this recording.
-    pub how: &'static str,
+    pub method: &'static str,
     /// By which rule.
     pub rule: &'static str,
 }
@@ -100,11 +100,11 @@ impl PhaseRows {
         let cells = facts.ways.cells();
         let cells = cells.iter().filter(|(_, way)| way.cell.timed > 0);
         let mut rows: Vec<PhaseRow> = cells.map(|(key, way)| row(Some(key.code.name()), key.outside, way)).collect();
-        rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.outside));
+        rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.in_user_space));
         let mut removable = if xen { Vec::new() } else { removable(facts, &outside, arch) };
         removable.iter_mut().for_each(|row| row.count_cycles(cycles_per_s));
         let (inside, outside) = (row(None, false, &inside), row(None, true, &outside));
-        Some(PhaseRows { rows, outside, inside, removable, xen, cycles_per_s })
+        Some(PhaseRows { rows, in_user_space: outside, in_kernel: inside, removable, xen, cycles_per_s })
     }
 }
 
@@ -115,33 +115,34 @@ impl PhaseRow {
         let reaching = if xen { 0 } else { time(Step::Reaching) };
         PhaseRow {
             reason,
-            outside,
+            in_user_space: outside,
             exits: way.cell.count,
             timed: way.cell.timed,
-            reaching_ns: reaching,
-            handling_ns: (time(Step::Reaching) - reaching).saturating_add(time(Step::Handling)),
-            leaving_ns: time(Step::Leaving),
-            user_ns: time(Step::User),
-            asleep_ns: time(Step::Asleep),
-            entering_ns: time(Step::Entering),
+            to_handler_ns: reaching,
+            handler_ns: (time(Step::Reaching) - reaching).saturating_add(time(Step::Handling)),
+            to_user_space_ns: time(Step::Leaving),
+            user_space_ns: time(Step::User),
+            user_space_asleep_ns: time(Step::Asleep),
+            reentry_ns: time(Step::Entering),
             in_halts_ns: way.cell.parts.in_halts().0,
             steal_ns: way.cell.part(TimePart::Steal).0,
-            reached: if xen { 0 } else { way.marked(Mark::Reached) },
-            left: way.marked(Mark::Left),
-            returned: way.marked(Mark::Returned),
-            called: way.marked(Mark::Called),
+            with_handler_event: if xen { 0 } else { way.marked(Mark::Reached) },
+            with_fpu_put: way.marked(Mark::Left),
+            with_syscall_return: way.marked(Mark::Returned),
+            with_syscall_entry: way.marked(Mark::Called),
             emulated: emulations.then(|| way.marked(Mark::Emulated)),
-            calls: way.calls,
-            in_calls_ns: way.in_calls,
-            register_calls: way.register_calls,
-            in_register_calls_ns: way.in_register_calls,
+            syscalls: way.calls,
+            syscall_ns: way.in_calls,
+            register_ioctls: way.register_calls,
+            register_ioctl_ns: way.in_register_calls,
         }
     }
 
     /// All steps together: what the exits cost.
     pub fn cost_ns(&self) -> u64 {
-        let steps = [self.handling_ns, self.leaving_ns, self.user_ns, self.asleep_ns, self.entering_ns];
-        steps.iter().fold(self.reaching_ns, |sum, step| sum.saturating_add(*step))
+        let steps =
+            [self.handler_ns, self.to_user_space_ns, self.user_space_ns, self.user_space_asleep_ns, self.reentry_ns];
+        steps.iter().fold(self.to_handler_ns, |sum, step| sum.saturating_add(*step))
     }
 }
 
@@ -150,9 +151,9 @@ const COUNTED: &str = "counted";
 impl RemovableRow {
     fn count_cycles(&mut self, cycles_per_s: Option<u64>) {
         let cycles = |nanos: u64, hz: u64| u128::from(nanos) * u128::from(hz) / 1_000_000_000;
-        let all = self.removes_ns.zip(cycles_per_s).map(|(nanos, hz)| cycles(nanos, hz));
+        let all = self.avoidable_ns.zip(cycles_per_s).map(|(nanos, hz)| cycles(nanos, hz));
         let an_exit = all.and_then(|cycles| cycles.checked_div(u128::from(self.exits)));
-        self.removes_cycles_an_exit = an_exit.and_then(|cycles| u64::try_from(cycles).ok());
+        self.avoidable_cycles_per_exit = an_exit.and_then(|cycles| u64::try_from(cycles).ok());
     }
 }
 
@@ -173,9 +174,9 @@ fn removable(facts: &Facts, outside: &WayCell, arch: &str) -> Vec<RemovableRow> 
         rows.push(RemovableRow {
             change: "ioeventfd",
             exits: writes,
-            removes_ns: saves,
-            removes_cycles_an_exit: None,
-            how: COUNTED,
+            avoidable_ns: saves,
+            avoidable_cycles_per_exit: None,
+            method: COUNTED,
             rule: "writes to user space of always the same value to one register, which a datamatch passes on, would take what writes \
                    typically take that the kernel serves in this recording; for writes of several values see --view pio",
         });
@@ -187,9 +188,9 @@ fn removable(facts: &Facts, outside: &WayCell, arch: &str) -> Vec<RemovableRow> 
         rows.push(RemovableRow {
             change: "synced_registers",
             exits: outside.cell.timed,
-            removes_ns: calls_seen.then_some(outside.in_register_calls),
-            removes_cycles_an_exit: None,
-            how: COUNTED,
+            avoidable_ns: calls_seen.then_some(outside.in_register_calls),
+            avoidable_cycles_per_exit: None,
+            method: COUNTED,
             rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) replaces",
         });
     }
@@ -198,10 +199,10 @@ fn removable(facts: &Facts, outside: &WayCell, arch: &str) -> Vec<RemovableRow> 
         rows.push(RemovableRow {
             change: "split_lock",
             exits: outside.cell.timed,
-            removes_ns: (asleep > 0 || outside.cell.part(TimePart::Steal).0 > 0).then_some(asleep),
-            removes_cycles_an_exit: None,
-            how: COUNTED,
-            rule: "time in which vCPU threads slept in user space, all of it if they waited for a lock of all devices",
+            avoidable_ns: (asleep > 0 || outside.cell.part(TimePart::Steal).0 > 0).then_some(asleep),
+            avoidable_cycles_per_exit: None,
+            method: COUNTED,
+            rule: "time in which vCPU threads were asleep in user space, all of it if they waited for a lock of all devices",
         });
     }
     rows

@@ -22,7 +22,7 @@ pub struct PioRows {
     pub emulation_ns: Option<u64>,
     /// Whether the recording tells who served accesses: it has kvm_userspace_exit, or Xen's scheduler records. If not,
     /// `outside` means nothing.
-    pub servers_told: bool,
+    pub has_handlers: bool,
     /// Whether the host is Xen, where a device model in another domain serves what Xen does not.
     pub xen: bool,
 }
@@ -33,13 +33,13 @@ pub struct PioSum {
     /// Accesses.
     pub exits: u64,
     /// Accesses whose data are in a register, so that what the exit says is enough to serve them (Xen's quick path).
-    pub plain: u64,
+    pub non_string: u64,
     /// Accesses whose data are in memory (INS, OUTS), so that the instruction has to be emulated.
     pub string: u64,
     /// Accesses served outside the kernel.
-    pub outside: u64,
+    pub user_space_exits: u64,
     /// What these cost.
-    pub outside_cost_ns: u64,
+    pub user_space_cost_ns: u64,
     /// What a read typically takes that the kernel serves, the median; absent if there is none. Where there is no read, a
     /// write.
     pub read_in_kernel_ns: Option<u64>,
@@ -51,42 +51,42 @@ pub struct PioSum {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PioRow {
     /// `port` or `mmio`.
-    pub kind: &'static str,
+    pub subject_kind: &'static str,
     /// The port, or the first address of the 4 KiB page.
-    pub key: u64,
+    pub subject_key: u64,
     /// What it is called, where it has a name.
-    pub name: Option<SubjectName>,
+    pub subject_name: Option<SubjectName>,
     /// `in`, `out`, `read`, `write`.
     pub direction: Option<&'static str>,
     /// Whether somebody outside the kernel served them.
-    pub outside: bool,
+    pub in_user_space: bool,
     /// Accesses.
     pub exits: u64,
     /// Whether their data are in memory (INS, OUTS).
     pub string: bool,
     /// Accesses of which the trace says that their data are in a register.
-    pub plain: u64,
+    pub non_string: u64,
     /// From exit to entry, everything included.
-    pub lengths: LengthsRow,
+    pub exit_time: LengthsRow,
     /// From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
     /// the same physical CPU, or this one stopped running.
-    pub handed: LengthsRow,
+    pub to_handover: LengthsRow,
     /// From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
     /// while it still ran.
-    pub answered: LengthsRow,
+    pub to_completion: LengthsRow,
     /// Time in the kernel, all accesses together.
     pub kernel_ns: u64,
     /// Time outside.
-    pub outside_ns: u64,
+    pub user_space_ns: u64,
     /// Runnable, without a CPU.
     pub steal_ns: u64,
     /// The lowest and the highest address that was accessed; of a port, the port.
-    pub places: Option<[u64; 2]>,
+    pub address_range: Option<[u64; 2]>,
     /// The smallest and the largest value that was written, unless the data are in memory.
-    pub written: Option<[u64; 2]>,
+    pub value_range: Option<[u64; 2]>,
     /// What serving them without leaving the kernel would save at most: their cost, less what those typically take that the
     /// kernel serves in this recording. Absent if it has none, or these are served there already.
-    pub saves_ns: Option<u64>,
+    pub gain_ns: Option<u64>,
     /// For a person.
     #[serde(skip)]
     pub label: String,
@@ -119,7 +119,14 @@ impl PioRows {
             PioRow::of(key, cell, sum, names.spanning(vms, key.at.kind, first, last))
         };
         let emulation_ns = typical.emulation.map(|length| length.0);
-        Some(PioRows { rows: cells.into_iter().map(row).collect(), ports, mmio, emulation_ns, servers_told, xen })
+        Some(PioRows {
+            rows: cells.into_iter().map(row).collect(),
+            ports,
+            mmio,
+            emulation_ns,
+            has_handlers: servers_told,
+            xen,
+        })
     }
 }
 
@@ -127,11 +134,11 @@ impl PioSum {
     fn add(&mut self, key: &AccessKey, access: &AccessCell) {
         let cell = &access.cell;
         self.exits += cell.count;
-        self.plain += access.plain;
+        self.non_string += access.plain;
         self.string += if key.string { cell.count } else { 0 };
         if key.outside {
-            self.outside += cell.count;
-            self.outside_cost_ns = self.outside_cost_ns.saturating_add(cell.cost().0);
+            self.user_space_exits += cell.count;
+            self.user_space_cost_ns = self.user_space_cost_ns.saturating_add(cell.cost().0);
         }
     }
 }
@@ -142,24 +149,24 @@ impl PioRow {
         let cell = &access.cell;
         let then = if at.write { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
         PioRow {
-            kind: at.kind.name(),
-            key: at.key,
+            subject_kind: at.kind.name(),
+            subject_key: at.key,
             label: names::detail(name.as_deref(), at.kind, at.key, at.write) + if string { " (string)" } else { "" },
-            name,
+            subject_name: name,
             direction: at.kind.direction(at.write),
-            outside,
+            in_user_space: outside,
             exits: cell.count,
             string,
-            plain: access.plain,
-            lengths: lengths(cell),
-            handed: LengthsRow::of(&access.handed),
-            answered: LengthsRow::of(&access.answered),
+            non_string: access.plain,
+            exit_time: lengths(cell),
+            to_handover: LengthsRow::of(&access.handed),
+            to_completion: LengthsRow::of(&access.answered),
             kernel_ns: cell.part(TimePart::Kernel).0,
-            outside_ns: cell.part(TimePart::User).0,
+            user_space_ns: cell.part(TimePart::User).0,
             steal_ns: cell.part(TimePart::Steal).0,
-            places: access.places.map(|(low, high)| [low, high]),
-            written: access.written.map(|(low, high)| [low, high]),
-            saves_ns: then.filter(|_| outside && cell.timed > 0).map(|then| access.saving(Nanos(then)).0),
+            address_range: access.places.map(|(low, high)| [low, high]),
+            value_range: access.written.map(|(low, high)| [low, high]),
+            gain_ns: then.filter(|_| outside && cell.timed > 0).map(|then| access.saving(Nanos(then)).0),
         }
     }
 }

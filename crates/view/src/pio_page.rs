@@ -33,16 +33,16 @@ pub(crate) fn pio_sections(report: &Report) -> Vec<Section> {
 pub(crate) fn pio_summary(rows: &PioRows) -> Section {
     let sentence = |what: &str, sum: &PioSum| {
         (sum.exits > 0).then(|| {
-            if !rows.servers_told {
+            if !rows.has_handlers {
                 return plain(format!("{} {what}", thousands(sum.exits)));
             }
             plain(format!(
                 "{} {what}, {} of them ({}) served by {}, which cost {}",
                 thousands(sum.exits),
-                thousands(sum.outside),
-                percent(sum.outside, sum.exits),
+                thousands(sum.user_space_exits),
+                percent(sum.user_space_exits, sum.exits),
                 server(rows, true),
-                length(Some(sum.outside_cost_ns)),
+                length(Some(sum.user_space_cost_ns)),
             ))
         })
     };
@@ -52,13 +52,13 @@ pub(crate) fn pio_summary(rows: &PioRows) -> Section {
             .into_iter()
             .flatten()
             .collect(),
-        notes: vec!["by port and page, and what cheaper ways would save: --view pio".to_string()],
+        notes: vec!["by port and page, and what cheaper handlers would gain: --view pio".to_string()],
         ..Section::default()
     }
 }
 
 fn server(rows: &PioRows, outside: bool) -> &'static str {
-    if !rows.servers_told {
+    if !rows.has_handlers {
         return "-";
     }
     match (rows.xen, outside) {
@@ -69,9 +69,9 @@ fn server(rows: &PioRows, outside: bool) -> &'static str {
     }
 }
 
-/// The title of what is spent before and after somebody outside serves an access.
+/// The title of what is spent before and after user space handles an access.
 fn inside(rows: &PioRows) -> &'static str {
-    match (rows.servers_told, rows.xen) {
+    match (rows.has_handlers, rows.xen) {
         (false, _) => "cost each",
         (true, true) => "in Xen",
         (true, false) => "in kernel",
@@ -80,43 +80,43 @@ fn inside(rows: &PioRows) -> &'static str {
 
 /// Lengths of each as means, so that they add up.
 fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Section> {
-    let of_kind: Vec<&PioRow> = rows.rows.iter().filter(|row| row.kind == kind).collect();
+    let of_kind: Vec<&PioRow> = rows.rows.iter().filter(|row| row.subject_kind == kind).collect();
     let columns = vec![
         column("", true, 0),
-        column("served by", true, 1),
+        column("handler", true, 1),
         column("exits", false, 0),
         column("cost", false, 2),
         column("mean", false, 0),
         column("p50", false, 4),
         column("p99", false, 2),
-        column("handed over p50", false, 5),
-        column("answered p50", false, 3),
-        column("answered p99", false, 6),
+        column("to handover p50", false, 5),
+        column("to completion p50", false, 3),
+        column("to completion p99", false, 6),
         column(inside(rows), false, 0),
         column(server(rows, true), false, 0),
         column("steal", false, 1),
     ];
     let row = |row: &&PioRow| {
-        let mean = |sum: u64| length(sum.checked_div(row.lengths.count));
-        let outside = |nanos: Option<u64>| if row.outside { length(nanos) } else { String::new() };
+        let mean = |sum: u64| length(sum.checked_div(row.exit_time.count));
+        let outside = |nanos: Option<u64>| if row.in_user_space { length(nanos) } else { String::new() };
         vec![
             row.label.clone(),
-            server(rows, row.outside).to_string(),
+            server(rows, row.in_user_space).to_string(),
             thousands(row.exits),
-            length(Some(row.kernel_ns.saturating_add(row.outside_ns))),
-            length(row.lengths.mean_ns),
-            length(row.lengths.p50_ns),
-            length(row.lengths.p99_ns),
-            outside(row.handed.p50_ns),
-            outside(row.answered.p50_ns),
-            outside(row.answered.p99_ns),
+            length(Some(row.kernel_ns.saturating_add(row.user_space_ns))),
+            length(row.exit_time.mean_ns),
+            length(row.exit_time.p50_ns),
+            length(row.exit_time.p99_ns),
+            outside(row.to_handover.p50_ns),
+            outside(row.to_completion.p50_ns),
+            outside(row.to_completion.p99_ns),
             mean(row.kernel_ns),
-            if row.outside { mean(row.outside_ns) } else { String::new() },
+            if row.in_user_space { mean(row.user_space_ns) } else { String::new() },
             mean(row.steal_ns),
         ]
     };
     let mut notes = more(of_kind.len());
-    notes.push(match rows.servers_told {
+    notes.push(match rows.has_handlers {
         true => {
             format!(
                 "cost: of all of them; mean, p50, p99: from exit to entry; {}, {}, steal: its parts, on average",
@@ -127,21 +127,21 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
         false => "cost: of all of them; mean, p50, p99: from exit to entry; cost each, steal: its parts, on average"
             .to_string(),
     });
-    if !rows.servers_told {
+    if !rows.has_handlers {
         let what = match rows.xen {
             true => "The log has no records of the scheduler, so accesses that waited for the device model",
             false => "No kvm_userspace_exit in the trace, so accesses that user space served",
         };
-        notes.push(format!("{what} are not told from others. Record with {record}."));
-    } else if of_kind.iter().any(|row| row.outside) {
+        notes.push(format!("{what} cannot be distinguished from others. Record with {record}."));
+    } else if of_kind.iter().any(|row| row.in_user_space) {
         notes.push(match rows.xen {
-            true => "handed over: from the exit until a vCPU of the device model's domain was woken on that CPU, or this one \
-                     stopped running; answered: until this one was runnable again, from blocked or from offline, or was woken \
+            true => "to handover: from the exit until a vCPU of the device model's domain was woken on that CPU, or this one \
+                     stopped running; to completion: until this one was runnable again, from blocked or from offline, or was woken \
                      before it had stopped"
                 .to_string(),
-            false => "handed over: from the exit until kvm_userspace_exit; answered: until KVM_RUN was called again".to_string(),
+            false => "to handover: from the exit until kvm_userspace_exit; to completion: until KVM_RUN was called again".to_string(),
         });
-        if !rows.xen && of_kind.iter().all(|row| row.answered.count == 0) {
+        if !rows.xen && of_kind.iter().all(|row| row.to_completion.count == 0) {
             let record = with_calls(rows.xen);
             notes.push(format!("Nothing in the trace says when KVM_RUN was called again. Record with {record}."));
         }
@@ -162,16 +162,16 @@ fn more(rows: usize) -> Vec<String> {
 
 /// Who decodes the accesses.
 fn quick_path(rows: &PioRows) -> Section {
-    let PioSum { exits, plain: in_register, string, .. } = rows.ports;
+    let PioSum { exits, non_string: in_register, string, .. } = rows.ports;
     let mut text = format!(
         "{} of {} port accesses are plain and qualify, {} are string accesses (INS, OUTS) and do not",
         thousands(in_register),
         thousands(exits),
         thousands(string)
     );
-    let untold = exits - in_register - string;
-    if untold > 0 {
-        text += &format!("; of {} the trace does not say", thousands(untold));
+    let unsaid = exits - in_register - string;
+    if unsaid > 0 {
+        text += &format!("; of {} the trace does not say", thousands(unsaid));
     }
     let mut sentences = vec![plain(text + ".")];
     sentences.push(plain(
@@ -180,7 +180,7 @@ fn quick_path(rows: &PioRows) -> Section {
                 "Xen 3.1, and Xen since 2010, decode plain ones from what the exit says; Xen 3.3 emulates a write once and a read \
                  twice. The log does not say which of them it is from."
             }
-            false => "KVM decodes plain ones from what the exit says already: there is nothing to win.",
+            false => "KVM decodes plain ones from what the exit says already: nothing is to be gained.",
         }
         .to_string(),
     ));
@@ -205,7 +205,7 @@ fn quick_path(rows: &PioRows) -> Section {
 
 /// What those cost that need not leave the kernel.
 fn cheaper(rows: &PioRows) -> Option<Section> {
-    let outside: Vec<&PioRow> = rows.rows.iter().filter(|row| row.outside).collect();
+    let outside: Vec<&PioRow> = rows.rows.iter().filter(|row| row.in_user_space).collect();
     if outside.is_empty() {
         return None;
     }
@@ -217,16 +217,16 @@ fn cheaper(rows: &PioRows) -> Option<Section> {
         column("coalescing", true, 3),
         column("mean cost", false, 1),
         column(inside(rows), false, 1),
-        column("saves at most", false, 0),
+        column("gain at most", false, 0),
     ];
     let row = |row: &&PioRow| {
-        let sum = if row.kind == "port" { &rows.ports } else { &rows.mmio };
+        let sum = if row.subject_kind == "port" { &rows.ports } else { &rows.mmio };
         let then = if writes(row) { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
-        let now = (row.kernel_ns + row.outside_ns).checked_div(row.lengths.count);
+        let now = (row.kernel_ns + row.user_space_ns).checked_div(row.exit_time.count);
         vec![
             row.label.clone(),
             thousands(row.exits),
-            row.written.map_or(String::new(), |[low, high]| match low == high {
+            row.value_range.map_or(String::new(), |[low, high]| match low == high {
                 true => format!("{low:#x}"),
                 false => format!("{low:#x}-{high:#x}"),
             }),
@@ -234,7 +234,7 @@ fn cheaper(rows: &PioRows) -> Option<Section> {
             if writes(row) { "may be" } else { "no" }.to_string(),
             length(now),
             length(then),
-            length(row.saves_ns),
+            length(row.gain_ns),
         ]
     };
     let mut notes = more(outside.len());
@@ -248,11 +248,11 @@ fn cheaper(rows: &PioRows) -> Option<Section> {
          read is waited for: only a device in the kernel makes it cheaper"
             .to_string(),
     );
-    let bases = [&rows.ports, &rows.mmio].into_iter().filter(|sum| sum.outside > 0);
+    let bases = [&rows.ports, &rows.mmio].into_iter().filter(|sum| sum.user_space_exits > 0);
     notes.push(match bases.clone().any(|sum| sum.write_in_kernel_ns.is_some()) {
         true => format!(
             "{}: what accesses of this recording typically take (median) that are served there, of the same direction if there \
-             are any; saves at most: the cost of all, less that for each. Work that the device still has to do moves to another \
+             are any; gain at most: the cost of all, less that for each. Work that the device still has to do moves to another \
              thread",
             inside(rows)
         ),
@@ -260,7 +260,7 @@ fn cheaper(rows: &PioRows) -> Option<Section> {
     });
     Some(Section {
         title: format!(
-            "Served by {}: what not leaving {} would save",
+            "Served by {}: what staying in {} would gain",
             server(rows, true),
             if rows.xen { "Xen" } else { "the kernel" }
         ),
@@ -276,7 +276,7 @@ fn writes(row: &PioRow) -> bool {
 }
 
 fn ioeventfd(row: &PioRow) -> &'static str {
-    match (row.written, row.places) {
+    match (row.value_range, row.address_range) {
         _ if !writes(row) => "no: a read",
         (None, _) => "no: data in memory",
         (_, Some([low, high])) if low != high => "several registers",

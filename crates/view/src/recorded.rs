@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostSettingRow {
     /// The kernel module, `host`, or `exitscope` for what the recorder says of itself.
-    pub of: String,
+    pub component: String,
     /// Its name, the kernel's where the kernel has one.
     pub name: String,
     /// What it was, in the kernel's spelling.
@@ -21,8 +21,8 @@ pub struct HostSettingRow {
 
 /// What `exitscope record` says of itself, of `exitscope` in a recording's settings.
 pub mod own {
-    /// How it was recorded: by BPF, or by perf events.
-    pub const ROUTE: &str = "route";
+    /// How it was recorded: `bpf` or `perf_events`.
+    pub const TRACING_BACKEND: &str = "tracing_backend";
     /// Events of KVM that were recorded, and all that were lost.
     pub const EVENTS: &str = "events";
     /// What an event of KVM costs the CPU on which it happens, in nanoseconds: in the BPF programs, without the kernel's way
@@ -35,7 +35,7 @@ pub mod own {
 /// The settings of a trace.
 pub(crate) fn rows(info: &TraceInfo) -> Vec<HostSettingRow> {
     let row = |setting: &Setting| HostSettingRow {
-        of: setting.of.clone(),
+        component: setting.of.clone(),
         name: setting.name.clone(),
         value: setting.value.clone(),
     };
@@ -45,7 +45,7 @@ pub(crate) fn rows(info: &TraceInfo) -> Vec<HostSettingRow> {
 /// What a page says of the machine and of the recorder, a sentence each.
 pub(crate) fn sentences(trace: &TraceRow) -> Vec<String> {
     let value = |of: &str, name: &str| {
-        let found = trace.settings.iter().find(|row| row.of == of && row.name == name);
+        let found = trace.settings.iter().find(|row| row.component == of && row.name == name);
         found.map(|row| row.value.as_str())
     };
     let mut sentences = Vec::new();
@@ -90,7 +90,7 @@ mod tests {
 
     fn trace(settings: &[(&str, &str, &str)]) -> TraceRow {
         let settings = settings.iter().map(|&(of, name, value)| HostSettingRow {
-            of: of.into(),
+            component: of.into(),
             name: name.into(),
             value: value.into(),
         });

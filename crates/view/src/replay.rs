@@ -71,7 +71,7 @@ pub struct FigureRow {
     /// Whether more of it is better.
     pub higher_is_better: bool,
     /// What it is.
-    pub about: &'static str,
+    pub description: &'static str,
     /// Columns of higher rank leave first where a terminal is too narrow.
     #[serde(skip)]
     pub rank: u8,

@@ -46,7 +46,7 @@ pub fn replay_page(replay: &Replay) -> Page {
     }
     if let Some(best) = &replay.best_by {
         let direction = if best.higher_is_better { "highest" } else { "lowest" };
-        notes.push(format!("* {direction} {}: {}", best.name.replace('_', " "), best.about));
+        notes.push(format!("* {direction} {}: {}", best.name.replace('_', " "), best.description));
     }
     notes.extend(replay.notes.iter().cloned());
     let rows = Section {

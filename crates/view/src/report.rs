@@ -36,7 +36,7 @@ pub struct Report {
     /// What was seen, and what was seen and not used.
     pub coverage: Coverage,
     /// What the traces tell at all.
-    pub told: ToldRow,
+    pub event_kinds: ToldRow,
     /// What it comes to.
     pub verdict: VerdictRow,
     /// What takes more than 5 % of the cost of all exits, or 1 % of the vCPUs' time, of all VMs together: reason and subject, costliest
@@ -60,16 +60,16 @@ pub struct Report {
     /// All selected exits together; lengths (`min_ns` to `max_ns`) are of those that are not of `total_without`.
     pub total: Figures,
     /// The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
-    pub total_without: Vec<String>,
+    pub exit_times_without: Vec<String>,
     /// Exits grouped by `by`, in the order of --sort. A last row without any of those fields stands for all groups
     /// beyond those that are kept.
     pub rows: Vec<Row>,
     /// Rows left out by --top.
     pub rows_left_out: usize,
     /// Exits that have no place along one of the dimensions (with `port`: all that are not about a port).
-    pub exits_elsewhere: u64,
+    pub ungrouped_exits: u64,
     /// What exits were about, by kind and number, most costly first; not those of nested guests.
-    pub details: Vec<DetailRow>,
+    pub subjects: Vec<DetailRow>,
     /// Interrupts injected at the entries that ended exits.
     pub injected: Vec<InjectedRow>,
     /// Events that show what KVM does beside exits; not narrowed to vCPUs, reasons or lengths. What was not recorded is not here.
@@ -170,7 +170,7 @@ pub struct Coverage {
     pub lost: Option<u64>,
     /// Whether a part of a recording is missing, nobody knows how much: its recorder did not end in order, the file has less
     /// than it says, or it does not unpack.
-    pub cut: bool,
+    pub truncated: bool,
     /// Everything that was seen and not used.
     pub lines: Vec<CoverageLine>,
 }
@@ -180,7 +180,7 @@ pub struct Coverage {
 pub struct ToldRow {
     /// Which exits went on to user space (kvm_userspace_exit), or to Xen's device model (run states). If not, the time there
     /// is counted as the kernel's.
-    pub user: bool,
+    pub user_space: bool,
     /// When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
     pub scheduler: bool,
     /// Whether what the scheduler says of threads is not put together with vCPUs (powerpc).
@@ -243,7 +243,7 @@ pub struct RunStatesRow {
     /// It was paused, as a record of the scheduler says.
     pub paused: StaysRow,
     /// Nobody knows, because records were lost or contradict one another.
-    pub lost: StaysRow,
+    pub unknown: StaysRow,
 }
 
 /// Stays in a run state.
@@ -265,7 +265,7 @@ pub struct Figures {
     /// Exits per second of the recording; in a bucket of time, of the bucket.
     pub rate_per_s: f64,
     /// From exit to entry, everything included.
-    pub total_ns: u64,
+    pub exit_time_ns: u64,
     /// What the exits cost: kernel and user space, nothing else.
     pub cost_ns: u64,
     /// Share of the cost of all selected exits, 0 to 1.
@@ -288,7 +288,7 @@ pub struct Figures {
     /// Longest.
     pub max_ns: Option<u64>,
     /// Share that went on to user space, or to Xen's device model, 0 to 1.
-    pub user_share: f64,
+    pub user_space_share: f64,
 }
 
 /// A group of exits.
@@ -313,7 +313,7 @@ pub struct Place {
     pub reason: Option<String>,
     /// `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub door: Option<String>,
+    pub handler: Option<String>,
     /// The port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u64>,
@@ -337,7 +337,7 @@ pub struct Place {
     pub function: Option<String>,
     /// What port, page, MSR, hypercall or leaf is called.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<SubjectName>,
+    pub subject_name: Option<SubjectName>,
     /// `in`/`out`, `read`/`write`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<&'static str>,
@@ -356,11 +356,11 @@ pub struct Place {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DetailRow {
     /// `port`, `mmio`, `msr`, `hypercall`, `cpuid`, `page_fault`, …
-    pub kind: &'static str,
+    pub subject_kind: &'static str,
     /// Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
-    pub key: u64,
+    pub subject_key: u64,
     /// What it is called, where it has a name.
-    pub name: Option<SubjectName>,
+    pub subject_name: Option<SubjectName>,
     /// `in`/`out`, `read`/`write`, where that has a meaning.
     pub direction: Option<&'static str>,
     /// Its figures.
@@ -427,19 +427,19 @@ pub struct SlowRow {
     /// Why.
     pub reason: String,
     /// Where to.
-    pub door: String,
+    pub handler: String,
     /// About what, for a person.
-    pub detail: Option<String>,
+    pub subject: Option<String>,
     /// What `detail` is about: `port`, `mmio`, `msr`, …
-    pub about: Option<&'static str>,
+    pub subject_kind: Option<&'static str>,
     /// Port, address, MSR, hypercall number, CPUID leaf, error code, …
-    pub key: Option<u64>,
+    pub subject_key: Option<u64>,
     /// What it is called, where it has a name.
-    pub name: Option<SubjectName>,
+    pub subject_name: Option<SubjectName>,
     /// `in`/`out`, `read`/`write`, where that has a meaning.
     pub direction: Option<&'static str>,
     /// From exit to entry, everything included.
-    pub total_ns: u64,
+    pub exit_time_ns: u64,
     /// Its parts.
     #[serde(flatten)]
     pub times: ExitTimes,
@@ -526,8 +526,8 @@ impl Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
-            told: ToldRow {
-                user: facts.heard.doors,
+            event_kinds: ToldRow {
+                user_space: facts.heard.handlers,
                 scheduler: facts.heard.switches,
                 by_runner: facts.heard.by_runner,
             },
@@ -550,23 +550,23 @@ impl Report {
             run_states: facts.run_states.times().map(|(who, times)| RunStatesRow::of(*who, times, info)).collect(),
             by: group.dims().to_vec(),
             total: figures(&facts.all).with_lengths_of(&figures(&without_halts)),
-            total_without: halts,
+            exit_times_without: halts,
             rows,
             rows_left_out: left_out,
-            exits_elsewhere: group.elsewhere,
-            details: facts
+            ungrouped_exits: group.elsewhere,
+            subjects: facts
                 .details()
                 .into_iter()
                 .map(|(key, cell)| {
                     let name = names.of_key(&vms, key.kind, key.key);
                     DetailRow {
-                        kind: key.kind.name(),
-                        key: key.key,
+                        subject_kind: key.kind.name(),
+                        subject_key: key.key,
                         direction: key.kind.direction(key.write),
                         figures: figures(&cell),
                         label: names::detail(name.as_deref(), key.kind, key.key, key.write),
                         heading: key.kind.heading(),
-                        name,
+                        subject_name: name,
                     }
                 })
                 .collect(),
@@ -674,7 +674,7 @@ impl Coverage {
             exits,
             timed_exits,
             lost: ledger.lost(),
-            cut: ledger.is_cut(),
+            truncated: ledger.is_cut(),
             lines: ledger
                 .lines()
                 .map(|(line, count)| CoverageLine {
@@ -833,7 +833,7 @@ impl RunStatesRow {
             blocked: state(RunState::Blocked),
             offline: state(RunState::Offline),
             paused: state(RunState::Paused),
-            lost: stays(times.lost),
+            unknown: stays(times.lost),
         }
     }
 }
@@ -845,7 +845,7 @@ impl Figures {
             count: cell.count,
             timed: cell.timed,
             rate_per_s: ratio(cell.count, duration.0) * 1e9,
-            total_ns: cell.total().0,
+            exit_time_ns: cell.total().0,
             cost_ns: cell.cost().0,
             share_of_cost: ratio(cell.cost().0, all_cost.0),
             times: ExitTimes::of(&cell.parts),
@@ -856,7 +856,7 @@ impl Figures {
             p99_ns: length(9_900),
             p999_ns: length(9_990),
             max_ns: (cell.timed > 0).then_some(cell.max),
-            user_share: ratio(cell.user_count, cell.count),
+            user_space_share: ratio(cell.user_count, cell.count),
         }
     }
 
@@ -911,7 +911,7 @@ impl Place {
                     place.who.vcpu_label()
                 }
                 Part::Reason(code) => place.reason.insert(code.name()).clone(),
-                Part::Door(door) => place.door.insert(door.name()).clone(),
+                Part::Door(handler) => place.handler.insert(handler.name()).clone(),
                 Part::Rip(rip) => {
                     place.rip = Some(rip);
                     place.function = functions.get(&rip).cloned();
@@ -934,7 +934,7 @@ impl Place {
                     let name = names.of_key(vms, kind, key);
                     place.direction = kind.direction(write);
                     let label = names::detail(name.as_deref(), kind, key, write);
-                    place.name = name;
+                    place.subject_name = name;
                     label
                 }
             };
@@ -953,13 +953,13 @@ impl SlowRow {
             who: WhoRow::of(exit.who, info),
             cpu: exit.cpu.0,
             reason: exit.code.name(),
-            door: exit.door.name(),
-            detail: exit.detail.map(|of| names::detail(name.as_deref(), of.kind, of.key, of.write)),
-            about: exit.detail.map(|detail| detail.kind.name()),
-            key: exit.detail.map(|detail| detail.key),
-            name,
+            handler: exit.handler.name(),
+            subject: exit.detail.map(|of| names::detail(name.as_deref(), of.kind, of.key, of.write)),
+            subject_kind: exit.detail.map(|detail| detail.kind.name()),
+            subject_key: exit.detail.map(|detail| detail.key),
+            subject_name: name,
             direction: exit.detail.and_then(|detail| detail.kind.direction(detail.write)),
-            total_ns: exit.total().0,
+            exit_time_ns: exit.total().0,
             times: ExitTimes::of(&exit.parts),
         }
     }

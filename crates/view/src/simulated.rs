@@ -53,7 +53,7 @@ pub struct ScenarioRow {
     /// Its name.
     pub name: String,
     /// What it stands for.
-    pub about: String,
+    pub description: String,
     /// Values set on the command line, as they were given.
     pub set: Vec<String>,
     /// The seed.
@@ -136,14 +136,14 @@ pub struct SimulatedVm {
     /// In an exit, in the hypervisor.
     pub kernel_ns: u64,
     /// In an exit, in user space, on a CPU.
-    pub user_ns: u64,
+    pub user_space_ns: u64,
     /// Blocked because the guest halted: from the block to the wake-up.
     pub halted_ns: u64,
     /// Runnable, without a CPU.
     pub steal_ns: u64,
-    /// In an exit, asleep for a device model's answer or a lock in user space. With `user_ns` it is what a recording shows
+    /// In an exit, asleep for a device model's answer or a lock in user space. With `user_space_ns` it is what a recording shows
     /// as user space.
-    pub blocked_ns: u64,
+    pub user_space_asleep_ns: u64,
 }
 
 /// Work done, and how long it took.
@@ -189,9 +189,9 @@ pub struct ReasonRow {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PollsRow {
     /// How many there were.
-    pub tried: u64,
+    pub attempted: u64,
     /// How many of them ended because there was something to do.
-    pub paid: u64,
+    pub successful: u64,
 }
 
 /// Yields.
@@ -252,10 +252,10 @@ impl Simulated {
                 guest_polling_ns: vm.time.guest_polling.0,
                 polling_ns: vm.time.polling.0,
                 kernel_ns: vm.time.kernel.0,
-                user_ns: vm.time.user.0,
+                user_space_ns: vm.time.user.0,
                 halted_ns: vm.time.halted.0,
                 steal_ns: vm.time.steal.0,
-                blocked_ns: vm.time.blocked.0,
+                user_space_asleep_ns: vm.time.blocked.0,
             }
         });
         let metrics = outcome.metrics(scenario).into_iter();
@@ -264,7 +264,7 @@ impl Simulated {
             value: metric.value,
             unit: metric.measure.into(),
         };
-        let polls = |polls: Paid| PollsRow { tried: polls.tried, paid: polls.paid };
+        let polls = |polls: Paid| PollsRow { attempted: polls.tried, successful: polls.paid };
         let (yields, locks) = (outcome.yields, &outcome.locks);
         Simulated {
             schema: Simulated::SCHEMA,
@@ -303,7 +303,7 @@ impl ScenarioRow {
         ScenarioRow {
             file,
             name: scenario.name.clone(),
-            about: scenario.about.clone(),
+            description: scenario.description.clone(),
             set,
             seed: scenario.seed,
             warmup_ns: scenario.warmup.as_nanos(),

@@ -39,8 +39,8 @@ pub(crate) fn scenario_sentences(scenario: &ScenarioRow) -> Vec<Sentence> {
         (_, _) => format!("{sockets} sockets, {} of {}", count(total, "core"), count(u64::from(*threads), "thread")),
     };
     let mut sentences = vec![];
-    if !scenario.about.is_empty() {
-        sentences.push(plain(scenario.about.clone()));
+    if !scenario.description.is_empty() {
+        sentences.push(plain(scenario.description.clone()));
     }
     sentences.push(plain(format!("Host: {host} ({arch}); {} with {}", count(*vms, "VM"), count(*vcpus, "vCPU"))));
     sentences.push(plain(format!("Costs: {}", costs(&scenario.costs))));
@@ -107,10 +107,10 @@ const PARTS: [Part; 9] = [
     ("guest polling", |vm| vm.guest_polling_ns, false),
     (TimePart::Polling.name(), |vm| vm.polling_ns, false),
     (TimePart::Kernel.name(), |vm| vm.kernel_ns, true),
-    (TimePart::User.name(), |vm| vm.user_ns, false),
+    (TimePart::User.name(), |vm| vm.user_space_ns, false),
     (TimePart::Halted.name(), |vm| vm.halted_ns, true),
     (TimePart::Steal.name(), |vm| vm.steal_ns, true),
-    ("blocked", |vm| vm.blocked_ns, false),
+    ("user space, asleep", |vm| vm.user_space_asleep_ns, false),
 ];
 
 fn times(vms: &[SimulatedVm]) -> Option<Section> {
@@ -177,12 +177,12 @@ fn gangs(run: &Simulated) -> Option<Section> {
 
 fn polls(run: &Simulated) -> Option<Section> {
     let seconds = run.scenario.duration_ns as f64 / 1e9;
-    let columns = vec![column("polls", true, 0), column("/s", false, 0), column("paid", false, 0)];
+    let columns = vec![column("polls", true, 0), column("/s", false, 0), column("successful", false, 0)];
     let row = |(who, polls): (&str, &PollsRow)| {
-        vec![who.to_string(), rate(polls.tried as f64 / seconds), percent(polls.paid, polls.tried)]
+        vec![who.to_string(), rate(polls.attempted as f64 / seconds), percent(polls.successful, polls.attempted)]
     };
     let both = [("of guests before a halt", &run.guest_polls), ("of the host after a halt", &run.host_polls)];
-    let rows: Vec<_> = both.into_iter().filter(|polls| polls.1.tried > 0).map(row).collect();
+    let rows: Vec<_> = both.into_iter().filter(|polls| polls.1.attempted > 0).map(row).collect();
     (!rows.is_empty()).then(|| Section {
         title: "Polls, and how many ended because there was something to do".into(),
         table: Some(Table { columns, rows }),

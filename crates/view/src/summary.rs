@@ -298,7 +298,7 @@ impl Summary<'_> {
     }
 
     fn slowest(&self, left_out: &mut Vec<String>) -> Vec<String> {
-        let told = &self.report.told;
+        let told = &self.report.event_kinds;
         let columns = vec![
             column("slowest, by cost and steal", true, 0),
             column("cost", false, 0),
@@ -309,10 +309,10 @@ impl Summary<'_> {
         ];
         let is_one = self.by_vm().len() == 1;
         let row = |row: &SlowRow| {
-            let about = row.detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
+            let about = row.subject.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
             vec![
                 shortened(&format!("{}{about}", row.reason), self.most()),
-                length(Some(row.times.kernel_ns.saturating_add(row.times.user_ns))),
+                length(Some(row.times.kernel_ns.saturating_add(row.times.user_space_ns))),
                 if_told(told.scheduler, length(Some(row.times.steal_ns))),
                 names::moment(Moment::from_nanos(row.at_ns), Nanos(1_000)),
                 row.who.vcpu_label(),
@@ -334,7 +334,7 @@ impl Summary<'_> {
                 None => "losses unknown".to_string(),
             },
         ];
-        words.extend(coverage.cut.then(|| "a part is missing".to_string()));
+        words.extend(coverage.truncated.then(|| "a part is missing".to_string()));
         if !verdict.is_doubtful {
             words.extend(verdict.doubts.iter().cloned());
         }
@@ -451,7 +451,7 @@ fn shortened(text: &str, most: usize) -> String {
 
 /// A cause's name; what is a part of other rows' exits says so.
 fn named(row: &AdvisedCauseRow) -> String {
-    match row.of {
+    match row.kind {
         "forced_out" => "forced out by other threads (in these)".to_string(),
         _ => row.named(": "),
     }

@@ -38,14 +38,14 @@ macro_rules! times {
 times! {
     /// Where the time of exits went, from exit to entry.
     ExitTimes, ExitParts:
-    kernel_ns Kernel, user_ns User, polling_ns Polling, halted_ns Halted, halt_not_divided_ns Undivided,
+    kernel_ns Kernel, user_space_ns User, polling_ns Polling, halted_ns Halted, halt_not_divided_ns Undivided,
     waiting_for_memory_ns Memory, steal_ns Steal, stopped_ns Stopped, unknown_ns Unknown
 }
 
 times! {
     /// Where the time of a vCPU went. Together they are its span.
     VcpuTimes, AllParts:
-    guest_ns Guest, kernel_ns Kernel, user_ns User, polling_ns Polling, halted_ns Halted, halt_not_divided_ns Undivided,
+    guest_ns Guest, kernel_ns Kernel, user_space_ns User, polling_ns Polling, halted_ns Halted, halt_not_divided_ns Undivided,
     waiting_for_memory_ns Memory, steal_ns Steal, stopped_ns Stopped, unknown_ns Unknown, excluded_ns Excluded
 }
 

@@ -169,7 +169,7 @@ impl VerdictRow {
         }
         let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
         if !words.has_steal && counts_steal {
-            doubts.push("steal was not recorded, and cannot be told from what exits cost".to_string());
+            doubts.push("steal was not recorded, and is part of what exits cost".to_string());
         }
         let told = !matches!(state, VerdictState::NoExits | VerdictState::NoLengths);
         VerdictRow {
@@ -188,7 +188,7 @@ impl VerdictRow {
 
 /// What exits of all VMs together are mostly for, as far as rules tell causes apart, and what that costs.
 fn costliest(advised: &Advised) -> Option<(String, u64)> {
-    let row = advised.causes_of_all.iter().find(|row| row.of == "exits")?;
+    let row = advised.causes_of_all.iter().find(|row| row.kind == "exits")?;
     Some((row.named(": "), row.time_ns))
 }
 

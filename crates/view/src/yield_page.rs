@@ -88,8 +88,8 @@ fn verdict(rows: &YieldRows) -> Option<String> {
             thousands(count),
             thousands(known),
             percent(count, known),
-            Nanos(rows.all_preempted.blocked.sum_ns),
-            length(rows.all_preempted.blocked.p99_ns),
+            Nanos(rows.all_preempted.sibling_wait.sum_ns),
+            length(rows.all_preempted.sibling_wait.p99_ns),
         ),
     })
 }
@@ -107,39 +107,39 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
         column("vCPU", true, 0),
         column("call", true, 0),
         column("yields", false, 0),
-        column("again", false, 4),
+        column("repeated", false, 4),
         column("between p50", false, 3),
         column("sibling preempted", false, 0),
-        column("only woken", false, 7),
-        column("nobody waited", false, 1),
+        column("sibling runnable", false, 7),
+        column("none runnable", false, 1),
         column("to target", false, 6),
         column("to sibling", false, 2),
         column("to others", false, 5),
-        column("kept", false, 2),
+        column("kept CPU", false, 2),
         column("exit p50", false, 3),
         column("p99", false, 8),
         column("steal", false, 4),
     ];
     let row = |row: &YieldRow| {
         let known = row.known();
-        let gave = row.gave_target + row.gave_sibling + row.gave_other + row.kept;
+        let gave = row.gave_target + row.gave_sibling + row.gave_other + row.kept_cpu;
         vec![
             if row.call.is_some() { row.who.vm_label() } else { String::new() },
             if row.call.is_some() { row.who.vcpu_label() } else { "all".to_string() },
             row.call.unwrap_or_default().to_string(),
             thousands(row.count),
-            percent(row.again, row.count),
-            length(row.between.p50_ns),
+            percent(row.repeated, row.count),
+            length(row.between_repeats.p50_ns),
             percent(row.sibling_preempted, known),
-            percent(row.sibling_woken, known),
-            percent(row.nobody_waited, known),
+            percent(row.sibling_runnable, known),
+            percent(row.no_runnable_sibling, known),
             percent(row.gave_target, gave),
             percent(row.gave_sibling, gave),
             percent(row.gave_other, gave),
-            percent(row.kept, gave),
-            length(row.lasted.p50_ns),
-            length(row.lasted.p99_ns),
-            length(report.told.scheduler.then_some(row.waited_ns)),
+            percent(row.kept_cpu, gave),
+            length(row.exit_time.p50_ns),
+            length(row.exit_time.p99_ns),
+            length(report.event_kinds.scheduler.then_some(row.steal_ns)),
         ]
     };
     let mut notes = notes(rows, report);
@@ -159,17 +159,16 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
 /// What has to be known to read the table.
 fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
     let all = &rows.all;
-    let mut notes =
-        vec!["again: the exit before was a yield as well, and between: in the guest since that".to_string()];
+    let mut notes = vec!["repeated: the exit before was a yield as well; between: in the guest since that".to_string()];
     if all.known() > 0 {
         notes.push(
-            "sibling preempted, only woken, nobody waited: vCPUs of the same VM that could run and did not, at that moment"
+            "sibling preempted, sibling runnable (woken, not preempted), none runnable: vCPUs of the same VM, at that moment"
                 .to_string(),
         );
     }
-    if all.gave_target + all.gave_sibling + all.gave_other + all.kept > 0 {
+    if all.gave_target + all.gave_sibling + all.gave_other + all.kept_cpu > 0 {
         notes.push(
-            "to …: who had the CPU next; kept: nobody else had, as the hypervisor ignored the yield or found nobody better"
+            "to …: who had the CPU next; kept CPU: nobody else had, as the hypervisor ignored the yield or found nobody better"
                 .to_string(),
         );
     }
@@ -230,10 +229,10 @@ fn by_target(rows: &YieldRows) -> Section {
         column("vCPU", true, 0),
         column("call", true, 0),
         column("yields", false, 0),
-        column("it ran", false, 0),
-        column("was preempted", false, 0),
-        column("was woken", false, 2),
-        column("was asleep", false, 2),
+        column("running", false, 0),
+        column("preempted", false, 0),
+        column("runnable", false, 2),
+        column("halted", false, 2),
         column("unknown", false, 3),
     ];
     let row = |row: &TargetRow| {
@@ -245,8 +244,8 @@ fn by_target(rows: &YieldRows) -> Section {
             thousands(row.count),
             part(row.running),
             part(row.preempted),
-            part(row.woken),
-            part(row.asleep),
+            part(row.runnable),
+            part(row.halted),
             part(row.unknown),
         ]
     };
@@ -271,9 +270,9 @@ fn preempted(rows: &YieldRows) -> Section {
         column("preempted", false, 0),
         column("p50", false, 3),
         column("p99", false, 3),
-        column("siblings yielded", false, 0),
+        column("with sibling yields", false, 0),
         column("yields", false, 2),
-        column("waited for", false, 0),
+        column("sibling wait", false, 0),
         column("p50", false, 1),
         column("p99", false, 1),
     ];
@@ -282,18 +281,18 @@ fn preempted(rows: &YieldRows) -> Section {
             vm,
             vcpu,
             thousands(row.preemptions),
-            length(row.waits.p50_ns),
-            length(row.waits.p99_ns),
-            thousands(row.yielded_for),
+            length(row.steal.p50_ns),
+            length(row.steal.p99_ns),
+            thousands(row.with_sibling_yields),
             thousands(row.yields),
-            length(Some(row.blocked.sum_ns)),
-            length(row.blocked.p50_ns),
-            length(row.blocked.p99_ns),
+            length(Some(row.sibling_wait.sum_ns)),
+            length(row.sibling_wait.p50_ns),
+            length(row.sibling_wait.p99_ns),
         ]
     };
     let mut notes = vec![
-        "preempted: it lost its CPU while runnable, with the time until it ran again; siblings yielded: meanwhile, and \
-         waited for: from the first such yield until it ran; of several that were preempted at once, each has all"
+        "preempted: how often it lost its CPU while runnable, and the steal until it ran again; with sibling yields: siblings yielded meanwhile; \
+         sibling wait: from the first such yield until it ran; of several that were preempted at once, each has all"
             .to_string(),
     ];
     let mut table = listed(&rows.preempted, |of| row(of, of.who.vm_label(), of.who.vcpu_label()), &mut notes);
@@ -342,8 +341,8 @@ fn windows(rows: &YieldRows) -> Option<Section> {
             row.vm.map_or(String::new(), |vm| format!("VM {vm}: ")),
             thousands(row.grown),
             thousands(row.shrunk),
-            thousands(row.least.into()),
-            thousands(row.most.into()),
+            thousands(row.min.into()),
+            thousands(row.max.into()),
         ))
     };
     (!rows.windows.is_empty()).then(|| Section {
@@ -376,12 +375,12 @@ fn queue(queue: &QueueRow) -> Section {
     let mut sentences = vec![format!(
         "{:.2} wait for each CPU on average, at most {}; none does {} of the time",
         queue.mean,
-        thousands(queue.most.into()),
+        thousands(queue.max.into()),
         percent(queue.time_ns[0], queue.span_ns),
     )];
     sentences.extend(queue.timeline.as_ref().map(over_time));
     Section {
-        title: "Run queues: vCPUs that wait for a CPU".into(),
+        title: "Run queues: vCPUs that are runnable without a CPU".into(),
         sentences: sentences.into_iter().map(plain).collect(),
         table: Some(Table { columns, rows: table.collect() }),
         notes: vec![

@@ -45,15 +45,15 @@ pub struct YieldRow {
     /// Yields.
     pub count: u64,
     /// Yields whose exit before was a yield as well.
-    pub again: u64,
+    pub repeated: u64,
     /// Time in the guest between these: spinning, and what was done if the vCPU got what it waited for.
-    pub between: LengthsRow,
+    pub between_repeats: LengthsRow,
     /// Yields at which a sibling had lost its CPU and waited for one.
     pub sibling_preempted: u64,
     /// Yields at which no sibling had, but one was woken and waited for a CPU.
-    pub sibling_woken: u64,
+    pub sibling_runnable: u64,
     /// Yields at which no sibling waited for a CPU.
-    pub nobody_waited: u64,
+    pub no_runnable_sibling: u64,
     /// Yields that gave the CPU to the vCPU that they named.
     pub gave_target: u64,
     /// Yields that gave it to another vCPU of the VM.
@@ -61,11 +61,11 @@ pub struct YieldRow {
     /// Yields that gave it to another VM, or to no vCPU.
     pub gave_other: u64,
     /// Yields that gave it to nobody: the hypervisor ignored them, passed them on, or found nobody better.
-    pub kept: u64,
+    pub kept_cpu: u64,
     /// Time from exit to entry.
-    pub lasted: LengthsRow,
+    pub exit_time: LengthsRow,
     /// Of that, time in which the vCPU could run and did not.
-    pub waited_ns: u64,
+    pub steal_ns: u64,
 }
 
 /// Yields to one vCPU.
@@ -83,9 +83,9 @@ pub struct TargetRow {
     /// It had lost its CPU and waited for one.
     pub preempted: u64,
     /// It was woken and waited for a CPU.
-    pub woken: u64,
+    pub runnable: u64,
     /// It had nothing to do.
-    pub asleep: u64,
+    pub halted: u64,
     /// Nobody knows.
     pub unknown: u64,
 }
@@ -99,13 +99,13 @@ pub struct PreemptedRow {
     /// How often.
     pub preemptions: u64,
     /// From there until it ran again.
-    pub waits: LengthsRow,
+    pub steal: LengthsRow,
     /// Preemptions during which siblings yielded.
-    pub yielded_for: u64,
+    pub with_sibling_yields: u64,
     /// Yields of siblings meanwhile.
     pub yields: u64,
     /// From the first of these until the vCPU ran.
-    pub blocked: LengthsRow,
+    pub sibling_wait: LengthsRow,
 }
 
 /// One preemption.
@@ -134,9 +134,9 @@ pub struct WindowRow {
     /// How often one shrank.
     pub shrunk: u64,
     /// The smallest.
-    pub least: u32,
+    pub min: u32,
     /// The largest.
-    pub most: u32,
+    pub max: u32,
 }
 
 /// How many vCPUs of all VMs could run and did not, for each CPU that runs vCPUs. Like a dispatch vector (PLDV) of z/VM.
@@ -149,7 +149,7 @@ pub struct QueueRow {
     /// How many waited for a CPU, on average over time and CPUs.
     pub mean: f64,
     /// Most at a time, for one CPU.
-    pub most: u32,
+    pub max: u32,
     /// Over time, for one trace: `counts` are nanoseconds of each bucket, `cost_ns` nanoseconds times vCPUs that waited.
     pub timeline: Option<TimelineRows>,
 }
@@ -198,23 +198,23 @@ impl YieldRow {
             call: call.map(YieldCall::name),
             waits: call.is_none_or(YieldCall::waits),
             count: cell.count,
-            again: cell.again,
-            between: LengthsRow::of(&cell.between),
+            repeated: cell.again,
+            between_repeats: LengthsRow::of(&cell.between),
             sibling_preempted: cell.preempted,
-            sibling_woken: cell.woken,
-            nobody_waited: cell.nobody,
+            sibling_runnable: cell.woken,
+            no_runnable_sibling: cell.nobody,
             gave_target,
             gave_sibling,
             gave_other,
-            kept,
-            lasted: LengthsRow::of(&cell.lasted),
-            waited_ns: cell.waited,
+            kept_cpu: kept,
+            exit_time: LengthsRow::of(&cell.lasted),
+            steal_ns: cell.waited,
         }
     }
 
     /// Yields of which it is known whether a sibling waited for a CPU.
     pub fn known(&self) -> u64 {
-        self.sibling_preempted + self.sibling_woken + self.nobody_waited
+        self.sibling_preempted + self.sibling_runnable + self.no_runnable_sibling
     }
 }
 
@@ -222,7 +222,16 @@ impl TargetRow {
     fn of(vm: VmId, vcpu: VcpuId, call: YieldCall, cell: &TargetCell, info: &TraceInfo) -> TargetRow {
         let [running, preempted, woken, asleep, unknown] = *cell;
         let who = WhoRow::of(Who { vm, vcpu, tid: Tid(0) }, info);
-        TargetRow { who, call: call.name(), count: cell.iter().sum(), running, preempted, woken, asleep, unknown }
+        TargetRow {
+            who,
+            call: call.name(),
+            count: cell.iter().sum(),
+            running,
+            preempted,
+            runnable: woken,
+            halted: asleep,
+            unknown,
+        }
     }
 }
 
@@ -231,10 +240,10 @@ impl PreemptedRow {
         PreemptedRow {
             who,
             preemptions: cell.count(),
-            waits: LengthsRow::of(&cell.waits),
-            yielded_for: cell.yielded_for,
+            steal: LengthsRow::of(&cell.waits),
+            with_sibling_yields: cell.yielded_for,
             yields: cell.yields,
-            blocked: LengthsRow::of(&cell.blocked),
+            sibling_wait: LengthsRow::of(&cell.blocked),
         }
     }
 }
@@ -254,7 +263,7 @@ impl LongestRow {
 impl WindowRow {
     fn of(vm: VmId, cell: &PleCell) -> WindowRow {
         let PleCell { grown, shrunk, least, most } = *cell;
-        WindowRow { vm: vm.number(), grown, shrunk, least, most }
+        WindowRow { vm: vm.number(), grown, shrunk, min: least, max: most }
     }
 }
 
@@ -265,7 +274,7 @@ impl QueueRow {
             span_ns: span,
             time_ns: queue.time.to_vec(),
             mean: queue.waited as f64 / span.max(1) as f64,
-            most: queue.most,
+            max: queue.most,
             timeline: TimelineRows::of(&queue.timeline).filter(|_| one),
         }
     }

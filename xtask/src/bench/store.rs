@@ -32,7 +32,7 @@ const TWICE: f64 = 1.7;
 const QUERIES: [(&str, &str); 4] = [
     (
         "by reason",
-        "select reason, count(*) n, sum(kernel_ns) k, max(user_ns) u from exits group by reason order by reason",
+        "select reason, count(*) n, sum(kernel_ns) k, max(user_space_ns) u from exits group by reason order by reason",
     ),
     (
         "one host, one day",
@@ -44,7 +44,7 @@ const QUERIES: [(&str, &str); 4] = [
     ),
     (
         "longest of each port",
-        "select key, count(*) n, max(kernel_ns + user_ns) l from exits where about = 'port' group by key order by key",
+        "select key, count(*) n, max(kernel_ns + user_space_ns) l from exits where about = 'port' group by key order by key",
     ),
 ];
 
@@ -101,7 +101,7 @@ fn added(large: &Path, folder: &Path, section: &mut String) -> anyhow::Result<()
     let run: serde_json::Value = serde_json::from_str(runs.trim())?;
     let exits = run["exits"].as_u64().context("exits")? as f64;
     let size = |table: &str| bytes_below(&place.join(table)).map(|bytes| bytes as f64 / exits);
-    let (of_exits, of_facts) = (size("exits")?, size("facts")?);
+    let (of_exits, of_facts) = (size("exits")?, size("reason_stats")?);
     let of_perf = large.metadata()?.len() as f64 / exits;
     let mark = if of_exits + of_facts <= BYTES { "" } else { " (MORE THAN WANTED)" };
     std::fs::remove_dir_all(&place)?;

@@ -46,7 +46,7 @@ pub fn doctor_says_svm(outcome: &Outcome) -> anyhow::Result<String> {
 pub fn trace_shows_what_the_guests_executed(outcome: &Outcome) -> anyhow::Result<String> {
     let said = outcome.json()?;
     for row in rows(&said, "")? {
-        let cannot = row["cannot"].as_str();
+        let cannot = row["unavailable"].as_str();
         ensure!(
             cannot.is_none_or(|why| why.starts_with("no KVM can")),
             "{} cannot be measured: {cannot:?}",

@@ -73,7 +73,7 @@ pub fn top_counts_what_is_recorded(outcome: &Outcome) -> anyhow::Result<String> 
     let (mut counts, mut has_ended) = (BTreeMap::<String, u64>::new(), false);
     for line in frames.lines() {
         let frame: Value = serde_json::from_str(line)?;
-        ensure!(frame["route"] == "bpf" && frame["has_kvm_exit"] == true && frame["lost"] == 0, "{line}");
+        ensure!(frame["tracing_backend"] == "bpf" && frame["has_kvm_exit"] == true && frame["lost"] == 0, "{line}");
         for vm in frame["vms"].as_array().context("a frame has VMs")? {
             has_ended |= vm["ended"] == true;
             for row in vm["figures"]["reasons"].as_array().context("a VM has reasons")? {

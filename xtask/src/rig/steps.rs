@@ -192,15 +192,15 @@ impl Report {
 
     /// The exits that were about those ports or addresses for which `wanted` says so.
     pub fn about(&self, kind: &str, wanted: impl Fn(u64, &str) -> bool) -> u64 {
-        self.sum("details", |row| {
-            let (key, direction) = (row["key"].as_u64(), row["direction"].as_str());
-            row["kind"] == kind && key.zip(direction).is_some_and(|(key, direction)| wanted(key, direction))
+        self.sum("subjects", |row| {
+            let (key, direction) = (row["subject_key"].as_u64(), row["direction"].as_str());
+            row["subject_kind"] == kind && key.zip(direction).is_some_and(|(key, direction)| wanted(key, direction))
         })
     }
 
     /// The time from exit to entry of a reason's exits, in nanoseconds.
     pub fn time_of(&self, reason: &str) -> u64 {
-        self.sum_of("total_ns", "rows", |row| row["reason"] == reason)
+        self.sum_of("exit_time_ns", "rows", |row| row["reason"] == reason)
     }
 
     /// Of these lengths of a reason's exits, in nanoseconds, by their columns, all together.

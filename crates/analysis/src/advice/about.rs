@@ -90,7 +90,7 @@ impl About {
     /// Whether an exit adds anything to more than the figures.
     #[inline]
     pub fn tells(exit: &Exit, detail: &Detail) -> bool {
-        exit.door != Door::Kernel || detail.write || detail.form == Form::String
+        exit.handler != Door::Kernel || detail.write || detail.form == Form::String
     }
 }
 
@@ -102,12 +102,12 @@ impl Tally for About {
         if detail.write && detail.form != Form::String {
             self.written.add(detail.value);
         }
-        if exit.door == Door::Kernel {
+        if exit.handler == Door::Kernel {
             return;
         }
-        if let Door::Userspace(reason) = exit.door {
-            let door = ExitCode::new(CodeList::KvmExit, reason.into());
-            self.refused += u64::from(door.hands_over(DetailKind::Msr));
+        if let Door::Userspace(reason) = exit.handler {
+            let handler = ExitCode::new(CodeList::KvmExit, reason.into());
+            self.refused += u64::from(handler.hands_over(DetailKind::Msr));
         }
         let place = Spot { address: detail.key, size: detail.size, only: true };
         let known = self.spot.get_or_insert(place);
@@ -166,9 +166,9 @@ mod tests {
 
     fn access(key: u64, size: u16, write: bool, form: Form, outside: bool) -> Exit {
         let detail = Detail { kind: DetailKind::Port, write, form, size, key, value: key * 3 };
-        let door = if outside { Door::Userspace(2) } else { Door::Kernel };
+        let handler = if outside { Door::Userspace(2) } else { Door::Kernel };
         let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
-        Exit { detail: Some(detail), door, parts: spent(TimePart::User, 70).with(TimePart::Kernel, Nanos(5)), ..of }
+        Exit { detail: Some(detail), handler, parts: spent(TimePart::User, 70).with(TimePart::Kernel, Nanos(5)), ..of }
     }
 
     #[test]

@@ -83,11 +83,11 @@ fn advise(
             low: Nanos::ZERO,
             high: material.per_second(Some(vm), polled),
             how: How::Counted(
-                "from nothing, to the guest time before halts, as much of each as a poll lasts by default; polls that caught \
-                 something leave no trace",
+                "from nothing, to the guest time before halts, as much of each as a poll lasts by default; successful \
+                 polls leave no trace",
             ),
         },
-        risk: "wake-ups that its polls caught become exits again, and later".into(),
+        risk: "wake-ups that ended its polls become exits again, and later".into(),
         payer: "this guest: its wake-ups".into(),
         undo: "in the guest: write the old value back, or load cpuidle-haltpoll again".into(),
         acts: "at once, in the guest in which it is set".into(),

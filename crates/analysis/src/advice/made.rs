@@ -18,7 +18,7 @@ pub(crate) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
         code,
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        door: Door::Kernel,
+        handler: Door::Kernel,
         detail: None,
         injected: None,
         guest: Nanos::ZERO,

@@ -543,7 +543,7 @@ mod tests {
                 parts: spent(TimePart::Kernel, 500 + number),
                 ..exit(who, 0, ExitCode::new(CodeList::Vmx, 30))
             };
-            material.absorb(&Exit { at: at(1_000), detail: Some(detail), door: Door::Userspace(2), ..times });
+            material.absorb(&Exit { at: at(1_000), detail: Some(detail), handler: Door::Userspace(2), ..times });
             let halted = exit(who, number * MS + 2_000, ExitCode::new(CodeList::Vmx, 12));
             material.absorb(&Exit { guest: Nanos(500), parts: spent(TimePart::Halted, 30_000 + number), ..halted });
             material.absorb_halt(&Halt {
@@ -622,8 +622,8 @@ mod tests {
                 ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, number % 7))
             };
             let detail = (!number.is_multiple_of(5)).then(|| detail(number, number / 4 % 2 == 0));
-            let door = if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel };
-            Exit { who: Who { vm, ..of.who }, detail, door, ..of }
+            let handler = if number / 2 % 5 == 0 { Door::Userspace(2) } else { Door::Kernel };
+            Exit { who: Who { vm, ..of.who }, detail, handler, ..of }
         })
     }
 

@@ -90,7 +90,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         "there is no kvm_nested_vmexit in it",
     );
     missing(
-        !material.facts.heard.doors && !machine.arch.starts_with("ppc"),
+        !material.facts.heard.handlers && !machine.arch.starts_with("ppc"),
         "which exits go on beyond the kernel",
         if machine.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
     );
@@ -118,7 +118,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     missing(
         halting && material.facts.halts.guest_polls,
         GUEST_POLLS,
-        "the guest polled: gaps that it caught left no trace; set guest_halt_poll_ns=0 in it meanwhile",
+        "the guest polled: gaps that its polls ended left no trace; set guest_halt_poll_ns=0 in it meanwhile",
     );
     let runs = material.facts.gangs.vms();
     let forced: u64 = runs.values().map(|cell| cell.forced).sum();

@@ -195,7 +195,7 @@ fn note(
     let share = recorded.caught as f64 / halts.halts().max(1) as f64;
     let mut facts = vec![
         judgement.note(vm, Topic::Halts, "halts a second", Figure::Rate(material.rate(vm, halts.halts()))),
-        judgement.note(vm, Topic::Halts, "part of the halts that KVM's polling caught", Figure::Share(share)),
+        judgement.note(vm, Topic::Halts, "part of the halts that successful polls ended", Figure::Share(share)),
         judgement.note(
             vm,
             Topic::Halts,
@@ -246,13 +246,19 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
     let caught = trial.came().caught;
     let change = match (side, longer, trial.value) {
         (Side::Host, true, _) => {
-            format!("let KVM poll longer for halted vCPUs: {name}={value}{was} would catch {caught} halts")
+            format!(
+                "let KVM poll longer for halted vCPUs: {name}={value}{was} would end {caught} halts before they block"
+            )
         }
         (Side::Host, false, 0) => {
-            format!("switch KVM's polling for halted vCPUs off: {name}=0{was}; it is mostly for nothing here")
+            format!(
+                "switch KVM's polling for halted vCPUs off: {name}=0{was}; most of its CPU time is of failed polls here"
+            )
         }
         (Side::Host, false, _) => {
-            format!("let KVM poll less for halted vCPUs: {name}={value}{was}; most of it is for nothing here")
+            format!(
+                "let KVM poll less for halted vCPUs: {name}={value}{was}; most of its CPU time is of failed polls here"
+            )
         }
         (Side::Guest, ..) => {
             format!(

@@ -908,7 +908,7 @@ mod tests {
         };
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        material.heard(EventKinds { doors: true, ..EventKinds::default() });
+        material.heard(EventKinds { handlers: true, ..EventKinds::default() });
         for number in 1..=made.per_s {
             let at = number * (SECOND / made.per_s);
             let detail = made.about.map(|(kind, write, key)| {

@@ -260,7 +260,7 @@ impl Vm<'_> {
         }
         let is_access = thing.key.is_some_and(|key| matches!(key.kind, DetailKind::Port | DetailKind::Mmio));
         if self.machine.xen
-            && !self.material.facts.heard.doors
+            && !self.material.facts.heard.handlers
             && is_access
             && matches!(account.answer, Some(Answer::Leave(_)))
         {
@@ -326,7 +326,7 @@ impl Vm<'_> {
 
     /// What is said of accesses of which user space and device model answer none, or nothing says that they do.
     fn answered_inside(&self) -> Said {
-        match self.material.facts.heard.doors {
+        match self.material.facts.heard.handlers {
             true => {
                 Said::Inherent("the hypervisor itself answers it already; only the guest can ask less often".into())
             }
@@ -361,7 +361,7 @@ impl Vm<'_> {
                 Figure::Time(median),
             ));
         }
-        if self.material.facts.heard.doors {
+        if self.material.facts.heard.handlers {
             let whose = if self.machine.xen { "the device model" } else { "user space" };
             facts.push(judgement.note(
                 vm,
@@ -516,7 +516,7 @@ impl Vm<'_> {
     pub(super) fn moved_in(&self, about: &About, key: DetailKey, way: Way) -> Range {
         let cell = &about.cell;
         let then = self.material.facts.accesses.typical().in_kernel(key.kind, key.write);
-        if let Some(then) = then.filter(|_| self.material.facts.heard.doors && !self.machine.xen) {
+        if let Some(then) = then.filter(|_| self.material.facts.heard.handlers && !self.machine.xen) {
             let then = then.0.saturating_mul(cell.timed);
             let (low, high) = (medians(cell).saturating_sub(then), cell.cost().0.saturating_sub(then));
             // A typical access that is served inside may be another than these.
@@ -726,13 +726,13 @@ mod tests {
             for (kind, key) in (1..=2_000).flat_map(|_| asks).flatten() {
                 let form = Form::Plain;
                 let detail = Some(Detail { kind, write: kind == DetailKind::Msr, form, size: 4, key, value: 0 });
-                let (door, parts) = match kind {
+                let (handler, parts) = match kind {
                     DetailKind::Port => (Door::Userspace(2), spent(TimePart::User, 50 * US)),
                     _ => (Door::Kernel, spent(TimePart::Kernel, 50 * US)),
                 };
-                material.absorb(&Exit { detail, door, parts, ..exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30)) });
+                material.absorb(&Exit { detail, handler, parts, ..exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30)) });
             }
-            material.heard(EventKinds { doors: true, ..EventKinds::default() });
+            material.heard(EventKinds { handlers: true, ..EventKinds::default() });
             end(&mut material, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
             judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
@@ -770,7 +770,7 @@ mod tests {
     fn judged_on(machine: &Machine, kind: DetailKind, key: u64, per_s: u64, takes: u64, idle: bool) -> Judgement {
         let mut material = Material::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        material.heard(EventKinds { doors: true, ..EventKinds::default() });
+        material.heard(EventKinds { handlers: true, ..EventKinds::default() });
         let rest = Nanos(SECOND / per_s - takes);
         let detail = Some(Detail { kind, write: false, form: Form::Untold, size: 4, key, value: 0 });
         for number in 1..=per_s {
@@ -778,7 +778,7 @@ mod tests {
             let mut about = Exit { detail, ..exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 32)) };
             match kind {
                 DetailKind::Msr | DetailKind::Cpuid => about.parts = spent(TimePart::Kernel, takes),
-                _ => (about.door, about.parts) = (Door::Userspace(2), spent(TimePart::User, takes)),
+                _ => (about.handler, about.parts) = (Door::Userspace(2), spent(TimePart::User, takes)),
             }
             if idle {
                 material.absorb(&Exit {
@@ -904,7 +904,7 @@ mod tests {
             let machine = Machine { arch: "x86_64".into(), ..of_qemu() };
             let mut material = Material::new(&Selection::default());
             material.begin(Moment::from_nanos(0));
-            material.heard(EventKinds { doors: true, ..EventKinds::default() });
+            material.heard(EventKinds { handlers: true, ..EventKinds::default() });
             for number in 1..=2_000 {
                 let detail = Detail {
                     kind: DetailKind::Mmio,
@@ -914,10 +914,10 @@ mod tests {
                     key: 0xfee0_0380,
                     value: 9,
                 };
-                let door = if outside { Door::Userspace(6) } else { Door::Kernel };
+                let handler = if outside { Door::Userspace(6) } else { Door::Kernel };
                 let of = exit(vcpu(0), number * 500 * US, ExitCode::new(CodeList::Vmx, 49));
                 let parts = spent(TimePart::Kernel, 20 * US);
-                material.absorb(&Exit { detail: Some(detail), door, parts, guest: Nanos(480 * US), ..of });
+                material.absorb(&Exit { detail: Some(detail), handler, parts, guest: Nanos(480 * US), ..of });
             }
             end(&mut material, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
@@ -1000,18 +1000,24 @@ mod tests {
     fn cell(count: u64, outside: u64, takes: u64) -> Cell {
         let mut cell = Cell::default();
         for number in 0..count {
-            let door = if number < outside { Door::Userspace(2) } else { Door::Kernel };
+            let handler = if number < outside { Door::Userspace(2) } else { Door::Kernel };
             let of = exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, 30));
-            cell.absorb(&Exit { door, parts: spent(TimePart::Kernel, takes), ..of });
+            cell.absorb(&Exit { handler, parts: spent(TimePart::Kernel, takes), ..of });
         }
         cell
     }
 
     /// Has a VM with this time judged.
-    fn with_vm<T>(time: VmTime, machine: &Machine, shares: &[f64], doors: bool, with: impl FnOnce(&Vm<'_>) -> T) -> T {
+    fn with_vm<T>(
+        time: VmTime,
+        machine: &Machine,
+        shares: &[f64],
+        handlers: bool,
+        with: impl FnOnce(&Vm<'_>) -> T,
+    ) -> T {
         let mut material = Material::new(&Selection::default());
         material.facts.duration = Nanos(2_000);
-        material.facts.heard.doors = doors;
+        material.facts.heard.handlers = handlers;
         let simulate = |_: DetailKind, _: Way| shares.to_vec();
         with(&Vm {
             id: VmId(1),
@@ -1100,7 +1106,7 @@ mod tests {
         // 30 exits of 33 ns are 990 ns of a vCPU's 100 us: less than a hundredth.
         let time = VmTime { wall: 100_000, guest: 90_000, ..VmTime::default() };
         use DetailKind::{Msr, Port};
-        let judge = |kind, number, write, count, outside, wall, doors| {
+        let judge = |kind, number, write, count, outside, wall, handlers| {
             let machine = of_qemu();
             let key = DetailKey { kind, key: number, write };
             let refused = if kind == Msr { outside } else { 0 };
@@ -1109,7 +1115,7 @@ mod tests {
             let account = Account { all, top: Some((key, 1)), answer, ..Account::default() };
             let mut judgement = Judgement::default();
             let asked = Asked::of(&machine, true, key);
-            with_vm(VmTime { wall, ..time }, &machine, &[], doors, |vm| vm.judge(asked, &account, &mut judgement))
+            with_vm(VmTime { wall, ..time }, &machine, &[], handlers, |vm| vm.judge(asked, &account, &mut judgement))
         };
         let inherent =
             |said: Said, says: &str| assert!(matches!(&said, Said::Inherent(why) if why.contains(says)), "{said:?}");

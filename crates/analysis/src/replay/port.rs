@@ -31,7 +31,7 @@ pub enum Served {
 
 impl Served {
     /// Each, under its name.
-    pub const WORDS: &'static [&'static str] = &["nothing", "ioeventfd", "coalesced", "devices"];
+    pub const WORDS: &'static [&'static str] = &["none", "ioeventfd", "coalesced", "devices"];
 
     /// All, in the order of the names.
     pub const ALL: [Served; 4] = [Served::Nothing, Served::Ioeventfd, Served::Coalesced, Served::Devices];
@@ -116,7 +116,7 @@ impl PortReplay {
 
     /// Takes one exit.
     pub fn absorb(&mut self, exit: &Exit) {
-        let outside = exit.door != Door::Kernel;
+        let outside = exit.handler != Door::Kernel;
         let Some(access) = exit.detail.as_ref().and_then(access) else {
             // Whoever is outside for something else looks into the ring as well.
             if let (true, Some(ring)) = (outside, self.rings.get_mut(&exit.who.vm)) {
@@ -142,7 +142,7 @@ impl PortReplay {
         outcome.outside += u64::from(way.server == Server::DeviceModel);
         outcome.emulations += times(Phase::Emulate);
         // Answered before the vCPU had lost its CPU: it did not give it away.
-        if exit.door != Door::DeviceModel || exit.part(TimePart::User) > Nanos::ZERO {
+        if exit.handler != Door::DeviceModel || exit.part(TimePart::User) > Nanos::ZERO {
             outcome.blocks += times(Phase::Block);
         }
         let recorded = self.cost(exit, outside, &way, &access);

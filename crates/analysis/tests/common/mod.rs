@@ -12,7 +12,7 @@ pub fn plain() -> Exit {
         code: ExitCode::new(CodeList::Vmx, 0),
         rip: 0,
         info: ExitInfo::default(),
-        door: Door::Kernel,
+        handler: Door::Kernel,
         detail: None,
         injected: None,
         guest: Nanos(0),

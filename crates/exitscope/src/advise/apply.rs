@@ -242,8 +242,9 @@ fn host_name(root: &Path) -> String {
 fn boot_id(root: &Path) -> anyhow::Result<String> {
     const FILE: &str = "proc/sys/kernel/random/boot_id";
     let id = fs::read_to_string(root.join(FILE)).or_else(|_| fs::read_to_string(Path::new("/").join(FILE)));
-    let id =
-        id.with_context(|| format!("cannot read /{FILE}: changes of this boot could not be told from earlier ones"))?;
+    let id = id.with_context(|| {
+        format!("cannot read /{FILE}: changes of this boot cannot be distinguished from earlier ones")
+    })?;
     Ok(id.trim().to_string())
 }
 

@@ -24,8 +24,8 @@ const FIGURES: &[Figure<GangOutcome>] = &[
     Figure::new(0, "exits_avoided", Count, true, "forced exits that would not have happened", |of, _| {
         Some(of.avoided as f64)
     }),
-    Figure::new(1, "time_lost", Ns, false, "from being forced out to the next entry", |of, _| Some(of.lost as f64)),
-    Figure::new(0, "time_won", Ns, true, "time lost less than as recorded", |of, recorded| {
+    Figure::new(1, "forced_out", Ns, false, "from being forced out to the next entry", |of, _| Some(of.lost as f64)),
+    Figure::new(0, "gain", Ns, true, "time forced out, less than as recorded", |of, recorded| {
         Some(recorded.lost.saturating_sub(of.lost) as f64)
     }),
 ];
@@ -94,7 +94,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let length = Nanos(last.since(first).unwrap_or_default().0);
     replay.over = format!("{} core runs, {length} long", thousands(done.core_runs));
     let timed = done.recorded.lost > 0;
-    let default = if timed { "time_won" } else { "exits_avoided" };
+    let default = if timed { "gain" } else { "exits_avoided" };
     replay.vary = grid.axes();
     let labels = configurations.into_iter().map(|configuration| configuration.labels);
     let outcomes = labels.zip(done.outcomes.iter().map(|row| &row.1));
@@ -124,7 +124,7 @@ mod tests {
         let outcome = GangOutcome { ganged: 3, forced: 5, avoided: 7, lost: 11 };
         let recorded = GangOutcome { lost: 30, ..GangOutcome::default() };
         let counts = [("ganged_runs", 3.0), ("forced_exits", 5.0), ("exits_avoided", 7.0)];
-        let times = [("time_lost", 11.0), ("time_won", 19.0)];
+        let times = [("forced_out", 11.0), ("gain", 19.0)];
         super::super::tests::check(&figures(false), &outcome, &recorded, &counts);
         super::super::tests::check(&figures(true), &outcome, &recorded, &[&counts[..], &times[..]].concat());
     }

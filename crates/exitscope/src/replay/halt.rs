@@ -24,15 +24,15 @@ const EXITS_AVOIDED: Figure<HaltOutcome> =
     Figure::new(2, "exits_avoided", Count, true, "exits that would not have happened", |of, _| Some(of.caught as f64));
 
 const OF_POLLS: [Figure<HaltOutcome>; 5] = [
-    Figure::new(3, "share", Share, true, "their share of the halts", |of, _| {
+    Figure::new(3, "share_of_halts", Share, true, "their share of the halts", |of, _| {
         (of.halts > 0).then(|| of.caught as f64 / of.halts as f64)
     }),
-    Figure::new(6, "successful_polls", Count, true, "polls after which the CPU was not given away", |of, _| {
+    Figure::new(6, "successful_polls", Count, true, "polls that a wake-up ended before the vCPU blocked", |of, _| {
         Some(of.hits as f64)
     }),
     Figure::new(6, "failed_polls", Count, false, "polls that ended without a wake-up", |of, _| Some(of.misses as f64)),
     Figure::new(0, "polling", Ns, false, "CPU time of polls", |of, _| Some(of.polling as f64)),
-    Figure::new(4, "failed_polling", Ns, false, "CPU time of failed polls", |of, _| Some(of.polling_missed as f64)),
+    Figure::new(4, "poll_fail", Ns, false, "CPU time of failed polls", |of, _| Some(of.polling_missed as f64)),
 ];
 
 /// The figures that need to know when something woke a vCPU.
@@ -44,7 +44,7 @@ const OF_LATENCY: [Figure<HaltOutcome>; 5] = [
     Figure::new(5, "wakeup_p99", Ns, false, "99th percentile of the wake-up latency", |of, _| quantile(of, 9_900)),
     Figure::new(
         0,
-        "time_won",
+        "gain",
         Ns,
         true,
         "wake-up latency less than with the settings in force, summed over the halts",
@@ -52,10 +52,10 @@ const OF_LATENCY: [Figure<HaltOutcome>; 5] = [
     ),
     Figure::new(
         0,
-        "net",
+        "net_gain",
         Ns,
         true,
-        "time won, less the CPU time that polls take more than with the settings in force",
+        "gain, less the CPU time that polls take more than with the settings in force",
         |of, base| Some(won(of, base) - (of.polling as f64 - base.polling as f64)),
     ),
 ];
@@ -179,7 +179,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     }
     let labels = configurations.into_iter().map(|configuration| configuration.labels);
     let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
-    let best = args.best.as_deref().or(exact.then_some("net"));
+    let best = args.best.as_deref().or(exact.then_some("net_gain"));
     let start = Start::Both { recorded: &as_recorded, in_force: (in_force.collect(), &base) };
     fill(&mut replay, &figures(policy, exact), best, start, outcomes)?;
     replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
@@ -275,14 +275,14 @@ mod tests {
         let mut base = HaltOutcome { polling: 200, ..HaltOutcome::default() };
         base.latencies.record(Nanos(1_033));
         let polls = [
-            ("share", 0.25),
+            ("share_of_halts", 0.25),
             ("successful_polls", 9.0),
             ("failed_polls", 8.0),
             ("polling", 700.0),
-            ("failed_polling", 300.0),
+            ("poll_fail", 300.0),
         ];
         let latencies =
-            [("wakeup_mean", 11.0), ("wakeup_p50", 2.0), ("wakeup_p99", 30.0), ("time_won", 1_000.0), ("net", 500.0)];
+            [("wakeup_mean", 11.0), ("wakeup_p50", 2.0), ("wakeup_p99", 30.0), ("gain", 1_000.0), ("net_gain", 500.0)];
         for (policy, first) in [(HaltPolicy::Host, "not_blocked"), (HaltPolicy::Guest, "exits_avoided")] {
             let untimed = [&[(first, 10.0)], &polls[..]].concat();
             super::super::tests::check(&figures(policy, false), &outcome, &base, &untimed);

@@ -122,7 +122,7 @@ impl Grid {
 /// The knobs of a policy, and what its replay can vary besides.
 fn knobs(policy: &str) -> impl Iterator<Item = &'static Knob> {
     let of_policy = POLICIES.iter().filter(move |row| row.0 == policy).flat_map(|row| row.1);
-    of_policy.chain((policy == "port_path").then_some(&port::KERNEL_SERVES))
+    of_policy.chain((policy == "port_path").then_some(&port::IN_KERNEL))
 }
 
 fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
@@ -149,7 +149,7 @@ impl<Outcome> Figure<Outcome> {
         about: &'static str,
         value: fn(&Outcome, &Outcome) -> Option<f64>,
     ) -> Figure<Outcome> {
-        Figure { row: FigureRow { name, unit, higher_is_better, about, rank }, value }
+        Figure { row: FigureRow { name, unit, higher_is_better, description: about, rank }, value }
     }
 }
 

@@ -17,26 +17,36 @@ use exitscope_view::FigureUnit::{Count, Ns, Share};
 use exitscope_view::{Replay, SettingRow, thousands};
 
 /// What the replay can vary besides the policy's knobs.
-pub const KERNEL_SERVES: Knob = Knob {
-    name: "kernel_serves",
+pub const IN_KERNEL: Knob = Knob {
+    name: "in_kernel",
     unit: Unit::Choice(Served::WORDS),
     default: 0,
     min: 0,
     max: Served::WORDS.len() as u64 - 1,
     place: Place::Design,
-    about: "What the kernel serves of the port accesses that left it",
+    about: "What the kernel handles of the port accesses that left it",
 };
 
 const FIGURES: [&Figure<PortOutcome>; 7] = [
-    &Figure::new(0, "outside", Count, false, "accesses that somebody outside the kernel serves", |of, _| {
-        Some(of.outside as f64)
-    }),
+    &Figure::new(
+        0,
+        "user_space_accesses",
+        Count,
+        false,
+        "accesses that user space or a device model handles",
+        |of, _| Some(of.outside as f64),
+    ),
     &Figure::new(0, "exits_avoided", Count, true, "accesses that would not have left the kernel", |of, base| {
         Some(avoided(of, base))
     }),
-    &Figure::new(3, "share", Share, true, "share of the accesses that would not have left the kernel", |of, base| {
-        (of.accesses > 0).then(|| avoided(of, base) / of.accesses as f64)
-    }),
+    &Figure::new(
+        3,
+        "avoided_share",
+        Share,
+        true,
+        "share of the accesses that would not have left the kernel",
+        |of, base| (of.accesses > 0).then(|| avoided(of, base) / of.accesses as f64),
+    ),
     &Figure::new(4, "emulations", Count, false, "times that an instruction is emulated", |of, _| {
         Some(of.emulations as f64)
     }),
@@ -48,10 +58,10 @@ const FIGURES: [&Figure<PortOutcome>; 7] = [
         "times that the vCPU gives its CPU away until a device model has answered",
         |of, _| Some(of.blocks as f64),
     ),
-    &Figure::new(2, "cost", Ns, false, "what the accesses cost, in the kernel and outside", |of, _| {
+    &Figure::new(2, "cost", Ns, false, "what the accesses cost, in the kernel and in user space", |of, _| {
         (of.unknown == 0).then_some(of.time as f64)
     }),
-    &Figure::new(0, "time_won", Ns, true, "cost less than as recorded", |of, base| {
+    &Figure::new(0, "gain", Ns, true, "cost less than as recorded", |of, base| {
         (of.unknown == 0).then_some(base.time as f64 - of.time as f64)
     }),
 ];
@@ -111,7 +121,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     for configuration in &configurations {
         let (mut params, mut served) = (recorded, Served::Nothing);
         for &(name, value) in &configuration.set {
-            match name == KERNEL_SERVES.name {
+            match name == IN_KERNEL.name {
                 true => served = Served::ALL[value as usize],
                 false => params.set(name, value).map_err(anyhow::Error::msg)?,
             }
@@ -124,7 +134,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
 
     let mut replay = head(args, &trace, &selection);
     replay.over = format!(
-        "{} port accesses, {} of them served outside the kernel, {} long",
+        "{} port accesses, {} of them handled in user space, {} long",
         thousands(inside + outside),
         thousands(outside),
         Nanos(last.since(first).unwrap_or_default().0)
@@ -142,7 +152,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let labels = configurations.into_iter().map(|configuration| configuration.labels);
     let recorded = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
     let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
-    let best = args.best.as_deref().or(timed.then_some("time_won"));
+    let best = args.best.as_deref().or(timed.then_some("gain"));
     fill(&mut replay, &FIGURES, best, Start::InForce(recorded, &done.replays[0].outcome), outcomes)?;
     replay.notes = notes(&typical, untold, &done.replays, model.as_ref());
     Ok(replay)
@@ -198,7 +208,7 @@ fn notes(typical: &TypicalAccesses, untold: u64, done: &[PortReplay], model: Opt
     if let Some(model) = model.filter(|_| modelled) {
         notes.push(format!(
             "what the recording has no cost of is what it was, changed by what the cost model {} says of the steps that differ: {}",
-            model.name, model.about
+            model.name, model.description
         ));
     }
     if untold > 0 {
@@ -225,13 +235,13 @@ mod tests {
             PortOutcome { accesses: 20, outside: 3, emulations: 5, blocks: 7, time: 110, ..PortOutcome::default() };
         let base = PortOutcome { outside: 13, time: 300, ..outcome };
         let wanted = [
-            ("outside", 3.0),
+            ("user_space_accesses", 3.0),
             ("exits_avoided", 10.0),
-            ("share", 0.5),
+            ("avoided_share", 0.5),
             ("emulations", 5.0),
             ("blocks", 7.0),
             ("cost", 110.0),
-            ("time_won", 190.0),
+            ("gain", 190.0),
         ];
         super::super::tests::check(&FIGURES, &outcome, &base, &wanted);
     }

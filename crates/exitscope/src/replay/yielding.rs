@@ -31,10 +31,10 @@ const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
         Needs::Waiters,
         Figure::new(
             3,
-            "in_vain",
+            "without_preempted_sibling",
             Count,
             false,
-            "yields at which no sibling had lost its CPU: nothing to win",
+            "yields at which no sibling was preempted: no gain",
             |of, _| Some(of.in_vain as f64),
         ),
     ),
@@ -42,7 +42,7 @@ const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
         Needs::Senses,
         Figure::new(
             4,
-            "not_made",
+            "yields_skipped",
             Count,
             true,
             "times at which sense-running said that the owner runs, so that none was made",
@@ -52,17 +52,15 @@ const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
     (Needs::Nothing, Figure::new(2, "cost", Ns, false, "CPU time of yields", |of, _| Some(of.cost as f64))),
     (
         Needs::Waiters,
-        Figure::new(0, "won_at_least", Ns, true, "time won by those that wait, at least", |of, _| {
-            Some(of.least as f64)
-        }),
+        Figure::new(0, "gain_low", Ns, true, "time that waiters gain, at least", |of, _| Some(of.least as f64)),
     ),
     (
         Needs::Waiters,
-        Figure::new(0, "won_at_most", Ns, true, "time won by those that wait, at most", |of, _| Some(of.most as f64)),
+        Figure::new(0, "gain_high", Ns, true, "time that waiters gain, at most", |of, _| Some(of.most as f64)),
     ),
     (
         Needs::Waiters,
-        Figure::new(0, "time_won", Ns, true, "the middle between the least and the most that is won", |of, _| {
+        Figure::new(0, "gain", Ns, true, "the middle between gain_low and gain_high", |of, _| {
             Some((of.least as f64 + of.most as f64) / 2.0)
         }),
     ),
@@ -81,14 +79,14 @@ fn figures(told: bool, senses: bool) -> Vec<&'static Figure<SpinOutcome>> {
 
 /// What waiters say, and the lock code that says so. Today's code asks before every call only directly in a partition.
 const SAYS: [(&str, Option<(Generation, Machine)>); 4] = [
-    ("nothing", None),
+    ("none", None),
     ("X'44'", Some((Generation::L1b, MACHINE))),
     ("X'9C'", Some((Generation::L2, MACHINE))),
     ("X'9C' sensing", Some((Generation::Classic, Machine { sense_running: true, lpar: true, ..MACHINE }))),
 ];
 
 /// The axis of [`SAYS`].
-const SAYS_AXIS: &str = "says";
+const CALL_AXIS: &str = "call";
 
 /// Takes what either reading is about.
 struct Reading<T> {
@@ -181,7 +179,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     replay.vary = axes;
     replay.in_force = settings(&in_force);
     let outcomes = configurations.into_iter().map(|row| row.0).zip(done.outcomes());
-    let best = args.best.as_deref().or(told.then_some("time_won"));
+    let best = args.best.as_deref().or(told.then_some("gain"));
     fill(&mut replay, &figures(told, senses), best, Start::Recorded(&done.recorded), outcomes)?;
     replay.notes = notes(&survey, call, told, super::how_to_record(&trace));
     Ok(replay)
@@ -253,7 +251,7 @@ fn configurations(
                 }
             }
         }
-        let says = AxisRow::new(SAYS_AXIS.to_string(), SAYS.map(|row| row.0.to_string()).to_vec());
+        let says = AxisRow::new(CALL_AXIS.to_string(), SAYS.map(|row| row.0.to_string()).to_vec());
         return Ok((std::iter::once(says).chain(grid.axes()).collect(), rows));
     }
     if args.vary.is_empty() {
@@ -340,8 +338,8 @@ mod tests {
     fn each_figure_of_yields_is_its_own() {
         let outcome = SpinOutcome { yields: 3, in_vain: 5, not_made: 7, cost: 11, least: -13, most: 17 };
         let [yields, cost] = [("yields", 3.0), ("cost", 11.0)];
-        let [in_vain, not_made] = [("in_vain", 5.0), ("not_made", 7.0)];
-        let won = [("won_at_least", -13.0), ("won_at_most", 17.0), ("time_won", 2.0)];
+        let [in_vain, not_made] = [("without_preempted_sibling", 5.0), ("yields_skipped", 7.0)];
+        let won = [("gain_low", -13.0), ("gain_high", 17.0), ("gain", 2.0)];
         for (told, senses, wanted) in [
             (false, true, vec![yields, cost]),
             (true, false, [&[yields, in_vain, cost], &won[..]].concat()),

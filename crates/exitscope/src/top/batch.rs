@@ -24,8 +24,8 @@ pub fn write_text(frame: &Frame, state: &State, look: Look, out: &mut dyn Write)
     for vm in frame.vms.iter().filter(|vm| vm.figures.exits > 0) {
         let whose = if frame.vms.len() > 1 { format!(" of {} ({})", vm.name, vm.pid) } else { String::new() };
         sections.push(list(format!("Exits{whose} by reason"), &vm.figures.reasons));
-        if !vm.figures.about.is_empty() {
-            sections.push(list(format!("What exits{whose} were about"), &vm.figures.about));
+        if !vm.figures.subjects.is_empty() {
+            sections.push(list(format!("What exits{whose} were about"), &vm.figures.subjects));
         }
         if !vm.figures.halts.is_empty() {
             sections.push(list(format!("Halts{whose}"), &vm.figures.halts));
@@ -44,7 +44,7 @@ fn machines(frame: &Frame, state: &State) -> Section {
     });
     let mut sentences = vec![
         format!("{}, {:.1} s on {}; {}", text::time_of_day(frame.time), frame.seconds, frame.host, text::route(frame)),
-        format!("Cost of watching: {}", text::own(&frame.own).join("; ")),
+        format!("Cost of watching: {}", text::own(&frame.overhead).join("; ")),
     ];
     sentences.extend(text::missed(frame));
     if !frame.has_kvm_exit {
@@ -90,7 +90,7 @@ fn machine(line: &Line, shown: &[TopColumn], state: &State) -> Vec<String> {
 }
 
 fn list(title: String, rows: &[Row]) -> Section {
-    let columns = columns_of(&["name", "count", "/s", "cost", "time", "to user", "mean", "p50", "p99"]);
+    let columns = columns_of(&["name", "count", "/s", "cost", "time", "to user space", "mean", "p50", "p99"]);
     let row = |row: &Row| {
         let name = if ["reason", "halt"].contains(&row.kind) {
             row.name.clone()
@@ -98,8 +98,14 @@ fn list(title: String, rows: &[Row]) -> Section {
             format!("{} {}", row.kind, row.name)
         };
         let lengths = [row.mean_ns, row.p50_ns, row.p99_ns].map(text::length);
-        let mut cells =
-            vec![name, thousands(row.count), rate(row.per_s), share(row.cost), share(row.time), share(row.to_user)];
+        let mut cells = vec![
+            name,
+            thousands(row.count),
+            rate(row.per_s),
+            share(row.cost),
+            share(row.exit_time),
+            share(row.to_user_space),
+        ];
         cells.extend(lengths);
         cells
     };
@@ -127,7 +133,7 @@ fn kvm_halts(whose: &str, halts: &KvmHalts) -> Section {
 fn gangs(whose: &str, row: &GangRow) -> Section {
     let causes = row.causes.iter().take(ROWS).map(|cause| {
         let name = format!("vCPU {} {}", cause.vcpu, cause.reason);
-        vec![name, rate(cause.runs_per_s), rate(cause.forced_per_s), share(cause.lost)]
+        vec![name, rate(cause.runs_per_s), rate(cause.forced_exits_per_s), share(cause.forced_out)]
     });
     Section {
         title: format!("Gang exits{whose}"),

@@ -106,13 +106,13 @@ impl TopColumn {
             }
             TopColumn::Exits => rate(figures.exits_per_s).into(),
             TopColumn::P99 => text::length(figures.p99_ns).into(),
-            TopColumn::ToUser => share(figures.to_user).into(),
+            TopColumn::ToUser => share(figures.to_user_space).into(),
             TopColumn::TopReason => {
                 let top = figures.reasons.first().filter(|row| row.per_s > 0.0 || row.cost > 0.0);
                 Words::name(top.map_or("-", |row| &row.name))
             }
             TopColumn::Now => {
-                let open = line.vcpu.and_then(|vcpu| Some((vcpu.open.clone()?, text::length(vcpu.open_ns))));
+                let open = line.vcpu.and_then(|vcpu| Some((vcpu.open_reason.clone()?, text::length(vcpu.open_ns))));
                 open.map_or(Words::default(), |(reason, since)| Words::new(reason, format!(" {since}")))
             }
             TopColumn::Past => Words::default(),

@@ -27,18 +27,18 @@ pub struct Frame {
     pub host: String,
     /// Its kernel's release.
     pub kernel: String,
-    /// `bpf`, or `perf events`.
-    pub route: &'static str,
+    /// `bpf` or `perf_events`.
+    pub tracing_backend: &'static str,
     /// Why not by BPF.
-    pub not_bpf: Option<String>,
+    pub bpf_error: Option<String>,
     /// Whether `kvm_exit` fires here; else exits are those that go to user space, and what the kernel tells of the others.
     pub has_kvm_exit: bool,
     /// Events that are in no figure, since watching began.
     pub lost: u64,
-    /// Events of the scheduler that nobody looked at since watching began; by them, halted and steal may be cost, and cost these.
+    /// Events of the scheduler that were missed since watching began; by them, halted and steal may be cost, and cost these.
     pub missed: u64,
     /// What watching costs.
-    pub own: Own,
+    pub overhead: Own,
     /// What the last intervals come to, all VMs together; nothing until a vCPU was seen.
     pub verdict: Option<LiveVerdict>,
     /// Of all VMs together.
@@ -102,7 +102,7 @@ pub struct VcpuRow {
     /// Whether it is gone.
     pub ended: bool,
     /// The exit that it is in: why.
-    pub open: Option<String>,
+    pub open_reason: Option<String>,
     /// Since when, in nanoseconds before the end of the interval.
     pub open_ns: Option<u64>,
     /// How it fared.
@@ -117,11 +117,11 @@ pub struct GangRow {
     /// Share of them that one thread's exit ended for others that worked.
     pub ganged: f64,
     /// Exits in a second that were forced: the thread had no reason of its own.
-    pub forced_per_s: f64,
+    pub forced_exits_per_s: f64,
     /// Share of the exits of threads that worked that this is.
-    pub forced: f64,
+    pub forced_exits: f64,
     /// Share of the vCPUs' wall time from being forced out to the next entry.
-    pub lost: f64,
+    pub forced_out: f64,
     /// What forced others out, most forced first.
     pub causes: Vec<GangCause>,
 }
@@ -136,9 +136,9 @@ pub struct GangCause {
     /// Runs in a second that it ended so.
     pub runs_per_s: f64,
     /// Exits in a second that it forced; where several threads had a reason, each has them all.
-    pub forced_per_s: f64,
+    pub forced_exits_per_s: f64,
     /// Share of the VM's vCPUs' wall time that it took from those.
-    pub lost: f64,
+    pub forced_out: f64,
 }
 
 /// How vCPUs fared.
@@ -169,13 +169,13 @@ pub struct Figures {
     /// The rest: in the guest.
     pub guest: f64,
     /// Share of exits that went on to user space.
-    pub to_user: f64,
+    pub to_user_space: f64,
     /// The 99th percentile of their lengths in nanoseconds, halts left out.
     pub p99_ns: Option<u64>,
     /// By reason, what cost most first.
     pub reasons: Vec<Row>,
     /// By what they were about, what cost most first.
-    pub about: Vec<Row>,
+    pub subjects: Vec<Row>,
     /// Halts that a poll ended, and those that blocked.
     pub halts: Vec<Row>,
     /// How long KVM polls when a vCPU halts, in nanoseconds, of the vCPU where that is longest, if it changed since.
@@ -198,9 +198,9 @@ pub struct Row {
     /// Share of the vCPUs' wall time that they cost: in the kernel and in user space.
     pub cost: f64,
     /// Share of the vCPUs' wall time in them, whatever it was.
-    pub time: f64,
+    pub exit_time: f64,
     /// Share that went on to user space.
-    pub to_user: f64,
+    pub to_user_space: f64,
     /// Mean length in nanoseconds, of those that ended in the interval.
     pub mean_ns: Option<u64>,
     /// Their median.
@@ -208,5 +208,5 @@ pub struct Row {
     /// Their 99th percentile.
     pub p99_ns: Option<u64>,
     /// How many of each length ended in the interval: lower bound in nanoseconds, count.
-    pub lengths: Vec<(u64, u64)>,
+    pub histogram: Vec<(u64, u64)>,
 }

@@ -46,9 +46,9 @@ impl GangWatch {
             let mut row = GangRow {
                 runs_per_s: per_s(runs),
                 ganged: share(ganged, runs),
-                forced_per_s: per_s(forced),
-                forced: share(forced, new(|cell| cell.exits)),
-                lost: share(new(|cell| cell.lost.sum), wall(vm.0)),
+                forced_exits_per_s: per_s(forced),
+                forced_exits: share(forced, new(|cell| cell.exits)),
+                forced_out: share(new(|cell| cell.lost.sum), wall(vm.0)),
                 causes: Vec::new(),
             };
             for ((_, vcpu, trap), cause) in causes.iter().filter(|((of, ..), _)| *of == vm) {
@@ -58,11 +58,11 @@ impl GangWatch {
                     vcpu: vcpu.0,
                     reason: ExitCode::new(CodeList::PpcTrap, (*trap).into()).name(),
                     runs_per_s: per_s(runs),
-                    forced_per_s: per_s(cause.forced.saturating_sub(before.forced)),
-                    lost: share(cause.lost.saturating_sub(before.lost), wall(vm.0)),
+                    forced_exits_per_s: per_s(cause.forced.saturating_sub(before.forced)),
+                    forced_out: share(cause.lost.saturating_sub(before.lost), wall(vm.0)),
                 }));
             }
-            row.causes.sort_by(|a, b| b.forced_per_s.total_cmp(&a.forced_per_s).then(a.vcpu.cmp(&b.vcpu)));
+            row.causes.sort_by(|a, b| b.forced_exits_per_s.total_cmp(&a.forced_exits_per_s).then(a.vcpu.cmp(&b.vcpu)));
             rows.insert(vm.0, row);
         }
         self.before = cells;
@@ -105,10 +105,10 @@ mod tests {
         watch.absorb(&ganged_run(1_000));
         watch.absorb(&ganged_run(2_000));
         let row = &watch.rows(2.0, |pid| u64::from(pid) * 100)[&7];
-        assert_eq!((row.runs_per_s, row.ganged, row.forced_per_s, row.forced), (1.0, 1.0, 1.0, 0.5));
-        assert_eq!(row.lost, 400.0 / 700.0);
+        assert_eq!((row.runs_per_s, row.ganged, row.forced_exits_per_s, row.forced_exits), (1.0, 1.0, 1.0, 0.5));
+        assert_eq!(row.forced_out, 400.0 / 700.0);
         let [cause] = &row.causes[..] else { panic!("{:?}", row.causes) };
-        assert_eq!((cause.vcpu, cause.reason.as_str(), cause.forced_per_s), (1, "SYSCALL", 1.0));
+        assert_eq!((cause.vcpu, cause.reason.as_str(), cause.forced_exits_per_s), (1, "SYSCALL", 1.0));
         // A run that goes on over the end of an interval is of the next.
         let (first, rest) = (&ganged_run(3_000)[..2], &ganged_run(3_000)[2..]);
         watch.absorb(first);

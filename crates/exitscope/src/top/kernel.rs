@@ -30,25 +30,25 @@ pub struct KvmHalts {
     /// Where they are from: `descriptors` (KVM's statistics, which the VMM keeps open), or `debugfs`.
     pub source: &'static str,
     /// Halts that polled.
-    pub attempted: u64,
+    pub attempted_polls: u64,
     /// Those that were woken while they polled.
-    pub successful: u64,
+    pub successful_polls: u64,
     /// Wake-ups for nothing.
-    pub invalid: u64,
+    pub invalid_polls: u64,
     /// Wake-ups of halts.
     pub wakeups: u64,
     /// Time of successful polls, in nanoseconds.
-    pub success_ns: u64,
+    pub poll_success_ns: u64,
     /// Time of failed polls, in nanoseconds.
-    pub fail_ns: u64,
+    pub poll_fail_ns: u64,
     /// Time asleep, in nanoseconds; kernels before 5.15 do not say.
     pub wait_ns: u64,
     /// Successful polls, by length: lower bound in nanoseconds, count. Of the descriptors; empty by debugfs.
-    pub success_lengths: Vec<(u64, u64)>,
+    pub poll_success_histogram: Vec<(u64, u64)>,
     /// Failed polls, in the same way.
-    pub fail_lengths: Vec<(u64, u64)>,
+    pub poll_fail_histogram: Vec<(u64, u64)>,
     /// Times asleep, in the same way.
-    pub wait_lengths: Vec<(u64, u64)>,
+    pub wait_histogram: Vec<(u64, u64)>,
 }
 
 impl KvmHalts {
@@ -56,9 +56,9 @@ impl KvmHalts {
     fn of_stats(stats: &Stats) -> Option<KvmHalts> {
         let lengths = |name| stats.lengths(name).unwrap_or_default();
         Some(KvmHalts {
-            success_lengths: lengths("halt_poll_success_hist"),
-            fail_lengths: lengths("halt_poll_fail_hist"),
-            wait_lengths: lengths("halt_wait_hist"),
+            poll_success_histogram: lengths("halt_poll_success_hist"),
+            poll_fail_histogram: lengths("halt_poll_fail_hist"),
+            wait_histogram: lengths("halt_wait_hist"),
             ..KvmHalts::of_numbers("descriptors", |name| stats.value(name).ok_or(())).ok()?
         })
     }
@@ -75,12 +75,12 @@ impl KvmHalts {
     fn of_numbers<E>(source: &'static str, number: impl Fn(&str) -> Result<u64, E>) -> Result<KvmHalts, E> {
         Ok(KvmHalts {
             source,
-            attempted: number("halt_attempted_poll")?,
-            successful: number("halt_successful_poll")?,
-            invalid: number("halt_poll_invalid")?,
+            attempted_polls: number("halt_attempted_poll")?,
+            successful_polls: number("halt_successful_poll")?,
+            invalid_polls: number("halt_poll_invalid")?,
             wakeups: number("halt_wakeup")?,
-            success_ns: number("halt_poll_success_ns")?,
-            fail_ns: number("halt_poll_fail_ns")?,
+            poll_success_ns: number("halt_poll_success_ns")?,
+            poll_fail_ns: number("halt_poll_fail_ns")?,
             wait_ns: number("halt_wait_ns").unwrap_or(0),
             ..KvmHalts::default()
         })
@@ -90,17 +90,17 @@ impl KvmHalts {
 impl AddAssign for KvmHalts {
     fn add_assign(&mut self, other: KvmHalts) {
         self.source = other.source;
-        self.attempted += other.attempted;
-        self.successful += other.successful;
-        self.invalid += other.invalid;
+        self.attempted_polls += other.attempted_polls;
+        self.successful_polls += other.successful_polls;
+        self.invalid_polls += other.invalid_polls;
         self.wakeups += other.wakeups;
-        self.success_ns += other.success_ns;
-        self.fail_ns += other.fail_ns;
+        self.poll_success_ns += other.poll_success_ns;
+        self.poll_fail_ns += other.poll_fail_ns;
         self.wait_ns += other.wait_ns;
         for (mine, others) in [
-            (&mut self.success_lengths, other.success_lengths),
-            (&mut self.fail_lengths, other.fail_lengths),
-            (&mut self.wait_lengths, other.wait_lengths),
+            (&mut self.poll_success_histogram, other.poll_success_histogram),
+            (&mut self.poll_fail_histogram, other.poll_fail_histogram),
+            (&mut self.wait_histogram, other.wait_histogram),
         ] {
             let mut sums: BTreeMap<u64, u64> = std::mem::take(mine).into_iter().collect();
             others.into_iter().for_each(|(low, count)| *sums.entry(low).or_default() += count);
@@ -209,7 +209,7 @@ mod tests {
         let mut kvm = Kvm::default();
         let trouble = kvm.look_at_debugfs(root.path(), &[7, 8, 9]);
         assert_eq!(kvm.halts.keys().collect::<Vec<_>>(), [&7]);
-        assert_eq!((kvm.halts[&7].attempted, kvm.halts[&7].source), (5, "debugfs"));
+        assert_eq!((kvm.halts[&7].attempted_polls, kvm.halts[&7].source), (5, "debugfs"));
         assert_eq!(trouble.keys().collect::<Vec<_>>(), [&8], "and 9 has no folder");
         assert!(trouble[&8].contains("/PID-FD/halt_attempted_poll: "), "{}", trouble[&8]);
         let nowhere = kvm.look_at_debugfs(&root.path().join("none"), &[7, 8]);
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn a_vms_counters_are_the_sum_of_its_vcpus() {
-        let one = KvmHalts { wakeups: 3, wait_lengths: vec![(64, 2), (1024, 1)], ..KvmHalts::default() };
-        let other = KvmHalts { wakeups: 4, wait_lengths: vec![(1, 1), (1024, 3)], ..KvmHalts::default() };
+        let one = KvmHalts { wakeups: 3, wait_histogram: vec![(64, 2), (1024, 1)], ..KvmHalts::default() };
+        let other = KvmHalts { wakeups: 4, wait_histogram: vec![(1, 1), (1024, 3)], ..KvmHalts::default() };
         let mut sum = one;
         sum += other;
-        assert_eq!((sum.wakeups, sum.wait_lengths), (7, vec![(1, 1), (64, 2), (1024, 4)]));
+        assert_eq!((sum.wakeups, sum.wait_histogram), (7, vec![(1, 1), (64, 2), (1024, 4)]));
     }
 }

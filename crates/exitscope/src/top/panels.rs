@@ -85,7 +85,7 @@ impl<'a> Chosen<'a> {
 /// Draws one panel, or all where they stand side by side.
 pub fn draw(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, panel: Panel) {
     let reasons = |height| groups(chosen.title("exits"), &chosen.figures.reasons, height);
-    let about = |height| groups(chosen.title("about what"), &chosen.figures.about, height);
+    let about = |height| groups(chosen.title("about what"), &chosen.figures.subjects, height);
     if area.width < WIDE {
         return match panel {
             Panel::Reasons => draw_list(to, area, &reasons(area.height)),
@@ -143,7 +143,7 @@ fn right_width(width: u16, left: [&List; 2], right: [&List; 2], has_timeline: bo
 /// parts fit.
 fn timeline_height(chosen: &Chosen, timeline: &PartsTimeline, height: u16) -> (u16, u16) {
     let most = usize::from((height / 2).max(ABOUT_ROWS).min(height));
-    let about = chosen.figures.about.len().saturating_add(2).min(most) as u16;
+    let about = chosen.figures.subjects.len().saturating_add(2).min(most) as u16;
     let rows = timeline.height(height - about);
     if rows <= height - about { (about, rows) } else { (height, 0) }
 }
@@ -183,7 +183,7 @@ fn groups(title: Words, groups: &[Group], height: u16) -> List {
         };
         let mut cells = vec![Words::name(name), rate(group.per_s).into(), share(group.cost).into()];
         cells.extend([group.mean_ns, group.p50_ns, group.p99_ns].map(|ns| text::length(ns).into()));
-        cells.extend([share(group.to_user).into(), text::bars(&group.lengths).into()]);
+        cells.extend([share(group.to_user_space).into(), text::bars(&group.histogram).into()]);
         let is_quiet = group.per_s == 0.0 && group.cost == 0.0;
         (cells, if is_quiet { Style::new().dim() } else { Style::new() })
     })
@@ -215,7 +215,7 @@ fn halts(chosen: &Chosen, height: u16) -> List {
             share(if all > 0.0 { row.per_s / all } else { 0.0 }).into(),
             text::length(row.mean_ns).into(),
             text::length(row.p99_ns).into(),
-            text::bars(&row.lengths).into(),
+            text::bars(&row.histogram).into(),
         ];
         (cells, Style::new())
     });
@@ -278,13 +278,16 @@ fn gangs(chosen: &Chosen, height: u16) -> List {
     ];
     List::new(columns, (vms.len().max(causes.len()), None), height, |at| {
         let (name, runs, forced, lost) = match vms.get(at) {
-            Some((vm, row)) => {
-                (Words::new(vm.name.clone(), format!(" ({})", vm.pid)), row.runs_per_s, row.forced_per_s, row.lost)
-            }
+            Some((vm, row)) => (
+                Words::new(vm.name.clone(), format!(" ({})", vm.pid)),
+                row.runs_per_s,
+                row.forced_exits_per_s,
+                row.forced_out,
+            ),
             None => {
                 let cause = &causes[at];
                 let name = Words::new("", format!("vCPU {} {}", cause.vcpu, cause.reason));
-                (name, cause.runs_per_s, cause.forced_per_s, cause.lost)
+                (name, cause.runs_per_s, cause.forced_exits_per_s, cause.forced_out)
             }
         };
         (vec![name, rate(runs).into(), rate(forced).into(), share(lost).into()], Style::new())

@@ -99,9 +99,9 @@ impl Sampler {
         self.look_at_cost(&now, events);
         let time: u64 = lanes.values().map(|sums| sums.wall).sum();
         let ns_per_event = self.ns_per_event;
-        frame.own.events_per_s = events as f64 / seconds;
-        frame.own.ns_per_event = ns_per_event;
-        frame.own.vcpu_share = ns_per_event.filter(|_| time > 0).map(|ns| events as f64 * ns / time as f64);
+        frame.overhead.events_per_s = events as f64 / seconds;
+        frame.overhead.ns_per_event = ns_per_event;
+        frame.overhead.vcpu_share = ns_per_event.filter(|_| time > 0).map(|ns| events as f64 * ns / time as f64);
         let gangs = self.gangs(&lanes, seconds);
         let (all, vms) = self.vms(&now, &lanes, &gangs, seconds);
         self.recent.push(&all, &frame, &vms);
@@ -154,24 +154,24 @@ impl Sampler {
     }
 
     fn frame(&mut self, now: &Snapshot, seconds: f64) -> Frame {
-        let (route, not_bpf) = match self.counting.route() {
+        let (tracing_backend, bpf_error) = match self.counting.route() {
             Route::Bpf => ("bpf", None),
-            Route::PerfEvents { because } => ("perf events", Some(because.clone())),
+            Route::PerfEvents { because } => ("perf_events", Some(because.clone())),
         };
         let own_before = std::mem::replace(&mut self.own_time, own_time());
         let cpus = self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds;
         Frame {
-            schema: "exitscope.top/2",
+            schema: "exitscope.top/1",
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
             seconds,
             host: self.host.0.clone(),
             kernel: self.host.1.clone(),
-            route,
-            not_bpf,
+            tracing_backend,
+            bpf_error,
             has_kvm_exit: self.counting.has_kvm_exit(),
             lost: now.lost,
             missed: now.missed,
-            own: Own { cpus, ..Own::default() },
+            overhead: Own { cpus, ..Own::default() },
             ..Frame::default()
         }
     }
@@ -224,7 +224,7 @@ impl Sampler {
                 vcpu,
                 tid,
                 ended: state.ended,
-                open: open.map(|open| open.code.name()),
+                open_reason: open.map(|open| open.code.name()),
                 open_ns: open.map(|open| now.at.saturating_sub(open.since)),
                 figures: sums.figures(seconds, &self.subjects),
             });

@@ -154,8 +154,8 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<St
     let own = match text::lost(frame) {
         Some(lost) => Line::from(lost).style(Style::new().fg(Color::Red).bold()),
         None if frame.time > 0.0 => {
-            let route = if frame.not_bpf.is_some() { "perf events" } else { "BPF" };
-            let [cost, ourselves] = text::own(&frame.own);
+            let route = if frame.bpf_error.is_some() { "perf events" } else { "BPF" };
+            let [cost, ourselves] = text::own(&frame.overhead);
             let mut parts = vec![(0, format!("{route}: {cost}")), (1, format!("; {ourselves}"))];
             parts.extend(text::missed(frame).map(|missed| (2, format!("; {missed}"))));
             kept(parts.into_iter().map(|(rank, text)| (rank, vec![Span::raw(text)])).collect(), second.width)

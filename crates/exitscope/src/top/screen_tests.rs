@@ -35,27 +35,27 @@ fn power() -> Frame {
     let gangs = GangRow {
         runs_per_s: 1200.0,
         ganged: 0.35,
-        forced_per_s: 900.0,
-        forced: 0.42,
-        lost: 0.125,
+        forced_exits_per_s: 900.0,
+        forced_exits: 0.42,
+        forced_out: 0.125,
         causes: vec![GangCause {
             vcpu: 3,
             reason: "SYSCALL".into(),
             runs_per_s: 420.0,
-            forced_per_s: 880.0,
-            lost: 0.12,
+            forced_exits_per_s: 880.0,
+            forced_out: 0.12,
         }],
     };
     let halts = KvmHalts {
         source: "descriptors",
-        attempted: 1000,
-        successful: 900,
-        success_ns: 90_000_000,
-        fail_ns: 20_000_000,
+        attempted_polls: 1000,
+        successful_polls: 900,
+        poll_success_ns: 90_000_000,
+        poll_fail_ns: 20_000_000,
         wait_ns: 5_000_000_000,
-        success_lengths: vec![(65_536, 900)],
-        fail_lengths: vec![(131_072, 100)],
-        wait_lengths: vec![(1 << 24, 100)],
+        poll_success_histogram: vec![(65_536, 900)],
+        poll_fail_histogram: vec![(131_072, 100)],
+        wait_histogram: vec![(1 << 24, 100)],
         ..KvmHalts::default()
     };
     let vm = VmRow { pid: 7, name: "p8".into(), gangs: Some(gangs), kvm_halts: Some(halts), ..VmRow::default() };
@@ -99,7 +99,12 @@ fn kvms_own_histograms_are_drawn_and_their_source_is_said() {
 
 #[test]
 fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_all_where_none_is() {
-    let halts = |attempted| KvmHalts { source: "debugfs", attempted, successful: attempted, ..KvmHalts::default() };
+    let halts = |attempted| KvmHalts {
+        source: "debugfs",
+        attempted_polls: attempted,
+        successful_polls: attempted,
+        ..KvmHalts::default()
+    };
     let figures = |reason: &str, cost| Figures {
         exits_per_s: 9.0,
         cost,
@@ -161,7 +166,7 @@ fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_al
 fn rows_that_have_no_room_are_counted() {
     let vm = |pid: u32| VmRow { pid, vcpus: vec![VcpuRow::default(); 2], ..VmRow::default() };
     let reasons = vec![Group { kind: "reason", name: "R".into(), ..Group::default() }; 40];
-    let figures = Figures { reasons: reasons.clone(), about: reasons, ..Figures::default() };
+    let figures = Figures { reasons: reasons.clone(), subjects: reasons, ..Figures::default() };
     let mut frame = Frame { vms: (1..=30).map(vm).collect(), time: 1.0, figures, ..Frame::default() };
     frame.vms[0].figures = frame.figures.clone();
     let mut state = State { is_all: true, has_begun: true, ..State::default() };
@@ -343,9 +348,10 @@ fn nothing_in_a_name_acts_on_the_screen() {
 /// Frames of any size are drawn: with more rows than a screen has, than fits into 16 bits, and with none.
 #[test]
 fn any_size_of_terminal_will_do() {
-    let row = Group { kind: "reason", name: "EXTERNAL_INTERRUPT".into(), lengths: vec![(4096, 7)], ..Group::default() };
+    let row =
+        Group { kind: "reason", name: "EXTERNAL_INTERRUPT".into(), histogram: vec![(4096, 7)], ..Group::default() };
     let figures =
-        Figures { reasons: vec![row.clone()], about: vec![row.clone()], halts: vec![row], ..Figures::default() };
+        Figures { reasons: vec![row.clone()], subjects: vec![row.clone()], halts: vec![row], ..Figures::default() };
     let frame = |vcpus: u32| {
         let vcpu = |vcpu| VcpuRow { vcpu: Some(vcpu), figures: figures.clone(), ..VcpuRow::default() };
         let vm = VmRow {
@@ -407,12 +413,12 @@ impl Hard {
             count: self.next(),
             per_s: self.rate(),
             cost: self.share(),
-            time: self.share(),
-            to_user: self.share(),
+            exit_time: self.share(),
+            to_user_space: self.share(),
             mean_ns: Some(self.length()),
             p50_ns: Some(self.length()),
             p99_ns: Some(self.length()),
-            lengths: self.lengths(),
+            histogram: self.lengths(),
         }
     }
 
@@ -429,10 +435,10 @@ impl Hard {
             unknown: self.share(),
             halted: self.share(),
             steal: Some(self.share()),
-            to_user: self.share(),
+            to_user_space: self.share(),
             p99_ns: Some(self.length()),
             reasons: reasons.map(|name| self.row("reason", name)).to_vec(),
-            about: about.map(|(kind, name)| self.row(kind, name)).to_vec(),
+            subjects: about.map(|(kind, name)| self.row(kind, name)).to_vec(),
             halts: ["blocked", "successful poll"].map(|name| self.row("halt", name)).to_vec(),
             poll_ns: Some(43_100),
             ..Figures::default()
@@ -444,16 +450,16 @@ impl Hard {
             vcpu,
             reason: reason.into(),
             runs_per_s: self.rate(),
-            forced_per_s: self.rate(),
-            lost: self.share(),
+            forced_exits_per_s: self.rate(),
+            forced_out: self.share(),
         };
         let causes = vec![cause(70_001, "SYSCALL"), cause(70_002, "H_DATA_STORAGE")];
         GangRow {
             runs_per_s: self.rate(),
             ganged: self.share(),
-            forced_per_s: self.rate(),
-            forced: self.share(),
-            lost: self.share(),
+            forced_exits_per_s: self.rate(),
+            forced_exits: self.share(),
+            forced_out: self.share(),
             causes,
         }
     }
@@ -462,12 +468,12 @@ impl Hard {
         let (successful, failed) = (100_000_000 + self.next() * 1_003, 200_000_000 + self.next() * 1_007);
         KvmHalts {
             source: "descriptors",
-            attempted: successful + failed,
-            successful,
-            success_ns: successful * 43_200,
-            fail_ns: failed * 87_300,
+            attempted_polls: successful + failed,
+            successful_polls: successful,
+            poll_success_ns: successful * 43_200,
+            poll_fail_ns: failed * 87_300,
             wait_ns: self.length(),
-            success_lengths: self.lengths(),
+            poll_success_histogram: self.lengths(),
             ..KvmHalts::default()
         }
     }
@@ -476,7 +482,7 @@ impl Hard {
         let vcpu = |hard: &mut Hard, at: u32| VcpuRow {
             vcpu: Some(70_000 + at),
             tid: Some(pid + at),
-            open: Some("EXTERNAL_INTERRUPT".into()),
+            open_reason: Some("EXTERNAL_INTERRUPT".into()),
             open_ns: Some(hard.length()),
             figures: hard.figures(cost - f64::from(at) / 10.0),
             ..VcpuRow::default()
@@ -504,7 +510,7 @@ impl Hard {
             host: "host.example.org".into(),
             kernel: "generic-kernel".into(),
             figures: hard.figures(0.777),
-            own: Own { cpus: 0.654, events_per_s: 1.0, ns_per_event: Some(98_765.0), vcpu_share: Some(0.888) },
+            overhead: Own { cpus: 0.654, events_per_s: 1.0, ns_per_event: Some(98_765.0), vcpu_share: Some(0.888) },
             ..Frame::default()
         }
     }
@@ -522,10 +528,10 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
             unknown,
             halted,
             steal,
-            to_user,
+            to_user_space: to_user,
             p99_ns,
             reasons,
-            about,
+            subjects: about,
             halts,
             poll_ns,
             ..
@@ -536,7 +542,7 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
         let of_all: f64 = halts.iter().map(|row| row.per_s).sum();
         all.extend(halts.iter().map(|row| share(row.per_s / of_all)));
         for row in reasons.iter().chain(about).chain(halts) {
-            all.extend([rate(row.per_s), share(row.cost), share(row.to_user)]);
+            all.extend([rate(row.per_s), share(row.cost), share(row.to_user_space)]);
             all.extend([row.mean_ns, row.p50_ns, row.p99_ns].map(text::length));
             all.push(row.name.clone());
         }
@@ -552,10 +558,10 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
         let gangs = vm.gangs.as_ref().unwrap();
         let halts = vm.kvm_halts.clone().unwrap();
         all.extend(text::gangs(gangs));
-        all.extend([gangs.runs_per_s, gangs.forced_per_s].map(rate));
-        all.push(share(gangs.lost));
+        all.extend([gangs.runs_per_s, gangs.forced_exits_per_s].map(rate));
+        all.push(share(gangs.forced_out));
         for cause in &gangs.causes {
-            all.extend([rate(cause.runs_per_s), rate(cause.forced_per_s), share(cause.lost)]);
+            all.extend([rate(cause.runs_per_s), rate(cause.forced_exits_per_s), share(cause.forced_out)]);
         }
         all.extend([vm.pid, vm.vcpus[0].tid.unwrap(), vm.vcpus[1].tid.unwrap()].map(|pid| pid.to_string()));
         all.extend(vm.vcpus.iter().map(|vcpu| format!("vCPU {} {}", vcpu.vcpu.unwrap(), text::length(vcpu.open_ns))));
@@ -566,7 +572,7 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
         }
     }
     all.push(rate(frame.vms.iter().map(|vm| vm.figures.exits_per_s).sum()));
-    all.extend(text::own(&frame.own));
+    all.extend(text::own(&frame.overhead));
     all.extend(["p50", "p99"].map(str::to_string));
     all.push(text::time_of_day(frame.time));
     all.iter().flat_map(|text| words(text)).collect()
@@ -620,7 +626,7 @@ fn no_figure_is_cut_on_a_terminal_of_any_size() {
     let widths = (80..=220).zip([24, 41, 60].into_iter().cycle());
     let heights = (24..=60).flat_map(|height| [80, 120, 138].map(|width| (width, height)));
     let vm = &frame.vms[0];
-    let [reason, about] = [&vm.figures.reasons[0], &vm.figures.about[0]];
+    let [reason, about] = [&vm.figures.reasons[0], &vm.figures.subjects[0]];
     let kvm = text::kvm_halts(vm.kvm_halts.as_ref().unwrap());
     for size in widths.chain(heights) {
         let panels = if size.0 < WIDE { Panel::of(&frame) } else { &[Panel::Reasons] };

@@ -161,10 +161,10 @@ impl Sums {
             stopped: of(TimePart::Stopped),
             unknown: of(TimePart::Unknown),
             guest: of(TimePart::Guest),
-            to_user: part(to_user, exits),
+            to_user_space: part(to_user, exits),
             p99_ns: busy.quantile(9_900),
             reasons: rows(|group| matches!(group, Group::Reason(_) | Group::Served(_))),
-            about: rows(|group| matches!(group, Group::About(_))),
+            subjects: rows(|group| matches!(group, Group::About(_))),
             halts: rows(|group| matches!(group, Group::Halt { .. })),
             poll_ns: self.poll,
         }
@@ -191,12 +191,12 @@ impl Sums {
             per_s: sum.new.count as f64 / seconds,
             // A halt lies in exits, or in no exit: what it costs is theirs.
             cost: if of == "halt" { 0.0 } else { part(sum.cost(), self.wall) },
-            time: part(sum.time(), self.wall),
-            to_user: part(sum.new.to_user, sum.new.count),
+            exit_time: part(sum.time(), self.wall),
+            to_user_space: part(sum.new.to_user, sum.new.count),
             mean_ns: sum.new.total.checked_div(ended),
             p50_ns: lengths.quantile(5_000),
             p99_ns: lengths.quantile(9_900),
-            lengths: lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
+            histogram: lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
         }
     }
 }
@@ -249,7 +249,7 @@ mod tests {
         let Figures { exits, cost, halted, steal, guest, reasons, .. } = sums.figures(1.0, &SubjectNames::default());
         let shares = [cost, halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);
         assert_eq!((exits, shares), (1, [130, 770, 100, 500]));
-        assert_eq!((reasons[0].count, (reasons[0].time * 1_500.0).round()), (1, 1_000.0));
+        assert_eq!((reasons[0].count, (reasons[0].exit_time * 1_500.0).round()), (1, 1_000.0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub const BARS_TITLE: &str = "1us  33us 1ms  34ms 1s  ";
 
 /// The route and its cost.
 pub fn route(frame: &Frame) -> String {
-    match &frame.not_bpf {
+    match &frame.bpf_error {
         None => "counted in the kernel by BPF".to_string(),
         Some(because) => format!("by perf events, as BPF may not be used ({because})"),
     }
@@ -98,9 +98,9 @@ pub struct KvmHaltRow<'a> {
 
 /// What KVM itself counts of halts.
 pub fn kvm_halts(halts: &KvmHalts) -> [KvmHaltRow<'_>; 3] {
-    let failed = halts.attempted.saturating_sub(halts.successful);
+    let failed = halts.attempted_polls.saturating_sub(halts.successful_polls);
     // How often it slept only the histogram says.
-    let slept = halts.wait_lengths.iter().map(|(_, count)| count).sum::<u64>();
+    let slept = halts.wait_histogram.iter().map(|(_, count)| count).sum::<u64>();
     let row = |name, count: u64, all: u64, ns: u64, lengths| KvmHaltRow {
         name,
         count: if count == 0 && ns > 0 { "-".into() } else { thousands(count) },
@@ -110,9 +110,15 @@ pub fn kvm_halts(halts: &KvmHalts) -> [KvmHaltRow<'_>; 3] {
         lengths,
     };
     [
-        row("successful poll", halts.successful, halts.attempted, halts.success_ns, &halts.success_lengths),
-        row("failed poll", failed, halts.attempted, halts.fail_ns, &halts.fail_lengths),
-        row("blocked", slept, 0, halts.wait_ns, &halts.wait_lengths),
+        row(
+            "successful poll",
+            halts.successful_polls,
+            halts.attempted_polls,
+            halts.poll_success_ns,
+            &halts.poll_success_histogram,
+        ),
+        row("failed poll", failed, halts.attempted_polls, halts.poll_fail_ns, &halts.poll_fail_histogram),
+        row("blocked", slept, 0, halts.wait_ns, &halts.wait_histogram),
     ]
 }
 
@@ -145,9 +151,9 @@ pub fn gangs(gangs: &GangRow) -> [String; 2] {
         ),
         format!(
             "{} exits/s were forced, {} of all; {} of the vCPUs' time was lost by that",
-            rate(gangs.forced_per_s),
-            share(gangs.forced),
-            share(gangs.lost)
+            rate(gangs.forced_exits_per_s),
+            share(gangs.forced_exits),
+            share(gangs.forced_out)
         ),
     ]
 }

@@ -56,7 +56,7 @@ impl RecentIntervals {
             ..Interval::default()
         };
         for (vm, gangs) in vms.iter().filter_map(|vm| Some((vm, vm.gangs.as_ref()?))) {
-            interval.forced_out += gangs.lost * vm.figures.vcpu_seconds * 1e9;
+            interval.forced_out += gangs.forced_out * vm.figures.vcpu_seconds * 1e9;
             interval.core_runs += gangs.runs_per_s * frame.seconds;
             interval.ganged_runs += gangs.ganged * gangs.runs_per_s * frame.seconds;
         }

@@ -201,9 +201,9 @@ impl Drop for Terminal {
 
 /// Exits at this place in a report: port and direction, or page and direction.
 pub fn exits_at(report: &Value, kind: &str, key: u64, direction: &str) -> u64 {
-    let details = report["details"].as_array().unwrap().iter();
-    details
-        .filter(|row| row["kind"] == kind && row["key"] == key && row["direction"] == direction)
+    let subjects = report["subjects"].as_array().unwrap().iter();
+    subjects
+        .filter(|row| row["subject_kind"] == kind && row["subject_key"] == key && row["direction"] == direction)
         .map(|row| row["count"].as_u64().unwrap())
         .sum()
 }

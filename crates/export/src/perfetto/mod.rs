@@ -127,8 +127,8 @@ impl<W: Write> Perfetto<W> {
         let row = self.rows.of(exit, &self.lanes[lane]);
         let noted = self.columns.iter().zip(1..).filter_map(|(column, number)| match column.name {
             // Its category says so.
-            "door" if exit.door == Door::Kernel => None,
-            "total_ns" if !with_length => None,
+            "handler" if exit.handler == Door::Kernel => None,
+            "exit_time_ns" if !with_length => None,
             _ => annotation(number, &column.value(row), column.note?),
         });
         noted.collect()
@@ -162,7 +162,7 @@ impl<W: Write> Export for Perfetto<W> {
         }
         let (name_iid, name, interned) = self.name(exit.code);
         let event = TrackEvent {
-            category_iids: vec![if exit.door == Door::Kernel { 1 } else { 2 }],
+            category_iids: vec![if exit.handler == Door::Kernel { 1 } else { 2 }],
             debug_annotations: self.notes(lane, exit, exit.timed && overlaps),
             r#type: Some(if is_slice { Type::SliceBegin } else { Type::Instant } as i32),
             name_iid,

@@ -88,7 +88,7 @@ impl Assembler {
 
     pub(super) fn run_state(&mut self, event: &Event, from: RunState, to: RunState, ledger: &mut Ledger) {
         self.queue.told(event.at);
-        (self.kinds.switches, self.kinds.wakeups, self.kinds.doors) = (true, true, true);
+        (self.kinds.switches, self.kinds.wakeups, self.kinds.handlers) = (true, true, true);
         // They say when vCPUs were blocked, and what they ran in a halt is cost: Xen does not poll.
         if !self.recorded.halts {
             self.now_recorded(Holdings { switches: true, halts: true, ..self.recorded });
@@ -135,7 +135,7 @@ impl Assembler {
         self.woken_from(event);
         let used = self.find(event).is_some_and(|number| {
             // Without run states it may have waited long.
-            if self.kinds.doors {
+            if self.kinds.handlers {
                 self.lanes[number].woken(event.at, paused);
             }
             self.lanes[number].take_scheduler()

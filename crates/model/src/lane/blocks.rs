@@ -53,7 +53,7 @@ impl Lane {
         let part = match run {
             Run::Runnable | Run::Preempted => TimePart::Steal,
             _ if run.waits_for_device_model(exit.code) => {
-                exit.door = Door::DeviceModel;
+                exit.handler = Door::DeviceModel;
                 TimePart::User
             }
             Run::Paused | Run::Offline => TimePart::Stopped,
@@ -116,7 +116,7 @@ impl Lane {
         let (recorded, block, at) = (self.recorded, self.block, self.since);
         let division = Division { ns, waited, limit, is_told, recorded, block, at };
         match &mut self.open {
-            Some(exit) if exit.code.cannot_halt() && exit.door == Door::Kernel && !exit.way.has(Mark::Emulated) => {
+            Some(exit) if exit.code.cannot_halt() && exit.handler == Door::Kernel && !exit.way.has(Mark::Emulated) => {
                 self.give_up(event.at, rows, beside, ledger);
             }
             Some(exit) => {
@@ -174,7 +174,7 @@ impl Lane {
         let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt) else { return };
         let recorded = self.recorded;
         let is_told = recorded.halts || recorded.switches && recorded.no_polls;
-        if !is_told && exit.door != Door::Userspace(KVM_EXIT_HLT) {
+        if !is_told && exit.handler != Door::Userspace(KVM_EXIT_HLT) {
             let moved = exit.parts.shift(TimePart::Kernel, TimePart::Undivided, Nanos(u64::MAX));
             exit.withdraw(moved);
             self.cost_before = exit.cost();

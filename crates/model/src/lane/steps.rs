@@ -35,7 +35,7 @@ impl Lane {
     pub(super) fn leave_unsaid(&mut self, at: Moment) {
         self.leave(at);
         if let (Some(exit), State::Kernel) = (&mut self.open, self.state) {
-            exit.door = Door::Userspace(UNKNOWN);
+            exit.handler = Door::Userspace(UNKNOWN);
             self.state = State::User;
             self.user_parts = (TimePart::User, TimePart::User);
             self.step = Step::User;

@@ -78,9 +78,9 @@ impl Lane {
         let is_told = std::mem::take(&mut self.wake_up) == WakeUp::Unsaid;
         if let (Some(exit), Run::Running, false) = (&mut self.open, self.run, is_told || paused)
             && exit.code.is_access()
-            && exit.door == Door::Kernel
+            && exit.handler == Door::Kernel
         {
-            exit.door = Door::DeviceModel;
+            exit.handler = Door::DeviceModel;
             exit.way.mark(Mark::Handed);
             exit.way.mark(Mark::Called);
             exit.way.answered = at.since(exit.at).unwrap_or_default();

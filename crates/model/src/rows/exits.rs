@@ -20,8 +20,8 @@ pub struct ExitRow {
     /// Its reason, in the kernel's spelling.
     pub reason: Arc<str>,
     /// Where the vCPU left to.
-    pub door: Arc<str>,
-    /// What it was about is called so.
+    pub handler: Arc<str>,
+    /// Its subject is called so.
     pub name: Option<SubjectName>,
 }
 
@@ -29,7 +29,7 @@ pub struct ExitRow {
 #[derive(Debug, Default)]
 pub struct ExitRows {
     reasons: FxHashMap<ExitCode, Arc<str>>,
-    doors: FxHashMap<Door, Arc<str>>,
+    handlers: FxHashMap<Door, Arc<str>>,
     subjects: FxHashMap<(VmId, bool, DetailKind, u64), Option<SubjectName>>,
     names: SubjectNames,
     last: Option<ExitRow>,
@@ -43,27 +43,27 @@ impl ExitRows {
 
     /// The row of an exit of this vCPU.
     pub fn of(&mut self, exit: &Exit, who: &Arc<WhoRow>) -> &ExitRow {
-        if self.reasons.len().max(self.doors.len()) > MOST_NAMES {
-            (self.reasons, self.doors) = Default::default();
+        if self.reasons.len().max(self.handlers.len()) > MOST_NAMES {
+            (self.reasons, self.handlers) = Default::default();
         }
         if self.subjects.len() > MOST_NAMES {
             self.subjects.clear();
         }
         let last = self.last.take();
-        let (mut reason, mut door) = (None, None);
+        let (mut reason, mut handler) = (None, None);
         if let Some(last) = last {
             reason = (last.exit.code == exit.code).then_some(last.reason);
-            door = (last.exit.door == exit.door).then_some(last.door);
+            handler = (last.exit.handler == exit.handler).then_some(last.handler);
         }
         let reason =
             reason.unwrap_or_else(|| self.reasons.entry(exit.code).or_insert_with(|| exit.code.name().into()).clone());
-        let door =
-            door.unwrap_or_else(|| self.doors.entry(exit.door).or_insert_with(|| exit.door.name().into()).clone());
+        let handler = handler
+            .unwrap_or_else(|| self.handlers.entry(exit.handler).or_insert_with(|| exit.handler.name().into()).clone());
         let name = exit.detail.and_then(|of| {
             let key = (exit.who.vm, exit.code.nested, of.kind, of.key);
             self.subjects.entry(key).or_insert_with(|| self.names.of_exit(exit)).clone()
         });
-        self.last.insert(ExitRow { exit: *exit, who: who.clone(), reason, door, name })
+        self.last.insert(ExitRow { exit: *exit, who: who.clone(), reason, handler, name })
     }
 }
 
@@ -99,7 +99,7 @@ macro_rules! word {
 }
 
 /// The columns of exits. Times of an exit of which only one end was seen mean nothing, and are absent. Stores do not keep what
-/// is a sum of other columns, or between two exits, nor the steps of a cost.
+/// is a sum of other columns, or between two exits, nor the phases of a cost.
 pub fn exit_columns() -> Vec<Column<ExitRow>> {
     let mut columns = vec![Column::new(
         "at_ns",
@@ -133,22 +133,22 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
         .lacking()
         .noted(Spelling::Plain),
         Column::new(
-            "door",
+            "handler",
             "",
             "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",
-            Of::Words(|row: &ExitRow| Some(&row.door)),
+            Of::Words(|row: &ExitRow| Some(&row.handler)),
         )
         .noted(Spelling::Plain),
         Column::new(
-            "about",
+            "subject_kind",
             "",
-            "What kind of thing it was about: `port`, `mmio`, `msr`, …",
+            "What kind of subject it had: `port`, `mmio`, `msr`, …",
             Of::Words(|row: &ExitRow| row.exit.detail.map(|of| of.kind.name())),
         )
         .lacking()
         .noted(Spelling::Plain),
         Column::new(
-            "key",
+            "subject_key",
             "",
             "Port, address, MSR, hypercall number, CPUID leaf, error code, …",
             Of::U64(|row: &ExitRow| row.exit.detail.map(|of| of.key)),
@@ -156,9 +156,9 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
         .lacking()
         .noted(Spelling::Hex),
         Column::new(
-            "name",
+            "subject_name",
             "",
-            "What that is called, where it has a name.",
+            "What the subject is called, where it has a name.",
             Of::Words(|row: &ExitRow| row.name.as_deref()),
         )
         .lacking()
@@ -196,19 +196,24 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
         .lacking()
         .noted(Spelling::Hex),
         Column::new("timed", "", "`true` if both ends were seen.", Of::Flag(|row: &ExitRow| Some(row.exit.timed))),
-        time!("total_ns", "From exit to entry, everything included.", |exit| exit.total().0)
+        time!("exit_time_ns", "From exit to entry, whatever it holds.", |exit| exit.total().0)
             .passing()
             .noted(Spelling::Plain),
     ]);
     columns.extend(super::part_columns!(ExitRow, |row| row.exit.timed.then_some(&row.exit.parts)).map(Column::lacking));
     columns.extend([
-        time!("reaching_ns", "Of kernel_ns, until the first event of the exit's handler.", |exit| {
+        time!("to_handler_ns", "Of kernel_ns, until the first event of the exit's handler.", |exit| {
             exit.way.time(Step::Reaching).0
         })
         .passing(),
-        time!("leaving_ns", "Of kernel_ns, on the way to user space.", |exit| exit.way.time(Step::Leaving).0).passing(),
-        time!("asleep_ns", "Of user_ns, asleep.", |exit| exit.way.time(Step::Asleep).0).passing(),
-        time!("entering_ns", "Of kernel_ns, from the call of KVM_RUN until the entry.", |exit| {
+        time!("to_user_space_ns", "Of kernel_ns, on the way to user space.", |exit| exit.way.time(Step::Leaving).0)
+            .passing(),
+        time!("user_space_asleep_ns", "Of user_space_ns, asleep: the vCPU's thread waits for another.", |exit| exit
+            .way
+            .time(Step::Asleep)
+            .0)
+        .passing(),
+        time!("reentry_ns", "Of kernel_ns, from the call of KVM_RUN until the entry.", |exit| {
             exit.way.time(Step::Entering).0
         })
         .passing(),
@@ -234,8 +239,8 @@ mod tests {
     use crate::{CodeList, ExitInfo, ExitParts, Way, Who};
     use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
-    /// The words of the row of an exit with this code and door.
-    fn words(rows: &mut ExitRows, number: u64, door: Door) -> (Arc<str>, Arc<str>) {
+    /// The words of the row of an exit with this code and handler.
+    fn words(rows: &mut ExitRows, number: u64, handler: Door) -> (Arc<str>, Arc<str>) {
         let exit = Exit {
             at: Moment::from_nanos(3),
             who: Who { vm: VmId(5), vcpu: VcpuId(7), tid: Tid(11) },
@@ -243,7 +248,7 @@ mod tests {
             code: ExitCode::new(CodeList::Svm, number),
             rip: 0,
             info: ExitInfo::default(),
-            door,
+            handler,
             detail: None,
             injected: None,
             guest: Nanos::ZERO,
@@ -254,7 +259,7 @@ mod tests {
             events: 1,
         };
         let row = rows.of(&exit, &Arc::default());
-        (row.reason.clone(), row.door.clone())
+        (row.reason.clone(), row.handler.clone())
     }
 
     #[test]
@@ -277,9 +282,9 @@ mod tests {
     #[test]
     fn many_doors_are_too_many_names_as_well() {
         let mut rows = ExitRows::default();
-        (0..=MOST_NAMES as u32).for_each(|door| _ = words(&mut rows, 7, Door::Userspace(door)));
-        assert_eq!((rows.reasons.len(), rows.doors.len()), (1, MOST_NAMES + 1));
-        let (_, door) = words(&mut rows, 9, Door::Userspace(6));
-        assert_eq!((rows.reasons.len(), rows.doors.len(), &*door), (1, 1, "KVM_EXIT_MMIO"));
+        (0..=MOST_NAMES as u32).for_each(|handler| _ = words(&mut rows, 7, Door::Userspace(handler)));
+        assert_eq!((rows.reasons.len(), rows.handlers.len()), (1, MOST_NAMES + 1));
+        let (_, handler) = words(&mut rows, 9, Door::Userspace(6));
+        assert_eq!((rows.reasons.len(), rows.handlers.len(), &*handler), (1, 1, "KVM_EXIT_MMIO"));
     }
 }

@@ -38,7 +38,7 @@ pub struct SumRow {
     /// Exits of which both ends were seen; all times are of these alone.
     pub timed: u64,
     /// Exits that went on to user space, or to Xen's device model.
-    pub to_user: u64,
+    pub user_space_exits: u64,
     /// Where their time went.
     pub parts: ExitParts,
     /// The shortest exit of which the two ends bear different moments.
@@ -46,7 +46,7 @@ pub struct SumRow {
     /// The longest.
     pub max_ns: u64,
     /// Lengths from exit to entry: each bucket's shortest, and how many there are in it; 32 buckets to a doubling.
-    pub lengths: Vec<(u64, u64)>,
+    pub exit_times: Vec<(u64, u64)>,
 }
 
 /// The halts of one vCPU, or of all.
@@ -56,23 +56,23 @@ pub struct HaltRow<L> {
     /// Whose; nobody's fields for all together.
     #[serde(flatten)]
     pub who: WhoRow,
-    /// Whether KVM told of its halts (`kvm_vcpu_wakeup`); if not, they are its idle exits.
-    pub told: bool,
+    /// Whether `kvm_vcpu_wakeup` was recorded; if not, halts are the exits for one.
+    pub has_wakeup_events: bool,
     /// Halts.
     pub halts: u64,
-    /// Idle exits that did not become halts, because something was pending.
-    pub at_once: u64,
-    /// Halts that ended before the thread gave its CPU away. Absent unless KVM told.
-    pub caught: Option<u64>,
-    /// Halts that slept. Absent unless KVM told.
-    pub slept: Option<u64>,
+    /// Exits for a halt that found something pending, and did not halt.
+    pub pending: u64,
+    /// Halts that ended before the vCPU's thread blocked, as in a successful poll. Absent without `kvm_vcpu_wakeup`.
+    pub not_blocked: Option<u64>,
+    /// Halts that blocked, likewise.
+    pub blocked: Option<u64>,
     /// Wake-ups that nothing came of (s390).
     pub invalid: u64,
     /// Halts that a sibling ended by `KVM_HC_KICK_CPU`: waits for a paravirtual spinlock.
     pub kicked: u64,
-    /// Idle exits that a loss or the recording's end cut off.
-    pub cut: u64,
-    /// Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor tells of them.
+    /// Exits for a halt whose end a loss or the recording's end hides.
+    pub unfinished: u64,
+    /// Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor traces them.
     pub in_user_space: u64,
     /// Lengths of the gaps.
     pub gaps: L,
@@ -80,20 +80,20 @@ pub struct HaltRow<L> {
     pub inexact_gaps: u64,
     /// Wake-up latencies, of all halts whose gap is exact.
     pub latency: L,
-    /// Wake-up latencies of halts that were caught.
-    pub latency_caught: L,
-    /// Wake-up latencies of halts that slept.
-    pub latency_slept: L,
-    /// Successful polls: the thread did not give its CPU away.
-    pub poll_hits: u64,
+    /// Wake-up latencies of halts that ended before they blocked.
+    pub latency_not_blocked: L,
+    /// Wake-up latencies of halts that blocked.
+    pub latency_blocked: L,
+    /// Successful polls: the vCPU's thread did not block.
+    pub successful_polls: u64,
     /// CPU time of successful polls.
-    pub poll_hit_ns: u64,
-    /// CPU time of failed polls; absent unless KVM traced its polls (`kvm_halt_poll_ns`).
-    pub poll_miss_ns: Option<u64>,
+    pub poll_success_ns: u64,
+    /// CPU time of failed polls; absent without `kvm_halt_poll_ns`.
+    pub poll_fail_ns: Option<u64>,
     /// Failed polls, likewise.
-    pub poll_misses: Option<u64>,
-    /// From KVM's beginning of halts until the thread slept: what polls that failed took at most; from scheduler events.
-    pub before_sleep_ns: Option<u64>,
+    pub failed_polls: Option<u64>,
+    /// From the beginning of halts until the thread blocked: what polls that failed took at most; from scheduler events.
+    pub before_block_ns: Option<u64>,
     /// Times KVM made its poll longer, as far as it traced that.
     pub grown: u64,
     /// Times it made it shorter.
@@ -115,23 +115,23 @@ pub struct GangRow<L> {
     /// Runs that the rule of the script of 2015 counts: more than one vCPU runnable at the end, less those that ceded.
     pub ganged_script: u64,
     /// Runs that at least two threads left that had not ceded.
-    pub two_active: u64,
+    pub runs_of_several: u64,
     /// Of these, runs that ended for all of them with the hypervisor decrementer: nobody forced anybody.
-    pub timer: u64,
+    pub decrementer: u64,
     /// Of these, the others: one thread's exit took the rest along.
     pub ganged: u64,
     /// Exits of threads that had not ceded.
     pub exits: u64,
     /// Exits that were forced: the thread had no reason of its own.
-    pub forced: u64,
+    pub forced_exits: u64,
     /// Threads that did not get into the guest, because others were leaving already.
-    pub too_late: u64,
+    pub entry_refused: u64,
     /// vCPUs that joined a run under way.
     pub joined: u64,
     /// CPUs that recorded the runs: of a core, its first thread.
     pub cpus: Vec<u32>,
     /// From being forced out to the next entry, other VMs' turns on the core included; needs kvm_guest_enter.
-    pub lost: L,
+    pub forced_out: L,
 }
 
 impl OfVcpu for SumRow {
@@ -161,13 +161,13 @@ macro_rules! buckets {
     ($row:ty: $name:literal, $($field:ident).+) => {
         [
             Column::new(
-                concat!($name, "_ns"),
+                concat!($name, "_bucket_ns"),
                 "ns",
-                "How they are distributed: the shortest length of each bucket, 32 to a doubling.",
+                "Their distribution: the least of each bucket, 32 buckets to a doubling.",
                 Of::Numbers(|row: &$row| row.$($field).+.iter().map(|bucket| bucket.0).collect()),
             ),
             Column::new(
-                concat!($name, "_count"),
+                concat!($name, "_bucket_count"),
                 "",
                 "How many are in each bucket.",
                 Of::Numbers(|row: &$row| row.$($field).+.iter().map(|bucket| bucket.1).collect()),
@@ -200,14 +200,19 @@ pub fn sum_columns() -> Vec<Column<SumRow>> {
         ),
         number!(SumRow: "count", "", "Exits.", count),
         number!(SumRow: "timed", "", "Exits of which both ends were seen; all times are of these alone.", timed),
-        number!(SumRow: "to_user", "", "Exits that went on to user space, or to Xen's device model.", to_user),
+        number!(
+            SumRow: "user_space_exits",
+            "",
+            "Exits that went on to user space, or to Xen's device model.",
+            user_space_exits
+        ),
     ]);
     columns.extend(super::part_columns!(SumRow, |row| Some(&row.parts)));
     columns.extend([
         number!(SumRow: "min_ns", "ns", "The shortest exit of which the two ends bear different moments.", min_ns ?),
         number!(SumRow: "max_ns", "ns", "The longest exit.", max_ns),
     ]);
-    columns.extend(buckets!(SumRow: "length", lengths));
+    columns.extend(buckets!(SumRow: "exit_time", exit_times));
     // Files of before these were thought of have none of them.
     columns.extend([
         Column::new(
@@ -231,9 +236,9 @@ pub fn halt_columns() -> Vec<Column<HaltRow<Spread>>> {
     let mut columns = who_columns();
     columns.extend([
         number!(Halts: "halts", "", "Halts.", halts),
-        number!(Halts: "at_once", "", "Idle exits that became no halt, because something was pending.", at_once),
-        number!(Halts: "caught", "", "Halts that the host's poll caught; absent unless KVM told of halts (`kvm_vcpu_wakeup`).", caught ?),
-        number!(Halts: "slept", "", "Halts that slept, likewise.", slept ?),
+        number!(Halts: "pending", "", "Exits for a halt that found something pending, and did not halt.", pending),
+        number!(Halts: "not_blocked", "", "Halts that ended before the vCPU's thread blocked, as in a successful poll; absent without `kvm_vcpu_wakeup`.", not_blocked ?),
+        number!(Halts: "blocked", "", "Halts that blocked, likewise.", blocked ?),
         number!(Halts: "invalid", "", "Wake-ups that nothing came of (s390).", invalid),
         number!(Halts: "kicked", "", "Halts that a sibling ended by KVM_HC_KICK_CPU: waits for a paravirtual spinlock.", kicked),
     ]);
@@ -246,10 +251,10 @@ pub fn halt_columns() -> Vec<Column<HaltRow<Spread>>> {
     ));
     columns.extend(spread!(Halts: "latency", "From what woke the vCPU to its entry, of exact gaps", latency));
     columns.extend([
-        number!(Halts: "poll_hits", "", "Successful polls: the thread did not give its CPU away.", poll_hits),
-        number!(Halts: "poll_hit_ns", "ns", "CPU time of successful polls.", poll_hit_ns),
-        number!(Halts: "poll_miss_ns", "ns", "CPU time of failed polls; absent unless KVM traced its polls (`kvm_halt_poll_ns`).", poll_miss_ns ?),
-        number!(Halts: "poll_misses", "", "Failed polls, likewise.", poll_misses ?),
+        number!(Halts: "successful_polls", "", "Successful polls: the vCPU's thread did not block.", successful_polls),
+        number!(Halts: "poll_success_ns", "ns", "CPU time of successful polls.", poll_success_ns),
+        number!(Halts: "poll_fail_ns", "ns", "CPU time of failed polls; absent without `kvm_halt_poll_ns`.", poll_fail_ns ?),
+        number!(Halts: "failed_polls", "", "Failed polls, likewise.", failed_polls ?),
         number!(Halts: "grown", "", "Times KVM made its poll longer.", grown),
         number!(Halts: "shrunk", "", "Times KVM made its poll shorter.", shrunk),
     ]);
@@ -278,14 +283,19 @@ pub fn gang_columns() -> Vec<Column<GangRow<Spread>>> {
         ),
         number!(Gangs: "runs", "", "Core runs of which both ends were seen.", runs),
         number!(Gangs: "ganged_script", "", "Runs that the rule of the script of 2015 counts.", ganged_script),
-        number!(Gangs: "two_active", "", "Runs that at least two threads left that had not ceded.", two_active),
-        number!(Gangs: "timer", "", "Of these, runs that ended for all of them with the hypervisor decrementer.", timer),
+        number!(Gangs: "runs_of_several", "", "Runs that at least two threads left that had not ceded.", runs_of_several),
+        number!(Gangs: "decrementer", "", "Of these, runs that ended for all of them with the hypervisor decrementer.", decrementer),
         number!(Gangs: "ganged", "", "Of these, the others: one thread's exit took the rest along.", ganged),
         number!(Gangs: "exits", "", "Exits of threads that had not ceded.", exits),
-        number!(Gangs: "forced", "", "Exits that were forced.", forced),
-        number!(Gangs: "too_late", "", "Threads that did not get into the guest, because others were leaving already.", too_late),
+        number!(Gangs: "forced_exits", "", "Exits that were forced.", forced_exits),
+        number!(
+            Gangs: "entry_refused",
+            "",
+            "Threads that did not get into the guest, because others were leaving already.",
+            entry_refused
+        ),
         number!(Gangs: "joined", "", "vCPUs that joined a run under way.", joined),
     ];
-    columns.extend(spread!(Gangs: "lost", "From being forced out to the next entry", lost));
+    columns.extend(spread!(Gangs: "forced_out", "From being forced out to the next entry", forced_out));
     columns
 }

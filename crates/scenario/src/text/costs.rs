@@ -48,9 +48,9 @@ fn read(document: &Document, name: &str, origin: &str, own: Option<u64>, bases: 
     let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
     let mut costs = base(&item, "base", own, folder, bases)?;
     costs.name = name.to_string();
-    costs.about = match item.get("about") {
+    costs.description = match item.get("description") {
         Some(about) => about.text()?.to_string(),
-        None => return Err(item.fault("\"about\" is missing: what machine it is")),
+        None => return Err(item.fault("\"description\" is missing: what machine it is")),
     };
     if let Some(item) = item.get("smt_speed") {
         let fields = item.fields(SMT_SPEED)?;

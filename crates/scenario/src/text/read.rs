@@ -27,7 +27,7 @@ pub(crate) fn scenario(root: &Node, folder: &Path) -> Result<Scenario, Fault> {
     let item = Item { clock_hz: costs.clock_hz, ..item.clone() };
     let file = item.fields(SCENARIO)?;
 
-    let (name, about, seed) = (file.text("name")?, file.text("about")?, file.number("seed")?);
+    let (name, description, seed) = (file.text("name")?, file.text("description")?, file.number("seed")?);
     let (warmup, duration) = (file.time("warmup")?, file.time("duration")?);
     if duration < Picos::from_nanos(1) {
         return Err(file.need("duration")?.fault("too short to measure anything: at least 1ns"));
@@ -62,7 +62,7 @@ pub(crate) fn scenario(root: &Node, folder: &Path) -> Result<Scenario, Fault> {
         loads.push(load(&item, &world.scope, &received)?);
     }
     let scenario =
-        Scenario { name, about, seed, warmup, duration, host, costs, policies, vms, threads, channels, loads };
+        Scenario { name, description, seed, warmup, duration, host, costs, policies, vms, threads, channels, loads };
     enough_speeds(&file, &scenario)?;
     Ok(scenario)
 }

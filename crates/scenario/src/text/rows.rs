@@ -155,7 +155,7 @@ const STEPS_OR_LIBRARY: &str = "`steps` or `library` must be given";
 /// The file as a whole.
 pub const SCENARIO: &[Row] = &[
     row("name", Kind::Text, Error, "Its name"),
-    row("about", Kind::Text, Means("\"\""), "What it stands for, for people"),
+    row("description", Kind::Text, Means("\"\""), "What it stands for, for people"),
     row("seed", Kind::Number("seed", 0, i64::MAX as u64), Means("1"), "All randomness comes from this"),
     row("warmup", Kind::Time, Means("\"100ms\""), "Simulated time before measuring begins"),
     row("duration", Kind::SomeTime, Means("\"1s\""), "Simulated time that is measured"),
@@ -251,7 +251,7 @@ const CLOCK: Row = row(
 
 /// A cost model's file, without the costs themselves.
 pub const MODEL: &[Row] = &[
-    row("about", Kind::Text, Error, "What machine it is"),
+    row("description", Kind::Text, Error, "What machine it is"),
     row("base", MODEL_NAME, Means("\"default\""), "The cost model that this one changes"),
     CLOCK,
     row("smt_speed", Kind::Other("table"), Says("the base's"), "Speed of a hardware thread beside busy siblings"),
