@@ -21,6 +21,7 @@ export const lengthWords = (): string[] => ["cost", "exit_time", ...data.over.pa
 /** A length with its unit, in ns. */
 function length(text: string): number {
   const [, number, unit] = /^([\d.]+)\s*(ns|us|µs|ms|s)$/.exec(text) ?? [];
+  if (/^0+(\.0*)?$/.test(text)) return 0;
   if (number === undefined || !Number.isFinite(Number(number))) throw new Error(`${text || "nothing"} is no length: write it like 100us or 1.5ms`);
   return Number(number) * UNITS[unit!]!;
 }
@@ -41,7 +42,9 @@ export function condition(text: string, texts: string[]): Condition | null {
     }
     if (!texts.includes(word)) throw new Error(`${word} is unknown here: ${[...texts, ...lengths].join(", ")}`);
     const wanted = value.toLowerCase();
-    const compare = { "=": (of: string) => of === wanted, "!=": (of: string) => of !== wanted, "~": (of: string) => of.includes(wanted) }[sign!];
+    // `vcpu = 1` is the one called vCPU 1.
+    const isIt = (of: string) => of === wanted || (/^\d+$/.test(wanted) && new RegExp(`(?:^|\\D)${wanted}$`).test(of));
+    const compare = { "=": isIt, "!=": (of: string) => !isIt(of), "~": (of: string) => of.includes(wanted) }[sign!];
     if (!compare) throw new Error(`${word} is a text: compare it by =, != or ~`);
     return { word, holds: (of: Conditioned) => compare((of.texts[word] ?? "").toLowerCase()) };
   });

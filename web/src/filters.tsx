@@ -8,7 +8,7 @@ import { UNTIMED } from "./data";
 import { clock, ns, plural, share, shortened } from "./format";
 import { Notes } from "./notes";
 import { byCause, byLane, byLength, costOf, timeOf, totalOf } from "./query";
-import { calm, chosen, data, everything, isAll, isWhole, lanes, lengths, liveFor, lookAtAll, pan, range, reasons, toggle, vms, zoom } from "./state";
+import { calm, chosen, data, everything, isAll, isWhole, lanes, lengths, liveFor, lookAtAll, only, pan, range, reasons, toggle, vms, zoom } from "./state";
 import { laneName, zero } from "./timeline";
 
 /** What is chosen, and how to take it back. */
@@ -140,7 +140,12 @@ export function Filters() {
       {names.length > 1 && names.length <= VCPU_BUTTONS && (
         <span class="choice lanes" role="group" aria-label="vCPUs">
           {names.map((_, lane) => (
-            <button type="button" aria-pressed={!lanes.value || lanes.value.has(lane)} onClick={() => toggle(lanes, lane, names.length)}>
+            <button
+              type="button"
+              aria-pressed={lanes.value?.has(lane) ?? false}
+              title="Shows only it; with Shift or Ctrl, it besides the others"
+              onClick={(event) => (event.shiftKey || event.ctrlKey || event.metaKey ? toggle(lanes, lane, names.length) : only(lanes, lane))}
+            >
               {laneName(lane)}
             </button>
           ))}

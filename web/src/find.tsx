@@ -97,6 +97,10 @@ function Find() {
 const KEYS: [string, string][] = [
   ["w s + −", "zoom in and out"],
   ["a d", "earlier, later; in a chart also ← →"],
+  ["drag", "choose a range, or lengths in How long exits took"],
+  ["Shift + drag, wheel", "move the range"],
+  ["Ctrl + wheel", "zoom where the pointer is"],
+  ["click", "look into a single exit; open a VM by its name"],
   ["0", "the whole recording; in a chart also Home"],
   ["Esc", "take back: the exit that is looked into, then lengths, cause, reasons, vCPUs, range"],
   ["Back", "what was looked at before"],

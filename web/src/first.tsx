@@ -70,6 +70,8 @@ function Coverage() {
   );
 }
 
+const severalVms = (): boolean => new Set(data.over.lanes.map((row) => row.vm_label)).size > 1;
+
 export function Verdict() {
   const { text, doubts, is_doubtful, is_good, is_advised, share: size, best_change: best } = data.report.verdict;
   return (
@@ -84,7 +86,7 @@ export function Verdict() {
       </p>
       {best && (
         <p>
-          Best change, gain <b>{best.gain}</b>: <ChangeName text={best.change} />
+          Best change{severalVms() && ` for ${best.scope}`}, gain <b>{best.gain}</b>: <ChangeName text={best.change} />
         </p>
       )}
       {!best && is_advised && size !== null && <p>No change is advised.</p>}
@@ -175,7 +177,7 @@ const changeColumns: Column<Change>[] = [
     title: "change",
     text: true,
     value: (row) => row.change,
-    show: (row) => <ChangeName text={`[${row.number}] ${row.change}`} />,
+    show: (row) => <ChangeName text={`[${row.number}] ${severalVms() ? `${row.scope_text}: ` : ""}${row.change}`} />,
   },
   { title: "gain", value: (row) => row.gain.high_ns_per_s, show: (row) => row.gain.range_text },
 ];

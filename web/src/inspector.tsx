@@ -34,9 +34,8 @@ const Other = ({ exit, than, what }: { exit: Single; than: Single; what?: string
 function command(exit: Single): string {
   const lane = data.over.lanes[exit.lane]!;
   const at = (after: number) => clock(data.over.base_ns, after);
-  const vm = lane.vm === null ? "" : ` -p ${lane.vm}`;
-  const vcpu = lane.vcpu === null ? "" : ` --vcpu ${lane.vcpu}`;
-  return `exitscope events ${data.report.traces[0]!.name}${vm}${vcpu} --from ${at(exit.at)} --to ${at(exit.at + exit.total)}`;
+  const tid = lane.tid === undefined || lane.tid === null ? "" : ` --tid ${lane.tid}`;
+  return `exitscope events ${data.report.traces[0]!.name}${tid} --from ${at(exit.at)} --to ${at(exit.at + exit.total)}`;
 }
 
 export function Inspector() {

@@ -7,7 +7,7 @@ import { colors, mix, partFills, ranked, reasonColor, reasonName } from "./color
 import { clock, count, ns, share } from "./format";
 import { kept } from "./link";
 import { drawNotes } from "./notes";
-import { exitsOver, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
+import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
 import { missingIn, phasesOf, pick, picked, singlesInView, type Single } from "./single";
 import { calm, data, lanes, only, range, reasons, stack, vms } from "./state";
 import { textWidth, type Surface } from "./surface";
@@ -317,7 +317,7 @@ export function Timeline() {
             ? "Exits by the host's CPU; between them the same vCPU, in its guest or waiting. Paler: the vCPU gave the CPU away in it, it is not told when. Lines: a vCPU goes to another CPU."
             : "The host's CPUs are seen where single exits are in view: zoom in. Until then, vCPUs."
           : singlesInView.value
-          ? "Single exits, by reason; below each how its time divides, in no order; of the slowest also the phases of their cost. Between them the vCPU was in its guest, or had no CPU. Click one to look into it."
+          ? "Single exits, by reason; below each how its time divides, in no order; of the slowest also the phases of their cost. Between them " + (hasGuestTime() ? "the vCPU was in its guest, or had no CPU" : "it was in its guest or in the kernel, which this recording does not tell apart, or had no CPU") + ". Click one to look into it."
           : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
       }
       controls={

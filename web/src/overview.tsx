@@ -4,7 +4,7 @@ import { Bars, type Bar } from "./bars";
 import { partFills } from "./colors";
 import { Lists, TimeBar, Verdict } from "./first";
 import { count, ns, plural, rate, share } from "./format";
-import { byLane, COST, costliest, costOf, partName, parts, timeOf, totalOf, type Sums } from "./query";
+import { byLane, COST, costliest, costOf, hasGuestTime, partName, parts, timeOf, totalOf, type Sums } from "./query";
 import { calm, data, isAll, isCalmWhole, lanes, only, reasons, vms } from "./state";
 import { DataTable, type Column } from "./table";
 import { laneName, MoreVcpus } from "./timeline";
@@ -26,9 +26,6 @@ function vcpuRow(lane: number) {
 const FIRST_VCPUS = 32;
 /** Below this time, in nanoseconds, exits by second say nothing. */
 const RATED = 1e6;
-
-/** Whether time in guests can be told from time in the kernel. */
-const guestsTold = (): boolean => !data.report.coverage.lines.some((line) => line.id === "no_kvm_exit");
 
 const shownLanes = () => data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
 
@@ -106,7 +103,7 @@ export function Vcpus() {
       <Bars
         id="vcpus"
         title="Where the wall time of each vCPU went"
-        summary={() => `${guestsTold() ? `Guests ran ${shareOf("guest_ns")}, halted` : "Halted"} ${shareOf("halted_ns")}.`}
+        summary={() => `${hasGuestTime() ? `Guests ran ${shareOf("guest_ns")}, halted` : "Halted"} ${shareOf("halted_ns")}.`}
         axis="Share of the vCPU's wall time (%)"
         bars={() => drawn().map(bar)}
         every={() => shownLanes().map(bar)}

@@ -176,6 +176,9 @@ export function slowestIn([from, to]: [number, number]): SlowOne[] {
 /** The slowest exits that are looked at. */
 export const slowest = computed(() => slowestIn(calm.value));
 
+/** Whether time in guests can be told from time in the kernel. */
+export const hasGuestTime = (): boolean => !data.report.coverage.lines.some((line) => line.id === "no_kvm_exit");
+
 export const isXen = (): boolean => data.report.traces.some((trace) => trace.format.startsWith("xentrace"));
 
 /** Who handles exits: near, and far. */

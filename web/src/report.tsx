@@ -21,6 +21,9 @@ import { data, takeBack } from "./state";
 import { Strip, timeKey } from "./timeline";
 import { Yields } from "./yields";
 
+/** Whether KVM halted any vCPU: user space may, too. */
+const hasHalts = (): boolean => (data.report.halt?.all.halts ?? 0) > 0;
+
 function tabs(): Tab[] {
   const { report, over } = data;
   return [
@@ -46,7 +49,7 @@ function tabs(): Tab[] {
       id: "mechanisms",
       title: "Mechanisms",
       sections: [
-        { id: "halts", title: "Halts", there: report.halt !== null },
+        { id: "halts", title: "Halts", there: hasHalts() },
         { id: "phases", title: "Phases", there: report.phases !== null },
         { id: "yields", title: "Yields", there: report.yield !== null },
         { id: "gangs", title: "Gangs", there: report.gang !== null },
@@ -121,7 +124,7 @@ export function Report() {
         {data.over.abouts.length > 0 && <Devices />}
       </Panel>
       <Panel id="mechanisms">
-        {data.report.halt && <Halts />}
+        {hasHalts() && <Halts />}
         {data.report.phases && <Phases />}
         {data.report.yield && <Yields />}
         {data.report.gang && <Gangs />}

@@ -82,6 +82,7 @@ function unpack(number: number): Chunk {
   restore(rip!, cause!);
   const total = new Float64Array(rows);
   const others: Chunk["others"] = new Map();
+  // A vCPU may have several numbers in the columns: ends are of each.
   const ends = new Map<number, number>();
   for (let row = 0; row < rows; row++) {
     total[row] = kernel![row]! + user![row]!;
@@ -95,6 +96,10 @@ function unpack(number: number): Chunk {
     const zigzag = at![row]!;
     at![row] = (ends.get(lane![row]!) ?? first_ns) + (zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2);
     ends.set(lane![row]!, at![row]! + total[row]!);
+  }
+  for (let row = 0; row < rows; row++) {
+    lane![row] = head.lanes[lane![row]!]!;
+    cause![row] = head.causes[cause![row]!]!;
   }
   return { rows, at: at!, lane: lane!, cause: cause!, toUser: toUser!, cpu: cpu!, rip: rip!, kernel: kernel!, user: user!, total, others };
 }

@@ -90,9 +90,9 @@ export function only(of: typeof lanes, key: number): void {
   of.value = of.value?.size === 1 && of.value.has(key) ? null : new Set([key]);
 }
 
-/** Puts `key` in or out. */
+/** Puts `key` in besides what is chosen, or out. */
 export function toggle(of: typeof lanes, key: number, all: number): void {
-  const next = new Set(of.value ?? Array.from({ length: all }, (_, at) => at));
+  const next = new Set(of.value ?? []);
   if (!next.delete(key)) next.add(key);
   of.value = next.size === 0 || next.size === all ? null : next;
 }

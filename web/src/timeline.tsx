@@ -5,6 +5,7 @@ import { timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Pointing } from "./chart";
 import { colors, partFills } from "./colors";
 import { count, ns } from "./format";
+import { drawNotes } from "./notes";
 import { partName, parts, statesOver, together, type Stacks } from "./query";
 import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, pan, range, zoom } from "./state";
 import { textWidth, type Surface } from "./surface";
@@ -178,6 +179,7 @@ export function Strip() {
     if (sum) s.kept(held.current, w, h, (s) => drawStacks(s, plot, scale, sum, partFills(parts.value), () => most));
     for (const tick of scale.ticks) if (tick.at < w - 20) s.text(Math.max(tick.at, textWidth(tick.label + " s", 10) / 2), h - 6, tick.label + " s", { color: colors.value.soft, align: "center", size: 10 });
     if (!isWhole.value) drawBrush(s, plot, scale, range.value);
+    drawNotes(s, plot, scale);
   };
   const [pointing] = useState(() => sliding(() => held.current!.scale));
   const twin = () => ({

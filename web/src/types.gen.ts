@@ -793,6 +793,7 @@ export interface PartRow {
  * What is kept of single exits.
  */
 export interface SingleExitsHead {
+  causes: number[];
   chunks: SingleChunk[];
   /**
    * Columns of each chunk that are packed one number an exit: begin, vCPU, cause, user space, CPU, place in the guest, …
@@ -802,6 +803,10 @@ export interface SingleExitsHead {
    * Exits that there are; all of them are kept if that is the sum of the chunks' rows.
    */
   exits: number;
+  /**
+   * Where in the page the vCPUs of that column are, and the causes: one vCPU may have several numbers here.
+   */
+  lanes: number[];
   /**
    * The other parts of exits, by the bits of the last of these columns, from the lowest on.
    */

@@ -209,7 +209,7 @@ test("a saved run of the lab: bars with intervals, a curve over what was varied,
 
 test("who forced whom out: all that was lost, and that of a range", async () => {
   const report = json("report", GANG);
-  const lost = report.gang.vms.reduce((sum, row) => sum + row.lost.sum_ns, 0);
+  const lost = report.gang.vms.reduce((sum, row) => sum + row.forced_out.sum_ns, 0);
   const page = await open(browser, gang());
   const sum = (rows, name) => rows.reduce((sum, row) => sum + Number(row[name]), 0);
   const rows = await csvOf(page, "drags");

@@ -92,6 +92,8 @@ pub struct Verdict {
     pub state: VerdictState,
     /// How much time that is, of all vCPUs together.
     pub time: Nanos,
+    /// What takes the second most of it, if that is noteworthy, too.
+    pub next: Option<(VerdictState, Nanos)>,
     /// All of their time.
     pub wall: Nanos,
     /// What losses hide of it.
@@ -114,6 +116,7 @@ impl Verdict {
         let made = |state, time, is_doubtful| Verdict {
             state,
             time: Nanos(time),
+            next: None,
             wall: Nanos(wall),
             hidden: Nanos(hidden),
             unknown: Nanos(unknown),
@@ -138,7 +141,7 @@ impl Verdict {
             (of(TimePart::Polling), VerdictState::PollingBurns),
         ];
         rivals.sort_by_key(|rival| std::cmp::Reverse(rival.0));
-        let [(most, state), (next, _), _] = rivals;
+        let [(most, state), (next, second), _] = rivals;
         if !is_noteworthy(most) {
             let is_halted = away.saturating_mul(MOSTLY.1) >= wall.saturating_mul(MOSTLY.0);
             let (state, time) = if is_halted {
@@ -150,12 +153,13 @@ impl Verdict {
         }
         // What is not known could all be the next one's, or be steal.
         let is_doubtful = next.saturating_add(untold) >= most && untold > 0;
-        match state {
+        let found = match state {
             VerdictState::ExitsDominate if forced_out.0.saturating_mul(2) >= cost => {
                 made(VerdictState::ForcedOut, forced_out.0, is_doubtful)
             }
             state => made(state, most, is_doubtful),
-        }
+        };
+        Verdict { next: Some((second, Nanos(next))).filter(|_| is_noteworthy(next)), ..found }
     }
 }
 
@@ -190,6 +194,16 @@ mod tests {
             assert_eq!((found.state, found.time), (state, Nanos(time)), "{what}");
             assert_eq!(found.is_doubtful, state == V::MostlyUnknown, "{what}");
         }
+    }
+
+    #[test]
+    fn what_comes_next_is_said_if_it_is_noteworthy_too() {
+        use VerdictState::{ExitsDominate, StealDominates};
+        let next = |parts: &[(TimePart, u64)]| verdict(parts, 0).next;
+        assert_eq!(next(&[(Guest, 700), (Kernel, 200), (Steal, 100)]), Some((StealDominates, Nanos(100))));
+        assert_eq!(next(&[(Guest, 500), (Kernel, 200), (Steal, 300)]), Some((ExitsDominate, Nanos(200))));
+        assert_eq!(next(&[(Guest, 751), (Kernel, 200), (Steal, 49)]), None, "less than a twentieth");
+        assert_eq!(next(&[(Guest, 990), (Kernel, 5), (Steal, 5)]), None, "nothing is");
     }
 
     #[test]

@@ -351,6 +351,16 @@ pub struct EventsArgs {
     /// Trace to read, with the flag of perf and trace-cmd
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub input: Option<PathBuf>,
+    /// Only events that this thread recorded; may be given several times
+    #[arg(long = "tid", value_name = "TID")]
+    pub tids: Vec<u32>,
+    /// Only events from this moment on: seconds on the trace's clock (like 30.163347), or +LENGTH after the trace's first event (like
+    /// +1.5s, +200ms)
+    #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
+    pub from: Option<When>,
+    /// Only events up to this moment, given as for --from
+    #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
+    pub to: Option<When>,
     #[command(flatten)]
     pub clock: ClockArgs,
     /// Output format

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::cli::{EventsArgs, EventsFormat};
 use crate::read;
+use exitscope_analysis::Selection;
 use exitscope_model::encode::line;
 use exitscope_model::{Event, EventNames, ExitInfo, Kind, Ledger};
 use exitscope_trace::{Keep, Options};
@@ -15,7 +16,14 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut source = exitscope_trace::open_input(read::open_one(&file, &args.clock)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
+    let mut selection = Selection::default();
+    (selection.from, selection.to) = (args.from, args.to);
+    let mut window = None;
     let mut print = |event: &Event, info: &ExitInfo, names: &EventNames| -> anyhow::Result<()> {
+        let (from, to) = *window.get_or_insert_with(|| selection.window(event.at));
+        if event.at < from || event.at > to || !(args.tids.is_empty() || args.tids.contains(&event.tid.0)) {
+            return Ok(());
+        }
         let row = EventRow::of(event, info, names);
         match args.format {
             EventsFormat::Text => writeln!(out, "{}", line(&event_text(event.at, row)))?,

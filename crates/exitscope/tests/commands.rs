@@ -661,6 +661,27 @@ fn events_are_one_json_object_a_line() {
 }
 
 #[test]
+fn events_are_those_of_the_threads_and_the_moments_that_are_asked_for() {
+    let rows = |flags: &[&str]| -> Vec<serde_json::Value> {
+        let output = run(&[&["events", &t2(), "--format", "json"], flags].concat());
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let all = rows(&[]);
+    let (from, to) = (31_000_000_000u64, 31_000_500_000u64);
+    let tid = &all.iter().find(|row| row["kind"] == "exit").unwrap()["tid"];
+    let is_in = |row: &&serde_json::Value| (from..=to).contains(&row["at_ns"].as_u64().unwrap());
+    let within: Vec<_> = all.iter().filter(is_in).collect();
+    let of_thread: Vec<_> = within.iter().filter(|row| row["tid"] == *tid).collect();
+    assert!(!of_thread.is_empty() && of_thread.len() < within.len() && within.len() < all.len());
+    assert!(rows(&["--from", "31.0", "--to", "31.0005"]).iter().eq(within.iter().copied()));
+    assert!(
+        rows(&["--from", "31.0", "--to", "31.0005", "--tid", &tid.to_string()])
+            .iter()
+            .eq(of_thread.into_iter().copied())
+    );
+}
+
+#[test]
 fn a_diff_finds_what_differs_and_nothing_where_nothing_does() {
     let output = run(&["diff", &t2(), &t2(), "--format", "json"]);
     let same: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -43,7 +43,7 @@ struct Single {
 
 const WAITS: usize = TimePart::BESIDE_COST.len();
 
-/// Exits one after the other, packed but for their vCPUs and causes, which get other numbers at the end.
+/// Exits one after the other, packed.
 #[derive(Clone, Debug)]
 struct Chunk {
     rows: usize,
@@ -53,11 +53,6 @@ struct Chunk {
     to: u64,
     /// The most cost and steal of one of them.
     slowest: u64,
-    lanes: Vec<u16>,
-    causes: Vec<u16>,
-    /// How long after the last exit of its vCPU each began; from `first` on, zigzag.
-    begins: Vec<u8>,
-    /// The other columns.
     columns: Vec<u8>,
 }
 
@@ -68,6 +63,8 @@ pub struct SingleExits {
     chunks: Vec<Chunk>,
     open: Vec<Single>,
     rips: Index<u64>,
+    /// The numbers of vCPUs and causes are below these.
+    below: (u32, u32),
     /// When the last exit of all chunks ended.
     ended: u64,
     /// All that there were.
@@ -81,6 +78,9 @@ pub struct SingleExitsHead {
     exits: u64,
     /// Columns of each chunk that are packed one number an exit: begin, vCPU, cause, user space, CPU, place in the guest, …
     columns: Vec<&'static str>,
+    /// Where in the page the vCPUs of that column are, and the causes: one vCPU may have several numbers here.
+    lanes: Vec<u32>,
+    causes: Vec<u32>,
     /// Those of the columns that are packed byte by byte of their numbers.
     planes: [&'static str; 2],
     /// Places in guests: instruction pointers, in hexadecimal.
@@ -129,7 +129,7 @@ impl SingleExits {
 
     fn of_at_most(most: usize) -> SingleExits {
         let (chunks, open, rips) = (Vec::new(), Vec::new(), Index::of_at_most(RIPS));
-        SingleExits { most, chunks, open, rips, ended: 0, exits: 0 }
+        SingleExits { most, chunks, open, rips, below: (0, 0), ended: 0, exits: 0 }
     }
 
     /// Adds exits that are looked at, and whose ends were both seen.
@@ -139,6 +139,8 @@ impl SingleExits {
         }
         for exit in briefs.exits.iter().filter(|exit| exit.counted && exit.timed) {
             let waits = |parts: &ExitParts| TimePart::BESIDE_COST.map(|part| parts.get(part).0);
+            self.below.0 = self.below.0.max(u32::from(exit.lane) + 1);
+            self.below.1 = self.below.1.max(u32::from(exit.cause) + 1);
             let rip = if exit.rip == 0 { RIPS } else { self.rips.of(exit.rip) };
             self.open.push(Single {
                 at: exit.at,
@@ -179,8 +181,10 @@ impl SingleExits {
             zigzag(exit.at.wrapping_sub(before) as i64)
         };
         let after: Vec<u64> = exits.iter().map(after).collect();
-        let (mut begins, mut columns) = (Vec::new(), Vec::new());
-        push_planes(&mut begins, &after);
+        let mut columns = Vec::new();
+        push_planes(&mut columns, &after);
+        push_all(&mut columns, exits.iter().map(|exit| exit.lane.into()));
+        push_all(&mut columns, exits.iter().map(|exit| exit.cause.into()));
         push_all(&mut columns, changes(exits.iter().map(|exit| (exit.cause, exit.to_user.into()))));
         push_all(&mut columns, changes(exits.iter().map(|exit| (exit.lane, exit.cpu.into()))));
         push_all(&mut columns, changes(exits.iter().map(|exit| (exit.cause, exit.rip.into()))));
@@ -195,9 +199,6 @@ impl SingleExits {
             from,
             to: last.max(from),
             slowest: exits.iter().map(slow).max().unwrap_or(0),
-            lanes: exits.iter().map(|exit| exit.lane).collect(),
-            causes: exits.iter().map(|exit| exit.cause).collect(),
-            begins,
             columns,
         });
         if self.chunks.len() > self.most
@@ -207,8 +208,8 @@ impl SingleExits {
         }
     }
 
-    /// What a page holds of them, counted from `base`; vCPUs and causes get the numbers that these functions give. Appends the columns to
-    /// `bytes`.
+    /// What a page holds of them, counted from `base`; `lane` and `cause` say where vCPUs and causes are in the page. Appends the columns
+    /// to `bytes`.
     pub fn finish(
         mut self,
         base: u64,
@@ -224,9 +225,6 @@ impl SingleExits {
         let after = |at: u64| at.saturating_sub(base);
         let chunk = |chunk: &Chunk| {
             let began = bytes.len();
-            bytes.extend(&chunk.begins);
-            push_all(bytes, chunk.lanes.iter().map(|number| lane((*number).into()).into()));
-            push_all(bytes, chunk.causes.iter().map(|number| cause((*number).into()).into()));
             bytes.extend(&chunk.columns);
             SingleChunk {
                 rows: chunk.rows,
@@ -241,6 +239,8 @@ impl SingleExits {
         Some(SingleExitsHead {
             exits: self.exits,
             columns: vec!["begin", "lane", "cause", "to_user", "cpu", "rip", kernel, user, "others"],
+            lanes: (0..self.below.0).map(lane).collect(),
+            causes: (0..self.below.1).map(cause).collect(),
             planes: ["begin", kernel],
             rips: self.rips.keys().iter().map(|rip| format!("{rip:#x}")).collect(),
             parts: TimePart::BESIDE_COST.map(TimePart::column).to_vec(),
@@ -304,8 +304,9 @@ mod tests {
             [2, 600_u16.to_le_bytes()[0], 799_u16.to_le_bytes()[0], 600_u16.to_le_bytes()[1], 799_u16.to_le_bytes()[1]];
         let (begun, rest) = bytes.split_at(begins.len());
         assert_eq!(begun, begins);
-        let expected = [40, 40, 50, 50, 0, 0, 4, 1, 2, 1, 1, 100, 30, 0, 5, 0, 1 << halted, 900];
+        let expected = [0, 0, 0, 0, 0, 0, 4, 1, 2, 1, 1, 100, 30, 0, 5, 0, 1 << halted, 900];
         assert_eq!(head.rips, ["0xffffffff81000000"]);
+        assert_eq!((head.lanes, head.causes), (vec![40], vec![50]));
         assert_eq!(numbers(rest), expected);
         let chunk = &head.chunks[0];
         assert_eq!((chunk.first_ns, chunk.from_ns, chunk.to_ns, chunk.bytes), (200, 0, 1_135, bytes.len()));

@@ -210,7 +210,7 @@ impl Words<'_> {
                 format!("; change {change} points ({} % interval {low} to {high})", self.confidence_percent)
             });
             details.push(format!(
-                "cost: {} of vCPU time before, {} after{}",
+                "timed exits cost {} of vCPU time before, {} after{}",
                 of_time(*before),
                 of_time(*after),
                 interval.unwrap_or_default()
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(
             worse.headline.details,
             [
-                "cost: 3.1% of vCPU time before, 8.7% after; change +5.6 points (99 % interval +4.1 to +7.0)",
+                "timed exits cost 3.1% of vCPU time before, 8.7% after; change +5.6 points (99 % interval +4.1 to +7.0)",
                 "exits: 100/s of vCPU time before, 13.0/s after (-87.0%)",
                 "guests ran 50.0% of vCPU time before, 50.0% after; how much work that was, recordings do not say"
             ]

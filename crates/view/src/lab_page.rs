@@ -436,13 +436,13 @@ mod tests {
             (
                 [200.0, 202.0, 201.0],
                 "more",
-                "1 of 1 figures differ clearly; the largest change: port read, door, 1, time 100ns → 200ns (+100.0%)",
+                "1 of 1 figures differ clearly; the largest change: port read, handler, 1, time 100ns → 200ns (+100.0%)",
             ),
             ([101.0, 100.0, 102.0], "", "No clear difference in any of 1 figures"),
             (
                 [50.0, 51.0, 52.0],
                 "less",
-                "1 of 1 figures differ clearly; the largest change: port read, door, 1, time 100ns → 50ns (-50.0%)",
+                "1 of 1 figures differ clearly; the largest change: port read, handler, 1, time 100ns → 50ns (-50.0%)",
             ),
         ] {
             let page = lab_comparison_page(&[report(&[100.0, 102.0, 101.0])], &report(&after));

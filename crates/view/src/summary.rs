@@ -15,6 +15,7 @@ use exitscope_model::encode::line;
 use exitscope_units::{Moment, Nanos};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// Lines of a terminal.
@@ -111,7 +112,10 @@ impl Summary<'_> {
         lines.extend(self.sentence(&text).iter().map(|text| painted(text, style, self.look)));
         let said = match (&verdict.best_change, self.advised) {
             (Some(best), Some(_)) => {
-                Some(format!("Best change [{}], gain {}: {}", best.advice, best.gain, best.change))
+                // Of one VM, nobody asks whose it is.
+                let vms: BTreeSet<_> = self.report.vcpus.iter().map(|row| row.who.vm).collect();
+                let whose = if vms.len() > 1 { format!(" for {}", best.scope) } else { String::new() };
+                Some(format!("Best change{whose} [{}], gain {}: {}", best.advice, best.gain, best.change))
             }
             (None, Some(_)) if verdict.share.is_some() => Some("No change is advised.".to_string()),
             _ => None,

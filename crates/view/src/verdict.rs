@@ -106,7 +106,7 @@ impl VerdictRow {
 
     /// A verdict in words; `cause` and what it costs is what exits are mostly for.
     pub fn worded(verdict: &Verdict, words: &VerdictWords<'_>, cause: Option<&(String, u64)>) -> VerdictRow {
-        let Verdict { state, time, wall, hidden, unknown, is_doubtful } = *verdict;
+        let Verdict { state, time, next, wall, hidden, unknown, is_doubtful } = *verdict;
         let share = percent(time.0, wall.0);
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
@@ -159,6 +159,15 @@ impl VerdictRow {
                 )
             }
         };
+        let next = next.map(|(state, time)| {
+            let what = match state {
+                VerdictState::StealDominates => "steal takes",
+                VerdictState::PollingBurns => "polling takes",
+                _ => "exits cost",
+            };
+            format!("; {what} {}", percent(time.0, wall.0))
+        });
+        let text = text + &next.unwrap_or_default();
         let mut doubts = Vec::new();
         let noteworthy = |time: Nanos| is_doubtful || time.0.saturating_mul(20) >= wall.0;
         if hidden > Nanos::ZERO && noteworthy(hidden) {

@@ -175,19 +175,24 @@ pub struct CauseRow {
 pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let mut rows = Vec::new();
     let mut all = Sums::default();
+    // Of which VMs there are such exits: what is said of the others says nothing of them.
+    let mut vms_of: BTreeMap<ExitKey, Vec<VmId>> = BTreeMap::new();
     for (&vm, time) in &material.vms {
         let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
         sums.forced_out = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
         let is_qemu = material.vmm(vm, machine).is_qemu();
         material.causes(vm).iter().for_each(|(cause, cell)| sums.add(machine, is_qemu, cause, cell));
-        rows.extend(sums.rows(Some(vm), &|of, untold| verdict(judgement, vm, of, untold)));
+        rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, untold)));
+        sums.exits.keys().for_each(|key| vms_of.entry(*key).or_default().push(vm));
         all.merge(&sums);
         judgement.vcpu_time.insert(Some(vm), material.per_second(Some(vm), time.wall));
     }
     let wall = total(material.vms.values().map(|time| time.wall));
     judgement.vcpu_time.insert(None, material.per_second(None, wall));
-    let of_all = |of: &Covers<'_>, untold: &'static str| {
-        let verdicts = material.vms.keys().map(|vm| verdict(judgement, *vm, of, untold));
+    let every: Vec<VmId> = material.vms.keys().copied().collect();
+    let of_all = |of: &Covers<'_>, untold: &'static str, key: Option<ExitKey>| {
+        let vms = key.and_then(|key| vms_of.get(&key)).unwrap_or(&every);
+        let verdicts = vms.iter().map(|vm| verdict(judgement, *vm, of, untold));
         verdicts.reduce(CauseVerdict::and).unwrap_or_else(|| CauseVerdict::NotJudged(untold.to_string()))
     };
     judgement.causes_of_all = all.rows(None, &of_all);
@@ -203,7 +208,7 @@ pub fn unjudged_causes(facts: &Facts, machine: &Machine) -> Vec<CauseRow> {
     }
     sums.forced_out = total(facts.gangs.vms().values().map(|cell| cell.lost.sum));
     facts.causes.cells().iter().for_each(|(cause, cell)| sums.add(machine, false, cause, cell));
-    sums.rows(None, &|_, untold| CauseVerdict::NotJudged(untold.to_string()))
+    sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(untold.to_string()))
 }
 
 impl CauseVerdict {
@@ -247,10 +252,13 @@ impl Sum {
 /// Whether a rule covers a cause.
 type Covers<'a> = dyn Fn(&Covered) -> bool + 'a;
 
+/// What tells exits apart: their reason, and what they are about.
+type ExitKey = (ExitCode, Option<Asked>);
+
 /// Exits by reason and what they are about, and the time that they are measured against.
 #[derive(Default)]
 struct Sums {
-    exits: BTreeMap<(ExitCode, Option<Asked>), Sum>,
+    exits: BTreeMap<ExitKey, Sum>,
     cost: u64,
     wall: u64,
     steal: u64,
@@ -280,13 +288,17 @@ impl Sums {
     }
 
     /// What weighs, costliest first; `verdict` says what rules made of those that it covers, or else gives back its second argument.
-    fn rows(&self, vm: Option<VmId>, verdict: &dyn Fn(&Covers<'_>, &'static str) -> CauseVerdict) -> Vec<CauseRow> {
+    fn rows(
+        &self,
+        vm: Option<VmId>,
+        verdict: &dyn Fn(&Covers<'_>, &'static str, Option<ExitKey>) -> CauseVerdict,
+    ) -> Vec<CauseRow> {
         let (all, wall) = (self.cost, self.wall);
         let weighs = |cost: u64| {
             cost > 0 && (cost.saturating_mul(OF_COST) > all || wall > 0 && cost.saturating_mul(OF_TIME) > wall)
         };
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-        let of_exits = |(&(code, asked), sum): (&(ExitCode, Option<Asked>), &Sum)| CauseRow {
+        let of_exits = |(&(code, asked), sum): (&ExitKey, &Sum)| CauseRow {
             vm,
             into: GoesInto::Exits(code),
             subject: match (asked, sum.top) {
@@ -299,7 +311,7 @@ impl Sums {
             lengths: sum.cell.quantile(5_000).zip(sum.cell.quantile(9_900)).filter(|_| !halts(&sum.cell)),
             of_cost: Some(share(sum.cost, all)),
             of_time: share(sum.cost, wall),
-            verdict: verdict(&|of| covers(of, code, asked, halts(&sum.cell)), untold(code, asked)),
+            verdict: verdict(&|of| covers(of, code, asked, halts(&sum.cell)), untold(code, asked), Some((code, asked))),
         };
         let mut rows: Vec<CauseRow> = self.exits.iter().filter(|(_, sum)| weighs(sum.cost)).map(of_exits).collect();
         rows.sort_by_key(|row| (Reverse((row.time, row.exits)), row.into, row.subject));
@@ -316,7 +328,7 @@ impl Sums {
                     lengths: None,
                     of_cost: None,
                     of_time: share(lost, wall),
-                    verdict: verdict(&|said| *said == of, NO_RULE),
+                    verdict: verdict(&|said| *said == of, NO_RULE, None),
                 });
             }
         }
