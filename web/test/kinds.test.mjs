@@ -217,7 +217,7 @@ test("who forced whom out: all that was lost, and that of a range", async () => 
   assert.ok(Math.abs(sum(rows, "lost (ns)") - lost) <= rows.length, `${sum(rows, "lost (ns)")} ${lost}`);
   for (const cause of report.gang.causes.slice(0, 4)) {
     const own = rows.filter((row) => row.by === `vCPU ${cause.vcpu}` && row.reason === cause.reason);
-    assert.ok(Math.abs(sum(own, "lost (ns)") - cause.lost_ns) <= own.length, `${cause.vcpu} ${cause.reason}`);
+    assert.ok(Math.abs(sum(own, "lost (ns)") - cause.forced_out_ns) <= own.length, `${cause.vcpu} ${cause.reason}`);
   }
   const pairs = await csvOf(page, "forced");
   assert.equal(sum(pairs, "time lost"), sum(rows, "lost (ns)"));

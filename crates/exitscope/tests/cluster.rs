@@ -92,7 +92,7 @@ fn a_cluster_answers_as_one_process_does() {
         "select r.release, f.reason, sum(f.count) n from reason_stats f join recordings r on f.recording = r.recording group by 1, 2 order by 1, 2",
         "select host, exit_name('svm', 123) e, count(distinct time_bucket('10ms', at_ns)) b from exits where host <> 'b' \
          group by host order by host",
-        "select of, name, value from knobs order by 1, 2, 3",
+        "select component, name, value from knobs order by 1, 2, 3",
         "select host, count(*) from advice group by host order by host",
         "select count(*) from exits",
     ] {
