@@ -42,7 +42,8 @@ fn the_verdict_is_of_the_last_intervals_together_and_forgets_older_ones() {
     recent.push(&second(10, 100_000_000, 100_000_000), &frame(0), &vms());
     let live = recent.verdict().unwrap();
     let (said, doubts) = text::verdict(&live);
-    assert_eq!(said, "Last 2.0 s: Exits cost 15.0% of vCPU time; the costliest is IO_INSTRUCTION (15.0%)");
+    let costly = "Last 2.0 s: Exits cost 15.0% of vCPU time; the costliest is IO_INSTRUCTION (15.0%); steal takes 5.0%";
+    assert_eq!(said, costly);
     assert_eq!((live.verdict.state, live.verdict.cause.as_deref()), ("exits_dominate", Some("IO_INSTRUCTION")));
     assert_eq!((doubts, live.verdict.is_doubtful, live.verdict.is_good), (None, false, false));
     for _ in 0..INTERVALS {
