@@ -667,17 +667,15 @@ fn events_are_those_of_the_threads_and_the_moments_that_are_asked_for() {
         stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let all = rows(&[]);
-    let (from, to) = (31_000_000_000u64, 31_000_500_000u64);
+    let (from, to) = (33_000_000_000u64, 33_010_000_000u64);
     let tid = &all.iter().find(|row| row["kind"] == "exit").unwrap()["tid"];
     let is_in = |row: &&serde_json::Value| (from..=to).contains(&row["at_ns"].as_u64().unwrap());
     let within: Vec<_> = all.iter().filter(is_in).collect();
     let of_thread: Vec<_> = within.iter().filter(|row| row["tid"] == *tid).collect();
     assert!(!of_thread.is_empty() && of_thread.len() < within.len() && within.len() < all.len());
-    assert!(rows(&["--from", "31.0", "--to", "31.0005"]).iter().eq(within.iter().copied()));
+    assert!(rows(&["--from", "33.0", "--to", "33.01"]).iter().eq(within.iter().copied()));
     assert!(
-        rows(&["--from", "31.0", "--to", "31.0005", "--tid", &tid.to_string()])
-            .iter()
-            .eq(of_thread.into_iter().copied())
+        rows(&["--from", "33.0", "--to", "33.01", "--tid", &tid.to_string()]).iter().eq(of_thread.into_iter().copied())
     );
 }
 
