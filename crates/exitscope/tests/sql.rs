@@ -227,7 +227,7 @@ fn every_format_holds_the_same_rows() {
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{} bytes", bytes.len());
     assert!(stderr(&output).contains(&format!("{} rows", lines.len())), "{}", stderr(&output));
     let none = run(&["sql", &place, "select recording from recordings where false", "--format", "csv"]);
-    assert_eq!(stdout(&none), "run\n", "names without rows");
+    assert_eq!(stdout(&none), "recording\n", "names without rows");
 }
 
 #[test]
@@ -527,6 +527,6 @@ fn files_may_be_joined_and_removed_while_a_prompt_is_open() {
     assert!(store.compact().unwrap().after > 0);
     assert!(store.clean(std::time::Duration::ZERO).unwrap() > 0);
     assert!(old.iter().any(|path| !folder.path().join("fleet").join(path).exists()));
-    terminal.keys(&["select count(distinct run) + 97000 r from exits\\;", "Enter"]);
+    terminal.keys(&["select count(distinct recording) + 97000 r from exits\\;", "Enter"]);
     terminal.wait_for(&["the store has changed; recordings in it: 3", "97003"]);
 }
