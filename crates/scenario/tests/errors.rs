@@ -31,7 +31,7 @@ const CASES: &[(&str, &str)] = &[
     ("name = \"x\"\nnmae = \"y\"", r#"2:1: nmae: there is no key "nmae"; did you mean "name"?"#),
     (
         "name = \"x\"\nmemory = \"y\"",
-        r#"2:1: memory: there is no key "memory": there is name, about, seed, warmup, duration, host, costs, policies, vm, thread, channel, load"#,
+        r#"2:1: memory: there is no key "memory": there is name, description, seed, warmup, duration, host, costs, policies, vm, thread, channel, load"#,
     ),
     ("name = \"x\"\n[[vms]]\nname = \"y\"", r#"2:3: vms: there is no key "vms"; did you mean "vm"?"#),
     ("name = \"x\"\n[vm]\nname = \"v\"", r#"2:1: vm: there can be several: write [[vm]], not [vm]"#),
