@@ -44,7 +44,7 @@ const QUERIES: [(&str, &str); 4] = [
     ),
     (
         "longest of each port",
-        "select key, count(*) n, max(kernel_ns + user_space_ns) l from exits where about = 'port' group by key order by key",
+        "select subject_key, count(*) n, max(kernel_ns + user_space_ns) l from exits where subject_kind = 'port' group by subject_key order by subject_key",
     ),
 ];
 
