@@ -184,7 +184,7 @@ const changeColumns: Column<Change>[] = [
 
 function List<Row>({ head, note, columns, rows, none, chosen }: { head: string; note?: string; columns: Column<Row>[]; rows: Row[]; none: string; chosen?: (row: Row) => boolean }) {
   return (
-    <div class="list">
+    <div class={`list ${head.toLowerCase().replace(" ", "-")}`}>
       <h3>
         {head} {note && <span class="soft">{note}</span>}
       </h3>
