@@ -205,7 +205,7 @@ fn who_waits_is_told_who_had_the_cpu_meanwhile() {
         ];
         times(&absorbed(&[&before[..], losses, &after[..]].concat(), (0, 9_000)))[&who].holders
     };
-    let all = CpuHolders { idle: 39, domain_0: 60, own: 31, others: 71, unknown: 0 };
+    let all = CpuHolders { idle: 39, idle_long: 0, domain_0: 60, own: 31, others: 71, unknown: 0 };
     assert_eq!(waits(170, &[]), all);
     assert_eq!(all.total(), 201);
     assert_eq!(

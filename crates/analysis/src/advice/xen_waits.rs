@@ -28,10 +28,10 @@ const HAD_THEM: &str = "whoever has the CPUs now";
 
 /// `xenpm` of `tools/misc/xenpm.c`; `max_cstate`, `dom0_max_vcpus` and `dom0_vcpus_pin` of
 /// `docs/misc/xen-command-line.pandoc`.
-const HAD: [Had; 4] = [
+const HAD: [Had; 5] = [
     Had {
-        time: |of| of.idle,
-        what: "part of that waiting during which nobody had the CPU: it was idle",
+        time: |of| of.idle - of.idle_long,
+        what: "part of that waiting during which nobody had the CPU: it was idle, for up to 1 ms each time",
         change: "have idle CPUs wake up sooner: while these vCPUs waited, theirs was mostly idle",
         settings: &[
             "`xenpm get-cpuidle-states` shows which idle states CPUs are in, and `xenpm set-max-cstate 1` ends the deep ones; \
@@ -72,6 +72,20 @@ const HAD: [Had; 4] = [
         payer: HAD_THEM,
         undo: "restore affinities and weights",
         acts: "at once",
+    },
+    Had {
+        time: |of| of.idle_long,
+        what: "part of that waiting during which nobody had the CPU: it was idle, for more than 1 ms each time",
+        change: "find what keeps Xen from its idle CPUs: while these vCPUs waited, theirs was idle for longer than any idle state takes \
+            to leave",
+        settings: &[
+            "where Xen itself runs in a VM, look at the host below it: whether that VM's vCPUs wait for a CPU there; on \
+                hardware, whether its firmware takes the CPUs (SMIs)",
+        ],
+        risk: "none is known",
+        payer: "nobody",
+        undo: "nothing is changed",
+        acts: "it is a search",
     },
 ];
 
@@ -168,6 +182,7 @@ mod tests {
             ("domain 0", &[(domain_0, 90), (IDLE, 10)], &[(0, 10), (2, 90)], Some(2)),
             ("others", &[(VmId(7), 70), (VmId(8), 30)], &[(3, 100)], Some(3)),
             ("half and half", &[(VmId(6), 50), (domain_0, 50)], &[(1, 50), (2, 50)], None),
+            ("idle for long", &[(IDLE, 2_000_000), (VmId(7), 100_000)], &[(4, 95)], Some(4)),
             ("nobody knows", &[(VmId::UNKNOWN, 60), (IDLE, 40)], &[(0, 40)], None),
             ("nothing is known", &[(VmId::UNKNOWN, 100)], &[], None),
         ] {
