@@ -313,11 +313,13 @@ fn on_parts(report: &Report) -> Vec<String> {
     let is_there = |part: TimePart| report.vcpus.iter().any(|row| row.times.get(part) > 0);
     let mut notes = Vec::new();
     if is_there(TimePart::Undivided) {
-        notes.push(format!(
-            "halt, not divided: the recording tells too little of these halts to say what of them is polling, halted, steal or \
-             cost; {} records more",
-            report.how_to_record()
-        ));
+        let untold = "halt, not divided: the recording tells too little of these halts to say what of them is polling, halted, steal \
+            or cost";
+        // Where the scheduler's events are there, it is not they that are missing.
+        notes.push(match report.event_kinds.scheduler {
+            true => untold.to_string(),
+            false => format!("{untold}; {} records more", report.how_to_record()),
+        });
     }
     if is_there(TimePart::Excluded) {
         notes.push("excluded: a loss hides what happened then; no figure holds it".to_string());
