@@ -20,6 +20,7 @@ async function shoot(name, { of = file, hash = "", at, theme = "light", width = 
 
 await shoot("page", {});
 await shoot("page-timeline", { at: "#timeline", theme: "dark", height: 700 });
+await shoot("page-pivot", { at: "#pivot", hash: "#view=pivot&tab=breakdown", height: 620 });
 await shoot("page-halts", { of: pageOf("t4", corpus("x86-svm/t4-none.dat.gz")), at: "#halts", hash: "#view=halts", height: 900 });
 await shoot("page-gangs", { of: pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz")), at: "#gangs", hash: "#view=gangs&from=100000000&to=112000000", height: 700 });
 await shoot("page-diff", { of: pageBy("diff", "diff", corpus("x86-svm/t4-none.dat.gz"), corpus("x86-svm/t4-zstd.data.gz")), height: 860 });
