@@ -9,7 +9,7 @@ import { kept } from "./link";
 import { drawNotes } from "./notes";
 import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
 import { missingIn, phasesOf, pick, picked, singlesInView, type Single } from "./single";
-import { calm, data, lanes, only, range, reasons, stack, vms } from "./state";
+import { calm, chosen, data, lanes, lengths, only, range, reasons, stack, vms } from "./state";
 import { textWidth, type Surface } from "./surface";
 import { brushing, drawBrush, drawStacks, laneName, peak, rowsOf, timeAxis, zero } from "./timeline";
 
@@ -87,15 +87,21 @@ function turn(vm: string): void {
 
 const heightOf = (all: Row[]): number => all.reduce((sum, row) => sum + row.tall, 0);
 
+/** Whether exits may be left out of those in view, so that what is between two of them is not known. */
+const isPart = (): boolean => reasons.value !== null || chosen.value !== null || lengths.value !== null;
+
+/** The next exit of its vCPU, where all between them is known. */
+type NextOf = (exits: Single[], at: number) => Single | null;
+
 /** Exits on a CPU: between those of a vCPU that stays on it, it runs the guest. Exits in which the vCPU gave the CPU away are paler. */
-function drawCpu(s: Surface, plot: Plot, scale: Scale, cpu: number, byLane: Map<number, Single[]>): void {
+function drawCpu(s: Surface, plot: Plot, scale: Scale, cpu: number, byLane: Map<number, Single[]>, nextOf: NextOf): void {
   const clipped = (from: number, to: number): [number, number] => [Math.max(plot.x, scale(from)), Math.min(plot.x + plot.w, scale(to))];
   const away = waitParts().filter((part) => part.column !== "polling_ns");
   for (const [lane, exits] of byLane) {
     exits.forEach((exit, at) => {
       if (exit.cpu !== cpu) return;
       const end = exit.at + exit.total;
-      const next = exits[at + 1];
+      const next = nextOf(exits, at);
       const [from, to] = clipped(exit.at, end);
       const isAway = away.some((part) => (exit.times[part.column] ?? 0) > 0);
       const color = reasonColor(exit.reason);
@@ -112,17 +118,21 @@ function drawCpu(s: Surface, plot: Plot, scale: Scale, cpu: number, byLane: Map<
 /** Exits by vCPU, in order of time. */
 function byLaneOf(singles: Single[]): Map<number, Single[]> {
   const found = new Map<number, Single[]>();
-  for (const exit of singles) found.set(exit.lane, [...(found.get(exit.lane) ?? []), exit]);
+  for (const exit of singles) {
+    const exits = found.get(exit.lane);
+    if (exits) exits.push(exit);
+    else found.set(exit.lane, [exit]);
+  }
   found.forEach((exits) => exits.sort((a, b) => a.at - b.at));
   return found;
 }
 
 /** Lines from a vCPU's last exit on a CPU to its first on another. */
-function drawMoves(s: Surface, plots: { row: Row; plot: Plot }[], scale: Scale, byLane: Map<number, Single[]>): void {
+function drawMoves(s: Surface, plots: { row: Row; plot: Plot }[], scale: Scale, byLane: Map<number, Single[]>, nextOf: NextOf): void {
   const middle = new Map(plots.map(({ row, plot }) => [row.cpu, plot.y + plot.h / 2]));
   for (const exits of byLane.values())
     exits.forEach((exit, at) => {
-      const next = exits[at + 1];
+      const next = nextOf(exits, at);
       if (!next || next.cpu === exit.cpu) return;
       const [from, to] = [middle.get(exit.cpu), middle.get(next.cpu)];
       if (from !== undefined && to !== undefined) s.path([scale(exit.at + exit.total), from, scale(next.at), to], colors.value.ink, 1);
@@ -153,9 +163,26 @@ function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): voi
     const phases = wide > 12 ? phasesOf(exit) : null;
     row(plot.y + tall + 2, phases ? below / 2 : below, parts.value.map((part) => exit.times[part.column] ?? 0), fills);
     if (phases) row(plot.y + tall + 2 + below / 2, below / 2, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[data.over.phases.indexOf(phase.name)]!));
-    const chosen = picked.value;
-    if (chosen && chosen.lane === exit.lane && chosen.at === exit.at) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
+    const looked = picked.value;
+    if (looked && looked.lane === exit.lane && looked.at === exit.at) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
   }
+}
+
+/** What is to be known of what is drawn. */
+function note(): string {
+  if (!singlesInView.value)
+    return rowsAre.value === "cpus"
+      ? "The host's CPUs are seen where single exits are in view: zoom in. Until then, vCPUs."
+      : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home.";
+  const isCpus = rowsAre.value === "cpus";
+  const what = isCpus
+    ? "Exits by the host's CPU; paler ones gave the CPU away, it is not told when."
+    : "Single exits, by reason; below each how its time divides, in no order; of the slowest also the phases of their cost.";
+  const inGuest = hasGuestTime() ? "in its guest" : "in its guest or in the kernel, which this recording does not tell apart";
+  const between = isPart()
+    ? "Exits that are not chosen may lie between them."
+    : `Between them the vCPU was ${inGuest}, or had no CPU${isCpus ? "; lines: it goes to another CPU" : ""}.`;
+  return `${what} ${between} Click one to look into it.`;
 }
 
 export function Timeline() {
@@ -201,6 +228,11 @@ export function Timeline() {
     const found = singlesInView.value;
     const missing = found ? missingIn(range.value) : [];
     const byLane = found ? byLaneOf(found) : new Map<number, Single[]>();
+    const nextOf: NextOf = (exits, at) => {
+      const [exit, next] = [exits[at]!, exits[at + 1]];
+      const isKnown = next && !isPart() && !missing.some(([from, to]) => from < next.at && to > exit.at + exit.total);
+      return isKnown ? next : null;
+    };
     const plots: NonNullable<typeof last.current>["plots"] = [];
     const each = (row: Row, of: Stacks | undefined, plot: Plot) => {
       const full = states ? () => (of?.step ?? 1) * row.lanes.length : () => most;
@@ -209,7 +241,7 @@ export function Timeline() {
       if (singles) {
         for (const [from, to] of missing) s.rect(Math.max(plot.x, scale(from)), plot.y, Math.min(plot.x + plot.w, scale(to)) - Math.max(plot.x, scale(from)), plot.h, "/" + colors.value.soft);
         if (row.cpu === undefined) drawSingles(s, plot, scale, singles);
-        else drawCpu(s, plot, scale, row.cpu, byLane);
+        else drawCpu(s, plot, scale, row.cpu, byLane, nextOf);
       } else if (of) drawStacks(s, plot, scale, of, fills, full);
       s.rect(plot.x, plot.y + plot.h, plot.w, 1, colors.value.line);
       plots.push({ row, plot, stacks: singles ? undefined : of, singles });
@@ -226,7 +258,7 @@ export function Timeline() {
         if (y + row.tall > outer.y && y < outer.y + outer.h) each(row, sums[at], { x: outer.x, y: y + 3, w: outer.w, h: row.tall - 8 });
         y += row.tall;
       });
-      if (found && rowsAre.value === "cpus") drawMoves(s, plots, scale, byLane);
+      if (found && rowsAre.value === "cpus") drawMoves(s, plots, scale, byLane, nextOf);
     });
     last.current = { scale, plots };
     drawNotes(s, outer, scale);
@@ -311,15 +343,7 @@ export function Timeline() {
       legend={legend}
       twin={twin}
       pointing={withRows}
-      note={
-        rowsAre.value === "cpus"
-          ? singlesInView.value
-            ? "Exits by the host's CPU; between them the same vCPU, in its guest or waiting. Paler: the vCPU gave the CPU away in it, it is not told when. Lines: a vCPU goes to another CPU."
-            : "The host's CPUs are seen where single exits are in view: zoom in. Until then, vCPUs."
-          : singlesInView.value
-          ? "Single exits, by reason; below each how its time divides, in no order; of the slowest also the phases of their cost. Between them " + (hasGuestTime() ? "the vCPU was in its guest, or had no CPU" : "it was in its guest or in the kernel, which this recording does not tell apart, or had no CPU") + ". Click one to look into it."
-          : "Drag to zoom into a range: everything on this page follows it; where few exits are in view, they are drawn one by one. Shift+drag moves, Ctrl+wheel zooms, double click shows all. Keys: ← → + − Home."
-      }
+      note={note()}
       controls={
         <>
           <span role="group" aria-label="What is stacked" class="choice">

@@ -7,7 +7,7 @@ import { aboutName } from "./devices";
 import { Flame, type Frame } from "./flame";
 import { count, ns, share } from "./format";
 import { kept } from "./link";
-import { COST, handlers, inEachExit, timeOf, waitParts, type Sums } from "./query";
+import { COST, handlers, eachCauseSum, timeOf, waitParts, type Sums } from "./query";
 import { eachSingle, hasAllSingles, ripName } from "./single";
 import { calm, data, everything, isAll, lanes, only, reasons } from "./state";
 import { DataTable, type Column } from "./table";
@@ -120,7 +120,7 @@ const groups = computed<Group[]>(() => {
     else for (const [name, value] of Object.entries(sums)) group.sums[name] = (group.sums[name] ?? 0) + value;
   };
   if (!needsSingles())
-    inEachExit((lane, cause, toUser, sums) => {
+    eachCauseSum((lane, cause, toUser, sums) => {
       const keys = { lane, cause, toUser, cpu: 0, rip: 0 };
       if (!wanted || wanted.holds({ texts: textsOf(keys), numbers: {} })) add(keys, sums);
     });

@@ -71,7 +71,7 @@ const isLengthShown = (bucket: number): boolean => !lengths.value || (lengthFrom
 
 /** Goes through the sums of all exits that are looked at, by lane, cause and whether they went to user space; of other parts than
  * cost, as if all stayed in the kernel. */
-export function inEachExit(visit: (lane: number, cause: number, toUser: number, sums: Sums) => void): void {
+export function eachCauseSum(visit: (lane: number, cause: number, toUser: number, sums: Sums) => void): void {
   for (const table of [data.tables.exits, data.tables.waits]) {
     const { lane, cause, to_user } = table.col;
     const names = Object.keys(table.col).filter((name) => name !== "bucket" && !KEYS.includes(name));

@@ -55,6 +55,12 @@ test("the host's CPUs have the exits that the recording says were on them", asyn
   const page = await open(browser, pageOf("t2", T2), { hash: "#view=timeline&tab=timeline&rows=cpus&from=3000000000&to=3020000000" });
   const rows = (await textsOf(page, "timeline")).filter((text) => /^CPU /.test(text));
   assert.deepEqual(rows, ["CPU 0", "CPU 1"]);
+  // What is between two of some exits is not known: neither guest nor moves are drawn.
+  assert.ok((await textsOf(page, "timeline")).some((text) => text.startsWith("vCPU ")), "what runs between exits");
+  await page.evaluate(() => (location.hash = `${location.hash}&reason=msr`));
+  await page.locator(".chip", { hasText: "msr" }).waitFor();
+  assert.ok(!(await textsOf(page, "timeline")).some((text) => text.startsWith("vCPU ")));
+  assert.match(await page.locator("#chart-timeline .note").innerText(), /may lie between them/);
   // The pivot counts them by CPU.
   await page.evaluate(() => (location.hash = "#view=pivot&tab=breakdown&by=cpu"));
   await frame(page);
