@@ -1,5 +1,5 @@
 // What is looked at: the range, VMs, vCPUs, reasons, cause and lengths that were chosen, as chips.
-import { quantile } from "./buckets";
+import { quantile, total } from "./buckets";
 import { chosenCauses, reasonOf } from "./causes";
 import { said } from "./chart";
 import { reasonName } from "./colors";
@@ -98,7 +98,8 @@ function Chosen() {
       <b>{plural(of("count"), "exit")}</b>
       {`, cost ${ns(cost)}`}
       {wall > 0 && ` (${share(cost / wall)} of vCPU time)`}
-      {p50 !== null && p99 !== null && `; length p50 ≈ ${ns(p50!)}, p99 ≈ ${ns(p99!)}`}
+      {p50 !== null && `; length p50 ≈ ${ns(p50!)}`}
+      {p99 !== null && total(counts) >= 100 && `, p99 ≈ ${ns(p99!)}`}
       {of("steal_ns") > 0 && `; steal in them ${ns(of("steal_ns"))}`}.{" "}
       {data.over.in_time && !liveFor() && text !== null && (
         <button type="button" class="plain" title={text} onClick={() => copy(text)}>
