@@ -8,7 +8,7 @@ import { UNTIMED } from "./data";
 import { clock, ns, plural, share, shortened } from "./format";
 import { Notes } from "./notes";
 import { byCause, byLane, byLength, costOf, timeOf, totalOf } from "./query";
-import { calm, chosen, data, everything, isAll, isWhole, lanes, lengths, liveFor, lookAtAll, only, pan, range, reasons, toggle, vms, zoom } from "./state";
+import { calm, chosen, data, everything, isAll, isShownAlone, isWhole, lanes, lengths, liveFor, lookAtAll, only, pan, range, reasons, showAlone, toggle, vms, zoom } from "./state";
 import { laneName, zero } from "./timeline";
 
 /** What is chosen, and how to take it back. */
@@ -42,11 +42,10 @@ const VCPU_BUTTONS = 32;
 
 function VmButtons() {
   const all = vms();
-  const isAlone = (vm: { lanes: ReadonlySet<number> }) => lanes.value?.size === vm.lanes.size && [...vm.lanes].every((lane) => lanes.value!.has(lane));
   return all.length > 1 && all.length <= VM_BUTTONS && all.length < data.over.lanes.length ? (
     <span class="choice lanes" role="group" aria-label="VMs">
       {all.map((vm) => (
-        <button type="button" aria-pressed={isAlone(vm)} title={vm.name} onClick={() => (lanes.value = isAlone(vm) ? null : vm.lanes)}>
+        <button type="button" aria-pressed={isShownAlone(vm.lanes)} title={vm.name} onClick={() => showAlone(vm.lanes)}>
           {shortened(vm.name, 20)}
         </button>
       ))}

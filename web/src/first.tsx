@@ -6,7 +6,7 @@ import { count, ns, share, shortened } from "./format";
 import { around } from "./heat";
 import { costOf, parts, partName, slowest, timeOf, totalOf, type Sums } from "./query";
 import { go } from "./shell";
-import { chosen, data, everything, isAll, reasons } from "./state";
+import { chosen, data, everything, isAll, reasons, vms } from "./state";
 import { cssFill } from "./surface";
 import { DataTable, type Column } from "./table";
 import { laneName, zero } from "./timeline";
@@ -70,7 +70,7 @@ function Coverage() {
   );
 }
 
-const severalVms = (): boolean => new Set(data.over.lanes.map((row) => row.vm_label)).size > 1;
+const severalVms = (): boolean => vms().length > 1;
 
 export function Verdict() {
   const { text, doubts, is_doubtful, is_good, is_advised, share: size, best_change: best } = data.report.verdict;

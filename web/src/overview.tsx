@@ -5,7 +5,7 @@ import { partFills } from "./colors";
 import { Lists, TimeBar, Verdict } from "./first";
 import { count, ns, plural, rate, share } from "./format";
 import { byLane, COST, costliest, costOf, hasGuestTime, partName, parts, timeOf, totalOf, type Sums } from "./query";
-import { calm, data, isAll, isCalmWhole, lanes, only, reasons, vms } from "./state";
+import { calm, data, isAll, isCalmWhole, isShownAlone, lanes, only, reasons, showAlone, vms } from "./state";
 import { DataTable, type Column } from "./table";
 import { laneName, MoreVcpus } from "./timeline";
 
@@ -59,7 +59,6 @@ function Vms() {
     return { name, lanes: of, exits: times.reduce((sum, row) => sum + row.exits, 0), sums: sumsOf(times.map((row) => row.times)) };
   });
   if (rows.length < 2) return null;
-  const isAlone = (row: VmRow) => lanes.value?.size === row.lanes.size && [...row.lanes].every((lane) => lanes.value!.has(lane));
   const part = (title: string, of: (row: VmRow) => number): Column<VmRow> => ({
     title,
     value: (row) => of(row) / (totalOf(row.sums) || 1),
@@ -71,7 +70,7 @@ function Vms() {
       text: true,
       value: (row) => row.name,
       show: (row) => (
-        <button type="button" class="plain" onClick={() => (lanes.value = isAlone(row) ? null : row.lanes)}>
+        <button type="button" class="plain" onClick={() => showAlone(row.lanes)}>
           {row.name}
         </button>
       ),
@@ -82,7 +81,7 @@ function Vms() {
     part("cost", (row) => costOf(row.sums)),
     ...parts.value.filter(({ column }) => !COST.includes(column)).map((of) => part(partName(of), (row) => timeOf(row.sums, of.column))),
   ];
-  return <DataTable columns={columns} rows={rows.sort((a, b) => costOf(b.sums) - costOf(a.sums))} caption="VMs" top={12} chosen={isAlone} />;
+  return <DataTable columns={columns} rows={rows.sort((a, b) => costOf(b.sums) - costOf(a.sums))} caption="VMs" top={12} chosen={(row) => isShownAlone(row.lanes)} />;
 }
 
 export function Vcpus() {

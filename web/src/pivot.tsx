@@ -7,9 +7,9 @@ import { aboutName } from "./devices";
 import { Flame, type Frame } from "./flame";
 import { count, ns, share } from "./format";
 import { kept } from "./link";
-import { COST, handlers, eachCauseSum, timeOf, waitParts, type Sums } from "./query";
+import { COST, costOf, handlers, eachCauseSum, timeOf, waitParts, type Sums } from "./query";
 import { eachSingle, hasAllSingles, ripName } from "./single";
-import { calm, data, everything, isAll, lanes, only, reasons } from "./state";
+import { calm, data, everything, isAll, lanes, only, reasons, vms } from "./state";
 import { DataTable, type Column } from "./table";
 import { laneName } from "./timeline";
 
@@ -66,7 +66,7 @@ const named = (name: string): Dimension | undefined => DIMENSIONS.find((of) => o
 const possible = (): Dimension[] =>
   DIMENSIONS.filter((of) => {
     if (of.name === "handler") return data.report.event_kinds.user_space;
-    if (of.name === "vm") return new Set(data.over.lanes.map((row) => row.vm_label)).size > 1;
+    if (of.name === "vm") return vms().length > 1;
     if (of.name === "rip") return hasAllSingles() && data.singles!.head.rips.length > 0;
     return of.isSummed || hasAllSingles();
   });
@@ -152,14 +152,12 @@ const groups = computed<Group[]>(() => {
   return [...found.values()].sort((a, b) => costOf(b.sums) - costOf(a.sums) || b.sums.count! - a.sums.count!);
 });
 
-const costOf = (sums: Sums): number => COST.reduce((sum, column) => sum + timeOf(sums, column), 0);
-
 /** What frames are as wide as. */
 const measure = kept<"cost" | "exits">("measure", "cost", ["cost", "exits"]);
 
 const valueOf = (sums: Sums): number => (measure.value === "cost" ? costOf(sums) : (sums.count ?? 0));
 
-function tree(): Frame {
+const tree = computed<Frame>(() => {
   const root: Frame & { byLabel: Map<string, Frame> } = { label: measure.value === "cost" ? "cost of all exits" : "all exits", value: 0, color: colors.value.other, parts: [], byLabel: new Map() };
   for (const { keys, names, sums } of groups.value) {
     const value = valueOf(sums);
@@ -188,7 +186,7 @@ function tree(): Frame {
   };
   sort(root);
   return root;
-}
+});
 
 const number = (title: string, value: (row: Group) => number | null, show: (value: number) => string = ns): Column<Group> => ({
   title,
@@ -251,7 +249,7 @@ export function Pivot() {
       <Flame
         id="pivot"
         title={`Exits by ${chosen.map((of) => of.title).join(", then ")}`}
-        root={tree}
+        root={() => tree.value}
         deep={chosen.length + 1}
         show={(value) => (measure.value === "cost" ? ns(value) : count(value))}
         twin={() => ({ columns: columns(), rows: groups.value })}

@@ -157,21 +157,24 @@ export function missingIn([from, to]: [number, number]): [number, number][] {
   return gaps;
 }
 
+/** Whether an exit of a chunk is looked at. */
+function isLookedAt(of: Chunk, row: number): boolean {
+  const total = of.total[row]!;
+  if ((lanes.value && !lanes.value.has(of.lane[row]!)) || !isShown(of.cause[row]!)) return false;
+  return !lengths.value || (total >= lengths.value[0] && total < lengths.value[1]);
+}
+
 /** The exits that are in view, of those that are looked at; `null` if they are too many to be drawn one by one. */
 export const singlesInView = computed<Single[] | null>(() => {
   if (!data.singles) return null;
   const [from, to] = range.value;
   const numbers = chunksIn([from, to]);
   if (numbers.length > IN_VIEW) return null;
-  const [ofLanes, ofLengths] = [lanes.value, lengths.value];
   const found: Single[] = [];
   for (const number of numbers) {
     const of = chunk(number);
     for (let row = 0; row < of.rows; row++) {
-      const [at, total] = [of.at[row]!, of.total[row]!];
-      if (at > to || at + total < from) continue;
-      if ((ofLanes && !ofLanes.has(of.lane[row]!)) || !isShown(of.cause[row]!)) continue;
-      if (ofLengths && (total < ofLengths[0] || total >= ofLengths[1])) continue;
+      if (of.at[row]! > to || of.at[row]! + of.total[row]! < from || !isLookedAt(of, row)) continue;
       found.push(single(of, row));
       if (found.length > DRAWN) return null;
     }
@@ -207,15 +210,11 @@ export function lengthsOfSingles(causes: ReadonlySet<number>, width: number): Ta
 
 /** Goes through all single exits that began in a time and are looked at. */
 export function eachSingle([from, to]: [number, number], visit: (of: Chunk, row: number) => void): void {
-  const [ofLanes, ofLengths] = [lanes.value, lengths.value];
   for (const number of chunksIn([from, to])) {
     // Not kept: there are more than have room.
     const of = unpacked.get(number) ?? unpack(number);
     for (let row = 0; row < of.rows; row++) {
-      const [at, total] = [of.at[row]!, of.total[row]!];
-      if (at < from || at >= to || (ofLanes && !ofLanes.has(of.lane[row]!)) || !isShown(of.cause[row]!)) continue;
-      if (ofLengths && (total < ofLengths[0] || total >= ofLengths[1])) continue;
-      visit(of, row);
+      if (of.at[row]! >= from && of.at[row]! < to && isLookedAt(of, row)) visit(of, row);
     }
   }
 }

@@ -113,6 +113,12 @@ export function vms(): { name: string; lanes: ReadonlySet<number> }[] {
   return [...found].map(([name, lanes]) => ({ name, lanes: new Set(lanes) }));
 }
 
+/** Whether just these vCPUs are shown. */
+export const isShownAlone = (of: ReadonlySet<number>): boolean => lanes.value?.size === of.size && [...of].every((lane) => lanes.value!.has(lane));
+
+/** Shows only these vCPUs, or, if only they are shown, all. */
+export const showAlone = (of: ReadonlySet<number>): void => void (lanes.value = isShownAlone(of) ? null : of);
+
 /** What a link calls a vCPU. Where several have one name, the later ones are told apart by their place. */
 export function laneId(lane: number): string {
   const row = data.over.lanes[lane];

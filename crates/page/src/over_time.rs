@@ -322,14 +322,15 @@ impl OverTime {
                 after_ns: after(exit.at),
             }
         });
-        let causes = numbering.causes.iter().map(|cause| PageCause {
+        let causes = numbering.causes.iter().map(|cause| (cause, cause.cause.as_ref().map_or(ToldApart::No, &apart)));
+        let causes = causes.map(|(cause, told)| PageCause {
             reason: cause.reason,
             about: cause.about,
-            named: match cause.cause.as_ref().map(&apart) {
-                Some(ToldApart::ByName(name)) => Some(name),
-                _ => None,
+            named: match told {
+                ToldApart::ByName(name) => Some(name),
+                ToldApart::ByKey | ToldApart::No => None,
             },
-            is_told_apart: cause.cause.as_ref().is_some_and(|cause| apart(cause) != ToldApart::No),
+            is_told_apart: told != ToldApart::No,
             is_further: cause.cause.is_none(),
         });
         let named = names.named.iter().map(|((who, to), count)| {
