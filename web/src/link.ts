@@ -66,8 +66,11 @@ function chosen(address: string): string {
  * the page is live: its range goes on by itself. */
 export function begin(): void {
   let timer = 0;
+  /** The address that was read or written last. */
+  let known = "";
   const write = (isStep: boolean) => {
     if (address.value !== location.hash) history[isStep ? "pushState" : "replaceState"](null, "", address.value);
+    known = location.hash;
   };
   const follow = () => {
     read();
@@ -79,7 +82,10 @@ export function begin(): void {
     address.value;
     // Browsers refuse to change the address too often; and what goes on, like a zoom by the wheel, is one step.
     clearTimeout(timer);
-    timer = window.setTimeout(() => write(!served.value?.keep_ns && chosen(address.value) !== chosen(location.hash)), 200);
+    timer = window.setTimeout(() => {
+      // Another address may be there already and its event still to come: it is followed, not written over.
+      if (location.hash === known) write(!served.value?.keep_ns && chosen(address.value) !== chosen(location.hash));
+    }, 200);
   });
   effect(() => {
     document.documentElement.dataset.theme = isDark.value ? "dark" : "light";

@@ -423,6 +423,19 @@ test("every slow exit is among the single ones, at its moment, in every recordin
   }
 });
 
+test("a link that is opened while a choice is about to be kept is followed", async () => {
+  const page = await open(browser, boot(), { hash: "#tab=timeline" });
+  await page.evaluate(() => {
+    setTimeout(() => (location.hash = "#tab=breakdown"), 100);
+    document.querySelector(".costliest-causes tbody button").click();
+    // Longer than a choice rests before it is kept: that is due when the link is opened, and before the page is told of it.
+    for (const end = performance.now() + 400; performance.now() < end; );
+  });
+  await page.waitForTimeout(400);
+  assert.match(await page.evaluate(() => location.hash), /tab=breakdown/);
+  await done(page);
+});
+
 /** What a link calls a vCPU, where no two have one name. */
 const laneId = (page, lane) => {
   const row = overOf(page).lanes[lane];
