@@ -16,7 +16,7 @@
 mod scheduler;
 mod yielding;
 
-use crate::codes::KICK_CPU;
+use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::Halting;
 use crate::lane::{Holdings, Lane, Run, SideRows, State};
 use crate::run_queue::RunQueue;
@@ -249,6 +249,7 @@ impl Assembler {
                 lane.take(event, rows, &mut self.beside, ledger);
                 self.look_for_yield(event, at);
                 self.look_for_kick(event);
+                self.look_for_end(event, at);
             }
             None => ledger.count(match event.kind {
                 Kind::Exit { .. } | Kind::Enter | Kind::UserspaceExit { .. } if self.lanes.len() >= MAX_LANES => {
@@ -461,6 +462,29 @@ impl Assembler {
         {
             lane.halt.kick();
         }
+    }
+
+    /// A vCPU asks for the end of its VM: what of it does not enter its guest again is stopped. Without names of VMs, vCPUs are of one
+    /// if no two have one number.
+    #[inline(always)]
+    fn look_for_end(&mut self, event: &Event, at: usize) {
+        if let Kind::UserspaceExit { reason, errno: 0.. } = event.kind
+            && ENDS.contains(&reason)
+        {
+            self.end_vm(event.at, self.lanes[at].who.vm);
+        }
+    }
+
+    #[cold]
+    fn end_vm(&mut self, moment: Moment, vm: VmId) {
+        let is_of_it = |lane: &Lane| lane.who.vm == vm;
+        let mut numbers: Vec<VcpuId> =
+            self.lanes.iter().filter(|lane| is_of_it(lane)).map(|lane| lane.who.vcpu).collect();
+        numbers.sort_unstable();
+        if vm == VmId::UNKNOWN && numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+            return;
+        }
+        self.lanes.iter_mut().filter(|lane| is_of_it(lane)).for_each(|lane| lane.vm_ended = Some(moment));
     }
 
     /// On powerpc the vcore's runner records for all its vCPUs (`kvmppc_run_core` of `book3s_hv.c`), so from the first

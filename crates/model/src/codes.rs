@@ -85,6 +85,9 @@ const VMX_BASIC: u64 = 0xffff;
 pub const KVM_EXIT_HLT: u32 = 5;
 /// `KVM_EXIT_INTR`: a signal ended `KVM_RUN`.
 pub const KVM_EXIT_INTR: u32 = 10;
+/// `KVM_EXIT_SHUTDOWN`, `KVM_EXIT_S390_RESET` and `KVM_EXIT_SYSTEM_EVENT`: the guest has failed, or wants its VM powered off or
+/// begun anew; the VMM then stops all vCPUs (`qemu_system_shutdown_request`, `qemu_system_reset_request`).
+pub const ENDS: [u32; 3] = [8, 14, 24];
 /// `__HYPERVISOR_sched_op` of `xen/include/public/xen.h`.
 pub const SCHED_OP: u64 = 29;
 

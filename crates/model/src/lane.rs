@@ -123,6 +123,8 @@ pub struct Lane {
     /// Since its last entry or exit, events of another CPU were lost, of this one, or [`NO_CPU`] if of several: if something of it is
     /// missing, that is why.
     pub in_doubt: Option<PcpuId>,
+    /// When a vCPU of its VM asked for the VM's end, since its last entry.
+    pub vm_ended: Option<Moment>,
     /// A loss hides a part of the open exit.
     pub spoiled: bool,
     /// What the open exit, or KVM_RUN, holds of the halt in hand.
@@ -243,6 +245,7 @@ impl Lane {
             outside: AllParts::ZERO,
             hidden: false,
             in_doubt: None,
+            vm_ended: None,
             spoiled: false,
             block: blocks::HaltInHand::default(),
             held: None,
@@ -393,6 +396,7 @@ impl Lane {
         self.give_outside(beside);
         (self.state, self.cpu) = (State::Guest, event.cpu);
         (self.hidden, self.in_doubt, self.spoiled) = (false, None, false);
+        self.vm_ended = None;
     }
 
     /// The open exit is over, and both ends are known.

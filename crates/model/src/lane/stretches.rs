@@ -155,11 +155,20 @@ impl Lane {
         if self.spoiled {
             self.give_cut(TimePart::Excluded, rows, beside);
         } else if let Some(exit) = &self.open {
-            let kernel = exit.parts.get(TimePart::Kernel);
-            self.outside.merge(&exit.parts);
-            // Its VM may have been powered off, or paused, and its thread asleep ever since.
-            if !self.recorded.switches {
-                self.outside.shift(TimePart::Kernel, TimePart::Unknown, kernel);
+            let (all, kernel) = (exit.parts.sum(), exit.parts.get(TimePart::Kernel));
+            match self.vm_ended.and_then(|at| self.since.since(at)) {
+                Some(stopped) => {
+                    let stopped = stopped.min(all);
+                    self.outside.merge(&exit.parts.in_proportion(Nanos(all.0 - stopped.0)));
+                    self.outside.add(TimePart::Stopped, stopped);
+                }
+                None => {
+                    self.outside.merge(&exit.parts);
+                    // Its VM may have been paused, and its thread asleep ever since.
+                    if !self.recorded.switches {
+                        self.outside.shift(TimePart::Kernel, TimePart::Unknown, kernel);
+                    }
+                }
             }
             self.give_untimed(rows, beside);
         }
