@@ -405,6 +405,15 @@ impl Facts {
         vms.into_iter().collect()
     }
 
+    /// For how long vCPUs were seen: of a single VM its longest vCPU's time, as the host was recorded before it began and after it
+    /// ended; else from the first event to the last.
+    pub fn seen(&self) -> Nanos {
+        match self.vms().len() {
+            1 => self.divisions.values().map(Division::span).max().unwrap_or_default(),
+            _ => self.duration,
+        }
+    }
+
     /// Whether it has the run states of Xen's scheduler, which tell waiting for the device model apart.
     pub fn has_run_states(&self) -> bool {
         self.run_states.times().next().is_some()

@@ -119,7 +119,7 @@ fn an_idle_guest_that_burns_a_cpu_gets_the_name_of_the_device_and_the_line_that_
     let hpet = of_device("{ mmio_read = 0xfed000f0 }, { mmio_write = 0xfed00108 }");
     assert_one(
         &hpet,
-        "this VM has nothing to do and keeps the host busy; HPET (address 0xfed00000): take the HPET away",
+        "this VM has nothing to do and keeps the host busy; HPET (MMIO page 0xfed00000): take the HPET away",
     );
     let hpets: Vec<&Value> = causes(&hpet).into_iter().filter(|row| row["subject"]["text"] == "HPET").collect();
     assert!(
@@ -450,9 +450,16 @@ fn ganged_exits_want_narrower_virtual_cores() {
 fn real_recordings_get_what_their_guests_were_made_to_do() {
     let xen = advised(&corpus("xen/hvm1_dm_sched_hvm.xentrace.gz"), &["--tsc-hz", "2596120000"]);
     assert!(changes(&xen)[0].starts_with("serial port (port 0x3fd)"), "{:#?}", changes(&xen));
+    // A PVH domain has no serial port, and its kernel looks whether it is ready.
+    let pvh = advised(&corpus("xen/pvh64_all.xentrace.gz"), &["--tsc-hz", "2596120000"]);
+    let polled = "serial port (port 0x3fd): no device is at this port";
+    assert!(changes(&pvh).iter().any(|change| change.starts_with(polled)), "{:#?}", changes(&pvh));
     // Four bytes are written at 0x9000004 of an Arm machine: nothing says QEMU, or a serial port of its.
     let arm = advised(&corpus("arm64/arm.dat.gz"), &[]);
-    assert_one(&arm, "the guest reads and writes address 0x9000000");
+    assert_one(&arm, "the guest reads and writes MMIO page 0x9000000");
+    // Its guest powered off 0.4 s before the recording ended.
+    let report = stdout(&run(&["report", corpus("arm64/arm.dat.gz").to_str().unwrap()]));
+    assert!(report.contains("the costliest is DABT_LOW") && report.contains("stopped 45.2%"), "{report}");
     // 35 accesses a second may hold nearly all of the cost: what weighs is named by its time, and so is what no rule looks at.
     let named = |advised: &Value, of: &str, verdict: &str| {
         causes(advised).iter().any(|row| row["subject"]["text"] == of && row["verdict"] == verdict)

@@ -331,7 +331,7 @@ impl SubjectRow {
             (Some(name), ..) => name.to_string(),
             (_, DetailKind::Port, None) => format!("port {key:#x}"),
             (_, DetailKind::Msr, None) => format!("MSR {key:#x}"),
-            (_, DetailKind::Mmio, None) => format!("address {key:#x}"),
+            (_, DetailKind::Mmio, None) => format!("MMIO page {key:#x}"),
             (_, DetailKind::Port | DetailKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
             (_, _, Some(name)) => name.to_string(),
             (_, kind, None) => names::detail(None, kind, key, false),

@@ -60,8 +60,8 @@ pub struct VerdictWords<'a> {
     pub wanted: f64,
     /// See there.
     pub cpus: u32,
-    /// From the first event to the last.
-    pub duration: Nanos,
+    /// For how long they were seen.
+    pub seen: Nanos,
     /// Core runs, and those of them that were ganged.
     pub core_runs: (u64, u64),
     /// Whether steal was recorded.
@@ -86,9 +86,9 @@ impl VerdictRow {
         let wanted = facts.divisions.values().map(facts.time_wanted()).fold(0, u64::saturating_add);
         let words = VerdictWords {
             vcpus: facts.divisions.len() as u64,
-            wanted: wanted as f64 / facts.duration.0.max(1) as f64,
+            wanted: wanted as f64 / facts.seen().0.max(1) as f64,
             cpus: info.cpus,
-            duration: facts.duration,
+            seen: facts.seen(),
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
             has_steal: facts.heard.switches,
             record,
@@ -134,7 +134,7 @@ impl VerdictRow {
                 thousands(runs)
             ),
             VerdictState::PollingBurns => {
-                let polling = time.0 as f64 / words.duration.0.max(1) as f64;
+                let polling = time.0 as f64 / words.seen.0.max(1) as f64;
                 format!("Polling for halted vCPUs takes {share} of their time ({polling:.2} CPUs)")
             }
             VerdictState::MostlyHalted => {

@@ -82,10 +82,9 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     }
     let throttled: Vec<VmId> =
         felt.iter().map(|row| row.0).filter(|vm| !machine.xen && material.is_throttled(*vm)).collect();
-    let duration = material.facts.duration.0.max(1);
     let wanted = total(material.vms.values().map(VmTime::wanted));
     let waited = total(felt.iter().map(|(_, time)| time.steal));
-    let have = duration.saturating_mul(u64::from(machine.cpus));
+    let have = material.facts.seen().0.saturating_mul(u64::from(machine.cpus));
     let mut facts = Vec::new();
     let mut worst: Vec<&(VmId, VmTime)> = felt.iter().collect();
     worst.sort_by_key(|(vm, time)| (std::cmp::Reverse(time.steal), *vm));
@@ -96,9 +95,10 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         let what = "times that a vCPU wanted to run on and no task took the CPU from it, which was left idle";
         facts.push(judgement.note(Some(*vm), Topic::Timeline, what, Figure::Count(material.times_left_idle(*vm))));
     }
-    for (name, times) in intruders(material, machine, &felt) {
+    let intruders = intruders(material, machine, &felt);
+    for (name, times) in &intruders {
         let what = format!("times that {name} took the CPU from one of those vCPUs that wanted to run on");
-        facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(times)));
+        facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(*times)));
     }
     if felt.len() > NAMED {
         facts.push(judgement.note(
@@ -108,7 +108,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             Figure::Count(felt.len() as u64),
         ));
     }
-    let cpus = wanted as f64 / duration as f64;
+    let cpus = material.busy(None, wanted);
     facts.push(judgement.note(None, Topic::Timeline, "CPUs that all recorded vCPUs together want", Figure::Cpus(cpus)));
     if machine.cpus > 0 {
         facts.push(judgement.note(None, Topic::Timeline, "CPUs of the host", Figure::Count(u64::from(machine.cpus))));
@@ -131,7 +131,12 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             )
         }
         (false, None) => {
-            format!("steal although the vCPUs want {cpus:.2} of {} CPUs: find what preempts them", machine.cpus)
+            let take = match &intruders[..] {
+                [] => "find what preempts them".to_string(),
+                [(name, _)] => format!("{name} preempts them"),
+                [(name, _), (next, _), ..] => format!("most often {name} preempts them, then {next}"),
+            };
+            format!("steal although the vCPUs want {cpus:.2} of {} CPUs: {take}", machine.cpus)
         }
     };
     let hand = |text: &'static str| Setting::ByHand(text.into());
@@ -155,7 +160,8 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
                 true => {
                     "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset"
                 }
-                false => "neighbours: `perf sched timehist -w` says which task ran instead",
+                false if intruders.is_empty() => "neighbours: `perf sched timehist -w` says which task ran instead",
+                false => "affinities and cpusets that keep such tasks off the vCPUs' CPUs",
             }),
         ],
     };
@@ -324,6 +330,8 @@ mod tests {
     fn who_took_the_cpus_of_vcpus_that_wait_is_named() {
         let judgement = judged(4, false);
         assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make took the CPU")));
+        let change = &judgement.advice()[0].plan().change;
+        assert!(change.ends_with("of 4 CPUs: make preempts them"), "{change}");
         let pins = Setting::Libvirt {
             within: "cputune",
             xml: "<vcpupin vcpu='0' cpuset='…'/>\n<vcpupin vcpu='1' cpuset='…'/>".into(),

@@ -363,6 +363,13 @@ pub(super) static SERIAL_STATUS: Cure = Cure {
     ..IN_GUEST
 };
 
+/// Where no device is at the port.
+pub(super) static NO_SERIAL_PORT: Cure = Cure {
+    change: "no device is at this port, and Xen answers each read with ones: find out what in the guest polls it",
+    helps: Helps::Always,
+    ..SERIAL_STATUS
+};
+
 static SERIAL: Cure = Cure {
     change: "move the console from the emulated serial port to a paravirtual one: each byte, and each look whether \
         the port is ready, is an exit to the device model",

@@ -47,7 +47,7 @@ fn wanted(material: &Material, threads: u32) -> (u64, f64) {
     let vcores = material.facts.gangs.vcores(None);
     let count = total(vcores.iter().map(|vcore| (vcore.vcpus.len() as u64).div_ceil(u64::from(threads))));
     let time = total(material.vms.values().map(VmTime::wanted));
-    (count, (time as f64 / material.facts.duration.0.max(1) as f64).min(count as f64))
+    (count, material.busy(None, time).min(count as f64))
 }
 
 pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {

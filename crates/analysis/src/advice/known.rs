@@ -61,7 +61,7 @@ pub fn known_causes() -> Vec<KnownCause> {
 fn exits(row: &Source) -> String {
     let kind = match row.kind {
         DetailKind::Port => "port",
-        DetailKind::Mmio => "address",
+        DetailKind::Mmio => "MMIO page",
         DetailKind::Msr => "MSR",
         DetailKind::Apic => "APIC register",
         DetailKind::Hypercall => "KVM's hypercall",

@@ -474,14 +474,19 @@ impl Material {
         Nanos(u64::try_from(u128::from(time) * 1_000_000_000 / span).unwrap_or(u64::MAX))
     }
 
+    /// How many CPUs, or vCPUs, `time` keeps busy in those seconds.
+    pub fn busy(&self, vm: Option<VmId>, time: u64) -> f64 {
+        time as f64 / self.span(vm) as f64
+    }
+
     /// `count` in each of those seconds.
     pub fn rate(&self, vm: Option<VmId>, count: u64) -> f64 {
         count as f64 * 1e9 / self.span(vm) as f64
     }
 
     fn span(&self, vm: Option<VmId>) -> u64 {
-        let seen = vm.and_then(|vm| self.vms.get(&vm)).map(|time| time.span).filter(|&span| span > 0);
-        seen.unwrap_or(self.facts.duration.0).max(1)
+        let of_vm = vm.and_then(|vm| self.vms.get(&vm)).map(|time| time.span).filter(|&span| span > 0);
+        of_vm.unwrap_or_else(|| self.facts.seen().0).max(1)
     }
 
     /// The exits of a VM for any of these reasons; not its nested guests'.

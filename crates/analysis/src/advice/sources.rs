@@ -6,8 +6,8 @@
 use super::about::About;
 use super::causes::{Asked, Covered, Said, Subject};
 use super::cures::{
-    APIC_PAGE, Acts, Answer, Cure, Helps, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, Least, SERIAL_PORT, SERIAL_STATUS,
-    Switch, by_hand, source,
+    APIC_PAGE, Acts, Answer, Cure, Helps, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, Least, NO_SERIAL_PORT, SERIAL_PORT,
+    SERIAL_STATUS, Switch, by_hand, source,
 };
 use super::judgement::{AdviceId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Side, Topic};
 use super::material::{Machine, Material, VmTime, Vmm};
@@ -42,12 +42,13 @@ const TO_HALTED: Answer = Answer::Cure(&IPI_TO_HALTED);
 
 const ON_SVM: Answer = Answer::Cure(&LOCAL_APIC_ON_SVM);
 const STATUS_ALONE: Answer = Answer::Cure(&SERIAL_STATUS);
+const NO_PORT: Answer = Answer::Cure(&NO_SERIAL_PORT);
 
 /// By the names of the causes.
 pub(super) const OTHERWISE: [(&str, &[Answer]); 4] = [
     (EOIS, &[WITH_APICV]),
     (APIC_PAGE, &[OUTSIDE, ON_SVM]),
-    (SERIAL_PORT, &[STATUS_ALONE]),
+    (SERIAL_PORT, &[STATUS_ALONE, NO_PORT]),
     (IPIS, &[TO_ITSELF, TO_HALTED]),
 ];
 
@@ -109,6 +110,9 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             match asked {
                 Asked::Named(APIC_PAGE) if vm.is_beyond_kernel(&account.all.cell) => account.answer = Some(OUTSIDE),
                 Asked::Named(APIC_PAGE) if machine.xen && !material.is_vmx => account.answer = Some(ON_SVM),
+                Asked::Named(SERIAL_PORT) if account.all.unanswered == account.all.cell.count => {
+                    account.answer = Some(NO_PORT);
+                }
                 Asked::Named(SERIAL_PORT) if !vm.uses_serial() => account.answer = Some(STATUS_ALONE),
                 Asked::Named(IPIS) => vm.look_at_targets(account),
                 _ => {}
@@ -390,7 +394,7 @@ impl Vm<'_> {
         }
         if self.is_idle() {
             let used = self.time.guest.saturating_add(self.time.cost);
-            let cpus = used as f64 / self.material.facts.duration.0.max(1) as f64;
+            let cpus = self.material.busy(vm, used);
             facts.push(judgement.note(
                 vm,
                 Topic::Timeline,
@@ -676,12 +680,12 @@ pub(super) fn medians(cell: &Cell) -> u64 {
     cell.quantile(5_000).unwrap_or(Nanos::ZERO).0.saturating_mul(cell.timed).min(cell.cost().0)
 }
 
-/// `port 0x608`, `MSR 0x7777`, `MSR_IA32_TSC_DEADLINE`, `address 0xfed00000`, `CPUID`, `APIC_TMICT`.
+/// `port 0x608`, `MSR 0x7777`, `MSR_IA32_TSC_DEADLINE`, `MMIO page 0xfed00000`, `CPUID`, `APIC_TMICT`.
 fn place(key: DetailKey) -> String {
     let number = key.key;
     match (key.kind, exitscope_model::codes::detail_name(key.kind, number)) {
         (DetailKind::Port, _) => format!("port {number:#x}"),
-        (DetailKind::Mmio, _) => format!("address {number:#x}"),
+        (DetailKind::Mmio, _) => format!("MMIO page {number:#x}"),
         (DetailKind::Cpuid, _) => "CPUID".to_string(),
         (_, Some(name)) => name.to_string(),
         (DetailKind::Msr, None) => format!("MSR {number:#x}"),
@@ -757,8 +761,8 @@ mod tests {
         let machine = Machine { names, ..of_qemu() };
         for (kind, key, says) in [
             (DetailKind::Port, 0x3f9, "serial port (port 0x3f9, serial ttyS0)"),
-            (DetailKind::Mmio, 0xfebf_b000, "address 0xfebfb000 (virtio-blk vda notify)"),
-            (DetailKind::Mmio, 0xfebf_a000, "address 0xfebfa000"),
+            (DetailKind::Mmio, 0xfebf_b000, "MMIO page 0xfebfb000 (virtio-blk vda notify)"),
+            (DetailKind::Mmio, 0xfebf_a000, "MMIO page 0xfebfa000"),
             (DetailKind::Port, 0x2f8, "serial port (port 0x2f8)"),
         ] {
             let judgement = judged_on(&machine, kind, key, 10_000, 20 * US, false);
@@ -1090,7 +1094,7 @@ mod tests {
             (DetailKind::Msr, 0x7777, "MSR 0x7777"),
             (DetailKind::Msr, 0x6e0, "MSR_IA32_TSC_DEADLINE"),
             (DetailKind::Cpuid, 7, "CPUID"),
-            (DetailKind::Mmio, 0xfed0_0000, "address 0xfed00000"),
+            (DetailKind::Mmio, 0xfed0_0000, "MMIO page 0xfed00000"),
             (DetailKind::Apic, 0x380, "APIC_TMICT"),
             (DetailKind::Apic, 0x382, "apic 0x382"),
             (DetailKind::PpcHcall, 0x58, "H_PUT_TERM_CHAR"),

@@ -67,7 +67,7 @@ const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and
     sched:sched_switch -e sched:sched_wakeup -a` does";
 
 /// Why nothing is said of a few.
-const FEW: &str = "a VM of one vCPU, or one that yields fewer than 500 times a second: no rule looks at that";
+const FEW: &str = "a VM of one vCPU, or fewer than 500 such calls a second: no rule looks at that";
 
 /// Why nothing is to be done about yields on machines where the host has no part in how long vCPUs spin.
 const CONTENDED: &str = "the guest's locks are contended while all its vCPUs run: only the guest can change that";

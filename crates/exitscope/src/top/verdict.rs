@@ -92,7 +92,7 @@ impl RecentIntervals {
             vcpus: latest.vcpus,
             wanted: wanted.iter().sum::<f64>() / duration.0.max(1) as f64,
             cpus: host::cpus(),
-            duration,
+            seen: duration,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
             has_steal: latest.has_steal,
             record: "",
