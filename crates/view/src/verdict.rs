@@ -64,6 +64,8 @@ pub struct VerdictWords<'a> {
     pub seen: Nanos,
     /// Core runs, and those of them that were ganged.
     pub core_runs: (u64, u64),
+    /// For how long of exits other virtual cores had the CPU.
+    pub turns: Nanos,
     /// Whether steal was recorded.
     pub has_steal: bool,
     /// How to record all that is needed.
@@ -90,6 +92,7 @@ impl VerdictRow {
             cpus: info.cpus,
             seen: facts.seen(),
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
+            turns: facts.turns.taken(|_, _, _| true),
             has_steal: facts.heard.switches,
             record,
         };
@@ -111,6 +114,11 @@ impl VerdictRow {
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
         let text = match state {
+            VerdictState::ExitsDominate if words.turns.0.saturating_mul(2) > time.0 => format!(
+                "Virtual cores take turns on a CPU: for {} of vCPU time another one had it; exits, or waiting otherwise, take {}",
+                percent(words.turns.0, wall.0),
+                percent(time.0.saturating_sub(words.turns.0), wall.0),
+            ),
             VerdictState::ExitsDominate => {
                 let what = match words.has_steal {
                     true => "Exits cost",

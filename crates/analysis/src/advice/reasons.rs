@@ -319,6 +319,8 @@ struct Grouped {
     group: &'static ExitGroup,
     cell: Cell,
     about: Vec<(DetailKey, u64)>,
+    /// For how long of their time other virtual cores had the CPU.
+    turns: u64,
 }
 
 pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
@@ -327,17 +329,20 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
         if let Some(group) = group(cause)
             && asked(vm.machine, vm.is_qemu(), cause) == Some(Asked::Named(group.name))
         {
-            let of = Grouped { group, cell: Cell::default(), about: Vec::new() };
+            let of = Grouped { group, cell: Cell::default(), about: Vec::new(), turns: 0 };
             let grouped = groups.entry(group.name).or_insert(of);
             grouped.cell.merge(cell);
             grouped.about.extend(cause.about.map(|key| (key, cell.cost().0)));
+            let is_it = |of, trap: u16, about| (of, u64::from(trap), about) == (vm.id, cause.code.number, cause.about);
+            grouped.turns += vm.material.facts.turns.taken(is_it).0;
         }
     }
-    for (name, Grouped { group, cell, about }) in groups {
+    for (name, Grouped { group, cell, about, turns }) in groups {
         if name == DOORBELLS && gangs::judges_doorbells(vm.material, vm.id) {
             continue;
         }
         let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
+        account.turns = turns;
         if let Some((key, share)) = costliest(&about, account.all.cell.cost().0) {
             let number = match vm.machine.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),

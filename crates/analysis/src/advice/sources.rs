@@ -64,12 +64,21 @@ pub(super) struct Account {
     pub more: Vec<(Topic, String, Figure)>,
     /// What they cost for sure, if a part of their time may be something else.
     pub for_sure: Option<u64>,
+    /// For how long of their time other virtual cores had the CPU.
+    pub turns: u64,
 }
 
 impl Account {
     /// Without the scheduler's events, long exits may be waits for a CPU: how much of the time is beyond the medians.
     pub fn note_long_ones(&mut self, material: &Material) {
         let cell = &self.all.cell;
+        if self.turns > 0 {
+            let (cost, what) = (cell.cost().0, "part of that time in which another virtual core had the CPU");
+            let rest = cost.saturating_sub(self.turns);
+            self.for_sure = Some(self.for_sure.unwrap_or(cost).min(rest));
+            self.more.push((Topic::Timeline, what.to_string(), Figure::Share(self.turns as f64 / cost.max(1) as f64)));
+            return;
+        }
         let beyond = cell.cost().0.saturating_sub(medians(cell));
         if !material.facts.heard.switches && beyond.saturating_mul(NOTED) > cell.cost().0 {
             let what = "part of that time which is of long ones, and may be waiting for a CPU: nothing in the recording says so";
@@ -95,6 +104,7 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             }
             let account = accounts.entry(Asked::of(machine, vm.is_qemu(), *key)).or_default();
             account.all.merge(about);
+            account.turns += material.facts.turns.taken(|of, _, about| (of, about) == (vm.id, Some(*key))).0;
             if key.write {
                 account.writes.merge(about);
             }
@@ -287,6 +297,7 @@ impl Vm<'_> {
         if !self.is_worth_it(account) {
             if self.is_worth(cell.cost().0) {
                 let why = match self.material.facts.heard.by_runner {
+                    true if account.turns.saturating_mul(2) > cell.cost().0 => TURNS,
                     true => MAY_WAIT_BY_RUNNER,
                     false if self.machine.xen => MAY_WAIT_ON_XEN,
                     false => MAY_WAIT,
@@ -640,6 +651,9 @@ pub(super) const MAY_WAIT: &str = "most of their time is that of long ones, whic
 
 const MAY_WAIT_ON_XEN: &str = "most of their time is that of long ones, which may be waits for the device model or for a CPU: the recording \
     has no run states, which say so (`xentrace -D -e 0x000af000`)";
+
+const TURNS: &str =
+    "for most of their time another virtual core had the CPU: more CPUs, or fewer VMs on them, shorten that";
 
 const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of long ones, which may be waits for a CPU that another task or virtual core \
     took: `perf sched record` and `perf sched timehist` on the host show that";
