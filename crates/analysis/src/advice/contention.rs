@@ -23,7 +23,7 @@ const INTRUDERS: usize = 3;
 /// vCPUs that are pinned at most.
 const PINS: u64 = 512;
 
-pub(super) const WAITED: &str = "part of the time that its vCPUs want a CPU in which they wait for one";
+pub(super) const WAITED: &str = "steal, of the time in which its vCPUs could run";
 
 /// Xen 3.3 to 4.0 emulate every port access as if it were string I/O; changeset 147808b8b8 of 2010 ended that.
 const LONG_WAY: std::ops::RangeInclusive<(u32, u32)> = (3, 3)..=(4, 0);
@@ -92,12 +92,12 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         facts.push(judgement.note(Some(*vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
     }
     for vm in throttled.iter().take(NAMED) {
-        let what = "times that a vCPU wanted to run on and no task took the CPU from it, which was left idle";
+        let what = "times that a vCPU that could run was taken off its CPU, which was left idle";
         facts.push(judgement.note(Some(*vm), Topic::Timeline, what, Figure::Count(material.times_left_idle(*vm))));
     }
     let intruders = intruders(material, machine, &felt);
     for (name, times) in &intruders {
-        let what = format!("times that {name} took the CPU from one of those vCPUs that wanted to run on");
+        let what = format!("times that {name} preempted one of those vCPUs");
         facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(*times)));
     }
     if felt.len() > NAMED {
@@ -109,7 +109,12 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         ));
     }
     let cpus = material.busy(None, wanted);
-    facts.push(judgement.note(None, Topic::Timeline, "CPUs that all recorded vCPUs together want", Figure::Cpus(cpus)));
+    facts.push(judgement.note(
+        None,
+        Topic::Timeline,
+        "CPUs that all recorded vCPUs could keep busy",
+        Figure::Cpus(cpus),
+    ));
     if machine.cpus > 0 {
         facts.push(judgement.note(None, Topic::Timeline, "CPUs of the host", Figure::Count(u64::from(machine.cpus))));
     }
@@ -329,7 +334,7 @@ mod tests {
     #[test]
     fn who_took_the_cpus_of_vcpus_that_wait_is_named() {
         let judgement = judged(4, false);
-        assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make took the CPU")));
+        assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make preempted")));
         let change = &judgement.advice()[0].plan().change;
         assert!(change.ends_with("of 4 CPUs: make preempts them"), "{change}");
         let pins = Setting::Libvirt {
@@ -409,9 +414,8 @@ mod tests {
     #[test]
     fn facts_name_who_waits_most_and_who_took_the_cpus_most_often() {
         let judgement = waited(&host(2, false), &[(1, 1_500, 500), (2, 700, 300), (1, 900, 99)], 0);
-        let took = |name: &str, times: u64| {
-            format!("host: times that {name} took the CPU from one of those vCPUs that wanted to run on Count({times})")
-        };
+        let took =
+            |name: &str, times: u64| format!("host: times that {name} preempted one of those vCPUs Count({times})");
         assert_eq!(
             facts(&judgement),
             [
@@ -421,7 +425,7 @@ mod tests {
                 took("thread 7", 4),
                 took("cc1", 3),
                 took("make", 3),
-                "host: CPUs that all recorded vCPUs together want Cpus(3.999)".to_string(),
+                "host: CPUs that all recorded vCPUs could keep busy Cpus(3.999)".to_string(),
                 "host: CPUs of the host Count(2)".to_string(),
             ]
         );

@@ -125,7 +125,7 @@ fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgem
     match (longer, shorter) {
         (Some(_), _) if material.vms.keys().any(|vm| material.is_throttled(*vm)) => {
             let facts = note(material, None, &all, bench, judgement);
-            let why = "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs wanted to run on";
+            let why = "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs were runnable";
             judgement.leave(facts[0], &facts[1..], why);
             judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
         }

@@ -130,7 +130,7 @@ fn note(
         judgement.note(
             Some(vm),
             Topic::Yields,
-            "part of the yields at which a sibling wanted to run and had lost its CPU",
+            "part of the yields at which a sibling was preempted",
             share(yields.preempted, yields.known()),
         ),
     ];
@@ -141,12 +141,12 @@ fn note(
         preempted += cell[Place::Preempted as usize];
     }
     if named > 0 {
-        let what = "part of the yields to a vCPU by its number, at which that one wanted to run and did not";
+        let what = "part of the yields to a vCPU by its number, at which that one was runnable without a CPU";
         facts.push(judgement.note(Some(vm), Topic::Yields, what, share(preempted, named)));
     }
     let waited_for = waited_for(material, vm);
     if waited_for > Nanos::ZERO {
-        let what = "time from siblings' first yield until a vCPU that had lost its CPU ran again, in each second";
+        let what = "time from siblings' first yield until a preempted vCPU ran again, in each second";
         facts.push(judgement.note(
             Some(vm),
             Topic::Yields,
@@ -469,8 +469,9 @@ mod tests {
         let judgement = judged(YieldCall::Pause, 20 * US, 5);
         let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
         assert!(advice.plan().change.starts_with("keep lock holders running"), "{}", advice.plan().change);
-        let half =
-            |fact: &super::super::Fact| fact.figure == Figure::Share(0.5) && fact.what.contains("had lost its CPU");
+        let half = |fact: &super::super::Fact| {
+            fact.figure == Figure::Share(0.5) && fact.what.contains("a sibling was preempted")
+        };
         assert!(judgement.facts().iter().any(half), "{:#?}", judgement.facts());
         // 2,000 times 100 us, and what the yields took.
         assert_eq!(advice.plan().gain.high, material_rate(2_000 * 100 * US + 4_000 * 20 * US));
@@ -640,13 +641,13 @@ mod tests {
             [
                 "yields a second of vCPUs that spin (PAUSE) Rate(500.0)".to_string(),
                 "CPU time of those yields, of the vCPUs' time Share(0.01)".to_string(),
-                "part of the yields at which a sibling wanted to run and had lost its CPU Share(0.05)".to_string(),
+                "part of the yields at which a sibling was preempted Share(0.05)".to_string(),
                 // Ten of 28, those left out of which nobody knows where the other was.
                 format!(
-                    "part of the yields to a vCPU by its number, at which that one wanted to run and did not {:?}",
+                    "part of the yields to a vCPU by its number, at which that one was runnable without a CPU {:?}",
                     Figure::Share(10.0 / 28.0)
                 ),
-                "time from siblings' first yield until a vCPU that had lost its CPU ran again, in each second Time(Nanos(4500))"
+                "time from siblings' first yield until a preempted vCPU ran again, in each second Time(Nanos(4500))"
                     .to_string(),
                 format!("{WAITED} Share(0.25)"),
                 "vCPUs Count(2)".to_string(),
