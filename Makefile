@@ -70,12 +70,8 @@ cluster-demo: rust ## Have a scheduler and two executors on this machine compare
 top: rust ## Build the command, and watch this host's guests with it, as root
 	$(CARGO) run --release --quiet --locked --package exitscope $(AS_ROOT) -- top
 
-test: setup page lint ## Run every test and check
-	$(CARGO) test --workspace --all-features --quiet --locked
-	cd web && npm test --silent
-	$(CARGO) xtask sanitize
-	$(CARGO) xtask fuzz
-	$(CARGO) xtask rig x86-svm
+test: setup page ## Run every test and check, and say how long each part takes
+	$(CARGO) xtask ci
 
 test-page: page ## Test the page in Chromium; also a part of `make test`
 	$(CARGO) build --quiet --locked --package exitscope --package tiny-guest

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo xtask tidy    checks the tree: paths, sizes, headers, links, the corpus tables, modules and names
+//! cargo xtask ci      runs the whole check, or what a change can touch, and says how long each part takes
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
@@ -12,6 +13,7 @@
 //! ```
 
 mod bench;
+mod ci;
 mod fuzz;
 mod house;
 mod mutants;
@@ -35,6 +37,8 @@ struct Flags {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Run the whole check, or what a change can touch
+    Ci(ci::Flags),
     /// Check the tree for what must not be in it
     Tidy,
     /// Write anew what is generated: JSON schemas, tables, examples, the front end's types
@@ -56,6 +60,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let result = match Flags::parse().task {
+        Task::Ci(flags) => ci::run(&flags).map(done),
         Task::Tidy => tidy::run().map(done),
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),

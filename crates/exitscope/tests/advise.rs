@@ -403,7 +403,8 @@ fn contention_is_told_from_overcommit_and_from_busy_locks() {
     let contended = locks(2, 1);
     let holders = changes(&contended);
     let facts = contended["facts"].as_array().unwrap();
-    let preempted = facts.iter().find(|fact| fact["what"].as_str().unwrap().contains("a sibling was preempted")).unwrap();
+    let preempted =
+        facts.iter().find(|fact| fact["what"].as_str().unwrap().contains("a sibling was preempted")).unwrap();
     assert!(preempted["value"].as_f64() > Some(0.5), "{preempted}");
     assert!(holders.iter().any(|change| change.contains("keep lock holders running")), "{holders:#?}");
     assert!(holders.iter().any(|change| change.contains("run fewer vCPUs")), "{holders:#?}");

@@ -1,0 +1,329 @@
+//! The whole check, or of it what a change can touch, with the time that each part takes.
+//!
+//! ```text
+//! git diff --name-only REV ─► packages with a changed file, and those that depend on them ─► parts, and the packages they test
+//! ```
+//!
+//! A file that no row here knows is of everything.
+
+use crate::{cargo, root};
+use anyhow::{Context, bail, ensure};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What to check.
+#[derive(clap::Args)]
+pub struct Flags {
+    /// Run only what changes since this revision, and those not committed, can touch
+    #[arg(long, value_name = "REV")]
+    since: Option<String>,
+    /// List the parts and what they would look at, and run none
+    #[arg(long)]
+    list: bool,
+}
+
+/// What a part of the check looks at.
+#[derive(Clone, Copy, PartialEq)]
+enum Looks {
+    /// The whole tree: it takes seconds.
+    Always,
+    /// The packages that a change can touch, each for itself.
+    AtPackages,
+    /// All of it as soon as one of these packages, or a file in one of these folders, is touched.
+    At { packages: &'static [&'static str], folders: &'static [&'static str] },
+}
+
+/// A part of the check.
+struct Part {
+    name: &'static str,
+    looks: Looks,
+    /// Program, and what it is given; `cargo` is this one.
+    command: &'static [&'static str],
+    /// Where.
+    folder: &'static str,
+}
+
+/// The command and its tests; what shows or runs it is touched with it.
+const COMMAND: &str = "exitscope";
+
+const PARTS: [Part; 9] = [
+    Part { name: "format", looks: Looks::Always, command: &["cargo", "fmt", "--all", "--check"], folder: "" },
+    Part { name: "tidy", looks: Looks::Always, command: &["cargo", "xtask", "tidy"], folder: "" },
+    Part {
+        name: "page",
+        looks: Looks::At { packages: &[COMMAND], folders: &["web/"] },
+        command: &["make", "page"],
+        folder: "",
+    },
+    Part { name: "clippy", looks: Looks::AtPackages, command: &["cargo", "clippy", "--all-targets"], folder: "" },
+    Part { name: "tests", looks: Looks::AtPackages, command: &["cargo", "test"], folder: "" },
+    Part {
+        name: "web",
+        looks: Looks::At { packages: &[COMMAND], folders: &["web/"] },
+        command: &["npm", "test", "--silent"],
+        folder: "web",
+    },
+    Part {
+        name: "sanitize",
+        looks: Looks::At { packages: &["exitscope-lab", "exitscope-record"], folders: &["rig/tiny-guest/"] },
+        command: &["cargo", "xtask", "sanitize"],
+        folder: "",
+    },
+    Part {
+        name: "fuzz",
+        looks: Looks::At { packages: &[COMMAND], folders: &[] },
+        command: &["cargo", "xtask", "fuzz"],
+        folder: "",
+    },
+    Part {
+        name: "rig",
+        looks: Looks::At { packages: &[COMMAND], folders: &["rig/"] },
+        command: &["cargo", "xtask", "rig", "x86-svm"],
+        folder: "",
+    },
+];
+
+/// Files outside of packages that tests of packages read, and files that nothing but tidy reads.
+const READ_BY: [(&str, &[&str]); 8] = [
+    ("corpus/", &["exitscope", "exitscope-record", "exitscope-trace"]),
+    ("docs/", &["exitscope", "exitscope-page", "exitscope-query", "exitscope-scenario"]),
+    ("scenarios/", &["exitscope", "exitscope-scenario"]),
+    ("contrib/", &["exitscope", "exitscope-exporter"]),
+    ("web/", &["exitscope-page"]),
+    ("rig/", &[]),
+    ("bench/", &[]),
+    ("crates/lab/guest/", &["exitscope-lab"]),
+];
+
+/// A package of the workspace, as `cargo metadata` says it.
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+}
+
+/// What a change can touch.
+struct Touched {
+    files: Vec<String>,
+    /// Packages; none if all are.
+    packages: Option<BTreeSet<String>>,
+}
+
+/// Runs the check.
+pub fn run(flags: &Flags) -> anyhow::Result<()> {
+    let touched = match &flags.since {
+        Some(revision) => Touched::of(changed_since(revision)?, &packages()?),
+        None => Touched { files: Vec::new(), packages: None },
+    };
+    let mut rows: Vec<(&str, &str, Duration)> = Vec::new();
+    for part in &PARTS {
+        let Some(packages) = touched.looked_at(part) else {
+            rows.push((part.name, "not touched", Duration::ZERO));
+            continue;
+        };
+        let mut command = part.command(&packages)?;
+        eprintln!("+ {}: {}", part.name, shown(&command));
+        if flags.list {
+            continue;
+        }
+        let begin = Instant::now();
+        let status = command.status().with_context(|| format!("cannot run {}", shown(&command)))?;
+        rows.push((part.name, if status.success() { "passed" } else { "FAILED" }, begin.elapsed()));
+    }
+    if flags.list {
+        return Ok(());
+    }
+    eprint!("{}", table(&rows));
+    let failed: Vec<&str> = rows.iter().filter(|row| row.1 == "FAILED").map(|row| row.0).collect();
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+impl Part {
+    /// With the packages that it looks at; all of them if none are named.
+    fn command(&self, packages: &[String]) -> anyhow::Result<Command> {
+        let mut command = match self.command[0] {
+            "cargo" => cargo()?,
+            program => Command::new(program),
+        };
+        command.current_dir(root().join(self.folder)).args(&self.command[1..]);
+        if self.looks == Looks::AtPackages {
+            command.args(["--all-features", "--quiet", "--locked"]);
+            match packages {
+                [] => command.arg("--workspace"),
+                named => command.args(named.iter().flat_map(|name| ["--package", name])),
+            };
+        }
+        if self.name == "clippy" {
+            command.args(["--", "-D", "warnings"]);
+        }
+        Ok(command)
+    }
+}
+
+impl Touched {
+    fn of(files: Vec<String>, packages: &[Package]) -> Touched {
+        let folders: Vec<(String, &str)> = packages
+            .iter()
+            .filter_map(|package| {
+                let folder = package.manifest_path.parent()?.strip_prefix(root()).ok()?;
+                Some((format!("{}/", folder.display()), package.name.as_str()))
+            })
+            .collect();
+        let mut touched = BTreeSet::new();
+        for file in &files {
+            let read_by = READ_BY.iter().filter(|row| file.starts_with(row.0));
+            let held_by = folders.iter().filter(|folder| file.starts_with(&folder.0));
+            let is_page = !file.contains('/') && file.ends_with(".md");
+            let (read_by, held_by): (Vec<_>, Vec<_>) = (read_by.collect(), held_by.collect());
+            if read_by.is_empty() && held_by.is_empty() && !is_page {
+                return Touched { files, packages: None };
+            }
+            touched.extend(read_by.iter().flat_map(|row| row.1).map(ToString::to_string));
+            touched.extend(held_by.iter().map(|(_, package)| package.to_string()));
+        }
+        let mut touched = with_dependents(touched, packages);
+        if touched.contains(COMMAND) {
+            // The front end's tests run both.
+            touched.insert("tiny-guest".to_string());
+        }
+        Touched { packages: Some(touched), files }
+    }
+
+    /// The packages that a part is to look at, none for all; `None` if it need not look.
+    fn looked_at(&self, part: &Part) -> Option<Vec<String>> {
+        let Some(packages) = &self.packages else { return Some(Vec::new()) };
+        match part.looks {
+            Looks::Always => Some(Vec::new()),
+            Looks::AtPackages => (!packages.is_empty()).then(|| packages.iter().cloned().collect()),
+            Looks::At { packages: of, folders } => {
+                let is_in = |file: &String| folders.iter().any(|folder| file.starts_with(folder));
+                let is_touched = of.iter().any(|name| packages.contains(*name)) || self.files.iter().any(is_in);
+                is_touched.then(Vec::new)
+            }
+        }
+    }
+}
+
+/// These packages, and those that depend on them.
+fn with_dependents(mut touched: BTreeSet<String>, packages: &[Package]) -> BTreeSet<String> {
+    let mut dependents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in packages {
+        for dependency in &package.dependencies {
+            dependents.entry(&dependency.name).or_default().push(&package.name);
+        }
+    }
+    let mut left: Vec<String> = touched.iter().cloned().collect();
+    while let Some(name) = left.pop() {
+        for dependent in dependents.get(name.as_str()).into_iter().flatten() {
+            if touched.insert(dependent.to_string()) {
+                left.push(dependent.to_string());
+            }
+        }
+    }
+    touched
+}
+
+/// The packages of the workspace.
+fn packages() -> anyhow::Result<Vec<Package>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        packages: Vec<Package>,
+    }
+    let output = cargo()?.args(["metadata", "--format-version", "1", "--no-deps", "--locked"]).output()?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(serde_json::from_slice::<Metadata>(&output.stdout).context("cargo metadata")?.packages)
+}
+
+/// Files that differ from a revision, and files that git does not know yet.
+fn changed_since(revision: &str) -> anyhow::Result<Vec<String>> {
+    if revision.starts_with('-') {
+        bail!("{revision} is no revision");
+    }
+    let mut files = Vec::new();
+    for arguments in
+        [&["diff", "--name-only", "--no-renames", revision, "--"][..], &["ls-files", "--others", "--exclude-standard"]]
+    {
+        let output = Command::new("git").args(arguments).current_dir(root()).output().context("cannot run git")?;
+        ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr).trim());
+        files.extend(String::from_utf8(output.stdout).context("names of files")?.lines().map(str::to_string));
+    }
+    Ok(files)
+}
+
+/// A command as it would be typed.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The parts, how they ended and how long they took.
+fn table(rows: &[(&str, &str, Duration)]) -> String {
+    let all: Duration = rows.iter().map(|row| row.2).sum();
+    let mut text = String::from("\npart      result       min:s\n");
+    for (name, result, time) in rows.iter().copied().chain([("all", "", all)]) {
+        let seconds = time.as_secs();
+        text += &format!("{name:<8}  {result:<11}  {:>2}:{:02}\n", seconds / 60, seconds % 60);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, folder: &str, dependencies: &[&str]) -> Package {
+        let dependencies = dependencies.iter().map(|name| Dependency { name: name.to_string() }).collect();
+        Package { name: name.to_string(), manifest_path: root().join(folder).join("Cargo.toml"), dependencies }
+    }
+
+    fn touched(files: &[&str]) -> (Vec<String>, Vec<&'static str>) {
+        let packages = [
+            package("exitscope-model", "crates/model", &["serde"]),
+            package("exitscope-lab", "crates/lab", &[]),
+            package("exitscope-page", "crates/page", &["exitscope-model"]),
+            package("exitscope", "crates/exitscope", &["exitscope-page", "exitscope-lab", "clap"]),
+            package("xtask", "xtask", &[]),
+        ];
+        let touched = Touched::of(files.iter().map(ToString::to_string).collect(), &packages);
+        let parts = PARTS.iter().filter(|part| touched.looked_at(part).is_some()).map(|part| part.name).collect();
+        (touched.packages.into_iter().flatten().collect(), parts)
+    }
+
+    #[test]
+    fn a_change_touches_its_package_those_that_depend_on_it_and_their_parts() {
+        let all = ["format", "tidy", "page", "clippy", "tests", "web", "sanitize", "fuzz", "rig"].to_vec();
+        let (packages, parts) = touched(&["crates/model/src/lane.rs"]);
+        assert_eq!(packages, ["exitscope", "exitscope-model", "exitscope-page", "tiny-guest"]);
+        assert_eq!(parts, ["format", "tidy", "page", "clippy", "tests", "web", "fuzz", "rig"]);
+        assert_eq!(touched(&["crates/lab/guest/src/main.rs"]).1, all);
+        assert_eq!(touched(&["xtask/src/tidy.rs"]), (vec!["xtask".into()], vec!["format", "tidy", "clippy", "tests"]));
+        assert_eq!(touched(&["README.md"]), (vec![], vec!["format", "tidy"]));
+        assert_eq!(touched(&["rig/x86-svm/init"]), (vec![], vec!["format", "tidy", "rig"]));
+        // What nobody knows may be anything's.
+        assert_eq!(touched(&["README.md", "Cargo.lock"]), (vec![], all));
+        assert_eq!(touched(&[]), (vec![], vec!["format", "tidy"]));
+    }
+
+    #[test]
+    fn every_package_of_a_row_is_there() {
+        let names: BTreeSet<String> = packages().unwrap().into_iter().map(|package| package.name).collect();
+        let of_parts = PARTS.iter().filter_map(|part| match part.looks {
+            Looks::At { packages, .. } => Some(packages),
+            _ => None,
+        });
+        let named = READ_BY.iter().map(|row| row.1).chain(of_parts).flatten();
+        let missing: Vec<_> = named.filter(|name| !names.contains(**name)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}
