@@ -14,6 +14,7 @@
 
 mod bench;
 mod ci;
+mod excerpts;
 mod fuzz;
 mod house;
 mod mutants;
@@ -95,7 +96,7 @@ fn write_docs() -> anyhow::Result<()> {
     for mut command in [tests, types] {
         ensure!(command.status()?.success(), "{command:?} failed");
     }
-    Ok(())
+    excerpts::write()
 }
 
 /// The repository's top directory.

@@ -1,6 +1,6 @@
 //! Checks of the tree that no compiler makes. Every finding is one line, `file:line: what`; any finding fails.
 
-use crate::{house, root};
+use crate::{excerpts, house, root};
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub fn run() -> anyhow::Result<()> {
     check_imports(&mut findings)?;
     check_corpus(&files, &mut findings)?;
     house::check(&mut findings)?;
-    check_excerpts(&mut findings)?;
+    excerpts::check(&mut findings)?;
     for finding in &findings {
         println!("{finding}");
     }
@@ -240,26 +240,6 @@ fn check_imports(findings: &mut Vec<String>) -> anyhow::Result<()> {
         for import in imports.filter(|import| !allowed.contains(import)) {
             findings.push(format!("crates/{name}/Cargo.toml: {name} may not import {import}"));
         }
-    }
-    Ok(())
-}
-
-/// Excerpts in the README, each below a comment that names the file they are from, must be in that file.
-fn check_excerpts(findings: &mut Vec<String>) -> anyhow::Result<()> {
-    let readme = std::fs::read_to_string(root().join("README.md")).context("README.md")?;
-    let mut excerpts = 0;
-    for part in readme.split("<!-- excerpt of ").skip(1) {
-        let (name, rest) = part.split_once(" -->").context("README.md: a comment that does not end")?;
-        let block = rest.split("```").nth(1).and_then(|block| block.split_once('\n')).map_or("", |block| block.1);
-        let whole = std::fs::read_to_string(root().join(name)).with_context(|| name.to_string())?;
-        let tidied = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-        if block.trim().is_empty() || !tidied(&whole).contains(&tidied(block)) {
-            findings.push(format!("README.md: the excerpt of {name} is not in it"));
-        }
-        excerpts += 1;
-    }
-    if excerpts == 0 {
-        findings.push("README.md: shows no excerpt of docs/examples".to_string());
     }
     Ok(())
 }
