@@ -55,7 +55,7 @@ function Coverage({ diff }: { diff: Comparison }) {
   const chosen = chosenBy(selection);
   return (
     <div class={lost ? "coverage bad" : "coverage"}>
-      {lost && <b>Figures are affected by what is missing.</b>}
+      {lost && <b>Coverage is incomplete.</b>}
       {sides.map(([title, of]) => (
         <p>
           <b>{title}:</b> {side(of)}, {ns(of.duration_ns)}, {ns(of.vcpu_ns)} of vCPU time, {count(of.exits)} exits of {count(of.events)} events

@@ -76,7 +76,7 @@ function Coverage({ fleet }: { fleet: Fleet }) {
   const days = first_day === last_day ? first_day : `${first_day} to ${last_day}`;
   return (
     <div class={bad ? "coverage bad" : "coverage"}>
-      {bad && <b>Figures are affected by what is missing.</b>}
+      {bad && <b>Coverage is incomplete.</b>}
       <p>
         {recordings === 0 ? "No recordings." : `${plural(recordings, "recording")} of ${plural(hosts, "host")}, ${days}: ${plural(exits, "exit")}, ${count(lost)} lost.`}
         {lost > 0 && " What was lost was lost by recorders: counts are too low by about as much."}

@@ -23,7 +23,7 @@ export function Gangs() {
       {data.drags && data.over.in_time && <Dragged />}
       <Bars
         id="gang"
-        title="Time that others lost, by who forced them out"
+        title="Time lost to gang exits, by cause"
         summary={() => (causes[0] ? `Most by vCPU ${causes[0].vcpu}, ${causes[0].reason}.` : "Nobody was forced out.")}
         axis="Time lost by others"
         bars={() => causes.map((row) => ({ label: `vCPU ${row.vcpu} ${row.reason}`, parts: own.map((reason) => (reason === row.reason ? row.forced_out_ns : 0)), after: `${ns(row.forced_out_ns)}, ${count(row.forced_exits)} forced` }))}

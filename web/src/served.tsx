@@ -79,7 +79,7 @@ export function ServedBar() {
       {keep_ns !== undefined && <Live keep={keep_ns} />}
       <span role="status">
         {!isThere.value && <b class="bad">No connection to exitscope: what is shown is not new. Trying again …</b>}
-        {isThere.value && trouble.value && <b class="bad">{`Cannot be shown anew: ${trouble.value}`}</b>}
+        {isThere.value && trouble.value && <b class="bad">{`Refresh failed: ${trouble.value}`}</b>}
         {isThere.value && changed.value === "gone" && <b class="bad">The file is gone. What is shown was read before.</b>}
         {isThere.value && changed.value === "changed" && "The file has changed since it was read."}
       </span>

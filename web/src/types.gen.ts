@@ -1995,7 +1995,7 @@ export interface Row {
    */
   port?: number;
   /**
-   * Exits per second of the recording; in a bucket of time, of the bucket.
+   * Exits per second of the time in which vCPUs were seen; in a bucket of time, of the bucket.
    */
   rate_per_s: number;
   /**
@@ -2322,7 +2322,7 @@ export interface DetailRow {
    */
   polling_ns: number;
   /**
-   * Exits per second of the recording; in a bucket of time, of the bucket.
+   * Exits per second of the time in which vCPUs were seen; in a bucket of time, of the bucket.
    */
   rate_per_s: number;
   /**
@@ -2452,7 +2452,7 @@ export interface Figures {
    */
   polling_ns: number;
   /**
-   * Exits per second of the recording; in a bucket of time, of the bucket.
+   * Exits per second of the time in which vCPUs were seen; in a bucket of time, of the bucket.
    */
   rate_per_s: number;
   /**
@@ -2740,7 +2740,7 @@ export interface YieldRow {
    */
   sibling_runnable: number;
   /**
-   * Of that, time in which the vCPU could run and did not.
+   * Steal within it, in ns.
    */
   steal_ns: number;
   /**

@@ -58,7 +58,7 @@ const FIGURES: &[Figure] = &[
     Figure::new(
         "rate",
         Unit::PerSecond,
-        Of::Exits(|cell, facts| per_second(cell.count, facts.duration).ok_or("the recording has no length")),
+        Of::Exits(|cell, facts| per_second(cell.count, facts.seen()).ok_or("the recording has no length")),
     ),
     Figure::new("exit_time", Unit::Time, Of::Exits(|cell, _| Ok(cell.total().0))),
     Figure::new("cost", Unit::Time, Of::Exits(|cell, _| Ok(cell.cost().0))),
@@ -394,6 +394,8 @@ mod tests {
         absorb(io, 9, Door::Kernel, 40, 0);
         absorb(io, 1, Door::Kernel, 50, 0);
         absorb(msr, 1, Door::Kernel, 40_830, 0);
+        let (who, parts) = (vcpu(0), exitscope_model::AllParts::ZERO.with(TimePart::Guest, Nanos(249_999_900_000)));
+        facts.absorb_stretch(&exitscope_model::Stretch { who, from: Moment::default(), parts });
         facts.end(Moment::default(), Moment::from_nanos(250_000_000_000), &Default::default());
         let mut ledger = Ledger::default();
         ledger.events = 2_002;

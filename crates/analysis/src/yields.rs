@@ -43,7 +43,7 @@ pub struct YieldCell {
     pub gave: [u64; 5],
     /// From exit to entry.
     pub lasted: Lengths,
-    /// Of that, time in which the vCPU could run and did not.
+    /// Steal within it, in ns.
     pub waited: u64,
 }
 

@@ -262,7 +262,7 @@ fn polls_stay_as_they_are_under_a_quota_and_where_vcpus_wait_for_cpus() {
     let mut quota = halts_a_little_longer_than_polls();
     for number in 0..10 {
         let (who, at) = (vcpu(1, 0), at(number * 10 * MS));
-        quota.preemptions.push(Preemption { who, at, ran: None, yields: 0, first: None, by: None });
+        quota.preemptions.push(Preemption { who, at, ran: None, yields: 0, first: None, by: None, yielded: false });
     }
     check(&quota, "polls_under_quota");
     let mut waiting = halts_a_little_longer_than_polls();
@@ -306,7 +306,8 @@ fn cpus_that_are_short_are_shared_by_fewer_and_no_guest_polls_on_them() {
             recording.exits.push(exit(who, begin, HLT, (595 - steal) * US, &parts));
             if number % 4 == 0 {
                 let ran = Some(at(begin + steal * US));
-                let of = Preemption { who, at: at(begin), ran, yields: 0, first: None, by: Some(Tid(by)) };
+                let of =
+                    Preemption { who, at: at(begin), ran, yields: 0, first: None, by: Some(Tid(by)), yielded: false };
                 recording.preemptions.push(of);
             }
         }
@@ -328,7 +329,15 @@ fn a_cpu_that_is_left_idle_while_a_vcpu_wants_it_says_quota() {
             &[(TimePart::Steal, 2 * MS - 10 * US), (TimePart::Kernel, 10 * US)],
         ));
         let by = (number % 5 > 0).then_some(Tid(999));
-        recording.preemptions.push(Preemption { who, at: at(begin), ran: None, yields: 0, first: None, by });
+        recording.preemptions.push(Preemption {
+            who,
+            at: at(begin),
+            ran: None,
+            yields: 0,
+            first: None,
+            by,
+            yielded: false,
+        });
     }
     check(&recording, "quota");
 }
@@ -414,7 +423,7 @@ fn spins(call: YieldCall, finds: u64) -> Recording {
         if found {
             let (ran, first) = (Some(at(begin + 90 * US)), Some(at(begin + 10 * US)));
             let by = Some(Tid(999));
-            recording.preemptions.push(Preemption { who, at: at(begin), ran, yields: 2, first, by });
+            recording.preemptions.push(Preemption { who, at: at(begin), ran, yields: 2, first, by, yielded: false });
         }
         let parts = [(TimePart::Kernel, 12 * US), (TimePart::Steal, 3 * US)];
         recording.exits.push(exit(who, begin, PAUSE, 485 * US, &parts));

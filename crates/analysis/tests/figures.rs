@@ -404,7 +404,8 @@ fn facts_of_two_recordings_are_the_sum_of_both() {
         let mut facts = facts(Selection::default());
         facts.hear(EventKinds { handlers: vm == 2, ..EventKinds::default() });
         facts.absorb(&Exit { who: who(vm, 0), at: at(3_000), injected: Some(5), ..exit(kernel, 0, 0) });
-        let lost = Preemption { who: who(vm, 0), at: at(3_000), ran: None, yields: 0, first: None, by: None };
+        let lost =
+            Preemption { who: who(vm, 0), at: at(3_000), ran: None, yields: 0, first: None, by: None, yielded: false };
         facts.absorb_preemption(&lost);
         facts.end(at(1_000), at(1_000 + kernel), &FxHashMap::default());
         facts

@@ -4,7 +4,9 @@ mod common;
 
 use common::plain;
 use exitscope_analysis::*;
-use exitscope_model::{CodeList, Door, EventKinds, Exit, ExitCode, ExitParts, Ledger, Line, TimePart};
+use exitscope_model::{
+    AllParts, CodeList, Door, EventKinds, Exit, ExitCode, ExitParts, Ledger, Line, Stretch, TimePart,
+};
 use exitscope_stats::Interval;
 use exitscope_units::{Moment, Nanos};
 
@@ -22,6 +24,10 @@ fn facts(exits: &[Exit], length: u64, tells_doors: bool) -> Facts {
     facts.begin(Moment::default());
     facts.hear(EventKinds { handlers: tells_doors, ..EventKinds::default() });
     exits.iter().for_each(|exit| _ = facts.absorb(exit));
+    for exit in exits.iter().take(1) {
+        let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(length.saturating_sub(20_000)));
+        facts.absorb_stretch(&Stretch { who: exit.who, from: Moment::default(), parts });
+    }
     facts.end(Moment::default(), Moment::from_nanos(length), &Default::default());
     facts
 }

@@ -336,6 +336,7 @@ fn preemptions_are_counted_with_what_siblings_waited_and_the_longest_are_kept() 
         yields,
         first: first.map(at),
         by: None,
+        yielded: false,
     };
     let mut yields = Yields::default();
     yields.absorb_preemption(&lost(0, 100, Some(160), 0, None));

@@ -162,7 +162,15 @@ fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
     let held =
         [(1, 1_999), (1, 2_000), (1, 3_000), (1, 3_001), (2, 2_500)].map(|(vm, at)| facts.absorb_yield(&of(vm, at)));
     assert_eq!(held, [false, true, true, false, false]);
-    let lost = |vm, begin| Preemption { who: who(vm, 0), at: at(begin), ran: None, yields: 0, first: None, by: None };
+    let lost = |vm, begin| Preemption {
+        who: who(vm, 0),
+        at: at(begin),
+        ran: None,
+        yields: 0,
+        first: None,
+        by: None,
+        yielded: false,
+    };
     let held = [(1, 1_999), (1, 2_000), (1, 3_001), (2, 2_500)].map(|(vm, at)| facts.absorb_preemption(&lost(vm, at)));
     assert_eq!(held, [false, true, false, false]);
     for (vm, begin) in [(1, 1_999), (1, 2_500), (2, 2_500), (1, 3_001)] {
@@ -216,6 +224,7 @@ fn vcpus_whose_number_is_found_out_late_are_named_everywhere() {
         yields: 1,
         first: Some(at(3_200)),
         by: None,
+        yielded: false,
     });
     facts.end(at(1_000), at(9_000), &FxHashMap::from_iter([(Tid(10), VcpuId(0))]));
     assert_eq!(facts.divisions.keys().collect::<Vec<_>>(), [&who(1, 0)]);

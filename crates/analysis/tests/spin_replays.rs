@@ -252,7 +252,15 @@ fn survey(yields: &[Yield], preemptions: &[Preemption]) -> SpinSurvey {
 }
 
 fn lost(begin: u64, first: Option<u64>, ran: Option<u64>) -> Preemption {
-    Preemption { who: who(1), at: at(begin), ran: ran.map(at), yields: 1, first: first.map(at), by: None }
+    Preemption {
+        who: who(1),
+        at: at(begin),
+        ran: ran.map(at),
+        yields: 1,
+        first: first.map(at),
+        by: None,
+        yielded: false,
+    }
 }
 
 #[test]

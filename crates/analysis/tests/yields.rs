@@ -46,6 +46,7 @@ fn absorb(facts: &mut Yields, &(vcpu, begin, length, (call, place, gave), waitin
         yields: waiting,
         first: (waiting > 0).then_some(at(begin + length / 3)),
         by: None,
+        yielded: false,
     });
     facts.absorb_stay(&QueueStay { from: at(begin), to: at(begin + length), waiting });
     facts.absorb_window(&PleUpdate { who: who(vcpu), at: at(begin), new: waiting * 9, old: length as u32 });
@@ -132,7 +133,15 @@ fn wait(call: YieldCall, rounds: &[u64], could_help: impl Fn(usize) -> bool, gav
 
 /// A vCPU that is preempted runs after 4 ms if nobody yields, after 1 ms from the first yield.
 fn preemptions() -> [Preemption; 2] {
-    let one = |first| Preemption { who: who(1), at: at(0), ran: Some(at(4_000_000)), yields: 0, first, by: None };
+    let one = |first| Preemption {
+        who: who(1),
+        at: at(0),
+        ran: Some(at(4_000_000)),
+        yields: 0,
+        first,
+        by: None,
+        yielded: false,
+    };
     [one(None), one(Some(at(3_000_000)))]
 }
 

@@ -16,7 +16,7 @@ pub const CONFIDENCE: f64 = 99.0;
 #[derive(Debug, Parser)]
 #[command(name = "exitscope", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine, 1 found what it was to look for (--fail-on, validate, store check), 2 could not do it.\n\n\
+    after_help = "Exit status: 0 success; 1 limit exceeded or check failed (--fail-on, validate, store check); 2 error.\n\n\
     Environment: COLUMNS is the width that text is made to fit (else the terminal's); NO_COLOR switches colours off."
 )]
 pub struct Cli {
@@ -29,113 +29,111 @@ pub enum Command {
     /// Show where the time of VM exits went
     ///
     /// Reads perf.data, trace.dat, xentrace logs, ftrace text, and the text of `perf script` and `trace-cmd report`; also
-    /// compressed with gzip, zstd or xz. What a halt (HLT, WFI, s390 wait, H_CEDE) polls or blocks is no cost.
+    /// compressed with gzip, zstd or xz. Polling and blocking during a halt (HLT, WFI, s390 wait, H_CEDE) are not cost.
     #[command(visible_alias = "stat")]
     Report(ReportArgs),
-    /// Record the exits of the virtual machines that run on this host
+    /// Record the VM exits of this host
     ///
-    /// By BPF programs where they may be used, else by perf events.
-    /// What only the view of phases needs is recorded, too: on x86, two events (kvm_fpu) for each return to user space, and
-    /// one (kvm_emulate_insn) for each instruction that KVM emulates.
+    /// Uses BPF if permitted, otherwise perf events. On x86, events for the view of phases are included: two (kvm_fpu) for
+    /// each return to user space, one (kvm_emulate_insn) for each instruction that KVM emulates.
     /// Needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_DAC_READ_SEARCH. Writes a perf.data file, which perf reads,
-    /// too. What is lost is counted; a guest is never waited for.
+    /// too. Lost records are counted; guests are never blocked.
     Record(RecordArgs),
-    /// Show live what this host's virtual machines leave their guests for, and what that costs them
+    /// Show this host's VM exits live, by cause and cost
     ///
-    /// Exits are counted in the kernel by BPF programs where they may be used, else from perf events. `?` lists the keys.
+    /// Exits are counted in the kernel by BPF if permitted, otherwise from perf events. `?` lists the keys.
     /// Needs what `record` needs.
     Top(TopArgs),
-    /// Serve counts of the exits of this host's virtual machines to Prometheus, until it is stopped
+    /// Serve counts of this host's VM exits to Prometheus
     ///
     /// OpenMetrics at /metrics, counted in the kernel. docs/exporter.md lists the metrics. Needs what `record` needs.
     Exporter(ExporterArgs),
-    /// Serve recordings, what happens now, or a store, as pages to a browser, until it is stopped
+    /// Serve pages of recordings, of the running host or of a store to browsers
     ///
-    /// The pages are those of `report --html`, and of `fleet report --html`. docs/serve.md says who may look. With --live it
+    /// The pages are those of `report --html`, and of `fleet report --html`. Access control: docs/serve.md. With --live it
     /// needs what `record` needs.
     Serve(ServeArgs),
     /// Print the decoded events of a trace, in time order
     Events(EventsArgs),
-    /// Write the exits of a trace in the format of another tool's viewer
+    /// Export the exits of a trace for another tool's viewer
     ///
-    /// docs/export.md says what each format holds, and how to open it. Several traces need a common clock, and are named in
-    /// order of time; sums (folded, openmetrics) take any.
+    /// docs/export.md describes the formats. Several traces must share a clock and be given in order of
+    /// time, except for sums (folded, openmetrics).
     Export(ExportArgs),
     /// Compare two sets of traces, reason by reason, with confidence intervals
     ///
-    /// A verdict is given only where the bootstrap confidence interval of the change excludes zero. The intervals cover
-    /// the variation within the recordings; that from run to run only if each side has several.
+    /// A verdict is given only where the bootstrap confidence interval of the change excludes zero. With one recording per
+    /// side, intervals cover the variation within it; with several, also the variation from run to run.
     Diff(DiffArgs),
-    /// Replay a mechanism's policy over a recording, and show what other settings would have made of it
+    /// Replay a policy over a recording with other settings
     ///
-    /// The kernel's own state machine runs over the recorded halts once for each value. Where the kernel traced its
-    /// decisions, the first lines say how many of them come out the same.
+    /// The kernel's state machine runs over the recorded events once for each value. Where the kernel traced its decisions,
+    /// the first lines give how many of them the replay reproduces.
     Replay(ReplayArgs),
-    /// Say what to change so that exits, wake-ups and steal take less time, and why
+    /// Recommend changes that reduce cost, wake-up latency and steal, with evidence
     ///
-    /// Each advice says what it wins and how that is known, the facts of the recording that say so, the risk, who pays,
-    /// and how to undo it. Without evidence there is none. `--apply` sets what can be set on the running host, after
-    /// showing it and asking; `--undo` restores what was there.
+    /// Each change has a gain with its range and source, evidence from the recording, a risk, who pays, and how to undo it.
+    /// `--apply` sets the knobs of the running host after showing them and asking; `--undo` restores the old values.
     Advise(AdviseArgs),
     /// Keep exits of many recordings as Parquet files, by host and day
     ///
-    /// Any tool that reads Parquet reads them: DIR/exits and DIR/facts, in folders host=NAME/day=DATE. docs/store.md says
-    /// what is in them.
+    /// DIR/exits and DIR/facts, in folders host=NAME/day=DATE, for any tool that reads Parquet. docs/store.md describes
+    /// them.
     Store {
         #[command(subcommand)]
         what: StoreCommand,
     },
-    /// Ask a store in SQL
+    /// Query a store in SQL
     ///
-    /// Tables are exits, facts, runs, hosts, knobs and advice; docs/sql.md lists columns and functions. Queries only read.
-    /// Without one, there is a prompt; what does not come from a terminal is read as queries, each ended by a semicolon.
+    /// Tables are exits, facts, runs, hosts, knobs and advice; docs/sql.md lists columns and functions. Queries are read-only.
+    /// Without a query, opens a prompt, or reads queries from standard input, each ended by a semicolon.
     Sql(SqlArgs),
     /// Compare the hosts, kernels or weeks of a store
     Fleet {
         #[command(subcommand)]
         what: FleetCommand,
     },
-    /// Run a part of a cluster, which answers `sql`, `fleet` and `sweep` with --cluster
+    /// Run a scheduler or an executor of a cluster for `sql`, `fleet` and `sweep`
     Cluster {
         #[command(subcommand)]
         what: ClusterCommand,
     },
-    /// Run a scenario in the simulator, and show what its VMs would do
+    /// Simulate a scenario of hosts and guests
     ///
-    /// Deterministic: the same scenario and seed give the same figures, bit for bit. docs/scenario.md says how to write
-    /// one; scenarios/ has examples.
+    /// Deterministic: the same scenario and seed give the same figures, bit for bit. Format: docs/scenario.md; examples:
+    /// scenarios/.
     Sim(SimArgs),
-    /// Run a scenario with every combination of some values, and show which is best
+    /// Simulate a scenario with every combination of values, and rank them
     ///
-    /// Each configuration is run several times, with the same seeds as the others. What only chance may have ordered is
-    /// marked alike. Exit code 2 if any configuration failed.
+    /// Each configuration is run several times, with the same seeds as the others. Configurations whose intervals overlap
+    /// the best are marked as it is. Exit status 2 if any configuration failed.
     Sweep(SweepArgs),
-    /// Run the scenarios that stand for published experiments, and set their figures beside the published ones
+    /// Compare the simulator with published measurements
     ///
-    /// Calibrated rows were used to fit a number of the cost model; predicted rows were not. Exit code 1 if any row goes
+    /// Calibrated rows were used to fit a number of the cost model; predicted rows were not. Exit status 1 if any row goes
     /// in the wrong direction.
     Validate(ValidateArgs),
-    /// Measure on real KVM guests what exits cost, and what would win them back
+    /// Measure the cost of exits, and of alternatives, on real KVM guests
     ///
-    /// The guests are tiny programs of the lab's own: no image, no QEMU, no root where /dev/kvm may be opened. Exit code 2
-    /// where there is no KVM.
+    /// The guests are tiny built-in programs: no image, no QEMU, no root if /dev/kvm can be opened. Exit status 2
+    /// without KVM.
     Lab {
         #[command(subcommand)]
         experiment: LabCommand,
     },
-    /// Show what KVM and tracing can do on this machine, what is missing, and how to get it
+    /// Check what KVM and tracing can do on this machine
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write one for each command into a directory
+    /// Print the manual page, or write one per command into a directory
     Man {
         /// Where to write `exitscope.1`, `exitscope-report.1`, …
         directory: Option<PathBuf>,
     },
-    /// Print a generated document: a JSON schema, the list of what can be seen and not used, or that of the knobs
+    /// Print a generated document: JSON schemas, lines of coverage, knobs, causes, metrics, columns
     Docs {
         /// Which one
         what: Document,
@@ -170,11 +168,11 @@ pub enum Document {
     DoctorSchema,
     /// JSON schema of the data of a page (`--html`)
     PageSchema,
-    /// What can be seen and not used, and what it means (Markdown)
+    /// Lines of coverage: lost, not understood and unused events (Markdown)
     Losses,
     /// The knobs of every mechanism (Markdown)
     Knobs,
-    /// The causes of exits that advice looks at, and what it says of each (Markdown)
+    /// The causes that `advise` judges, with its answers (Markdown)
     Causes,
     /// The figures of a simulated run (Markdown)
     Figures,
@@ -194,28 +192,28 @@ pub struct ReportArgs {
     /// Traces to read, with the flag of perf and trace-cmd; may be given several times
     #[arg(short, long = "input", value_name = "FILE")]
     pub inputs: Vec<PathBuf>,
-    /// Show all that the report holds, as text, instead of the answer in 24 lines; --by, --event, --top, --sort, --slowest, --hidden and
-    /// --threads-per-core do so, too
+    /// Show the whole report as text, instead of 24 lines; implied by --by, --event, --top, --sort, --slowest, --hidden and
+    /// --threads-per-core
     #[arg(long, conflicts_with_all = ["html", "bundle", "view"])]
     pub all: bool,
     /// Group exits by any of vm, vcpu, reason, handler, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several with commas.
-    /// The handler of an exit is the kernel, or the reason for going on to user space; rip is where in the guest it was [default:
+    /// The handler is the kernel, or the reason for returning to user space; rip is the guest's instruction pointer [default:
     /// reason]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dim)]
     pub by: Vec<Dim>,
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
     #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
     pub event: Option<Dim>,
-    /// With --by rip: what the guest's /proc/kallsyms holds, read there as root; instructions are put together by function
+    /// The guest's /proc/kallsyms, read there as root: --by rip then groups by function
     #[arg(long, value_name = "FILE")]
     pub guestkallsyms: Option<PathBuf>,
     /// Width of a bucket of time for `--by time`, like 100ms [default: chosen so that there are at most 40]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub interval: Option<Nanos>,
-    /// Show all about one mechanism instead of the exits, as text; JSON always holds every view
+    /// Show one mechanism instead of exits, as text; JSON always holds every view
     #[arg(long, value_enum, value_name = "VIEW", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "top", "sort"])]
     pub view: Option<View>,
-    /// powerpc: how many consecutive vCPUs form a virtual core [default: those that are seen to run together]
+    /// powerpc: how many consecutive vCPUs form a virtual core [default: those observed to run together]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
     pub threads_per_core: Option<u32>,
     #[command(flatten)]
@@ -237,24 +235,24 @@ pub struct ReportArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
-    /// Write the report as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format"])]
     pub html: Option<PathBuf>,
-    /// Write the recording to this file instead, for whoever is to look into it: as perf.data, with names, numbers of processes
-    /// and addresses replaced, and without what was read and written (docs/bundle.md)
+    /// Write a shareable copy of the recording to this file instead: perf.data with names, process numbers and addresses
+    /// replaced, and without values read and written (docs/bundle.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format", "html", "hidden", "fail_on", "devices", "vms", "vcpus", "reasons", "from", "to", "longer_than"])]
     pub bundle: Option<PathBuf>,
-    /// A run of `lab exits` on the same host, saved with --format json: say how much of the guests' time at most is what no
-    /// tracepoint sees around entry and exit. As text and JSON; not as a page or view
+    /// A run of `lab exits` on the same host, saved with --format json: bounds the part of guest time that no tracepoint
+    /// covers around entry and exit. Text and JSON only
     #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "view"])]
     pub hidden: Option<PathBuf>,
-    /// Exit with code 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
+    /// Exit with status 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times
     ///
     /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share that went to user space); mean, p50, p90, p99,
     /// p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that docs/losses.md calls a
-    /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit code 2 if a limit cannot
-    /// be judged: the recording is empty or cut, nothing is selected, or it does not tell the figure.
+    /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit status 2 if a limit cannot
+    /// be judged: the recording is empty or cut, nothing is selected, or the figure was not recorded.
     #[arg(long, value_name = "LIMIT")]
     pub fail_on: Vec<Threshold>,
 }
@@ -276,14 +274,14 @@ impl ReportArgs {
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClockArgs {
-    /// Ticks per second of the trace's clock, needed where the clock counts ticks and the trace does not say how many make
-    /// a second; with report also to have cycles beside times
+    /// Ticks per second of the trace's clock, required if the trace counts ticks and does not record their rate; `report`
+    /// then shows cycles beside times
     #[arg(long, visible_alias = "cpu-hz", value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tsc_hz: Option<u64>,
     /// Read recordings that another user owns, too
     #[arg(short, long)]
     pub force: bool,
-    /// Whose exit codes a xentrace log has, which it does not say [default: found out by the codes]
+    /// Vendor of the exit codes; a xentrace log does not record it [default: detected]
     #[arg(long, value_enum, value_name = "VENDOR")]
     pub xen_mode: Option<Vendor>,
 }
@@ -311,15 +309,15 @@ impl ClockArgs {
 /// What subjects are called.
 #[derive(Clone, Debug, Default, Args)]
 pub struct NameArgs {
-    /// What is at the VMs' ports and addresses: a table of ranges and names (docs/devices.md), the text of `info mtree -f` and
-    /// `info pci` of QEMU's monitor, or a guest's /proc/iomem and /proc/ioports, read there as root
+    /// Names of the VMs' ports and addresses: a table of ranges and names (docs/devices.md), QEMU's `info mtree -f` and
+    /// `info pci`, or a guest's /proc/iomem and /proc/ioports, read there as root
     #[arg(long, value_name = "FILE")]
     pub devices: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Args)]
 pub struct SelectArgs {
-    /// Only these VMs, by the name of their process (all of that name), by its id, or by Xen's domain number; several with commas
+    /// Only these VMs, by process name (all of that name), process id or Xen domain number; several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "NAME|PID", value_delimiter = ',')]
     pub vms: Vec<String>,
     /// Only these vCPUs, by number; several with commas
@@ -351,7 +349,7 @@ pub struct EventsArgs {
     /// Trace to read, with the flag of perf and trace-cmd
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub input: Option<PathBuf>,
-    /// Only events that this thread recorded; may be given several times
+    /// Only events of this thread, and when others wake it or give way to it; may be given several times
     #[arg(long = "tid", value_name = "TID")]
     pub tids: Vec<u32>,
     /// Only events from this moment on: seconds on the trace's clock (like 30.163347), or +LENGTH after the trace's first event (like
@@ -379,7 +377,7 @@ pub struct ExportArgs {
     /// The format
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: ExportFormat,
-    /// Write to this file, which is there only when it is whole; what was there is kept as FILE.old [default: standard
+    /// Write to this file; it appears only when complete, and an existing one is kept as FILE.old [default: standard
     /// output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -406,7 +404,7 @@ pub enum ExportFormat {
     Openmetrics,
     /// One row for each exit
     Csv,
-    /// HdrHistogram's log of intervals, a tag for each reason
+    /// HdrHistogram interval log, a tag per reason
     Hdr,
 }
 
@@ -425,7 +423,7 @@ pub struct DiffArgs {
     pub after: Vec<PathBuf>,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Confidence of the intervals in per cent, 50 to 99.9; with many reasons compared, 95 gives false verdicts too
+    /// Confidence of the intervals in per cent, 50 to 99.9; with many reasons, 95 gives false verdicts too
     /// often
     #[arg(long, value_name = "PERCENT", default_value_t = CONFIDENCE, value_parser = parse_confidence)]
     pub confidence: f64,
@@ -435,14 +433,14 @@ pub struct DiffArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
-    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
-    /// Exit with code 1 if a change is certainly beyond a limit: 'cost>+5%', 'p99(io)>+10%', 'rate(npf)<-50%'; may be given
+    /// Exit with status 1 if a change is beyond a limit: 'cost>+5%', 'p99(io)>+10%', 'rate(npf)<-50%'; may be given
     /// several times
     ///
-    /// Figures: cost, rate, mean, p50, p99. A change is certainly beyond a limit where its whole confidence interval is. `*` or
-    /// nothing in the parentheses stands for all reasons together, without halts. Exit code 2 if a limit cannot be judged: too
+    /// Figures: cost, rate, mean, p50, p99. A change is beyond a limit if its whole confidence interval is. `*` or
+    /// nothing in the parentheses stands for all reasons together, without halts. Exit status 2 if a limit cannot be judged: too
     /// few exits for an interval, a reason that neither side has, a recording that is cut.
     #[arg(long, value_name = "LIMIT")]
     pub fail_on: Vec<ChangeLimit>,
@@ -450,13 +448,13 @@ pub struct DiffArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Add recordings; one that is there already is left as it is
+    /// Add recordings; those already in the store are left as they are
     ///
-    /// A recording belongs to the store when all of it is there: whatever stops this command leaves nothing half.
+    /// A recording is added whole or not at all, even if this command is killed.
     Add(StoreAddArgs),
     /// List the recordings
     List(StoreListArgs),
-    /// Join small files of a host and day, and remove what is left of adds that were stopped
+    /// Merge small files of a host and day, and remove leftovers of interrupted adds
     Compact {
         /// The store
         dir: PathBuf,
@@ -472,7 +470,7 @@ pub enum StoreCommand {
         #[arg(long, value_name = "NAME")]
         host: Option<String>,
     },
-    /// Read every file, and name those that are damaged or are not of the store; exit code 1 if any is damaged
+    /// Read every file, and list damaged and foreign ones; exit status 1 if any is damaged
     Check {
         /// The store
         dir: PathBuf,
@@ -481,15 +479,15 @@ pub enum StoreCommand {
 
 #[derive(Debug, Args)]
 pub struct StoreAddArgs {
-    /// The store, a directory; it is made if it is not there
+    /// The store, a directory; created if missing
     pub dir: PathBuf,
     /// Recordings; `-` is standard input
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// The host that they are of [default: what they say]
+    /// Host of the recordings [default: as recorded]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub host: Option<String>,
-    /// The day that they are of, like 2026-11-22 [default: the day on which the file was last written, in UTC]
+    /// Day of the recordings, like 2026-11-22 [default: the modification day of the file, in UTC]
     #[arg(long, value_name = "DAY", value_parser = parse_day)]
     pub day: Option<NaiveDate>,
     #[command(flatten)]
@@ -510,7 +508,7 @@ pub struct StoreListArgs {
 #[derive(Clone, Debug, Args)]
 #[group(requires = "dir")]
 pub struct QueryLimits {
-    /// Memory for what a query sorts, groups and joins, with M or G; what does not fit goes to temporary files
+    /// Memory for sorts, groups and joins, with M or G; the excess is spilled to temporary files
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
     pub memory: u64,
     /// The longest that a query may take
@@ -519,21 +517,21 @@ pub struct QueryLimits {
     /// Threads [default: as many as there are CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Have the cluster of this scheduler answer, like df://host:50050; its executors' --memory and --threads count then
+    /// Run the query on the cluster of this scheduler, like df://host:50050; its executors' --memory and --threads apply
     #[arg(long, value_name = "ADDRESS", value_parser = parse_scheduler)]
     pub cluster: Option<(String, u16)>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Share queries out to executors
+    /// Distribute queries to executors
     ///
-    /// Nobody who connects is asked who they are: keep it on a network of your own.
+    /// Connections are not authenticated: use a private network.
     Scheduler {
         /// Where to listen
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
         listen: SocketAddr,
-        /// Listen beyond this machine, although there is neither TLS nor a token
+        /// Listen beyond this machine without TLS or a token
         #[arg(long)]
         insecure: bool,
     },
@@ -552,7 +550,7 @@ pub struct ExecutorArgs {
     /// Where to listen for those who fetch what it made
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub listen: SocketAddr,
-    /// Listen beyond this machine, although there is neither TLS nor a token
+    /// Listen beyond this machine without TLS or a token
     #[arg(long)]
     pub insecure: bool,
     /// Tasks at a time [default: as many as there are CPUs]
@@ -600,7 +598,7 @@ pub enum SqlFormat {
 
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
-    /// Show what differs between kernels, hosts or weeks, which hosts stand out, and what is advised most
+    /// Report what differs between kernels, hosts or weeks, outlying hosts, and the most frequent advice
     ///
     /// Each kernel (or host, …) is compared with the one named by --against, among VMs of the same shape: CPU model, and
     /// number of vCPUs. Differences have confidence intervals over hosts, and over stretches of time within each.
@@ -616,7 +614,7 @@ pub struct FleetReportArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
-    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
     #[command(flatten)]
@@ -630,7 +628,7 @@ pub struct ComparedArgs {
     /// What is compared
     #[arg(long, value_enum, default_value = "kernel")]
     pub by: FleetBy,
-    /// What the others are compared with [default: the earliest, by its first day]
+    /// Baseline [default: the earliest, by its first day]
     #[arg(long, value_name = "VALUE")]
     pub against: Option<String>,
     /// Only recordings of this day and later
@@ -668,24 +666,24 @@ pub struct ReplayArgs {
     /// Trace to read, with the flag of perf and trace-cmd
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub input: Option<PathBuf>,
-    /// Whose settings to vary
+    /// The policy whose settings are varied
     #[arg(long, value_enum, value_name = "POLICY")]
     pub policy: PolicyName,
-    /// Varies a knob of the policy (docs/knobs.md): a list (halt_poll_ns=0,50us,200us), evenly spaced values
+    /// Vary a knob of the policy (docs/knobs.md): a list (halt_poll_ns=0,50us,200us), evenly spaced values
     /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
     /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores;
     /// in_kernel, what the kernel handles of the port accesses that left it; how long a vCPU spins before it yields]
     #[arg(long, value_name = "KNOB=VALUES", value_parser = crate::vary::parse)]
     pub vary: Vec<crate::vary::Axis>,
-    /// Sets a knob in every row; may be given several times
+    /// Set a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
     /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net_gain; of
     /// port_path, yielding and vcore, gain]
     #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
-    /// With port_path: the machine whose costs are taken where the recording has none of a way, by its name in
-    /// docs/models.md, or a file like those, as lab exits makes one of a machine
+    /// With port_path: the machine whose costs stand in for those the recording lacks, by its name in docs/models.md, or a
+    /// file of that form, as `lab exits` writes it
     #[arg(long, value_name = "MODEL")]
     pub costs: Option<String>,
     #[command(flatten)]
@@ -746,14 +744,14 @@ pub struct AdviseArgs {
     /// Print the settings in the form of the system that takes them; what a form cannot express becomes a comment
     #[arg(long = "as", value_enum, value_name = "FORM", conflicts_with_all = ["apply", "undo"])]
     pub form: Option<AdviceForm>,
-    /// With --as: whose settings, the host's or the guests'; of libvirt and qemu always the VMs'
+    /// With --as: settings of the host or of the guests; libvirt and qemu are always the VMs'
     #[arg(long, value_enum, value_name = "SIDE", default_value = "host", requires = "form")]
     pub side: AdviceSide,
-    /// Set the host's knobs as advised: shows what would be changed, asks, keeps the old values, and checks what was written
+    /// Set the host's knobs as advised: shows the changes, asks, saves the old values, and verifies the new ones
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Restore the knobs that --apply has set since the last boot; those that somebody else has changed since only with
-    /// --force
+    /// Restore the knobs that --apply has set since the last boot; --force restores those that somebody else has changed
+    /// since
     #[arg(long)]
     pub undo: bool,
     /// With --apply: do not ask
@@ -766,7 +764,7 @@ pub struct AdviseArgs {
     /// /var/lib/exitscope/applied.json]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// Where the host's /sys and /proc are, if not at /: in a container, where the host's root is mounted
+    /// Root of the host's /sys and /proc, if not /: in a container, where the host's root is mounted
     #[arg(long, value_name = "DIRECTORY", default_value = "/")]
     pub root: PathBuf,
     #[command(flatten)]
@@ -829,11 +827,11 @@ impl AdviceSide {
 pub struct ScenarioArgs {
     /// Scenario file; `-` is standard input
     pub scenario: PathBuf,
-    /// Sets a value, as if it stood so in the file: a knob (halt_poll_ns=50us), or any key of the file
+    /// Set a scenario key, overriding the file: a knob (halt_poll_ns=50us), or any key of the file
     /// (host.cores=8, vm.web.vcpus=4, costs.exit=1us); may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
-    /// All randomness comes from this, a whole number from 0 on [default: the scenario's]
+    /// Seed of all randomness, a whole number from 0 on [default: the scenario's]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_seed)]
     pub seed: Option<u64>,
 }
@@ -855,8 +853,7 @@ pub struct SimArgs {
     pub scenario: ScenarioArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Write what a recording of such a host would hold, from the end of the warm-up on, as a perf.data file; what was
-    /// there is kept as FILE.old
+    /// Write the run, from the end of the warm-up on, as a recording (perf.data); an existing file is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Output format
@@ -870,7 +867,7 @@ pub struct SweepArgs {
     pub scenario: ScenarioArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Varies a key that --set takes: a list (halt_poll_ns=0,50us,200us), evenly spaced values (=0us..200us:5), or each
+    /// Vary a key that --set takes: a list (halt_poll_ns=0,50us,200us), evenly spaced values (=0us..200us:5), or each
     /// a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every combination is run
     #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = crate::vary::parse)]
     pub vary: Vec<crate::vary::Axis>,
@@ -888,13 +885,13 @@ pub struct SweepArgs {
     /// Runs at a time [default: the machine's CPUs]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Have the cluster of this scheduler run it, like df://host:50050; its executors' --threads count then
+    /// Run on the cluster of this scheduler, like df://host:50050; its executors' --threads apply
     #[arg(long, value_name = "ADDRESS", value_parser = parse_scheduler)]
     pub cluster: Option<(String, u16)>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,
-    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
 }
@@ -915,7 +912,7 @@ pub struct ValidateArgs {
 pub enum LabCommand {
     /// What an exit costs: by what caused it and who answers it; registers, locks, numbers of devices
     ///
-    /// What the back end cannot do is a row that says so.
+    /// An unsupported case is a row with the reason.
     Exits(LabExitsArgs),
     /// How throughput falls when every exit takes 0 to 30,000 ns longer
     ///
@@ -927,7 +924,7 @@ pub enum LabCommand {
     /// Run a scenario's programs on real guests, as far as that can be done
     ///
     /// Counts are exact, and are those of `exitscope sim` for programs that do not depend on time; times are this machine's.
-    /// What is not as in the scenario is said.
+    /// Differences from the scenario are listed.
     Run(LabRunArgs),
     /// Who polls before a halt, nobody, KVM, the guest or the run loop, and how long: what that wins and burns
     ///
@@ -949,8 +946,8 @@ pub enum LabCommand {
 pub struct LabExitsArgs {
     #[command(flatten)]
     pub lab: LabArgs,
-    /// Write what was measured as a cost model, for a scenario's costs.model; what was there is kept as FILE.old. Refused
-    /// where the back end emulates
+    /// Write the measurements as a cost model for a scenario's costs.model; an existing file is kept as FILE.old. Refused
+    /// on emulating back ends
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
 }
@@ -967,17 +964,17 @@ pub struct LabArgs {
     /// Compare with an earlier run, saved with --format json; with several, the spread from run to run counts
     #[arg(long, value_name = "FILE")]
     pub against: Vec<PathBuf>,
-    /// Write the exits of the last round as a perf.data file, which report, diff and perf read; what was there is kept as
+    /// Write the exits of the last round as a perf.data file, which report, diff and perf read; an existing file is kept as
     /// FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Leave it to the kernel where threads run, instead of keeping each vCPU on a CPU
+    /// Do not pin vCPUs to CPUs
     #[arg(long)]
     pub no_pin: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabFormat,
-    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "against"])]
     pub html: Option<PathBuf>,
 }
@@ -989,7 +986,7 @@ pub struct LabShowArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabFormat,
-    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
 }
@@ -1001,13 +998,13 @@ pub struct LabRunArgs {
     /// How long to run it [default: the scenario's duration]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub duration: Option<Nanos>,
-    /// Write its exits as a perf.data file, which report, diff and perf read; what was there is kept as FILE.old
+    /// Write its exits as a perf.data file, which report, diff and perf read; an existing file is kept as FILE.old
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: LabRunFormat,
-    /// Write it as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
+    /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     pub html: Option<PathBuf>,
 }
@@ -1041,7 +1038,7 @@ pub struct WhoseArgs {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
     pub pid: Vec<u32>,
     /// Only the virtual machine of this name, as its command line has it (-name of QEMU and libvirt, --id of Firecracker), or
-    /// its process's id; top and exporter find it again when it is started anew
+    /// its process id; top and exporter find it again after a restart
     #[arg(long, value_name = "NAME|PID", conflicts_with = "all")]
     pub vm: Option<String>,
     /// Every virtual machine, as without this flag
@@ -1056,21 +1053,21 @@ pub struct RecordArgs {
     /// For how long, like 10s; a number alone is of seconds [default: until the command ends, or Ctrl-C]
     #[arg(long = "for", value_name = "LENGTH", value_parser = parse_seconds)]
     pub length: Option<Nanos>,
-    /// The file; what was there is kept as FILE.old
+    /// The file; an existing one is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub output: PathBuf,
-    /// Add the recording to this store when it has ended, too, as `store add` does
+    /// Also add the finished recording to this store, as `store add` does
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
     /// Size of each CPU's ring, in bytes, or with K or M
     #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", value_parser = parse_size)]
     pub buffer: usize,
-    /// Record what this view of a report needs besides. phases: the system calls of virtual CPUs' threads, two events for
-    /// each, so two or more for each return to user space. All system calls of this host take a little longer meanwhile,
-    /// and where BPF may not be used they all go through the rings
+    /// Also record the events of this view. phases: system calls of vCPU threads, two events each, so two or more for each
+    /// return to user space. All system calls of this host slow down a little; without BPF, all of them go through the
+    /// rings
     #[arg(long, value_enum, value_name = "VIEW")]
     pub for_view: Option<ForView>,
-    /// Leave the scheduler's events out: then a report cannot tell when virtual CPUs waited for a CPU
+    /// Omit scheduler events; reports then cannot separate steal
     #[arg(long)]
     pub no_sched: bool,
     /// Do not use BPF
@@ -1091,7 +1088,7 @@ pub struct TopArgs {
     /// How long an interval is
     #[arg(short = 'd', long, value_name = "LENGTH", default_value = "1s", value_parser = parse_interval)]
     pub interval: Nanos,
-    /// Print one interval after the other, without a screen
+    /// Print intervals as text, without a screen
     #[arg(short, long)]
     pub batch: bool,
     /// End after so many intervals [default: on q, or Ctrl-C]
@@ -1100,8 +1097,8 @@ pub struct TopArgs {
     /// Output format of --batch; json implies it: one object for each interval, one a line
     #[arg(long, value_enum, default_value = "text")]
     pub format: EventsFormat,
-    /// Columns of the list, in this order, with commas between them; the key `o` chooses them, too [default: all, as far as
-    /// there is room, but no part of which there is nothing]
+    /// Columns of the list, in this order, separated by commas; the key `o` chooses them, too [default: all that fit, without
+    /// parts that are zero]
     #[arg(long, value_enum, value_name = "COLUMN", value_delimiter = ',')]
     pub columns: Vec<TopColumn>,
     /// Do not use BPF
@@ -1114,25 +1111,25 @@ pub struct TopArgs {
 pub enum TopColumn {
     /// The VM's process; of a vCPU, its thread
     Pid,
-    /// Exits in a second
+    /// Exits per second
     Exits,
-    /// Share of wall time in exits: in KVM and in user space
+    /// Share of wall time in exits: kernel and user space
     Cost,
     /// Share of wall time in the guest
     Guest,
-    /// Share of polling before a halted vCPU is blocked
+    /// Share of wall time polling before a halt blocks
     Polling,
-    /// Share in which vCPUs were blocked by a halt
+    /// Share of wall time blocked by a guest halt
     Halted,
-    /// Share of halts that cannot be divided (POWER)
+    /// Share of wall time in halts that cannot be divided (POWER)
     Undivided,
-    /// Share in which vCPUs were blocked until a page was there
+    /// Share of wall time blocked until a page is there
     Memory,
-    /// Share in which threads were runnable and had no CPU
+    /// Share of wall time runnable without a CPU (run delay)
     Steal,
-    /// Share in which the VMM kept vCPUs from running
+    /// Share of wall time stopped by the VMM
     Stopped,
-    /// Share that nothing explains
+    /// Share of wall time that no event explains
     Unknown,
     /// 99 % of exits were shorter; halts left out
     P99,
@@ -1140,7 +1137,7 @@ pub enum TopColumn {
     ToUser,
     /// The reason of exits that costs most
     TopReason,
-    /// The exit that a vCPU is in, and since when
+    /// The exit that a vCPU is in, and for how long
     Now,
     /// Cost in the last intervals
     Past,
@@ -1153,7 +1150,7 @@ pub struct ExporterArgs {
     pub listen: std::net::SocketAddr,
     #[command(flatten)]
     pub whose: WhoseArgs,
-    /// Names of virtual machines with series of their own; what is beyond is counted as `other`
+    /// VMs with series of their own; further ones are counted as `other`
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub max_vms: usize,
     #[command(flatten)]
@@ -1172,8 +1169,8 @@ pub struct AccessArgs {
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Answer only who knows the token in this file, as `Authorization: Bearer TOKEN`; browsers have it from the address that
-    /// `serve` prints
+    /// Require the token in this file, as `Authorization: Bearer TOKEN`; browsers get it from the address that `serve`
+    /// prints
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Accept this name in the Host header, too; may be repeated. Accepted anyway: localhost, this machine's own name, and
@@ -1184,17 +1181,17 @@ pub struct AccessArgs {
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Traces to show, read anew when they change [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
+    /// Traces to show, reread when they change [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
     #[arg(conflicts_with_all = ["live", "ComparedArgs", "QueryLimits"])]
     pub files: Vec<PathBuf>,
-    /// Show what this host's virtual machines do, as it happens
+    /// Show this host's VMs live
     #[arg(long, conflicts_with_all = ["ComparedArgs", "QueryLimits"])]
     pub live: bool,
-    /// Show what `fleet report` says of this store, made anew whenever the page is loaded
+    /// Show the `fleet report` of this store, refreshed whenever the page is loaded
     #[arg(long = "store", value_name = "DIR", conflicts_with_all = ["files", "live"])]
     pub dir: Option<PathBuf>,
-    /// How much of it is kept and shown, like 90s, 5m or 1h
+    /// Time that is kept and shown, like 90s, 5m or 1h
     #[arg(long, value_name = "LENGTH", default_value = "5m", requires = "live", conflicts_with = "files", value_parser = parse_keep)]
     pub keep: Nanos,
     /// Address, or name, and port to serve on; port 0 is any that is free
@@ -1207,13 +1204,13 @@ pub struct ServeArgs {
     /// With --live: size of each CPU's ring, in bytes, or with K or M
     #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", requires = "live", conflicts_with = "files", value_parser = parse_size)]
     pub buffer: usize,
-    /// With --live: leave the scheduler's events out
+    /// With --live: omit scheduler events
     #[arg(long, requires = "live", conflicts_with = "files")]
     pub no_sched: bool,
     /// With --live: do not use BPF
     #[arg(long, requires = "live", conflicts_with = "files")]
     pub no_bpf: bool,
-    /// What is at the VMs' ports and addresses of the traces, as for report
+    /// Names of the VMs' ports and addresses, as for report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "dir"])]
     pub devices: Option<PathBuf>,
     #[command(flatten)]
@@ -1276,11 +1273,11 @@ pub enum EventsFormat {
 pub enum View {
     /// Halts: gaps, successful and failed polls, wake-up latency
     Halt,
-    /// Ganged exits on POWER7 and POWER8: who forced whom out of the guest, and what that cost
+    /// Gang exits on POWER7 and POWER8: who forced whom out of the guest, and the time lost
     Gang,
-    /// Accesses to ports and emulated memory: who served them, how soon, and what cheaper ways would save
+    /// Accesses to ports and emulated memory: handlers, latencies, and gains of cheaper ways
     Pio,
-    /// The steps of exits, from leaving the guest to entering it, and what would take steps away
+    /// The phases of exits, from leaving the guest to entering it, and which are avoidable
     Phases,
     /// Yields: by vCPU, by the vCPU that they name; who was preempted while siblings yielded; how many vCPUs wait for CPUs
     Yield,

@@ -21,7 +21,15 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut window = None;
     let mut print = |event: &Event, info: &ExitInfo, names: &EventNames| -> anyhow::Result<()> {
         let (from, to) = *window.get_or_insert_with(|| selection.window(event.at));
-        if event.at < from || event.at > to || !(args.tids.is_empty() || args.tids.contains(&event.tid.0)) {
+        let is_of = |tid: &u32| {
+            let other = match event.kind {
+                Kind::Switch { next, .. } => next,
+                Kind::Wakeup { tid } => tid,
+                _ => event.tid,
+            };
+            event.tid.0 == *tid || other.0 == *tid
+        };
+        if event.at < from || event.at > to || !(args.tids.is_empty() || args.tids.iter().any(is_of)) {
             return Ok(());
         }
         let row = EventRow::of(event, info, names);

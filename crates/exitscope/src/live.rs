@@ -295,7 +295,7 @@ impl Recording {
             say!("recording took {} of the guests' time, {} for each event of KVM", Nanos(cost), Nanos(each));
         }
         if self.lost > 0 {
-            say!("events are lost where a ring is full: a larger one is --buffer 16M");
+            say!("ring buffer overflow: retry with --buffer 16M");
         }
         if !self.came.is_empty() {
             let cpus: Vec<String> = self.came.iter().map(u32::to_string).collect();

@@ -40,7 +40,7 @@ pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<Engine> {
 
 pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.format == SqlFormat::Parquet && args.output.is_none() {
-        bail!("Parquet is no text: --output names the file that it goes to");
+        bail!("--format parquet requires --output FILE");
     }
     if let Some(to) = &args.output {
         new_file::can_write(to)?;

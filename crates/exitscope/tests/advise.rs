@@ -131,7 +131,7 @@ fn an_idle_guest_that_burns_a_cpu_gets_the_name_of_the_device_and_the_line_that_
     assert!(settings.contains(&"libvirt <timer name='hpet' present='no'/>".to_string()), "{settings:?}");
     assert!(settings.contains(&"qemu -machine hpet=off".to_string()), "{settings:?}");
     let rtc = of_device("{ port_out = 0x70 }, { port_in = 0x71 }");
-    assert_one(&rtc, "RTC (port 0x7");
+    assert_one(&rtc, "RTC (mostly port 0x7");
 }
 
 #[test]
@@ -320,9 +320,9 @@ fn polls_for_nothing_want_to_be_shorter_or_off() {
         ))
     };
     let shorter = guest("1ms", "'600us'", "{ uniform = ['1100us', '1900us'] }", 2);
-    assert!(changes(&shorter)[0].starts_with("let KVM poll less for halted vCPUs: halt_poll_ns=500000"), "{shorter:#}");
+    assert!(changes(&shorter)[0].starts_with("shorten host halt polling: halt_poll_ns=500000"), "{shorter:#}");
     let off = guest("10us", "'8us'", "'40us'", 9);
-    assert!(changes(&off)[0].starts_with("switch KVM's polling for halted vCPUs off"), "{off:#}");
+    assert!(changes(&off)[0].starts_with("disable host halt polling"), "{off:#}");
     assert_eq!(off["advice"][0]["gain"]["method"], "replayed");
     assert!(settings(&off).contains(&"knob 0".to_string()));
 }
@@ -410,7 +410,7 @@ fn contention_is_told_from_overcommit_and_from_busy_locks() {
     assert!(holders.iter().any(|change| change.contains("run fewer vCPUs")), "{holders:#?}");
     // A thread of the host that runs now and then has the scheduler say where vCPUs are; windows that do not grow keep asking.
     let in_vain = of(IN_VAIN);
-    assert_one(&in_vain, "let spinning vCPUs spin");
+    assert_one(&in_vain, "let vCPUs spin");
     assert_eq!(in_vain["advice"][0]["gain"]["source"], "yielding");
     let busy = locks(8, 1);
     assert!(
@@ -460,7 +460,7 @@ fn real_recordings_get_what_their_guests_were_made_to_do() {
     assert_one(&arm, "the guest reads and writes MMIO page 0x9000000");
     // Its guest powered off 0.4 s before the recording ended.
     let report = stdout(&run(&["report", corpus("arm64/arm.dat.gz").to_str().unwrap()]));
-    assert!(report.contains("the costliest is DABT_LOW") && report.contains("stopped 45.2%"), "{report}");
+    assert!(report.contains("the costliest is DABT_LOW") && report.contains("guest 32.3%"), "{report}");
     // 35 accesses a second may hold nearly all of the cost: what weighs is named by its time, and so is what no rule looks at.
     let named = |advised: &Value, of: &str, verdict: &str| {
         causes(advised).iter().any(|row| row["subject"]["text"] == of && row["verdict"] == verdict)

@@ -674,9 +674,12 @@ fn events_are_those_of_the_threads_and_the_moments_that_are_asked_for() {
     let of_thread: Vec<_> = within.iter().filter(|row| row["tid"] == *tid).collect();
     assert!(!of_thread.is_empty() && of_thread.len() < within.len() && within.len() < all.len());
     assert!(rows(&["--from", "33.0", "--to", "33.01"]).iter().eq(within.iter().copied()));
-    assert!(
-        rows(&["--from", "33.0", "--to", "33.01", "--tid", &tid.to_string()]).iter().eq(of_thread.into_iter().copied())
-    );
+    let asked = rows(&["--from", "33.0", "--to", "33.01", "--tid", &tid.to_string()]);
+    let (own, others): (Vec<_>, Vec<_>) = asked.iter().partition(|row| row["tid"] == *tid);
+    assert!(own.into_iter().eq(of_thread.into_iter().copied()));
+    // Others give way to it, and wake it.
+    assert!(others.iter().any(|row| row["kind"] == "switch") && others.iter().any(|row| row["kind"] == "wakeup"));
+    assert!(others.iter().all(|row| row["next"] == *tid), "{others:#?}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub use tokio_rustls::TlsAcceptor;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Who may ask, how, and how long it may take.
+/// Access policy: TLS, token, timeouts.
 #[derive(Default)]
 pub struct Access {
     /// The certificate, if only TLS is spoken.

@@ -464,7 +464,7 @@ impl Assembler {
         }
     }
 
-    /// A vCPU asks for the end of its VM: what of it does not enter its guest again is stopped. Without names of VMs, vCPUs are of one
+    /// A vCPU asks for the end of its VM: the time of those vCPUs that do not enter their guest again ends there. Without names of VMs, vCPUs are of one
     /// if no two have one number.
     #[inline(always)]
     fn look_for_end(&mut self, event: &Event, at: usize) {

@@ -414,8 +414,7 @@ impl Lane {
         }
     }
 
-    /// Rows in hand were the tail of an exit before the recording, and details in hand are of no return to user space. If other
-    /// rows have left, the lane had begun before.
+    /// Discards pending exits that began before the recording, and details without an exit.
     pub fn let_go(&mut self, ledger: &mut Ledger) {
         for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
             ledger.add(Line::BeforeRecording, u64::from(exit.events));

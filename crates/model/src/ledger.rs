@@ -60,6 +60,7 @@ lines! {
     GuestEvent Info "guest_event" "Events of a guest's own recording that is read beside others: they tell of the guest's threads and CPUs, not of the host's."
     GuestRecording Notice "guest_recording" "Recordings of a guest's own kernel: its exits are in the recording of its host."
     EntryWithoutExit Notice "entry_without_exit" "Entries into a guest whose exit was before the recording, or was lost."
+    VmEnded Notice "vm_ended" "vCPUs that entered their guest no more after their VM was powered off, reset or failed; their time ends there."
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
     NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest is not divided from time in the kernel."

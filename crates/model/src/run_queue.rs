@@ -67,15 +67,17 @@ impl RunQueue {
         }
         let waiters = self.vms.entry(who.vm).or_default();
         if waiters.len() < MAX_WAITING {
-            let so_far = Preemption { who, at, ran: None, yields: 0, first: None, by: None };
+            let so_far = Preemption { who, at, ran: None, yields: 0, first: None, by: None, yielded: false };
             waiters.push(Waiter { lane, is_preempted, so_far });
         }
     }
 
-    /// Says which thread took the CPU of a vCPU that just began to wait.
-    pub fn taken(&mut self, vm: VmId, lane: u32, by: Tid) {
+    /// Which thread took the CPU of a vCPU that just began to wait, if one did, and whether the vCPU was in a yield.
+    pub fn taken(&mut self, vm: VmId, lane: u32, by: Option<Tid>, yielded: bool) {
         let last = self.vms.get_mut(&vm).and_then(|waiters| waiters.last_mut());
-        last.filter(|last| last.lane == lane).into_iter().for_each(|last| last.so_far.by = Some(by));
+        if let Some(last) = last.filter(|last| last.lane == lane) {
+            (last.so_far.by, last.so_far.yielded) = (by, yielded);
+        }
     }
 
     /// A vCPU that waited for `cpu` does so no more: it runs, or (`None`) nobody knows.
@@ -182,11 +184,11 @@ mod tests {
         assert!(queue.is_told());
         queue.saw(at(150), CPU);
         queue.join(at(170), CPU, who(1, 5), 7, true);
-        queue.taken(VmId(1), 7, Tid(9));
+        queue.taken(VmId(1), 7, Some(Tid(9)), true);
         queue.join(at(190), CPU, who(1, 6), 8, false);
         // Another lane than the last that began to wait, and a VM of which none waits.
-        queue.taken(VmId(1), 7, Tid(10));
-        queue.taken(VmId(2), 8, Tid(10));
+        queue.taken(VmId(1), 7, Some(Tid(10)), false);
+        queue.taken(VmId(2), 8, Some(Tid(10)), false);
         queue.join(at(195), CPU, who(2, 5), 11, true);
         let both = Waiters { preempted: 1, woken: 1 };
         let look = |queue: &mut RunQueue, of: u64, target: u32, counts| {
@@ -202,7 +204,10 @@ mod tests {
         queue.leave(at(250), CPU, VmId(3), 8, None);
         queue.join(at(260), CPU, who(1, 4), 6, true);
         queue.finish(at(300));
-        let preemption = |who, since, ran, yields, first, by| Preemption { who, at: at(since), ran, yields, first, by };
+        let preemption = |who, since, ran, yields, first, by: Option<Tid>| {
+            let yielded = by.is_some();
+            Preemption { who, at: at(since), ran, yields, first, by, yielded }
+        };
         let expected = [
             // Three yields of its siblings; a call that waits for nobody is none.
             preemption(who(1, 5), 170, Some(at(230)), 3, Some(at(200)), Some(Tid(9))),

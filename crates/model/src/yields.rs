@@ -112,7 +112,7 @@ impl YieldCall {
 pub enum Place {
     /// On a CPU.
     Running,
-    /// It lost its CPU while it wanted to run, and waits for one.
+    /// Preempted: runnable, without a CPU.
     Preempted,
     /// It was woken, and waits for a CPU.
     Woken,
@@ -193,6 +193,15 @@ pub struct Preemption {
     pub first: Option<Moment>,
     /// The thread that took its CPU, if there was one and the trace names it.
     pub by: Option<Tid>,
+    /// Whether it was in a yield, and gave the CPU away itself.
+    pub yielded: bool,
+}
+
+impl Preemption {
+    /// How long it waited for a CPU; zero if it was not seen to run again.
+    pub fn waited(&self) -> Nanos {
+        self.ran.and_then(|ran| ran.since(self.at)).unwrap_or_default()
+    }
 }
 
 /// So many vCPUs waited for one CPU, for so long.

@@ -76,22 +76,22 @@ pub enum SimError {
         /// Who waits for what or whom.
         who: String,
     },
-    /// A program goes round without taking time.
-    #[error("{who} goes round in its program at {} without taking time: let it compute something", Nanos(at / 1_000))]
+    /// A program loops without taking time.
+    #[error("{who}: the program loops at {} without taking time; add a `compute` step", Nanos(at / 1_000))]
     NoProgress {
         /// Whose.
         who: String,
         /// When.
         at: u64,
     },
-    /// Very much happens without time passing.
-    #[error("time stands still at {}: what goes round costs nothing; let some of it take time", Nanos(at / 1_000))]
+    /// Too many events at one moment.
+    #[error("no time passes at {}: a loop of steps without cost; give one of them a cost", Nanos(at / 1_000))]
     StandsStill {
         /// When.
         at: u64,
     },
-    /// A program ends and keeps a lock.
-    #[error("the program of {who} ends at {} with a lock that it has not given back", Nanos(at / 1_000))]
+    /// A program ends holding a lock.
+    #[error("{who}: the program ends at {} holding a lock", Nanos(at / 1_000))]
     EndsWithLock {
         /// Whose.
         who: String,

@@ -12,7 +12,7 @@
 //! Memory has a bound, [`MAX_MEMORY`], that no file can make a reader pass: sizes and counts out of a file are held
 //! against the file's length and against constants before anything is allocated for them.
 //!
-//! Does not know: rows, facts.
+//! Must not depend on: exits, facts.
 
 mod ahead;
 mod bytes;

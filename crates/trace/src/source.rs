@@ -122,7 +122,7 @@ pub enum TraceError {
         problem: String,
     },
     /// It is whole, but of a kind that is not read.
-    #[error("{name} cannot be accounted for: {what}")]
+    #[error("{name}: unsupported trace: {what}")]
     Unsupported {
         /// The file.
         name: String,

@@ -138,12 +138,21 @@ fn causes(advised: &Advised) -> Option<Section> {
     // Of accepted costs, the facts say more above.
     let is_above = |why: &str| advised.accepted_costs.iter().any(|row| row.why.contains(why));
     let more_to_say = advised.causes.iter().take(MOST_CAUSES).filter(|row| row.text != row.short);
-    let mut said: Vec<String> = more_to_say
-        .filter(|row| row.why.as_deref().is_some_and(|why| !is_above(why)))
-        .map(|row| format!("{}: {}", row.named(", "), row.text))
-        .collect();
-    said.dedup();
-    notes.splice(0..0, said);
+    let mut said: Vec<(String, &str, Vec<String>)> = Vec::new();
+    for row in more_to_say.filter(|row| row.why.as_deref().is_some_and(|why| !is_above(why))) {
+        let (name, vm) = (row.named(", "), row.vm.map(|vm| vm.to_string()));
+        match said.iter_mut().find(|of| (&of.0, of.1) == (&name, &row.text)) {
+            Some(of) => of.2.extend(vm),
+            None => said.push((name, &row.text, vm.into_iter().collect())),
+        }
+    }
+    let said = said.into_iter().map(|(name, text, vms)| match &vms[..] {
+        _ if !several => format!("{name}: {text}"),
+        [] => format!("{name}: {text}"),
+        [vm] => format!("VM {vm}, {name}: {text}"),
+        vms => format!("VMs {}, {name}: {text}", vms.join(", ")),
+    });
+    notes.splice(0..0, said.collect::<Vec<String>>());
     (!rows.is_empty()).then(|| Section {
         title: "Causes".into(),
         table: Some(Table { columns, rows }),

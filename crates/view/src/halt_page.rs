@@ -266,7 +266,7 @@ fn settings(rows: &HaltRows) -> Option<Section> {
         ))
     };
     (!rows.settings.is_empty()).then(|| Section {
-        title: "KVM's halt polling, as its decisions show it".into(),
+        title: "Halt polling parameters, inferred from kvm_halt_poll_ns".into(),
         sentences: rows.settings.iter().map(sentence).collect(),
         notes: vec!["what other settings would have done: exitscope replay --policy host_halt_poll".to_string()],
         ..Section::default()

@@ -262,7 +262,7 @@ pub struct Figures {
     pub count: u64,
     /// Exits of which both ends were seen; all times are of these alone.
     pub timed: u64,
-    /// Exits per second of the recording; in a bucket of time, of the bucket.
+    /// Exits per second of the time in which vCPUs were seen; in a bucket of time, of the bucket.
     pub rate_per_s: f64,
     /// From exit to entry, everything included.
     pub exit_time_ns: u64,
@@ -496,7 +496,7 @@ impl Report {
 
     /// A report of these facts. `info` names threads; it is the last trace's where there are several.
     pub fn of(facts: &Facts, ledger: &Ledger, traces: Vec<TraceRow>, info: &TraceInfo, made: Made) -> Report {
-        let figures = |cell: &Cell| Figures::of(cell, facts.all.cost(), facts.duration);
+        let figures = |cell: &Cell| Figures::of(cell, facts.all.cost(), facts.seen());
         let (without_halts, halts) = facts.without_halts();
         let group = &facts.by;
         let (names, vms) = (info.subject_names(), facts.vms());
@@ -509,7 +509,7 @@ impl Report {
             .map(|(key, cell)| Row {
                 place: Place::of(group, key, info, (&names, &vms), &made.functions),
                 // A bucket of time has its own length.
-                figures: Figures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.duration)),
+                figures: Figures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.seen())),
             })
             .collect();
         if group.other.count > 0 {

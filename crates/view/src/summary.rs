@@ -456,7 +456,7 @@ fn shortened(text: &str, most: usize) -> String {
 /// A cause's name; what is a part of other rows' exits says so.
 fn named(row: &AdvisedCauseRow) -> String {
     match row.kind {
-        "forced_out" => "forced out by other threads (in these)".to_string(),
+        "forced_out" => "forced out by other threads (part of the exits)".to_string(),
         _ => row.named(": "),
     }
 }

@@ -115,7 +115,7 @@ impl VerdictRow {
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
         let text = match state {
             VerdictState::ExitsDominate if words.turns.0.saturating_mul(2) > time.0 => format!(
-                "Virtual cores take turns on a CPU: for {} of vCPU time another one had it; exits, or waiting otherwise, take {}",
+                "Virtual cores take turns on a CPU: for {} of vCPU time another one had it; exits and other waiting take {}",
                 percent(words.turns.0, wall.0),
                 percent(time.0.saturating_sub(words.turns.0), wall.0),
             ),

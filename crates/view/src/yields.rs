@@ -64,7 +64,7 @@ pub struct YieldRow {
     pub kept_cpu: u64,
     /// Time from exit to entry.
     pub exit_time: LengthsRow,
-    /// Of that, time in which the vCPU could run and did not.
+    /// Steal within it, in ns.
     pub steal_ns: u64,
 }
 

@@ -48,7 +48,7 @@ const PHYSICAL_TIMER: &str = "the guest programs the physical timer, which KVM e
 
 /// `kvm_psci_call` of `arch/arm64/kvm/psci.c`.
 const VERSION: &str =
-    "KVM answers it itself; kernels ask while they boot, and who asks more often has a reason of its own";
+    "KVM answers it itself; kernels read it while they boot; the rip of the exits shows what reads it more often";
 
 /// `kvm_trng_call` of `arch/arm64/kvm/trng.c`; `arch_get_random_seed_longs` of `arch/arm64/include/asm/archrandom.h`.
 const TRNG: &str = "the guest's kernel asks KVM for random numbers (SMCCC TRNG), a few words each time, to seed its own generator with";

@@ -2,7 +2,7 @@
 
 use super::causes::{Covered, Said, Subject};
 use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
-use super::material::{Machine, Material, VmTime, total};
+use super::material::{Machine, Material, Taken, VmTime, total};
 use super::sources::{WORTH, for_vmm};
 use super::xen_waits;
 use exitscope_model::version;
@@ -95,10 +95,25 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         let what = "times that a vCPU that could run was taken off its CPU, which was left idle";
         facts.push(judgement.note(Some(*vm), Topic::Timeline, what, Figure::Count(material.times_left_idle(*vm))));
     }
+    let from_preemptions = total(felt.iter().map(|(vm, _)| material.preempted_for(*vm))).min(waited);
+    if from_preemptions > 0 {
+        let what = "part of that steal which begins with a wake-up, not with a preemption";
+        facts.push(judgement.note(None, Topic::Timeline, what, share(waited - from_preemptions, waited)));
+    }
     let intruders = intruders(material, machine, &felt);
-    for (name, times) in &intruders {
-        let what = format!("times that {name} preempted one of those vCPUs");
-        facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(*times)));
+    for (name, taken) in &intruders {
+        if taken.times > 0 {
+            let what = format!("preemptions of these vCPUs by {name}");
+            facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(taken.times)));
+        }
+        if taken.yields > 0 {
+            let what = format!("yields of these vCPUs after which {name} ran");
+            facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(taken.yields)));
+        }
+        if taken.waited > 0 {
+            let what = format!("part of that steal which begins when {name} takes the CPU");
+            facts.push(judgement.note(None, Topic::Timeline, what, share(taken.waited, waited)));
+        }
     }
     if felt.len() > NAMED {
         facts.push(judgement.note(
@@ -137,9 +152,12 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         }
         (false, None) => {
             let take = match &intruders[..] {
-                [] => "find what preempts them".to_string(),
+                [] => "find what has their CPUs".to_string(),
+                _ if from_preemptions > 0 && from_preemptions.saturating_mul(2) < waited => {
+                    "most of it begins with wake-ups, which find their CPU taken".to_string()
+                }
                 [(name, _)] => format!("{name} preempts them"),
-                [(name, _), (next, _), ..] => format!("most often {name} preempts them, then {next}"),
+                [(name, _), (next, _), ..] => format!("mostly {name} preempts them, then {next}"),
             };
             format!("steal although the vCPUs want {cpus:.2} of {} CPUs: {take}", machine.cpus)
         }
@@ -166,7 +184,9 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
                     "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset"
                 }
                 false if intruders.is_empty() => "neighbours: `perf sched timehist -w` says which task ran instead",
-                false => "affinities and cpusets that keep such tasks off the vCPUs' CPUs",
+                false => {
+                    "affinities and cpusets that keep such tasks off the vCPUs' CPUs; a kernel thread of one CPU (kworker/CPU:…) stays there"
+                }
             }),
         ],
     };
@@ -193,7 +213,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         (true, _) => (
             "fewer vCPUs are a lower peak",
             "move the VMs back, or give them their vCPUs back",
-            "at once where VMs can be moved, else when a VM is started anew",
+            "at once where VMs can be moved, else at the next VM start",
         ),
         (false, Some(cure)) => (cure.risk, cure.undo, cure.acts),
         (false, None) => ("pinned vCPUs cannot move to a CPU that is free", "restore affinities and limits", "at once"),
@@ -227,29 +247,29 @@ pub(super) fn pins(vcpus: u64) -> Setting {
 fn is_own(material: &Material, felt: &[(VmId, VmTime)]) -> bool {
     let (mut own, mut all) = (0_u64, 0_u64);
     for (vm, _) in felt {
-        for (tid, times) in material.preempted_by(*vm) {
-            all += times;
-            own += if material.vm_of(tid) == Some(*vm) { times } else { 0 };
+        for (tid, Taken { times, yields, .. }) in material.preempted_by(*vm) {
+            all += times + yields;
+            own += if material.vm_of(tid) == Some(*vm) { times + yields } else { 0 };
         }
     }
     own.saturating_mul(2) > all
 }
 
-/// Who ran instead of the vCPUs of these VMs, most often first, under the names of their threads.
-fn intruders(material: &Material, machine: &Machine, felt: &[(VmId, VmTime)]) -> Vec<(String, u64)> {
-    let mut names: BTreeMap<String, u64> = BTreeMap::new();
-    let taken = felt.iter().flat_map(|(vm, _)| material.preempted_by(*vm).map(move |(tid, times)| (*vm, tid, times)));
-    for (vm, tid, times) in taken {
+/// Who took the CPUs of these VMs' vCPUs, by what they waited since then and how often, under the names of their threads.
+fn intruders(material: &Material, machine: &Machine, felt: &[(VmId, VmTime)]) -> Vec<(String, Taken)> {
+    let mut names: BTreeMap<String, Taken> = BTreeMap::new();
+    let all = felt.iter().flat_map(|(vm, _)| material.preempted_by(*vm).map(move |(tid, taken)| (*vm, tid, taken)));
+    for (vm, tid, taken) in all {
         let name = match material.vm_of(tid) {
             Some(of) if of == vm => "a vCPU of the same VM".to_string(),
             Some(VmId::UNKNOWN) => "a vCPU of a VM that the trace does not name".to_string(),
             Some(of) => format!("a vCPU of VM {}", of.0),
             None => machine.comms.get(&tid.0).cloned().unwrap_or_else(|| format!("thread {}", tid.0)),
         };
-        *names.entry(name).or_default() += times;
+        names.entry(name).or_default().merge(taken);
     }
     let mut names: Vec<_> = names.into_iter().collect();
-    names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name.clone()));
+    names.sort_by_key(|(name, taken)| (std::cmp::Reverse((taken.waited, taken.times + taken.yields)), name.clone()));
     names.truncate(INTRUDERS);
     names
 }
@@ -319,7 +339,7 @@ mod tests {
             material.absorb(&Exit { guest: Nanos(398 * US), parts, ..left });
             let by = Some(Tid(99)).filter(|_| !is_idle || number % 10 > 0);
             let (who, at) = (left.who, left.at);
-            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by });
+            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by, yielded: false });
         }
         end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
         let comms = [(99, "make".to_string())].into_iter().collect();
@@ -334,7 +354,7 @@ mod tests {
     #[test]
     fn who_took_the_cpus_of_vcpus_that_wait_is_named() {
         let judgement = judged(4, false);
-        assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("times that make preempted")));
+        assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("preemptions of these vCPUs by make")));
         let change = &judgement.advice()[0].plan().change;
         assert!(change.ends_with("of 4 CPUs: make preempts them"), "{change}");
         let pins = Setting::Libvirt {
@@ -390,10 +410,18 @@ mod tests {
         for by in [Some(9), Some(9), Some(8), Some(7), Some(6), Some(5), Some(5), Some(5), Some(7), Some(7), Some(7)] {
             let (who, at) = (vcpu(0), Moment::default());
             let by = by.map(Tid);
-            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by });
+            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by, yielded: false });
         }
         for _ in 0..idle {
-            let of = Preemption { who: vcpu(0), at: Moment::default(), ran: None, yields: 0, first: None, by: None };
+            let of = Preemption {
+                who: vcpu(0),
+                at: Moment::default(),
+                ran: None,
+                yields: 0,
+                first: None,
+                by: None,
+                yielded: false,
+            };
             material.absorb_preemption(&of);
         }
         let mut judgement = Judgement::default();
@@ -414,8 +442,7 @@ mod tests {
     #[test]
     fn facts_name_who_waits_most_and_who_took_the_cpus_most_often() {
         let judgement = waited(&host(2, false), &[(1, 1_500, 500), (2, 700, 300), (1, 900, 99)], 0);
-        let took =
-            |name: &str, times: u64| format!("host: times that {name} preempted one of those vCPUs Count({times})");
+        let took = |name: &str, times: u64| format!("host: preemptions of these vCPUs by {name} Count({times})");
         assert_eq!(
             facts(&judgement),
             [

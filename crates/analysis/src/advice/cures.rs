@@ -272,7 +272,7 @@ static RTC: Cure = Cure {
     helps: Helps::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
-    risk: "Windows may have to be started once more before it uses them",
+    risk: "Windows may need another restart before it uses them",
     payer: NOBODY,
 };
 

@@ -84,7 +84,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
                     "virtual cores of {threads} threads would lose less to other threads' exits, but there would be {count} of them, \
                      which want {busy:.1} cores, and the host has {}: they would wait for one another instead, as a core runs \
                      one at a time, and threads of a core that is split leave together, too. Fewer exits of the threads that \
-                     force others out (the facts name them) win it without",
+                     force others out, which the facts name, would win it, too",
                     machine.cpus
                 );
                 let facts = note(material, judgement);
@@ -154,7 +154,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
             at a time"
             .into(),
         undo: "give the VM its old topology and restart it".into(),
-        acts: "when the VM is started anew".into(),
+        acts: "at the next VM start".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
     say(material, &Said::Advice(id), judgement);
@@ -186,6 +186,11 @@ fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
             "time lost from being forced out to the next entry, of its vCPUs' time",
             share(cell.lost.sum, material.vms.get(&vm).map_or(0, |time| time.wall)),
         ));
+        let turns = material.facts.turns.taken(|of, trap, _| (of, trap) == (vm, H_DOORBELL)).0;
+        if turns > 0 {
+            let what = "part of that time in which another virtual core had the CPU";
+            facts.push(judgement.note(Some(vm), Topic::Gangs, what, share(turns, cell.lost.sum)));
+        }
     }
     let mut causes = gangs.causes();
     causes.retain(|(_, cause)| cause.lost > 0);

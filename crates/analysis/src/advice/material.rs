@@ -144,8 +144,10 @@ pub struct Material {
     causes_of: BTreeMap<VmId, Vec<(ExitCause, Cell)>>,
     about_of: BTreeMap<VmId, Vec<(DetailKey, About)>>,
     halts_of: BTreeMap<VmId, HaltCell>,
-    /// How often a VM's vCPUs had to give their CPU to a thread while they wanted to run on.
-    preempted: BTreeMap<(VmId, Tid), u64>,
+    /// By VM and thread: what it took of the VM's vCPUs.
+    preempted: BTreeMap<(VmId, Tid), Taken>,
+    /// How long vCPUs of a VM waited for a CPU from preemptions on.
+    preempted_for: BTreeMap<VmId, u64>,
     /// How often no thread took it: it was left idle.
     left_idle: BTreeMap<VmId, u64>,
     vm_of: FxHashMap<Tid, VmId>,
@@ -160,6 +162,25 @@ pub struct Material {
     pub(super) spins: SpinSurvey,
     polling_guests: PollingGuests,
     selection: Selection,
+}
+
+/// What a thread took of the vCPUs of a VM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Times that it preempted one.
+    pub times: u64,
+    /// Times that one yielded, and it ran.
+    pub yields: u64,
+    /// How long they waited for a CPU since then, in nanoseconds.
+    pub waited: u64,
+}
+
+impl Taken {
+    pub(super) fn merge(&mut self, other: Taken) {
+        self.times += other.times;
+        self.yields += other.yields;
+        self.waited = self.waited.saturating_add(other.waited);
+    }
 }
 
 /// The sum of times; that of a damaged recording may not fit.
@@ -178,6 +199,7 @@ impl Material {
             about_of: BTreeMap::new(),
             halts_of: BTreeMap::new(),
             preempted: BTreeMap::new(),
+            preempted_for: BTreeMap::new(),
             left_idle: BTreeMap::new(),
             vm_of: FxHashMap::default(),
             met: Met::None,
@@ -267,15 +289,19 @@ impl Material {
             return;
         }
         self.spins.absorb_preemption(of);
+        let waited = of.waited().0;
+        let all = self.preempted_for.entry(of.who.vm).or_default();
+        *all = all.saturating_add(waited);
+        let once = u64::from(!of.yielded);
         match of.by {
-            Some(by) => self.note_preemptions(of.who.vm, by, 1),
+            Some(by) => self.note_preemptions(of.who.vm, by, Taken { times: once, yields: 1 - once, waited }),
             None => *self.left_idle.entry(of.who.vm).or_default() += 1,
         }
     }
 
-    fn note_preemptions(&mut self, of: VmId, by: Tid, times: u64) {
+    fn note_preemptions(&mut self, of: VmId, by: Tid, taken: Taken) {
         if self.preempted.len() < MAX_KEYS || self.preempted.contains_key(&(of, by)) {
-            *self.preempted.entry((of, by)).or_default() += times;
+            self.preempted.entry((of, by)).or_default().merge(taken);
         }
     }
 
@@ -317,8 +343,12 @@ impl Material {
         self.about.merge(&later.about);
         self.touched.merge(&later.touched);
         self.ipis.merge(&later.ipis);
-        for ((vm, by), times) in &later.preempted {
-            self.note_preemptions(*vm, *by, *times);
+        for ((vm, by), taken) in &later.preempted {
+            self.note_preemptions(*vm, *by, *taken);
+        }
+        for (vm, waited) in &later.preempted_for {
+            let all = self.preempted_for.entry(*vm).or_default();
+            *all = all.saturating_add(*waited);
         }
         for (vm, times) in &later.left_idle {
             *self.left_idle.entry(*vm).or_default() += times;
@@ -431,17 +461,23 @@ impl Material {
         self.about_of.get(&vm).map_or(&[], Vec::as_slice)
     }
 
-    /// Who ran when a vCPU of the VM had to give its CPU away and wanted to run on, and how often.
-    pub fn preempted_by(&self, vm: VmId) -> impl Iterator<Item = (Tid, u64)> {
+    /// Which threads took the CPUs of a VM's runnable vCPUs.
+    pub fn preempted_by(&self, vm: VmId) -> impl Iterator<Item = (Tid, Taken)> {
         let of_vm = (vm, Tid(0))..=(vm, Tid(u32::MAX));
-        self.preempted.range(of_vm).map(|((_, tid), times)| (*tid, *times))
+        self.preempted.range(of_vm).map(|((_, tid), taken)| (*tid, *taken))
+    }
+
+    /// How long vCPUs of a VM waited for a CPU from preemptions on, and not from wake-ups on.
+    pub fn preempted_for(&self, vm: VmId) -> u64 {
+        self.preempted_for.get(&vm).copied().unwrap_or_default()
     }
 
     /// Whether the CPU was left idle for at least a tenth of the times at which vCPUs of the VM had to give it away and
     /// wanted to run on. No other task did that: a quota of CPU time does (`throttle_cfs_rq` in kernel/sched/fair.c takes a
     /// runnable task off its queue), or an affinity that leaves it no CPU.
     pub fn is_throttled(&self, vm: VmId) -> bool {
-        let (idle, taken) = (self.times_left_idle(vm), total(self.preempted_by(vm).map(|(_, times)| times)));
+        let (idle, taken) =
+            (self.times_left_idle(vm), total(self.preempted_by(vm).map(|(_, taken)| taken.times + taken.yields)));
         idle >= FEWEST_IDLE && idle.saturating_mul(10) >= idle.saturating_add(taken)
     }
 
@@ -586,6 +622,7 @@ mod tests {
                 yields,
                 first,
                 by: Some(Tid(70 + number as u32 % 3)),
+                yielded: false,
             });
         }
     }

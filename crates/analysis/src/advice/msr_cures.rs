@@ -124,7 +124,7 @@ const HV_EOI: &str = "the guest ends its interrupts through Hyper-V's registers 
 
 /// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
 static TERM_CHAR: Cure = Cure {
-    change: "have less of it on the console: each call writes or reads 16 characters at most, and user space answers it",
+    change: "print less on the console: each call carries 16 characters at most, and goes to user space",
     switches: &[],
     settings: &[
         by_hand(

@@ -246,19 +246,13 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
     let caught = trial.came().caught;
     let change = match (side, longer, trial.value) {
         (Side::Host, true, _) => {
-            format!(
-                "let KVM poll longer for halted vCPUs: {name}={value}{was} would end {caught} halts before they block"
-            )
+            format!("lengthen host halt polling: {name}={value}{was} would end {caught} halts before they block")
         }
         (Side::Host, false, 0) => {
-            format!(
-                "switch KVM's polling for halted vCPUs off: {name}=0{was}; most of its CPU time is of failed polls here"
-            )
+            format!("disable host halt polling: {name}=0{was}; most polling time is in failed polls")
         }
         (Side::Host, false, _) => {
-            format!(
-                "let KVM poll less for halted vCPUs: {name}={value}{was}; most of its CPU time is of failed polls here"
-            )
+            format!("shorten host halt polling: {name}={value}{was}; most polling time is in failed polls")
         }
         (Side::Guest, ..) => {
             format!(
@@ -444,7 +438,8 @@ mod tests {
                 material.absorb(&Exit { detail: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
             }
             for number in 0..self.idle {
-                let of = Preemption { who, at: at(number), ran: None, yields: 0, first: None, by: None };
+                let of =
+                    Preemption { who, at: at(number), ran: None, yields: 0, first: None, by: None, yielded: false };
                 material.absorb_preemption(&of);
             }
             end(&mut material, &[who], (self.halts + 1) * 200 * US);
@@ -662,7 +657,15 @@ mod tests {
     fn hosted(told: u64, bench: &Bench, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
         let mut material = Material::new(&Selection::default());
         material.vms.insert(VmId(1), VmTime { guest: 1_000 - steal, steal, ..VmTime::default() });
-        let of = Preemption { who: vcpu(0), at: Moment::default(), ran: None, yields: 0, first: None, by: None };
+        let of = Preemption {
+            who: vcpu(0),
+            at: Moment::default(),
+            ran: None,
+            yields: 0,
+            first: None,
+            by: None,
+            yielded: false,
+        };
         (0..idle).for_each(|_| material.absorb_preemption(&of));
         let polling = PollHost { told: Some(Nanos(told)), ..PollHost::default() };
         let mut judgement = Judgement::default();
@@ -682,23 +685,18 @@ mod tests {
                 49_999,
                 &[shorter, longer][..],
                 Some(50_000),
-                "poll longer for halted vCPUs: halt_poll_ns=50000 (it was 50.0us)",
+                "lengthen host halt polling: halt_poll_ns=50000 (it was 50.0us)",
             ),
             (
                 50_000,
                 &[shorter, longer],
                 Some(10_000),
-                "poll less for halted vCPUs: halt_poll_ns=10000 (it was 50.0us); most",
+                "shorten host halt polling: halt_poll_ns=10000 (it was 50.0us); most",
             ),
-            (10_001, &[shorter], Some(10_000), "poll less for halted vCPUs"),
+            (10_001, &[shorter], Some(10_000), "shorten host halt polling"),
             (10_000, &[shorter], None, ""),
             (50_000, &[longer], None, ""),
-            (
-                10_000,
-                &[(0, 1_000, 2_000)],
-                Some(0),
-                "switch KVM's polling for halted vCPUs off: halt_poll_ns=0 (it was 10.0us)",
-            ),
+            (10_000, &[(0, 1_000, 2_000)], Some(0), "disable host halt polling: halt_poll_ns=0 (it was 10.0us)"),
         ] {
             let (judgement, said) = hosted(told, &bench(recorded, tried), 0, 0);
             assert_eq!(knobs(&judgement), value.map(|value| ("halt_poll_ns", value)).into_iter().collect::<Vec<_>>());

@@ -471,7 +471,7 @@ const XEN_HALTS: &str = "the guest has nothing to do: a halt gives the CPU to Xe
     poll before it; fewer wake-ups of the guest's are fewer halts";
 
 /// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
-const HALTS_OUTSIDE: &str = "user space halts these vCPUs, as their local APIC is there: KVM neither polls for them nor tells of them; with \
+const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local APIC is in user space: KVM neither polls for them nor traces them; with \
     an irqchip in the kernel (QEMU's default) it would do both, and what that wins, the recording does not say";
 
 /// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where most of
@@ -618,8 +618,7 @@ static EITHER: Cure = Cure {
 /// The same where a page of 2 MiB can spare no fault.
 static ONCE_EACH: Cure = Cure {
     change: "the guest touches most of these pages for the first time in this recording, and most of the time goes into faults that are \
-        alone in their 2 MiB: huge pages are there already, or would not make them fewer; have the memory there before the guest \
-        needs it",
+        alone in their 2 MiB: huge pages are there already, or would not make them fewer; preallocate the guest's memory",
     settings: &[
         libvirt("memoryBacking", "<allocation mode='immediate'/>"),
         qemu("-object memory-backend-memfd,id=mem,size=…,prealloc=on -machine memory-backend=mem"),
@@ -1199,7 +1198,7 @@ mod tests {
         let of = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((DetailKind::PpcHcall, false, 0x58)));
         let judgement = judged("ppc64le", &of);
         let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
-        assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): have less of it"));
+        assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): print less"));
         assert_eq!(judged("x86_64", &of).advice().len(), 0);
         for (trap, says) in [
             (0x980, "timer of the host"),
@@ -1298,7 +1297,7 @@ mod tests {
         let outside = halting_by(ExitCode::new(CodeList::KvmExit, 5), 0, false, Some("nobody says what it was"));
         let verdict = &outside.causes[0].verdict;
         assert!(
-            matches!(verdict, CauseVerdict::NotJudged(why) if why.contains("their local APIC is there")),
+            matches!(verdict, CauseVerdict::NotJudged(why) if why.contains("their local APIC is in user space")),
             "{verdict:?}"
         );
         let unknown = halting(1_300, true, Some("nobody says what it was"));

@@ -59,6 +59,8 @@ pub(super) struct Account {
     pub writes: About,
     /// The most costly.
     top: Option<(DetailKey, u64)>,
+    /// Ports, registers, … that they are about.
+    places: usize,
     answer: Option<Answer>,
     /// What is noted besides.
     pub more: Vec<(Topic, String, Figure)>,
@@ -104,6 +106,7 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             }
             let account = accounts.entry(Asked::of(machine, vm.is_qemu(), *key)).or_default();
             account.all.merge(about);
+            account.places += usize::from(account.top.is_none_or(|top| top.0.key != key.key));
             account.turns += material.facts.turns.taken(|of, _, about| (of, about) == (vm.id, Some(*key))).0;
             if key.write {
                 account.writes.merge(about);
@@ -248,13 +251,14 @@ impl Vm<'_> {
     fn judge(&self, asked: Asked, account: &Account, judgement: &mut Judgement) -> Said {
         let Some((key, _)) = account.top else { return Said::NotJudged(UNTIMED.into()) };
         let place = place(key);
+        let mostly = if account.places > 1 { "mostly " } else { "" };
         let given = match self.machine.names.of_key(&[self.id], key.kind, key.key) {
             Some(SubjectName::Given(given)) => Some(given),
             _ => None,
         };
         let name = match (asked, given) {
-            (Asked::Named(name), Some(given)) if name != place => format!("{name} ({place}, {given})"),
-            (Asked::Named(name), None) if name != place => format!("{name} ({place})"),
+            (Asked::Named(name), Some(given)) if name != place => format!("{name} ({mostly}{place}, {given})"),
+            (Asked::Named(name), None) if name != place => format!("{name} ({mostly}{place})"),
             (_, Some(given)) => format!("{place} ({given})"),
             (_, None) => place,
         };
@@ -563,16 +567,16 @@ impl Vm<'_> {
     ) -> AdviceId {
         let (acts, undo) = match words.acts {
             Acts::WithModule => (
-                "for the module when it is loaded anew, with no VM running; for the VM when it is started anew",
-                "take out again what was set, and load the module or start the VM anew",
+                "for the module when it is reloaded, with no VM running; for the VM at its next start",
+                "remove the settings, and reload the module or restart the VM",
             ),
             Acts::InGuest => ("at once, in the guest", "change it back in the guest"),
             Acts::AtHost => (
                 "at once for what is written on the host; what is on its command line when it is booted",
-                "write the old values back, and take out again what was added to its command line",
+                "restore the old values, and remove what was added to its command line",
             ),
             Acts::ByLooking => ("when what is found is ended", "nothing is changed by looking"),
-            Acts::AtStart => ("when the VM is started anew", "take the lines out again and restart the VM"),
+            Acts::AtStart => ("at the next VM start", "remove the settings and restart the VM"),
         };
         let gain = Gain {
             of: GainOf::Exits,
@@ -653,7 +657,7 @@ const MAY_WAIT_ON_XEN: &str = "most of their time is that of long ones, which ma
     has no run states, which say so (`xentrace -D -e 0x000af000`)";
 
 const TURNS: &str =
-    "for most of their time another virtual core had the CPU: more CPUs, or fewer VMs on them, shorten that";
+    "for most of their time another virtual core had the CPU: more CPUs, or fewer vCPUs on them, shorten that";
 
 const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of long ones, which may be waits for a CPU that another task or virtual core \
     took: `perf sched record` and `perf sched timehist` on the host show that";

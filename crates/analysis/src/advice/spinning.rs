@@ -32,7 +32,8 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         let yields = material.yields(vm, YieldCall::waits);
         if time.vcpus < 2 || material.rate(Some(vm), yields.count) < OFTEN {
             if yields.count > 0 {
-                say(material, vm, &Said::NotJudged(FEW.into()), judgement);
+                let why = if time.vcpus < 2 { ALONE } else { FEW };
+                say(material, vm, &Said::NotJudged(why.into()), judgement);
             }
             continue;
         }
@@ -67,7 +68,10 @@ const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and
     sched:sched_switch -e sched:sched_wakeup -a` does";
 
 /// Why nothing is said of a few.
-const FEW: &str = "a VM of one vCPU, or fewer than 500 such calls a second: no rule looks at that";
+const FEW: &str = "its vCPUs yield fewer than 500 times a second: no rule looks at so few";
+
+/// Why nothing is said of a VM of one vCPU.
+const ALONE: &str = "its only vCPU yields: no rule looks at that";
 
 /// Why nothing is to be done about yields on machines where the host has no part in how long vCPUs spin.
 const CONTENDED: &str = "the guest's locks are contended while all its vCPUs run: only the guest can change that";
@@ -104,7 +108,11 @@ fn say(material: &Material, vm: VmId, said: &Said, judgement: &mut Judgement) {
     }
     let is_sched_op = |key: &DetailKey| SCHED_OP == Asked::Other(key.kind, key.key);
     if yields > 0 && material.of_details(vm, is_sched_op).count == yields {
-        judgement.say(Some(vm), Covered::Subject(SCHED_OP), said.clone());
+        let said = match said {
+            Said::NotJudged(why) => Said::NotJudged(format!("all of them are SCHEDOP_yield; {why}")),
+            said => said.clone(),
+        };
+        judgement.say(Some(vm), Covered::Subject(SCHED_OP), said);
     }
 }
 
@@ -244,7 +252,7 @@ fn preempted_holders(
         .into(),
         payer: "neighbours, where vCPUs get CPUs of their own".into(),
         undo: "give the VM its vCPUs and its affinity back".into(),
-        acts: "affinities at once, the rest when the VM is started anew".into(),
+        acts: "affinities at once, the rest at the next VM start".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
     say(material, vm, &Said::Advice(id), judgement);
@@ -301,12 +309,9 @@ fn idle_yields(
         subject: Subject::None,
         vm: None,
         change: match off {
-            true => format!(
-                "let spinning vCPUs spin: {}=0 switches exits for PAUSE off; nearly always there is nobody to yield to",
-                knob.name
-            ),
+            true => format!("disable PAUSE exits ({}=0): under 10% of yields find a preempted sibling", knob.name),
             false => format!(
-                "let spinning vCPUs spin longer before they yield: {}={}; nearly always there is nobody to yield to",
+                "let vCPUs spin longer before they yield ({}={}): under 10% of yields find a preempted sibling",
                 knob.name,
                 knob.text(value)
             ),
@@ -324,12 +329,7 @@ fn idle_yields(
         }
         .into(),
         payer: "VMs that share their CPUs".into(),
-        undo: if is_guests {
-            "write the old value back"
-        } else {
-            "take the parameter out again and load the module anew"
-        }
-        .into(),
+        undo: if is_guests { "write the old value back" } else { "remove the parameter and reload the module" }.into(),
         acts: if is_guests {
             "at once, in the guest in which it is set"
         } else {
@@ -403,6 +403,7 @@ mod tests {
                     yields: 1,
                     first,
                     by: None,
+                    yielded: false,
                 });
             }
         }
@@ -533,8 +534,15 @@ mod tests {
                 material.facts.yields.preempted.insert(who, cell);
             }
             for _ in 0..self.idle {
-                let of =
-                    Preemption { who: vcpu(0), at: Moment::default(), ran: None, yields: 0, first: None, by: None };
+                let of = Preemption {
+                    who: vcpu(0),
+                    at: Moment::default(),
+                    ran: None,
+                    yields: 0,
+                    first: None,
+                    by: None,
+                    yielded: false,
+                };
                 material.absorb_preemption(&of);
             }
             material
@@ -614,7 +622,7 @@ mod tests {
             let of_call = judgement.said(VmId(1)).filter(|row| *row.0 == Covered::Subject(SCHED_OP));
             of_call.map(|row| row.1.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(said(12), [Said::NotJudged(FEW.into())]);
+        assert_eq!(said(12), [Said::NotJudged(format!("all of them are SCHEDOP_yield; {FEW}"))]);
         assert_eq!(said(13), []);
     }
 
@@ -714,7 +722,7 @@ mod tests {
                 "a hundredth of the time",
                 &[window(8_192, 0, 7_000.0)][..],
                 Some((8_192, 3_500, 10_000)),
-                "ple_window=8192; nearly",
+                "(ple_window=8192): under 10%",
             ),
             ("less", &[window(8_192, 0, 6_999.0)], None, ""),
             (
@@ -739,14 +747,14 @@ mod tests {
                 "none at all",
                 &[tried("ple_gap", 0, 4, 9_000.0, 9_500.0)],
                 Some((0, 4_500, 4_750)),
-                "ple_gap=0 switches exits for PAUSE off",
+                "disable PAUSE exits (ple_gap=0)",
             ),
             ("most below least", &[tried("ple_gap", 0, 4, 9_000.0, 8_000.0)], Some((0, 4_500, 4_500)), "ple_gap=0"),
             (
                 "the guest's",
                 &[tried("spin_retry", 10_000, 0, 9_000.0, 9_500.0)],
                 Some((10_000, 4_500, 4_750)),
-                "spin_retry=10000; nearly",
+                "(spin_retry=10000): under 10%",
             ),
         ] {
             let judgement = VM.judged(YieldCall::Pause, &of_arch("x86_64"), trials, false);

@@ -159,7 +159,7 @@ impl Vm<'_> {
                 self.place(name, about),
                 self.beyond()
             ),
-            risk: "coalesced writes act when somebody next looks: wrong where the guest waits for their effect, or where \
+            risk: "coalesced writes take effect when user space next drains the ring: wrong where the guest waits for their effect, or where \
                 they must not be overtaken by other accesses",
             payer: "whoever waits for the device: its work is put off",
             acts: Acts::AtStart,

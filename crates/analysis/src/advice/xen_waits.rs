@@ -51,7 +51,7 @@ const HAD: [Had; 5] = [
         risk: "CPUs that they get, others have less of",
         payer: HAD_THEM,
         undo: "restore the affinities, or the number of vCPUs",
-        acts: "affinities at once, fewer vCPUs when the VM is started anew",
+        acts: "affinities at once, fewer vCPUs at the next VM start",
     },
     Had {
         time: |of| of.domain_0,
@@ -85,7 +85,7 @@ const HAD: [Had; 5] = [
         risk: "none is known",
         payer: "nobody",
         undo: "nothing is changed",
-        acts: "it is a search",
+        acts: "once it is found",
     },
 ];
 

@@ -290,6 +290,7 @@ mod tests {
                 yields: 1,
                 first,
                 by: None,
+                yielded: false,
             });
         }
     }

@@ -252,7 +252,7 @@ fn notes(
         }
         .to_string(),
     );
-    notes.push("the gaps are taken as they were; a guest that is answered sooner may ask again sooner".to_string());
+    notes.push("gaps are replayed unchanged; an earlier wake-up would shift later ones".to_string());
     notes
 }
 

@@ -377,11 +377,9 @@ mod tests {
     #[test]
     fn however_it_is_sliced_settings_are_tried_on_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        for (scenario, advised) in [
-            (PING_PONG, "let KVM poll longer"),
-            (PING_PONG, "let the guest poll"),
-            (IN_VAIN, "let spinning vCPUs spin"),
-        ] {
+        for (scenario, advised) in
+            [(PING_PONG, "lengthen host halt polling"), (PING_PONG, "let the guest poll"), (IN_VAIN, "let vCPUs spin")]
+        {
             let page = same_in_any_slices(&simulated(folder.path(), scenario));
             assert!(changes(&page).contains(advised), "{advised}: {}", changes(&page));
         }

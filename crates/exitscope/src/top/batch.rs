@@ -48,7 +48,7 @@ fn machines(frame: &Frame, state: &State) -> Section {
     ];
     sentences.extend(text::missed(frame));
     if !frame.has_kvm_exit {
-        sentences.push("kvm_exit does not fire here: exits are those that go to user space, others only as far as KVM tells of them".into());
+        sentences.push("kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial".into());
     }
     let mut sentences: Vec<Sentence> =
         verdict.into_iter().chain(sentences).map(|text| Sentence { text, warning: false }).collect();

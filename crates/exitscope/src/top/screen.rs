@@ -194,7 +194,7 @@ fn draw_list(to: &mut ratatui::Frame, area: Rect, lines: &[ListLine], list: &Lis
     if lines.is_empty() && area.height > 1 {
         let said = match (frame.time > 0.0, state.filter.is_empty()) {
             (false, _) => "",
-            (true, true) => "no virtual machine runs here, or none that we may see",
+            (true, true) => "no VM visible; other users' VMs need root",
             (true, false) => "no virtual machine has this in its name or its PID (Esc: show all)",
         };
         to.render_widget(Line::from(said), Rect { y: area.y + 1, height: 1, ..area });

@@ -160,7 +160,7 @@ pub fn gangs(gangs: &GangRow) -> [String; 2] {
 
 /// What went missing, if anything did.
 pub fn lost(frame: &Frame) -> Option<String> {
-    (frame.lost > 0).then(|| format!("{} events are in no figure: there was no room for them", thousands(frame.lost)))
+    (frame.lost > 0).then(|| format!("{} events lost: map or ring full", thousands(frame.lost)))
 }
 
 /// Which events of the scheduler nobody looked at, if there were any.

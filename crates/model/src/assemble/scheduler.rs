@@ -166,10 +166,10 @@ impl Assembler {
             used = lane.take_scheduler();
             self.set_run(at, number, if sleeps { Run::Sleeping } else { Run::Preempted });
             if !sleeps {
+                let lane = &self.lanes[number];
+                let (vm, yielded) = (lane.who.vm, lane.yielding.is_some());
+                self.queue.taken(vm, number as u32, Some(next).filter(|next| *next != Tid(0)), yielded);
                 self.gave(number, after);
-            }
-            if !sleeps && next != Tid(0) {
-                self.queue.taken(self.lanes[number].who.vm, number as u32, next);
             }
         }
         if let Some(number) = after {

@@ -157,10 +157,12 @@ impl Lane {
         } else if let Some(exit) = &self.open {
             let (all, kernel) = (exit.parts.sum(), exit.parts.get(TimePart::Kernel));
             match self.vm_ended.and_then(|at| self.since.since(at)) {
-                Some(stopped) => {
-                    let stopped = stopped.min(all);
-                    self.outside.merge(&exit.parts.in_proportion(Nanos(all.0 - stopped.0)));
-                    self.outside.add(TimePart::Stopped, stopped);
+                // It is no vCPU's time any more.
+                Some(after) => {
+                    let after = after.min(all);
+                    self.outside.merge(&exit.parts.in_proportion(Nanos(all.0 - after.0)));
+                    self.since = Moment::from_nanos(self.since.as_nanos() - after.0);
+                    ledger.count(Line::VmEnded);
                 }
                 None => {
                     self.outside.merge(&exit.parts);
