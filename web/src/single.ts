@@ -6,6 +6,7 @@ import { keep } from "./link";
 import { aboutOf, reasonOf } from "./causes";
 import { isShown } from "./query";
 import { data, laneCalled, laneId, lanes, lengths, range } from "./state";
+import type { ThreadRow } from "./types.gen";
 
 /** One exit. Times in ns, from the page's begin on. */
 export interface Single {
@@ -46,6 +47,19 @@ export interface Chunk {
   total: Float64Array;
   /** The other parts of those that have any. */
   others: Map<number, Record<string, number>>;
+  /** Waits for a CPU that ended in its time, in order of time; `null` if they are left out. */
+  waits: CpuWait[] | null;
+}
+
+/** A vCPU that was woken or preempted, and waited for a CPU. Times in ns, from the page's begin on. */
+export interface CpuWait {
+  at: number;
+  lane: number;
+  isWoken: boolean;
+  /** When it ran; `null` if that was not recorded. */
+  ran: number | null;
+  /** The thread that took its CPU, or recorded that it was woken; `null` if the recording does not say, or the page has no room for it. */
+  thread: ThreadRow | null;
 }
 
 const unpacked = new Map<number, Chunk>();
@@ -61,22 +75,24 @@ function restore(column: Float64Array, key: Float64Array): void {
   }
 }
 
+const unzigzag = (of: number): number => (of % 2 === 0 ? of / 2 : -(of + 1) / 2);
+
 function unpack(number: number): Chunk {
   const { head, bytes } = data.singles!;
   const { rows, first_ns } = head.chunks[number]!;
   let start = 0;
   for (let before = 0; before < number; before++) start += head.chunks[before]!.bytes;
   const numbers = new Numbers(bytes, start);
-  const column = (name: string): Float64Array => {
-    const found = new Float64Array(rows);
-    if (!head.planes.includes(name)) for (let row = 0; row < rows; row++) found[row] = numbers.next();
+  const column = (name: string, planes: readonly string[] = head.planes, size = rows): Float64Array => {
+    const found = new Float64Array(size);
+    if (!planes.includes(name)) for (let row = 0; row < size; row++) found[row] = numbers.next();
     else {
-      const planes = numbers.next();
-      for (let plane = 0; plane < planes; plane++) for (let row = 0; row < rows; row++) found[row]! += bytes[numbers.at++]! * 256 ** plane;
+      const bytesOfEach = numbers.next();
+      for (let plane = 0; plane < bytesOfEach; plane++) for (let row = 0; row < size; row++) found[row]! += bytes[numbers.at++]! * 256 ** plane;
     }
     return found;
   };
-  const [at, lane, cause, toUser, cpu, rip, kernel, user, bits] = head.columns.map(column) as Float64Array[];
+  const [at, lane, cause, toUser, cpu, rip, kernel, user, bits] = head.columns.map((name) => column(name)) as Float64Array[];
   restore(toUser!, cause!);
   restore(cpu!, lane!);
   restore(rip!, cause!);
@@ -93,15 +109,24 @@ function unpack(number: number): Chunk {
       });
       others.set(row, times);
     }
-    const zigzag = at![row]!;
-    at![row] = (ends.get(lane![row]!) ?? first_ns) + (zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2);
+    at![row] = (ends.get(lane![row]!) ?? first_ns) + unzigzag(at![row]!);
     ends.set(lane![row]!, at![row]! + total[row]!);
   }
   for (let row = 0; row < rows; row++) {
     lane![row] = head.lanes[lane![row]!]!;
     cause![row] = head.causes[cause![row]!]!;
   }
-  return { rows, at: at!, lane: lane!, cause: cause!, toUser: toUser!, cpu: cpu!, rip: rip!, kernel: kernel!, user: user!, total, others };
+  // Numbers are read in the order in which they are packed.
+  const own = head.chunks[number]!.waits ?? null;
+  const [begin, of, woken, waited, thread] = !own ? [] : head.wait_columns.map((name) => column(name, head.wait_planes, own));
+  let before = first_ns;
+  const waits = own === null ? null : Array.from({ length: own }, (_, row): CpuWait => {
+    before += unzigzag(begin![row]!);
+    const ran = waited![row] === 0 ? null : before + waited![row]! - 1;
+    return { at: before, lane: head.lanes[of![row]!]!, isWoken: woken![row] === 1, ran, thread: head.threads[thread![row]! - 1] ?? null };
+  });
+  waits?.sort((a, b) => a.at - b.at);
+  return { waits, rows, at: at!, lane: lane!, cause: cause!, toUser: toUser!, cpu: cpu!, rip: rip!, kernel: kernel!, user: user!, total, others };
 }
 
 function single(of: Chunk, row: number): Single {
@@ -155,6 +180,15 @@ export function missingIn([from, to]: [number, number]): [number, number][] {
   }
   if (at < to) gaps.push([at, to]);
   return gaps;
+}
+
+/** Waits for a CPU in a time, of these vCPUs; and whether the page leaves any out. */
+export function waitsIn([from, to]: [number, number], isShown: (lane: number) => boolean): { waits: CpuWait[]; isPart: boolean } {
+  const chunks = data.singles ? chunksIn([from, to]) : [];
+  if (chunks.length > IN_VIEW) return { waits: [], isPart: true };
+  const found = chunks.map((number) => chunk(number).waits);
+  const waits = found.flatMap((waits) => waits?.filter((wait) => wait.at <= to && (wait.ran ?? wait.at) >= from && isShown(wait.lane)) ?? []);
+  return { waits, isPart: found.includes(null) || missingIn([from, to]).length > 0 };
 }
 
 /** Whether an exit of a chunk is looked at. */

@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -543,6 +543,48 @@ test("every kind of recording has its views, and each chart draws something", as
     await drawsAll(page);
     await done(page);
   }
+});
+
+test("an exit says who preempted its vCPU and who woke it, and where the page leaves that out", async () => {
+  const trace = join(folder, "woken.txt");
+  const line = (comm, tid, cpu, at, event) => `  ${comm}-${tid}  [00${cpu}] d..2. 100.${String(at).padStart(6, "0")}: ${event}\n`;
+  const vcpu = (number, at, event) => line(`CPU ${number}/KVM`, 2001 + number, number, at, event);
+  const exit = "kvm_exit: reason HLT rip 0xffffffff81000000 info 0 0";
+  const lines = [
+    ...[0, 1].map((number) => vcpu(number, 100 + number, exit.replace("HLT", "CPUID")) + vcpu(number, 110 + number, `kvm_entry: vcpu ${number}, rip 0x2`)),
+    vcpu(0, 200, exit.replace("HLT", "EXTERNAL_INTERRUPT")),
+    vcpu(0, 210, "sched_switch: prev_comm=CPU 0/KVM prev_pid=2001 prev_prio=120 prev_state=R ==> next_comm=backup next_pid=77 next_prio=120"),
+    line("backup", 77, 0, 260, "sched_switch: prev_comm=backup prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=CPU 0/KVM next_pid=2001 next_prio=120"),
+    vcpu(0, 270, "kvm_entry: vcpu 0, rip 0x2"),
+    vcpu(0, 300, exit),
+    vcpu(0, 310, "sched_switch: prev_comm=CPU 0/KVM prev_pid=2001 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120"),
+    vcpu(1, 400, exit.replace("HLT", "MSR_WRITE")),
+    vcpu(1, 410, "sched_wakeup: comm=CPU 0/KVM pid=2001 prio=120 target_cpu=000"),
+    vcpu(1, 420, "kvm_entry: vcpu 1, rip 0x2"),
+    line("<idle>", 0, 0, 425, "sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=CPU 0/KVM next_pid=2001 next_prio=120"),
+    vcpu(0, 430, "kvm_entry: vcpu 0, rip 0x2"),
+    vcpu(0, 500, exit.replace("HLT", "CPUID")),
+    vcpu(0, 510, "kvm_entry: vcpu 0, rip 0x2"),
+  ];
+  writeFileSync(trace, `# tracer: nop\n#\n${lines.join("")}`);
+  const file = pageOf("woken", trace);
+  const textOf = async (page, reason) => {
+    await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, 0))}@${overOf(page).slow.find((of) => of.reason === reason).after_ns}`);
+    await frame(page);
+    return (await page.getByRole("complementary", { name: "The exit" }).innerText()).replaceAll("µ", "u");
+  };
+  const page = await open(browser, file);
+  assert.match(await textOf(page, "EXTERNAL_INTERRUPT"), /What others did to it\nPreempted after 10\.0us by backup \(77\); ran again 50\.0us later\./);
+  assert.match(await textOf(page, "HLT"), /Woken after 110us by vCPU 1, or an interrupt while that ran; ran 15\.0us later\./);
+  assert.doesNotMatch(await textOf(page, "CPUID"), /What others did/);
+  await drawsAll(page);
+  const note = await page.locator("#chart-timeline .note").innerText();
+  assert.match(note, /solid: woken, until it ran; dashed: preempted, until it ran again/);
+  assert.doesNotMatch(note, /not stored here/);
+  await done(page);
+  const without = await open(browser, changed(file, (data) => data.over.singles.chunks.forEach((chunk) => (chunk.waits = null))));
+  assert.match(await textOf(without, "HLT"), /Wake-ups and preemptions of some of this time are not stored here/);
+  await done(without);
 });
 
 test("copies: SVG is drawn like the chart, PNG is an image", async () => {

@@ -13,6 +13,7 @@
 //! Does not know: files to read, where rows came from.
 
 mod columns;
+mod cpu_waits;
 mod drags;
 mod html;
 mod names;

@@ -8,13 +8,16 @@
 //! The two may be filled on two threads: what goes from one to the other is small.
 
 use crate::columns::{push_all, push_rising};
+use crate::cpu_waits::ThreadRow;
 use crate::names::{Briefs, CAUSES, Names, REASONS, numbered};
 use crate::rows::Row;
 use crate::single_exits::{SingleExits, SingleExitsHead};
 use crate::sums::{BELOW_CAUSE, BELOW_LANE, CAUSE_SHIFT, LANE_SHIFT, Sums};
 use exitscope_analysis::advice::ToldApart;
 use exitscope_analysis::{DetailKey, ExitCause, Index, Selection};
-use exitscope_model::{Exit, ExitCode, LaneSpan, Step, Stretch, TimePart, TraceInfo, Who, WhoRow, Yield};
+use exitscope_model::{
+    Exit, ExitCode, LaneSpan, Preemption, Step, Stretch, ThreadWakeUp, TimePart, TraceInfo, Who, WhoRow, Yield,
+};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
@@ -188,6 +191,18 @@ impl OverTime {
         self.sum_up();
     }
 
+    /// Adds that a vCPU was preempted.
+    pub fn absorb_preemption(&mut self, of: &Preemption) {
+        self.names.absorb_preemption(of, &mut self.briefs);
+        self.sum_up();
+    }
+
+    /// Adds that a vCPU was woken.
+    pub fn absorb_wake_up(&mut self, of: &ThreadWakeUp) {
+        self.names.absorb_wake_up(of, &mut self.briefs);
+        self.sum_up();
+    }
+
     #[inline]
     fn sum_up(&mut self) {
         self.sums.absorb(&self.briefs);
@@ -283,7 +298,14 @@ impl OverTime {
 
         let singles = Some(sums.singles).filter(|_| in_time);
         let cause_number = |number: u32| numbering.of(number as usize);
-        let singles = singles.and_then(|singles| singles.finish(base, (lane_number, cause_number), &mut tables.bytes));
+        let lane_of_thread: FxHashMap<Tid, u32> = order.iter().map(|who| who.tid).zip(0..).collect();
+        let thread = |tid: Tid| ThreadRow {
+            tid: tid.0,
+            name: info.comms.get(&tid.0).cloned(),
+            lane: lane_of_thread.get(&tid).copied().filter(|_| tid.0 != 0),
+        };
+        let singles =
+            singles.and_then(|singles| singles.finish(base, (lane_number, cause_number, thread), &mut tables.bytes));
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
             names.spans.iter().map(|(who, span)| (who.completed(&vcpu_of), *span)).collect();
