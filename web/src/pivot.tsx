@@ -8,7 +8,7 @@ import { Flame, type Frame } from "./flame";
 import { count, ns, share } from "./format";
 import { kept } from "./link";
 import { COST, costOf, handlers, eachCauseSum, timeOf, waitParts, type Sums } from "./query";
-import { eachSingle, hasAllSingles, ripName } from "./single";
+import { eachSingle, functionName, hasAllSingles, ripName } from "./single";
 import { calm, data, everything, isAll, lanes, only, reasons, vms } from "./state";
 import { DataTable, type Column } from "./table";
 import { laneName } from "./timeline";
@@ -58,6 +58,7 @@ const DIMENSIONS: Dimension[] = [
   { name: "handler", title: "handler", isSummed: true, of: ({ toUser }) => handlers()[toUser]! },
   { name: "cpu", title: "CPU", isSummed: false, of: ({ cpu }) => `CPU ${cpu}` },
   { name: "rip", title: "place in the guest", isSummed: false, of: ({ rip }) => ripName(rip) ?? "not recorded" },
+  { name: "function", title: "function of the guest", isSummed: false, of: ({ rip }) => functionName(rip) ?? (ripName(rip) === null ? "not recorded" : "not known") },
 ];
 
 const named = (name: string): Dimension | undefined => DIMENSIONS.find((of) => of.name === name);
@@ -68,6 +69,7 @@ const possible = (): Dimension[] =>
     if (of.name === "handler") return data.report.event_kinds.user_space;
     if (of.name === "vm") return vms().length > 1;
     if (of.name === "rip") return hasAllSingles() && data.singles!.head.rips.length > 0;
+    if (of.name === "function") return hasAllSingles() && data.singles!.head.functions.length > 0;
     return of.isSummed || hasAllSingles();
   });
 

@@ -18,7 +18,7 @@ export interface Single {
   about: number | null;
   toUser: boolean;
   cpu: number;
-  /** Where in the guest it was, in hexadecimal; `null` if the recording does not say. */
+  /** Where in the guest it was: address, and function if known; `null` if the recording does not say. */
   rip: string | null;
   /** Its parts, by column. */
   times: Record<string, number>;
@@ -145,8 +145,15 @@ function single(of: Chunk, row: number): Single {
   };
 }
 
-/** A place in a guest. */
-export const ripName = (place: number): string | null => data.singles!.head.rips[place - 1] ?? null;
+/** A place in a guest: its address, and its function if that is known. */
+export function ripName(place: number): string | null {
+  const { rips, rip_offsets } = data.singles!.head;
+  const [address, name] = [rips[place - 1] ?? null, functionName(place)];
+  return address !== null && name !== null ? `${address} ${name}+0x${rip_offsets[place - 1]!.toString(16)}` : address;
+}
+
+/** The guest's function that a place is in; `null` if that is not known. */
+export const functionName = (place: number): string | null => data.singles!.head.functions[data.singles!.head.rip_functions[place - 1]! - 1] ?? null;
 
 function chunk(number: number): Chunk {
   if (of !== data.singles) {

@@ -804,6 +804,11 @@ export interface SingleExitsHead {
    */
   exits: number;
   /**
+   * The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
+   * how far from where that begins it is.
+   */
+  functions: string[];
+  /**
    * Where in the page the vCPUs of that column are, and the causes: one vCPU may have several numbers here.
    */
   lanes: number[];
@@ -818,6 +823,8 @@ export interface SingleExitsHead {
    * @maxItems 2
    */
   planes: [string, string];
+  rip_functions: number[];
+  rip_offsets: number[];
   /**
    * Places in guests: instruction pointers, in hexadecimal.
    */

@@ -587,6 +587,25 @@ test("an exit says who preempted its vCPU and who woke it, and where the page le
   await done(without);
 });
 
+test("functions of the guest have names, in the pivot as in the report, and beside an address", async () => {
+  const [trace, symbols] = [corpus("arm64/arm.dat.gz"), join(folder, "kallsyms")];
+  writeFileSync(symbols, "0000000040000000 T _start\n0000000040000068 t putc\n0000000040000078 t next\n");
+  const page = await open(browser, pageOf("named", trace, "--guestkallsyms", symbols), { hash: "#view=pivot&tab=breakdown&by=function" });
+  const report = json("report", trace, "--by", "rip", "--guestkallsyms", symbols, "--top", "all");
+  const expected = report.rows.filter((row) => row.function).map((row) => [row.function, row.timed]);
+  const { rows } = await pivotSums(page);
+  assert.deepEqual(rows.map((row) => [row["function of the guest"], Number(row.exits)]).filter(([name]) => expected.some(([of]) => of === name)).sort(), expected.sort());
+  await page.evaluate(() => (location.hash = "#view=pivot&tab=breakdown&by=rip&where=rip%20~%20putc"));
+  await frame(page);
+  const places = (await pivotSums(page)).rows.map((row) => row["place in the guest"]);
+  assert.ok(places.includes("0x4000006c putc+0x4") && places.every((place) => / putc\+0x[0-9a-f]$/.test(place)), places.join());
+  const at = overOf(page).slow.find((of) => of.reason === "DABT_LOW");
+  await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, at.lane))}@${at.after_ns}`);
+  await frame(page);
+  assert.match(await page.getByRole("complementary", { name: "The exit" }).innerText(), /in the guest at 0x4000[0-9a-f]+ \w+\+0x[0-9a-f]+\./);
+  await done(page);
+});
+
 test("copies: SVG is drawn like the chart, PNG is an image", async () => {
   const page = await open(browser, boot());
   await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));

@@ -206,7 +206,8 @@ pub struct ReportArgs {
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
     #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
     pub event: Option<Dim>,
-    /// With --by rip: what the guest's /proc/kallsyms holds, read there as root; instructions are put together by function
+    /// With --by rip: what the guest's /proc/kallsyms holds, read there as root; instructions are put together by function. With
+    /// --html: they are named by it
     #[arg(long, value_name = "FILE")]
     pub guestkallsyms: Option<PathBuf>,
     /// Width of a bucket of time for `--by time`, like 100ms [default: chosen so that there are at most 40]
@@ -238,7 +239,7 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
     /// Write the report as one HTML page with pictures to this file instead: it needs no network, and can be sent to others
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "interval", "view", "top", "sort", "format"])]
     pub html: Option<PathBuf>,
     /// Write the recording to this file instead, for whoever is to look into it: as perf.data, with names, numbers of processes
     /// and addresses replaced, and without what was read and written (docs/bundle.md)
@@ -1216,6 +1217,9 @@ pub struct ServeArgs {
     /// What is at the VMs' ports and addresses of the traces, as for report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "dir"])]
     pub devices: Option<PathBuf>,
+    /// What the guest's /proc/kallsyms holds, read there as root: names instructions of the traces
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "dir"])]
+    pub guestkallsyms: Option<PathBuf>,
     #[command(flatten)]
     pub clock: ClockArgs,
     #[command(flatten, next_help_heading = "With --store")]

@@ -377,6 +377,13 @@ impl OverTime {
     }
 }
 
+impl TimeTables {
+    /// Names places in the guest by its functions: where that of an address begins, and its name.
+    pub fn name_places<'a>(&mut self, function: impl Fn(u64) -> Option<(u64, &'a str)>) {
+        self.head.singles.iter_mut().for_each(|singles| singles.name_places(&function));
+    }
+}
+
 impl PartRow {
     fn of(part: TimePart) -> PartRow {
         let of_exits = TimePart::OF_EXITS.contains(&part);

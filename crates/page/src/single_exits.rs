@@ -18,7 +18,7 @@ use exitscope_model::{ExitParts, TimePart};
 use exitscope_units::Tid;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Exits of a chunk.
 const OF_CHUNK: usize = 4_096;
@@ -101,7 +101,14 @@ pub struct SingleExitsHead {
     /// Those of the columns that are packed byte by byte of their numbers.
     planes: [&'static str; 2],
     /// Places in guests: instruction pointers, in hexadecimal.
-    rips: Vec<String>,
+    #[serde(serialize_with = "in_hexadecimal")]
+    #[schemars(with = "Vec<String>")]
+    rips: Vec<u64>,
+    /// The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
+    /// how far from where that begins it is.
+    functions: Vec<String>,
+    rip_functions: Vec<usize>,
+    rip_offsets: Vec<u64>,
     /// The other parts of exits, by the bits of the last of these columns, from the lowest on.
     parts: Vec<&'static str>,
     /// Columns of the waits for a CPU behind those of exits, and those of them that are packed byte by byte.
@@ -134,6 +141,28 @@ fn changes(values: impl Iterator<Item = (u16, u64)>) -> impl Iterator<Item = u64
         let before = last.insert(key, value).unwrap_or(0);
         if before == value { 0 } else { value + 1 }
     })
+}
+
+/// As text: a double has no room for them.
+fn in_hexadecimal<S: Serializer>(rips: &[u64], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(rips.iter().map(|rip| format!("{rip:#x}")))
+}
+
+impl SingleExitsHead {
+    /// Names places by the functions that hold them: where these begin, and their names.
+    pub(crate) fn name_places<'a>(&mut self, function: impl Fn(u64) -> Option<(u64, &'a str)>) {
+        let mut numbers = FxHashMap::default();
+        let found = self.rips.iter().map(|rip| {
+            function(*rip).map_or((0, 0), |(start, name)| {
+                let number = *numbers.entry(start).or_insert_with(|| {
+                    self.functions.push(name.to_string());
+                    self.functions.len()
+                });
+                (number, rip - start)
+            })
+        });
+        (self.rip_functions, self.rip_offsets) = found.unzip();
+    }
 }
 
 impl Chunk {
@@ -326,7 +355,10 @@ impl SingleExits {
             lanes: (0..self.below.0).map(lane).collect(),
             causes: (0..self.below.1).map(cause).collect(),
             planes: ["begin", kernel],
-            rips: self.rips.keys().iter().map(|rip| format!("{rip:#x}")).collect(),
+            rips: self.rips.keys().to_vec(),
+            functions: Vec::new(),
+            rip_functions: Vec::new(),
+            rip_offsets: Vec::new(),
             parts: TimePart::BESIDE_COST.map(TimePart::column).to_vec(),
             wait_columns: cpu_waits::COLUMNS,
             wait_planes: cpu_waits::PLANES,
@@ -398,7 +430,7 @@ mod tests {
         let (begun, rest) = bytes.split_at(begins.len());
         assert_eq!(begun, begins);
         let expected = [0, 0, 0, 0, 0, 0, 4, 1, 2, 1, 1, 100, 30, 0, 5, 0, 1 << halted, 900];
-        assert_eq!(head.rips, ["0xffffffff81000000"]);
+        assert_eq!(serde_json::to_value(&head).unwrap()["rips"], serde_json::json!(["0xffffffff81000000"]));
         assert_eq!((head.lanes, head.causes), (vec![40], vec![50]));
         assert_eq!(numbers(rest), expected);
         let chunk = &head.chunks[0];

@@ -12,6 +12,7 @@ use exitscope_view::Report;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Library {
     files: Vec<File>,
     clock: ClockArgs,
     names: NameArgs,
+    /// What names functions of the guest.
+    symbols: Option<PathBuf>,
     /// Has one file read at a time.
     reading: Semaphore,
     turns: Cell<u32>,
@@ -102,7 +105,7 @@ struct Row<'a> {
 }
 
 impl Library {
-    pub fn new(files: Vec<NamedFile>, clock: ClockArgs, names: NameArgs) -> Rc<Library> {
+    pub fn new(files: Vec<NamedFile>, clock: ClockArgs, names: NameArgs, symbols: Option<PathBuf>) -> Rc<Library> {
         let file = |named| File {
             named,
             made: RefCell::new(None),
@@ -115,12 +118,21 @@ impl Library {
             files,
             clock,
             names,
+            symbols,
             reading: Semaphore::new(1),
             turns: Cell::new(0),
             asked: Cell::new(0),
             compared: RefCell::default(),
             comparing: Arc::default(),
         })
+    }
+
+    /// How files are read.
+    fn args(&self) -> ReportArgs {
+        let select = SelectArgs { clock: self.clock.clone(), ..SelectArgs::default() };
+        let (names, guestkallsyms) = (self.names.clone(), self.symbols.clone());
+        let (slowest, top) = (Some(SLOWEST), Some(usize::MAX));
+        ReportArgs { select, names, guestkallsyms, slowest, top, ..ReportArgs::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -223,8 +235,9 @@ impl Library {
         let file = &self.files[number];
         // As it was before: what is added meanwhile makes it another version.
         let version = version(&file.named);
-        let (named, clock, names) = (file.named.clone(), self.clock.clone(), self.names.clone());
-        let found = spawn_blocking(move || find(&named, clock, names)).await;
+        let args = self.args();
+        let named = file.named.clone();
+        let found = spawn_blocking(move || find(&named, &args)).await;
         let found =
             found.unwrap_or_else(|_| Err(format!("{} could not be read: an error in exitscope", self.name(number))));
         *file.made.borrow_mut() = Some(Made { version, found, asked: self.asked.get() });
@@ -282,12 +295,10 @@ fn version(file: &NamedFile) -> String {
     })
 }
 
-fn find(file: &NamedFile, clock: ClockArgs, names: NameArgs) -> Result<Found, String> {
-    let select = SelectArgs { clock: clock.clone(), ..SelectArgs::default() };
-    let args = ReportArgs { select, names, slowest: Some(SLOWEST), top: Some(usize::MAX), ..ReportArgs::default() };
+fn find(file: &NamedFile, args: &ReportArgs) -> Result<Found, String> {
     let (mut summary, mut data) = (None, Vec::new());
-    let read = file.input(&clock).and_then(|input| {
-        look_at(&args, &[input], |contents| {
+    let read = file.input(&args.select.clock).and_then(|input| {
+        look_at(args, &[input], |contents| {
             summary = Some(Summary::of(&contents.report));
             Ok(write_data(contents, Compression::new(6), &mut data)?)
         })
@@ -329,7 +340,7 @@ mod tests {
     async fn only_so_many_comparisons_are_under_way_whatever_is_asked_for() {
         let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
         let files = vec![NamedFile::find(trace).unwrap(); 5];
-        let library = Library::new(files, ClockArgs::default(), NameArgs::default());
+        let library = Library::new(files, ClockArgs::default(), NameArgs::default(), None);
         let all = async {
             // None of them ends before we say so.
             let (comparing, (held, is_held), (go_on, wait)) = (library.comparing.clone(), channel(), channel::<()>());
