@@ -10,7 +10,18 @@ export interface Conditioned {
 export interface Condition {
   /** The words that it is about. */
   words: string[];
+  /** Its limits of lengths. */
+  limits: Limit[];
   holds(of: Conditioned): boolean;
+  /** Whether what it says of texts holds. */
+  holdsOf(texts: Conditioned["texts"]): boolean;
+}
+
+/** A limit of a length: `cost`, `>`, 100000. */
+export interface Limit {
+  word: string;
+  sign: string;
+  ns: number;
 }
 
 const UNITS: Record<string, number> = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
@@ -38,7 +49,7 @@ export function condition(text: string, texts: string[]): Condition | null {
       const than = length(value);
       const compare = { "=": (of: number) => of === than, "!=": (of: number) => of !== than, "<": (of: number) => of < than, "<=": (of: number) => of <= than, ">": (of: number) => of > than, ">=": (of: number) => of >= than }[sign!];
       if (!compare) throw new Error(`~ finds parts of texts: ${word} is a length`);
-      return { word, holds: (of: Conditioned) => compare(of.numbers[word] ?? 0) };
+      return { word, limit: { word, sign: sign!, ns: than }, holds: (of: Conditioned) => compare(of.numbers[word] ?? 0) };
     }
     if (!texts.includes(word)) throw new Error(`${word} is unknown here: ${[...texts, ...lengths].join(", ")}`);
     const wanted = value.toLowerCase();
@@ -46,7 +57,12 @@ export function condition(text: string, texts: string[]): Condition | null {
     const isIt = (of: string) => of === wanted || (/^\d+$/.test(wanted) && new RegExp(`(?:^|\\D)${wanted}$`).test(of));
     const compare = { "=": isIt, "!=": (of: string) => !isIt(of), "~": (of: string) => of.includes(wanted) }[sign!];
     if (!compare) throw new Error(`${word} is a text: compare it by =, != or ~`);
-    return { word, holds: (of: Conditioned) => compare((of.texts[word] ?? "").toLowerCase()) };
+    return { word, limit: null, holds: (of: Conditioned) => compare((of.texts[word] ?? "").toLowerCase()) };
   });
-  return { words: terms.map((term) => term.word), holds: (of) => terms.every((term) => term.holds(of)) };
+  return {
+    words: terms.map((term) => term.word),
+    limits: terms.flatMap((term) => term.limit ?? []),
+    holds: (of) => terms.every((term) => term.holds(of)),
+    holdsOf: (texts) => terms.every((term) => term.limit || term.holds({ texts, numbers: {} })),
+  };
 }

@@ -91,14 +91,20 @@ export function inText(text: string): Uint8Array<ArrayBuffer> {
   return packed;
 }
 
-/** Unpacks what a page shows. */
-export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
+/** Unpacks JSON and the columns behind it. */
+export async function opened(packed: Uint8Array<ArrayBuffer>): Promise<{ json: unknown; columns: Uint8Array }> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
-  const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as PageData;
+  return { json: JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))), columns: bytes.subarray(4 + length) };
+}
+
+/** Unpacks what a page shows. */
+export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
+  const { json, columns: bytes } = await opened(packed);
+  const page = json as PageData;
   if (page.kind !== "report") return page;
-  const { tables, singles } = columns(page.over, bytes.subarray(4 + length));
+  const { tables, singles } = columns(page.over, bytes);
   const ends = Object.values(tables).flatMap((table) =>
     table.rows ? [[table.col.bucket![0]! * table.width, (table.col.bucket![table.rows - 1]! + 1) * table.width]] : [],
   );

@@ -6,6 +6,7 @@ import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
 import { colors, mix, partFills, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
+import { isAsking, noneGiven } from "./given";
 import { kept } from "./link";
 import { drawNotes } from "./notes";
 import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
@@ -215,6 +216,13 @@ function arrowNote(): string {
     .join("");
 }
 
+/** How it stands with exits that the page does not hold. */
+function missingNote(): string {
+  if (missingIn(range.value).length === 0) return "";
+  if (isAsking.value) return " Hatched: single exits that are being read from the recording.";
+  return ` Hatched: single exits that are not stored here.${noneGiven.value && ` They could not be read: ${noneGiven.value}`}`;
+}
+
 /** What is to be known of what is drawn. */
 function note(): string {
   if (!singlesInView.value)
@@ -229,7 +237,7 @@ function note(): string {
   const between = isPart()
     ? "Exits that are not chosen may lie between them."
     : `Between them the vCPU was ${inGuest}, or had no CPU${isCpus ? "; lines: it goes to another CPU" : ""}.`;
-  return `${what} ${between}${arrowNote()} Click one to look into it.`;
+  return `${what} ${between}${arrowNote()}${missingNote()} Click one to look into it.`;
 }
 
 export function Timeline() {

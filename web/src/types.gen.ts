@@ -826,7 +826,7 @@ export interface SingleExitsHead {
   rip_functions: number[];
   rip_offsets: number[];
   /**
-   * Places in guests: instruction pointers, in hexadecimal.
+   * Instruction pointers, in hexadecimal.
    */
   rips: string[];
   /**

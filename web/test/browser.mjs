@@ -158,7 +158,7 @@ export async function tableOf(page, caption) {
 }
 
 /** Fields of a line of CSV. */
-const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
+export const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
 
 /** Charts draw something, and say what their axes are. */
 export async function drawsAll(page) {

@@ -9,6 +9,8 @@
 //! thread's place in the list + 1 (0: not recorded).
 
 use crate::columns::{push_all, push_planes, zigzag};
+use crate::over_time::LaneOrder;
+use exitscope_model::TraceInfo;
 use exitscope_units::Tid;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,6 +44,13 @@ pub(crate) struct ThreadRow {
     pub name: Option<String>,
     /// The place of the vCPU that it runs, if it runs one.
     pub lane: Option<u32>,
+}
+
+impl ThreadRow {
+    /// What is known of a thread, of a page whose vCPUs are in this order.
+    pub fn of(tid: Tid, info: &TraceInfo, order: &LaneOrder) -> ThreadRow {
+        ThreadRow { tid: tid.0, name: info.comms.get(&tid.0).cloned(), lane: order.of_thread(tid) }
+    }
 }
 
 /// The columns of a list of waits, in their order.

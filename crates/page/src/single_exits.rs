@@ -71,6 +71,8 @@ struct Chunk {
 #[derive(Clone, Debug)]
 pub struct SingleExits {
     most: usize,
+    /// Those that are in this time in part, or all.
+    within: Option<(u64, u64)>,
     chunks: Vec<Chunk>,
     open: Vec<Single>,
     rips: Index<u64>,
@@ -100,15 +102,8 @@ pub struct SingleExitsHead {
     causes: Vec<u32>,
     /// Those of the columns that are packed byte by byte of their numbers.
     planes: [&'static str; 2],
-    /// Places in guests: instruction pointers, in hexadecimal.
-    #[serde(serialize_with = "in_hexadecimal")]
-    #[schemars(with = "Vec<String>")]
-    rips: Vec<u64>,
-    /// The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
-    /// how far from where that begins it is.
-    functions: Vec<String>,
-    rip_functions: Vec<usize>,
-    rip_offsets: Vec<u64>,
+    #[serde(flatten)]
+    pub(crate) places: Places,
     /// The other parts of exits, by the bits of the last of these columns, from the lowest on.
     parts: Vec<&'static str>,
     /// Columns of the waits for a CPU behind those of exits, and those of them that are packed byte by byte.
@@ -117,6 +112,20 @@ pub struct SingleExitsHead {
     /// Threads that took vCPUs' CPUs or woke vCPUs; the number behind the last of them stands for all further.
     threads: Vec<ThreadRow>,
     chunks: Vec<SingleChunk>,
+}
+
+/// Places in guests.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Places {
+    /// Instruction pointers, in hexadecimal.
+    #[serde(serialize_with = "in_hexadecimal")]
+    #[schemars(with = "Vec<String>")]
+    rips: Vec<u64>,
+    /// The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
+    /// how far from where that begins it is.
+    functions: Vec<String>,
+    rip_functions: Vec<usize>,
+    rip_offsets: Vec<u64>,
 }
 
 /// Exits that ended one after the other.
@@ -148,9 +157,14 @@ fn in_hexadecimal<S: Serializer>(rips: &[u64], to: S) -> Result<S::Ok, S::Error>
     to.collect_seq(rips.iter().map(|rip| format!("{rip:#x}")))
 }
 
-impl SingleExitsHead {
-    /// Names places by the functions that hold them: where these begin, and their names.
-    pub(crate) fn name_places<'a>(&mut self, function: impl Fn(u64) -> Option<(u64, &'a str)>) {
+impl Places {
+    /// Without names.
+    pub fn new(rips: &[u64]) -> Places {
+        Places { rips: rips.to_vec(), ..Places::default() }
+    }
+
+    /// Names them by the functions that hold them: where these begin, and their names.
+    pub fn name<'a>(&mut self, function: impl Fn(u64) -> Option<(u64, &'a str)>) {
         let mut numbers = FxHashMap::default();
         let found = self.rips.iter().map(|rip| {
             function(*rip).map_or((0, 0), |(start, name)| {
@@ -183,9 +197,29 @@ impl SingleExits {
         SingleExits::of_at_most(0)
     }
 
+    /// Single exits of a time at most.
+    pub const MOST_WITHIN: usize = 16 * OF_CHUNK;
+
+    /// Nothing yet, of which those will be kept that are between these moments in part.
+    pub fn within(from: u64, to: u64) -> SingleExits {
+        SingleExits { within: Some((from, to)), ..SingleExits::of_at_most(SingleExits::MOST_WITHIN / OF_CHUNK) }
+    }
+
+    /// Whether there are too many in that time.
+    pub fn is_cut(&self) -> bool {
+        self.within.is_some() && self.exits + self.open.len() as u64 > SingleExits::MOST_WITHIN as u64
+    }
+
+    /// When the first began that is kept.
+    pub fn first(&self) -> Option<u64> {
+        let open = self.open.iter().map(|exit| exit.at);
+        self.chunks.iter().map(|chunk| chunk.first).chain(open).min()
+    }
+
     fn of_at_most(most: usize) -> SingleExits {
         SingleExits {
             most,
+            within: None,
             chunks: Vec::new(),
             open: Vec::new(),
             rips: Index::of_at_most(RIPS),
@@ -204,7 +238,10 @@ impl SingleExits {
         if self.most == 0 {
             return;
         }
-        for exit in briefs.exits.iter().filter(|exit| exit.counted && exit.timed) {
+        let within = self.within;
+        let is_within = |from: u64, to: u64| within.is_none_or(|within| from <= within.1 && to >= within.0);
+        let exits = briefs.exits.iter().filter(|exit| exit.counted && exit.timed);
+        for exit in exits.filter(|exit| is_within(exit.at, exit.at.saturating_add(exit.total))) {
             let waits = |parts: &ExitParts| TimePart::BESIDE_COST.map(|part| parts.get(part).0);
             self.below.0 = self.below.0.max(u32::from(exit.lane) + 1);
             self.below.1 = self.below.1.max(u32::from(exit.cause) + 1);
@@ -224,7 +261,8 @@ impl SingleExits {
                 self.close();
             }
         }
-        briefs.cpu_waits.iter().for_each(|wait| self.add_wait(wait));
+        let waits = briefs.cpu_waits.iter().filter(|wait| is_within(wait.at, wait.end()));
+        waits.for_each(|wait| self.add_wait(wait));
         self.bound_waits();
     }
 
@@ -355,10 +393,7 @@ impl SingleExits {
             lanes: (0..self.below.0).map(lane).collect(),
             causes: (0..self.below.1).map(cause).collect(),
             planes: ["begin", kernel],
-            rips: self.rips.keys().to_vec(),
-            functions: Vec::new(),
-            rip_functions: Vec::new(),
-            rip_offsets: Vec::new(),
+            places: Places::new(self.rips.keys()),
             parts: TimePart::BESIDE_COST.map(TimePart::column).to_vec(),
             wait_columns: cpu_waits::COLUMNS,
             wait_planes: cpu_waits::PLANES,
@@ -474,6 +509,27 @@ mod tests {
         // Too many.
         (0..=per).for_each(|_| names.absorb_preemption(&preempted(at(chunk + 5), Some(at(chunk + 6))), &mut briefs));
         assert_eq!(made(&briefs).0, [Some(per), None, Some(1)]);
+    }
+
+    #[test]
+    fn of_a_time_exits_are_kept_that_reach_into_it() {
+        let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
+        // Ends before it, ends with its begin, begins before it, is in it, begins with its end, begins after it.
+        let all = [exit(100, 50), exit(150, 50), exit(190, 300), exit(250, 10), exit(300, 90), exit(301, 1)];
+        all.iter().for_each(|exit| names.absorb(exit, &mut briefs));
+        let mut singles = SingleExits::within(200, 300);
+        singles.absorb(&briefs);
+        assert_eq!(singles.open.iter().map(|exit| exit.at).collect::<Vec<_>>(), [150, 190, 250, 300]);
+        assert_eq!((singles.first(), singles.is_cut()), (Some(150), false));
+        let most = SingleExits::MOST_WITHIN - 4;
+        (0..most).for_each(|_| names.absorb(&exit(250, 1), &mut briefs));
+        let mut singles = SingleExits::within(200, 300);
+        singles.absorb(&briefs);
+        assert!(!singles.is_cut());
+        names.absorb(&exit(250, 1), &mut briefs);
+        let mut singles = SingleExits::within(200, 300);
+        singles.absorb(&briefs);
+        assert!(singles.is_cut());
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The files that are served, by number. Each is read when it is asked for, one at a time, on another thread, and anew when it
 //! has changed since.
 
-use super::fresh::{Fresh, WAIT};
+use super::again;
+use super::fresh::{Fresh, Make, WAIT};
 use super::named_file::NamedFile;
 use crate::cli::{ClockArgs, NameArgs, ReportArgs, SelectArgs};
 use crate::diff;
 use crate::html::look_at;
 use exitscope_http::{Bytes, Note, Notes, visible};
-use exitscope_page::{Compression, write_data};
+use exitscope_page::{Compression, Question, write_data};
 use exitscope_view::Report;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -26,8 +27,8 @@ const MOST_DATA: usize = 256 << 20;
 /// Times that the server looks after us, from one look at watched files to the next.
 const LOOK: u32 = 4;
 
-/// Comparisons that are made, or wait for their turn, or for who asked for them. Each that is made is a thread.
-const MOST_COMPARED: usize = 8;
+/// Comparisons, and likewise answers, that are made, or wait for their turn, or for who asked for them. Each that is made is a thread.
+const MOST_MADE: usize = 8;
 
 /// The slowest exits in the table of a page.
 const SLOWEST: usize = 10;
@@ -45,10 +46,15 @@ pub struct Library {
     /// How often data was asked for.
     asked: Cell<u64>,
     /// Files compared, by their numbers.
-    compared: RefCell<BTreeMap<(usize, usize), Rc<Fresh>>>,
-    /// Has two files compared at a time.
-    comparing: Arc<Mutex<()>>,
+    compared: MadeOf<(usize, usize)>,
+    /// Answers to what a file's page does not hold.
+    answered: MadeOf<(usize, Question)>,
+    /// Has one comparison or one answer made at a time.
+    making: Arc<Mutex<()>>,
 }
+
+/// What is being made, by what was asked for.
+type MadeOf<K> = RefCell<BTreeMap<K, Rc<Fresh>>>;
 
 struct File {
     named: NamedFile,
@@ -123,7 +129,8 @@ impl Library {
             turns: Cell::new(0),
             asked: Cell::new(0),
             compared: RefCell::default(),
-            comparing: Arc::default(),
+            answered: RefCell::default(),
+            making: Arc::default(),
         })
     }
 
@@ -168,20 +175,36 @@ impl Library {
 
     /// One file compared with another; `None` if too many are being compared.
     pub fn compared(&self, before: usize, after: usize) -> Option<Rc<Fresh>> {
-        let compared = || {
+        self.made(&self.compared, (before, after), || {
             let [before, after] = [before, after].map(|number| self.files[number].named.clone());
-            let (clock, comparing) = (self.clock.clone(), self.comparing.clone());
+            let clock = self.clock.clone();
+            Arc::new(move || diff::data(before.input(&clock)?, after.input(&clock)?, clock.clone()))
+        })
+    }
+
+    /// The answer to a question about a file; `None` if too many are being made.
+    pub fn answered(&self, number: usize, question: &Question) -> Option<Rc<Fresh>> {
+        self.made(&self.answered, (number, question.clone()), || {
+            let (named, args, question) = (self.files[number].named.clone(), self.args(), question.clone());
+            Arc::new(move || again::answer(&named, &args, question.clone()))
+        })
+    }
+
+    /// What is made of `key`, in turn with all else; `None` if too many are being made.
+    fn made<K: Ord>(&self, all: &MadeOf<K>, key: K, make: impl FnOnce() -> Make) -> Option<Rc<Fresh>> {
+        let mut all = all.borrow_mut();
+        all.retain(|_, fresh| !fresh.is_idle());
+        if all.len() >= MOST_MADE && !all.contains_key(&key) {
+            return None;
+        }
+        let fresh = || {
+            let (make, making) = (make(), self.making.clone());
             Rc::new(Fresh::new(Arc::new(move || {
-                let _turn = comparing.lock().unwrap_or_else(PoisonError::into_inner);
-                diff::data(before.input(&clock)?, after.input(&clock)?, clock.clone())
+                let _turn = making.lock().unwrap_or_else(PoisonError::into_inner);
+                make()
             })))
         };
-        let mut all = self.compared.borrow_mut();
-        all.retain(|_, fresh| !fresh.is_idle());
-        match all.len() < MOST_COMPARED || all.contains_key(&(before, after)) {
-            true => Some(all.entry((before, after)).or_insert_with(compared).clone()),
-            false => None,
-        }
+        Some(all.entry(key).or_insert_with(fresh).clone())
     }
 
     /// What is known of every file, as JSON. Waits for what is read, but not for long.
@@ -211,6 +234,7 @@ impl Library {
         if self.turns.get() == 0 {
             // What nobody waited for.
             self.compared.borrow_mut().retain(|_, fresh| !fresh.is_idle());
+            self.answered.borrow_mut().retain(|_, fresh| !fresh.is_idle());
             self.files.iter().filter(|file| file.changed.receiver_count() > 0).for_each(File::look);
         }
     }
@@ -288,7 +312,7 @@ impl File {
 const GONE: &str = "gone";
 
 /// What tells a file from what it was before: which it is, how long, and when it was written.
-fn version(file: &NamedFile) -> String {
+pub fn version(file: &NamedFile) -> String {
     file.stat().map_or(GONE.to_string(), |file| {
         let at = i128::from(file.st_mtime) * 1_000_000_000 + file.st_mtime_nsec as i128;
         format!("{:x}-{:x}-{:x}-{at:x}", file.st_dev, file.st_ino, file.st_size)
@@ -343,7 +367,7 @@ mod tests {
         let library = Library::new(files, ClockArgs::default(), NameArgs::default(), None);
         let all = async {
             // None of them ends before we say so.
-            let (comparing, (held, is_held), (go_on, wait)) = (library.comparing.clone(), channel(), channel::<()>());
+            let (comparing, (held, is_held), (go_on, wait)) = (library.making.clone(), channel(), channel::<()>());
             std::thread::spawn(move || {
                 let _held = comparing.lock();
                 held.send(()).unwrap();
@@ -356,7 +380,7 @@ mod tests {
                 assert!(timeout(Duration::ZERO, fresh.data()).await.is_err());
                 begun.push(fresh);
             }
-            assert_eq!(begun.len(), MOST_COMPARED);
+            assert_eq!(begun.len(), MOST_MADE);
             assert!(library.compared(0, 0).is_some(), "it is under way");
             drop(go_on);
             for fresh in begun {

@@ -6,6 +6,7 @@
 //! store ─► Fresh: asked anew whenever the page is loaded ───┘
 //! ```
 
+mod again;
 pub mod feed;
 mod fresh;
 mod library;
