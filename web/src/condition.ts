@@ -1,4 +1,4 @@
-// A condition on exits, as it is typed: `reason = io and cost > 100us and subject ~ PCI`.
+// A condition on exits, as it is typed: `reason = io and cost > 100µs and subject ~ PCI`.
 import { data } from "./state";
 
 /** What conditions may be about. Texts are those of the pivot; numbers are ns, but for the CPU. */
@@ -33,7 +33,7 @@ export const lengthWords = (): string[] => ["cost", "exit_time", ...data.over.pa
 function length(text: string): number {
   const [, number, unit] = /^([\d.]+)\s*(ns|us|µs|ms|s)$/.exec(text) ?? [];
   if (/^0+(\.0*)?$/.test(text)) return 0;
-  if (number === undefined || !Number.isFinite(Number(number))) throw new Error(`${text || "nothing"} is no length: write it like 100us or 1.5ms`);
+  if (number === undefined || !Number.isFinite(Number(number))) throw new Error(`${text || "nothing"} is no length: write it like 100µs or 1.5ms`);
   return Number(number) * UNITS[unit!]!;
 }
 
@@ -43,7 +43,7 @@ export function condition(text: string, texts: string[]): Condition | null {
   const lengths = lengthWords();
   const terms = text.split(/\s+and\s+/i).map((term) => {
     const [, word, sign, raw] = /^\s*([a-z_]+)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*$/i.exec(term) ?? [];
-    if (word === undefined) throw new Error(`“${term.trim()}” is no comparison: write it like cost > 100us`);
+    if (word === undefined) throw new Error(`“${term.trim()}” is no comparison: write it like cost > 100µs`);
     const value = raw!.replace(/^(["'])(.*)\1$/, "$2");
     if (lengths.includes(word)) {
       const than = length(value);

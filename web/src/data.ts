@@ -1,4 +1,5 @@
 // gzip( length of the JSON │ JSON │ columns ), in the page as base64 → the page's data, columns as typed arrays.
+import { asShown } from "./format";
 import type { OverTimeHead, PageData } from "./types.gen";
 
 /** One table of columns, ordered by bucket of time. */
@@ -96,7 +97,7 @@ export async function opened(packed: Uint8Array<ArrayBuffer>): Promise<{ json: u
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
-  return { json: JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))), columns: bytes.subarray(4 + length) };
+  return { json: asShown(JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as unknown), columns: bytes.subarray(4 + length) };
 }
 
 /** Unpacks what a page shows. */

@@ -322,7 +322,7 @@ export function Pivot() {
         where{" "}
         <input
           type="text"
-          placeholder="reason = io and cost > 100us and subject ~ PCI"
+          placeholder="reason = io and cost > 100µs and subject ~ PCI"
           aria-invalid={asked.value.wrong !== null}
           aria-describedby="where-wrong"
           value={where.value}

@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -44,7 +44,7 @@ test("what the page says of reasons, vCPUs and devices is what the report says",
     const of = line.trim().split(/\s{2,}/);
     const terminal = Object.fromEntries(titles.map((name, at) => [name, of[at]]));
     const waits = parts.filter((part) => part.of_exits && !COST.includes(part.column) && titles.includes(part.name));
-    for (const name of [...waits.map((part) => part.name), "cost", "mean", "p50", "p99", "p99.9", "max", "to user space"]) assert.equal(shown[name], terminal[name], `${row.reason}: ${name}`);
+    for (const name of [...waits.map((part) => part.name), "cost", "mean", "p50", "p99", "p99.9", "max", "to user space"]) assert.equal(shown[name], micro(terminal[name]), `${row.reason}: ${name}`);
   }
   const vcpus = await csvOf(page, "vcpus");
   report.vcpus.forEach((row, at) => {
@@ -159,7 +159,7 @@ test("the slider replays other limits of polling: the replay's own figures", asy
   await reveal(page, "#halts");
   await page.getByRole("button", { name: "guest (guest_halt_poll_ns)" }).click();
   const slider = page.locator(".what-if input[type=range]");
-  for (const [value, row] of [["50.0us", replay.rows[2]], ["500us", replay.rows[3]]]) {
+  for (const [value, row] of [["50.0µs", replay.rows[2]], ["500µs", replay.rows[3]]]) {
     await slider.focus();
     await page.keyboard.press("Home");
     for (let step = 0; step < 10 && (await slider.getAttribute("aria-valuetext")) !== value; step++) await page.keyboard.press("ArrowRight");
@@ -295,7 +295,7 @@ test("the slowest exit, and what ran before it, are two clicks away; a link show
   const before = inspector.locator("h3", { hasText: "Before it" }).locator("xpath=following-sibling::ul[1]").locator("li");
   for (const [at, event] of exits.reverse().entries()) {
     const text = await before.nth(at).innerText();
-    assert.ok(text.startsWith(event.reason) && text.includes(`${Math.round((slowest.at_ns - event.at_ns) / 1e3)}us earlier`), `${text}: ${JSON.stringify(event)}`);
+    assert.ok(text.startsWith(event.reason) && text.includes(`${Math.round((slowest.at_ns - event.at_ns) / 1e3)}µs earlier`), `${text}: ${JSON.stringify(event)}`);
   }
   await page.waitForFunction(() => location.hash.includes("exit="));
   const first = await page.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("exit"));
@@ -468,11 +468,11 @@ test("exits are divided by what is chosen, from sums and from single exits alike
   const cost = (exit) => Number(exit[kernel]) + Number(exit[user]);
   assert.equal(await under("reason = npf"), report.rows.find((row) => row.reason === "npf").count);
   assert.equal(await under("reason = io and cost > 1ms"), exits.filter((exit) => exit.reason === "io" && cost(exit) > 1e6).length);
-  assert.equal(await under("reason != io and vcpu = 1 and steal >= 10us"), exits.filter((exit) => exit.reason !== "io" && exit.vcpu === "1" && Number(exit.steal_ns) >= 10_000).length);
+  assert.equal(await under("reason != io and vcpu = 1 and steal >= 10µs"), exits.filter((exit) => exit.reason !== "io" && exit.vcpu === "1" && Number(exit.steal_ns) >= 10_000).length);
   await under("cots > 1ms");
   assert.match(await page.locator("#where-wrong").innerText(), /^cots is unknown here: /);
   await under("cost > 5");
-  assert.match(await page.locator("#where-wrong").innerText(), /^5 is no length: write it like 100us/);
+  assert.match(await page.locator("#where-wrong").innerText(), /^5 is no length: write it like 100µs/);
   await under("");
   // A click looks into a frame; what is searched lights up.
   await button("reason").click();
@@ -571,11 +571,11 @@ test("an exit says who preempted its vCPU and who woke it, and where the page le
   const textOf = async (page, reason) => {
     await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, 0))}@${overOf(page).slow.find((of) => of.reason === reason).after_ns}`);
     await frame(page);
-    return (await page.getByRole("complementary", { name: "The exit" }).innerText()).replaceAll("µ", "u");
+    return page.getByRole("complementary", { name: "The exit" }).innerText();
   };
   const page = await open(browser, file);
-  assert.match(await textOf(page, "EXTERNAL_INTERRUPT"), /What others did to it\nPreempted after 10\.0us by backup \(77\); ran again 50\.0us later\./);
-  assert.match(await textOf(page, "HLT"), /Woken after 110us by vCPU 1, or an interrupt while that ran; ran 15\.0us later\./);
+  assert.match(await textOf(page, "EXTERNAL_INTERRUPT"), /What others did to it\nPreempted after 10\.0µs by backup \(77\); ran again 50\.0µs later\./);
+  assert.match(await textOf(page, "HLT"), /Woken after 110µs by vCPU 1, or an interrupt while that ran; ran 15\.0µs later\./);
   assert.doesNotMatch(await textOf(page, "CPUID"), /What others did/);
   await drawsAll(page);
   const note = await page.locator("#chart-timeline .note").innerText();
