@@ -18,8 +18,8 @@ export interface Scale {
   ticks: { at: number; label: string; minor?: boolean }[];
 }
 
-/** A tick's label without digits that say nothing: `50us` of `50.0us`. Plain numbers keep theirs, so that all have as many. */
-const tidy = (label: string): string => unsigned(label.replace(/(\.\d*?)0+(?=[a-z%])/, "$1").replace(/\.(?=[a-z%])/, ""));
+/** A tick's label without digits that say nothing: `50µs` of `50.0µs`. Plain numbers keep theirs, so that all have as many. */
+const tidy = (label: string): string => unsigned(label.replace(/(\.\d*?)0+(?=[a-zµ%])/, "$1").replace(/\.(?=[a-zµ%])/, ""));
 
 /** The scale's values, fewer where the labels of two would be the same. */
 function distinct(some: (most: number) => number[], most: number, label: (value: number, step: number) => string, range: number): [number, string][] {

@@ -1,4 +1,5 @@
 // gzip( length of the JSON │ JSON │ columns ), in the page as base64 → the page's data, columns as typed arrays.
+import { asShown } from "./format";
 import type { OverTimeHead, PageData } from "./types.gen";
 
 /** One table of columns, ordered by bucket of time. */
@@ -91,14 +92,20 @@ export function inText(text: string): Uint8Array<ArrayBuffer> {
   return packed;
 }
 
-/** Unpacks what a page shows. */
-export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
+/** Unpacks JSON and the columns behind it. */
+export async function opened(packed: Uint8Array<ArrayBuffer>): Promise<{ json: unknown; columns: Uint8Array }> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
-  const page = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as PageData;
+  return { json: asShown(JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length))) as unknown), columns: bytes.subarray(4 + length) };
+}
+
+/** Unpacks what a page shows. */
+export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
+  const { json, columns: bytes } = await opened(packed);
+  const page = json as PageData;
   if (page.kind !== "report") return page;
-  const { tables, singles } = columns(page.over, bytes.subarray(4 + length));
+  const { tables, singles } = columns(page.over, bytes);
   const ends = Object.values(tables).flatMap((table) =>
     table.rows ? [[table.col.bucket![0]! * table.width, (table.col.bucket![table.rows - 1]! + 1) * table.width]] : [],
   );

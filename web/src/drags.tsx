@@ -31,8 +31,9 @@ const GAP = 14;
 const FIRST = 4;
 
 /** All drags, in order of time. */
-const drags = computed<Drag[]>(() => {
-  const of = data.drags!;
+export const drags = computed<Drag[]>(() => {
+  const of = data.drags;
+  if (!of) return [];
   const shift = Number(BigInt(of.base_ns) - BigInt(data.over.base_ns));
   const lane = (vm: number | null, vcpu: number | null) => (vcpu === null ? -1 : data.over.lanes.findIndex((row) => (row.vm ?? null) === vm && row.vcpu === vcpu));
   const triples = of.triples.map((row) => ({ lane: lane(row.vm, row.vcpu), cause: lane(row.vm, row.cause), reason: row.reason ?? "not known" }));

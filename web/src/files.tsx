@@ -1,6 +1,6 @@
 // The list of recordings that a server serves.
 import { signal } from "@preact/signals";
-import { count, ns } from "./format";
+import { asShown, count, ns } from "./format";
 import { begin } from "./link";
 import { Shell } from "./shell";
 import { served } from "./source";
@@ -41,7 +41,7 @@ async function fetchRows(): Promise<void> {
   try {
     const response = await fetch(served.value!.files!, { cache: "no-store" });
     if (!response.ok) throw new Error(`the server answers ${response.status}`);
-    rows.value = (await response.json()) as Row[];
+    rows.value = asShown((await response.json()) as Row[]);
     failed.value = "";
   } catch (error) {
     failed.value = String(error instanceof Error ? error.message : error);

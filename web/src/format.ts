@@ -1,12 +1,12 @@
-// Numbers as people read them; lengths as exitscope's text prints them.
+// Numbers as people read them; lengths as exitscope's text prints them, but for `µs`, which that writes `us`.
 
 const UNITS: [number, string][] = [
   [1e9, "s"],
   [1e6, "ms"],
-  [1e3, "us"],
+  [1e3, "µs"],
 ];
 
-/** Three significant digits and the unit that suits: `831ns`, `12.4us`, `1.27s`. */
+/** Three significant digits and the unit that suits: `831ns`, `12.4µs`, `1.27s`. */
 export function ns(nanos: number | null | undefined): string {
   if (nanos === null || nanos === undefined || Number.isNaN(nanos)) return "–";
   if (nanos < 0) return "-" + ns(-nanos);
@@ -21,9 +21,22 @@ export function ns(nanos: number | null | undefined): string {
   return `${Math.round(nanos)}ns`;
 }
 
-/** A length that is a round number, without digits that say nothing: `10us`, `2ms`. */
+/** A length that is a round number, without digits that say nothing: `10µs`, `2ms`. */
 export function round(nanos: number): string {
   return ns(nanos).replace(/(\.\d*?)0+(?=\D)/, "$1").replace(/\.(?=\D)/, "");
+}
+
+/** A length of a text of the command's, and not what is part of a name, like `10us.data`. */
+const MICROSECONDS = /(?<![\w.])(\d[\d.,]* ?)us(?!\w|[.-][A-Za-z])/g;
+/** What is a name, or to be typed, and stays as it is. */
+const AS_THEY_ARE = new Set(["name", "vm_name", "vm_label", "hostname", "host", "command", "commands"]);
+
+/** What the command said, as JSON, with `µs` in its sentences: in a terminal they have `us`. */
+export function asShown<T>(said: T, key = ""): T {
+  if (typeof said === "string") return (AS_THEY_ARE.has(key) ? said : said.replace(MICROSECONDS, "$1µs")) as T;
+  if (Array.isArray(said)) said.forEach((of, at) => (said[at] = asShown(of, key)));
+  else if (said !== null && typeof said === "object") for (const [name, of] of Object.entries(said)) (said as Record<string, unknown>)[name] = asShown(of, name);
+  return said;
 }
 
 /** `1,234,567`. */

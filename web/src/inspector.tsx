@@ -1,7 +1,8 @@
 // What is known of one exit, and what was before and after it on its vCPU.
+import { arrowText, arrowsOf, longest } from "./arrows";
 import { colors, partFills, reasonColor, reasonName } from "./colors";
 import { aboutName } from "./devices";
-import { clock, ns, plural, share } from "./format";
+import { clock, count, ns, plural, share } from "./format";
 import { handlers, parts, partName } from "./query";
 import { neighbours, phasesOf, pick, picked, type Single } from "./single";
 import { data, look, range } from "./state";
@@ -29,6 +30,9 @@ const Other = ({ exit, than, what }: { exit: Single; than: Single; what?: string
     {what}
   </li>
 );
+
+/** Wake-ups, preemptions and the like of an exit that are said. */
+const MOST_ARROWS = 6;
 
 /** How the command line shows the same. */
 function command(exit: Single): string {
@@ -58,6 +62,7 @@ export function Inspector() {
     );
   const { exit, before, after, lastOfKind, nextOfKind, meanwhile } = found;
   const phases = phasesOf(exit);
+  const of = arrowsOf(exit);
   const fills = partFills(parts.value);
   const rows = parts.value.map((part, at) => ({ part, fill: fills[at]!, time: exit.times[part.column] ?? 0 })).filter((row) => row.time > 0);
   return (
@@ -110,6 +115,18 @@ export function Inspector() {
               </li>
             ))}
           </ol>
+        </>
+      )}
+      {(of.arrows.length > 0 || of.isPart) && (
+        <>
+          <h3>What others did to it</h3>
+          <ul class="plain-list">
+            {longest(of.arrows, MOST_ARROWS).map((arrow) => (
+              <li>{arrowText(arrow, exit)}</li>
+            ))}
+          </ul>
+          {of.arrows.length > MOST_ARROWS && <p class="soft">The longest {MOST_ARROWS} of {count(of.arrows.length)}.</p>}
+          {of.isPart && <p class="soft">Wake-ups and preemptions of some of this time are not stored here.</p>}
         </>
       )}
       {meanwhile.size > 0 && (

@@ -22,11 +22,11 @@ const WIDE = 30;
 /** Values from which on a column of labels is an axis. */
 const FEWEST = 4;
 
-const UNITS: Record<string, number> = { "": 1, ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
+const UNITS: Record<string, number> = { "": 1, ns: 1, "µs": 1e3, ms: 1e6, s: 1e9 };
 
 /** A label that is a number, or a length. */
 function numberOf(label: string): number | null {
-  const found = label.replaceAll(",", "").match(/^(\d+(?:\.\d+)?) ?(ns|us|ms|s|)$/);
+  const found = label.replaceAll(",", "").match(/^(\d+(?:\.\d+)?) ?(ns|µs|ms|s|)$/);
   return found ? Number(found[1]) * UNITS[found[2]!]! : null;
 }
 

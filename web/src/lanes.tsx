@@ -1,10 +1,12 @@
 // What each vCPU, or each CPU of the host, did within the range: as sums, and single exits where few are in view.
 import { signal, useSignal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
+import { arrowText, arrowsIn, arrowsOf, longest, type Arrow } from "./arrows";
 import { bottomAxis, timeScale, type Plot, type Scale } from "./axes";
 import { Chart, type Tip } from "./chart";
 import { colors, mix, partFills, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
+import { isAsking, noneGiven } from "./given";
 import { kept } from "./link";
 import { drawNotes } from "./notes";
 import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
@@ -168,6 +170,59 @@ function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): voi
   }
 }
 
+/** Arrows that are drawn at most: the longest waits. */
+const MOST_ARROWS = 300;
+
+const shownArrows = (): { arrows: Arrow[]; isPart: boolean } =>
+  rowsAre.value === "cpus" || !singlesInView.value ? { arrows: [], isPart: false } : arrowsIn(range.value, (lane) => !lanes.value || lanes.value.has(lane));
+
+/** A line with a seam, so that it is seen on every reason's colour; with a head where it ends, if it is long enough. */
+function drawArrow(s: Surface, [x0, y0, x, y]: [number, number, number, number], dash = false): void {
+  const { ink, ground } = colors.value;
+  const long = Math.hypot(x - x0, y - y0);
+  s.path([x0, y0, x, y], ground, 3);
+  s.path([x0, y0, x, y], ink, 1, undefined, dash);
+  if (long < 8) return;
+  const [dx, dy] = [((x - x0) / long) * 6, ((y - y0) / long) * 6];
+  s.path([x, y, x - dx - dy / 2, y - dy + dx / 2, x - dx + dy / 2, y - dy - dx / 2, x, y], ground, 1, ink);
+}
+
+/** In the row of who was woken, preempted or forced out, a line until it ran; from the vCPU that woke it or forced it out, and to the one
+ * that took its CPU, an arrow. */
+function drawArrows(s: Surface, plots: { row: Row; plot: Plot }[], scale: Scale, all: Arrow[]): void {
+  const middle = new Map(plots.filter(({ row }) => row.lanes.length === 1).map(({ row, plot }) => [row.lanes[0]!, plot.y + plot.h * 0.31]));
+  for (const of of longest(all, MOST_ARROWS)) {
+    const y = middle.get(of.lane);
+    if (y === undefined) continue;
+    const [from, to] = [scale(of.at), scale(of.ran ?? of.at)];
+    if (to - from > 1) drawArrow(s, [from, y, to, y], of.kind !== "woken");
+    const other = of.by === null ? undefined : middle.get(of.by);
+    if (other === undefined || other === y) drawArrow(s, [from, y - 4, from, y + 3]);
+    else drawArrow(s, of.kind === "preempted" ? [from, y, from, other] : [from, other, from, y]);
+  }
+}
+
+/** What is to be known of the arrows. */
+function arrowNote(): string {
+  const { arrows, isPart } = shownArrows();
+  const kinds = (["woken", "preempted", "forced out"] as const).filter((kind) => arrows.some((of) => of.kind === kind));
+  const words = { woken: "solid: woken, until it ran", preempted: "dashed: preempted, until it ran again", "forced out": "dashed: forced out, until it was in its guest again" };
+  return [
+    kinds.length > 0 && ` Lines: ${kinds.map((kind) => words[kind]).join("; ")}; arrows lead from or to the vCPU that did it.`,
+    arrows.length > MOST_ARROWS && ` The ${MOST_ARROWS} longest of ${count(arrows.length)} are drawn.`,
+    isPart && " Wake-ups and preemptions of some of this time are not stored here.",
+  ]
+    .filter(Boolean)
+    .join("");
+}
+
+/** How it stands with exits that the page does not hold. */
+function missingNote(): string {
+  if (missingIn(range.value).length === 0) return "";
+  if (isAsking.value) return " Hatched: single exits that are being read from the recording.";
+  return ` Hatched: single exits that are not stored here.${noneGiven.value && ` They could not be read: ${noneGiven.value}`}`;
+}
+
 /** What is to be known of what is drawn. */
 function note(): string {
   if (!singlesInView.value)
@@ -182,7 +237,7 @@ function note(): string {
   const between = isPart()
     ? "Exits that are not chosen may lie between them."
     : `Between them the vCPU was ${inGuest}, or had no CPU${isCpus ? "; lines: it goes to another CPU" : ""}.`;
-  return `${what} ${between} Click one to look into it.`;
+  return `${what} ${between}${arrowNote()}${missingNote()} Click one to look into it.`;
 }
 
 export function Timeline() {
@@ -259,6 +314,7 @@ export function Timeline() {
         y += row.tall;
       });
       if (found && rowsAre.value === "cpus") drawMoves(s, plots, scale, byLane, nextOf);
+      s.clip(outer.x, outer.y, outer.w, outer.h, () => drawArrows(s, plots, scale, shownArrows().arrows));
     });
     last.current = { scale, plots };
     drawNotes(s, outer, scale);
@@ -274,6 +330,7 @@ export function Timeline() {
           lines: [
             ["at", `${((exit.at - zero()) / 1e9).toFixed(6)} s`],
             ...parts.value.filter((part) => exit.times[part.column]).map((part): [string, string] => [partName(part), ns(exit.times[part.column]!)]),
+            ...longest(arrowsOf(exit).arrows, 3).map((of): [string, string] => ["", arrowText(of, exit)]),
           ],
         }
       );

@@ -12,6 +12,8 @@ import { renew } from "./served";
 import { listen, load, served, type Addresses } from "./source";
 import { begin } from "./state";
 import "./style.css";
+import { askForMissing } from "./given";
+import { missingIn } from "./single";
 import { SweepPage } from "./sweep";
 
 const root = document.getElementById("app")!;
@@ -42,7 +44,10 @@ async function start(): Promise<void> {
     begin(page);
     rankReasons();
     view = <Report />;
-    if (served.value) listen((newer) => newer.kind === "report" && renew(newer));
+    if (served.value) {
+      listen((newer) => newer.kind === "report" && renew(newer));
+      askForMissing((at) => missingIn(at).length > 0);
+    }
   } else {
     beginLink();
     view = other(page);

@@ -1,5 +1,6 @@
 // Exits by any of VM, vCPU, reason, subject, handler, CPU and place in the guest, one within the other: as a flame graph and a table.
 import { computed } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { aboutOf, chooseSubject, reasonOf } from "./causes";
 import { condition, lengthWords, type Condition } from "./condition";
 import { colors, mix, reasonColor, reasonName } from "./colors";
@@ -7,9 +8,11 @@ import { aboutName } from "./devices";
 import { Flame, type Frame } from "./flame";
 import { count, ns, share } from "./format";
 import { kept } from "./link";
-import { COST, costOf, handlers, eachCauseSum, timeOf, waitParts, type Sums } from "./query";
-import { eachSingle, hasAllSingles, ripName } from "./single";
-import { calm, data, everything, isAll, lanes, only, reasons, vms } from "./state";
+import { COST, costOf, handlers, eachCauseSum, isShown, timeOf, waitParts, type Sums } from "./query";
+import { askGroups, canAsk, groupsOf, type GroupKey, type Wanted } from "./groups";
+import type { Places } from "./source";
+import { eachSingle, functionName, hasAllSingles, ripName } from "./single";
+import { calm, data, everything, isAll, lanes, lengths, only, reasons, vms } from "./state";
 import { DataTable, type Column } from "./table";
 import { laneName } from "./timeline";
 
@@ -32,7 +35,11 @@ interface Keys {
   toUser: number;
   cpu: number;
   rip: number;
+  /** What its place in the guest is a number of. */
+  places: Places;
 }
+
+const NO_PLACES: Places = { rips: [], functions: [], rip_functions: [], rip_offsets: [] };
 
 const NO_SUBJECT = "no subject";
 
@@ -57,18 +64,23 @@ const DIMENSIONS: Dimension[] = [
   },
   { name: "handler", title: "handler", isSummed: true, of: ({ toUser }) => handlers()[toUser]! },
   { name: "cpu", title: "CPU", isSummed: false, of: ({ cpu }) => `CPU ${cpu}` },
-  { name: "rip", title: "place in the guest", isSummed: false, of: ({ rip }) => ripName(rip) ?? "not recorded" },
+  { name: "rip", title: "place in the guest", isSummed: false, of: ({ rip, places }) => ripName(rip, places) ?? "not recorded" },
+  { name: "function", title: "function of the guest", isSummed: false, of: ({ rip, places }) => functionName(rip, places) ?? (ripName(rip, places) === null ? "not recorded" : "not known") },
 ];
 
 const named = (name: string): Dimension | undefined => DIMENSIONS.find((of) => of.name === name);
+
+/** Whether every single exit is known, of the page or of its server. */
+const knowsAll = (): boolean => data.singles !== null && (hasAllSingles() || canAsk());
 
 /** Those that this recording can be divided by. */
 const possible = (): Dimension[] =>
   DIMENSIONS.filter((of) => {
     if (of.name === "handler") return data.report.event_kinds.user_space;
     if (of.name === "vm") return vms().length > 1;
-    if (of.name === "rip") return hasAllSingles() && data.singles!.head.rips.length > 0;
-    return of.isSummed || hasAllSingles();
+    if (of.name === "rip") return knowsAll() && data.singles!.head.rips.length > 0;
+    if (of.name === "function") return knowsAll() && data.singles!.head.functions.length > 0;
+    return of.isSummed || knowsAll();
   });
 
 /** The dimensions that were chosen, from the whole down. */
@@ -87,7 +99,7 @@ const asked = computed<{ condition: Condition | null; wrong: string | null }>(()
   try {
     const found = condition(where.value, possible().map((of) => of.name));
     const lengths = lengthWords();
-    if (found?.words.some((word) => lengths.includes(word)) && !hasAllSingles()) throw new Error("lengths are those of single exits, of which this page does not have all");
+    if (found?.words.some((word) => lengths.includes(word)) && !knowsAll()) throw new Error("lengths are those of single exits, of which this page does not have all");
     return { condition: found, wrong: null };
   } catch (error) {
     return { condition: null, wrong: error instanceof Error ? error.message : String(error) };
@@ -98,7 +110,23 @@ const asked = computed<{ condition: Condition | null; wrong: string | null }>(()
 const words = (): string[] => [...(asked.value.condition?.words ?? []), ...dimensions.value.map((of) => of.name)];
 
 /** Whether that needs single exits: sums over time do not say who handled exits that halt, wait or lose the CPU. */
-const needsSingles = (): boolean => words().some((word) => !named(word)?.isSummed || (word === "handler" && hasAllSingles()));
+const needsSingles = (): boolean => words().some((word) => !named(word)?.isSummed || (word === "handler" && knowsAll()));
+
+/** What the server is to say; `null` if the page can. */
+const wanted = computed<Wanted | null>(() => {
+  if (!needsSingles() || hasAllSingles() || !canAsk() || asked.value.wrong) return null;
+  const keys: Record<string, GroupKey> = { handler: "to_user", cpu: "cpu", rip: "rip", function: "rip" };
+  const [least, below] = lengths.value ?? [];
+  return {
+    at: calm.value,
+    keys: new Set(words().flatMap((word) => keys[word] ?? [])),
+    limits: [
+      ...(asked.value.condition?.limits ?? []),
+      ...(least === undefined ? [] : [{ word: "exit_time", sign: ">=", ns: least }]),
+      ...(below === undefined ? [] : [{ word: "exit_time", sign: "<", ns: below }]),
+    ],
+  };
+});
 
 interface Group {
   keys: Keys;
@@ -110,8 +138,8 @@ interface Group {
 const groups = computed<Group[]>(() => {
   const of = dimensions.value;
   const found = new Map<string, Group>();
-  const wanted = asked.value.condition;
-  const textsOf = (keys: Keys) => Object.fromEntries((wanted?.words ?? []).flatMap((word) => (named(word) ? [[word, named(word)!.of(keys)]] : [])));
+  const condition = asked.value.condition;
+  const textsOf = (keys: Keys) => Object.fromEntries((condition?.words ?? []).flatMap((word) => (named(word) ? [[word, named(word)!.of(keys)]] : [])));
   const add = (keys: Keys, sums: Sums) => {
     const names = of.map((dimension) => dimension.of(keys));
     const key = names.join("\0");
@@ -119,24 +147,31 @@ const groups = computed<Group[]>(() => {
     if (!group) found.set(key, { keys, names, sums: { ...sums } });
     else for (const [name, value] of Object.entries(sums)) group.sums[name] = (group.sums[name] ?? 0) + value;
   };
-  if (!needsSingles())
+  const places = data.singles?.head ?? NO_PLACES;
+  if (wanted.value) {
+    const answer = groupsOf(wanted.value)?.of;
+    for (const { keys: { lane, cause, to_user, cpu, rip }, sums } of answer?.rows ?? []) {
+      const keys = { lane, cause, toUser: to_user, cpu, rip, places: answer!.places };
+      if ((!lanes.value || lanes.value.has(lane)) && isShown(cause) && (!condition || condition.holdsOf(textsOf(keys)))) add(keys, sums);
+    }
+  } else if (!needsSingles())
     eachCauseSum((lane, cause, toUser, sums) => {
-      const keys = { lane, cause, toUser, cpu: 0, rip: 0 };
-      if (!wanted || wanted.holds({ texts: textsOf(keys), numbers: {} })) add(keys, sums);
+      const keys = { lane, cause, toUser, cpu: 0, rip: 0, places };
+      if (!condition || condition.holds({ texts: textsOf(keys), numbers: {} })) add(keys, sums);
     });
   else {
     const texts = new Map<string, Record<string, string>>();
     const singles = new Map<string, { keys: Keys; sums: Sums }>();
     eachSingle(calm.value, (chunk, row) => {
-      const keys = { lane: chunk.lane[row]!, cause: chunk.cause[row]!, toUser: chunk.toUser[row]!, cpu: chunk.cpu[row]!, rip: chunk.rip[row]! };
+      const keys = { lane: chunk.lane[row]!, cause: chunk.cause[row]!, toUser: chunk.toUser[row]!, cpu: chunk.cpu[row]!, rip: chunk.rip[row]!, places };
       const id = `${keys.lane} ${keys.cause} ${keys.toUser} ${keys.cpu} ${keys.rip}`;
       const others = chunk.others.get(row);
-      if (wanted) {
+      if (condition) {
         if (!texts.has(id)) texts.set(id, textsOf(keys));
         const [kernel, user] = [chunk.kernel[row]!, chunk.user[row]!];
         const numbers: Record<string, number> = { cost: kernel + user, exit_time: chunk.total[row]!, [COST[0]!.replace(/_ns$/, "")]: kernel, [COST[1]!.replace(/_ns$/, "")]: user };
         if (others) for (const [part, value] of Object.entries(others)) numbers[part.replace(/_ns$/, "")] = value;
-        if (!wanted.holds({ texts: texts.get(id)!, numbers })) return;
+        if (!condition.holds({ texts: texts.get(id)!, numbers })) return;
       }
       let group = singles.get(id);
       if (!group) singles.set(id, (group = { keys, sums: { count: 0, timed: 0, kernel_ns: 0, user_space_ns: 0 } }));
@@ -152,13 +187,20 @@ const groups = computed<Group[]>(() => {
   return [...found.values()].sort((a, b) => costOf(b.sums) - costOf(a.sums) || b.sums.count! - a.sums.count!);
 });
 
+/** How it stands with what the server is asked. */
+function asking(): string | null {
+  if (!wanted.value) return null;
+  const answer = groupsOf(wanted.value);
+  return answer ? answer.wrong : "All exits are being read …";
+}
+
 /** What frames are as wide as. */
 const measure = kept<"cost" | "exits">("measure", "cost", ["cost", "exits"]);
 
 const valueOf = (sums: Sums): number => (measure.value === "cost" ? costOf(sums) : (sums.count ?? 0));
 
 const tree = computed<Frame>(() => {
-  const root: Frame & { byLabel: Map<string, Frame> } = { label: measure.value === "cost" ? "cost of all exits" : "all exits", value: 0, color: colors.value.other, parts: [], byLabel: new Map() };
+  const root: Frame & { byLabel: Map<string, Frame> } = { label: asking() ?? (measure.value === "cost" ? "cost of all exits" : "all exits"), value: 0, color: colors.value.other, parts: [], byLabel: new Map() };
   for (const { keys, names, sums } of groups.value) {
     const value = valueOf(sums);
     if (value <= 0) continue;
@@ -235,13 +277,15 @@ function toggle(name: string): void {
 }
 
 export function Pivot() {
+  useEffect(() => askGroups(() => wanted.value), []);
   const chosen = dimensions.value;
   const place = (name: string) => chosen.findIndex((of) => of.name === name);
   const untimed = groups.value.reduce((sum, row) => sum + (row.sums.count ?? 0) - (row.sums.timed ?? 0), 0);
   const notes = [
     isAll.value ? `Of ${everything()}.` : "Of what is chosen above.",
     untimed > 0 && `${count(untimed)} exits have no length, and so no cost.`,
-    !hasAllSingles() && data.singles !== null && "CPU and place in the guest are known of the single exits alone, of which this page does not have all.",
+    wanted.value && "All exits are read again by the server for this.",
+    !knowsAll() && data.singles !== null && "CPU and place in the guest are known of the single exits alone, of which this page does not have all.",
   ];
   return (
     <section id="pivot" aria-label="Pivot">
@@ -251,7 +295,7 @@ export function Pivot() {
         title={`Exits by ${chosen.map((of) => of.title).join(", then ")}`}
         root={() => tree.value}
         deep={chosen.length + 1}
-        show={(value) => (measure.value === "cost" ? ns(value) : count(value))}
+        show={(value) => (asking() !== null ? "" : measure.value === "cost" ? ns(value) : count(value))}
         twin={() => ({ columns: columns(), rows: groups.value })}
         controls={
           <>
@@ -278,7 +322,7 @@ export function Pivot() {
         where{" "}
         <input
           type="text"
-          placeholder="reason = io and cost > 100us and subject ~ PCI"
+          placeholder="reason = io and cost > 100µs and subject ~ PCI"
           aria-invalid={asked.value.wrong !== null}
           aria-describedby="where-wrong"
           value={where.value}
@@ -286,7 +330,7 @@ export function Pivot() {
         />
       </label>
       <p id="where-wrong" role="status" class={asked.value.wrong ? "wrong" : "soft"}>
-        {asked.value.wrong ?? (where.value !== "" && `${count(groups.value.reduce((sum, row) => sum + (row.sums.count ?? 0), 0))} exits.`)}
+        {asked.value.wrong ?? asking() ?? (where.value !== "" && `${count(groups.value.reduce((sum, row) => sum + (row.sums.count ?? 0), 0))} exits.`)}
       </p>
       <DataTable columns={columns()} rows={groups.value} caption="Exits by what was chosen" top={12} />
     </section>

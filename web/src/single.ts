@@ -2,10 +2,13 @@
 import { computed, signal } from "@preact/signals";
 import { bucketHolding } from "./buckets";
 import { Numbers, type Packed, type Table } from "./data";
+import { givenFor, type Given } from "./given";
 import { keep } from "./link";
 import { aboutOf, reasonOf } from "./causes";
 import { isShown } from "./query";
+import type { Places } from "./source";
 import { data, laneCalled, laneId, lanes, lengths, range } from "./state";
+import type { ThreadRow } from "./types.gen";
 
 /** One exit. Times in ns, from the page's begin on. */
 export interface Single {
@@ -17,7 +20,7 @@ export interface Single {
   about: number | null;
   toUser: boolean;
   cpu: number;
-  /** Where in the guest it was, in hexadecimal; `null` if the recording does not say. */
+  /** Where in the guest it was: address, and function if known; `null` if the recording does not say. */
   rip: string | null;
   /** Its parts, by column. */
   times: Record<string, number>;
@@ -46,6 +49,20 @@ export interface Chunk {
   total: Float64Array;
   /** The other parts of those that have any. */
   others: Map<number, Record<string, number>>;
+  places: Places;
+  /** Waits for a CPU that ended in its time, in order of time; `null` if they are left out. */
+  waits: CpuWait[] | null;
+}
+
+/** A vCPU that was woken or preempted, and waited for a CPU. Times in ns, from the page's begin on. */
+export interface CpuWait {
+  at: number;
+  lane: number;
+  isWoken: boolean;
+  /** When it ran; `null` if that was not recorded. */
+  ran: number | null;
+  /** The thread that took its CPU, or recorded that it was woken; `null` if the recording does not say, or the page has no room for it. */
+  thread: ThreadRow | null;
 }
 
 const unpacked = new Map<number, Chunk>();
@@ -61,22 +78,25 @@ function restore(column: Float64Array, key: Float64Array): void {
   }
 }
 
-function unpack(number: number): Chunk {
-  const { head, bytes } = data.singles!;
-  const { rows, first_ns } = head.chunks[number]!;
+const unzigzag = (of: number): number => (of % 2 === 0 ? of / 2 : -(of + 1) / 2);
+
+/** Unpacks a chunk; `base`: what its moments are counted from. */
+function unpack({ head, bytes }: Packed, number: number, base = 0): Chunk {
+  const { rows } = head.chunks[number]!;
+  const first_ns = head.chunks[number]!.first_ns + base;
   let start = 0;
   for (let before = 0; before < number; before++) start += head.chunks[before]!.bytes;
   const numbers = new Numbers(bytes, start);
-  const column = (name: string): Float64Array => {
-    const found = new Float64Array(rows);
-    if (!head.planes.includes(name)) for (let row = 0; row < rows; row++) found[row] = numbers.next();
+  const column = (name: string, planes: readonly string[] = head.planes, size = rows): Float64Array => {
+    const found = new Float64Array(size);
+    if (!planes.includes(name)) for (let row = 0; row < size; row++) found[row] = numbers.next();
     else {
-      const planes = numbers.next();
-      for (let plane = 0; plane < planes; plane++) for (let row = 0; row < rows; row++) found[row]! += bytes[numbers.at++]! * 256 ** plane;
+      const bytesOfEach = numbers.next();
+      for (let plane = 0; plane < bytesOfEach; plane++) for (let row = 0; row < size; row++) found[row]! += bytes[numbers.at++]! * 256 ** plane;
     }
     return found;
   };
-  const [at, lane, cause, toUser, cpu, rip, kernel, user, bits] = head.columns.map(column) as Float64Array[];
+  const [at, lane, cause, toUser, cpu, rip, kernel, user, bits] = head.columns.map((name) => column(name)) as Float64Array[];
   restore(toUser!, cause!);
   restore(cpu!, lane!);
   restore(rip!, cause!);
@@ -93,15 +113,24 @@ function unpack(number: number): Chunk {
       });
       others.set(row, times);
     }
-    const zigzag = at![row]!;
-    at![row] = (ends.get(lane![row]!) ?? first_ns) + (zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2);
+    at![row] = (ends.get(lane![row]!) ?? first_ns) + unzigzag(at![row]!);
     ends.set(lane![row]!, at![row]! + total[row]!);
   }
   for (let row = 0; row < rows; row++) {
     lane![row] = head.lanes[lane![row]!]!;
     cause![row] = head.causes[cause![row]!]!;
   }
-  return { rows, at: at!, lane: lane!, cause: cause!, toUser: toUser!, cpu: cpu!, rip: rip!, kernel: kernel!, user: user!, total, others };
+  // Numbers are read in the order in which they are packed.
+  const own = head.chunks[number]!.waits ?? null;
+  const [begin, of, woken, waited, thread] = !own ? [] : head.wait_columns.map((name) => column(name, head.wait_planes, own));
+  let before = first_ns;
+  const waits = own === null ? null : Array.from({ length: own }, (_, row): CpuWait => {
+    before += unzigzag(begin![row]!);
+    const ran = waited![row] === 0 ? null : before + waited![row]! - 1;
+    return { at: before, lane: head.lanes[of![row]!]!, isWoken: woken![row] === 1, ran, thread: head.threads[thread![row]! - 1] ?? null };
+  });
+  waits?.sort((a, b) => a.at - b.at);
+  return { waits, places: head, rows, at: at!, lane: lane!, cause: cause!, toUser: toUser!, cpu: cpu!, rip: rip!, kernel: kernel!, user: user!, total, others };
 }
 
 function single(of: Chunk, row: number): Single {
@@ -114,14 +143,20 @@ function single(of: Chunk, row: number): Single {
     about: aboutOf(cause),
     toUser: of.toUser[row] === 1,
     cpu: of.cpu[row]!,
-    rip: ripName(of.rip[row]!),
+    rip: ripName(of.rip[row]!, of.places),
     times: { kernel_ns: of.kernel[row]!, user_space_ns: of.user[row]!, ...of.others.get(row) },
     total: of.total[row]!,
   };
 }
 
-/** A place in a guest. */
-export const ripName = (place: number): string | null => data.singles!.head.rips[place - 1] ?? null;
+/** A place in a guest: its address, and its function if that is known. */
+export function ripName(place: number, places: Places): string | null {
+  const [address, name] = [places.rips[place - 1] ?? null, functionName(place, places)];
+  return address !== null && name !== null ? `${address} ${name}+0x${places.rip_offsets[place - 1]!.toString(16)}` : address;
+}
+
+/** The guest's function that a place is in; `null` if that is not known. */
+export const functionName = (place: number, places: Places): string | null => places.functions[places.rip_functions[place - 1]! - 1] ?? null;
 
 function chunk(number: number): Chunk {
   if (of !== data.singles) {
@@ -130,7 +165,7 @@ function chunk(number: number): Chunk {
   }
   let found = unpacked.get(number);
   if (found) unpacked.delete(number);
-  else found = unpack(number);
+  else found = unpack(data.singles!, number);
   unpacked.set(number, found);
   if (unpacked.size > UNPACKED) unpacked.delete(unpacked.keys().next().value!);
   return found;
@@ -142,8 +177,26 @@ function chunksIn([from, to]: [number, number]): number[] {
   return chunks.map((_, number) => number).filter((number) => chunks[number]!.first_ns <= to && chunks[number]!.to_ns >= from);
 }
 
-/** Stretches of a time of which no single exits are in the page. */
-export function missingIn([from, to]: [number, number]): [number, number][] {
+/** Chunks that a server gave, as they were unpacked. */
+const unpackedGiven = new WeakMap<Given, Chunk[]>();
+
+/** The chunks that have exits of a time, of the page, or where it lacks any, of its server; `null` if they are too many. */
+function chunksOf(at: [number, number]): Chunk[] | null {
+  const of = missingInPage(at).length > 0 ? givenFor(at) : undefined;
+  if (!of) {
+    const numbers = chunksIn(at);
+    return numbers.length > IN_VIEW ? null : numbers.map(chunk);
+  }
+  let found = unpackedGiven.get(of);
+  if (!found) unpackedGiven.set(of, (found = of.packed.head.chunks.map((_, number) => unpack(of.packed, number, of.base))));
+  return found;
+}
+
+/** Stretches of a time of which no single exits are known. */
+export const missingIn = (at: [number, number]): [number, number][] => (givenFor(at) ? [] : missingInPage(at));
+
+/** The same of what is in the page. */
+function missingInPage([from, to]: [number, number]): [number, number][] {
   const { head } = data.singles!;
   if (hasAllSingles()) return [];
   const gaps: [number, number][] = [];
@@ -157,6 +210,15 @@ export function missingIn([from, to]: [number, number]): [number, number][] {
   return gaps;
 }
 
+/** Waits for a CPU in a time, of these vCPUs; and whether the page leaves any out. */
+export function waitsIn([from, to]: [number, number], isShown: (lane: number) => boolean): { waits: CpuWait[]; isPart: boolean } {
+  const chunks = data.singles ? chunksOf([from, to]) : [];
+  if (!chunks) return { waits: [], isPart: true };
+  const found = chunks.map((of) => of.waits);
+  const waits = found.flatMap((waits) => waits?.filter((wait) => wait.at <= to && (wait.ran ?? wait.at) >= from && isShown(wait.lane)) ?? []);
+  return { waits, isPart: found.includes(null) || missingIn([from, to]).length > 0 };
+}
+
 /** Whether an exit of a chunk is looked at. */
 function isLookedAt(of: Chunk, row: number): boolean {
   const total = of.total[row]!;
@@ -168,11 +230,10 @@ function isLookedAt(of: Chunk, row: number): boolean {
 export const singlesInView = computed<Single[] | null>(() => {
   if (!data.singles) return null;
   const [from, to] = range.value;
-  const numbers = chunksIn([from, to]);
-  if (numbers.length > IN_VIEW) return null;
+  const chunks = chunksOf([from, to]);
+  if (!chunks) return null;
   const found: Single[] = [];
-  for (const number of numbers) {
-    const of = chunk(number);
+  for (const of of chunks) {
     for (let row = 0; row < of.rows; row++) {
       if (of.at[row]! > to || of.at[row]! + of.total[row]! < from || !isLookedAt(of, row)) continue;
       found.push(single(of, row));
@@ -192,7 +253,7 @@ export const hasAllSingles = (): boolean => {
 export function lengthsOfSingles(causes: ReadonlySet<number>, width: number): Table {
   const found = new Map<string, number[]>();
   data.singles!.head.chunks.forEach((_, number) => {
-    const of = unpacked.get(number) ?? unpack(number);
+    const of = unpacked.get(number) ?? unpack(data.singles!, number);
     for (let row = 0; row < of.rows; row++) {
       const cause = of.cause[row]!;
       if (!causes.has(cause)) continue;
@@ -212,7 +273,7 @@ export function lengthsOfSingles(causes: ReadonlySet<number>, width: number): Ta
 export function eachSingle([from, to]: [number, number], visit: (of: Chunk, row: number) => void): void {
   for (const number of chunksIn([from, to])) {
     // Not kept: there are more than have room.
-    const of = unpacked.get(number) ?? unpack(number);
+    const of = unpacked.get(number) ?? unpack(data.singles!, number);
     for (let row = 0; row < of.rows; row++) {
       if (of.at[row]! >= from && of.at[row]! < to && isLookedAt(of, row)) visit(of, row);
     }
@@ -261,12 +322,13 @@ export interface Neighbours {
 export const neighbours = computed<Neighbours | null>(() => {
   const wanted = picked.value;
   if (!wanted || !data.singles) return null;
+  const moment: [number, number] = [wanted.at, wanted.at + 1];
   const numbers = chunksIn([wanted.at, wanted.at]);
   const first = numbers[0] ?? -1;
   const around = [...new Set([first - 1, ...numbers, (numbers.at(-1) ?? -1) + 1])].filter((number) => number >= 0 && number < data.singles!.head.chunks.length);
+  const chunks = (missingInPage(moment).length > 0 ? chunksOf(moment) : null) ?? around.map(chunk);
   const meanwhile = new Map<number, number>();
-  const all = around.flatMap((number) => {
-    const of = chunk(number);
+  const all = chunks.flatMap((of) => {
     return Array.from({ length: of.rows }, (_, row) => row).filter((row) => of.lane[row] === wanted.lane).map((row) => single(of, row));
   });
   all.sort((a, b) => a.at - b.at);
@@ -276,8 +338,7 @@ export const neighbours = computed<Neighbours | null>(() => {
   const isOfKind = (other: Single) => other.cause === exit.cause;
   const before = all.slice(0, place).reverse();
   const after = all.slice(place + 1);
-  for (const number of chunksIn([exit.at, exit.at + exit.total]).slice(0, IN_VIEW)) {
-    const of = chunk(number);
+  for (const of of chunksOf([exit.at, exit.at + exit.total]) ?? []) {
     for (let row = 0; row < of.rows; row++)
       if (of.cpu[row] === exit.cpu && of.lane[row] !== exit.lane && of.at[row]! >= exit.at && of.at[row]! < exit.at + exit.total)
         meanwhile.set(of.lane[row]!, (meanwhile.get(of.lane[row]!) ?? 0) + 1);

@@ -2,12 +2,15 @@
 //
 //   notes (EventSource) ─► live: fetch what is newer, unless paused; a file: say that it has changed
 import { signal } from "@preact/signals";
-import { unpack, type Shown } from "./data";
+import { opened, unpack, type Packed, type Shown } from "./data";
 
 /** Addresses on the server that the page is from; in the page in place of data. */
 export interface Addresses {
   data?: string;
   notes?: string;
+  /** Where single exits of a time are asked for, and sums of all exits: what the page does not hold (crates/page/src/reread.rs). */
+  single?: string;
+  groups?: string;
   files?: string;
   /** What happens is shown as it happens, and kept for so long. */
   keep_ns?: number;
@@ -41,16 +44,43 @@ const SHARE = 0.25;
 /** The version that is shown. */
 let version = "";
 
-/** Fetches what is to be shown. Waits as long as the server still reads it. */
-export async function load(): Promise<Shown> {
+/** Fetches what is at an address. Waits as long as the server still reads it. */
+async function fetched(address: string): Promise<Response> {
   for (;;) {
-    const response = await fetch(served.value!.data!, { cache: "no-store" });
+    const response = await fetch(address, { cache: "no-store" });
     if (response.status === 202) continue;
     if (!response.ok) throw new Error((await response.text()).trim() || `the server answers ${response.status}`);
-    const shown = await unpack(new Uint8Array(await response.arrayBuffer()));
-    version = (response.headers.get("etag") ?? "").replaceAll('"', "");
-    return shown;
+    return response;
   }
+}
+
+const bytesOf = async (response: Response): Promise<Uint8Array<ArrayBuffer>> => new Uint8Array(await response.arrayBuffer());
+
+/** Fetches what is to be shown. */
+export async function load(): Promise<Shown> {
+  const response = await fetched(served.value!.data!);
+  const shown = await unpack(await bytesOf(response));
+  version = (response.headers.get("etag") ?? "").replaceAll('"', "");
+  return shown;
+}
+
+/** What the server answers to a question about all exits. */
+export interface Answer {
+  version: string;
+  base_ns: string;
+  singles: Packed["head"] | null;
+  groups: ({ rows: number; columns: string[] } & Places) | null;
+}
+
+/** Places in guests. */
+export type Places = Pick<Packed["head"], "rips" | "functions" | "rip_functions" | "rip_offsets">;
+
+/** Asks a question about the file that is shown. */
+export async function ask(address: string): Promise<{ answer: Answer; columns: Uint8Array }> {
+  const { json, columns } = await opened(await bytesOf(await fetched(address)));
+  const answer = json as Answer;
+  if (answer.version !== version) throw new Error("The file has changed since it was read: read it anew.");
+  return { answer, columns };
 }
 
 /** Hears notes from now on; `show` is given what is newer. */

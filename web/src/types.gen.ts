@@ -804,6 +804,11 @@ export interface SingleExitsHead {
    */
   exits: number;
   /**
+   * The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
+   * how far from where that begins it is.
+   */
+  functions: string[];
+  /**
    * Where in the page the vCPUs of that column are, and the causes: one vCPU may have several numbers here.
    */
   lanes: number[];
@@ -818,10 +823,28 @@ export interface SingleExitsHead {
    * @maxItems 2
    */
   planes: [string, string];
+  rip_functions: number[];
+  rip_offsets: number[];
   /**
-   * Places in guests: instruction pointers, in hexadecimal.
+   * Instruction pointers, in hexadecimal.
    */
   rips: string[];
+  /**
+   * Threads that took vCPUs' CPUs or woke vCPUs; the number behind the last of them stands for all further.
+   */
+  threads: ThreadRow[];
+  /**
+   * Columns of the waits for a CPU behind those of exits, and those of them that are packed byte by byte.
+   *
+   * @minItems 5
+   * @maxItems 5
+   */
+  wait_columns: [string, string, string, string, string];
+  /**
+   * @minItems 2
+   * @maxItems 2
+   */
+  wait_planes: [string, string];
 }
 /**
  * Exits that ended one after the other.
@@ -841,6 +864,27 @@ export interface SingleChunk {
   from_ns: number;
   rows: number;
   to_ns: number;
+  /**
+   * Waits for a CPU that ended in this time; absent where they are left out.
+   */
+  waits: number | null;
+}
+/**
+ * A thread that took a vCPU's CPU, or woke a vCPU.
+ */
+export interface ThreadRow {
+  /**
+   * The place of the vCPU that it runs, if it runs one.
+   */
+  lane: number | null;
+  /**
+   * What it is called, if the trace says.
+   */
+  name: string | null;
+  /**
+   * 0: the idle CPU's.
+   */
+  tid: number;
 }
 /**
  * One of the slowest exits.

@@ -158,7 +158,7 @@ export async function tableOf(page, caption) {
 }
 
 /** Fields of a line of CSV. */
-const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
+export const fields = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
 
 /** Charts draw something, and say what their axes are. */
 export async function drawsAll(page) {
@@ -197,8 +197,17 @@ export async function seriousOf(page) {
 
 export const thousands = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
-/** Ends a test: nothing may have gone wrong. */
+/** A length of a terminal's text, or of JSON, as a page shows it. */
+export const micro = (text) => text?.replace(/(\d ?)us\b/g, "$1µs");
+
+/** Ends a test: nothing may have gone wrong, and what is shown has one unit for microseconds. */
 export async function done(page) {
   assert.deepEqual(page.troubles, []);
+  const text = await page.evaluate(() => {
+    const body = document.body.cloneNode(true);
+    body.querySelectorAll("code, script, style, input").forEach((of) => of.remove());
+    return body.textContent + [...document.querySelectorAll("[title], [aria-label], [placeholder]")].map((of) => `\n${of.matches("[title^=exitscope]") ? "" : (of.title ?? "")}\n${of.ariaLabel ?? ""}\n${of.placeholder ?? ""}`).join("");
+  });
+  assert.deepEqual(text.match(/.{0,30}\d ?us\b.{0,10}/g) ?? [], []);
   await page.context().close();
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { HOSTS, changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, open, pageBy, pageOf, reveal, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
+import { HOSTS, changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, micro, open, pageBy, pageOf, reveal, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
 
 const BEFORE = corpus("x86-svm/t4-none.dat.gz");
 const AFTER = corpus("x86-svm/t4-zstd.data.gz");
@@ -156,7 +156,7 @@ test("a sweep has its figures along any key, and the front of any two", async ()
   const rows = await csvOf(page, "figure-0");
   assert.equal(rows.length, swept.rows.length);
   for (const row of swept.rows) {
-    const poll = swept.vary[0].values[[0, 20000, 50000, 200000].indexOf(row.halt_poll_ns)];
+    const poll = micro(swept.vary[0].values[[0, 20000, 50000, 200000].indexOf(row.halt_poll_ns)]);
     const shown = rows.find((shown) => shown.halt_poll_ns === poll && shown.curve === `host.cores=${row["host.cores"]}`);
     const unit = { ns: " (ns)", "1/s": " (1/s)" }[first.unit] ?? "";
     assert.equal(Number(shown[`mean${unit}`]), row[`${first.name}_mean`]);
@@ -164,7 +164,7 @@ test("a sweep has its figures along any key, and the front of any two", async ()
   }
   await page.getByLabel("Along the curves").selectOption("host.cores");
   await frame(page);
-  assert.deepEqual([...new Set((await csvOf(page, "figure-0")).map((row) => row.curve))], swept.vary[0].values.map((value) => `halt_poll_ns=${value}`));
+  assert.deepEqual([...new Set((await csvOf(page, "figure-0")).map((row) => row.curve))], swept.vary[0].values.map((value) => `halt_poll_ns=${micro(value)}`));
   // The front, reckoned here anew.
   const directed = swept.metrics.filter((metric) => metric.higher_is_better !== null);
   const merit = (row, metric) => row[`${metric.name}_mean`] * (metric.higher_is_better ? 1 : -1);

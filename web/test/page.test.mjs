@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { corpus, csvOf, done, drawsAll, folder, frame, json, launch, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
+import { changed, corpus, csvOf, done, drawsAll, folder, frame, json, launch, micro, open, pageOf, reveal, run, seriousIn, seriousOf, tableOf, thousands } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const XEN = ["--tsc-hz", "2596120000"];
@@ -44,7 +44,7 @@ test("what the page says of reasons, vCPUs and devices is what the report says",
     const of = line.trim().split(/\s{2,}/);
     const terminal = Object.fromEntries(titles.map((name, at) => [name, of[at]]));
     const waits = parts.filter((part) => part.of_exits && !COST.includes(part.column) && titles.includes(part.name));
-    for (const name of [...waits.map((part) => part.name), "cost", "mean", "p50", "p99", "p99.9", "max", "to user space"]) assert.equal(shown[name], terminal[name], `${row.reason}: ${name}`);
+    for (const name of [...waits.map((part) => part.name), "cost", "mean", "p50", "p99", "p99.9", "max", "to user space"]) assert.equal(shown[name], micro(terminal[name]), `${row.reason}: ${name}`);
   }
   const vcpus = await csvOf(page, "vcpus");
   report.vcpus.forEach((row, at) => {
@@ -159,7 +159,7 @@ test("the slider replays other limits of polling: the replay's own figures", asy
   await reveal(page, "#halts");
   await page.getByRole("button", { name: "guest (guest_halt_poll_ns)" }).click();
   const slider = page.locator(".what-if input[type=range]");
-  for (const [value, row] of [["50.0us", replay.rows[2]], ["500us", replay.rows[3]]]) {
+  for (const [value, row] of [["50.0µs", replay.rows[2]], ["500µs", replay.rows[3]]]) {
     await slider.focus();
     await page.keyboard.press("Home");
     for (let step = 0; step < 10 && (await slider.getAttribute("aria-valuetext")) !== value; step++) await page.keyboard.press("ArrowRight");
@@ -295,7 +295,7 @@ test("the slowest exit, and what ran before it, are two clicks away; a link show
   const before = inspector.locator("h3", { hasText: "Before it" }).locator("xpath=following-sibling::ul[1]").locator("li");
   for (const [at, event] of exits.reverse().entries()) {
     const text = await before.nth(at).innerText();
-    assert.ok(text.startsWith(event.reason) && text.includes(`${Math.round((slowest.at_ns - event.at_ns) / 1e3)}us earlier`), `${text}: ${JSON.stringify(event)}`);
+    assert.ok(text.startsWith(event.reason) && text.includes(`${Math.round((slowest.at_ns - event.at_ns) / 1e3)}µs earlier`), `${text}: ${JSON.stringify(event)}`);
   }
   await page.waitForFunction(() => location.hash.includes("exit="));
   const first = await page.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("exit"));
@@ -468,11 +468,11 @@ test("exits are divided by what is chosen, from sums and from single exits alike
   const cost = (exit) => Number(exit[kernel]) + Number(exit[user]);
   assert.equal(await under("reason = npf"), report.rows.find((row) => row.reason === "npf").count);
   assert.equal(await under("reason = io and cost > 1ms"), exits.filter((exit) => exit.reason === "io" && cost(exit) > 1e6).length);
-  assert.equal(await under("reason != io and vcpu = 1 and steal >= 10us"), exits.filter((exit) => exit.reason !== "io" && exit.vcpu === "1" && Number(exit.steal_ns) >= 10_000).length);
+  assert.equal(await under("reason != io and vcpu = 1 and steal >= 10µs"), exits.filter((exit) => exit.reason !== "io" && exit.vcpu === "1" && Number(exit.steal_ns) >= 10_000).length);
   await under("cots > 1ms");
   assert.match(await page.locator("#where-wrong").innerText(), /^cots is unknown here: /);
   await under("cost > 5");
-  assert.match(await page.locator("#where-wrong").innerText(), /^5 is no length: write it like 100us/);
+  assert.match(await page.locator("#where-wrong").innerText(), /^5 is no length: write it like 100µs/);
   await under("");
   // A click looks into a frame; what is searched lights up.
   await button("reason").click();
@@ -543,6 +543,67 @@ test("every kind of recording has its views, and each chart draws something", as
     await drawsAll(page);
     await done(page);
   }
+});
+
+test("an exit says who preempted its vCPU and who woke it, and where the page leaves that out", async () => {
+  const trace = join(folder, "woken.txt");
+  const line = (comm, tid, cpu, at, event) => `  ${comm}-${tid}  [00${cpu}] d..2. 100.${String(at).padStart(6, "0")}: ${event}\n`;
+  const vcpu = (number, at, event) => line(`CPU ${number}/KVM`, 2001 + number, number, at, event);
+  const exit = "kvm_exit: reason HLT rip 0xffffffff81000000 info 0 0";
+  const lines = [
+    ...[0, 1].map((number) => vcpu(number, 100 + number, exit.replace("HLT", "CPUID")) + vcpu(number, 110 + number, `kvm_entry: vcpu ${number}, rip 0x2`)),
+    vcpu(0, 200, exit.replace("HLT", "EXTERNAL_INTERRUPT")),
+    vcpu(0, 210, "sched_switch: prev_comm=CPU 0/KVM prev_pid=2001 prev_prio=120 prev_state=R ==> next_comm=backup next_pid=77 next_prio=120"),
+    line("backup", 77, 0, 260, "sched_switch: prev_comm=backup prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=CPU 0/KVM next_pid=2001 next_prio=120"),
+    vcpu(0, 270, "kvm_entry: vcpu 0, rip 0x2"),
+    vcpu(0, 300, exit),
+    vcpu(0, 310, "sched_switch: prev_comm=CPU 0/KVM prev_pid=2001 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120"),
+    vcpu(1, 400, exit.replace("HLT", "MSR_WRITE")),
+    vcpu(1, 410, "sched_wakeup: comm=CPU 0/KVM pid=2001 prio=120 target_cpu=000"),
+    vcpu(1, 420, "kvm_entry: vcpu 1, rip 0x2"),
+    line("<idle>", 0, 0, 425, "sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=CPU 0/KVM next_pid=2001 next_prio=120"),
+    vcpu(0, 430, "kvm_entry: vcpu 0, rip 0x2"),
+    vcpu(0, 500, exit.replace("HLT", "CPUID")),
+    vcpu(0, 510, "kvm_entry: vcpu 0, rip 0x2"),
+  ];
+  writeFileSync(trace, `# tracer: nop\n#\n${lines.join("")}`);
+  const file = pageOf("woken", trace);
+  const textOf = async (page, reason) => {
+    await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, 0))}@${overOf(page).slow.find((of) => of.reason === reason).after_ns}`);
+    await frame(page);
+    return page.getByRole("complementary", { name: "The exit" }).innerText();
+  };
+  const page = await open(browser, file);
+  assert.match(await textOf(page, "EXTERNAL_INTERRUPT"), /What others did to it\nPreempted after 10\.0µs by backup \(77\); ran again 50\.0µs later\./);
+  assert.match(await textOf(page, "HLT"), /Woken after 110µs by vCPU 1, or an interrupt while that ran; ran 15\.0µs later\./);
+  assert.doesNotMatch(await textOf(page, "CPUID"), /What others did/);
+  await drawsAll(page);
+  const note = await page.locator("#chart-timeline .note").innerText();
+  assert.match(note, /solid: woken, until it ran; dashed: preempted, until it ran again/);
+  assert.doesNotMatch(note, /not stored here/);
+  await done(page);
+  const without = await open(browser, changed(file, (data) => data.over.singles.chunks.forEach((chunk) => (chunk.waits = null))));
+  assert.match(await textOf(without, "HLT"), /Wake-ups and preemptions of some of this time are not stored here/);
+  await done(without);
+});
+
+test("functions of the guest have names, in the pivot as in the report, and beside an address", async () => {
+  const [trace, symbols] = [corpus("arm64/arm.dat.gz"), join(folder, "kallsyms")];
+  writeFileSync(symbols, "0000000040000000 T _start\n0000000040000068 t putc\n0000000040000078 t next\n");
+  const page = await open(browser, pageOf("named", trace, "--guestkallsyms", symbols), { hash: "#view=pivot&tab=breakdown&by=function" });
+  const report = json("report", trace, "--by", "rip", "--guestkallsyms", symbols, "--top", "all");
+  const expected = report.rows.filter((row) => row.function).map((row) => [row.function, row.timed]);
+  const { rows } = await pivotSums(page);
+  assert.deepEqual(rows.map((row) => [row["function of the guest"], Number(row.exits)]).filter(([name]) => expected.some(([of]) => of === name)).sort(), expected.sort());
+  await page.evaluate(() => (location.hash = "#view=pivot&tab=breakdown&by=rip&where=rip%20~%20putc"));
+  await frame(page);
+  const places = (await pivotSums(page)).rows.map((row) => row["place in the guest"]);
+  assert.ok(places.includes("0x4000006c putc+0x4") && places.every((place) => / putc\+0x[0-9a-f]$/.test(place)), places.join());
+  const at = overOf(page).slow.find((of) => of.reason === "DABT_LOW");
+  await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, at.lane))}@${at.after_ns}`);
+  await frame(page);
+  assert.match(await page.getByRole("complementary", { name: "The exit" }).innerText(), /in the guest at 0x4000[0-9a-f]+ \w+\+0x[0-9a-f]+\./);
+  await done(page);
 });
 
 test("copies: SVG is drawn like the chart, PNG is an image", async () => {

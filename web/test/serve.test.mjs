@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { appendFileSync, copyFileSync, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, done, exitscope, folder, frame, json, launch, repacked, reveal, run, seriousOf, storeOf, tableOf, thousands, visit, withoutSql } from "./browser.mjs";
+import { corpus, csvOf, done, exitscope, fields, folder, frame, json, launch, repacked, reveal, run, seriousOf, storeOf, tableOf, thousands, visit, withoutSql } from "./browser.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const T4 = corpus("x86-svm/t4-none.dat.gz");
@@ -32,6 +32,87 @@ async function serve(...args) {
 }
 
 const open = (url, options) => visit(browser, url, new RegExp(`^(${new URL(url).origin}/|data:|blob:)`), options);
+
+/** A served page that holds only the first of the recording's single exits, as that of a longer one does. */
+async function withFirst(url, hash) {
+  const page = await open(url);
+  await page.route(/\/data\/0$/, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, body: repacked(await response.body(), (data) => data.over.singles.chunks.splice(2)) });
+  });
+  await page.evaluate((hash) => (location.hash = hash), hash);
+  await page.reload();
+  await page.waitForSelector("html[data-ready=yes]");
+  return page;
+}
+
+test("single exits that a page does not hold are read by its server where they are in view", async () => {
+  const trace = join(folder, "first.data.gz");
+  copyFileSync(T2, trace);
+  const server = await serve(trace);
+  let over = null;
+  repacked(Buffer.from(await (await fetch(`${server.url}data/0`)).arrayBuffer()), (data) => (over = data.over));
+  const held = over.singles.chunks[1].to_ns;
+  const missing = over.slow.filter((of) => of.after_ns > held + 1e9);
+  const at = missing[0];
+  const lane = over.lanes[at.lane];
+  const link = (of) => `#tab=timeline&from=${of.after_ns - 2e6}&to=${of.after_ns + of.exit_time_ns + 2e6}&exit=${encodeURIComponent(`${lane.vm_label}/${lane.vcpu_label}`)}@${of.after_ns}`;
+  // From the beginning: else it may ask for all of so short a recording.
+  const page = await withFirst(`${server.url}page/0`, link(at));
+  const inspector = page.getByRole("complementary", { name: "The exit" });
+  await inspector.getByRole("heading", { name: new RegExp(`^${at.reason}`) }).waitFor();
+  // All its parts, and what was before it, as the export of all exits has them.
+  const [head, ...lines] = run("export", T2, "--format", "csv").trim().split("\n").map(fields);
+  const exits = lines.map((line) => Object.fromEntries(head.map((name, place) => [name, line[place]]))).filter((exit) => exit.vcpu === lane.vcpu_label);
+  const place = exits.findIndex((exit) => BigInt(exit.at_ns) === BigInt(over.base_ns) + BigInt(at.after_ns));
+  const text = await inspector.innerText();
+  assert.ok(place > 0 && text.includes(`On CPU ${exits[place].cpu}, in the guest at 0x`), text);
+  const [, before] = text.split("Before it on this vCPU\n");
+  assert.ok(before.startsWith(exits[place - 1].reason), before);
+  assert.doesNotMatch(await page.locator("#chart-timeline .note").innerText(), /not stored here/);
+  assert.deepEqual(page.troubles, []);
+  // Of another version it takes none.
+  appendFileSync(trace, "x");
+  const other = missing.find((of) => of.lane === at.lane && Math.abs(of.after_ns - at.after_ns) > 3e8);
+  await page.evaluate((hash) => (location.hash = hash), link(other));
+  await page.waitForFunction(() => document.querySelector("#chart-timeline .note").textContent.includes("They could not be read: The file has changed"));
+  await page.context().close();
+  await server.end();
+});
+
+test("exits by what the page does not hold are summed up by its server, under a condition, too", async () => {
+  const server = await serve(T2);
+  const page = await withFirst(`${server.url}page/0`, "#view=pivot&tab=breakdown&by=rip");
+  const rowsOf = async () => {
+    await page.waitForFunction(() => !document.querySelector("#where-wrong").textContent.includes("being read") && document.querySelectorAll("#pivot > table tbody tr, #pivot table tbody tr").length > 1);
+    return csvOf(page, "pivot");
+  };
+  await page.waitForResponse((response) => response.url().includes("/groups/0/"));
+  const rows = await rowsOf();
+  const report = json("report", T2, "--by", "rip", "--top", "all");
+  assert.equal(rows.length, report.rows.length);
+  // By address; a double has no room for all of it.
+  const byAddress = (rows) => [...rows].map(([rip, exits]) => [Number(rip), Number(exits)]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  assert.deepEqual(byAddress(rows.map((row) => [row["place in the guest"], row.exits])), byAddress(report.rows.map((row) => [row.rip, row.count])));
+  const [head, ...lines] = run("export", T2, "--format", "csv").trim().split("\n").map(fields);
+  const exits = lines.map((line) => Object.fromEntries(head.map((name, place) => [name, line[place]])));
+  const answered = page.waitForResponse((response) => response.url().includes("/cpu/exit_time.gt.200000,steal.ge.10000"));
+  await page.evaluate(() => (location.hash = "#view=pivot&tab=breakdown&by=cpu&where=" + encodeURIComponent("reason != io and exit_time > 200us and steal >= 10us")));
+  await answered;
+  const cpus = Object.fromEntries((await rowsOf()).map((row) => [row.CPU, Number(row.exits)]));
+  const expected = {};
+  for (const exit of exits) if (exit.timed === "true" && exit.reason !== "io" && Number(exit.exit_time_ns) > 200_000 && Number(exit.steal_ns) >= 10_000) expected[`CPU ${exit.cpu}`] = (expected[`CPU ${exit.cpu}`] ?? 0) + 1;
+  assert.ok(Object.keys(expected).length > 1);
+  assert.deepEqual(cpus, expected);
+  await done(page);
+  for (const [path, why] of [["single/0/9/8", /ends before it begins/], ["groups/0/0/1/vm/-", /"vm" is none of/], ["groups/0/0/1/-/cost.over.5", /is no limit of a length/], ["single/0/0", /^ask for/]]) {
+    const response = await fetch(server.url + path);
+    assert.equal(response.status, 400, path);
+    assert.match(await response.text(), why);
+  }
+  assert.equal((await fetch(`${server.url}single/1/0/5`)).status, 404);
+  await server.end();
+});
 
 test("the list of recordings leads to pages with the report's figures, and back", async () => {
   const torn = join(folder, "no-trace.data");

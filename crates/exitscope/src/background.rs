@@ -8,7 +8,7 @@
 
 use crate::read::{Sink, Trace};
 use exitscope_analysis::Counted;
-use exitscope_model::{Exit, Stretch, Yield};
+use exitscope_model::{Exit, Preemption, Stretch, ThreadWakeUp, Yield};
 use exitscope_page::{Briefs, Names, OverTime, Sums};
 use exitscope_units::Moment;
 use std::panic::resume_unwind;
@@ -139,5 +139,15 @@ impl Sink for Background {
 
     fn yielded(&mut self, of: &Yield) {
         self.names.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.names.absorb_preemption(of, &mut self.batch);
+        self.pass_on_if_full();
+    }
+
+    fn woken(&mut self, of: &ThreadWakeUp) {
+        self.names.absorb_wake_up(of, &mut self.batch);
+        self.pass_on_if_full();
     }
 }

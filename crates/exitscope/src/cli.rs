@@ -204,7 +204,7 @@ pub struct ReportArgs {
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
     #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
     pub event: Option<Dim>,
-    /// The guest's /proc/kallsyms, read there as root: --by rip then groups by function
+    /// The guest's /proc/kallsyms, read there as root: --by rip then groups by function, and --html names functions
     #[arg(long, value_name = "FILE")]
     pub guestkallsyms: Option<PathBuf>,
     /// Width of a bucket of time for `--by time`, like 100ms [default: chosen so that there are at most 40]
@@ -236,7 +236,7 @@ pub struct ReportArgs {
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
     /// Write one self-contained HTML page to this file instead
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "interval", "view", "top", "sort", "format"])]
     pub html: Option<PathBuf>,
     /// Write a shareable copy of the recording to this file instead: perf.data with names, process numbers and addresses
     /// replaced, and without values read and written (docs/bundle.md)
@@ -1213,6 +1213,9 @@ pub struct ServeArgs {
     /// Names of the VMs' ports and addresses, as for report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "dir"])]
     pub devices: Option<PathBuf>,
+    /// The guest's /proc/kallsyms, read there as root: names the functions of the guest
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "dir"])]
+    pub guestkallsyms: Option<PathBuf>,
     #[command(flatten)]
     pub clock: ClockArgs,
     #[command(flatten, next_help_heading = "With --store")]

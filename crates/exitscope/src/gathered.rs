@@ -14,7 +14,7 @@ use exitscope_analysis::advice::{Machine, Material, Trials, TriedLimits, Untried
 use exitscope_analysis::replay::{Recorded, Recorder};
 use exitscope_analysis::{Counted, Dim, ExitCause, Facts, PollHost, Selection, Wanted};
 use exitscope_model::{
-    Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo, Yield,
+    Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, ThreadWakeUp, TraceInfo, Yield,
 };
 use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
 use exitscope_units::Moment;
@@ -328,6 +328,14 @@ impl Sink for OverTime {
 
     fn yielded(&mut self, of: &Yield) {
         self.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.absorb_preemption(of);
+    }
+
+    fn woken(&mut self, of: &ThreadWakeUp) {
+        self.absorb_wake_up(of);
     }
 }
 

@@ -47,6 +47,7 @@ pub fn look_at(
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
     let selection = select::selection(&args.select, inputs)?;
+    let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?;
     let of = (&selection, Keep::Timed);
     let ((gathered, drags, over_time), mut totals) = read_all(
         args,
@@ -62,7 +63,8 @@ pub fn look_at(
     };
     // Several recordings have no common time.
     let in_time = totals.traces.len() == 1;
-    let (advice, polls, over_time) = gathered.finish(advised, || over_time.wait(), &totals.traces, &totals.info)?;
+    let (advice, polls, mut over_time) = gathered.finish(advised, || over_time.wait(), &totals.traces, &totals.info)?;
+    symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
     let drags = drags.finish().filter(|_| in_time);
     let facts = &gathered.material.facts;
     let gates = report::gates(args, facts, &totals)?;

@@ -5,7 +5,7 @@ use anyhow::Context;
 use exitscope_analysis::Counted;
 use exitscope_model::{
     Assembler, Event, EventKinds, Exit, Halt, Kind, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows,
-    Signed, Stretch, TraceInfo, Who, Yield,
+    Signed, Stretch, ThreadWakeUp, TraceInfo, Who, Yield,
 };
 use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{Input, Options};
@@ -53,6 +53,8 @@ pub trait Sink {
     fn yielded(&mut self, _of: &Yield) {}
     /// A vCPU that was preempted.
     fn preempted(&mut self, _of: &Preemption) {}
+    /// A vCPU that was woken, and ran.
+    fn woken(&mut self, _of: &ThreadWakeUp) {}
     /// A change of a window of PAUSE loops.
     fn ple_update(&mut self, _of: &PleUpdate) {}
     /// A sign of what KVM does.
@@ -116,6 +118,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn preempted(&mut self, of: &Preemption) {
         self.0.preempted(of);
         self.1.preempted(of);
+    }
+
+    fn woken(&mut self, of: &ThreadWakeUp) {
+        self.0.woken(of);
+        self.1.woken(of);
     }
 
     fn ple_update(&mut self, of: &PleUpdate) {
@@ -419,6 +426,9 @@ fn pass_beside(
     }
     for of in assembler.preemptions() {
         new(of.who, of.at).into_iter().for_each(|who| sink.preempted(&Preemption { who, ..*of }));
+    }
+    for of in assembler.wake_ups() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.woken(&ThreadWakeUp { who, ..*of }));
     }
     for of in assembler.ple_updates() {
         new(of.who, of.at).into_iter().for_each(|who| sink.ple_update(&PleUpdate { who, ..*of }));

@@ -354,7 +354,7 @@ pub fn advised(
 }
 
 /// The functions of a guest.
-fn symbols(path: &Path) -> anyhow::Result<Symbols> {
+pub fn symbols(path: &Path) -> anyhow::Result<Symbols> {
     let file = File::open(path).map_err(NoSymbols::from);
     file.and_then(|file| Symbols::read(BufReader::new(file))).with_context(|| path.display().to_string())
 }

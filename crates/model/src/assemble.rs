@@ -20,7 +20,7 @@ use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::Halting;
 use crate::lane::{Holdings, Lane, Run, SideRows, State};
 use crate::run_queue::RunQueue;
-use crate::yields::{PleUpdate, Preemption, QueueStay, Yield};
+use crate::yields::{PleUpdate, Preemption, QueueStay, ThreadWakeUp, Yield};
 use crate::{
     CodeList, Detail, DetailKind, Event, Halt, Kind, LaneSpan, Ledger, Line, Rows, Signed, Stretch, Told, TraceInfo,
     Who, version,
@@ -210,7 +210,7 @@ impl Assembler {
                 lane
             }
             Kind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
-            Kind::Wakeup { tid } => return self.wakeup(event.at, tid, ledger),
+            Kind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
             Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
             Kind::VcpuWake { paused } => return self.vcpu_wake(event, paused, ledger),
             Kind::Lost { .. } => return self.lose(event, rows, ledger),
@@ -326,6 +326,11 @@ impl Assembler {
         &self.queue.preemptions
     }
 
+    /// The wake-ups after which vCPUs ran likewise.
+    pub fn wake_ups(&self) -> &[ThreadWakeUp] {
+        &self.queue.wake_ups
+    }
+
     /// How many vCPUs waited for a CPU, up to the last change.
     pub fn queue_stays(&self) -> &[QueueStay] {
         &self.queue.stays
@@ -349,6 +354,7 @@ impl Assembler {
         self.signs.clear();
         self.queue.stays.clear();
         self.queue.preemptions.clear();
+        self.queue.wake_ups.clear();
     }
 
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.

@@ -52,4 +52,4 @@ pub use sign::Sign;
 pub use subject::{Form, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
 pub use way::{Mark, Step, Way};
-pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, Waiters, Yield, YieldCall};
+pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, ThreadWakeUp, Waiters, Yield, YieldCall};

@@ -3,13 +3,13 @@
 //! ```text
 //! vCPU 1 preempted ─► join ─┐                    ┌─► QueueStay: how many waited for one CPU, for how long
 //! vCPU 0 yields ────► look ─┼─► vCPUs that wait ─┤
-//! vCPU 1 runs ──────► leave ┘                    └─► Preemption: how long, and who yielded meanwhile
+//! vCPU 1 runs ──────► leave ┘                    └─► Preemption: how long, and who yielded meanwhile; ThreadWakeUp: how long
 //! ```
 //!
 //! Only vCPUs count that are lanes: the threads of a host that run no guest are left out. A vCPU waits for the CPU that it
 //! ran on; that it was moved meanwhile is not seen.
 
-use crate::yields::{Preemption, QueueStay, Waiters};
+use crate::yields::{Preemption, QueueStay, ThreadWakeUp, Waiters};
 use crate::{Place, Who};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -46,6 +46,7 @@ pub struct RunQueue {
     since: Option<Moment>,
     pub stays: Vec<QueueStay>,
     pub preemptions: Vec<Preemption>,
+    pub wake_ups: Vec<ThreadWakeUp>,
 }
 
 impl RunQueue {
@@ -72,7 +73,8 @@ impl RunQueue {
         }
     }
 
-    /// Which thread took the CPU of a vCPU that just began to wait, if one did, and whether the vCPU was in a yield.
+    /// Which thread took the CPU of a vCPU that just began to wait, or recorded that it was woken, if one did; and whether the vCPU was
+    /// in a yield.
     pub fn taken(&mut self, vm: VmId, lane: u32, by: Option<Tid>, yielded: bool) {
         let last = self.vms.get_mut(&vm).and_then(|waiters| waiters.last_mut());
         if let Some(last) = last.filter(|last| last.lane == lane) {
@@ -88,7 +90,16 @@ impl RunQueue {
         let Some(waiters) = self.vms.get_mut(&vm) else { return };
         if let Some(place) = waiters.iter().position(|waiter| waiter.lane == lane) {
             let waiter = waiters.swap_remove(place);
-            self.preemptions.extend(waiter.is_preempted.then_some(Preemption { ran, ..waiter.so_far }));
+            self.over(waiter, ran);
+        }
+    }
+
+    /// A vCPU's wait is over.
+    fn over(&mut self, waiter: Waiter, ran: Option<Moment>) {
+        let of = Preemption { ran, ..waiter.so_far };
+        match waiter.is_preempted {
+            true => self.preemptions.push(of),
+            false => self.wake_ups.push(ThreadWakeUp { who: of.who, at: of.at, ran, by: of.by }),
         }
     }
 
@@ -114,9 +125,10 @@ impl RunQueue {
         for cpu in self.cpus.iter_mut().flatten() {
             cpu.stay(at, &mut self.stays);
         }
-        let waiters = self.vms.drain().flat_map(|(_, waiters)| waiters);
-        self.preemptions.extend(waiters.filter(|waiter| waiter.is_preempted).map(|waiter| waiter.so_far));
+        let waiters: Vec<Waiter> = self.vms.drain().flat_map(|(_, waiters)| waiters).collect();
+        waiters.into_iter().for_each(|waiter| self.over(waiter, None));
         self.preemptions.sort_unstable_by_key(|of| (of.at, of.who));
+        self.wake_ups.sort_unstable_by_key(|of| (of.at, of.who));
         self.cpus.clear();
         self.since = None;
     }
@@ -203,7 +215,12 @@ mod tests {
         queue.leave(at(240), CPU, VmId(1), 8, Some(at(240)));
         queue.leave(at(250), CPU, VmId(3), 8, None);
         queue.join(at(260), CPU, who(1, 4), 6, true);
+        queue.join(at(270), CPU, who(2, 8), 12, false);
+        queue.taken(VmId(2), 12, Some(Tid(0)), false);
         queue.finish(at(300));
+        let woken = |who, since, ran, by| ThreadWakeUp { who, at: at(since), ran, by };
+        let expected = [woken(who(1, 6), 190, Some(at(240)), None), woken(who(2, 8), 270, None, Some(Tid(0)))];
+        assert_eq!(queue.wake_ups, expected);
         let preemption = |who, since, ran, yields, first, by: Option<Tid>| {
             let yielded = by.is_some();
             Preemption { who, at: at(since), ran, yields, first, by, yielded }
@@ -223,7 +240,8 @@ mod tests {
             (230, 240, 2),
             (240, 250, 1),
             (250, 260, 0),
-            (260, 300, 1),
+            (260, 270, 1),
+            (270, 300, 2),
         ];
         assert_eq!(stays(&queue), expected);
         assert!(!queue.is_told(), "the next recording begins anew");

@@ -204,6 +204,20 @@ impl Preemption {
     }
 }
 
+/// A vCPU whose thread was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadWakeUp {
+    /// The vCPU that was woken.
+    pub who: Who,
+    /// When.
+    pub at: Moment,
+    /// When it ran; `None` if that was not seen.
+    pub ran: Option<Moment>,
+    /// The thread that recorded the wake-up, if one did: the waker, or one that an interrupt which woke the vCPU came upon; 0 on an
+    /// idle CPU.
+    pub by: Option<Tid>,
+}
+
 /// So many vCPUs waited for one CPU, for so long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStay {

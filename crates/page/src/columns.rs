@@ -10,6 +10,11 @@ pub fn push(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
+/// A difference, small for small ones of either sign.
+pub fn zigzag(difference: i64) -> u64 {
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
 /// Appends a column.
 pub fn push_all(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64>) {
     numbers.for_each(|number| push(bytes, number));

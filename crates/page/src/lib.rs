@@ -13,12 +13,14 @@
 //! Does not know: files to read, where rows came from.
 
 mod columns;
+mod cpu_waits;
 mod drags;
 mod html;
 mod names;
 mod other;
 mod over_time;
 mod polls;
+mod reread;
 mod rows;
 mod served;
 mod single_exits;
@@ -33,5 +35,6 @@ pub use names::{Briefs, Names};
 pub use other::{Other, SideLengths, write_other, write_other_data};
 pub use over_time::{OverTime, TimeTables};
 pub use polls::{Polls, halt_polls};
+pub use reread::{NoAnswer, Question, Reread};
 pub use served::{Addresses, served_page};
 pub use sums::Sums;

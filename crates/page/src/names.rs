@@ -5,9 +5,12 @@
 //!             └──────► the slowest exits of every part of the recording
 //! ```
 
+use crate::cpu_waits::CpuWait;
 use crate::slow::Slow;
 use exitscope_analysis::{Counted, DetailKey, ExitCause, Index, MAX_KEYS, Selection};
-use exitscope_model::{Door, Exit, ExitCode, ExitParts, LaneSpan, Stretch, TimePart, Who, Yield};
+use exitscope_model::{
+    Door, Exit, ExitCode, ExitParts, LaneSpan, Preemption, Stretch, ThreadWakeUp, TimePart, Who, Yield,
+};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -52,7 +55,7 @@ impl Brief {
     }
 }
 
-/// Exits and stretches on their way from [`Names`] to [`Sums`](crate::Sums). Most exits have a cost and no other part, so
+/// Exits, stretches and waits for a CPU on their way from [`Names`] to [`Sums`](crate::Sums). Most exits have a cost and no other part, so
 /// that the parts of those that have are kept aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Briefs {
@@ -60,6 +63,7 @@ pub struct Briefs {
     pub(crate) parts: Vec<ExitParts>,
     /// With the number of the vCPU.
     pub(crate) stretches: Vec<(u16, Stretch)>,
+    pub(crate) cpu_waits: Vec<CpuWait>,
 }
 
 impl Briefs {
@@ -68,10 +72,10 @@ impl Briefs {
         Briefs { exits: Vec::with_capacity(exits), ..Briefs::default() }
     }
 
-    /// How many exits and stretches there are.
+    /// How many exits, stretches and waits there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.exits.len() + self.stretches.len()
+        self.exits.len() + self.stretches.len() + self.cpu_waits.len()
     }
 
     /// Whether there are none.
@@ -84,6 +88,7 @@ impl Briefs {
         self.exits.clear();
         self.parts.clear();
         self.stretches.clear();
+        self.cpu_waits.clear();
     }
 
     /// Adds an exit of this vCPU, of this cause and reason, if it is looked at.
@@ -232,6 +237,32 @@ impl Names {
     pub fn absorb_stretch(&mut self, stretch: &Stretch, briefs: &mut Briefs) {
         if self.selection.holds_who(&stretch.who) {
             briefs.stretches.push((self.lanes.of(stretch.who) as u16, *stretch));
+        }
+    }
+
+    /// Adds to `briefs` that a vCPU was preempted.
+    pub fn absorb_preemption(&mut self, of: &Preemption, briefs: &mut Briefs) {
+        self.absorb_wait((of.who, of.at), of.ran, false, of.by, briefs);
+    }
+
+    /// Adds to `briefs` that a vCPU was woken.
+    pub fn absorb_wake_up(&mut self, of: &ThreadWakeUp, briefs: &mut Briefs) {
+        self.absorb_wait((of.who, of.at), of.ran, true, of.by, briefs);
+    }
+
+    /// Adds a wait for a CPU to `briefs`; nothing if its vCPU or its moment is not looked at.
+    fn absorb_wait(
+        &mut self,
+        (who, at): (Who, Moment),
+        ran: Option<Moment>,
+        woken: bool,
+        by: Option<Tid>,
+        briefs: &mut Briefs,
+    ) {
+        if self.selection.holds_who(&who) && self.window.0 <= at && at <= self.window.1 {
+            let lane = self.lanes.of(who) as u16;
+            let (at, ran) = (at.as_nanos(), ran.map(Moment::as_nanos));
+            briefs.cpu_waits.push(CpuWait { at, ran, lane, woken, by });
         }
     }
 

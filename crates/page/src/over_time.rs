@@ -8,13 +8,16 @@
 //! The two may be filled on two threads: what goes from one to the other is small.
 
 use crate::columns::{push_all, push_rising};
+use crate::cpu_waits::ThreadRow;
 use crate::names::{Briefs, CAUSES, Names, REASONS, numbered};
 use crate::rows::Row;
 use crate::single_exits::{SingleExits, SingleExitsHead};
 use crate::sums::{BELOW_CAUSE, BELOW_LANE, CAUSE_SHIFT, LANE_SHIFT, Sums};
 use exitscope_analysis::advice::ToldApart;
 use exitscope_analysis::{DetailKey, ExitCause, Index, Selection};
-use exitscope_model::{Exit, ExitCode, LaneSpan, Step, Stretch, TimePart, TraceInfo, Who, WhoRow, Yield};
+use exitscope_model::{
+    Exit, ExitCode, LaneSpan, Preemption, Step, Stretch, ThreadWakeUp, TimePart, TraceInfo, Who, WhoRow, Yield,
+};
 use exitscope_units::{Moment, Tid, VcpuId};
 use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
@@ -188,6 +191,18 @@ impl OverTime {
         self.sum_up();
     }
 
+    /// Adds that a vCPU was preempted.
+    pub fn absorb_preemption(&mut self, of: &Preemption) {
+        self.names.absorb_preemption(of, &mut self.briefs);
+        self.sum_up();
+    }
+
+    /// Adds that a vCPU was woken.
+    pub fn absorb_wake_up(&mut self, of: &ThreadWakeUp) {
+        self.names.absorb_wake_up(of, &mut self.briefs);
+        self.sum_up();
+    }
+
     #[inline]
     fn sum_up(&mut self) {
         self.sums.absorb(&self.briefs);
@@ -245,16 +260,10 @@ impl OverTime {
     /// others of its reason.
     pub fn finish(self, in_time: bool, info: &TraceInfo, apart: impl Fn(&ExitCause) -> ToldApart) -> TimeTables {
         let OverTime { names, sums, .. } = self;
-        let numbering = CauseNumbering::new(&names);
+        let (lane_order, numbering) = (LaneOrder::new(&names), CauseNumbering::new(&names));
         let vcpu_of = names.vcpu_of;
-        // vCPUs in order, those under one name together.
-        let whose: Vec<Who> = names.lanes.keys().iter().map(|who| who.completed(&vcpu_of)).collect();
-        let mut order = whose.clone();
-        order.sort_unstable();
-        order.dedup();
-        let place_of = |who: Who| order.partition_point(|other| *other < who) as u32;
-        let places: Vec<u32> = whose.iter().map(|who| place_of(*who)).collect();
-        let lane_number = |number: u32| places.get(number as usize).copied().unwrap_or(order.len() as u32);
+        let lane_number = |number: u32| lane_order.of(number);
+        let order = &lane_order.order;
         let moved = |key: u64| place(lane_number(lane_of(key)), numbering.of(number_of(key)), key);
 
         let states = sums.states.finish(in_time, lane_number);
@@ -283,7 +292,9 @@ impl OverTime {
 
         let singles = Some(sums.singles).filter(|_| in_time);
         let cause_number = |number: u32| numbering.of(number as usize);
-        let singles = singles.and_then(|singles| singles.finish(base, (lane_number, cause_number), &mut tables.bytes));
+        let thread = |tid: Tid| ThreadRow::of(tid, info, &lane_order);
+        let singles =
+            singles.and_then(|singles| singles.finish(base, (lane_number, cause_number, thread), &mut tables.bytes));
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
             names.spans.iter().map(|(who, span)| (who.completed(&vcpu_of), *span)).collect();
@@ -316,7 +327,7 @@ impl OverTime {
             let exit = Exit { who: exit.who.completed(&vcpu_of), ..exit };
             SlowOne {
                 row: SlowRow::of(&exit, info),
-                lane: place_of(exit.who),
+                lane: lane_order.place(exit.who),
                 cause: numbering.of_exit((&names.causes, &names.reasons), &exit),
                 phases_ns: Step::ALL.map(|step| exit.way.time(step).0),
                 after_ns: after(exit.at),
@@ -355,6 +366,13 @@ impl OverTime {
     }
 }
 
+impl TimeTables {
+    /// Names places in the guest by its functions: where that of an address begins, and its name.
+    pub fn name_places<'a>(&mut self, function: impl Fn(u64) -> Option<(u64, &'a str)>) {
+        self.head.singles.iter_mut().for_each(|singles| singles.places.name(&function));
+    }
+}
+
 impl PartRow {
     fn of(part: TimePart) -> PartRow {
         let of_exits = TimePart::OF_EXITS.contains(&part);
@@ -377,6 +395,41 @@ fn place(lane: u32, cause: u32, key: u64) -> u64 {
     u64::from(lane) << LANE_SHIFT | u64::from(cause) << CAUSE_SHIFT | key & BELOW_CAUSE
 }
 
+/// The vCPUs of a page in order, those under one name together.
+pub(crate) struct LaneOrder {
+    order: Vec<Who>,
+    /// Where those are that have a number.
+    places: Vec<u32>,
+}
+
+impl LaneOrder {
+    pub fn new(names: &Names) -> LaneOrder {
+        let mut order: Vec<Who> = names.lanes.keys().iter().map(|who| who.completed(&names.vcpu_of)).collect();
+        let whose = order.clone();
+        order.sort_unstable();
+        order.dedup();
+        let mut found = LaneOrder { order, places: Vec::new() };
+        found.places = whose.iter().map(|who| found.place(*who)).collect();
+        found
+    }
+
+    /// Where a vCPU is.
+    fn place(&self, who: Who) -> u32 {
+        self.order.partition_point(|other| *other < who) as u32
+    }
+
+    /// Where the vCPU is that has this number; behind all, those that have none of their own.
+    pub fn of(&self, number: u32) -> u32 {
+        self.places.get(number as usize).copied().unwrap_or(self.order.len() as u32)
+    }
+
+    /// Where the vCPU is that a thread runs, if it runs one.
+    pub fn of_thread(&self, tid: Tid) -> Option<u32> {
+        let place = self.order.iter().position(|who| who.tid == tid && tid != Tid(0))?;
+        Some(place as u32)
+    }
+}
+
 /// A cause, by the places of its reason and its subject.
 #[derive(Clone, Copy, Debug)]
 struct PlacedCause {
@@ -387,14 +440,14 @@ struct PlacedCause {
 }
 
 /// The causes of a page: those that have a number, then the further ones of each reason, then those of further reasons.
-struct CauseNumbering {
+pub(crate) struct CauseNumbering {
     own: usize,
     causes: Vec<PlacedCause>,
     abouts: Index<DetailKey>,
 }
 
 impl CauseNumbering {
-    fn new(names: &Names) -> CauseNumbering {
+    pub fn new(names: &Names) -> CauseNumbering {
         let mut abouts = Index::of_at_most(u32::MAX);
         let own = names.causes.keys().iter().map(|cause| PlacedCause {
             reason: names.reasons.find(&cause.code),
@@ -409,7 +462,7 @@ impl CauseNumbering {
     }
 
     /// The place of the cause that has this number in sums.
-    fn of(&self, number: usize) -> u32 {
+    pub fn of(&self, number: usize) -> u32 {
         let place = if number < CAUSES as usize { number } else { self.own + number - CAUSES as usize };
         place.min(self.causes.len() - 1) as u32
     }

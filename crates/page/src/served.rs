@@ -17,6 +17,12 @@ pub struct Addresses<'a> {
     /// Notes (server-sent events) that there is newer data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<&'a str>,
+    /// Where single exits of a time are asked for, as a [`Question`](crate::Question) without its first word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub single: Option<&'a str>,
+    /// Where sums of all exits are, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<&'a str>,
     /// The list of files, as JSON; with `data`: of which it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<&'a str>,

@@ -7,15 +7,18 @@
 //! Columns of a chunk, as [`push_all`] packs numbers, `begin` and kernel as [`push_planes`] does: how long after the last exit of its
 //! vCPU each exit began (of the vCPU's first in the chunk, after `first_ns`; zigzag), vCPU, cause, whether it went to user space, CPU, place in the guest (its number + 1, 0 where the trace does not say), kernel, user space,
 //! and which other parts it has, as bits; then these parts, exit by exit. Of CPU, place and user space, what is the same as it last was
-//! in the chunk is 0, else it is the value + 1: as of the vCPU's last exit, and of the cause's.
+//! in the chunk is 0, else it is the value + 1: as of the vCPU's last exit, and of the cause's. Behind them are the waits for a CPU
+//! that ended in the chunk's time, as [`push_waits`] packs them; of too many, those of the least slow chunks go.
 
-use crate::columns::{push_all, push_planes};
+use crate::columns::{push_all, push_planes, zigzag};
+use crate::cpu_waits::{self, CpuWait, ThreadRow, push_waits};
 use crate::names::Briefs;
 use exitscope_analysis::Index;
 use exitscope_model::{ExitParts, TimePart};
+use exitscope_units::Tid;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Exits of a chunk.
 const OF_CHUNK: usize = 4_096;
@@ -25,6 +28,12 @@ const CHUNKS: usize = 256;
 
 /// Places in guests at most; exits elsewhere have none.
 const RIPS: u32 = 1 << 14;
+
+/// Waits for a CPU at most (about 160 KB before the page is packed).
+const CPU_WAITS: usize = 1 << 14;
+
+/// Threads at most that took CPUs or woke vCPUs; further ones have one number.
+const THREADS: u32 = 1 << 10;
 
 /// An exit.
 #[derive(Clone, Copy, Debug)]
@@ -54,15 +63,25 @@ struct Chunk {
     /// The most cost and steal of one of them.
     slowest: u64,
     columns: Vec<u8>,
+    /// The waits for a CPU that ended in its time; `None` if they are left out.
+    cpu_waits: Option<Vec<CpuWait>>,
 }
 
 /// Single exits of a recording.
 #[derive(Clone, Debug)]
 pub struct SingleExits {
     most: usize,
+    /// Those that are in this time in part, or all.
+    within: Option<(u64, u64)>,
     chunks: Vec<Chunk>,
     open: Vec<Single>,
     rips: Index<u64>,
+    threads: Index<Tid>,
+    /// Waits that ended after the last chunk, and whether some of these are left out.
+    cpu_waits: Vec<CpuWait>,
+    lacks_waits: bool,
+    /// Waits for a CPU in all chunks.
+    all_waits: usize,
     /// The numbers of vCPUs and causes are below these.
     below: (u32, u32),
     /// When the last exit of all chunks ended.
@@ -83,11 +102,30 @@ pub struct SingleExitsHead {
     causes: Vec<u32>,
     /// Those of the columns that are packed byte by byte of their numbers.
     planes: [&'static str; 2],
-    /// Places in guests: instruction pointers, in hexadecimal.
-    rips: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) places: Places,
     /// The other parts of exits, by the bits of the last of these columns, from the lowest on.
     parts: Vec<&'static str>,
+    /// Columns of the waits for a CPU behind those of exits, and those of them that are packed byte by byte.
+    wait_columns: [&'static str; 5],
+    wait_planes: [&'static str; 2],
+    /// Threads that took vCPUs' CPUs or woke vCPUs; the number behind the last of them stands for all further.
+    threads: Vec<ThreadRow>,
     chunks: Vec<SingleChunk>,
+}
+
+/// Places in guests.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Places {
+    /// Instruction pointers, in hexadecimal.
+    #[serde(serialize_with = "in_hexadecimal")]
+    #[schemars(with = "Vec<String>")]
+    rips: Vec<u64>,
+    /// The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
+    /// how far from where that begins it is.
+    functions: Vec<String>,
+    rip_functions: Vec<usize>,
+    rip_offsets: Vec<u64>,
 }
 
 /// Exits that ended one after the other.
@@ -101,10 +139,8 @@ struct SingleChunk {
     to_ns: u64,
     /// Length of its columns.
     bytes: usize,
-}
-
-fn zigzag(difference: i64) -> u64 {
-    ((difference << 1) ^ (difference >> 63)) as u64
+    /// Waits for a CPU that ended in this time; absent where they are left out.
+    waits: Option<usize>,
 }
 
 /// Of each value of a key that is not the key's last one, the value + 1; else 0. At first it is 0.
@@ -114,6 +150,40 @@ fn changes(values: impl Iterator<Item = (u16, u64)>) -> impl Iterator<Item = u64
         let before = last.insert(key, value).unwrap_or(0);
         if before == value { 0 } else { value + 1 }
     })
+}
+
+/// As text: a double has no room for them.
+fn in_hexadecimal<S: Serializer>(rips: &[u64], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(rips.iter().map(|rip| format!("{rip:#x}")))
+}
+
+impl Places {
+    /// Without names.
+    pub fn new(rips: &[u64]) -> Places {
+        Places { rips: rips.to_vec(), ..Places::default() }
+    }
+
+    /// Names them by the functions that hold them: where these begin, and their names.
+    pub fn name<'a>(&mut self, function: impl Fn(u64) -> Option<(u64, &'a str)>) {
+        let mut numbers = FxHashMap::default();
+        let found = self.rips.iter().map(|rip| {
+            function(*rip).map_or((0, 0), |(start, name)| {
+                let number = *numbers.entry(start).or_insert_with(|| {
+                    self.functions.push(name.to_string());
+                    self.functions.len()
+                });
+                (number, rip - start)
+            })
+        });
+        (self.rip_functions, self.rip_offsets) = found.unzip();
+    }
+}
+
+impl Chunk {
+    /// How many waits for a CPU it has.
+    fn waits(&self) -> usize {
+        self.cpu_waits.as_ref().map_or(0, Vec::len)
+    }
 }
 
 impl SingleExits {
@@ -127,9 +197,40 @@ impl SingleExits {
         SingleExits::of_at_most(0)
     }
 
+    /// Single exits of a time at most.
+    pub const MOST_WITHIN: usize = 16 * OF_CHUNK;
+
+    /// Nothing yet, of which those will be kept that are between these moments in part.
+    pub fn within(from: u64, to: u64) -> SingleExits {
+        SingleExits { within: Some((from, to)), ..SingleExits::of_at_most(SingleExits::MOST_WITHIN / OF_CHUNK) }
+    }
+
+    /// Whether there are too many in that time.
+    pub fn is_cut(&self) -> bool {
+        self.within.is_some() && self.exits + self.open.len() as u64 > SingleExits::MOST_WITHIN as u64
+    }
+
+    /// When the first began that is kept.
+    pub fn first(&self) -> Option<u64> {
+        let open = self.open.iter().map(|exit| exit.at);
+        self.chunks.iter().map(|chunk| chunk.first).chain(open).min()
+    }
+
     fn of_at_most(most: usize) -> SingleExits {
-        let (chunks, open, rips) = (Vec::new(), Vec::new(), Index::of_at_most(RIPS));
-        SingleExits { most, chunks, open, rips, below: (0, 0), ended: 0, exits: 0 }
+        SingleExits {
+            most,
+            within: None,
+            chunks: Vec::new(),
+            open: Vec::new(),
+            rips: Index::of_at_most(RIPS),
+            threads: Index::of_at_most(THREADS),
+            cpu_waits: Vec::new(),
+            lacks_waits: false,
+            all_waits: 0,
+            below: (0, 0),
+            ended: 0,
+            exits: 0,
+        }
     }
 
     /// Adds exits that are looked at, and whose ends were both seen.
@@ -137,7 +238,10 @@ impl SingleExits {
         if self.most == 0 {
             return;
         }
-        for exit in briefs.exits.iter().filter(|exit| exit.counted && exit.timed) {
+        let within = self.within;
+        let is_within = |from: u64, to: u64| within.is_none_or(|within| from <= within.1 && to >= within.0);
+        let exits = briefs.exits.iter().filter(|exit| exit.counted && exit.timed);
+        for exit in exits.filter(|exit| is_within(exit.at, exit.at.saturating_add(exit.total))) {
             let waits = |parts: &ExitParts| TimePart::BESIDE_COST.map(|part| parts.get(part).0);
             self.below.0 = self.below.0.max(u32::from(exit.lane) + 1);
             self.below.1 = self.below.1.max(u32::from(exit.cause) + 1);
@@ -156,6 +260,38 @@ impl SingleExits {
             if self.open.len() >= OF_CHUNK {
                 self.close();
             }
+        }
+        let waits = briefs.cpu_waits.iter().filter(|wait| is_within(wait.at, wait.end()));
+        waits.for_each(|wait| self.add_wait(wait));
+        self.bound_waits();
+    }
+
+    /// Adds a wait for a CPU to the chunk in whose time it ended; if that one is open, it is kept aside.
+    fn add_wait(&mut self, wait: &CpuWait) {
+        self.below.0 = self.below.0.max(u32::from(wait.lane) + 1);
+        wait.by.into_iter().for_each(|by| _ = self.threads.of(by));
+        if wait.end() > self.ended {
+            self.lacks_waits |= self.cpu_waits.len() >= CPU_WAITS;
+            if !self.lacks_waits {
+                self.cpu_waits.push(*wait);
+            }
+            return;
+        }
+        let place = self.chunks.partition_point(|chunk| chunk.to < wait.end());
+        let chunk = self.chunks.get_mut(place).filter(|chunk| chunk.from < wait.end());
+        if let Some(waits) = chunk.and_then(|chunk| chunk.cpu_waits.as_mut()) {
+            waits.push(*wait);
+            self.all_waits += 1;
+        }
+    }
+
+    /// Leaves out the waits of the least slow chunks while there are too many.
+    fn bound_waits(&mut self) {
+        while self.all_waits > CPU_WAITS {
+            let with_some = self.chunks.iter_mut().filter(|chunk| chunk.waits() > 0);
+            let Some(least) = with_some.min_by_key(|chunk| chunk.slowest) else { return };
+            self.all_waits -= least.waits();
+            least.cpu_waits = None;
         }
     }
 
@@ -193,7 +329,12 @@ impl SingleExits {
         let bits = |waits: &[u64; WAITS]| (0..).zip(waits).map(|(at, wait)| u64::from(*wait > 0) << at).sum();
         push_all(&mut columns, exits.iter().map(|exit| exit.waits.as_ref().map_or(0, bits)));
         push_all(&mut columns, exits.iter().flat_map(|exit| exit.waits).flatten().filter(|wait| *wait > 0));
+        let (mut waits, later) = std::mem::take(&mut self.cpu_waits).into_iter().partition(|wait| wait.end() <= last);
+        self.cpu_waits = later;
+        let cpu_waits = (!std::mem::take(&mut self.lacks_waits)).then(|| std::mem::take(&mut waits));
+        self.all_waits += cpu_waits.as_ref().map_or(0, Vec::len);
         self.chunks.push(Chunk {
+            cpu_waits,
             rows: exits.len(),
             first,
             from,
@@ -204,21 +345,27 @@ impl SingleExits {
         if self.chunks.len() > self.most
             && let Some(least) = (0..self.chunks.len()).min_by_key(|at| self.chunks[*at].slowest)
         {
-            self.chunks.remove(least);
+            self.all_waits -= self.chunks.remove(least).waits();
         }
     }
 
-    /// What a page holds of them, counted from `base`; `lane` and `cause` say where vCPUs and causes are in the page. Appends the columns
-    /// to `bytes`.
+    /// What a page holds of them, counted from `base`; `lane` and `cause` say where vCPUs and causes are in the page, `thread` what is known of
+    /// one. Appends the columns to `bytes`.
     pub fn finish(
         mut self,
         base: u64,
-        (lane, cause): (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
+        (lane, cause, thread): (impl Fn(u32) -> u32, impl Fn(u32) -> u32, impl Fn(Tid) -> ThreadRow),
         bytes: &mut Vec<u8>,
     ) -> Option<SingleExitsHead> {
         if !self.open.is_empty() {
             self.close();
         }
+        let last = self.chunks.last_mut().filter(|last| last.to == self.ended);
+        if let Some(waits) = last.and_then(|last| last.cpu_waits.as_mut()) {
+            self.all_waits += self.cpu_waits.len();
+            waits.append(&mut self.cpu_waits);
+        }
+        self.bound_waits();
         if self.exits == 0 {
             return None;
         }
@@ -226,12 +373,16 @@ impl SingleExits {
         let chunk = |chunk: &Chunk| {
             let began = bytes.len();
             bytes.extend(&chunk.columns);
+            let waits = chunk.cpu_waits.as_deref();
+            let thread = |tid| Some(self.threads.find(&tid).unwrap_or(THREADS));
+            push_waits(bytes, chunk.first, waits.unwrap_or_default(), thread);
             SingleChunk {
                 rows: chunk.rows,
                 first_ns: after(chunk.first),
                 from_ns: after(chunk.from),
                 to_ns: after(chunk.to),
                 bytes: bytes.len() - began,
+                waits: waits.map(<[CpuWait]>::len),
             }
         };
         let chunks = self.chunks.iter().map(chunk).collect();
@@ -242,8 +393,11 @@ impl SingleExits {
             lanes: (0..self.below.0).map(lane).collect(),
             causes: (0..self.below.1).map(cause).collect(),
             planes: ["begin", kernel],
-            rips: self.rips.keys().iter().map(|rip| format!("{rip:#x}")).collect(),
+            places: Places::new(self.rips.keys()),
             parts: TimePart::BESIDE_COST.map(TimePart::column).to_vec(),
+            wait_columns: cpu_waits::COLUMNS,
+            wait_planes: cpu_waits::PLANES,
+            threads: self.threads.keys().iter().map(|tid| thread(*tid)).collect(),
             chunks,
         })
     }
@@ -255,8 +409,8 @@ mod tests {
     use crate::names::Names;
     use crate::slow::tests::exit;
     use exitscope_analysis::Selection;
-    use exitscope_model::Exit;
-    use exitscope_units::{Nanos, PcpuId};
+    use exitscope_model::{Exit, Preemption, ThreadWakeUp};
+    use exitscope_units::{Moment, Nanos, PcpuId};
 
     fn kept(most: usize, exits: &[Exit]) -> (SingleExitsHead, Vec<u8>) {
         let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
@@ -264,7 +418,13 @@ mod tests {
         let mut singles = SingleExits::of_at_most(most);
         singles.absorb(&briefs);
         let mut bytes = vec![7];
-        let head = singles.finish(1_000, (|lane| lane + 40, |cause| cause + 50), &mut bytes).unwrap();
+        let head = singles
+            .finish(
+                1_000,
+                (|lane| lane + 40, |cause| cause + 50, |tid| ThreadRow { tid: tid.0, name: None, lane: None }),
+                &mut bytes,
+            )
+            .unwrap();
         (head, bytes.split_off(1))
     }
 
@@ -305,11 +465,71 @@ mod tests {
         let (begun, rest) = bytes.split_at(begins.len());
         assert_eq!(begun, begins);
         let expected = [0, 0, 0, 0, 0, 0, 4, 1, 2, 1, 1, 100, 30, 0, 5, 0, 1 << halted, 900];
-        assert_eq!(head.rips, ["0xffffffff81000000"]);
+        assert_eq!(serde_json::to_value(&head).unwrap()["rips"], serde_json::json!(["0xffffffff81000000"]));
         assert_eq!((head.lanes, head.causes), (vec![40], vec![50]));
         assert_eq!(numbers(rest), expected);
         let chunk = &head.chunks[0];
         assert_eq!((chunk.first_ns, chunk.from_ns, chunk.to_ns, chunk.bytes), (200, 0, 1_135, bytes.len()));
+    }
+
+    #[test]
+    fn waits_for_a_cpu_are_of_the_chunk_in_whose_time_they_ended_and_the_least_slow_chunks_lose_theirs() {
+        let (chunk, per) = (OF_CHUNK as u64, CPU_WAITS / 2);
+        // The last chunk but one is the least slow.
+        let cost = |number: u64| if number / chunk == 1 { 10 } else { 20 };
+        let exits = (0..3 * chunk).map(|number| exit(2_000 + number * 100, cost(number)));
+        let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
+        exits.for_each(|exit| names.absorb(&exit, &mut briefs));
+        let who = exit(0, 0).who;
+        let at = |number: u64| Moment::from_nanos(2_000 + number * 100);
+        let preempted = |at, ran| Preemption { who, at, ran, yields: 0, first: None, by: Some(Tid(7)) };
+        // Begun in the first chunk, ended in the second.
+        names.absorb_preemption(&preempted(at(chunk - 3), Some(at(chunk + 3))), &mut briefs);
+        (0..per).for_each(|_| names.absorb_preemption(&preempted(at(5), Some(at(6))), &mut briefs));
+        // Nothing after it is known.
+        names.absorb_wake_up(&ThreadWakeUp { who, at: at(3 * chunk), ran: None, by: None }, &mut briefs);
+        let made = |briefs: &Briefs| {
+            let mut singles = SingleExits::of_at_most(9);
+            singles.absorb(briefs);
+            let mut bytes = Vec::new();
+            let thread = |tid: Tid| ThreadRow { tid: tid.0, name: None, lane: None };
+            let head = singles.finish(0, (|lane| lane, |cause| cause, thread), &mut bytes).unwrap();
+            (head.chunks.iter().map(|chunk| chunk.waits).collect::<Vec<_>>(), head, bytes)
+        };
+        let (waits, head, bytes) = made(&briefs);
+        assert_eq!((waits, head.threads.len(), head.threads[0].tid), (vec![Some(per), Some(1), Some(1)], 1, 7));
+        // Behind the exits: begins byte by byte (500 after the first exit began in it, as a zigzag), vCPU, woken, waited, thread.
+        let end: usize = head.chunks[..2].iter().map(|chunk| chunk.bytes).sum();
+        let first = head.chunks[1].first_ns;
+        let since = zigzag((2_000 + (chunk - 3) * 100).wrapping_sub(first) as i64);
+        let mut expected = Vec::new();
+        push_planes(&mut expected, &[since]);
+        expected.extend([0, 0, 2, 601_u16.to_le_bytes()[0], 601_u16.to_le_bytes()[1], 1]);
+        assert!(bytes[..end].ends_with(&expected));
+        // Too many.
+        (0..=per).for_each(|_| names.absorb_preemption(&preempted(at(chunk + 5), Some(at(chunk + 6))), &mut briefs));
+        assert_eq!(made(&briefs).0, [Some(per), None, Some(1)]);
+    }
+
+    #[test]
+    fn of_a_time_exits_are_kept_that_reach_into_it() {
+        let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
+        // Ends before it, ends with its begin, begins before it, is in it, begins with its end, begins after it.
+        let all = [exit(100, 50), exit(150, 50), exit(190, 300), exit(250, 10), exit(300, 90), exit(301, 1)];
+        all.iter().for_each(|exit| names.absorb(exit, &mut briefs));
+        let mut singles = SingleExits::within(200, 300);
+        singles.absorb(&briefs);
+        assert_eq!(singles.open.iter().map(|exit| exit.at).collect::<Vec<_>>(), [150, 190, 250, 300]);
+        assert_eq!((singles.first(), singles.is_cut()), (Some(150), false));
+        let most = SingleExits::MOST_WITHIN - 4;
+        (0..most).for_each(|_| names.absorb(&exit(250, 1), &mut briefs));
+        let mut singles = SingleExits::within(200, 300);
+        singles.absorb(&briefs);
+        assert!(!singles.is_cut());
+        names.absorb(&exit(250, 1), &mut briefs);
+        let mut singles = SingleExits::within(200, 300);
+        singles.absorb(&briefs);
+        assert!(singles.is_cut());
     }
 
     #[test]

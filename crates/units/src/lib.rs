@@ -58,11 +58,11 @@ impl Nanos {
     /// No time.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// A length as people write it: `831ns`, `12.5us`, `3ms`, `1.5s`. `None` without a unit, for a negative length and
+    /// A length as people write it: `831ns`, `12.5us` or `12.5µs`, `3ms`, `1.5s`. `None` without a unit, for a negative length and
     /// for one that does not fit.
     pub fn parse(text: &str) -> Option<Nanos> {
         let text = text.trim();
-        let (number, unit) = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)]
+        let (number, unit) = [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)]
             .into_iter()
             .find_map(|(name, unit)| Some((text.strip_suffix(name)?.trim_end(), unit)))?;
         parse_decimal(number, unit).map(Nanos)
@@ -210,12 +210,18 @@ mod tests {
 
     #[test]
     fn lengths_and_moments_are_read_as_they_are_written() {
-        let lengths =
-            [("831ns", 831), ("12.5us", 12_500), (".5ms", 500_000), ("2 s", 2_000_000_000), ("1.0004us", 1_000)];
+        let lengths = [
+            ("831ns", 831),
+            ("12.5us", 12_500),
+            (".5ms", 500_000),
+            ("2 s", 2_000_000_000),
+            ("1.0004us", 1_000),
+            ("50µs", 50_000),
+        ];
         for (text, nanos) in lengths {
             assert_eq!(Nanos::parse(text), Some(Nanos(nanos)), "{text}");
         }
-        for text in ["", "5", "-5us", "us", ".us", "1e3us", "99999999999999s", "1.2.3s"] {
+        for text in ["", "5", "-5us", "us", ".us", "1e3us", "99999999999999s", "1.2.3s", "5µ"] {
             assert_eq!(Nanos::parse(text), None, "{text}");
         }
         let shown = [

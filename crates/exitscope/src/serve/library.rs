@@ -1,17 +1,19 @@
 //! The files that are served, by number. Each is read when it is asked for, one at a time, on another thread, and anew when it
 //! has changed since.
 
-use super::fresh::{Fresh, WAIT};
+use super::again;
+use super::fresh::{Fresh, Make, WAIT};
 use super::named_file::NamedFile;
 use crate::cli::{ClockArgs, NameArgs, ReportArgs, SelectArgs};
 use crate::diff;
 use crate::html::look_at;
 use exitscope_http::{Bytes, Note, Notes, visible};
-use exitscope_page::{Compression, write_data};
+use exitscope_page::{Compression, Question, write_data};
 use exitscope_view::Report;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,8 +27,8 @@ const MOST_DATA: usize = 256 << 20;
 /// Times that the server looks after us, from one look at watched files to the next.
 const LOOK: u32 = 4;
 
-/// Comparisons that are made, or wait for their turn, or for who asked for them. Each that is made is a thread.
-const MOST_COMPARED: usize = 8;
+/// Comparisons, and likewise answers, that are made, or wait for their turn, or for who asked for them. Each that is made is a thread.
+const MOST_MADE: usize = 8;
 
 /// The slowest exits in the table of a page.
 const SLOWEST: usize = 10;
@@ -36,16 +38,23 @@ pub struct Library {
     files: Vec<File>,
     clock: ClockArgs,
     names: NameArgs,
+    /// What names functions of the guest.
+    symbols: Option<PathBuf>,
     /// Has one file read at a time.
     reading: Semaphore,
     turns: Cell<u32>,
     /// How often data was asked for.
     asked: Cell<u64>,
     /// Files compared, by their numbers.
-    compared: RefCell<BTreeMap<(usize, usize), Rc<Fresh>>>,
-    /// Has two files compared at a time.
-    comparing: Arc<Mutex<()>>,
+    compared: MadeOf<(usize, usize)>,
+    /// Answers to what a file's page does not hold.
+    answered: MadeOf<(usize, Question)>,
+    /// Has one comparison or one answer made at a time.
+    making: Arc<Mutex<()>>,
 }
+
+/// What is being made, by what was asked for.
+type MadeOf<K> = RefCell<BTreeMap<K, Rc<Fresh>>>;
 
 struct File {
     named: NamedFile,
@@ -102,7 +111,7 @@ struct Row<'a> {
 }
 
 impl Library {
-    pub fn new(files: Vec<NamedFile>, clock: ClockArgs, names: NameArgs) -> Rc<Library> {
+    pub fn new(files: Vec<NamedFile>, clock: ClockArgs, names: NameArgs, symbols: Option<PathBuf>) -> Rc<Library> {
         let file = |named| File {
             named,
             made: RefCell::new(None),
@@ -115,12 +124,22 @@ impl Library {
             files,
             clock,
             names,
+            symbols,
             reading: Semaphore::new(1),
             turns: Cell::new(0),
             asked: Cell::new(0),
             compared: RefCell::default(),
-            comparing: Arc::default(),
+            answered: RefCell::default(),
+            making: Arc::default(),
         })
+    }
+
+    /// How files are read.
+    fn args(&self) -> ReportArgs {
+        let select = SelectArgs { clock: self.clock.clone(), ..SelectArgs::default() };
+        let (names, guestkallsyms) = (self.names.clone(), self.symbols.clone());
+        let (slowest, top) = (Some(SLOWEST), Some(usize::MAX));
+        ReportArgs { select, names, guestkallsyms, slowest, top, ..ReportArgs::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -156,20 +175,36 @@ impl Library {
 
     /// One file compared with another; `None` if too many are being compared.
     pub fn compared(&self, before: usize, after: usize) -> Option<Rc<Fresh>> {
-        let compared = || {
+        self.made(&self.compared, (before, after), || {
             let [before, after] = [before, after].map(|number| self.files[number].named.clone());
-            let (clock, comparing) = (self.clock.clone(), self.comparing.clone());
+            let clock = self.clock.clone();
+            Arc::new(move || diff::data(before.input(&clock)?, after.input(&clock)?, clock.clone()))
+        })
+    }
+
+    /// The answer to a question about a file; `None` if too many are being made.
+    pub fn answered(&self, number: usize, question: &Question) -> Option<Rc<Fresh>> {
+        self.made(&self.answered, (number, question.clone()), || {
+            let (named, args, question) = (self.files[number].named.clone(), self.args(), question.clone());
+            Arc::new(move || again::answer(&named, &args, question.clone()))
+        })
+    }
+
+    /// What is made of `key`, in turn with all else; `None` if too many are being made.
+    fn made<K: Ord>(&self, all: &MadeOf<K>, key: K, make: impl FnOnce() -> Make) -> Option<Rc<Fresh>> {
+        let mut all = all.borrow_mut();
+        all.retain(|_, fresh| !fresh.is_idle());
+        if all.len() >= MOST_MADE && !all.contains_key(&key) {
+            return None;
+        }
+        let fresh = || {
+            let (make, making) = (make(), self.making.clone());
             Rc::new(Fresh::new(Arc::new(move || {
-                let _turn = comparing.lock().unwrap_or_else(PoisonError::into_inner);
-                diff::data(before.input(&clock)?, after.input(&clock)?, clock.clone())
+                let _turn = making.lock().unwrap_or_else(PoisonError::into_inner);
+                make()
             })))
         };
-        let mut all = self.compared.borrow_mut();
-        all.retain(|_, fresh| !fresh.is_idle());
-        match all.len() < MOST_COMPARED || all.contains_key(&(before, after)) {
-            true => Some(all.entry((before, after)).or_insert_with(compared).clone()),
-            false => None,
-        }
+        Some(all.entry(key).or_insert_with(fresh).clone())
     }
 
     /// What is known of every file, as JSON. Waits for what is read, but not for long.
@@ -199,6 +234,7 @@ impl Library {
         if self.turns.get() == 0 {
             // What nobody waited for.
             self.compared.borrow_mut().retain(|_, fresh| !fresh.is_idle());
+            self.answered.borrow_mut().retain(|_, fresh| !fresh.is_idle());
             self.files.iter().filter(|file| file.changed.receiver_count() > 0).for_each(File::look);
         }
     }
@@ -223,8 +259,9 @@ impl Library {
         let file = &self.files[number];
         // As it was before: what is added meanwhile makes it another version.
         let version = version(&file.named);
-        let (named, clock, names) = (file.named.clone(), self.clock.clone(), self.names.clone());
-        let found = spawn_blocking(move || find(&named, clock, names)).await;
+        let args = self.args();
+        let named = file.named.clone();
+        let found = spawn_blocking(move || find(&named, &args)).await;
         let found =
             found.unwrap_or_else(|_| Err(format!("{} could not be read: an error in exitscope", self.name(number))));
         *file.made.borrow_mut() = Some(Made { version, found, asked: self.asked.get() });
@@ -275,19 +312,17 @@ impl File {
 const GONE: &str = "gone";
 
 /// What tells a file from what it was before: which it is, how long, and when it was written.
-fn version(file: &NamedFile) -> String {
+pub fn version(file: &NamedFile) -> String {
     file.stat().map_or(GONE.to_string(), |file| {
         let at = i128::from(file.st_mtime) * 1_000_000_000 + file.st_mtime_nsec as i128;
         format!("{:x}-{:x}-{:x}-{at:x}", file.st_dev, file.st_ino, file.st_size)
     })
 }
 
-fn find(file: &NamedFile, clock: ClockArgs, names: NameArgs) -> Result<Found, String> {
-    let select = SelectArgs { clock: clock.clone(), ..SelectArgs::default() };
-    let args = ReportArgs { select, names, slowest: Some(SLOWEST), top: Some(usize::MAX), ..ReportArgs::default() };
+fn find(file: &NamedFile, args: &ReportArgs) -> Result<Found, String> {
     let (mut summary, mut data) = (None, Vec::new());
-    let read = file.input(&clock).and_then(|input| {
-        look_at(&args, &[input], |contents| {
+    let read = file.input(&args.select.clock).and_then(|input| {
+        look_at(args, &[input], |contents| {
             summary = Some(Summary::of(&contents.report));
             Ok(write_data(contents, Compression::new(6), &mut data)?)
         })
@@ -329,10 +364,10 @@ mod tests {
     async fn only_so_many_comparisons_are_under_way_whatever_is_asked_for() {
         let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
         let files = vec![NamedFile::find(trace).unwrap(); 5];
-        let library = Library::new(files, ClockArgs::default(), NameArgs::default());
+        let library = Library::new(files, ClockArgs::default(), NameArgs::default(), None);
         let all = async {
             // None of them ends before we say so.
-            let (comparing, (held, is_held), (go_on, wait)) = (library.comparing.clone(), channel(), channel::<()>());
+            let (comparing, (held, is_held), (go_on, wait)) = (library.making.clone(), channel(), channel::<()>());
             std::thread::spawn(move || {
                 let _held = comparing.lock();
                 held.send(()).unwrap();
@@ -345,7 +380,7 @@ mod tests {
                 assert!(timeout(Duration::ZERO, fresh.data()).await.is_err());
                 begun.push(fresh);
             }
-            assert_eq!(begun.len(), MOST_COMPARED);
+            assert_eq!(begun.len(), MOST_MADE);
             assert!(library.compared(0, 0).is_some(), "it is under way");
             drop(go_on);
             for fresh in begun {

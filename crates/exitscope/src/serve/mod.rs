@@ -6,6 +6,7 @@
 //! store ─► Fresh: asked anew whenever the page is loaded ───┘
 //! ```
 
+mod again;
 pub mod feed;
 mod fresh;
 mod library;
@@ -18,6 +19,7 @@ use crate::Outcome;
 use crate::access::{access_of, listen, names, scheme, warn};
 use crate::cli::{NameArgs, ServeArgs};
 use crate::page_file::NOT_BUILT;
+use crate::report::symbols;
 use crate::{devices, fleet, read};
 use anyhow::{Context, bail};
 use exitscope_http::{Browsers, Patience, serve};
@@ -49,6 +51,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     let called = NameArgs { devices: args.devices.clone() };
     // What is wrong with it is said before anybody asks.
     devices::read(&called)?;
+    args.guestkallsyms.as_deref().map(symbols).transpose()?;
     if let Some(dir) = &args.dir {
         fleet::check(dir, &args.limits)?;
     }
@@ -74,7 +77,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
             let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
             Shown::Store(Rc::new(Fresh::new(Arc::new(move || fleet::data(&dir, &compared, &limits)))))
         }
-        (None, None) => Shown::Files(Library::new(files, args.clock.clone(), called)),
+        (None, None) => Shown::Files(Library::new(files, args.clock.clone(), called, args.guestkallsyms.clone())),
     };
     serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
     live.map_or(Ok(()), Live::end)?;

@@ -3,6 +3,7 @@
 //! ```text
 //! /  the files, or to /live     /files  their list, as JSON
 //! /page/N   /data/N   /notes/N  a file's page, what it shows, and notes when the file changes
+//! /single/N/…   /groups/N/…    what the page does not hold of it (crates/page/src/reread.rs)
 //! /diff/N/M   /diff/N/M/data    one file compared with another
 //! /live   /live/data   /live/notes
 //! /fleet  /fleet/data           a store
@@ -13,7 +14,7 @@ use super::fresh::Fresh;
 use super::library::Library;
 use super::live::Now;
 use exitscope_http::{Answer, Asked, Bytes, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
-use exitscope_page::{Addresses, served_page};
+use exitscope_page::{Addresses, NoAnswer, Question, served_page};
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -45,6 +46,7 @@ enum Named {
     Page(usize),
     Data(usize),
     Notes(usize),
+    Question(usize),
     DiffPage(usize, usize),
     DiffData(usize, usize),
     LivePage,
@@ -99,6 +101,9 @@ impl Pages {
                         None => Some(Named::DiffPage(number(before)?, number(rest)?)),
                     };
                 }
+                if let "single" | "groups" = what {
+                    return Some(Named::Question(number(text.split_once('/')?.0)?));
+                }
                 let number = number(text)?;
                 match what {
                     "page" => Some(Named::Page(number)),
@@ -148,9 +153,16 @@ impl Site for Pages {
                 Box::pin(async move { packed_or_wait(stored.data().await) })
             }
             (Shown::Files(library), Named::Page(number)) => {
-                let (data, notes) = (format!("/data/{number}"), format!("/notes/{number}"));
-                let addresses =
-                    Addresses { data: Some(&data), notes: Some(&notes), files: Some("/files"), ..Addresses::default() };
+                let [data, notes, single, groups] =
+                    ["data", "notes", "single", "groups"].map(|what| format!("/{what}/{number}"));
+                let addresses = Addresses {
+                    data: Some(&data),
+                    notes: Some(&notes),
+                    single: Some(&single),
+                    groups: Some(&groups),
+                    files: Some("/files"),
+                    ..Addresses::default()
+                };
                 whole(page(&library.name(number), &addresses))
             }
             (Shown::Files(library), Named::Data(number)) => {
@@ -167,12 +179,14 @@ impl Site for Pages {
             }
             (Shown::Files(library), Named::DiffData(before, after)) => match library.compared(before, after) {
                 Some(compared) => Box::pin(async move { packed_or_wait(compared.data().await) }),
-                None => {
-                    let text = "Too many comparisons are in progress: try again later.\n";
-                    let after = HeaderValue::from_static("10");
-                    let answer = Answer::text(StatusCode::SERVICE_UNAVAILABLE, text);
-                    whole(answer.with(HeaderName::from_static("retry-after"), after))
-                }
+                None => whole(too_many("comparisons")),
+            },
+            (Shown::Files(library), Named::Question(number)) => match question(&asked.path) {
+                Ok(question) => match library.answered(number, &question) {
+                    Some(answered) => Box::pin(async move { packed_or_wait(answered.data().await) }),
+                    None => whole(too_many("answers")),
+                },
+                Err(wrong) => whole(Answer::text(StatusCode::BAD_REQUEST, format!("{wrong}\n"))),
             },
             (Shown::Files(library), Named::Files) => {
                 let library = library.clone();
@@ -207,6 +221,19 @@ fn page(title: &str, addresses: &Addresses) -> Answer {
         }
         None => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, "There is no front end.\n"),
     }
+}
+
+/// What is asked for by the path `/WHAT/N/…`.
+fn question(path: &str) -> Result<Question, NoAnswer> {
+    let words: Vec<&str> = path.split('/').skip(1).collect();
+    let words: Vec<&str> = words.iter().take(1).chain(words.iter().skip(2)).copied().collect();
+    words.join("/").parse()
+}
+
+fn too_many(what: &str) -> Answer {
+    let text = format!("Too many {what} are in progress: try again later.\n");
+    let after = HeaderValue::from_static("10");
+    Answer::text(StatusCode::SERVICE_UNAVAILABLE, text).with(HeaderName::from_static("retry-after"), after)
 }
 
 /// Data, or that it takes long.

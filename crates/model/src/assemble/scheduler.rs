@@ -68,7 +68,8 @@ impl Assembler {
         self.set_run(at, number, Run::Running);
     }
 
-    pub(super) fn wakeup(&mut self, at: Moment, tid: Tid, ledger: &mut Ledger) {
+    pub(super) fn wakeup(&mut self, event: &Event, tid: Tid, ledger: &mut Ledger) {
+        let at = event.at;
         self.scheduler_speaks(at);
         self.kinds.wakeups = true;
         let used = self.of_thread(tid).is_some_and(|number| {
@@ -78,6 +79,7 @@ impl Assembler {
                 lane.sleeps(false);
                 lane.halt.wake(at);
                 self.set_run(at, number, Run::Runnable);
+                self.queue.taken(self.lanes[number].who.vm, number as u32, Some(event.tid), false);
             }
             self.lanes[number].take_scheduler()
         });
