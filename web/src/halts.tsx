@@ -52,6 +52,8 @@ export function Halts() {
     return Math.min(asked < 0 ? first : asked, rows().length - 1);
   };
   const row = (): PollRow | undefined => rows()[place()];
+  // Without sched_wakeup, a halt that blocked has no wake-up latency.
+  const isExact = polls !== null && polls.inexact * 100 <= polls.halts;
   return (
     <section id="halts" aria-label="Halts">
       <h2>Halts and polling</h2>
@@ -87,13 +89,13 @@ export function Halts() {
               onInput={(event) => (limit.value = String(rows()[Number(event.currentTarget.value)]?.value_ns ?? ""))}
             />
           </label>
-          <Compare now={polls.in_force} then={row()!} guest={ofGuest()} />
+          <Compare now={polls.in_force} then={row()!} guest={ofGuest()} latencies={isExact} />
           <p class="note">
             {`The policy's own state machine ran over ${polls.replayed < polls.halts ? `the last ${count(polls.replayed)} of ` : ""}${count(polls.halts)} recorded halts, once for each value.`}
-            {polls.inexact * 100 > polls.halts && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup), so somewhat more polls would be successful.`}
-            {" The gaps are taken as they were; a guest that is answered sooner may ask again sooner."}
+            {!isExact && ` What woke ${count(polls.inexact)} of them when is not in the recording (sched_wakeup): what polls win cannot be told, and somewhat more of them would be successful.`}
+            {" Gaps are replayed unchanged; an earlier wake-up would shift later ones."}
           </p>
-          <Tradeoff rows={rows} at={place} />
+          <Tradeoff rows={rows} at={place} latencies={isExact} />
         </div>
       )}
       <DataTable columns={haltColumns} rows={halt.vcpus} caption="Halts by vCPU" top={12} foot={halt.vcpus.length > 1 ? halt.all : undefined} />
@@ -101,15 +103,18 @@ export function Halts() {
   );
 }
 
-function Compare({ now, then, guest }: { now: PollRow; then: PollRow; guest: boolean }) {
+function Compare({ now, then, guest, latencies }: { now: PollRow; then: PollRow; guest: boolean; latencies: boolean }) {
   const figures: [string, (row: PollRow) => string][] = [
     [guest ? "exits avoided" : "halts not blocked", (row) => `${count(row.caught)} of ${count(row.halts)} (${share(row.caught / (row.halts || 1))})`],
     ["polling, CPU time", (row) => ns(row.polling_ns)],
     ["of it in failed polls", (row) => ns(row.missed_ns)],
-    ["wake-up mean", (row) => ns(row.latency.mean_ns)],
-    ["wake-up p50", (row) => ns(row.latency.p50_ns)],
-    ["wake-up p99", (row) => ns(row.latency.p99_ns)],
   ];
+  if (latencies)
+    figures.push(
+      ["wake-up mean", (row) => ns(row.latency.mean_ns)],
+      ["wake-up p50", (row) => ns(row.latency.p50_ns)],
+      ["wake-up p99", (row) => ns(row.latency.p99_ns)],
+    );
   return (
     <table class="compare">
       <caption class="hidden">As recorded, and with this limit</caption>
@@ -207,7 +212,7 @@ function Gaps({ limit, label }: { limit: () => number; label: () => string }) {
 }
 
 /** What each limit costs, and how long waking up takes then. */
-function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
+function Tradeoff({ rows, at, latencies }: { rows: () => PollRow[]; at: () => number; latencies: boolean }) {
   const draw = (s: Surface, w: number, h: number) => {
     const { parts, accent, ink, soft } = colors.value;
     const list = rows();
@@ -226,34 +231,40 @@ function Tradeoff({ rows, at }: { rows: () => PollRow[]; at: () => number }) {
       list.forEach((row, place) => s.dot(x(place), scale(of(row)), 3, color));
     };
     line((row) => row.polling_ns, y, parts.polling_ns);
-    line((row) => row.latency.mean_ns ?? 0, right, accent);
+    if (latencies) line((row) => row.latency.mean_ns ?? 0, right, accent);
     list.forEach((row, place) => s.text(x(place), plot.y + plot.h + 11, round(row.value_ns ?? 0), { color: place === at() ? ink : soft, align: "center", bold: place === at() }));
-    for (const tick of right.ticks) s.text(plot.x + plot.w + 5, tick.at, tick.label, { color: accent });
-    s.text(w - 8, plot.y + plot.h / 2, "Wake-up, mean", { color: soft, align: "center", up: true });
+    if (latencies) {
+      for (const tick of right.ticks) s.text(plot.x + plot.w + 5, tick.at, tick.label, { color: accent });
+      s.text(w - 8, plot.y + plot.h / 2, "Wake-up, mean", { color: soft, align: "center", up: true });
+    }
     s.text(plot.x + plot.w / 2, plot.y + plot.h + 27, "Limit of polling", { color: soft, align: "center" });
   };
   const twin = () => ({
     columns: [
       { title: "limit", show: (row: PollRow) => ns(row.value_ns), value: (row: PollRow) => row.value_ns },
-      { title: "not blocked (halts)", show: (row: PollRow) => count(row.caught), value: (row: PollRow) => row.caught },
+      { title: "not blocked", show: (row: PollRow) => count(row.caught), value: (row: PollRow) => row.caught },
       { title: "polling (ns)", show: (row: PollRow) => ns(row.polling_ns), value: (row: PollRow) => row.polling_ns },
       { title: "in failed polls (ns)", show: (row: PollRow) => ns(row.missed_ns), value: (row: PollRow) => row.missed_ns },
-      { title: "wake-up mean (ns)", show: (row: PollRow) => ns(row.latency.mean_ns), value: (row: PollRow) => row.latency.mean_ns },
-      { title: "wake-up p99 (ns)", show: (row: PollRow) => ns(row.latency.p99_ns), value: (row: PollRow) => row.latency.p99_ns },
+      ...(latencies
+        ? [
+            { title: "wake-up mean (ns)", show: (row: PollRow) => ns(row.latency.mean_ns), value: (row: PollRow) => row.latency.mean_ns },
+            { title: "wake-up p99 (ns)", show: (row: PollRow) => ns(row.latency.p99_ns), value: (row: PollRow) => row.latency.p99_ns },
+          ]
+        : []),
     ],
     rows: rows(),
   });
   return (
     <Chart
       id="tradeoff"
-      title="What polling costs, and what it wins"
-      summary={() => "CPU time of polls and mean wake-up latency for each limit."}
+      title={latencies ? "CPU time of polls, and wake-up latency" : "CPU time of polls"}
+      summary={() => (latencies ? "CPU time of polls and mean wake-up latency for each limit." : "CPU time of polls for each limit.")}
       height={200}
       draw={draw}
       twin={twin}
       legend={() => [
         { label: "polling, CPU time (left)", color: colors.value.parts.polling_ns, line: true },
-        { label: "wake-up latency, mean (right)", color: colors.value.accent, line: true },
+        ...(latencies ? [{ label: "wake-up latency, mean (right)", color: colors.value.accent, line: true }] : []),
       ]}
     />
   );

@@ -8,16 +8,16 @@ import { data, everything } from "./state";
 import { DataTable } from "./table";
 import type { PhaseRow } from "./types.gen";
 
-const STEPS: [keyof PhaseRow, string][] = [
+const steps = (): [keyof PhaseRow, string][] => [
   ["to_handler_ns", "to the handler"],
   ["handler_ns", "handler"],
-  ["to_user_space_ns", "return to user space"],
-  ["user_space_ns", "user space"],
-  ["user_space_asleep_ns", "user space, asleep"],
+  ["to_user_space_ns", `return to ${handlers()[1]}`],
+  ["user_space_ns", handlers()[1]],
+  ["user_space_asleep_ns", `${handlers()[1]}, asleep`],
   ["reentry_ns", "re-entry"],
 ];
 const of = (row: PhaseRow, step: keyof PhaseRow) => row[step] as number;
-const cost = (row: PhaseRow) => STEPS.reduce((sum, [step]) => sum + of(row, step), 0);
+const cost = (row: PhaseRow) => steps().reduce((sum, [step]) => sum + of(row, step), 0);
 const handler = (row: PhaseRow) => handlers()[row.in_user_space ? 1 : 0];
 
 function tree(rows: PhaseRow[]): Frame {
@@ -27,13 +27,13 @@ function tree(rows: PhaseRow[]): Frame {
     const color = reasonColor(data.over.reasons.indexOf(reason));
     let frame = reasons.get(reason);
     if (!frame) reasons.set(reason, (frame = { label: reason, value: 0, color, parts: [] }));
-    const steps = STEPS.map(([step, label]) => ({ label, value: of(row, step), color: mix(color, colors.value.ground, 0.5), parts: [] }));
+    const parts = steps().map(([step, label]) => ({ label, value: of(row, step), color: mix(color, colors.value.ground, 0.5), parts: [] }));
     frame.value += cost(row);
     frame.parts.push({
       label: `by ${handler(row)}`,
       value: cost(row),
       color: mix(color, colors.value.ground, 0.25),
-      parts: steps.filter((step) => step.value > 0).sort((a, b) => b.value - a.value),
+      parts: parts.filter((step) => step.value > 0).sort((a, b) => b.value - a.value),
     });
   }
   const parts = [...reasons.values()].sort((a, b) => b.value - a.value);
@@ -44,7 +44,7 @@ const flameTwin = (rows: PhaseRow[]) => () => ({
   columns: [
     { title: "reason", text: true, show: (row: PhaseRow) => row.reason, value: (row: PhaseRow) => row.reason },
     { title: "handler", text: true, show: handler, value: handler },
-    ...STEPS.map(([step, label]) => ({ title: `${label} (ns)`, show: (row: PhaseRow) => ns(of(row, step)), value: (row: PhaseRow) => of(row, step) })),
+    ...steps().map(([step, label]) => ({ title: `${label} (ns)`, show: (row: PhaseRow) => ns(of(row, step)), value: (row: PhaseRow) => of(row, step) })),
   ],
   rows,
 });
@@ -55,7 +55,7 @@ export function Phases() {
   const bars = (): Bar[] =>
     rows.slice(0, 14).map((row) => ({
       label: `${row.reason} (${handler(row)})`,
-      parts: STEPS.map(([step]) => of(row, step) / (row.timed || 1)),
+      parts: steps().map(([step]) => of(row, step) / (row.timed || 1)),
       after: `${ns(cost(row) / (row.timed || 1))} × ${count(row.timed)}`,
     }));
   return (
@@ -77,7 +77,7 @@ export function Phases() {
         summary={() => `The most costly: ${bars()[0]?.label ?? "none"}.`}
         axis="Mean time of an exit"
         bars={bars}
-        parts={STEPS.map((step) => step[1])}
+        parts={steps().map((step) => step[1])}
         fills={() => colors.value.steps}
         show={ns}
         first="reason (handler)"

@@ -22,6 +22,8 @@ import { Strip, timeKey } from "./timeline";
 import { Yields } from "./yields";
 
 /** Whether KVM halted any vCPU: user space may, too. */
+/** POWER9 has no core runs. */
+const hasGangs = (): boolean => (data.report.gang?.vms.length ?? 0) > 0;
 const hasHalts = (): boolean => (data.report.halt?.all.halts ?? 0) > 0;
 
 function tabs(): Tab[] {
@@ -52,7 +54,7 @@ function tabs(): Tab[] {
         { id: "halts", title: "Halts", there: hasHalts() },
         { id: "phases", title: "Phases", there: report.phases !== null },
         { id: "yields", title: "Yields", there: report.yield !== null },
-        { id: "gangs", title: "Gangs", there: report.gang !== null },
+        { id: "gangs", title: "Gangs", there: hasGangs() },
       ],
     },
     { id: "advice", title: "Advice", sections: [{ id: "advice", title: "Advice" }] },
@@ -127,7 +129,7 @@ export function Report() {
         {hasHalts() && <Halts />}
         {data.report.phases && <Phases />}
         {data.report.yield && <Yields />}
-        {data.report.gang && <Gangs />}
+        {hasGangs() && <Gangs />}
       </Panel>
       <Panel id="advice">
         <AdviceView />

@@ -5,7 +5,7 @@ import { Numbers, type Packed, type Table } from "./data";
 import { givenFor, type Given } from "./given";
 import { keep } from "./link";
 import { aboutOf, reasonOf } from "./causes";
-import { isShown } from "./query";
+import { handlers, isShown } from "./query";
 import type { Places } from "./source";
 import { data, laneCalled, laneId, lanes, lengths, range } from "./state";
 import type { ThreadRow } from "./types.gen";
@@ -301,7 +301,7 @@ keep({
 /** The phases of an exit's cost, in their order, where the page has them: of the slowest exits, where events mark any. */
 export function phasesOf(exit: { lane: number; at: number }): { name: string; ns: number }[] | null {
   const slow = data.over.slow.find((of) => of.lane === exit.lane && of.after_ns === exit.at);
-  const phases = slow?.phases_ns.map((ns, at) => ({ name: data.over.phases[at]!, ns })).filter(({ ns }) => ns > 0) ?? [];
+  const phases = slow?.phases_ns.map((ns, at) => ({ name: data.over.phases[at]!.replace("user space", handlers()[1]), ns })).filter(({ ns }) => ns > 0) ?? [];
   return phases.length > 1 ? phases : null;
 }
 

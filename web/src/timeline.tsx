@@ -12,11 +12,12 @@ import { textWidth, type Surface } from "./surface";
 
 export const zero = (): number => {
   if (liveFor()) return data.to;
-  const firsts = data.over.lanes.flatMap((lane) => lane.first_ns ?? []);
-  return firsts.length ? Math.min(...firsts) : data.from;
+  // As `--from +1s` counts.
+  const first = data.report.traces[0]?.first_ns;
+  return first === undefined ? data.from : Number(BigInt(first) - BigInt(data.over.base_ns));
 };
 
-export const timeAxis = (): string => (liveFor() ? "Time, from the last moment that is shown (s)" : "Time since the first entry or exit (s)");
+export const timeAxis = (): string => (liveFor() ? "Time, from the last moment that is shown (s)" : "Time since the first event (s)");
 
 export function laneName(lane: number): string {
   const row = data.over.lanes[lane];

@@ -442,6 +442,21 @@ const laneId = (page, lane) => {
   return `${row.vm_label}/${row.vcpu_label}`;
 };
 
+test("a page says nothing of mechanisms that its recording cannot show", async () => {
+  // Xen does not poll; nothing of this recording says what woke vCPUs when; POWER9 has no core runs.
+  const xen = await open(browser, pageOf("xen-halts", corpus("xen/pvh2_contend_sched_hvm.xentrace.gz"), "--tsc-hz", "2596120000"), { hash: "#tab=mechanisms" });
+  assert.equal(await xen.locator("#halts").count(), 1);
+  assert.equal(await xen.locator(".what-if").count(), 0);
+  await done(xen);
+  const arm = await open(browser, pageOf("first-arm64-arm-dat-gz", corpus("arm64/arm.dat.gz")), { hash: "#tab=mechanisms" });
+  assert.match(await arm.locator(".what-if").innerText(), /what polls win cannot be told/);
+  assert.doesNotMatch(await arm.locator(".what-if").innerText(), /wake-up (mean|p50|latency)/i);
+  await done(arm);
+  const p9 = await open(browser, pageOf("first-powerpc-p9-smt2-two-vms-data-gz", corpus("powerpc/p9_smt2_two_vms.data.gz")), { hash: "#tab=mechanisms" });
+  assert.equal(await p9.locator("#gangs").count(), 0);
+  await done(p9);
+});
+
 test("exits are divided by what is chosen, from sums and from single exits alike", async () => {
   const page = await open(browser, boot(), { hash: "#view=pivot&tab=breakdown&by=reason" });
   const report = json("report", T2);

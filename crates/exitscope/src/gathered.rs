@@ -214,7 +214,11 @@ impl Gathered {
     }
 
     /// What other limits of polling would have made of the halts; `tried` waits for those that advice tries.
-    fn polls(&self, info: &TraceInfo, tried: impl FnOnce() -> TriedLimits) -> Option<Polls> {
+    fn polls(&self, info: &TraceInfo, is_xen: bool, tried: impl FnOnce() -> TriedLimits) -> Option<Polls> {
+        // Xen does not poll for halted vCPUs, and its guests have no cpuidle governor haltpoll.
+        if is_xen {
+            return None;
+        }
         let host = PollHost::of(info);
         let halts = &self.material.facts.halts;
         // Advice is on all halts.
@@ -231,13 +235,14 @@ impl Gathered {
         info: &TraceInfo,
     ) -> anyhow::Result<(A, Option<Polls>, TimeTables)> {
         let machine = traces.first().map_or(Machine::default(), |trace| trace.machine(info));
+        let is_xen = machine.xen;
         let is_qemu = self.material.has_qemu(&machine);
         let apart = |cause: &ExitCause| told_apart(&machine, is_qemu, cause);
         thread::scope(|scope| {
             let over_time = scope.spawn(move || over_time().finish(traces.len() == 1, info, apart));
             let (send, tried) = channel();
             // Where there is no advice, nothing was tried.
-            let polls = scope.spawn(move || self.polls(info, || tried.recv().unwrap_or_default()));
+            let polls = scope.spawn(move || self.polls(info, is_xen, || tried.recv().unwrap_or_default()));
             let (advised, tried) = advised()?;
             // Nobody waits for it where there are no halts.
             let _ = send.send(tried);
@@ -452,7 +457,7 @@ mod tests {
                 judgement(&gathered.material, &trace, &info, |trials| Ok(gathered.try_without(trials))).unwrap();
             let tried = trials.limits();
             assert_eq!((tried.host.len(), tried.guest.len()), (8, if vms == 1 { 5 } else { 0 }));
-            let json = |tried| serde_json::to_string(&gathered.polls(&info, || tried).unwrap()).unwrap();
+            let json = |tried| serde_json::to_string(&gathered.polls(&info, false, || tried).unwrap()).unwrap();
             assert_eq!(json(tried), json(TriedLimits::default()));
         }
     }

@@ -482,7 +482,7 @@ mod tests {
         exits.for_each(|exit| names.absorb(&exit, &mut briefs));
         let who = exit(0, 0).who;
         let at = |number: u64| Moment::from_nanos(2_000 + number * 100);
-        let preempted = |at, ran| Preemption { who, at, ran, yields: 0, first: None, by: Some(Tid(7)) };
+        let preempted = |at, ran| Preemption { who, at, ran, yields: 0, first: None, by: Some(Tid(7)), yielded: false };
         // Begun in the first chunk, ended in the second.
         names.absorb_preemption(&preempted(at(chunk - 3), Some(at(chunk + 3))), &mut briefs);
         (0..per).for_each(|_| names.absorb_preemption(&preempted(at(5), Some(at(6))), &mut briefs));

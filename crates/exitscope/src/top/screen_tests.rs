@@ -236,8 +236,8 @@ fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
     for words in [
         "[x] cost ",
         "Share of wall time in exits",
-        "[x] polling             Share of polling",
-        "[x] memory      none    Share in which vCPUs were blocked until a page was there",
+        "[x] polling             Share of wall time polling",
+        "[x] memory      none    Share of wall time blocked until a page is there",
         "[x] to-user     hidden  Share of exits",
         "[ ] past ",
     ] {
