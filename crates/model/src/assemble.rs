@@ -36,6 +36,10 @@ const MAX_LANES: usize = 1 << 18;
 /// `kvm_entry` for that, too; see [`ExitCode::may_reenter_unsaid`](crate::ExitCode::may_reenter_unsaid).
 const REENTERS_UNSAID: Range<(u32, u32)> = (5, 8)..(5, 11);
 
+/// Xen: a CPU on which a vCPU runs and nothing is recorded for longer, within an exit, does what no event explains. An exit that
+/// Xen handles takes microseconds; where Xen runs in a VM itself, the host below may have the CPU (`steal` of Xen's own vCPU).
+const SILENCE: Nanos = Nanos(2_000_000);
+
 /// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
 
@@ -84,6 +88,8 @@ pub struct Assembler {
     near: Box<[(u64, u32); NEAR]>,
     /// The last thread on each CPU, and its lane; on Xen, the last lane that left its guest there, by CPU.
     last_on_cpu: Box<[(u32, u32); CPU_CACHE]>,
+    /// Xen: the last event on each CPU.
+    last_event_on: Box<[(u32, Moment); CPU_CACHE]>,
     /// What the recording holds, as far as that is known.
     recorded: Holdings,
     /// Lanes are (VM, vCPU) pairs: on Xen, and where powerpc's runner records for all vCPUs.
@@ -113,6 +119,7 @@ impl Default for Assembler {
             index: FxHashMap::default(),
             near: Box::new([(NO_KEY, NO_LANE); NEAR]),
             last_on_cpu: Box::new([(u32::MAX, NO_LANE); CPU_CACHE]),
+            last_event_on: Box::new([(u32::MAX, Moment::from_nanos(0)); CPU_CACHE]),
             recorded: Holdings::default(),
             lanes_by_vcpu: false,
             by_runner: false,
@@ -169,6 +176,9 @@ impl Assembler {
             ledger.count(Line::OutOfOrder);
         } else {
             self.latest = event.at;
+        }
+        if self.lanes_by_vcpu && !self.by_runner {
+            self.look_for_silence(event);
         }
         let lane = match event.kind {
             // It is no event of its own.
@@ -280,6 +290,7 @@ impl Assembler {
         self.near.fill((NO_KEY, NO_LANE));
         self.lane_of_thread.clear();
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
+        self.last_event_on.fill((u32::MAX, Moment::default()));
         spans
     }
 
@@ -467,6 +478,18 @@ impl Assembler {
             && let Some(lane) = self.lanes.get_mut(at as usize)
         {
             lane.halt.kick();
+        }
+    }
+
+    /// Xen: what the vCPU that runs on the event's CPU did since the last event there, if that is long ago and it is in an exit, nothing
+    /// explains.
+    #[inline]
+    fn look_for_silence(&mut self, event: &Event) {
+        let last = &mut self.last_event_on[event.cpu.0 as usize % CPU_CACHE];
+        let (cpu, before) = std::mem::replace(last, (event.cpu.0, event.at));
+        if let Some(silence) = event.at.since(before).filter(|silence| cpu == event.cpu.0 && *silence > SILENCE) {
+            let runs = |lane: &&mut Lane| lane.run == Run::Running && lane.switched_to == event.cpu;
+            self.lanes.iter_mut().find(runs).into_iter().for_each(|lane| lane.was_silent(event.at, silence));
         }
     }
 

@@ -95,6 +95,8 @@ pub struct Lane {
     pub runs_on: PcpuId,
     /// The CPU of its last entry or exit.
     pub cpu: PcpuId,
+    /// Xen: the CPU on which the scheduler last had it run.
+    pub switched_to: PcpuId,
     /// Up to when time is accounted.
     pub since: Moment,
     /// First entry or exit.
@@ -230,6 +232,7 @@ impl Lane {
             ran_on: NO_CPU,
             runs_on: NO_CPU,
             cpu: NO_CPU,
+            switched_to: NO_CPU,
             since: Moment::default(),
             first: None,
             open: None,

@@ -587,6 +587,29 @@ fn state(from: RunState, to: RunState) -> Kind {
 }
 
 #[test]
+fn on_xen_a_cpu_that_records_nothing_for_long_does_what_nothing_explains() {
+    use RunState::{Runnable, Running};
+    const MS: u64 = 1_000_000;
+    let io = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let begins = [(90, state(Runnable, Running)), (100, Kind::Enter), (200, io)];
+    let with = |events: &[(u64, Kind)]| on_xen(&[&begins, events].concat()).parts;
+    let of = |kernel, unknown| -> BTreeMap<_, _> {
+        let parts = [("guest", 100), ("kernel", kernel), ("unknown", unknown)];
+        parts.into_iter().filter(|part| part.1 > 0).collect()
+    };
+    assert_eq!(with(&[(200 + 3 * MS, Kind::Enter)]), of(0, 3 * MS));
+    assert_eq!(with(&[(200 + 2 * MS, Kind::Enter)]), of(2 * MS, 0));
+    // Any event of the CPU is one.
+    assert_eq!(with(&[(200 + MS, Kind::Other), (200 + 3 * MS, Kind::Enter)]), of(3 * MS, 0));
+    assert_eq!(
+        with(&[(300 + MS, Kind::Other), (300 + 4 * MS, Kind::Other), (400 + 4 * MS, Kind::Enter)]),
+        of(MS + 200, 3 * MS)
+    );
+    // In the guest it is the guest's time; without run states nothing says who ran.
+    assert_eq!(on_xen(&[(100, io), (100 + 3 * MS, Kind::Enter)]).parts, [("kernel", 3 * MS)].into());
+}
+
+#[test]
 fn what_a_recording_holds_is_known_of_perfs_and_ones_own() {
     let halt = [exit(0, HLT), enter(700)];
     for (format, held) in

@@ -109,6 +109,7 @@ impl Assembler {
             }
             self.set_run(event.at, number, run);
             if run == Run::Running {
+                self.lanes[number].switched_to = event.cpu;
                 self.queue.saw(event.at, event.cpu);
                 self.given_to(event.cpu, Some(number));
                 self.end_bare_yield(event.at, number);

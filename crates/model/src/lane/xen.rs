@@ -15,8 +15,8 @@
 //! none of which an access does. What Xen answers itself (`hvm_io_intercept` of `xen/arch/x86/hvm/intercept.c`), what nobody
 //! answers, and buffered requests, for which nobody waits, wake nobody.
 
-use super::{Lane, Run};
-use crate::{Door, Event, ExitCode, Mark, Step};
+use super::{Lane, Run, State};
+use crate::{Door, Event, ExitCode, Mark, Step, TimePart};
 use exitscope_units::{Moment, Nanos};
 
 /// `vcpu_wake` says that it was called, and changes the run state of a vCPU that was not runnable: since Xen 4.7 in this order,
@@ -33,6 +33,18 @@ pub enum WakeUp {
 }
 
 impl Lane {
+    /// Its CPU recorded nothing for so long before now; what was told of it elsewhere meanwhile divides its time.
+    #[cold]
+    pub fn was_silent(&mut self, now: Moment, silence: Nanos) {
+        let untold = now.since(self.since).unwrap_or_default().min(silence);
+        if self.state == State::Kernel
+            && self.account(now)
+            && let Some(exit) = &mut self.open
+        {
+            exit.parts.shift(TimePart::Kernel, TimePart::Unknown, untold);
+        }
+    }
+
     /// The scheduler has the vCPU in another state from `at` on; the caller notes which.
     pub fn run_state(&mut self, at: Moment, run: Run) {
         self.account(at);
