@@ -77,16 +77,16 @@ pub enum Command {
     Advise(AdviseArgs),
     /// Keep exits of many recordings as Parquet files, by host and day
     ///
-    /// DIR/exits and DIR/facts, in folders host=NAME/day=DATE, for any tool that reads Parquet. docs/store.md describes
-    /// them.
+    /// DIR/exits, reason_stats, halts and gangs, in folders host=NAME/day=DATE, for any tool that reads Parquet.
+    /// docs/store.md describes them.
     Store {
         #[command(subcommand)]
         what: StoreCommand,
     },
     /// Query a store in SQL
     ///
-    /// Tables are exits, facts, runs, hosts, knobs and advice; docs/sql.md lists columns and functions. Queries are read-only.
-    /// Without a query, opens a prompt, or reads queries from standard input, each ended by a semicolon.
+    /// Tables are exits, reason_stats, halts, gangs, recordings, hosts, knobs and advice; docs/sql.md lists columns and
+    /// functions. Queries are read-only. Without a query, opens a prompt, or reads queries from standard input, each ended by a semicolon.
     Sql(SqlArgs),
     /// Compare the hosts, kernels or weeks of a store
     Fleet {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Nothing here needs root where `/dev/kvm` may be opened. A guest has 32 MiB of memory and nothing of the host; a run has
-//! a limit of time; SIGINT and SIGTERM, a crash and a guest that never ends all lead out of [`Watch::run`] with an error
+//! a limit of time; SIGINT, SIGTERM and SIGHUP, a crash and a guest that never ends all lead out of [`Watch::run`] with an error
 //! that says so, with every thread gone.
 //!
 //! # How to add an experiment

@@ -270,8 +270,8 @@ impl Summary<'_> {
             column(counted("cause", most, causes.len()), true, 0),
             column("vCPU time", false, 0),
             column("exits", false, 1),
-            column("p50", false, 2),
-            column("p99", false, 2),
+            column("exit p50", false, 2),
+            column("exit p99", false, 2),
         ];
         columns.extend(self.advised.map(|_| column("advice, gain", true, 0)));
         let row = |row: &AdvisedCauseRow| {
@@ -456,7 +456,7 @@ fn shortened(text: &str, most: usize) -> String {
 /// A cause's name; what is a part of other rows' exits says so.
 fn named(row: &AdvisedCauseRow) -> String {
     match row.kind {
-        "forced_out" => "forced out by other threads (part of the exits)".to_string(),
+        "forced_out" => "forced out (part of these exits)".to_string(),
         _ => row.named(": "),
     }
 }
