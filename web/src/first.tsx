@@ -172,6 +172,11 @@ const momentColumns = (): Column<SlowOne>[] => [
 
 type Change = Advised["advice"][number];
 
+function inVcpus({ low_ns_per_s: low, high_ns_per_s: high }: Change["gain"]): string {
+  const [least, most] = [low, high].map((ns) => Number((ns / 1e9).toPrecision(2)));
+  return `${least === most ? most : least === 0 ? `up to ${most}` : `${least} to ${most}`} vCPUs`;
+}
+
 const changeColumns: Column<Change>[] = [
   {
     title: "change",
@@ -179,7 +184,12 @@ const changeColumns: Column<Change>[] = [
     value: (row) => row.change,
     show: (row) => <ChangeName text={`[${row.number}] ${severalVms() ? `${row.scope_text}: ` : ""}${row.change}`} />,
   },
-  { title: "gain", value: (row) => row.gain.high_ns_per_s, show: (row) => row.gain.range_text },
+  {
+    title: "gain",
+    value: (row) => row.gain.high_ns_per_s,
+    // Shares of two VMs are of different times.
+    show: ({ gain }) => (severalVms() && gain.high_share !== null ? inVcpus(gain) : gain.range_text),
+  },
 ];
 
 function List<Row>({ head, note, columns, rows, none, chosen }: { head: string; note?: string; columns: Column<Row>[]; rows: Row[]; none: string; chosen?: (row: Row) => boolean }) {
