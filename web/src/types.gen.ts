@@ -251,7 +251,7 @@ export interface GainRow {
    */
   kind: string;
   /**
-   * At least so much, in each second of the recording, all vCPUs concerned together.
+   * At least so much, in each second in which the vCPUs concerned were seen, all of them together.
    */
   low_ns_per_s: number;
   /**
@@ -430,7 +430,7 @@ export interface ClockRow {
  */
 export interface CoverageLine {
   /**
-   * How many.
+   * Events, exits, vCPUs or files, as the line says.
    */
   count: number;
   /**
@@ -508,7 +508,7 @@ export interface NotJudgedRow {
    */
   record: string | null;
   /**
-   * What.
+   * What is not judged.
    */
   what: string;
 }
@@ -900,7 +900,7 @@ export interface SlowOne {
   at_ns: number;
   cause: number;
   /**
-   * Where.
+   * The CPU on which it left.
    */
   cpu: number;
   /**
@@ -944,7 +944,7 @@ export interface SlowOne {
    */
   polling_ns: number;
   /**
-   * Why.
+   * The exit reason.
    */
   reason: string;
   /**
@@ -1058,7 +1058,7 @@ export interface PollRow {
  */
 export interface LengthsRow {
   /**
-   * How many.
+   * Number of lengths.
    */
   count: number;
   /**
@@ -2166,7 +2166,7 @@ export interface RunStatesRow {
  */
 export interface StaysRow {
   /**
-   * How many.
+   * Number of stays.
    */
   count: number;
   /**
@@ -2179,7 +2179,7 @@ export interface StaysRow {
  */
 export interface SignRow {
   /**
-   * How many.
+   * Number of events.
    */
   count: number;
   /**
@@ -2209,7 +2209,7 @@ export interface SlowRow {
    */
   at_ns: number;
   /**
-   * Where.
+   * The CPU on which it left.
    */
   cpu: number;
   /**
@@ -2245,7 +2245,7 @@ export interface SlowRow {
    */
   polling_ns: number;
   /**
-   * Why.
+   * The exit reason.
    */
   reason: string;
   /**
@@ -3442,7 +3442,7 @@ export interface LabReport {
  */
 export interface ExecutedRow {
   /**
-   * How many.
+   * Times that it was executed.
    */
   count: number;
   /**
@@ -3648,7 +3648,7 @@ export interface Fleet {
  */
 export interface FleetAdvice {
   /**
-   * What.
+   * The change that is advised.
    */
   change: string;
   /**
@@ -3749,7 +3749,7 @@ export interface LeftOutFile {
    */
   path: string;
   /**
-   * Why.
+   * Why it was left out.
    */
   why: string;
 }
@@ -3762,7 +3762,7 @@ export interface Outlier {
    */
   cost_ns_per_s: number;
   /**
-   * Which.
+   * The host that stands out.
    */
   host: string;
   /**

@@ -42,7 +42,7 @@ struct Part {
     looks: Looks,
     /// Program, and what it is given; `cargo` is this one.
     command: &'static [&'static str],
-    /// Where.
+    /// The folder in which it runs, below the repository's.
     folder: &'static str,
 }
 

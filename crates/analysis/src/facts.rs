@@ -142,7 +142,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Nothing yet.
+    /// Creates empty facts for `wanted`.
     pub fn new(wanted: &Wanted) -> Facts {
         Facts {
             selection: wanted.selection.clone(),

@@ -147,7 +147,7 @@ impl Waits {
 /// How KVM polled in one halt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Poll {
-    /// How long.
+    /// How long the poll lasted.
     pub length: Nanos,
     /// Whether it was successful.
     pub caught: bool,

@@ -6,7 +6,7 @@ use exitscope_units::Nanos;
 /// Lengths of time, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
-    /// How many.
+    /// Number of lengths.
     pub count: u64,
     /// Their sum.
     pub sum: u64,

@@ -221,7 +221,7 @@ pub struct Breach {
 pub struct Unjudged {
     /// The threshold as it was written.
     pub threshold: String,
-    /// Why.
+    /// Why the limit cannot be judged.
     pub why: &'static str,
 }
 

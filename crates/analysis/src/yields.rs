@@ -27,7 +27,7 @@ const LONGEST: usize = 8;
 /// Yields of one vCPU by one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct YieldCell {
-    /// How many.
+    /// Number of yields.
     pub count: u64,
     /// Those whose exit before was a yield as well; none of calls that wake.
     pub again: u64,

@@ -22,7 +22,7 @@ pub struct Folded<W> {
 }
 
 impl<W: Write> Folded<W> {
-    /// Nothing yet.
+    /// Creates empty sums, to be written to `out`.
     pub fn begin(out: W, lanes: &Lanes) -> Folded<W> {
         let name = |lane: &crate::Lane| format!("{};{}", frame(&lane.row.vm_label()), frame(&lane.name));
         let names = lanes.all().iter().map(name).collect();

@@ -28,7 +28,7 @@ struct Seen {
 /// A vCPU that has exits.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Whose.
+    /// The vCPU.
     pub who: Who,
     /// The same as plain data.
     pub row: Arc<WhoRow>,
@@ -57,7 +57,7 @@ pub struct Lanes {
 }
 
 impl Survey {
-    /// Nothing yet.
+    /// Creates an empty survey of what is selected.
     pub fn new(selection: &Selection) -> Survey {
         let mut selection = selection.clone();
         // Numbers may be learnt only at the end.

@@ -75,7 +75,7 @@ struct Vm {
 }
 
 impl Counts {
-    /// Nothing yet.
+    /// Creates empty counts within `limits`.
     pub fn new(limits: Limits) -> Counts {
         Counts {
             limits,

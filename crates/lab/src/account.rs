@@ -139,7 +139,7 @@ impl Reason {
 /// Exits of one reason and one handler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// How many.
+    /// Number of exits.
     pub count: u64,
     /// From the exit to the next entry, as user space sees it, in nanoseconds: how they are spread.
     pub times: Histogram,

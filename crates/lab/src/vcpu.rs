@@ -52,7 +52,7 @@ pub enum Exit {
     },
     /// A doorbell of the payload's, one of [`abi::bell`]. `SENSE` has to be answered.
     Bell {
-        /// Which.
+        /// The doorbell, one of [`abi::bell`].
         bell: u16,
         /// What it says.
         value: u32,

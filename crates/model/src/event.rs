@@ -58,7 +58,7 @@ impl Event {
 pub enum Kind {
     /// The virtual CPU left its guest. `idle`: it says that it had nothing to do (powerpc `ceded`).
     Exit {
-        /// Why.
+        /// The exit reason.
         code: ExitCode,
         /// Whether the event itself says that the vCPU is idle.
         idle: bool,
@@ -69,7 +69,7 @@ pub enum Kind {
     },
     /// The open exit's reason, told again and more exactly: loongarch's `kvm_exit_idle` after its `kvm_exit`.
     Refine {
-        /// Why.
+        /// The exit reason.
         code: ExitCode,
     },
     /// What the exit before says besides: of the same record, for those who ask for it.
@@ -178,7 +178,7 @@ pub enum Kind {
     },
     /// `sched_wakeup`: the thread is runnable.
     Wakeup {
-        /// Who.
+        /// The thread that was woken.
         tid: Tid,
     },
     /// The recorder lost `count` records before this moment, on this CPU unless the CPU is unknown.

@@ -39,9 +39,9 @@ impl Who {
 pub struct Signed {
     /// A vCPU, another thread of the VMM, or one of the kernel's own (khugepaged, ksmd, kswapd), which says nothing of the VM.
     pub who: Who,
-    /// When.
+    /// The event's time.
     pub at: Moment,
-    /// What.
+    /// What the event shows of KVM.
     pub sign: Sign,
 }
 
@@ -76,7 +76,7 @@ pub struct Exit {
     pub who: Who,
     /// Where it happened.
     pub cpu: PcpuId,
-    /// Why.
+    /// The exit reason.
     pub code: ExitCode,
     /// Where in the guest: its instruction pointer (`guest_rip`, `vcpu_pc`, `sepc`, `pc`, the PSW's address); zero if the
     /// trace does not say.

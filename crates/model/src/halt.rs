@@ -16,7 +16,7 @@ use exitscope_units::{Moment, Nanos};
 /// One halt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halt {
-    /// Whose.
+    /// The vCPU that halted.
     pub who: Who,
     /// When the vCPU left its guest with nothing to do; of further halts in one exit, when KVM began them.
     pub begin: Moment,

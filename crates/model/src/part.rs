@@ -246,7 +246,7 @@ impl<const N: usize> Parts<N> {
 /// a loss hides, and on hosts whose KVM fires no `kvm_exit` all but what user space has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Whose.
+    /// The vCPU.
     pub who: Who,
     /// When it begins. It is as long as its parts are together.
     pub from: Moment,
@@ -257,7 +257,7 @@ pub struct Stretch {
 /// When a vCPU was first and last heard of. Its rows and its [`Stretch`]es hold all the time between, each moment once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneSpan {
-    /// Whose.
+    /// The vCPU.
     pub who: Who,
     /// Its first entry or exit.
     pub first: Moment,

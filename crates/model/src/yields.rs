@@ -149,7 +149,7 @@ pub struct Waiters {
 /// One yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Yield {
-    /// Whose.
+    /// The vCPU that yielded.
     pub who: Who,
     /// When the vCPU left its guest.
     pub at: Moment,
@@ -181,9 +181,9 @@ pub struct Yield {
 /// A vCPU that lost its CPU while it wanted to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
-    /// Whose.
+    /// The vCPU that was preempted.
     pub who: Who,
-    /// When.
+    /// When it lost its CPU.
     pub at: Moment,
     /// When it ran again; `None` if that was not seen.
     pub ran: Option<Moment>,
@@ -209,7 +209,7 @@ impl Preemption {
 pub struct ThreadWakeUp {
     /// The vCPU that was woken.
     pub who: Who,
-    /// When.
+    /// When it was woken.
     pub at: Moment,
     /// When it ran; `None` if that was not seen.
     pub ran: Option<Moment>,
@@ -233,9 +233,9 @@ pub struct QueueStay {
 /// PAUSEs on SVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PleUpdate {
-    /// Whose.
+    /// The vCPU whose window it is.
     pub who: Who,
-    /// When.
+    /// When the window changed.
     pub at: Moment,
     /// From now on.
     pub new: u32,

@@ -61,7 +61,7 @@ struct TripleRow {
 }
 
 impl Drags {
-    /// Nothing yet.
+    /// Creates an empty table for what is selected.
     pub fn new(selection: &Selection) -> Drags {
         Drags {
             selection: selection.clone(),

@@ -153,7 +153,7 @@ pub(crate) struct OverTimeHead {
 }
 
 impl OverTime {
-    /// Nothing yet.
+    /// Creates an empty table for what is selected.
     pub fn new(selection: &Selection) -> OverTime {
         OverTime::of_part(selection, 1)
     }

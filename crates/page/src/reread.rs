@@ -218,7 +218,7 @@ struct GroupsHead {
 }
 
 impl Reread {
-    /// Nothing yet.
+    /// Creates an empty answer to `question`.
     pub fn new(question: Question) -> Reread {
         let singles = match question.what {
             What::Singles => SingleExits::within(question.from, question.to),

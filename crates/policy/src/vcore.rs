@@ -115,7 +115,7 @@ impl Threads {
         Threads(self.0 & !other.0)
     }
 
-    /// How many.
+    /// Number of threads in the set.
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }

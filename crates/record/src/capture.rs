@@ -33,7 +33,7 @@ pub struct Wanted {
     /// The tracepoints: see [`crate::of_kvm`]. Those of scheduler and system calls are recorded for threads that were seen in
     /// others.
     pub tracepoints: Vec<Tracepoint>,
-    /// Whose.
+    /// Processes whose events are recorded.
     pub processes: Processes,
     /// Bytes of the ring of each CPU; made a power of two of at least a page.
     pub buffer: usize,

@@ -14,7 +14,7 @@ pub enum RecordError {
         "{path} may not be read: run as root, or give {path} to your group: `chgrp -R GROUP {path} && chmod -R g+rX {path}`"
     )]
     Forbidden {
-        /// What.
+        /// The file that may not be opened.
         path: PathBuf,
     },
     /// The kernel has none of KVM's tracepoints.
@@ -44,9 +44,9 @@ pub enum RecordError {
     /// A system call failed.
     #[error("{what}: {error}")]
     Io {
-        /// Which.
+        /// The operation that failed.
         what: String,
-        /// How.
+        /// The operating system's error.
         error: io::Error,
     },
 }

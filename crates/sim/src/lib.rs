@@ -71,7 +71,7 @@ pub enum SimError {
     /// Everybody waits for somebody else.
     #[error("deadlock at {}: {who}", Nanos(at / 1_000))]
     Deadlock {
-        /// When.
+        /// When, in picoseconds.
         at: u64,
         /// Who waits for what or whom.
         who: String,
@@ -79,31 +79,31 @@ pub enum SimError {
     /// A program loops without taking time.
     #[error("{who}: the program loops at {} without taking time; add a `compute` step", Nanos(at / 1_000))]
     NoProgress {
-        /// Whose.
+        /// The thread whose program it is.
         who: String,
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
     /// Too many events at one moment.
     #[error("no time passes at {}: a loop of steps without cost; give one of them a cost", Nanos(at / 1_000))]
     StandsStill {
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
     /// A program ends holding a lock.
     #[error("{who}: the program ends at {} holding a lock", Nanos(at / 1_000))]
     EndsWithLock {
-        /// Whose.
+        /// The thread whose program it is.
         who: String,
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
     /// A program gives back what it does not have.
     #[error("{who} gives back a lock at {} that it does not have", Nanos(at / 1_000))]
     NotItsLock {
-        /// Whose.
+        /// The thread whose program it is.
         who: String,
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
     /// Messages come faster than they are taken, or nobody takes them.
@@ -111,11 +111,11 @@ pub enum SimError {
     Flooded {
         /// The channel's name.
         channel: String,
-        /// How many.
+        /// Messages that wait.
         waiting: usize,
         /// Whether nobody receives, or too slowly.
         why: &'static str,
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
     /// More events than allowed.
@@ -123,7 +123,7 @@ pub enum SimError {
     TooManyEvents {
         /// The limit.
         events: u64,
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
     /// Whoever was asked whether to go on said no.
@@ -131,7 +131,7 @@ pub enum SimError {
     Stopped {
         /// How far it came.
         events: u64,
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
     /// The deadline has passed.
@@ -139,7 +139,7 @@ pub enum SimError {
     TooLong {
         /// How far it came.
         events: u64,
-        /// When.
+        /// When, in picoseconds.
         at: u64,
     },
 }

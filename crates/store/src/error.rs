@@ -6,7 +6,7 @@ pub enum StoreError {
     /// There is no store.
     #[error("{place} is no store: it has no _log; `exitscope store add` makes one")]
     NoStore {
-        /// Where.
+        /// Its path or address.
         place: String,
     },
     /// It cannot be named so.
@@ -28,15 +28,15 @@ pub enum StoreError {
     /// An entry of the log cannot be read.
     #[error("{entry} of the log is damaged: {source}")]
     Entry {
-        /// Which.
+        /// The entry's name.
         entry: String,
-        /// Why.
+        /// The parser's error.
         source: serde_json::Error,
     },
     /// An entry of the log is missing.
     #[error("{entry} of the log is missing")]
     Missing {
-        /// Which.
+        /// The entry's name.
         entry: String,
     },
     /// So many others wrote meanwhile.
@@ -55,7 +55,7 @@ pub enum StoreError {
     Parquet {
         /// The file.
         file: String,
-        /// Why.
+        /// The error of the Parquet library.
         source: parquet::errors::ParquetError,
     },
     /// Threads or descriptors are missing.

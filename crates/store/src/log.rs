@@ -58,7 +58,7 @@ pub struct RunRow {
 /// What to change on a machine, by a recording of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdvisedRow {
-    /// What.
+    /// The change that was advised.
     pub change: String,
     /// The VM; none if it is the host.
     pub vm: Option<String>,

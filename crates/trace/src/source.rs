@@ -84,7 +84,7 @@ pub enum TraceError {
     Io {
         /// The file.
         name: String,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// It is a directory.

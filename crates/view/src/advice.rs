@@ -177,7 +177,7 @@ pub struct GainRow {
     pub text: String,
     /// The range alone: `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
     pub range_text: String,
-    /// At least so much, in each second of the recording, all vCPUs concerned together.
+    /// At least so much, in each second in which the vCPUs concerned were seen, all of them together.
     pub low_ns_per_s: u64,
     /// At most so much.
     pub high_ns_per_s: u64,
@@ -229,7 +229,7 @@ pub struct LeftAloneRow {
 /// What could not be judged.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NotJudgedRow {
-    /// What.
+    /// What is not judged.
     pub what: &'static str,
     /// Why: what the recording does not have.
     pub missing: &'static str,

@@ -53,7 +53,7 @@ pub struct Fleet {
 pub struct LeftOutFile {
     /// Its path, below the store.
     pub path: String,
-    /// Why.
+    /// Why it was left out.
     pub why: String,
 }
 
@@ -158,7 +158,7 @@ impl FleetComparison {
 /// A host that is far from the others.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Outlier {
-    /// Which.
+    /// The host that stands out.
     pub host: String,
     /// Of its VMs of this shape.
     pub shape: Shape,
@@ -181,7 +181,7 @@ pub struct Outlier {
 /// Something to change on many hosts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetAdvice {
-    /// What.
+    /// The change that is advised.
     pub change: String,
     /// On how many hosts.
     pub hosts: u64,

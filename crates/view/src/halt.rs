@@ -64,7 +64,7 @@ impl ClockRow {
 /// Lengths of time of one kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LengthsRow {
-    /// How many.
+    /// Number of lengths.
     pub count: u64,
     /// Their sum.
     pub sum_ns: u64,

@@ -38,7 +38,7 @@ pub struct LabReport {
 pub struct ExecutedRow {
     /// `hypercall`, `CPUID`, `MSR access`, `port access`, `MMIO access`, `HLT` or `first touch of a page`.
     pub instruction: String,
-    /// How many.
+    /// Times that it was executed.
     pub count: u64,
 }
 

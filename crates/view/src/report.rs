@@ -196,7 +196,7 @@ pub struct CoverageLine {
     /// `info`, `notice`, `loss` or `error`.
     #[schemars(extend("enum" = ["info", "notice", "loss", "error"]))]
     pub severity: &'static str,
-    /// How many.
+    /// Events, exits, vCPUs or files, as the line says.
     pub count: u64,
     /// Where the first was met: byte offset, or line number for text traces.
     pub first_at: Option<u64>,
@@ -209,7 +209,7 @@ pub struct CoverageLine {
 /// How the wall time of one virtual CPU divides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VcpuRow {
-    /// Whose.
+    /// The vCPU.
     #[serde(flatten)]
     pub who: WhoRow,
     /// From its first entry or exit to the last event that tells of it.
@@ -227,7 +227,7 @@ pub struct VcpuRow {
 /// and what follows the last record of those that its end cuts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunStatesRow {
-    /// Whose.
+    /// The vCPU.
     #[serde(flatten)]
     pub who: WhoRow,
     /// It ran.
@@ -249,7 +249,7 @@ pub struct RunStatesRow {
 /// Stays in a run state.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct StaysRow {
-    /// How many.
+    /// Number of stays.
     pub count: u64,
     /// How long in all.
     pub ns: u64,
@@ -398,7 +398,7 @@ pub struct SignRow {
     pub event: &'static str,
     /// What it shows.
     pub what: String,
-    /// How many.
+    /// Number of events.
     pub count: u64,
 }
 
@@ -419,12 +419,12 @@ impl SignRow {
 pub struct SlowRow {
     /// When it left its guest.
     pub at_ns: u64,
-    /// Whose.
+    /// The vCPU that left its guest.
     #[serde(flatten)]
     pub who: WhoRow,
-    /// Where.
+    /// The CPU on which it left.
     pub cpu: u32,
-    /// Why.
+    /// The exit reason.
     pub reason: String,
     /// Where to.
     pub handler: String,

@@ -111,7 +111,7 @@ pub struct PreemptedRow {
 /// One preemption.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LongestRow {
-    /// Whose.
+    /// The vCPU that was preempted.
     #[serde(flatten)]
     pub who: WhoRow,
     /// When the vCPU lost its CPU.

@@ -39,7 +39,7 @@ impl FactId {
 /// A figure of a fact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
-    /// How many.
+    /// A number of things.
     Count(u64),
     /// How many a second.
     Rate(f64),
@@ -223,7 +223,7 @@ pub enum How {
     Published(&'static str),
 }
 
-/// What a change is expected to win, in each second of the recording (for a VM, in which its vCPUs were seen), all vCPUs concerned
+/// What a change is expected to win, in each second in which the vCPUs concerned were seen, all of them
 /// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gain {
@@ -305,7 +305,7 @@ impl LeftAlone {
 /// What could not be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotJudged {
-    /// What.
+    /// What is not judged.
     pub what: &'static str,
     /// Why: what the recording does not have.
     pub missing: &'static str,
@@ -326,7 +326,7 @@ pub struct Judgement {
     pub causes: Vec<CauseRow>,
     /// The same of all VMs together.
     pub causes_of_all: Vec<CauseRow>,
-    /// Of each VM, the time of its vCPUs in each second of theirs, and of all in each second of the recording; filled at the end.
+    /// Of each VM, the time of its vCPUs in each second of theirs, and of all in each second in which any was seen; filled at the end.
     pub(super) vcpu_time: BTreeMap<Option<VmId>, Nanos>,
     /// Looked at and left alone.
     pub left_alone: Vec<LeftAlone>,
@@ -380,7 +380,7 @@ impl Judgement {
         self.left_alone.push(LeftAlone { evidence: Evidence::of(first, more), why: why.into() });
     }
 
-    /// The time of a VM's vCPUs in each second in which they were seen, or of all in each second of the recording.
+    /// The time of a VM's vCPUs in each second in which they were seen, or of all in each second in which any was seen.
     pub fn vcpu_time(&self, vm: Option<VmId>) -> Nanos {
         self.vcpu_time.get(&vm).copied().unwrap_or_default()
     }

@@ -504,7 +504,7 @@ impl Material {
         self.polling_guests.all()
     }
 
-    /// `time` in each second of the recording; of a VM, in which its vCPUs were seen, as a recording may be of others for longer.
+    /// `time` in each second in which the VM's vCPUs, or any, were seen.
     pub fn per_second(&self, vm: Option<VmId>, time: u64) -> Nanos {
         let span = u128::from(self.span(vm));
         Nanos(u64::try_from(u128::from(time) * 1_000_000_000 / span).unwrap_or(u64::MAX))

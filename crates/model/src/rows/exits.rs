@@ -15,7 +15,7 @@ const MOST_NAMES: usize = 4096;
 pub struct ExitRow {
     /// The exit.
     pub exit: Exit,
-    /// Whose.
+    /// The vCPU that left its guest.
     pub who: Arc<WhoRow>,
     /// Its reason, in the kernel's spelling.
     pub reason: Arc<str>,

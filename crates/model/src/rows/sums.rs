@@ -23,7 +23,7 @@ pub struct Spread {
 /// Exits of one vCPU and one reason, in a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SumRow {
-    /// Whose.
+    /// The vCPU.
     pub who: WhoRow,
     /// How many vCPUs its VM has in this recording.
     pub vm_vcpus: u32,

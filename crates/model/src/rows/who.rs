@@ -77,7 +77,7 @@ pub(super) trait OfVcpu {
     fn who(&self) -> &WhoRow;
 }
 
-/// Whose.
+/// The columns that name a vCPU.
 pub(super) fn who_columns<R: OfVcpu>() -> Vec<Column<R>> {
     vec![
         Column::new(

@@ -97,7 +97,7 @@ impl Row {
 }
 
 impl Fold {
-    /// Nothing yet.
+    /// Creates empty counts with room for so many lanes and counts.
     pub fn new(traits: Traits, max_lanes: usize, max_counts: usize) -> Fold {
         let (lanes, threads, counts) = (HashMap::new(), HashMap::new(), HashMap::new());
         Fold { traits, max_lanes, max_counts, lanes, threads, counts, lost: 0 }

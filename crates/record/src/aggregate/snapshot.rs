@@ -84,7 +84,7 @@ impl LaneState {
 /// An exit that is not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Why.
+    /// The exit reason.
     pub code: ExitCode,
     /// Since when: CLOCK_MONOTONIC, nanoseconds.
     pub since: u64,
@@ -95,7 +95,7 @@ pub struct Open {
 /// What is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Whose.
+    /// The vCPU.
     pub lane: Lane,
     /// What it was.
     pub cause: Cause,
@@ -136,7 +136,7 @@ pub struct About {
 /// How many, and how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many.
+    /// Number of exits.
     pub count: u64,
     /// How many of them went on to user space.
     pub to_user: u64,

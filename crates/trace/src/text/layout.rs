@@ -43,7 +43,7 @@ pub(super) struct Columns<'a> {
     pub tgid: u32,
     /// The CPU; `u32::MAX` if the line does not say.
     pub cpu: u32,
-    /// When.
+    /// The event's time.
     pub at: Moment,
     /// The event's name as printed. ftrace prints system calls without one: `sys_ioctl(` and `sys_ioctl ->` then.
     pub name: &'a [u8],

@@ -44,7 +44,7 @@ pub enum Role {
     About {
         /// Kind of thing.
         kind: DetailKind,
-        /// Which.
+        /// The field with the subject's key.
         key: Place,
         /// Whether the guest wrote.
         write: Write,
