@@ -97,7 +97,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     }
     let from_preemptions = total(felt.iter().map(|(vm, _)| material.preempted_for(*vm))).min(waited);
     if from_preemptions > 0 {
-        let what = "part of that steal which begins with a wake-up, not with a preemption";
+        let what = "part of that steal which follows a wake-up, not a preemption";
         facts.push(judgement.note(None, Topic::Timeline, what, share(waited - from_preemptions, waited)));
     }
     let intruders = intruders(material, machine, &felt);
@@ -111,7 +111,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             facts.push(judgement.note(None, Topic::Timeline, what, Figure::Count(taken.yields)));
         }
         if taken.waited > 0 {
-            let what = format!("part of that steal which begins when {name} takes the CPU");
+            let what = format!("part of that steal which follows {name} taking the CPU");
             facts.push(judgement.note(None, Topic::Timeline, what, share(taken.waited, waited)));
         }
     }
@@ -154,7 +154,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             let take = match &intruders[..] {
                 [] => "find what has their CPUs".to_string(),
                 _ if from_preemptions > 0 && from_preemptions.saturating_mul(2) < waited => {
-                    "most of it begins with wake-ups, which find their CPU taken".to_string()
+                    "most of it follows wake-ups, not preemptions".to_string()
                 }
                 [(name, _)] => format!("{name} preempts them"),
                 [(name, _), (next, _), ..] => format!("mostly {name} preempts them, then {next}"),
