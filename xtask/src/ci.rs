@@ -59,7 +59,7 @@ const PARTS: [Part; 9] = [
         folder: "",
     },
     Part { name: "clippy", looks: Looks::AtPackages, command: &["cargo", "clippy", "--all-targets"], folder: "" },
-    Part { name: "tests", looks: Looks::AtPackages, command: &["cargo", "test"], folder: "" },
+    Part { name: "tests", looks: Looks::AtPackages, command: &["cargo", "test", "--no-fail-fast"], folder: "" },
     Part {
         name: "web",
         looks: Looks::At { packages: &[COMMAND], folders: &["web/"] },

@@ -270,7 +270,7 @@ fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     terminal.keys(&["x"]);
     terminal.wait_for(&["port 0x10 out", "? help"]);
     drop(guest);
-    terminal.wait_for(&["no virtual machine runs here"]);
+    terminal.wait_for(&["no VM visible"]);
     terminal.keys(&["q"]);
     terminal.wait_for(&["ended with 0"]);
     // The shell's own terminal again: what is typed is seen, and the screen of before is back.
