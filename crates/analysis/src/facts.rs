@@ -425,8 +425,8 @@ impl Facts {
         self.run_states.times().next().is_some()
     }
 
-    /// For how long a vCPU had a CPU, or wanted one. Who waits for Xen's device model does neither; and where no `kvm_exit` tells
-    /// guest and kernel apart, the scheduler says that what nothing else tells is within KVM_RUN.
+    /// For how long a vCPU had a CPU, or wanted one. Who waits for Xen's device model does neither. Where no `kvm_exit` tells
+    /// guest and kernel apart, the scheduler says that what nothing else tells is within KVM_RUN; so Xen's says that a vCPU runs.
     pub fn time_wanted(&self) -> impl Fn(&Division) -> u64 + use<> {
         let has_run_states = self.has_run_states();
         let causes = self.causes.cells();
@@ -436,7 +436,7 @@ impl Facts {
         move |of| {
             let mut parts = vec![TimePart::Guest, TimePart::Kernel, TimePart::Steal];
             parts.extend((!has_run_states).then_some(TimePart::User));
-            parts.extend(is_blind.then_some(TimePart::Unknown));
+            parts.extend((is_blind || has_run_states).then_some(TimePart::Unknown));
             parts.iter().map(|part| of.part(*part).0).fold(0, u64::saturating_add)
         }
     }

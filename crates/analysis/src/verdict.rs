@@ -100,6 +100,8 @@ pub struct Verdict {
     pub hidden: Nanos,
     /// What nothing says of it, halts that are not divided included.
     pub unknown: Nanos,
+    /// Of that, halts that are not divided.
+    pub undivided: Nanos,
     /// Whether what is hidden or unknown could make another verdict of it.
     pub is_doubtful: bool,
 }
@@ -120,6 +122,7 @@ impl Verdict {
             wall: Nanos(wall),
             hidden: Nanos(hidden),
             unknown: Nanos(unknown),
+            undivided: parts.get(TimePart::Undivided),
             is_doubtful,
         };
         match () {

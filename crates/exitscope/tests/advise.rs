@@ -460,7 +460,7 @@ fn real_recordings_get_what_their_guests_were_made_to_do() {
     assert_one(&arm, "the guest reads and writes MMIO page 0x9000000");
     // Its guest powered off 0.4 s before the recording ended.
     let report = stdout(&run(&["report", corpus("arm64/arm.dat.gz").to_str().unwrap()]));
-    assert!(report.contains("the costliest is DABT_LOW") && report.contains("guest 32.3%"), "{report}");
+    assert!(report.contains("375ms of 996ms") && report.contains("guest 32.3%"), "{report}");
     // 35 accesses a second may hold nearly all of the cost: what weighs is named by its time, and so is what no rule looks at.
     let named = |advised: &Value, of: &str, verdict: &str| {
         causes(advised).iter().any(|row| row["subject"]["text"] == of && row["verdict"] == verdict)

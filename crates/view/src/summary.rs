@@ -148,7 +148,14 @@ impl Summary<'_> {
         } else {
             words.push(many(traces.len(), "recording"));
         }
-        words.push(Nanos(self.report.duration_ns).to_string());
+        let duration = self.report.duration_ns;
+        let seen = vcpus.iter().map(|row| row.span_ns).max().unwrap_or_default();
+        // Where a single VM came late or ended early, rates and shares are of its time.
+        let is_part = vms.len() == 1 && seen.saturating_mul(20) < duration.saturating_mul(19);
+        words.push(match is_part {
+            true => format!("{} of {}", Nanos(seen), Nanos(duration)),
+            false => Nanos(duration).to_string(),
+        });
         words.push(format!("{} exits", thousands(total.count)));
         words.join(if self.look.unicode { " · " } else { ", " })
     }
@@ -354,8 +361,7 @@ impl Summary<'_> {
             [] => String::new(),
             titles => format!("Too narrow for {}. ", titles.join(", ")),
         };
-        let more =
-            format!("{too_narrow}More: exitscope {advise}report --all or report --html FILE, with {}", self.name);
+        let more = format!("{too_narrow}More: exitscope {advise}report --all or report --html OUT, with {}", self.name);
         let mut lines = vec![self.clipped(&format!("Coverage: {}", words.join(", ")))];
         // Names stay whole: they are to be copied.
         lines.extend(self.filled(more.split(' ').map(str::to_string), " "));

@@ -109,7 +109,7 @@ impl VerdictRow {
 
     /// A verdict in words; `cause` and what it costs is what exits are mostly for.
     pub fn worded(verdict: &Verdict, words: &VerdictWords<'_>, cause: Option<&(String, u64)>) -> VerdictRow {
-        let Verdict { state, time, next, wall, hidden, unknown, is_doubtful } = *verdict;
+        let Verdict { state, time, next, wall, hidden, unknown, undivided, is_doubtful } = *verdict;
         let share = percent(time.0, wall.0);
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
@@ -182,7 +182,12 @@ impl VerdictRow {
             doubts.push(format!("losses hide {} of vCPU time", percent(hidden.0, wall.0)));
         }
         if unknown > Nanos::ZERO && noteworthy(unknown) && state != VerdictState::MostlyUnknown {
-            doubts.push(format!("{} of vCPU time is unaccounted for", percent(unknown.0, wall.0)));
+            let what = match (undivided, undivided == unknown) {
+                (_, true) => "in halts that are not divided",
+                (Nanos::ZERO, _) => "unknown",
+                _ => "unknown, or in halts that are not divided",
+            };
+            doubts.push(format!("{} of vCPU time is {what}", percent(unknown.0, wall.0)));
         }
         let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
         if !words.has_steal && counts_steal {

@@ -152,14 +152,18 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         }
         (false, None) => {
             let take = match &intruders[..] {
-                [] => "find what has their CPUs".to_string(),
+                [] => String::new(),
                 _ if from_preemptions > 0 && from_preemptions.saturating_mul(2) < waited => {
-                    "most of it follows wake-ups, not preemptions".to_string()
+                    ", mostly after wake-ups,".to_string()
                 }
-                [(name, _)] => format!("{name} preempts them"),
-                [(name, _), (next, _), ..] => format!("mostly {name} preempts them, then {next}"),
+                [(name, _)] => format!(", preempted by {name},"),
+                [(name, _), (next, _), ..] => format!(", preempted mostly by {name}, then {next},"),
             };
-            format!("steal although the vCPUs want {cpus:.2} of {} CPUs: {take}", machine.cpus)
+            format!(
+                "give vCPUs CPUs of their own, or keep other tasks off theirs: they wait{take} although they want {cpus:.2} of {} \
+                 CPUs",
+                machine.cpus
+            )
         }
     };
     let hand = |text: &'static str| Setting::ByHand(text.into());
@@ -356,7 +360,7 @@ mod tests {
         let judgement = judged(4, false);
         assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("preemptions of these vCPUs by make")));
         let change = &judgement.advice()[0].plan().change;
-        assert!(change.ends_with("of 4 CPUs: make preempts them"), "{change}");
+        assert!(change.ends_with("they wait, preempted by make, although they want 2.00 of 4 CPUs"), "{change}");
         let pins = Setting::Libvirt {
             within: "cputune",
             xml: "<vcpupin vcpu='0' cpuset='…'/>\n<vcpupin vcpu='1' cpuset='…'/>".into(),
@@ -367,7 +371,7 @@ mod tests {
     #[test]
     fn nothing_is_said_to_fit_and_nobody_is_pinned_where_that_is_not_known_to_help() {
         for (what, cpus, is_idle, says, pinned) in [
-            ("more CPUs than are wanted", 4, false, "steal although the vCPUs want 2.00 of 4 CPUs", true),
+            ("more CPUs than are wanted", 4, false, "although they want 2.00 of 4 CPUs", true),
             ("fewer", 1, false, "run fewer vCPUs on this host", false),
             ("nobody knows how many", 0, false, "how many there are the recording does not say", false),
             // Linux, kernel/sched/fair.c, throttle_cfs_rq: a runnable task of a group without quota is off the queue.
@@ -500,7 +504,7 @@ mod tests {
                 "just enough",
                 host(2, false),
                 0,
-                "steal although the vCPUs want 2.00 of 2 CPUs",
+                "although they want 2.00 of 2 CPUs",
                 "first the limits",
                 "pinned vCPUs cannot move",
                 "at once",
@@ -533,7 +537,7 @@ mod tests {
                 "Xen, enough",
                 host(4, true),
                 0,
-                "steal although the vCPUs want 2.00 of 4 CPUs",
+                "although they want 2.00 of 4 CPUs",
                 "`xl vcpu-list`",
                 "what these VMs get",
                 "at once",
@@ -567,7 +571,7 @@ mod tests {
                 "Xen knows no such quota",
                 host(4, true),
                 10,
-                "steal although",
+                "although they want",
                 "`xl vcpu-list`",
                 "what these VMs get",
                 "at once",

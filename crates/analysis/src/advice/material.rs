@@ -101,6 +101,8 @@ pub struct VmTime {
     pub in_halts: u64,
     /// Runnable, without a CPU.
     pub steal: u64,
+    /// Unknown time in which Xen says that they run.
+    pub runs_unsaid: u64,
     /// From the first event of one of them to the last, at least: the longest of their times.
     pub span: u64,
 }
@@ -109,7 +111,7 @@ impl VmTime {
     /// Time that the vCPUs had a CPU, or wanted one.
     pub fn wanted(&self) -> u64 {
         let on_cpu = self.cost.saturating_sub(self.in_device_model);
-        self.guest.saturating_add(on_cpu).saturating_add(self.steal)
+        self.guest.saturating_add(on_cpu).saturating_add(self.runs_unsaid).saturating_add(self.steal)
     }
 }
 
@@ -371,6 +373,7 @@ impl Material {
             vm.cost = vm.cost.saturating_add(division.cost().0);
             if has_run_states {
                 vm.in_device_model = vm.in_device_model.saturating_add(division.part(TimePart::User).0);
+                vm.runs_unsaid = vm.runs_unsaid.saturating_add(division.part(TimePart::Unknown).0);
             }
             vm.in_halts = vm.in_halts.saturating_add(division.parts.in_halts().0);
             vm.steal = vm.steal.saturating_add(division.part(TimePart::Steal).0);
