@@ -318,8 +318,9 @@ impl Facts {
     pub fn absorb_runner_event(&mut self, event: &Event) {
         if self.within(event.at) {
             let vms = &self.selection.vms;
-            self.gangs.absorb(event, |vm| vms.is_empty() || vms.contains(&vm));
-            self.turns.absorb(event, |vm| vms.is_empty() || vms.contains(&vm));
+            let selected = |vm| vms.is_empty() || vms.contains(&vm);
+            self.gangs.absorb(event, selected);
+            self.turns.absorb(event, selected);
         }
     }
 

@@ -9,6 +9,7 @@
 //! The scheduler's events are of threads that record for several vCPUs, so that they do not tell of such waiting.
 
 use crate::DetailKey;
+use crate::gangs::Whose;
 use exitscope_model::{CodeList, Event, Kind};
 use exitscope_units::{Moment, Nanos, PcpuId, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -32,9 +33,6 @@ struct Open {
     /// What others had had when it began.
     others: u64,
 }
-
-/// A vCPU of a VM.
-type Whose = (VmId, VcpuId);
 
 /// How long virtual cores were in their guests on a CPU, in nanoseconds.
 #[derive(Clone, Debug, Default)]

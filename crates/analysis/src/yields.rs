@@ -137,7 +137,7 @@ impl Yields {
     /// Adds one preemption.
     pub fn absorb_preemption(&mut self, of: &Preemption) {
         let cell = self.preempted.entry(of.who).or_default();
-        match of.ran.and_then(|ran| ran.since(of.at)) {
+        match of.waited() {
             Some(waited) => cell.waits.record(waited),
             None => cell.cut += 1,
         }

@@ -198,9 +198,9 @@ pub struct Preemption {
 }
 
 impl Preemption {
-    /// How long it waited for a CPU; zero if it was not seen to run again.
-    pub fn waited(&self) -> Nanos {
-        self.ran.and_then(|ran| ran.since(self.at)).unwrap_or_default()
+    /// How long it waited for a CPU, if it was seen to run again.
+    pub fn waited(&self) -> Option<Nanos> {
+        self.ran?.since(self.at)
     }
 }
 

@@ -322,10 +322,10 @@ fn long_way(material: &Material, machine: &Machine, vm: VmId, time: &VmTime, jud
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, spent, vcpu};
+    use super::super::made::{end, exit, preemption, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, Preemption, TimePart};
+    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, TimePart};
     use exitscope_units::{Moment, Nanos, Tid};
 
     const US: u64 = 1_000;
@@ -343,7 +343,7 @@ mod tests {
             material.absorb(&Exit { guest: Nanos(398 * US), parts, ..left });
             let by = Some(Tid(99)).filter(|_| !is_idle || number % 10 > 0);
             let (who, at) = (left.who, left.at);
-            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by, yielded: false });
+            material.absorb_preemption(&preemption(who, at, by));
         }
         end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
         let comms = [(99, "make".to_string())].into_iter().collect();
@@ -414,19 +414,10 @@ mod tests {
         for by in [Some(9), Some(9), Some(8), Some(7), Some(6), Some(5), Some(5), Some(5), Some(7), Some(7), Some(7)] {
             let (who, at) = (vcpu(0), Moment::default());
             let by = by.map(Tid);
-            material.absorb_preemption(&Preemption { who, at, ran: None, yields: 0, first: None, by, yielded: false });
+            material.absorb_preemption(&preemption(who, at, by));
         }
         for _ in 0..idle {
-            let of = Preemption {
-                who: vcpu(0),
-                at: Moment::default(),
-                ran: None,
-                yields: 0,
-                first: None,
-                by: None,
-                yielded: false,
-            };
-            material.absorb_preemption(&of);
+            material.absorb_preemption(&preemption(vcpu(0), Moment::default(), None));
         }
         let mut judgement = Judgement::default();
         judge(&material, machine, &mut judgement);

@@ -1,6 +1,7 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
 use super::causes::{Asked, Covered, Said, Subject};
+use super::contention::share;
 use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
 use super::material::{Machine, Material, VmTime, Vmm, total};
 use super::reasons::DOORBELLS;
@@ -167,7 +168,6 @@ fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
         if cell.forced == 0 {
             continue;
         }
-        let share = |part: u64, whole: u64| Figure::Share(part as f64 / whole.max(1) as f64);
         facts.push(judgement.note(
             Some(vm),
             Topic::Gangs,

@@ -1,7 +1,7 @@
 //! Exits made up for tests of rules.
 
 use super::Material;
-use exitscope_model::{Door, Exit, ExitCode, ExitParts, TimePart, Way, Who};
+use exitscope_model::{Door, Exit, ExitCode, ExitParts, Preemption, TimePart, Way, Who};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 /// A vCPU of VM 1.
@@ -28,6 +28,11 @@ pub(crate) fn exit(who: Who, at: u64, code: ExitCode) -> Exit {
         is_halt: code.is_halt(),
         events: 1,
     }
+}
+
+/// A preemption that was not seen to end; by nobody, its CPU was left idle.
+pub(super) fn preemption(who: Who, at: Moment, by: Option<Tid>) -> Preemption {
+    Preemption { who, at, ran: None, yields: 0, first: None, by, yielded: false }
 }
 
 /// So many nanoseconds of one part.

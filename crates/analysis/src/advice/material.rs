@@ -291,7 +291,7 @@ impl Material {
             return;
         }
         self.spins.absorb_preemption(of);
-        let waited = of.waited().0;
+        let waited = of.waited().unwrap_or_default().0;
         let all = self.preempted_for.entry(of.who.vm).or_default();
         *all = all.saturating_add(waited);
         let once = u64::from(!of.yielded);

@@ -330,12 +330,12 @@ fn settings(vmm: &Vmm, side: Side, knob: &'static Knob, value: u64, longer: bool
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, spent, vcpu};
+    use super::super::made::{end, exit, preemption, spent, vcpu};
     use super::super::trials::Came;
     use super::*;
     use crate::{PollHost, Selection};
     use exitscope_model::{
-        CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, Preemption, TimePart, Told,
+        CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, TimePart, Told,
     };
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
@@ -438,8 +438,7 @@ mod tests {
                 material.absorb(&Exit { detail: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
             }
             for number in 0..self.idle {
-                let of =
-                    Preemption { who, at: at(number), ran: None, yields: 0, first: None, by: None, yielded: false };
+                let of = preemption(who, at(number), None);
                 material.absorb_preemption(&of);
             }
             end(&mut material, &[who], (self.halts + 1) * 200 * US);
@@ -657,15 +656,7 @@ mod tests {
     fn hosted(told: u64, bench: &Bench, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
         let mut material = Material::new(&Selection::default());
         material.vms.insert(VmId(1), VmTime { guest: 1_000 - steal, steal, ..VmTime::default() });
-        let of = Preemption {
-            who: vcpu(0),
-            at: Moment::default(),
-            ran: None,
-            yields: 0,
-            first: None,
-            by: None,
-            yielded: false,
-        };
+        let of = preemption(vcpu(0), Moment::default(), None);
         (0..idle).for_each(|_| material.absorb_preemption(&of));
         let polling = PollHost { told: Some(Nanos(told)), ..PollHost::default() };
         let mut judgement = Judgement::default();

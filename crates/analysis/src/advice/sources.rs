@@ -5,6 +5,7 @@
 
 use super::about::About;
 use super::causes::{Asked, Covered, Said, Subject};
+use super::contention::share;
 use super::cures::{
     APIC_PAGE, Acts, Answer, Cure, Helps, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, Least, NO_SERIAL_PORT, SERIAL_PORT,
     SERIAL_STATUS, Switch, by_hand, source,
@@ -78,14 +79,13 @@ impl Account {
             let (cost, what) = (cell.cost().0, "part of that time in which another virtual core had the CPU");
             let rest = cost.saturating_sub(self.turns);
             self.for_sure = Some(self.for_sure.unwrap_or(cost).min(rest));
-            self.more.push((Topic::Timeline, what.to_string(), Figure::Share(self.turns as f64 / cost.max(1) as f64)));
+            self.more.push((Topic::Timeline, what.to_string(), share(self.turns, cost)));
             return;
         }
         let beyond = cell.cost().0.saturating_sub(medians(cell));
         if !material.facts.heard.switches && beyond.saturating_mul(NOTED) > cell.cost().0 {
             let what = "part of that time which is of long ones, and may be waiting for a CPU: nothing in the recording says so";
-            let share = Figure::Share(beyond as f64 / cell.cost().0.max(1) as f64);
-            self.more.push((Topic::Devices, what.to_string(), share));
+            self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
     }
 
@@ -357,7 +357,6 @@ impl Vm<'_> {
     fn note(&self, name: &str, account: &Account, judgement: &mut Judgement) -> Vec<FactId> {
         let (vm, about) = (Some(self.id), &account.all);
         let cell = &about.cell;
-        let share = |part: u64, whole: u64| Figure::Share(part as f64 / whole.max(1) as f64);
         let mut facts = vec![
             judgement.note(
                 vm,

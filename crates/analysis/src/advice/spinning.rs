@@ -342,7 +342,7 @@ fn idle_yields(
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, spent, vcpu};
+    use super::super::made::{end, exit, preemption, spent, vcpu};
     use super::*;
     use crate::Selection;
     use exitscope_model::{EventKinds, Exit, ExitCode, Gave, Preemption, TimePart, Waiters, Yield};
@@ -534,16 +534,7 @@ mod tests {
                 material.facts.yields.preempted.insert(who, cell);
             }
             for _ in 0..self.idle {
-                let of = Preemption {
-                    who: vcpu(0),
-                    at: Moment::default(),
-                    ran: None,
-                    yields: 0,
-                    first: None,
-                    by: None,
-                    yielded: false,
-                };
-                material.absorb_preemption(&of);
+                material.absorb_preemption(&preemption(vcpu(0), Moment::default(), None));
             }
             material
         }
