@@ -5,7 +5,7 @@ use crate::division::{Divisions, within};
 use crate::kinds::{About, Kinds};
 use crate::{
     Accesses, Cell, Counted, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest, Timeline,
-    Turns, WayKey, Ways, Yields,
+    WayKey, Ways, Yields,
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
@@ -133,8 +133,6 @@ pub struct Facts {
     pub halts: Halts,
     /// Ganged exits; narrowed to VMs and moments alone.
     pub gangs: Gangs,
-    /// On powerpc, for how long of exits other virtual cores had the CPU.
-    pub turns: Turns,
     /// Yields; like `halts`. The run queue is narrowed to moments alone.
     pub yields: Yields,
     /// Signs of what KVM does, and how often; narrowed to VMs and moments alone.
@@ -166,7 +164,6 @@ impl Facts {
             timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
             halts: Halts::default(),
             gangs: Gangs::default(),
-            turns: Turns::default(),
             yields: Yields::default(),
             signs: BTreeMap::new(),
         }
@@ -320,7 +317,6 @@ impl Facts {
             let vms = &self.selection.vms;
             let selected = |vm| vms.is_empty() || vms.contains(&vm);
             self.gangs.absorb(event, selected);
-            self.turns.absorb(event, selected);
         }
     }
 
@@ -350,7 +346,6 @@ impl Facts {
         self.run_states.retain(|who| selection.holds_who(who));
         self.slowest.complete(|who| who.completed(vcpu_of));
         self.gangs.end();
-        self.turns.end();
         self.halts.end(|who| who.completed(vcpu_of));
         self.yields.complete(|who| who.completed(vcpu_of));
         self.by.complete(vcpu_of);
@@ -389,7 +384,6 @@ impl Facts {
         self.timeline.merge(&other.timeline);
         self.halts.merge(&other.halts);
         self.gangs.merge(&other.gangs);
-        self.turns.merge(&other.turns);
         self.yields.merge(&other.yields);
         for (sign, count) in &other.signs {
             *self.signs.entry(*sign).or_default() += count;

@@ -13,8 +13,8 @@
 //! Runs are told by thread: several cores' runs overlap in time. vCPU numbers are those of a VM; where virtual cores of
 //! several VMs share one run (dynamic micro-threading), the trace does not tell them apart.
 
-use crate::Lengths;
-use exitscope_model::{CodeList, Event, GangRow, Kind, TraceInfo};
+use crate::{DetailKey, Lengths};
+use exitscope_model::{CodeList, Event, GangRow, Kind, TraceInfo, Turns};
 use exitscope_policy::vcore::{Gang, H_DOORBELL, Left, gang, script_counts};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -73,6 +73,8 @@ pub struct GangCell {
     pub joined: u64,
     /// From being forced out until the next entry.
     pub lost: Lengths,
+    /// Of that, nanoseconds in which another virtual core had the CPU.
+    pub others: u64,
     /// CPUs that recorded the runs: of a core, its first thread.
     pub cpus: BTreeSet<PcpuId>,
 }
@@ -104,6 +106,9 @@ pub(crate) struct Forced {
     pub at: Moment,
     pub members: Vec<Member>,
     pub runner: Whose,
+    /// Where, and what other virtual cores had had of that CPU.
+    cpu: PcpuId,
+    others: u64,
 }
 
 /// Pairs the events of runs.
@@ -111,6 +116,7 @@ pub(crate) struct Forced {
 pub struct Runs {
     open: FxHashMap<Tid, Run>,
     forced: FxHashMap<Whose, Forced>,
+    turns: Turns,
 }
 
 /// A core run of which both ends were seen.
@@ -154,6 +160,8 @@ pub(crate) enum Completed {
         vcpu: VcpuId,
         forced: Forced,
         lost: Nanos,
+        /// For how long of that another virtual core had the CPU.
+        others: Nanos,
     },
     /// A run's beginning without an end, or an end without a beginning.
     Unpaired,
@@ -163,7 +171,7 @@ impl Runs {
     /// Takes one event: whom it shows to be back after it was forced out.
     pub fn drag(&mut self, event: &Event) -> Option<Drag> {
         match self.take(event)? {
-            Completed::Back { vcpu, forced: Forced { at, mut members, runner }, lost } => {
+            Completed::Back { vcpu, forced: Forced { at, mut members, runner, .. }, lost, .. } => {
                 members.retain(Member::is_cause);
                 Some(Drag { vm: runner.0, vcpu, at, lost, causes: members })
             }
@@ -173,6 +181,8 @@ impl Runs {
 
     /// Takes one event.
     pub(crate) fn take(&mut self, event: &Event) -> Option<Completed> {
+        self.turns.take(event);
+        let others = |cpu| self.turns.of_others(cpu, event.vm, event.vcpu, event.at);
         match event.kind {
             Kind::Exit { code, idle, .. } if code.list == CodeList::PpcTrap => {
                 let run = self.open.get_mut(&event.tid)?;
@@ -180,7 +190,8 @@ impl Runs {
                     let left = Left { trap: code.number as u16, ceded: idle };
                     run.members.push(Member { vcpu: event.vcpu, left });
                     if run.members.last().is_some_and(Member::is_forced) {
-                        let forced = Forced { at: event.at, members: Vec::new(), runner: run.whose };
+                        let (cpu, members) = (event.cpu, Vec::new());
+                        let forced = Forced { at: event.at, members, runner: run.whose, cpu, others: others(cpu) };
                         run.said = event.vm;
                         self.forced.insert((event.vm, event.vcpu), forced);
                     }
@@ -190,7 +201,9 @@ impl Runs {
             Kind::Enter => {
                 let forced = self.forced.remove(&(event.vm, event.vcpu)).filter(|forced| !forced.members.is_empty())?;
                 let lost = event.at.since(forced.at)?;
-                Some(Completed::Back { vcpu: event.vcpu, forced, lost })
+                let others = Nanos(others(forced.cpu).saturating_sub(forced.others).min(lost.0));
+                let others = if forced.cpu == event.cpu { others } else { Nanos::ZERO };
+                Some(Completed::Back { vcpu: event.vcpu, forced, lost, others })
             }
             Kind::RunCore { exit: false, runnable } => {
                 if self.open.len() >= MAX_OPEN {
@@ -230,6 +243,10 @@ pub struct Gangs {
     /// vCPUs that were seen in one run with another: the smallest of them.
     together: BTreeMap<Whose, VcpuId>,
     causes: BTreeMap<(VmId, VcpuId, u16), Cause>,
+    /// What the last exit of a vCPU was about, where something said so.
+    about: FxHashMap<Whose, DetailKey>,
+    /// What vCPUs that were forced out lost while no other virtual core had the CPU, by what forced them.
+    forced_by: BTreeMap<(VmId, u16, Option<DetailKey>), u64>,
     /// Runs of which one end was not seen.
     pub unpaired: u64,
     /// Exits of powerpc guests, in runs or not.
@@ -251,8 +268,15 @@ impl Gangs {
     /// Takes one event; runs of VMs that are not `selected` are left out.
     #[inline]
     pub fn absorb(&mut self, event: &Event, selected: impl Fn(VmId) -> bool) {
-        if let Kind::Exit { code, .. } = event.kind {
-            self.guest_exits += u64::from(code.list == CodeList::PpcTrap);
+        match event.kind {
+            Kind::Exit { code, .. } if code.list == CodeList::PpcTrap => {
+                self.guest_exits += 1;
+                self.about.remove(&(event.vm, event.vcpu));
+            }
+            Kind::Detail(detail) if self.about.len() < MAX_OPEN => {
+                self.about.insert((event.vm, event.vcpu), DetailKey::of(detail));
+            }
+            _ => {}
         }
         match self.runs.take(event) {
             None => {}
@@ -260,17 +284,25 @@ impl Gangs {
             Some(Completed::Run(run)) if selected(run.runner.0) => self.absorb_run(&run),
             Some(Completed::Back { forced, .. }) if !selected(forced.runner.0) => {}
             Some(Completed::Run(_)) => {}
-            Some(Completed::Back { vcpu, forced, lost }) => {
+            Some(Completed::Back { vcpu, forced, lost, others }) => {
                 let vm = forced.runner.0;
-                self.vcpus.entry((vm, vcpu)).or_default().lost.record(lost);
+                let cell = self.vcpus.entry((vm, vcpu)).or_default();
+                cell.lost.record(lost);
+                cell.others = cell.others.saturating_add(others.0);
                 let causes: Vec<&Member> = forced.members.iter().filter(|member| member.is_cause()).collect();
-                let (count, mut left) = (causes.len() as u64, lost.0);
+                let (count, mut left, mut alone) = (causes.len() as u64, lost.0, lost.0 - others.0);
                 for (before, cause) in (0..).zip(&causes) {
                     // Equal but for the nanoseconds that do not divide, so that the parts are the whole.
-                    let part = left / (count - before);
-                    left -= part;
+                    let next = |left: &mut u64| {
+                        let part = *left / (count - before);
+                        *left -= part;
+                        part
+                    };
                     let of = self.causes.entry((vm, cause.vcpu, cause.left.trap)).or_default();
-                    of.lost = of.lost.saturating_add(part);
+                    of.lost = of.lost.saturating_add(next(&mut left));
+                    let about = self.about.get(&(vm, cause.vcpu)).copied();
+                    let of = self.forced_by.entry((vm, cause.left.trap, about)).or_default();
+                    *of = of.saturating_add(next(&mut alone));
                 }
             }
         }
@@ -355,8 +387,18 @@ impl Gangs {
         causes
     }
 
+    /// What vCPUs lost that exits `of` this VM, trap and subject forced out, but for the time in which another virtual core had the CPU.
+    pub fn forced_by(&self, of: impl Fn(VmId, u16, Option<DetailKey>) -> bool) -> Nanos {
+        let those = self.forced_by.iter().filter(|((vm, trap, about), _)| of(*vm, *trap, *about));
+        Nanos(those.map(|(_, lost)| *lost).fold(0, u64::saturating_add))
+    }
+
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &Gangs) {
+        for (key, lost) in &other.forced_by {
+            let of = self.forced_by.entry(*key).or_default();
+            *of = of.saturating_add(*lost);
+        }
         for (whose, cell) in &other.vcpus {
             self.vcpus.entry(*whose).or_default().merge(cell);
         }
@@ -378,6 +420,7 @@ impl Gangs {
     pub fn end(&mut self) {
         self.unpaired += self.runs.open.len() as u64;
         self.runs = Runs::default();
+        self.about.clear();
     }
 }
 
@@ -389,6 +432,11 @@ impl VcoreGangs {
 }
 
 impl GangCell {
+    /// What being forced out cost, in nanoseconds: all but the time in which another virtual core had the CPU.
+    pub fn cost(&self) -> u64 {
+        self.lost.sum.saturating_sub(self.others)
+    }
+
     /// As a row, of this VM or of these vCPUs of it; lengths are held as `of` makes them.
     pub fn row<L>(
         &self,
@@ -427,6 +475,7 @@ impl GangCell {
         self.too_late += other.too_late;
         self.joined += other.joined;
         self.lost.merge(&other.lost);
+        self.others = self.others.saturating_add(other.others);
         self.cpus.extend(&other.cpus);
     }
 }

@@ -1,7 +1,7 @@
 //! Ganged exits: who joins a run, whose runs overlap, who shares a core.
 
-use exitscope_analysis::{Drag, GangCell, Gangs, Member, Runs};
-use exitscope_model::{CodeList, Event, ExitCode, Kind, NameId, SubjectWord};
+use exitscope_analysis::{DetailKey, Drag, GangCell, Gangs, Member, Runs};
+use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Form, Kind, NameId, SubjectWord};
 use exitscope_policy::vcore::{H_DOORBELL, Left};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
@@ -256,4 +256,34 @@ fn causes_that_forced_most_come_first_then_those_of_most_runs() {
     assert_eq!(causes, [(3, SYSCALL, 3, 1), (2, SYSCALL, 2, 2), (0, 0xe00, 2, 1), (0, 0x900, 1, 1)]);
     let GangCell { runs, ganged, exits, forced, .. } = gangs.vms()[&VmId(5)].clone();
     assert_eq!((runs, ganged, exits, forced), (5, 5, 13, 8));
+}
+
+#[test]
+fn what_is_lost_to_a_call_leaves_out_what_another_virtual_core_had_of_the_cpu() {
+    let (one, other) = ((5, 7, 0), (6, 8, 0));
+    let call = Detail { kind: DetailKind::PpcHcall, write: false, form: Form::default(), size: 0, key: 0x58, value: 0 };
+    let run = |lasts: u64| {
+        [
+            event(1, one, 0, run_core(false, 2)),
+            event(2, one, 0, Kind::Enter),
+            event(2, one, 1, Kind::Enter),
+            event(10, one, 0, exit(SYSCALL, false)),
+            event(10, one, 1, exit(FORCED, false)),
+            event(11, one, 0, run_core(true, 2)),
+            event(12, one, 0, Kind::Detail(call)),
+            event(20, other, 0, Kind::Enter),
+            event(20 + lasts, other, 0, exit(SYSCALL, false)),
+            event(100, one, 1, Kind::Enter),
+        ]
+    };
+    let of_call = |gangs: &Gangs| gangs.forced_by(|vm, _, about| (vm, about) == (VmId(5), Some(DetailKey::of(call))));
+    let mut some = gangs(&run(60));
+    let cell = some.vms()[&VmId(5)].clone();
+    assert_eq!((cell.lost.sum, cell.others, cell.cost()), (90, 60, 30));
+    assert_eq!(of_call(&some), Nanos(30));
+    assert_eq!(some.forced_by(|_, _, about| about.is_none()), Nanos::ZERO);
+    let [(_, cause)] = some.causes()[..] else { panic!("{:?}", some.causes()) };
+    assert_eq!(cause.lost, 90);
+    some.merge(&gangs(&run(1)));
+    assert_eq!((of_call(&some), some.vms()[&VmId(5)].cost()), (Nanos(30 + 89), 30 + 89));
 }

@@ -175,7 +175,7 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
         guest = guest.plus(selected.guest);
         if trace.span.is_some() {
             told.user_space &= selected.kinds.handlers;
-            told.scheduler &= selected.kinds.switches;
+            told.scheduler &= selected.kinds.tell_steal();
             told.by_runner |= selected.kinds.by_runner;
         }
         diff = selected.diff;

@@ -20,6 +20,7 @@ use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::Halting;
 use crate::lane::{Holdings, Lane, Run, SideRows, State};
 use crate::run_queue::RunQueue;
+use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, QueueStay, ThreadWakeUp, Yield};
 use crate::{
     CodeList, Detail, DetailKind, Event, Halt, Kind, LaneSpan, Ledger, Line, Rows, Signed, Stretch, Told, TraceInfo,
@@ -69,6 +70,11 @@ pub struct EventKinds {
 }
 
 impl EventKinds {
+    /// Whether they say when vCPUs had no CPU: of powerpc's at least for how long other virtual cores had it.
+    pub fn tell_steal(&self) -> bool {
+        self.switches || self.by_runner
+    }
+
     /// Adds those of another stretch.
     pub fn merge(&mut self, other: EventKinds) {
         self.switches |= other.switches;
@@ -105,6 +111,8 @@ pub struct Assembler {
     kinds: EventKinds,
     beside: SideRows,
     queue: RunQueue,
+    /// powerpc: who had which CPU.
+    turns: Turns,
     yields: Vec<Yield>,
     ple_updates: Vec<PleUpdate>,
     signs: Vec<Signed>,
@@ -130,6 +138,7 @@ impl Default for Assembler {
             kinds: EventKinds::default(),
             beside: SideRows::default(),
             queue: RunQueue::default(),
+            turns: Turns::default(),
             yields: Vec::new(),
             ple_updates: Vec::new(),
             signs: Vec::new(),
@@ -177,8 +186,10 @@ impl Assembler {
         } else {
             self.latest = event.at;
         }
-        if self.lanes_by_vcpu && !self.by_runner {
-            self.look_for_silence(event);
+        match (self.lanes_by_vcpu, self.by_runner) {
+            (true, true) => self.turns.take(event),
+            (true, false) => self.look_for_silence(event),
+            (false, _) => {}
         }
         let lane = match event.kind {
             // It is no event of its own.
@@ -256,6 +267,10 @@ impl Assembler {
                     self.comes_back(event.at, at);
                 }
                 let lane = &mut self.lanes[at];
+                if self.by_runner {
+                    let Who { vm, vcpu, .. } = lane.who;
+                    lane.let_others(event, self.turns.of_others(event.cpu, vm, vcpu, event.at));
+                }
                 lane.take(event, rows, &mut self.beside, ledger);
                 self.look_for_yield(event, at);
                 self.look_for_kick(event);
@@ -291,6 +306,7 @@ impl Assembler {
         self.lane_of_thread.clear();
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         self.last_event_on.fill((u32::MAX, Moment::default()));
+        self.turns = Turns::default();
         spans
     }
 

@@ -362,7 +362,8 @@ impl ExitCode {
     pub const fn hands_over(self, kind: crate::DetailKind) -> bool {
         let list = matches!(self.list, CodeList::KvmExit);
         match kind {
-            crate::DetailKind::Port => list && self.number == 2,
+            // The lab's guests write their diagnoses to a port.
+            crate::DetailKind::Port | crate::DetailKind::Diag => list && self.number == 2,
             crate::DetailKind::Mmio => list && self.number == 6,
             crate::DetailKind::Msr => list && matches!(self.number, 29 | 30),
             crate::DetailKind::Hypercall => list && self.number == 3,

@@ -266,6 +266,7 @@ impl Detail {
     /// the write. That the read is KVM's own is possible of few ports.
     pub fn completes(&self, code: ExitCode, known: Option<(DetailKind, bool, u64)>) -> bool {
         !self.write
+            && !self.kind.is_hypercall()
             && code.hands_over(self.kind)
             && match known {
                 None => true,

@@ -146,6 +146,8 @@ pub struct Lane {
     pub after_yield: bool,
     /// The last entry into the guest; where kvm_entry never fires, into `KVM_RUN`.
     pub entered: Option<Moment>,
+    /// powerpc: what other virtual cores had had of the open exit's CPU at its last event, unless it was on another CPU since.
+    pub others: Option<u64>,
     /// Whether its thread lost its CPU since the last yield.
     pub was_out: bool,
     /// Xen: what was seen of its last wake-up.
@@ -260,6 +262,7 @@ impl Lane {
             yielding: None,
             after_yield: false,
             entered: None,
+            others: None,
             was_out: false,
             wake_up: xen::WakeUp::None,
             has_given: false,

@@ -27,6 +27,7 @@ mod run_queue;
 mod sign;
 mod subject;
 mod subject_names;
+mod turns;
 mod way;
 mod yields;
 
@@ -51,5 +52,6 @@ pub use rows::{
 pub use sign::Sign;
 pub use subject::{Form, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
+pub use turns::Turns;
 pub use way::{Mark, Step, Way};
 pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, ThreadWakeUp, Waiters, Yield, YieldCall};

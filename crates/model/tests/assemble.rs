@@ -273,6 +273,84 @@ fn powerpc_lanes_are_vcpus_because_one_thread_records_for_the_vcore() {
     assert_eq!(found, [(0, 100), (1, 110)]);
 }
 
+/// Of a vCPU of a VM on powerpc, on CPU 8.
+fn of_vcore(vm: u32, vcpu: u32, at: u64, kind: Kind) -> Event {
+    Event { vm: VmId(vm), vcpu: VcpuId(vcpu), cpu: PcpuId(8), ..event(at, 77, kind) }
+}
+
+const fn of_powerpc(number: u64, idle: bool) -> Kind {
+    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, number), idle, words: SubjectWord::NONE, rip: 0 }
+}
+
+/// Steal and kernel of the exits, by VM and vCPU.
+fn steal_and_kernel(events: &[Event]) -> Vec<(u32, u32, u64, u64)> {
+    let (mut rows, ..) = assemble(events);
+    rows.retain(|row| row.timed);
+    rows.sort_by_key(|row| (row.who.vm, row.who.vcpu, row.at));
+    let part = |row: &Exit, part| row.part(part).0;
+    rows.iter()
+        .map(|row| (row.who.vm.0, row.who.vcpu.0, part(row, TimePart::Steal), part(row, TimePart::Kernel)))
+        .collect()
+}
+
+#[test]
+fn while_another_virtual_core_has_the_cpu_an_exit_of_powerpc_waits() {
+    const SYSCALL: Kind = of_powerpc(0xc00, false);
+    let hcall = Detail { kind: DetailKind::PpcHcall, write: false, form: Form::Untold, size: 0, key: 0x58, value: 0 };
+    let elsewhere = |event: Event| Event { cpu: PcpuId(16), ..event };
+    let core = Kind::RunCore { exit: false, runnable: 1 };
+    // Up to POWER8 the threads of a virtual core are in their guest together.
+    let events = [
+        of_vcore(1, 0, 0, SYSCALL),
+        of_vcore(1, 0, 1, Kind::Enter),
+        of_vcore(1, 0, 2, core),
+        of_vcore(1, 0, 10, Kind::Enter),
+        of_vcore(1, 0, 100, SYSCALL),
+        of_vcore(1, 0, 120, Kind::Detail(hcall)),
+        of_vcore(2, 0, 200, Kind::Enter),
+        of_vcore(2, 1, 210, Kind::Enter),
+        elsewhere(of_vcore(3, 0, 200, Kind::Enter)),
+        of_vcore(2, 0, 490, SYSCALL),
+        of_vcore(2, 1, 500, SYSCALL),
+        elsewhere(of_vcore(3, 0, 900, SYSCALL)),
+        of_vcore(1, 0, 1_000, Kind::Enter),
+        of_vcore(1, 0, 1_600, SYSCALL),
+        of_vcore(2, 0, 2_000, Kind::Enter),
+        // On another CPU nothing says that it waited for this one.
+        elsewhere(of_vcore(2, 1, 2_000, Kind::Enter)),
+    ];
+    let expected = [(1, 0, 0, 1), (1, 0, 300, 600), (2, 0, 600, 910), (2, 1, 0, 1_500)];
+    assert_eq!(steal_and_kernel(&events), expected);
+    // On POWER9 each vCPU is a virtual core.
+    let events = [
+        of_vcore(1, 0, 0, SYSCALL),
+        of_vcore(1, 1, 50, SYSCALL),
+        of_vcore(1, 1, 150, Kind::Enter),
+        of_vcore(1, 0, 160, Kind::Detail(hcall)),
+        of_vcore(1, 1, 200, SYSCALL),
+        of_vcore(1, 0, 300, Kind::Enter),
+        of_vcore(1, 0, 350, of_powerpc(0xc00, true)),
+        of_vcore(1, 1, 400, Kind::Enter),
+        of_vcore(1, 1, 500, SYSCALL),
+        of_vcore(1, 0, 600, Kind::Enter),
+        of_vcore(1, 1, 600, Kind::Enter),
+    ];
+    let found = steal_and_kernel(&events);
+    assert_eq!(found[0], (1, 0, 50, 250));
+    assert_eq!(found[1].2, 0, "halted: nothing says that it wanted the CPU");
+    assert_eq!(found[2..], [(1, 1, 0, 100), (1, 1, 50, 150), (1, 1, 0, 100)]);
+    // What a loss hides is nobody's turn.
+    let lost = Event { cpu: PcpuId(u32::MAX), ..event(250, 0, Kind::Lost { count: 1 }) };
+    let events = [
+        of_vcore(1, 0, 0, SYSCALL),
+        of_vcore(2, 0, 200, Kind::Enter),
+        lost,
+        of_vcore(1, 0, 300, SYSCALL),
+        of_vcore(1, 0, 400, Kind::Enter),
+    ];
+    assert_eq!(steal_and_kernel(&events).last(), Some(&(1, 0, 0, 100)));
+}
+
 fn any_kind() -> impl Strategy<Value = Kind> {
     let detail = (0u64..3, any::<bool>()).prop_map(|(key, write)| {
         Kind::Detail(Detail { kind: DetailKind::Port, write, form: Form::Untold, size: 1, key, value: 0 })

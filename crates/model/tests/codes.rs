@@ -92,7 +92,7 @@ fn fast_paths_are_those_of_vmx_that_enter_again() {
 fn user_space_is_asked_for_an_access_of_its_own_kind_alone() {
     for kind in DetailKind::ALL {
         let expected: &[&str] = match kind {
-            DetailKind::Port => &["kvm KVM_EXIT_IO"],
+            DetailKind::Port | DetailKind::Diag => &["kvm KVM_EXIT_IO"],
             DetailKind::Mmio => &["kvm KVM_EXIT_MMIO"],
             DetailKind::Msr => &["kvm KVM_EXIT_X86_RDMSR", "kvm KVM_EXIT_X86_WRMSR"],
             DetailKind::Hypercall => &["kvm KVM_EXIT_HYPERCALL"],

@@ -263,16 +263,17 @@ fn untold(report: &Report) -> Option<Sentence> {
     let ToldRow { user_space: user, scheduler, by_runner } = report.event_kinds;
     let text = match (report.is_xen(), user, scheduler) {
         _ if report.coverage.timed_exits == 0 => return None,
+        _ if by_runner => {
+            let user_space = if user { "" } else { ", and user space's time (there is no kvm_userspace_exit)," };
+            return Some(plain(format!(
+                "On powerpc, where one thread may record for all vCPUs of a virtual core, the scheduler's events are not used: steal is \
+                 only what other virtual cores had of the CPU; what other tasks had of it{user_space} is counted as the kernel's, or the \
+                 halt's."
+            )));
+        }
         (_, true, true) => return None,
         (true, ..) => {
             "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time, and halts are not divided"
-        }
-        _ if by_runner => {
-            let user_space = if user { "" } else { ", and so is user space's time, as there is no kvm_userspace_exit" };
-            return Some(plain(format!(
-                "On powerpc, where one thread may record for all vCPUs of a virtual core, the scheduler's events are not used: steal is \
-                 counted as the kernel's, or the halt's{user_space}."
-            )));
         }
         (_, false, false) => {
             "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and steal, is counted as the kernel's \
@@ -339,7 +340,11 @@ pub(crate) fn is_told(report: &Report, part: TimePart, of: &dyn Fn(TimePart) -> 
         }
         TimePart::User => report.event_kinds.user_space,
         TimePart::Steal => report.event_kinds.scheduler,
-        TimePart::Halted => report.event_kinds.scheduler || of(TimePart::Halted) > 0 || of(TimePart::Undivided) == 0,
+        TimePart::Halted => {
+            report.event_kinds.scheduler && !report.event_kinds.by_runner
+                || of(TimePart::Halted) > 0
+                || of(TimePart::Undivided) == 0
+        }
         _ => true,
     }
 }

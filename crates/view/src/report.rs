@@ -181,7 +181,8 @@ pub struct ToldRow {
     /// Which exits went on to user space (kvm_userspace_exit), or to Xen's device model (run states). If not, the time there
     /// is counted as the kernel's.
     pub user_space: bool,
-    /// When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
+    /// When vCPUs had no CPU (sched_switch; on Xen, run states; on powerpc, when other virtual cores had it). If not, that time is
+    /// counted as whatever they were doing.
     pub scheduler: bool,
     /// Whether what the scheduler says of threads is not put together with vCPUs (powerpc).
     #[serde(skip)]
@@ -528,7 +529,7 @@ impl Report {
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
             event_kinds: ToldRow {
                 user_space: facts.heard.handlers,
-                scheduler: facts.heard.switches,
+                scheduler: facts.heard.tell_steal(),
                 by_runner: facts.heard.by_runner,
             },
             verdict: VerdictRow::of(facts, info, record, None),

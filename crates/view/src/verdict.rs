@@ -64,10 +64,10 @@ pub struct VerdictWords<'a> {
     pub seen: Nanos,
     /// Core runs, and those of them that were ganged.
     pub core_runs: (u64, u64),
-    /// For how long of exits other virtual cores had the CPU.
-    pub turns: Nanos,
     /// Whether steal was recorded.
     pub has_steal: bool,
+    /// Whether virtual cores of powerpc were recorded: steal is what others of them had the CPU.
+    pub has_turns: bool,
     /// How to record all that is needed.
     pub record: &'a str,
 }
@@ -83,7 +83,7 @@ impl VerdictRow {
             parts,
             exits: facts.all.count,
             timed_exits: facts.all.timed,
-            forced_out: Nanos(sum(|of| of.lost.sum)),
+            forced_out: Nanos(sum(exitscope_analysis::GangCell::cost)),
         });
         let wanted = facts.divisions.values().map(facts.time_wanted()).fold(0, u64::saturating_add);
         let words = VerdictWords {
@@ -92,8 +92,8 @@ impl VerdictRow {
             cpus: info.cpus,
             seen: facts.seen(),
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
-            turns: facts.turns.taken(|_, _, _| true),
             has_steal: facts.heard.switches,
+            has_turns: facts.heard.by_runner,
             record,
         };
         let wrong_clock = ClockRow::of(&facts.halts, info).is_some();
@@ -114,11 +114,6 @@ impl VerdictRow {
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
         let text = match state {
-            VerdictState::ExitsDominate if words.turns.0.saturating_mul(2) > time.0 => format!(
-                "Virtual cores take turns on a CPU: for {} of vCPU time another one had it; exits and other waiting take {}",
-                percent(words.turns.0, wall.0),
-                percent(time.0.saturating_sub(words.turns.0), wall.0),
-            ),
             VerdictState::ExitsDominate => {
                 let what = match words.has_steal {
                     true => "Exits cost",
@@ -127,6 +122,9 @@ impl VerdictRow {
                 let costliest =
                     mostly.map(|(cause, cost)| format!("; the costliest is {cause} ({})", percent(*cost, wall.0)));
                 format!("{what} {share} of vCPU time{}", costliest.unwrap_or_default())
+            }
+            VerdictState::StealDominates if words.has_turns => {
+                format!("Virtual cores take turns on a CPU: vCPUs wait {share} of their time while another one has it")
             }
             VerdictState::StealDominates => {
                 let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
@@ -167,7 +165,7 @@ impl VerdictRow {
                 )
             }
         };
-        let next = next.map(|(state, time)| {
+        let and_next = next.map(|(state, time)| {
             let what = match state {
                 VerdictState::StealDominates => "steal takes",
                 VerdictState::PollingBurns => "polling takes",
@@ -175,7 +173,7 @@ impl VerdictRow {
             };
             format!("; {what} {}", percent(time.0, wall.0))
         });
-        let text = text + &next.unwrap_or_default();
+        let text = text + &and_next.unwrap_or_default();
         let mut doubts = Vec::new();
         let noteworthy = |time: Nanos| is_doubtful || time.0.saturating_mul(20) >= wall.0;
         if hidden > Nanos::ZERO && noteworthy(hidden) {
@@ -190,8 +188,10 @@ impl VerdictRow {
             doubts.push(format!("{} of vCPU time is {what}", percent(unknown.0, wall.0)));
         }
         let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
-        if !words.has_steal && counts_steal {
-            doubts.push("steal was not recorded, and is part of what exits cost".to_string());
+        let is_cost_next = next.is_some_and(|(state, _)| state == VerdictState::ExitsDominate);
+        if !words.has_steal && (counts_steal || is_cost_next) {
+            let steal = if words.has_turns { "steal by other tasks than vCPUs" } else { "steal" };
+            doubts.push(format!("{steal} was not recorded, and is part of what exits cost"));
         }
         let told = !matches!(state, VerdictState::NoExits | VerdictState::NoLengths);
         VerdictRow {

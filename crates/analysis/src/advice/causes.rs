@@ -9,11 +9,12 @@
 //! Not judged is not "nothing to do": it says that no rule looks at it.
 
 use super::cures::source;
+use super::gangs::are_forced;
 use super::judgement::{AdviceId, Judgement};
 use super::material::{Machine, Material, total};
 use super::missing::ABOUT;
-use super::reasons::group;
-use crate::{Cell, DetailKey, ExitCause, Facts};
+use super::reasons::{DOORBELLS, group};
+use crate::{Cell, DetailKey, ExitCause, Facts, GangCell};
 use exitscope_model::{CodeList, DetailKind, ExitCode, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::cmp::Reverse;
@@ -179,7 +180,7 @@ pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judge
     let mut vms_of: BTreeMap<ExitKey, Vec<VmId>> = BTreeMap::new();
     for (&vm, time) in &material.vms {
         let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
-        sums.forced_out = material.facts.gangs.vms().get(&vm).map_or(0, |cell| cell.lost.sum);
+        sums.forced_out = material.facts.gangs.vms().get(&vm).map_or(0, GangCell::cost);
         let is_qemu = material.vmm(vm, machine).is_qemu();
         material.causes(vm).iter().for_each(|(cause, cell)| sums.add(machine, is_qemu, cause, cell));
         rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, untold)));
@@ -206,7 +207,7 @@ pub fn unjudged_causes(facts: &Facts, machine: &Machine) -> Vec<CauseRow> {
         sums.wall = sums.wall.saturating_add(of.parts.sum().0);
         sums.steal = sums.steal.saturating_add(of.parts.get(TimePart::Steal).0);
     }
-    sums.forced_out = total(facts.gangs.vms().values().map(|cell| cell.lost.sum));
+    sums.forced_out = total(facts.gangs.vms().values().map(GangCell::cost));
     facts.causes.cells().iter().for_each(|(cause, cell)| sums.add(machine, false, cause, cell));
     sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(untold.to_string()))
 }
@@ -315,8 +316,13 @@ impl Sums {
         };
         let mut rows: Vec<CauseRow> = self.exits.iter().filter(|(_, sum)| weighs(sum.cost)).map(of_exits).collect();
         rows.sort_by_key(|row| (Reverse((row.time, row.exits)), row.into, row.subject));
+        let doorbells = self.exits.iter().filter(|(key, _)| key.1 == Some(Asked::Named(DOORBELLS)));
+        let doorbells = total(doorbells.map(|(_, sum)| sum.cost));
+        // Those are the same time, if they are all of it.
+        let is_same = are_forced(doorbells, self.forced_out) && are_forced(self.forced_out, doorbells);
+        let forced_out = if is_same { 0 } else { self.forced_out };
         for (into, of, lost) in
-            [(GoesInto::Steal, Covered::Steal, self.steal), (GoesInto::ForcedOut, Covered::ForcedOut, self.forced_out)]
+            [(GoesInto::Steal, Covered::Steal, self.steal), (GoesInto::ForcedOut, Covered::ForcedOut, forced_out)]
         {
             if wall > 0 && lost.saturating_mul(OF_TIME) > wall {
                 rows.push(CauseRow {

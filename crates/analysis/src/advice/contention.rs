@@ -7,7 +7,7 @@ use super::sources::{WORTH, for_vmm};
 use super::xen_waits;
 use exitscope_model::version;
 use exitscope_model::{DetailKind, TimePart};
-use exitscope_units::{VcpuId, VmId};
+use exitscope_units::{Nanos, VcpuId, VmId};
 use std::collections::BTreeMap;
 
 /// Waiting of one part in so many of the time that vCPUs want is felt; below, it is how a scheduler works. The rule of
@@ -34,6 +34,8 @@ const SHORT_WAY: (u64, u64) = (2_816, 16_112);
 pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     if material.facts.heard.switches {
         waiting(material, machine, judgement);
+    } else if material.facts.heard.by_runner {
+        turns(material, machine, judgement);
     }
     for (&vm, time) in &material.vms {
         if machine.xen {
@@ -237,6 +239,45 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let id = judgement.advise(facts[0], &facts[1..], plan);
     for (vm, _) in felt {
         judgement.say(Some(vm), Covered::Steal, Said::Advice(id));
+    }
+}
+
+/// Virtual cores of powerpc that wait while another has the CPU; no event of the scheduler's says for whom else they wait.
+fn turns(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+    let felt: Vec<_> = material.vms.iter().filter(|(_, time)| is_felt(time)).collect();
+    let mut facts = Vec::new();
+    for (vm, time) in felt.iter().take(NAMED) {
+        let what = "time in which another virtual core had the CPU, of the time in which its vCPUs could run";
+        facts.push(judgement.note(Some(**vm), Topic::Timeline, what, share(time.steal, time.wanted())));
+    }
+    let Some(first) = facts.first().copied() else { return };
+    if machine.cpus > 0 {
+        facts.push(judgement.note(None, Topic::Timeline, "CPUs of the host", Figure::Count(u64::from(machine.cpus))));
+    }
+    let waited = total(felt.iter().map(|(_, time)| time.steal));
+    let plan = Plan {
+        rule: Rule::Steal,
+        subject: Subject::None,
+        vm: None,
+        change: "run fewer virtual cores on these CPUs, or give the host more of them: they take turns".into(),
+        settings: vec![Setting::ByHand(
+            "fewer VMs here, or CPUs of their own for their threads (taskset -p, cpuset.cpus) where others are free"
+                .into(),
+        )],
+        gain: Gain {
+            of: GainOf::Steal,
+            low: Nanos::ZERO,
+            high: material.per_second(None, waited),
+            how: How::Counted("from nothing, to all of the waiting"),
+        },
+        risk: "fewer vCPUs are a lower peak".into(),
+        payer: "whoever has the CPUs now".into(),
+        undo: "move the VMs back".into(),
+        acts: "at once where VMs can be moved".into(),
+    };
+    let id = judgement.advise(first, &facts[1..], plan);
+    for (vm, _) in felt {
+        judgement.say(Some(*vm), Covered::Steal, Said::Advice(id));
     }
 }
 

@@ -7,6 +7,7 @@ use super::material::{Machine, Material, VmTime, Vmm, total};
 use super::reasons::DOORBELLS;
 use super::sources::{WORTH, for_vmm};
 use super::trials::{Range, Trials, WIDTHS};
+use crate::GangCell;
 use exitscope_model::CodeList;
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Nanos, VmId};
@@ -22,22 +23,26 @@ const LITTLE: &str =
 /// Causes that are named.
 const CAUSES: usize = 3;
 
-/// Whether the doorbells of a VM whose threads lost so much by being forced out are hardly anything else.
+/// Whether the doorbells of a VM whose threads lost so much by being forced out, but for steal, are hardly anything else.
 fn are_doorbells(material: &Material, vm: VmId, lost: u64) -> bool {
-    let cost = material.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0;
-    lost > 0 && lost as f64 >= cost as f64 * NEARLY
+    are_forced(material.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0, lost)
+}
+
+/// The same of the cost of doorbells.
+pub(super) fn are_forced(doorbells: u64, lost: u64) -> bool {
+    lost > 0 && lost as f64 >= doorbells as f64 * NEARLY
 }
 
 /// Whether what is said of a VM's doorbells is what is said of being forced out.
 pub(super) fn judges_doorbells(material: &Material, vm: VmId) -> bool {
-    material.facts.gangs.vms().get(&vm).is_some_and(|cell| are_doorbells(material, vm, cell.lost.sum))
+    material.facts.gangs.vms().get(&vm).is_some_and(|cell| are_doorbells(material, vm, cell.cost()))
 }
 
 /// Says it of what is lost to other threads' exits, and of the exits by which threads are forced out.
 fn say(material: &Material, said: &Said, judgement: &mut Judgement) {
     judgement.say(None, Covered::ForcedOut, said.clone());
     for (vm, cell) in material.facts.gangs.vms() {
-        if are_doorbells(material, vm, cell.lost.sum) {
+        if are_doorbells(material, vm, cell.cost()) {
             judgement.say(Some(vm), Covered::Subject(Asked::Named(DOORBELLS)), said.clone());
         }
     }
@@ -54,7 +59,7 @@ fn wanted(material: &Material, threads: u32) -> (u64, f64) {
 pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
     let gangs = &material.facts.gangs;
     let wall = total(material.vms.values().map(|time| time.wall));
-    let lost = total(gangs.vms().values().map(|cell| cell.lost.sum));
+    let lost = total(gangs.vms().values().map(GangCell::cost));
     let width = gangs.vcores(None).iter().map(|vcore| vcore.vcpus.len()).max().unwrap_or(0);
     if wall == 0 || lost == 0 || width < 2 {
         return;
@@ -109,9 +114,9 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         _ => "; subcores_per_core makes cores of that width",
     };
     let vms = gangs.vms();
-    let mostly = vms.iter().find(|(_, cell)| cell.lost.sum as f64 >= lost as f64 * NEARLY);
+    let mostly = vms.iter().find(|(_, cell)| cell.cost() as f64 >= lost as f64 * NEARLY);
     let vm = mostly.map(|(vm, _)| *vm);
-    let most_lost = mostly.map_or(lost, |(_, cell)| cell.lost.sum) as f64;
+    let most_lost = mostly.map_or(lost, |(_, cell)| cell.cost()) as f64;
     let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
     let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
     let plan = Plan {
@@ -186,10 +191,9 @@ fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
             "time lost from being forced out to the next entry, of its vCPUs' time",
             share(cell.lost.sum, material.vms.get(&vm).map_or(0, |time| time.wall)),
         ));
-        let turns = material.facts.turns.taken(|of, trap, _| (of, trap) == (vm, H_DOORBELL)).0;
-        if turns > 0 {
+        if cell.others > 0 {
             let what = "part of that time in which another virtual core had the CPU";
-            facts.push(judgement.note(Some(vm), Topic::Gangs, what, share(turns, cell.lost.sum)));
+            facts.push(judgement.note(Some(vm), Topic::Gangs, what, share(cell.others, cell.lost.sum)));
         }
     }
     let mut causes = gangs.causes();

@@ -28,7 +28,7 @@ use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
 /// The exits by which a thread is told to leave.
-pub(super) const DOORBELLS: &str = "doorbells";
+pub(super) const DOORBELLS: &str = "forced out (doorbells)";
 
 /// No handler of an interrupt takes so long: who waits longer waits for something else.
 const HANDLER: Nanos = Nanos(500_000);
@@ -319,8 +319,8 @@ struct Grouped {
     group: &'static ExitGroup,
     cell: Cell,
     about: Vec<(DetailKey, u64)>,
-    /// For how long of their time other virtual cores had the CPU.
-    turns: u64,
+    /// As [`Account::forces`].
+    forces: u64,
 }
 
 pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
@@ -329,20 +329,20 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
         if let Some(group) = group(cause)
             && asked(vm.machine, vm.is_qemu(), cause) == Some(Asked::Named(group.name))
         {
-            let of = Grouped { group, cell: Cell::default(), about: Vec::new(), turns: 0 };
+            let of = Grouped { group, cell: Cell::default(), about: Vec::new(), forces: 0 };
             let grouped = groups.entry(group.name).or_insert(of);
             grouped.cell.merge(cell);
             grouped.about.extend(cause.about.map(|key| (key, cell.cost().0)));
             let is_it = |of, trap: u16, about| (of, u64::from(trap), about) == (vm.id, cause.code.number, cause.about);
-            grouped.turns += vm.material.facts.turns.taken(is_it).0;
+            grouped.forces += vm.material.facts.gangs.forced_by(is_it).0;
         }
     }
-    for (name, Grouped { group, cell, about, turns }) in groups {
+    for (name, Grouped { group, cell, about, forces }) in groups {
         if name == DOORBELLS && gangs::judges_doorbells(vm.material, vm.id) {
             continue;
         }
         let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
-        account.turns = turns;
+        account.forces = forces;
         if let Some((key, share)) = costliest(&about, account.all.cell.cost().0) {
             let number = match vm.machine.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
@@ -539,7 +539,7 @@ const HOST_TIMER: &str = "a timer of the host is due, for which the hypervisor's
 
 /// `kvmhv_interrupt_vcore` of arch/powerpc/kvm/book3s_hv_builtin.c, and IPIs of the host.
 const TO_LEAVE: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
-    virtual core that had to leave, it is the same time as that of being forced out, and judged there";
+    virtual core that had to leave, the rule about ganged exits judges it";
 
 /// `secondary_too_late` of arch/powerpc/kvm/book3s_hv_rmhandlers.S: the trap is 0.
 const TOO_LATE: &str = "the thread was about to enter its guest when another thread of its virtual core was leaving already, and went \

@@ -67,26 +67,24 @@ pub(super) struct Account {
     pub more: Vec<(Topic, String, Figure)>,
     /// What they cost for sure, if a part of their time may be something else.
     pub for_sure: Option<u64>,
-    /// For how long of their time other virtual cores had the CPU.
-    pub turns: u64,
+    /// powerpc: what other vCPUs lost because these exits forced them out, while no other virtual core had the CPU.
+    pub forces: u64,
 }
 
 impl Account {
     /// Without the scheduler's events, long exits may be waits for a CPU: how much of the time is beyond the medians.
     pub fn note_long_ones(&mut self, material: &Material) {
         let cell = &self.all.cell;
-        if self.turns > 0 {
-            let (cost, what) = (cell.cost().0, "part of that time in which another virtual core had the CPU");
-            let rest = cost.saturating_sub(self.turns);
-            self.for_sure = Some(self.for_sure.unwrap_or(cost).min(rest));
-            self.more.push((Topic::Timeline, what.to_string(), share(self.turns, cost)));
-            return;
-        }
         let beyond = cell.cost().0.saturating_sub(medians(cell));
         if !material.facts.heard.switches && beyond.saturating_mul(NOTED) > cell.cost().0 {
             let what = "part of that time which is of long ones, and may be waiting for a CPU: nothing in the recording says so";
             self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
+    }
+
+    /// What they cost at most, for sure; those that they force out included.
+    fn most(&self) -> u64 {
+        self.for_sure.unwrap_or(self.all.cell.cost().0).saturating_add(self.forces)
     }
 
     /// Exits that no port or register tells apart.
@@ -107,7 +105,7 @@ pub(super) fn judge(material: &Material, machine: &Machine, simulate: &Simulate<
             let account = accounts.entry(Asked::of(machine, vm.is_qemu(), *key)).or_default();
             account.all.merge(about);
             account.places += usize::from(account.top.is_none_or(|top| top.0.key != key.key));
-            account.turns += material.facts.turns.taken(|of, _, about| (of, about) == (vm.id, Some(*key))).0;
+            account.forces += material.facts.gangs.forced_by(|of, _, about| (of, about) == (vm.id, Some(*key))).0;
             if key.write {
                 account.writes.merge(about);
             }
@@ -233,7 +231,7 @@ impl Vm<'_> {
     }
 
     fn is_worth_it(&self, account: &Account) -> bool {
-        self.is_worth(account.for_sure.unwrap_or(account.all.cell.cost().0))
+        self.is_worth(account.most())
     }
 
     fn is_worth(&self, cost: u64) -> bool {
@@ -301,7 +299,6 @@ impl Vm<'_> {
         if !self.is_worth_it(account) {
             if self.is_worth(cell.cost().0) {
                 let why = match self.material.facts.heard.by_runner {
-                    true if account.turns.saturating_mul(2) > cell.cost().0 => TURNS,
                     true => MAY_WAIT_BY_RUNNER,
                     false if self.machine.xen => MAY_WAIT_ON_XEN,
                     false => MAY_WAIT,
@@ -403,6 +400,11 @@ impl Vm<'_> {
             let what = format!("part of the exits for {name} whose data are in memory (INS, OUTS)");
             facts.push(judgement.note(vm, Topic::Devices, what, share(about.strings, cell.count)));
         }
+        if account.forces > 0 {
+            let what =
+                format!("time that other vCPUs lost because these exits forced them out, of the vCPUs' time: {name}");
+            facts.push(judgement.note(vm, Topic::Gangs, what, share(account.forces, self.time.wall)));
+        }
         for (topic, what, figure) in &account.more {
             facts.push(judgement.note(vm, *topic, what.clone(), *figure));
         }
@@ -488,7 +490,7 @@ impl Vm<'_> {
                     Least::Nothing(_) => "from nothing, to the time of all exits of this idle VM",
                 }),
             },
-            _ => Range { low, high: account.for_sure.unwrap_or(cell.cost().0), how },
+            _ => Range { low, high: account.most(), how },
         };
         let change = format!("{}{name}: {}", self.idle_words(), cure.change);
         // Xen takes its part from the domain's configuration, or the guest.
@@ -655,10 +657,7 @@ pub(super) const MAY_WAIT: &str = "most of their time is that of long ones, whic
 const MAY_WAIT_ON_XEN: &str = "most of their time is that of long ones, which may be waits for the device model or for a CPU: the recording \
     has no run states, which say so (`xentrace -D -e 0x000af000`)";
 
-const TURNS: &str =
-    "for most of their time another virtual core had the CPU: more CPUs, or fewer vCPUs on them, shorten that";
-
-const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of long ones, which may be waits for a CPU that another task or virtual core \
+const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of long ones, which may be waits for a CPU that another task \
     took: `perf sched record` and `perf sched timehist` on the host show that";
 
 /// The risk of APIC virtualisation on Intel's processors, where it is on by default.

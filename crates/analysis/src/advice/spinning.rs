@@ -82,19 +82,13 @@ const LITTLE: &str = "yields take less than a hundredth of the vCPUs' time: no r
 /// Exits for loops of PAUSE: VMX's and SVM's.
 const PAUSES: [(CodeList, u64); 2] = [(CodeList::Vmx, 40), (CodeList::Svm, 0x77)];
 
-/// `KVM_EXIT_IO`, by which the lab's guests yield.
-const IO: (CodeList, u64) = (CodeList::KvmExit, 2);
-
 /// Xen's hypercall `sched_op`.
 const SCHED_OP: Asked = Asked::Other(DetailKind::XenHypercall, SCHED_OP_CALL);
 
-/// Says it of a VM's exits for loops of PAUSE, and of those that yield as well as more, if all of them yielded.
+/// Says it of a VM's exits that yield, and of those that may do something else, if all of them yielded.
 fn say(material: &Material, vm: VmId, said: &Said, judgement: &mut Judgement) {
     PAUSES.iter().for_each(|(list, number)| judgement.say(Some(vm), Covered::Reason(*list, *number), said.clone()));
     let yields = material.yields(vm, YieldCall::waits).count;
-    if yields > 0 && material.of_reasons(vm, &[IO]).count == yields {
-        judgement.say(Some(vm), Covered::Reason(IO.0, IO.1), said.clone());
-    }
     // s390's diagnoses, and arm64's WFE, whose exits are WFI's, too.
     for call in [YieldCall::Diag44, YieldCall::Diag9c] {
         let number = if call == YieldCall::Diag44 { 0x44 } else { 0x9c };

@@ -60,7 +60,7 @@ impl GangReplay {
                     outcome.avoided += u64::from(forced - still);
                 }
             }
-            Some(Completed::Back { vcpu, forced, lost }) if within(forced.runner.0, event.at) => {
+            Some(Completed::Back { vcpu, forced, lost, .. }) if within(forced.runner.0, event.at) => {
                 self.recorded.lost = self.recorded.lost.saturating_add(lost.0);
                 for (params, outcome) in &mut self.outcomes {
                     if forced_in(params, params.vcore_of(vcpu), &forced.members).is_some() {

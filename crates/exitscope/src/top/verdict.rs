@@ -93,7 +93,7 @@ impl RecentIntervals {
             wanted: wanted.iter().sum::<f64>() / duration.0.max(1) as f64,
             cpus: host::cpus(),
             seen: duration,
-            turns: Nanos::ZERO,
+            has_turns: false,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
             has_steal: latest.has_steal,
             record: "",

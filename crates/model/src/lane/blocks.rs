@@ -15,7 +15,7 @@
 use super::{Lane, Run, SideRows, State};
 use crate::codes::KVM_EXIT_HLT;
 use crate::halt::poll_limit;
-use crate::{Door, Event, Exit, ExitParts, Ledger, Line, Mark, Parts, Rows, Step, TimePart};
+use crate::{Door, Event, Exit, ExitParts, Kind, Ledger, Line, Mark, Parts, Rows, Step, TimePart};
 use exitscope_units::{Moment, Nanos};
 
 /// What is known of the halt in hand.
@@ -69,6 +69,25 @@ impl Lane {
         exit.parts.add(part, spent);
         if run == Run::Sleeping {
             self.block.sleeps_for(part, spent);
+        }
+    }
+
+    /// powerpc: other virtual cores have had so much of the event's CPU. What they had of it while the open exit was in the kernel
+    /// there is steal.
+    pub fn let_others(&mut self, event: &Event, others: u64) {
+        let open = match &self.open {
+            Some(exit) if !matches!(event.kind, Kind::Exit { .. }) => exit,
+            _ => return self.others = Some(others),
+        };
+        let is_there = open.cpu == event.cpu;
+        let waits = is_there && self.state == State::Kernel && !open.is_halt;
+        let before = self.others.take().filter(|_| is_there);
+        self.others = before.map(|_| others);
+        if let (true, Some(before)) = (waits, before)
+            && self.account(event.at)
+            && let Some(exit) = &mut self.open
+        {
+            exit.parts.shift(TimePart::Kernel, TimePart::Steal, Nanos(others.saturating_sub(before)));
         }
     }
 
