@@ -1254,7 +1254,8 @@ export interface Coverage {
  */
 export interface ToldRow {
   /**
-   * When vCPUs had no CPU (sched_switch; on Xen, run states). If not, that time is counted as whatever they were doing.
+   * When vCPUs had no CPU (sched_switch; on Xen, run states; on powerpc, when other virtual cores had it). If not, that time is
+   * counted as whatever they were doing.
    */
   scheduler: boolean;
   /**

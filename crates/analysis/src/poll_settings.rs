@@ -129,6 +129,15 @@ impl PollSettings {
         cuts.next().filter(|_| cuts.next().is_none()).map(Nanos)
     }
 
+    /// `halt_poll_ns`, if decisions leave little else: a poll was cut to it, or what the recording tells of the host, or else the kernel's
+    /// default, lies between bounds of which the upper one is a quarter more than the lower one at most.
+    pub fn shown(&self, host: &PollHost) -> Option<Nanos> {
+        let (more, likely) = (self.more_than, host.params.halt_poll_ns);
+        let is_near =
+            |less: u64| less.saturating_sub(more).saturating_mul(4) <= more && (more + 1..less).contains(&likely.0);
+        self.cut().or(self.less_than.filter(|less| is_near(*less)).map(|_| likely))
+    }
+
     /// The divisor by which polls shrink, 0 for a reset, if it was seen.
     pub fn shrink(&self) -> Option<u32> {
         // Half of it would have been enough to go on polling.
@@ -236,6 +245,11 @@ mod tests {
         assert_eq!(fitting.params(&told).halt_poll_ns, Nanos(400_000));
         let of_its_own = seen(&[(300_000, true, 160_000, 320_000), (350_000, false, 320_000, 0)]);
         assert_eq!(of_its_own.params(&told).halt_poll_ns, Nanos(349_999), "the VM has a limit of its own");
+        assert_eq!(of_its_own.shown(&told), None);
+        assert_eq!(fitting.shown(&told), None, "nothing says that it was no longer");
+        let grows = (180_001, true, 80_000, 160_000);
+        let narrow = |less| seen(&[grows, (less, false, 160_000, 0)]).shown(&x86(&[]));
+        assert_eq!([narrow(225_001), narrow(225_003), narrow(199_000)], [Some(Nanos(200_000)), None, None]);
     }
 
     #[test]

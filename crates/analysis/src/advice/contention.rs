@@ -138,7 +138,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let short = machine.cpus > 0 && wanted > have;
     let vms: Vec<VmId> = felt.iter().map(|row| row.0).collect();
     let on_xen = (machine.xen && !short).then(|| xen_waits::cure(material, &vms, judgement, &mut facts));
-    let change = match (short, on_xen.as_ref().and_then(|cure| cure.change)) {
+    let change = match (short, on_xen.as_ref().and_then(|cure| cure.change.clone())) {
         _ if !throttled.is_empty() => {
             "look for a quota of CPU time: vCPUs want to run on, and their CPUs are left idle".into()
         }
@@ -146,7 +146,7 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want {cpus:.1} CPUs and there are {}",
             machine.cpus
         ),
-        (false, Some(change)) => change.into(),
+        (false, Some(change)) => change,
         (false, None) if machine.cpus == 0 => {
             format!(
                 "find what keeps vCPUs waiting: they want {cpus:.2} CPUs, and how many there are the recording does not say"

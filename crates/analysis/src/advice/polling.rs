@@ -12,7 +12,7 @@ use super::sources::{WORTH, for_vmm};
 use super::trials::{Bench, MOST_GUESTS, Range, Trial, Trials};
 use crate::{HaltCell, PollSettings};
 use exitscope_policy::{Knob, knob};
-use exitscope_units::VmId;
+use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
 
 /// The most CPU time that polling may take for a wake-up that is sooner by one: what is bought is worth more than idle
@@ -54,7 +54,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         host(material, machine, &trials.host, wall, judgement);
     }
     // A guest that seems to have switched KVM's polling off may poll already.
-    let may_poll = machine.polling.told.is_some() && unknown_host(material, trials, machine).is_some();
+    let may_poll = halt_poll_ns(material, machine).is_some() && unknown_host(material, trials, machine).is_some();
     if !machine.arch.starts_with("x86") || may_poll || material.facts.halts.guest_polls || !exact {
         return;
     }
@@ -80,6 +80,14 @@ fn is_known(material: &Material) -> bool {
     material.facts.halts.all().is_told() && (material.facts.heard.polls || material.facts.heard.switches)
 }
 
+/// The limit of KVM's polls, as the recording tells it, or as the decisions for all VMs show it.
+fn halt_poll_ns(material: &Material, machine: &Machine) -> Option<Nanos> {
+    let settings = material.facts.halts.settings.values().filter(|seen| seen.changes > 0);
+    let mut shown = settings.map(|seen| seen.shown(&machine.polling));
+    let of_one = shown.next().flatten();
+    machine.polling.told.or(of_one.filter(|_| shown.all(|next| next == of_one)))
+}
+
 /// Why host halt polling is not judged, though the recording has the events for it.
 pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machine) -> Option<&'static str> {
     let all = material.facts.halts.all();
@@ -90,7 +98,7 @@ pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machi
         // `kvm_arch_no_poll` in arch/x86/kvm/x86.c: KVM does not poll for a vCPU in whose MSR_KVM_POLL_CONTROL bit 0 is clear.
         return Some("a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that");
     }
-    let Some(told) = machine.polling.told else {
+    let Some(told) = halt_poll_ns(material, machine) else {
         return Some(
             "the recording does not say what halt_poll_ns was, and KVM's decisions show at best between which values it was \
              (`report --view halt`): /sys/module/kvm/parameters/halt_poll_ns says it",
@@ -119,7 +127,7 @@ fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgem
     let waiting = total(material.vms.values().map(|time| time.steal));
     let wanted = total(material.vms.values().map(VmTime::wanted));
     let choice = |trial, longer| Choice { side: Side::Host, vm: None, bench, trial, longer };
-    let Some(told) = machine.polling.told else { return };
+    let Some(told) = halt_poll_ns(material, machine) else { return };
     let longer = longer(bench, wall).filter(|trial| trial.value > told.0);
     let shorter = shorter(bench, wall).filter(|trial| trial.value < told.0);
     match (longer, shorter) {
@@ -239,8 +247,9 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
         how: How::Replayed(if side == Side::Host { "host_halt_poll" } else { "guest_halt_poll" }),
     };
     let value = knob.text(trial.value);
-    let was = match (side, machine.polling.told) {
-        (Side::Host, Some(told)) => format!(" (it was {told})"),
+    let was = match (side, machine.polling.told, halt_poll_ns(material, machine)) {
+        (Side::Host, Some(told), _) => format!(" (it was {told})"),
+        (Side::Host, None, Some(shown)) => format!(" (it was {shown}, as KVM's decisions show)"),
         _ => String::new(),
     };
     let caught = trial.came().caught;

@@ -16,7 +16,7 @@ use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS
 use super::simulated::{SOURCE, Simulate, Way, spared};
 use super::{FactId, Setting, reasons};
 use crate::{Cell, DetailKey, Tally};
-use exitscope_model::{CodeList, DetailKind, QemuOptions, SubjectName};
+use exitscope_model::{CodeList, DetailKind, QemuOptions, SubjectName, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
@@ -400,6 +400,11 @@ impl Vm<'_> {
             let what = format!("part of the exits for {name} whose data are in memory (INS, OUTS)");
             facts.push(judgement.note(vm, Topic::Devices, what, share(about.strings, cell.count)));
         }
+        let steal = cell.part(TimePart::Steal).0;
+        if steal.saturating_mul(WORTH) >= self.time.wall {
+            let what = format!("steal during those exits, which is not in that time, of the vCPUs' time: {name}");
+            facts.push(judgement.note(vm, Topic::Timeline, what, share(steal, self.time.wall)));
+        }
         if account.forces > 0 {
             let what =
                 format!("time that other vCPUs lost because these exits forced them out, of the vCPUs' time: {name}");
@@ -717,8 +722,7 @@ mod tests {
     use super::*;
     use crate::Selection;
     use exitscope_model::{
-        CodeList, Detail, Door, EventKinds, Exit, ExitCode, Form, GivenByVm, GivenNames, SubjectNames, TimePart,
-        TraceInfo,
+        CodeList, Detail, Door, EventKinds, Exit, ExitCode, Form, GivenByVm, GivenNames, SubjectNames, TraceInfo,
     };
     use exitscope_units::Moment;
 

@@ -92,7 +92,7 @@ const HAD: [Had; 5] = [
 /// What is to be done about waiting.
 pub(super) struct WaitCure {
     /// What to change; none where nothing had the CPU for most of it.
-    pub change: Option<&'static str>,
+    pub change: Option<String>,
     pub settings: Vec<Setting>,
     pub risk: &'static str,
     pub payer: &'static str,
@@ -124,7 +124,10 @@ pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement,
     }
     let row = most.unwrap_or(&HAD[3]);
     WaitCure {
-        change: most.map(|had| had.change),
+        change: most.map(|had| match gave_away.saturating_mul(2) > whole {
+            true => format!("{}; most of that waiting is after a SCHEDOP_yield of their own", had.change),
+            false => had.change.to_string(),
+        }),
         settings: settings.into_iter().map(|text| Setting::ByHand(text.into())).collect(),
         risk: row.risk,
         payer: row.payer,
@@ -189,7 +192,7 @@ mod tests {
             let (facts, cure) = judged(had);
             let rows: Vec<(&str, u64)> = rows.iter().map(|&(at, share)| (HAD[at as usize].what, share)).collect();
             assert_eq!(facts, rows, "{what}");
-            assert_eq!(cure.change, change.map(|at: usize| HAD[at].change), "{what}");
+            assert_eq!(cure.change.as_deref(), change.map(|at: usize| HAD[at].change), "{what}");
             // Domain 0 is spoken of where it had the CPU.
             let speaks = format!("{:?}", cure.settings).contains("dom0_max_vcpus");
             assert_eq!(speaks, rows.iter().any(|row| row.0 == HAD[2].what), "{what}");
