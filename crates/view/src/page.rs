@@ -339,7 +339,7 @@ pub(crate) fn is_told(report: &Report, part: TimePart, of: &dyn Fn(TimePart) -> 
             of(TimePart::Guest) > 0 || of(TimePart::Kernel) > 0 || of(TimePart::Unknown) == 0
         }
         TimePart::User => report.event_kinds.user_space,
-        TimePart::Steal => report.event_kinds.scheduler,
+        TimePart::Steal => report.event_kinds.tells_steal(of(part)),
         TimePart::Halted => {
             report.event_kinds.scheduler && !report.event_kinds.by_runner
                 || of(TimePart::Halted) > 0
@@ -603,7 +603,7 @@ fn slowest(report: &Report) -> Option<Section> {
             vec![
                 row.at().to_string(),
                 length(Some(row.times.kernel_ns + row.times.user_space_ns)),
-                if_told(told.scheduler, length(Some(row.times.steal_ns))),
+                if_told(told.tells_steal(row.times.steal_ns), length(Some(row.times.steal_ns))),
                 row.reason.clone(),
                 row.subject.clone().unwrap_or_default(),
                 if_told(told.user_space, row.handler.clone()),

@@ -189,6 +189,13 @@ pub struct ToldRow {
     pub by_runner: bool,
 }
 
+impl ToldRow {
+    /// Whether this much steal is all that there was; on powerpc, none by other virtual cores does not say none.
+    pub(crate) fn tells_steal(&self, steal: u64) -> bool {
+        self.scheduler && (!self.by_runner || steal > 0)
+    }
+}
+
 /// Something that was seen and not used.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CoverageLine {

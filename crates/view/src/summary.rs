@@ -324,7 +324,7 @@ impl Summary<'_> {
             vec![
                 shortened(&format!("{}{about}", row.reason), self.most()),
                 length(Some(row.times.kernel_ns.saturating_add(row.times.user_space_ns))),
-                if_told(told.scheduler, length(Some(row.times.steal_ns))),
+                if_told(told.tells_steal(row.times.steal_ns), length(Some(row.times.steal_ns))),
                 names::moment(Moment::from_nanos(row.at_ns), Nanos(1_000)),
                 row.who.vcpu_label(),
                 if is_one { String::new() } else { shortened(&row.who.vm_label(), NAME) },
