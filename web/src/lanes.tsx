@@ -10,7 +10,7 @@ import { isAsking, noneGiven } from "./given";
 import { kept } from "./link";
 import { drawNotes } from "./notes";
 import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
-import { missingIn, phasesOf, pick, picked, singlesInView, type Single } from "./single";
+import { missingIn, neighbours, phasesOf, pick, singlesInView, type Single } from "./single";
 import { calm, chosen, data, lanes, lengths, only, range, reasons, stack, vms } from "./state";
 import { textWidth, type Surface } from "./surface";
 import { brushing, drawBrush, drawStacks, laneName, peak, rowsOf, timeAxis, zero } from "./timeline";
@@ -165,9 +165,15 @@ function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): voi
     const phases = wide > 12 ? phasesOf(exit) : null;
     row(plot.y + tall + 2, phases ? below / 2 : below, parts.value.map((part) => exit.times[part.column] ?? 0), fills);
     if (phases) row(plot.y + tall + 2 + below / 2, below / 2, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[data.over.phases.indexOf(phase.name)]!));
-    const looked = picked.value;
-    if (looked && looked.lane === exit.lane && looked.at === exit.at) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
   }
+}
+
+/** A frame around the exit that is looked into, if it is of this vCPU, whether or not single exits are drawn. */
+function drawPicked(s: Surface, plot: Plot, scale: Scale, lane: number): void {
+  const exit = neighbours.value?.exit;
+  if (exit?.lane !== lane) return;
+  const [from, to] = [Math.max(plot.x, scale(exit.at)), Math.min(plot.x + plot.w, scale(exit.at + exit.total))];
+  if (to >= plot.x && from <= plot.x + plot.w) s.frame(from - 1, plot.y - 1, Math.max(4, to - from + 2), plot.h, colors.value.ink);
 }
 
 /** Arrows that are drawn at most: the longest waits. */
@@ -298,6 +304,7 @@ export function Timeline() {
         if (row.cpu === undefined) drawSingles(s, plot, scale, singles);
         else drawCpu(s, plot, scale, row.cpu, byLane, nextOf);
       } else if (of) drawStacks(s, plot, scale, of, fills, full);
+      if (row.cpu === undefined && row.lanes.length === 1) drawPicked(s, plot, scale, row.lanes[0]!);
       s.rect(plot.x, plot.y + plot.h, plot.w, 1, colors.value.line);
       plots.push({ row, plot, stacks: singles ? undefined : of, singles });
       if (singles) return;
