@@ -2000,7 +2000,7 @@ export interface Row {
    */
   mean_ns: number | null;
   /**
-   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+   * Shortest, from exit to entry; without exits whose two timestamps are equal.
    */
   min_ns: number | null;
   /**
@@ -2343,7 +2343,7 @@ export interface DetailRow {
    */
   mean_ns: number | null;
   /**
-   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+   * Shortest, from exit to entry; without exits whose two timestamps are equal.
    */
   min_ns: number | null;
   /**
@@ -2473,7 +2473,7 @@ export interface Figures {
    */
   mean_ns: number | null;
   /**
-   * Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+   * Shortest, from exit to entry; without exits whose two timestamps are equal.
    */
   min_ns: number | null;
   /**

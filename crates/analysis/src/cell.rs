@@ -17,7 +17,7 @@ pub struct Cell {
     pub parts: ExitParts,
     /// The longest exit, everything included.
     pub max: u64,
-    /// The shortest exit, those left out whose two ends bear the same moment.
+    /// The shortest exit, without those whose two timestamps are equal.
     pub min: Option<u64>,
     /// Lengths from exit to entry, everything included.
     pub lengths: Histogram,

@@ -46,8 +46,8 @@ pub fn cluster_is_meant(what: &ClusterCommand) -> anyhow::Result<()> {
     };
     ensure!(
         insecure || listen.ip().is_loopback(),
-        "--listen {listen}: whoever reaches it can run queries, and with them read and write files as this user: a cluster has \
-         neither TLS nor tokens. --insecure listens there nevertheless; keep the port on a network of your own"
+        "--listen {listen}: any host that reaches this port can run queries, and with them read and write files as this user: a cluster has \
+         neither TLS nor tokens. To listen there nevertheless, give --insecure, and keep the port on a private network"
     );
     Ok(())
 }
@@ -68,7 +68,7 @@ pub fn warn(address: SocketAddr, access: &Access) {
         (None, _) => "without TLS, so that the token can be read on the way (--tls-cert, --tls-key)",
         _ => "without a token (--token-file)",
     };
-    say!("whoever reaches {address} may ask it, {missing}");
+    say!("warning: serving {address} {missing}");
 }
 
 #[cfg(test)]

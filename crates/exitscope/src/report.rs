@@ -214,13 +214,13 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let in_time = |dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim };
     let by: Vec<Dim> = by.into_iter().flat_map(of_vm).map(in_time).collect();
     if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dim::Time(_))) {
-        anyhow::bail!("--interval is the width of the buckets of --by time, which is not asked for");
+        anyhow::bail!("--interval requires --by time");
     }
     if args.view.is_some() && args.format == Format::Csv {
         anyhow::bail!("CSV holds the groups of exits; --view goes with text, and JSON holds every view");
     }
     if args.guestkallsyms.is_some() && !by.contains(&Dim::Rip) {
-        anyhow::bail!("--guestkallsyms names the functions of --by rip, which is not asked for");
+        anyhow::bail!("--guestkallsyms requires --by rip or --html");
     }
     if args.hidden.is_some() && args.format == Format::Csv {
         anyhow::bail!("CSV holds the groups of exits; --hidden goes with text and JSON");

@@ -38,7 +38,7 @@ struct Held {
 }
 
 impl<W: Write> Speedscope<W> {
-    /// Nothing yet. `title` is what the recording is called.
+    /// Begins a file for these lanes; `title` is the name of the recording.
     pub fn begin(out: W, lanes: &Lanes, title: &str) -> Speedscope<W> {
         let held =
             |lane: &crate::Lane| Held { name: format!("{}, {}", lane.row.vm_label(), lane.name), ..Held::default() };

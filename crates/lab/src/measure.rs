@@ -43,7 +43,7 @@ impl Plan {
     }
 }
 
-/// The order in which `count` things take turns in a round: forwards and backwards, so that what drifts hits all alike.
+/// The order in which `count` things take turns in a round: forwards and backwards, so that drift affects all equally.
 pub fn order(round: u32, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |at| if round.is_multiple_of(2) { at } else { count - 1 - at })
 }

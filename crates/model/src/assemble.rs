@@ -44,13 +44,13 @@ const SILENCE: Nanos = Nanos(2_000_000);
 /// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
 
-/// Of so many threads, or vCPUs, the lane is near at hand.
+/// Slots of the direct-mapped cache of lanes.
 const NEAR: usize = 256;
 
 /// In place of a lane's number: the thread is no lane.
 const NO_LANE: u32 = u32::MAX;
 
-/// The key of nobody: there is no such vCPU.
+/// Sentinel: no vCPU.
 const NO_KEY: u64 = u64::MAX;
 
 /// Which kinds of events there were.

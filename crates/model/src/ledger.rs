@@ -65,7 +65,7 @@ lines! {
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
     NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest is not divided from time in the kernel."
     UnnamedVcpu Notice "unnamed_vcpu" "Exits of which no scheduler record says whose they are: they are paired by physical CPU, which is right only while one vCPU has it."
-    NoLength Notice "no_length" "Exits whose two ends bear the same moment: the clock stood still or is too coarse; their length counts as zero."
+    NoLength Notice "no_length" "Exits with equal exit and entry timestamps (coarse clock); their length counts as zero."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
     Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."
     OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."

@@ -37,7 +37,7 @@ pub struct Options {
     pub keep: Keep,
     /// Whether an exit is followed by what it says besides ([`Kind::ExitInfo`](exitscope_model::Kind::ExitInfo)).
     pub exit_info: bool,
-    /// Whose exit codes a xentrace log has, which it does not say; found out by its codes if this does not say either.
+    /// Vendor of a xentrace log's exit codes, which the log does not record; detected from the codes if absent here too.
     pub xen_mode: Option<XenMode>,
 }
 
@@ -54,7 +54,7 @@ pub enum Keep {
     All,
 }
 
-/// Whose exit codes a xentrace log has.
+/// Vendor of a xentrace log's exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XenMode {
     /// AMD's.

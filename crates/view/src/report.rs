@@ -281,7 +281,7 @@ pub struct Figures {
     /// Its parts.
     #[serde(flatten)]
     pub times: ExitTimes,
-    /// Shortest, from exit to entry; exits whose two ends bear the same moment are left out.
+    /// Shortest, from exit to entry; without exits whose two timestamps are equal.
     pub min_ns: Option<u64>,
     /// Mean.
     pub mean_ns: Option<u64>,
