@@ -6,8 +6,8 @@
 //!                                   others           +       others
 //! ```
 //!
-//! A CPU there is a core: its other threads are offline (`kvmppc_run_core` of `arch/powerpc/kvm/book3s_hv.c`), so that whoever is in
-//! the kernel on it waits meanwhile. The scheduler's events are of threads that record for several vCPUs, and do not tell that.
+//! Nothing else runs on a CPU that is in a guest; up to POWER8 it is a whole core, whose other threads are offline (`kvmppc_run_core` of
+//! `arch/powerpc/kvm/book3s_hv.c`). The scheduler's events are of threads that record for several vCPUs, and do not tell that.
 
 use crate::{CodeList, Event, Kind};
 use exitscope_units::{Moment, PcpuId, VcpuId, VmId};
