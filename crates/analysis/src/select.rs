@@ -1,5 +1,6 @@
 //! Which exits are looked at.
 
+use crate::{ExitFilter, TextWord};
 use exitscope_model::{Exit, ExitCode, Who};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
 
@@ -37,6 +38,8 @@ pub struct Selection {
     pub to: Option<When>,
     /// Only exits longer than this, everything included.
     pub longer_than: Option<Nanos>,
+    /// Only exits of which a condition holds.
+    pub filter: Option<ExitFilter>,
     /// The last reason looked up and whether it is selected: names are compared once, not for every exit.
     cached: Option<(ExitCode, bool)>,
 }
@@ -57,24 +60,34 @@ impl Selection {
     /// Whether the exit's reason and length are selected.
     #[inline(always)]
     pub fn holds_exit(&mut self, exit: &Exit) -> bool {
-        (self.longer_than.is_none() && self.reasons.is_empty()) || self.finds(exit)
+        (self.longer_than.is_none() && self.reasons.is_empty() && self.filter.is_none()) || self.finds(exit)
+    }
+
+    /// Whether a vCPU's number must be known when its exits are seen.
+    pub fn needs_vcpus(&self) -> bool {
+        let of_filter = |filter: &ExitFilter| filter.condition().words().any(|word| word == TextWord::Vcpu);
+        !self.vcpus.is_empty() || self.filter.as_ref().is_some_and(of_filter)
     }
 
     fn finds(&mut self, exit: &Exit) -> bool {
         if self.longer_than.is_some_and(|least| !exit.timed || exit.total() <= least) {
             return false;
         }
+        self.holds_reason(exit.code) && self.filter.as_mut().is_none_or(|filter| filter.holds(exit))
+    }
+
+    fn holds_reason(&mut self, code: ExitCode) -> bool {
         if self.reasons.is_empty() {
             return true;
         }
-        if let Some((code, held)) = self.cached
-            && code == exit.code
+        if let Some((cached, held)) = self.cached
+            && cached == code
         {
             return held;
         }
-        let name = exit.code.name();
+        let name = code.name();
         let held = self.reasons.iter().any(|wanted| wanted.eq_ignore_ascii_case(&name));
-        self.cached = Some((exit.code, held));
+        self.cached = Some((code, held));
         held
     }
 }

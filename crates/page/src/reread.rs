@@ -14,7 +14,7 @@ use crate::html::{PACKING, pack};
 use crate::names::{Brief, Briefs, Names};
 use crate::over_time::{CauseNumbering, LaneOrder};
 use crate::single_exits::{Places, SingleExits, SingleExitsHead};
-use exitscope_analysis::{Index, Selection};
+use exitscope_analysis::{Index, Length, Limit, Selection, Than};
 use exitscope_model::{EXIT_PARTS, Exit, ExitParts, LaneSpan, Preemption, Stretch, ThreadWakeUp, TimePart, TraceInfo};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -49,31 +49,6 @@ enum What {
 
 /// What exits are told apart by, beside vCPU and cause.
 const BY: [&str; 3] = ["to_user", "cpu", "rip"];
-
-/// A limit of a length.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Limit {
-    of: Length,
-    than: Than,
-    ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Length {
-    Cost,
-    ExitTime,
-    Part(TimePart),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Than {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
 
 /// How limits are written.
 const THAN: [(&str, Than); 6] =
@@ -130,36 +105,13 @@ fn limits_of(text: &str) -> Result<Vec<Limit>, NoAnswer> {
     let limit = |text: &str| {
         let wrong = || NoAnswer(format!("{text:?} is no limit of a length, like cost.gt.100000"));
         let [of, than, ns] = text.split('.').collect::<Vec<_>>().try_into().map_err(|_| wrong())?;
-        let part = || TimePart::OF_EXITS.into_iter().find(|part| part.column().strip_suffix("_ns") == Some(of));
-        let of = match of {
-            "cost" => Length::Cost,
-            "exit_time" => Length::ExitTime,
-            _ => Length::Part(part().ok_or_else(wrong)?),
-        };
+        let of = Length::all().find(|length| length.name() == of).ok_or_else(wrong)?;
         let than = THAN.iter().find(|row| row.0 == than).ok_or_else(wrong)?.1;
         Ok(Limit { of, than, ns: number(ns)? })
     };
     match list(text).count() > MOST_LIMITS {
         true => Err(NoAnswer(format!("more than {MOST_LIMITS} limits of lengths"))),
         false => list(text).map(limit).collect(),
-    }
-}
-
-impl Limit {
-    fn holds(&self, exit: &Brief, parts: &[ExitParts]) -> bool {
-        let length = match self.of {
-            Length::Cost => exit.kernel.saturating_add(exit.user),
-            Length::ExitTime => exit.total,
-            Length::Part(part) => part_of(exit, parts, part),
-        };
-        match self.than {
-            Than::Eq => length == self.ns,
-            Than::Ne => length != self.ns,
-            Than::Lt => length < self.ns,
-            Than::Le => length <= self.ns,
-            Than::Gt => length > self.ns,
-            Than::Ge => length >= self.ns,
-        }
     }
 }
 
@@ -277,7 +229,8 @@ impl Reread {
             let parts = &self.briefs.parts;
             for exit in self.briefs.exits.iter().filter(|exit| from <= exit.at && exit.at <= to) {
                 // What has no length is within no limits.
-                if !limits.iter().all(|limit| exit.timed && limit.holds(exit, parts)) {
+                if !limits.iter().all(|limit| exit.timed && limit.holds(|part| part_of(exit, parts, part), exit.total))
+                {
                     continue;
                 }
                 let rip = if by[2] && exit.rip > 0 { self.rips.of(exit.rip) + 1 } else { 0 };
