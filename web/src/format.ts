@@ -102,12 +102,13 @@ export function quantity(unit: string, value: number | null | undefined): string
 export const unitName = (unit: string): string => ({ ns: "time", "1/s": "per second", share: "%", cycles: "cycles of the time stamp counter", count: "number" })[unit] ?? unit;
 
 /** What was chosen of a recording, in words; empty if all of it. */
-export function chosenBy({ vms, vcpus, reasons, longer_than_ns }: { vms: number[]; vcpus: number[]; reasons: string[]; longer_than_ns?: number }): string[] {
+export function chosenBy({ vms, vcpus, reasons, longer_than_ns, where }: { vms: number[]; vcpus: number[]; reasons: string[]; longer_than_ns?: number; where?: string }): string[] {
   return [
     vms.length && `VM ${vms.join(", ")}`,
     vcpus.length && `vCPU ${vcpus.join(", ")}`,
     reasons.length && `reason ${reasons.join(", ")}`,
     longer_than_ns && `longer than ${ns(longer_than_ns)}`,
+    where && `where ${where}`,
   ].filter((words): words is string => Boolean(words));
 }
 

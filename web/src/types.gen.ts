@@ -540,6 +540,10 @@ export interface SelectionRow {
    * Process ids of VMs.
    */
   vms: number[];
+  /**
+   * Only exits of which this condition holds.
+   */
+  where?: string;
 }
 /**
  * A trace that was read.
@@ -2064,7 +2068,15 @@ export interface Row {
    */
   stopped_ns: number;
   /**
-   * What port, page, MSR, hypercall or leaf is called.
+   * Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  subject_key?: number;
+  /**
+   * The kind of subject: `port`, `mmio`, `msr`, `host_vector`, …; absent of exits without subject.
+   */
+  subject_kind?: string;
+  /**
+   * What the subject is called.
    */
   subject_name?: string;
   /**

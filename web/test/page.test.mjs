@@ -484,6 +484,8 @@ test("exits are divided by what is chosen, from sums and from single exits alike
   assert.equal(await under("reason = npf"), report.rows.find((row) => row.reason === "npf").count);
   assert.equal(await under("reason = io and cost > 1ms"), exits.filter((exit) => exit.reason === "io" && cost(exit) > 1e6).length);
   assert.equal(await under("reason != io and vcpu = 1 and steal >= 10µs"), exits.filter((exit) => exit.reason !== "io" && exit.vcpu === "1" && Number(exit.steal_ns) >= 10_000).length);
+  for (const where of ["subject ~ PCI", "handler = user space and cpu = CPU 1 and cost >= 0", "subject = no subject and vcpu = 0 and cost >= 0"])
+    assert.equal(await under(where), json("report", T2, "--where", where).total.count, where);
   await under("cots > 1ms");
   assert.match(await page.locator("#where-wrong").innerText(), /^cots is unknown here: /);
   await under("cost > 5");

@@ -22,6 +22,8 @@ pub enum Dim {
     Vcpu,
     /// The exit reason.
     Reason,
+    /// What the exit was about, of any kind, or that it was about nothing.
+    Subject,
     /// Where to: the kernel, or which user-space reason.
     Door,
     /// I/O port and direction.
@@ -44,10 +46,11 @@ pub enum Dim {
 
 impl Dim {
     /// Every dimension.
-    pub const ALL: [Dim; 12] = [
+    pub const ALL: [Dim; 13] = [
         Dim::Vm,
         Dim::Vcpu,
         Dim::Reason,
+        Dim::Subject,
         Dim::Door,
         Dim::Port,
         Dim::Mmio,
@@ -70,6 +73,7 @@ impl Dim {
             Dim::Vm => "vm",
             Dim::Vcpu => "vcpu",
             Dim::Reason => "reason",
+            Dim::Subject => "subject",
             Dim::Door => "handler",
             Dim::Port => "port",
             Dim::Mmio => "mmio",
@@ -93,6 +97,7 @@ impl Dim {
             Dim::Vcpu if exit.who.vm == VmId::UNKNOWN && exit.who.tid != Tid(0) => Part::Thread(exit.who.tid),
             Dim::Vcpu => Part::Vcpu(exit.who.vcpu),
             Dim::Reason => Part::Reason(exit.code),
+            Dim::Subject => Part::Subject(exit.detail.map(DetailKey::of)),
             Dim::Door => Part::Door(exit.handler),
             Dim::Port => Part::Detail(DetailKey::of(about(DetailKind::Port)?)),
             Dim::Mmio => Part::Detail(DetailKey::of(about(DetailKind::Mmio)?)),
@@ -118,6 +123,8 @@ pub enum Part {
     Thread(Tid),
     /// An exit reason.
     Reason(ExitCode),
+    /// What the exit was about, of any kind; none if it was about nothing.
+    Subject(Option<DetailKey>),
     /// Where to.
     Door(Door),
     /// What the exit was about.

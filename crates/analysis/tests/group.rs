@@ -43,6 +43,8 @@ fn counts(group: &Group) -> Vec<(Vec<Part>, u64)> {
 #[test]
 fn every_dimension_has_its_name_and_its_place_for_an_exit() {
     let detail = |kind, key| Some(Part::Detail(DetailKey { kind, key, write: true }));
+    let subject =
+        |of: Option<(DetailKind, u64)>| Some(Part::Subject(of.map(|(kind, key)| DetailKey { kind, key, write: true })));
     use DetailKind::{Cpuid, Diag, Hypercall, Mmio, Msr, Port};
     let msr = about(Msr, 0x6e0);
     let mut unnamed = exit(5_000);
@@ -57,6 +59,8 @@ fn every_dimension_has_its_name_and_its_place_for_an_exit() {
         ("vcpu", Dim::Vcpu, of_nobody, Some(Part::Thread(Tid(41)))),
         ("vcpu", Dim::Vcpu, of_xen, Some(Part::Vcpu(VcpuId(1)))),
         ("reason", Dim::Reason, msr, Some(Part::Reason(MSR_READ))),
+        ("subject", Dim::Subject, about(Mmio, 0xfee0_00b0), subject(Some((Mmio, 0xfee0_0000)))),
+        ("subject", Dim::Subject, exit(1), subject(None)),
         ("handler", Dim::Door, msr, Some(Part::Door(Door::Userspace(2)))),
         ("port", Dim::Port, msr, None),
         ("port", Dim::Port, about(Port, 0x3f8), detail(Port, 0x3f8)),
@@ -81,7 +85,7 @@ fn every_dimension_has_its_name_and_its_place_for_an_exit() {
         assert_eq!(dim.name(), name);
         assert_eq!(Dim::parse(name).map(Dim::name), Some(name));
     }
-    assert_eq!((Dim::parse("ports"), Dim::ALL.len()), (None, 12));
+    assert_eq!((Dim::parse("ports"), Dim::ALL.len()), (None, 13));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use exitscope_analysis::{ChangeLimit, Dim, Threshold, When};
+use exitscope_analysis::{ChangeLimit, Condition, Dim, Threshold, When};
 use exitscope_trace::{Keep, Options, XenMode};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::SortKey;
@@ -196,9 +196,9 @@ pub struct ReportArgs {
     /// --threads-per-core
     #[arg(long, conflicts_with_all = ["html", "bundle", "view"])]
     pub all: bool,
-    /// Group exits by any of vm, vcpu, reason, handler, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several with commas.
-    /// The handler is the kernel, or the reason for returning to user space; rip is the guest's instruction pointer [default:
-    /// reason]
+    /// Group exits by any of vm, vcpu, reason, subject, handler, port, mmio, msr, hypercall, cpuid, rip, cpu, time; several
+    /// with commas. The subject is what an exit is about, of any kind; the handler is the kernel, or the reason for returning
+    /// to user space; rip is the guest's instruction pointer [default: reason]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dim)]
     pub by: Vec<Dim>,
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
@@ -240,7 +240,7 @@ pub struct ReportArgs {
     pub html: Option<PathBuf>,
     /// Write a shareable copy of the recording to this file instead: perf.data with names, process numbers and addresses
     /// replaced, and without values read and written (docs/bundle.md)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format", "html", "hidden", "fail_on", "devices", "vms", "vcpus", "reasons", "from", "to", "longer_than"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "view", "top", "sort", "format", "html", "hidden", "fail_on", "devices", "vms", "vcpus", "reasons", "from", "to", "longer_than", "condition"])]
     pub bundle: Option<PathBuf>,
     /// A run of `lab exits` on the same host, saved with --format json: bounds the part of guest time that no tracepoint
     /// covers around entry and exit. Text and JSON only
@@ -337,8 +337,23 @@ pub struct SelectArgs {
     /// like 200us
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
     pub longer_than: Option<Nanos>,
+    /// Only exits of which this condition holds, like 'reason = io and cost > 100us and subject ~ PCI'
+    ///
+    /// Comparisons joined by `and`, as in the query box of pages. Texts: vm, vcpu, reason, subject, handler, cpu, rip and, with
+    /// --guestkallsyms, function: = (also the number at its end), != and ~ (contains), in any case. Lengths: cost, exit_time, and
+    /// the parts of exits (kernel, user_space, polling, halted, halt_not_divided, waiting_for_memory, steal, stopped, unknown),
+    /// by =, !=, <, <=, > and >=. Exits without length are within no limit.
+    #[arg(long = "where", value_name = "CONDITION", value_parser = str::parse::<Condition>)]
+    pub condition: Option<Condition>,
     #[command(flatten)]
     pub clock: ClockArgs,
+}
+
+impl SelectArgs {
+    /// Whether they leave out exits of the vCPUs and moments that they select.
+    pub fn narrows_exits(&self) -> bool {
+        !self.reasons.is_empty() || self.longer_than.is_some() || self.condition.is_some()
+    }
 }
 
 #[derive(Debug, Args)]

@@ -163,7 +163,7 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
             guest: Nanos::ZERO,
             kinds: EventKinds::default(),
         };
-        let (trace, mut selected) = read::read_input(input, &mut earlier, !selection.vcpus.is_empty(), options, fresh)?;
+        let (trace, mut selected) = read::read_input(input, &mut earlier, selection.needs_vcpus(), options, fresh)?;
         read::has_events(&trace)?;
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));

@@ -129,7 +129,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         None => {}
     }
     let inputs = read::open(&files, &args.select.clock)?;
-    let selection = select::selection(&args.select, &inputs)?;
+    let selection = select::selection_named(&args.select, &inputs, &args.names, None)?;
     let known = survey(inputs, args, &selection)?;
     for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {
         say!("{line}");
@@ -147,10 +147,12 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
     let devices = devices::read(&args.names)?;
     let (mut lanes, mut totals, mut vcpu_of) = (Lanes::default(), Totals::default(), Vec::new());
     let (mut earlier, mut before) = (Earlier::of_run(&inputs), None);
+    // `Lanes` learns the numbers for --vcpu at the end.
+    let by_vcpu = selection.filter.is_some() && selection.needs_vcpus();
     for input in &inputs {
         let fresh = || Survey::new(selection);
         let options = args.select.clock.options(Keep::Timed);
-        let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
+        let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, by_vcpu, options, fresh)?;
         read::has_events(&trace)?;
         if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) && !trace.is_left_out {
             // Hosts without names are told apart by what they are.

@@ -20,6 +20,7 @@ use exitscope_analysis::advice::TriedLimits;
 use exitscope_page::{Contents, Drags, OverTime, write_page};
 use exitscope_trace::{Input, Keep};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A trace while it is read.
 type Reading = (Gathered, (Drags, Background));
@@ -46,8 +47,8 @@ pub fn look_at(
     inputs: &[Input],
     then: impl FnOnce(Contents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let selection = select::selection(&args.select, inputs)?;
-    let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?;
+    let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?.map(Arc::new);
+    let selection = select::selection_named(&args.select, inputs, &args.names, symbols.clone())?;
     let of = (&selection, Keep::Timed);
     let ((gathered, drags, over_time), mut totals) = read_all(
         args,

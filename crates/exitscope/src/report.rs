@@ -11,7 +11,7 @@ use crate::saved_run::saved_of;
 use crate::select;
 use anyhow::Context;
 use exitscope_analysis::advice::{Trials, TriedLimits};
-use exitscope_analysis::{Breach, Dim, Facts, LimitCheck, Selection, Threshold, Wanted};
+use exitscope_analysis::{Breach, Condition, Dim, Facts, LimitCheck, Selection, TextWord, Threshold, Wanted};
 use exitscope_model::{
     Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo,
     Yield,
@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Groups that text shows unless told otherwise, and rows of a table of what exits were about.
 const TEXT_TOP: usize = 20;
@@ -219,16 +220,21 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.view.is_some() && args.format == Format::Csv {
         anyhow::bail!("CSV holds the groups of exits; --view goes with text, and JSON holds every view");
     }
-    if args.guestkallsyms.is_some() && !by.contains(&Dim::Rip) {
-        anyhow::bail!("--guestkallsyms requires --by rip or --html");
+    let names_places =
+        |condition: &Condition| condition.words().any(|word| matches!(word, TextWord::Rip | TextWord::Function));
+    if args.guestkallsyms.is_some()
+        && !by.contains(&Dim::Rip)
+        && !args.select.condition.as_ref().is_some_and(names_places)
+    {
+        anyhow::bail!("--guestkallsyms requires --html, --by rip, or rip or function in --where");
     }
     if args.hidden.is_some() && args.format == Format::Csv {
         anyhow::bail!("CSV holds the groups of exits; --hidden goes with text and JSON");
     }
     let bounds = args.hidden.as_deref().map(|path| saved_of(path, "exits")).transpose()?;
-    let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?;
+    let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?.map(Arc::new);
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
-    let selection = select::selection(&args.select, &inputs)?;
+    let selection = select::selection_named(&args.select, &inputs, &args.names, symbols.clone())?;
     let wanted = Wanted { by, slowest: args.most_slowest(), selection: selection.clone() };
     // JSON holds every view.
     let every = args.format == Format::Json || args.view == Some(View::Phases);
@@ -317,7 +323,7 @@ pub fn read_all<S: Sink, T>(
     let mut all: Option<T> = None;
     let mut totals = Totals::default();
     let mut earlier = Earlier::of_run(inputs);
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(keep));
+    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(keep));
     for input in inputs {
         let (trace, sink) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, &fresh)?;
         let of_trace = end(sink, &trace);
@@ -340,11 +346,11 @@ pub fn advised(
     (selection, keep): (&Selection, Keep),
 ) -> anyhow::Result<Option<(Advised, TriedLimits)>> {
     let ([input], [trace]) = (inputs, &totals.traces[..]) else { return Ok(None) };
-    if !args.select.reasons.is_empty() || args.select.longer_than.is_some() {
+    if args.select.narrows_exits() {
         return Ok(None);
     }
     let again = |trials: Trials| {
-        let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(keep));
+        let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(keep));
         let fresh = || trials.clone();
         Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?.1)
     };

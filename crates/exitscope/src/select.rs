@@ -1,15 +1,22 @@
 //! Which exits the flags select. A VM is named by what its process is called, or by its number; names are in the trace.
+//!
+//! ```text
+//! --vm, --where on names ─► the traces are read once for their names ─► Selection
+//! ```
 
-use crate::cli::SelectArgs;
+use crate::cli::{NameArgs, SelectArgs};
+use crate::devices;
 use crate::read::{self, Earlier, Sink};
-use crate::report::check_reason;
+use crate::report::{Totals, check_reason};
 use anyhow::bail;
-use exitscope_analysis::Selection;
-use exitscope_model::{Event, Exit, is_called};
-use exitscope_trace::{Input, Keep};
+use exitscope_analysis::{Condition, DetailKey, ExitFilter, Selection, TextKey, TextWord, Texts};
+use exitscope_model::{Event, Exit, TraceInfo, WhoRow, is_called};
+use exitscope_trace::{Input, Keep, Symbols};
 use exitscope_units::{Moment, VcpuId, VmId};
+use exitscope_view::{NO_SUBJECT, TraceRow, detail_of_kind};
 use rustc_hash::FxHashSet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The VMs that a trace has.
 struct Vms<'a> {
@@ -38,10 +45,19 @@ impl Sink for Vms<'_> {
 
 /// The selection that the flags ask for, of what these traces hold.
 pub fn selection(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Selection> {
+    selection_named(args, inputs, &NameArgs::default(), None)
+}
+
+/// The same, with names of subjects, and of the guest's functions.
+pub fn selection_named(
+    args: &SelectArgs,
+    inputs: &[Input],
+    names: &NameArgs,
+    symbols: Option<Arc<Symbols>>,
+) -> anyhow::Result<Selection> {
     let mut selection = Selection::default();
-    for reason in &args.reasons {
-        check_reason(reason)?;
-    }
+    let of_condition = args.condition.iter().flat_map(Condition::reasons);
+    args.reasons.iter().map(String::as_str).chain(of_condition).try_for_each(check_reason)?;
     selection.reasons = args.reasons.clone();
     selection.vcpus = args.vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
     selection.from = args.from;
@@ -50,7 +66,73 @@ pub fn selection(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Selectio
     if !args.vms.is_empty() {
         selection.vms = vms(args, inputs)?;
     }
+    if let Some(condition) = &args.condition {
+        let texts = texts(condition, args, inputs, &selection.vms, names, symbols)?;
+        selection.filter = Some(ExitFilter::new(condition.clone(), texts));
+    }
     Ok(selection)
+}
+
+/// What a condition compares: the texts that pages show.
+fn texts(
+    condition: &Condition,
+    args: &SelectArgs,
+    inputs: &[Input],
+    selected: &[VmId],
+    names: &NameArgs,
+    symbols: Option<Arc<Symbols>>,
+) -> anyhow::Result<Texts> {
+    let is_about = |words: &[TextWord]| condition.words().any(|word| words.contains(&word));
+    if is_about(&[TextWord::Function]) && symbols.is_none() {
+        bail!("--where compares function: name the guest's functions with report --guestkallsyms FILE");
+    }
+    let (mut totals, mut vms) = (Totals::default(), BTreeSet::new());
+    if is_about(&[TextWord::Vm, TextWord::Vcpu, TextWord::Subject, TextWord::Handler]) {
+        let mut earlier = Earlier::of_run(inputs);
+        for input in inputs {
+            let fresh = || Vms { found: FxHashSet::default(), wanted: None };
+            let options = args.clock.options(Keep::Timed);
+            let (trace, _) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
+            let of_lanes = trace.lanes.iter().map(|lane| lane.who.vm);
+            vms.extend(of_lanes.filter(|vm| selected.is_empty() || selected.contains(vm)));
+            totals.add(trace);
+        }
+        if let Some(devices) = devices::read(names)? {
+            totals.info.given = devices.of(&totals.info).0.into();
+        }
+    }
+    let handlers = match totals.traces.iter().any(TraceRow::is_xen) {
+        true => ["Xen", "device model"],
+        false => ["kernel", "user space"],
+    };
+    let vms: Vec<VmId> = vms.into_iter().collect();
+    let (info, called) = (totals.info.clone(), totals.info.subject_names());
+    let is_one = vms.iter().map(|vm| vm_label(*vm, &info)).collect::<BTreeSet<_>>().len() == 1;
+    Ok(Arc::new(move |key| {
+        let function = |rip| symbols.as_ref()?.function(rip);
+        match key {
+            TextKey::Vm(vm) => vm_label(vm, &info),
+            TextKey::Vcpu(who) if is_one => format!("vCPU {}", WhoRow::of(who, &info).vcpu_label()),
+            TextKey::Vcpu(who) => format!("{} / {}", vm_label(who.vm, &info), WhoRow::of(who, &info).vcpu_label()),
+            TextKey::Reason(code) => code.name(),
+            TextKey::Subject(None) => NO_SUBJECT.to_string(),
+            TextKey::Subject(Some(DetailKey { kind, key, write })) => {
+                detail_of_kind(called.of_key(&vms, kind, key).as_deref(), kind, key, write)
+            }
+            TextKey::Handler { user_space } => handlers[usize::from(user_space)].to_string(),
+            TextKey::Cpu(cpu) => format!("CPU {}", cpu.0),
+            TextKey::Rip(0) | TextKey::Function(0) => "not recorded".to_string(),
+            TextKey::Rip(rip) => match function(rip) {
+                Some((start, name)) => format!("{rip:#x} {name}+{:#x}", rip - start),
+                None => format!("{rip:#x}"),
+            },
+            TextKey::Function(rip) => function(rip).map_or("not known", |(_, name)| name).to_string(),
+        }
+    }))
+}
+
+fn vm_label(vm: VmId, info: &TraceInfo) -> String {
+    WhoRow { vm: vm.number(), vm_name: info.vm_name(vm), ..WhoRow::default() }.vm_label()
 }
 
 /// The VMs of these names and numbers; each must be there.

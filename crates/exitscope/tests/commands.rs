@@ -119,7 +119,7 @@ fn where_in_the_guest_exits_are_is_told_by_instruction_and_by_function() {
     assert_eq!(sum(&plain, in_putc.clone(), "DABT_LOW"), counted);
     assert_eq!(sum(&named, 0x4000_0068..0x4000_0069, ""), sum(&plain, in_putc, ""));
     for (by, file, why) in [
-        ("reason", &symbols, "--guestkallsyms requires --by rip"),
+        ("reason", &symbols, "requires --html, --by rip, or rip or function in --where"),
         ("rip", &trace, "line 1 is not `address type name`"),
         ("rip", &folder.path().join("none"), "No such file"),
     ] {
@@ -194,7 +194,7 @@ fn the_selection_in_force_is_said() {
     let said = "Selected: VM 121; vCPU 0, 1; reason io, MSR; from +1.5 s; to 35.25 s; longer than 100.5us\n";
     let page = stdout(&run(&[&["report", &t2(), "--all"], &only[..], &length].concat()));
     assert!(page.contains(said), "{page}");
-    assert!(page.contains("of all exits, whatever --reason and --longer-than select"), "{page}");
+    assert!(page.contains("of all exits, whatever --reason, --longer-than and --where select"), "{page}");
     let expected = serde_json::json!({
         "vms": [121], "vcpus": [0, 1], "reasons": ["io", "MSR"], "longer_than_ns": 100_500,
         "from": {"after_first_ns": 1_500_000_000u64}, "to": {"at_ns": 35_250_000_000u64},

@@ -503,7 +503,7 @@ fn what_a_replay_cannot_do_is_said() {
         (&["--set", "guest_halt_poll_ns=1"], "host_halt_poll has no knob guest_halt_poll_ns"),
         (&["--vary", "halt_poll_ns=0", "--vary", "halt_poll_ns=1"], "names halt_poll_ns twice"),
         (&["--best", "speed"], "there is no figure speed; there are not_blocked, "),
-        (&["--reason", "hlt"], "--reason and --longer-than have no meaning here"),
+        (&["--reason", "hlt"], "--reason, --longer-than and --where have no meaning here"),
     ] {
         let output = exitscope()
             .arg("replay")

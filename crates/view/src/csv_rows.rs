@@ -46,6 +46,9 @@ fn place_columns(dim: Dim) -> &'static [Column<Place>] {
             ("on_cpu", |place| text(place.who.on_cpu)),
         ],
         Dim::Reason => &[("reason", |place| text(place.reason.as_ref()))],
+        Dim::Subject => {
+            &[("subject_kind", |place| text(place.subject_kind)), ("subject_key", |place| text(place.subject_key))]
+        }
         Dim::Door => &[("handler", |place| text(place.handler.as_ref()))],
         Dim::Port => &[("port", |place| text(place.port))],
         Dim::Mmio => &[("mmio", |place| text(place.mmio))],
@@ -66,7 +69,8 @@ const SUBJECT_COLUMNS: &[Column<Place>] =
 /// Empty where JSON has nothing.
 pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let about = if report.by.iter().any(|dim| ABOUT.contains(dim)) { SUBJECT_COLUMNS } else { &[] };
+    let about =
+        if report.by.iter().any(|dim| *dim == Dim::Subject || ABOUT.contains(dim)) { SUBJECT_COLUMNS } else { &[] };
     let places: Vec<_> = report.by.iter().flat_map(|dim| place_columns(*dim)).chain(about).collect();
     let headings = places.iter().map(|column| column.0).chain(FIGURES.map(|column| column.0));
     out.write_record(headings).map_err(io::Error::from)?;
@@ -176,6 +180,8 @@ mod tests {
             cpuid: Some(29),
             rip: Some(30),
             function: Some("function".into()),
+            subject_kind: Some("kind"),
+            subject_key: Some(33),
             subject_name: Some("of".into()),
             direction: Some("in"),
             cpu: Some(31),

@@ -41,11 +41,9 @@ pub struct HiddenReason {
 impl HiddenTime {
     /// By the bounds of this run of `lab exits`; an error says why they say nothing of this report's recordings.
     pub fn of(report: &Report, facts: &Facts, lab: &LabReport) -> Result<HiddenTime, String> {
-        let selection = &report.selection;
-        if !selection.reasons.is_empty() || selection.longer_than_ns.is_some() {
-            return Err(
-                "what is hidden is known of all exits together: leave --reason and --longer-than out".to_string()
-            );
+        if report.selection.narrows_exits() {
+            return Err("what is hidden is known of all exits together: leave --reason, --longer-than and --where out"
+                .to_string());
         }
         let guest_ns = report.vcpus.iter().fold(0u64, |sum, vcpu| sum.saturating_add(vcpu.times.guest_ns));
         if guest_ns == 0 {

@@ -64,7 +64,7 @@ pub use headline::Headline;
 pub use hidden::{HiddenReason, HiddenTime};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
-pub use names::{detail as detail_label, detail_of_kind, rate, share, thousands};
+pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, rate, share, thousands};
 pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};

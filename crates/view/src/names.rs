@@ -31,6 +31,9 @@ fn is_by_number(of: DetailKind, name: Option<&str>) -> bool {
     }
 }
 
+/// What stands for the subject of exits that have none.
+pub const NO_SUBJECT: &str = "no subject";
+
 /// The same beside those of other kinds: `port 0x3f8 out COM1`, `MSR 0x7777 read`, `MSR_IA32_TSC_DEADLINE write`.
 pub fn detail_of_kind(name: Option<&str>, of: DetailKind, key: u64, write: bool) -> String {
     let label = detail(name, of, key, write);

@@ -377,12 +377,13 @@ fn vcpus(report: &Report, most: usize) -> Section {
         cells.push(if row.span_ns == 0 { "-".to_string() } else { rate(row.exits as f64 * 1e9 / row.span_ns as f64) });
         cells
     });
-    let narrowed = !report.selection.reasons.is_empty() || report.selection.longer_than_ns.is_some();
     Section {
         title: "Where the wall time of each vCPU went".into(),
         table: Some(Table { rows: rows.collect(), columns }),
-        notes: narrowed
-            .then(|| "of all exits, whatever --reason and --longer-than select".into())
+        notes: report
+            .selection
+            .narrows_exits()
+            .then(|| "of all exits, whatever --reason, --longer-than and --where select".into())
             .into_iter()
             .chain(report.is_xen().then(|| "kernel: in Xen; user space: waiting for the device model".into()))
             .chain(on_parts(report))

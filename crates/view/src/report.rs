@@ -144,6 +144,9 @@ pub struct SelectionRow {
     /// Only exits longer than this, whatever they hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longer_than_ns: Option<u64>,
+    /// Only exits of which this condition holds.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
 }
 
 /// A moment as it was given.
@@ -343,7 +346,13 @@ pub struct Place {
     /// The guest's function, of --guestkallsyms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// What port, page, MSR, hypercall or leaf is called.
+    /// The kind of subject: `port`, `mmio`, `msr`, `host_vector`, …; absent of exits without subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_kind: Option<&'static str>,
+    /// Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_key: Option<u64>,
+    /// What the subject is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_name: Option<SubjectName>,
     /// `in`/`out`, `read`/`write`.
@@ -746,11 +755,17 @@ impl SelectionRow {
             from: selection.from.map(when),
             to: selection.to.map(when),
             longer_than_ns: selection.longer_than.map(|length| length.0),
+            condition: selection.filter.as_ref().map(|filter| filter.condition().to_string()),
         }
+    }
+
+    /// Whether not all exits of the selected vCPUs and moments are looked at.
+    pub(crate) fn narrows_exits(&self) -> bool {
+        !self.reasons.is_empty() || self.longer_than_ns.is_some() || self.condition.is_some()
     }
 }
 
-/// `VM 121; vCPU 0, 1; reason io; from 30.5 s; to +2 s; longer than 200us`; empty if everything is selected.
+/// `VM 121; vCPU 0, 1; reason io; from 30.5 s; to +2 s; longer than 200us; where cost > 1ms`; empty if everything is selected.
 impl fmt::Display for SelectionRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -767,6 +782,7 @@ impl fmt::Display for SelectionRow {
         parts.extend(self.from.map(|from| format!("from {from}")));
         parts.extend(self.to.map(|to| format!("to {to}")));
         parts.extend(self.longer_than_ns.map(|length| format!("longer than {}", names::exact_length(length))));
+        parts.extend(self.condition.as_ref().map(|condition| format!("where {condition}")));
         f.write_str(&parts.join("; "))
     }
 }
@@ -930,6 +946,12 @@ impl Place {
                     place.time_ns = Some(at.as_nanos());
                     names::moment(at, group.width())
                 }
+                Part::Subject(None) => names::NO_SUBJECT.to_string(),
+                Part::Subject(Some(DetailKey { kind, key, write })) => {
+                    (place.subject_kind, place.subject_key) = (Some(kind.name()), Some(key));
+                    (place.subject_name, place.direction) = (names.of_key(vms, kind, key), kind.direction(write));
+                    names::detail_of_kind(place.subject_name.as_deref(), kind, key, write)
+                }
                 Part::Detail(DetailKey { kind, key, write }) => {
                     match dim {
                         Dim::Port => place.port = Some(key),
@@ -937,13 +959,10 @@ impl Place {
                         Dim::Msr => place.msr = Some(key),
                         Dim::Hypercall => place.hypercall = Some(key),
                         Dim::Cpuid => place.cpuid = Some(key),
-                        Dim::Vm | Dim::Vcpu | Dim::Reason | Dim::Door | Dim::Rip | Dim::Cpu | Dim::Time(_) => {}
+                        _ => {}
                     }
-                    let name = names.of_key(vms, kind, key);
-                    place.direction = kind.direction(write);
-                    let label = names::detail(name.as_deref(), kind, key, write);
-                    place.subject_name = name;
-                    label
+                    (place.subject_name, place.direction) = (names.of_key(vms, kind, key), kind.direction(write));
+                    names::detail(place.subject_name.as_deref(), kind, key, write)
                 }
             };
             place.labels.push(label);

@@ -115,13 +115,13 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.undo {
         return apply::undo(args, out);
     }
-    if !args.select.reasons.is_empty() || args.select.longer_than.is_some() {
-        bail!("advice is about all that happened to a vCPU: --reason and --longer-than have no meaning here");
+    if args.select.narrows_exits() {
+        bail!("advice is about all that happened to a vCPU: --reason, --longer-than and --where have no meaning here");
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = read::open_one(&file, &args.select.clock)?;
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
+    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(Keep::Timed));
     let fresh = || Material::new(&selection);
     let devices = devices::read(&args.names)?;
     let (mut trace, mut material) =

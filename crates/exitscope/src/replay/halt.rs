@@ -105,7 +105,7 @@ impl Sink for Replays {
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
     let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
+    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(Keep::Timed));
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let read_halts =
         || read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, || Facts::new(&wanted));

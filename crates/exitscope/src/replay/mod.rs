@@ -26,8 +26,10 @@ use std::io::Write;
 const MAX_CONFIGURATIONS: usize = 10_000;
 
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    if !args.select.reasons.is_empty() || args.select.longer_than.is_some() {
-        bail!("a policy is replayed over all that happened to a vCPU: --reason and --longer-than have no meaning here");
+    if args.select.narrows_exits() {
+        bail!(
+            "a policy is replayed over all that happened to a vCPU: --reason, --longer-than and --where have no meaning here"
+        );
     }
     if args.costs.is_some() && args.policy != PolicyName::PortPath {
         bail!(

@@ -139,7 +139,7 @@ impl<T: Takes> Sink for Reading<T> {
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Replay> {
     let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let (need_vcpus, options) = (!selection.vcpus.is_empty(), args.select.clock.options(Keep::Timed));
+    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(Keep::Timed));
     fn reading<T>(selection: &Selection, into: T) -> Reading<T> {
         Reading { selection: selection.clone(), window: (Moment::default(), Moment::MAX), into }
     }
