@@ -1,6 +1,6 @@
 // What is looked at: the range, VMs, vCPUs, reasons, cause and lengths that were chosen, as chips.
 import { quantile, total } from "./buckets";
-import { chosenCauses, reasonOf } from "./causes";
+import { aboutOf, chosenCauses, reasonOf } from "./causes";
 import { said } from "./chart";
 import { reasonName } from "./colors";
 import { DialogButtons } from "./find";
@@ -53,7 +53,18 @@ function VmButtons() {
   ) : null;
 }
 
-/** How the command line shows the same; of a cause or a subject, the exits of its reasons. None where flags would choose other vCPUs, too. */
+/** As a word of a shell. */
+const quoted = (text: string): string => (/^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** The subject that all chosen causes have, if it is one. */
+function subject(): string | null {
+  const abouts = new Set([...(chosenCauses.value?.causes ?? [])].map(aboutOf));
+  const [about] = abouts;
+  const text = abouts.size === 1 && about !== null && about !== undefined ? data.over.abouts[about]!.text : null;
+  return text?.includes('"') ? null : text;
+}
+
+/** How the command line shows the same; of a cause of several subjects, the exits of its reasons. None where flags would choose other vCPUs, too. */
 function command(): string | null {
   const flags: string[] = [];
   const [from, to] = calm.value;
@@ -70,7 +81,9 @@ function command(): string | null {
   }
   const ofCause = chosenCauses.value ? [...new Set([...chosenCauses.value.causes].map(reasonOf))] : null;
   const shownReasons = reasons.value ? [...reasons.value].filter((reason) => !ofCause || ofCause.includes(reason)) : (ofCause ?? []);
-  all("--reason", shownReasons.map(reasonName).map((name) => (/^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`)));
+  all("--reason", shownReasons.map(reasonName).map(quoted));
+  const about = subject();
+  if (about !== null) flags.push(`--where ${quoted(`subject = "${about}"`)}`);
   return ["exitscope report", data.report.traces[0]!.name, ...flags].join(" ");
 }
 
@@ -102,7 +115,7 @@ function Chosen() {
       {of("steal_ns") > 0 && `; steal in them ${ns(of("steal_ns"))}`}.{" "}
       {data.over.in_time && !liveFor() && text !== null && (
         <button type="button" class="plain" title={text} onClick={() => copy(text)}>
-          {chosenCauses.value ? "Copy as a command (of all subjects)" : "Copy as a command"}
+          {chosenCauses.value && subject() === null ? "Copy as a command (of all subjects)" : "Copy as a command"}
         </button>
       )}
     </p>

@@ -371,6 +371,11 @@ test("names are found by their words, and keys are listed", async () => {
   assert.ok((await dialog.getByRole("button").count()) > 0);
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.hash.includes("view=devices") && location.hash.includes("cause=port%2F0xcfc"));
+  const line = page.locator(".chosen-line");
+  const command = (await line.getByRole("button").getAttribute("title")).match(/'[^']*'|\S+/g).map((word) => word.replaceAll("'", ""));
+  const { total } = JSON.parse(run(...command.slice(1), "--format", "json"));
+  assert.ok(command.includes("--where") && total.count > 0, command);
+  assert.ok((await line.innerText()).startsWith(`${thousands(total.count)} exits, cost `), await line.innerText());
   await page.keyboard.press("?");
   const keys = page.getByRole("dialog", { name: "Keys" });
   assert.match(await keys.innerText(), /the whole recording/);
