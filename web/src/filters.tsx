@@ -8,7 +8,7 @@ import { UNTIMED } from "./data";
 import { clock, ns, plural, share, shortened } from "./format";
 import { Notes } from "./notes";
 import { byCause, byLane, byLength, costOf, timeOf, totalOf } from "./query";
-import { calm, chosen, data, everything, isAll, isShownAlone, isWhole, lanes, lengths, liveFor, lookAtAll, only, pan, range, reasons, showAlone, toggle, vms, zoom } from "./state";
+import { calm, chosen, data, everything, isAll, isShownAlone, isWhole, lanes, lengths, liveFor, lookAtAll, only, pan, range, reasons, recording, showAlone, toggle, vms, zoom } from "./state";
 import { laneName, zero } from "./timeline";
 
 /** What is chosen, and how to take it back. */
@@ -84,7 +84,7 @@ function command(): string | null {
   all("--reason", shownReasons.map(reasonName).map(quoted));
   const about = subject();
   if (about !== null) flags.push(`--where ${quoted(`subject = "${about}"`)}`);
-  return ["exitscope report", data.report.traces[0]!.name, ...flags].join(" ");
+  return ["exitscope report", recording(), ...flags].join(" ");
 }
 
 /** What the exits that are chosen come to. */

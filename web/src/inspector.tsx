@@ -5,7 +5,7 @@ import { aboutName } from "./devices";
 import { clock, count, ns, plural, share } from "./format";
 import { handlers, parts, partName } from "./query";
 import { neighbours, phasesOf, pick, picked, type Single } from "./single";
-import { data, look, range } from "./state";
+import { data, look, range, recording } from "./state";
 import { cssFill } from "./surface";
 import { laneName, zero } from "./timeline";
 
@@ -39,7 +39,7 @@ function command(exit: Single): string {
   const lane = data.over.lanes[exit.lane]!;
   const at = (after: number) => clock(data.over.base_ns, after);
   const tid = lane.tid === undefined || lane.tid === null ? "" : ` --tid ${lane.tid}`;
-  return `exitscope events ${data.report.traces[0]!.name}${tid} --from ${at(exit.at)} --to ${at(exit.at + exit.total)}`;
+  return `exitscope events ${recording()}${tid} --from ${at(exit.at)} --to ${at(exit.at + exit.total)}`;
 }
 
 export function Inspector() {
@@ -108,9 +108,9 @@ export function Inspector() {
         <>
           <h3>Phases of its cost, in this order</h3>
           <ol class="phases">
-            {phases.map(({ name, ns: long }, at) => (
+            {phases.map(({ name, step, ns: long }) => (
               <li>
-                <i class="swatch" style={{ background: colors.value.steps[data.over.phases.indexOf(name)] ?? colors.value.steps[at]! }} aria-hidden="true" />
+                <i class="swatch" style={{ background: colors.value.steps[step]! }} aria-hidden="true" />
                 {name} {ns(long)}
               </li>
             ))}

@@ -164,7 +164,7 @@ function drawSingles(s: Surface, plot: Plot, scale: Scale, exits: Single[]): voi
     const below = plot.h - tall - 3;
     const phases = wide > 12 ? phasesOf(exit) : null;
     row(plot.y + tall + 2, phases ? below / 2 : below, parts.value.map((part) => exit.times[part.column] ?? 0), fills);
-    if (phases) row(plot.y + tall + 2 + below / 2, below / 2, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[data.over.phases.indexOf(phase.name)]!));
+    if (phases) row(plot.y + tall + 2 + below / 2, below / 2, phases.map((phase) => phase.ns), phases.map((phase) => colors.value.steps[phase.step]!));
   }
 }
 

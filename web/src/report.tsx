@@ -77,14 +77,20 @@ export function Report() {
   }, []);
   const { traces, selection, duration_ns } = data.report;
   const first = traces[0];
-  const vms = [...new Set(data.over.lanes.map((lane) => lane.vm_label))];
+  const { vcpus } = data.report;
+  // Xen's domain 0 has no exits.
+  const counted = new Set(vcpus.map((row) => row.vm));
+  const vms = [...new Set(data.over.lanes.filter((lane) => counted.has(lane.vm)).map((lane) => lane.vm_label))];
+  const seen = vcpus.reduce((most, row) => Math.max(most, row.span_ns), 0);
+  // Where a single VM came late or ended early, rates and shares are of its time.
+  const isPart = vms.length === 1 && seen * 20 < duration_ns * 19;
   const chosen = chosenBy(selection);
   const about = [
     vms.length === 1 && vms[0] !== "-" && (/^\d+$/.test(vms[0]!) ? `${isXen() ? "domain" : "VM"} ${vms[0]}` : vms[0]),
     vms.length > 1 && `${vms.length} VMs`,
-    data.over.lanes.length > 0 && plural(data.over.lanes.length, "vCPU"),
+    vcpus.length > 0 && plural(vcpus.length, "vCPU"),
     ...[first?.format, first?.arch, first?.hostname, first?.release],
-    ns(duration_ns),
+    isPart ? `${ns(seen)} of ${ns(duration_ns)}` : ns(duration_ns),
     `${count(data.report.total.count)} exits`,
     chosen.length > 0 && `only ${chosen.join("; ")}`,
   ];

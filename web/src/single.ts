@@ -298,10 +298,11 @@ keep({
   },
 });
 
-/** The phases of an exit's cost, in their order, where the page has them: of the slowest exits, where events mark any. */
-export function phasesOf(exit: { lane: number; at: number }): { name: string; ns: number }[] | null {
+/** The phases of an exit's cost, in their order, where the page has them: of the slowest exits, where events mark any; `step` is a phase's
+ * place among all. */
+export function phasesOf(exit: { lane: number; at: number }): { name: string; step: number; ns: number }[] | null {
   const slow = data.over.slow.find((of) => of.lane === exit.lane && of.after_ns === exit.at);
-  const phases = slow?.phases_ns.map((ns, at) => ({ name: data.over.phases[at]!.replace("user space", handlers()[1]), ns })).filter(({ ns }) => ns > 0) ?? [];
+  const phases = slow?.phases_ns.map((ns, step) => ({ name: data.over.phases[step]!.replace("user space", handlers()[1]), step, ns })).filter(({ ns }) => ns > 0) ?? [];
   return phases.length > 1 ? phases : null;
 }
 

@@ -26,6 +26,12 @@ export const lanes = signal<ReadonlySet<number> | null>(null);
 export const reasons = signal<ReadonlySet<number> | null>(null);
 /** A cause or a subject that is shown alone, by its name or id (causes.ts); `null` for all. */
 export const chosen = signal<string | null>(null);
+/** The recording, as a command takes it. */
+export function recording(): string {
+  const { name, given_hz } = data.report.traces[0]!;
+  return given_hz ? `${name} --tsc-hz ${given_hz}` : name;
+}
+
 /** The lengths, in ns, of which exits are shown: from, and below; `null` for all. */
 export const lengths = signal<[number, number] | null>(null);
 /** What the timeline stacks. */

@@ -277,6 +277,32 @@ test("the first screen answers: what is wrong, how large, where, when, what to c
   await done(page);
 });
 
+test("every moment that is listed as slowest can be looked into, in every kind of recording", async () => {
+  for (const [name, file, ...flags] of [
+    ["hvm1", "xen/hvm1_dm_sched_hvm.xentrace.gz", ...XEN],
+    ["pvh2", "xen/pvh2_contend_sched_hvm.xentrace.gz", ...XEN],
+    ["p8", "powerpc/p8_smt4_two_vms.data.gz"],
+    ["arm", "arm64/arm.dat.gz"],
+    ["contended", "lab/contended.data.gz"],
+  ]) {
+    const page = await open(browser, pageOf(name, corpus(file), ...flags));
+    const moments = page.locator(".list", { hasText: "Slowest moments" }).locator("tbody button");
+    const inspector = page.getByRole("complementary", { name: "The exit" });
+    const [seen, listed] = [new Set(), await moments.count()];
+    for (let at = 0; at < listed; at++) {
+      await moments.nth(at).click();
+      await inspector.waitFor();
+      await frame(page);
+      seen.add(await inspector.innerText());
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: "Show everything" }).click();
+      await frame(page);
+    }
+    assert.ok(listed > 2 && seen.size === listed, `${name}: ${seen.size} of ${listed}`);
+    await done(page);
+  }
+});
+
 test("the slowest exit, and what ran before it, are two clicks away; a link shows the same", async () => {
   const page = await open(browser, boot());
   const events = run("events", T2, "--format", "json").trim().split("\n").map((line) => JSON.parse(line));

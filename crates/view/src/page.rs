@@ -322,6 +322,10 @@ fn on_parts(report: &Report) -> Vec<String> {
             false => format!("{untold}; {} records more", report.how_to_record()),
         });
     }
+    if is_there(TimePart::Unknown) && report.is_xen() {
+        let what = "unknown: stretches of more than 2 ms within exits in which the vCPU's CPU recorded nothing, though the vCPU had it";
+        notes.push(what.to_string());
+    }
     if is_there(TimePart::Excluded) {
         notes.push("excluded: a loss hides what happened then; no figure holds it".to_string());
     }

@@ -361,7 +361,10 @@ impl Summary<'_> {
             [] => String::new(),
             titles => format!("Too narrow for {}. ", titles.join(", ")),
         };
-        let more = format!("{too_narrow}More: exitscope {advise}report --all or report --html OUT, with {}", self.name);
+        let hz = self.report.traces.iter().find_map(|trace| trace.given_hz);
+        let hz = hz.map_or(String::new(), |hz| format!(" --tsc-hz {hz}"));
+        let more =
+            format!("{too_narrow}More: exitscope {advise}report --all or report --html OUT, with {}{hz}", self.name);
         let mut lines = vec![self.clipped(&format!("Coverage: {}", words.join(", ")))];
         // Names stay whole: they are to be copied.
         lines.extend(self.filled(more.split(' ').map(str::to_string), " "));

@@ -124,7 +124,9 @@ impl VerdictRow {
                 format!("{what} {share} of vCPU time{}", costliest.unwrap_or_default())
             }
             VerdictState::StealDominates if words.has_turns => {
-                format!("Virtual cores take turns on a CPU: vCPUs wait {share} of their time while another one has it")
+                format!(
+                    "Virtual cores take turns on a CPU: vCPUs wait {share} of their time, at least, while another one is in its guest there"
+                )
             }
             VerdictState::StealDominates => {
                 let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
@@ -190,7 +192,7 @@ impl VerdictRow {
         let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
         let is_cost_next = next.is_some_and(|(state, _)| state == VerdictState::ExitsDominate);
         if !words.has_steal && (counts_steal || is_cost_next) {
-            let steal = if words.has_turns { "steal by other tasks than vCPUs" } else { "steal" };
+            let steal = if words.has_turns { "steal by other vCPUs' exits and other tasks" } else { "steal" };
             doubts.push(format!("{steal} was not recorded, and is part of what exits cost"));
         }
         let told = !matches!(state, VerdictState::NoExits | VerdictState::NoLengths);

@@ -138,6 +138,9 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
     let short = machine.cpus > 0 && wanted > have;
     let vms: Vec<VmId> = felt.iter().map(|row| row.0).collect();
     let on_xen = (machine.xen && !short).then(|| xen_waits::cure(material, &vms, judgement, &mut facts));
+    // One is left for who serves them.
+    let fits = |(_, time): &(VmId, VmTime)| time.vcpus < u64::from(machine.cpus);
+    let pinned = felt.iter().map(|(_, time)| time.vcpus).max().filter(|_| felt.iter().all(fits));
     let change = match (short, on_xen.as_ref().and_then(|cure| cure.change.clone())) {
         _ if !throttled.is_empty() => {
             "look for a quota of CPU time: vCPUs want to run on, and their CPUs are left idle".into()
@@ -161,9 +164,9 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
                 [(name, _)] => format!(", preempted by {name},"),
                 [(name, _), (next, _), ..] => format!(", preempted mostly by {name}, then {next},"),
             };
+            let own = if pinned.is_some() { "give vCPUs CPUs of their own, or keep" } else { "keep" };
             format!(
-                "give vCPUs CPUs of their own, or keep other tasks off theirs: they wait{take} although they want {cpus:.2} of {} \
-                 CPUs",
+                "{own} other tasks off the vCPUs' CPUs: they wait{take} although they want {cpus:.2} of {} CPUs",
                 machine.cpus
             )
         }
@@ -196,19 +199,19 @@ fn waiting(material: &Material, machine: &Machine, judgement: &mut Judgement) {
             }),
         ],
     };
-    let fits = |(_, time): &(VmId, VmTime)| time.vcpus <= u64::from(machine.cpus);
-    let pinned = felt.iter().map(|(_, time)| time.vcpus).max().filter(|_| felt.iter().all(fits));
     let may_pin = !short && !machine.xen && throttled.is_empty();
     let vmm = material.vmm(felt[0].0, machine);
     let settings = for_vmm(&vmm, settings.into_iter().chain(pinned.filter(|_| may_pin).map(pins)).collect());
     let short = short && throttled.is_empty();
-    let low = if short { wanted.saturating_sub(have).min(waited) } else { 0 };
+    // Who yields and waits would spin, or sleep, on a CPU of its own.
+    let after_yields = total(felt.iter().map(|(vm, _)| material.yields(*vm, |_| true).waited));
+    let low = if short { wanted.saturating_sub(have).saturating_sub(after_yields).min(waited) } else { 0 };
     let gain = Gain {
         of: GainOf::Steal,
         low: material.per_second(None, low),
         high: material.per_second(None, waited),
         how: How::Counted(match short {
-            true => "from what the host is short of, to all of the waiting",
+            true => "from what the host is short of, what follows yields left out, to all of the waiting",
             false => "from nothing, to all of the waiting",
         }),
     };
@@ -255,25 +258,29 @@ fn turns(material: &Material, machine: &Machine, judgement: &mut Judgement) {
         facts.push(judgement.note(None, Topic::Timeline, "CPUs of the host", Figure::Count(u64::from(machine.cpus))));
     }
     let waited = total(felt.iter().map(|(_, time)| time.steal));
+    let vm = if let [(vm, _)] = felt[..] { Some(*vm) } else { None };
+    let apart = "other CPUs for some of their threads (taskset -p, cpuset.cpus), where these have time left";
+    let fewer = if vm.is_some() { "fewer vCPUs for this VM, or more CPUs" } else { "fewer VMs here, or more CPUs" };
     let plan = Plan {
         rule: Rule::Steal,
         subject: Subject::None,
-        vm: None,
-        change: "run fewer virtual cores on these CPUs, or give the host more of them: they take turns".into(),
-        settings: vec![Setting::ByHand(
-            "fewer VMs here, or CPUs of their own for their threads (taskset -p, cpuset.cpus) where others are free"
-                .into(),
-        )],
+        vm,
+        change: "run fewer virtual cores on a CPU, or give them more CPUs: they take turns".into(),
+        settings: [apart, fewer]
+            .into_iter()
+            .filter(|text| *text != apart || machine.cpus != 1)
+            .map(|text| Setting::ByHand(text.into()))
+            .collect(),
         gain: Gain {
             of: GainOf::Steal,
             low: Nanos::ZERO,
-            high: material.per_second(None, waited),
-            how: How::Counted("from nothing, to all of the waiting"),
+            high: material.per_second(vm, waited),
+            how: How::Counted("from nothing, to all of the waiting that is known"),
         },
         risk: "fewer vCPUs are a lower peak".into(),
         payer: "whoever has the CPUs now".into(),
-        undo: "move the VMs back".into(),
-        acts: "at once where VMs can be moved".into(),
+        undo: "restore affinities, and give the VMs their vCPUs back".into(),
+        acts: "affinities at once, fewer vCPUs at the next VM start".into(),
     };
     let id = judgement.advise(first, &facts[1..], plan);
     for (vm, _) in felt {
@@ -541,7 +548,7 @@ mod tests {
                 "pinned vCPUs cannot move",
                 "at once",
                 0,
-                true,
+                false,
             ),
             (
                 "nobody knows",
@@ -634,10 +641,10 @@ mod tests {
                 "{what}"
             );
         }
-        // A VM of more vCPUs than there are CPUs is not pinned, nor one beside it.
-        let judgement = waited(&host(2, false), &[(2, 100, 50), (3, 100, 50)], 0);
-        assert!(!format!("{:?}", judgement.advice()[0].plan().settings).contains("vcpupin"));
+        // A VM of as many vCPUs as there are CPUs is not pinned, nor one beside it.
         let judgement = waited(&host(3, false), &[(2, 100, 50), (3, 100, 50)], 0);
+        assert!(!format!("{:?}", judgement.advice()[0].plan().settings).contains("vcpupin"));
+        let judgement = waited(&host(4, false), &[(2, 100, 50), (3, 100, 50)], 0);
         assert_eq!(format!("{:?}", judgement.advice()[0].plan().settings).matches("vcpupin").count(), 3);
     }
 

@@ -78,6 +78,12 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             &[Answer::Cure(&DIRTY), Answer::Leave(LOGGING)],
         )
     },
+    row(
+        "memory faults or device accesses",
+        "H_DATA_STORAGE, H_INST_STORAGE",
+        is_untold_fault,
+        &[Answer::Cure(&UNTOLD)],
+    ),
     row("code in huge pages", "EPT_VIOLATION: fetch, not allowed", is_fetch_of_split, &[Answer::Cure(&NX_HUGE_PAGES)]),
     ExitGroup {
         signs: TAKEN,
@@ -86,13 +92,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             FAULTS,
             "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
             is_memory_fault,
-            &[
-                Answer::Cure(&FIRST_TOUCH),
-                Answer::Cure(&ONCE_EACH),
-                Answer::Cure(&TAKEN_AWAY),
-                Answer::Cure(&EITHER),
-                Answer::Cure(&UNTOLD),
-            ],
+            &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&ONCE_EACH), Answer::Cure(&TAKEN_AWAY), Answer::Cure(&EITHER)],
         )
     },
     ExitGroup {
@@ -240,11 +240,14 @@ fn fault(cause: &ExitCause) -> Option<&'static str> {
 }
 
 /// KVM's entries for emulated devices have reserved bits set (`kvm_mmu_set_mmio_spte_mask` of `arch/x86/kvm/mmu/spte.c`).
+fn is_memory_fault(cause: &ExitCause) -> bool {
+    fault(cause).is_some_and(|what| !what.ends_with("reserved bit"))
+}
+
 /// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
 /// has no tracepoint.
-fn is_memory_fault(cause: &ExitCause) -> bool {
-    let untold = cause.about.is_none() && is(cause, CodeList::PpcTrap, &[0xe00, 0xe20]);
-    untold || fault(cause).is_some_and(|what| !what.ends_with("reserved bit"))
+fn is_untold_fault(cause: &ExitCause) -> bool {
+    cause.about.is_none() && is(cause, CodeList::PpcTrap, &[0xe00, 0xe20])
 }
 
 /// The page is there, and may only be read for now.
@@ -479,7 +482,6 @@ const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local A
 fn memory_faults(vm: &Vm<'_>) -> usize {
     let touched = vm.material.touched(vm.id);
     match touched.all() {
-        0 if vm.machine.arch.starts_with("ppc") => 4,
         0 => 3,
         all if touched.again.saturating_mul(2) > all => 2,
         _ => usize::from(touched.alone.saturating_mul(2) > touched.time),

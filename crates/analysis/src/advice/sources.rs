@@ -77,7 +77,7 @@ impl Account {
         let cell = &self.all.cell;
         let beyond = cell.cost().0.saturating_sub(medians(cell));
         if !material.facts.heard.switches && beyond.saturating_mul(NOTED) > cell.cost().0 {
-            let what = "part of that time which is of long ones, and may be waiting for a CPU: nothing in the recording says so";
+            let what = "part of that time which is of long ones, and may be waiting for a CPU";
             self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
     }
@@ -497,7 +497,9 @@ impl Vm<'_> {
             },
             _ => Range { low, high: account.most(), how },
         };
-        let change = format!("{}{name}: {}", self.idle_words(), cure.change);
+        let forces =
+            if account.forces > 0 { "; these exits force other vCPUs out, which is a part of the gain" } else { "" };
+        let change = format!("{}{name}: {}{forces}", self.idle_words(), cure.change);
         // Xen takes its part from the domain's configuration, or the guest.
         let acts = if self.machine.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
         // What is said of AVIC is of AMD's processors.
