@@ -10,11 +10,12 @@ use std::process::Command;
 const IMPORTS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("stats", &[]),
+    ("signals", &[]),
     ("policy", &["units"]),
     ("scenario", &["units", "policy"]),
     ("validation", &["scenario", "sim"]),
     ("sim", &["units", "stats", "policy", "scenario", "model"]),
-    ("lab", &["units", "stats", "policy", "scenario", "model"]),
+    ("lab", &["units", "stats", "signals", "policy", "scenario", "model"]),
     ("model", &["units", "policy"]),
     ("trace", &["units", "model"]),
     ("record", &["units", "stats", "model", "trace"]),
@@ -31,6 +32,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         &[
             "units",
             "stats",
+            "signals",
             "policy",
             "scenario",
             "sim",

@@ -4,8 +4,9 @@ use crate::Outcome;
 use crate::cli::{DoctorArgs, EventsFormat};
 use crate::report::look;
 use exitscope_lab::doctor::{Check, State, checkup};
-use exitscope_lab::{catch_signals, open_kvm};
+use exitscope_lab::open_kvm;
 use exitscope_record::{Aggregation, Counting, Route};
+use exitscope_signals::catch_signals;
 use exitscope_view::{Checkup, doctor_page, write_page};
 use std::io::Write;
 

@@ -10,12 +10,12 @@ use crate::host::Host;
 use crate::new_file;
 use crate::store;
 use anyhow::{Context, bail};
-use exitscope_lab::{catch_signals, signalled};
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_record::{
     Capture, MachineOf, Processes, Route, Sample, Tracepoint, Vm, Wanted, machine_of, of_calls, of_kvm, of_scheduler,
     process_name, thread_name, tracefs, vms,
 };
+use exitscope_signals::{catch_signals, signalled};
 use exitscope_trace::PerfWriter;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use exitscope_view::own;

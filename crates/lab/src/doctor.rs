@@ -9,8 +9,9 @@ use crate::abi::{Step, op};
 use crate::bench::{Bench, Job, Spec};
 use crate::machine::probe;
 use crate::vm::trouble_with_kvm;
-use crate::{LabError, Machine, Place, Ring, VmConfig, host, sampled, signalled, step};
+use crate::{LabError, Machine, Place, Ring, VmConfig, host, sampled, step};
 use exitscope_policy::all_knobs;
+use exitscope_signals::signalled;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -158,7 +159,7 @@ fn handlers(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> 
     ];
     for (what, spec) in tries.drain(..) {
         if let Some(signal) = signalled() {
-            return Err(signal);
+            return Err(LabError::Signal(signal));
         }
         let Job::Step(Step { op, .. }, _) = spec.job else { continue };
         let emulated = spec.config.ring == Ring::Zero && machine.emulates_ring_0;

@@ -12,8 +12,9 @@ use crate::bench::{Bench, MAX_TURN};
 use crate::exits::{not_ours, single};
 use crate::findings::{Figure, Row, Table, Unit};
 use crate::measure::{Plan, Series};
-use crate::{LabError, Machine, signalled};
+use crate::{LabError, Machine};
 use exitscope_model::ExitCode;
+use exitscope_signals::signalled;
 use std::collections::BTreeMap;
 
 /// What the table is called, and its labels.
@@ -41,7 +42,7 @@ pub fn table(
     let mut table = Table { title: TITLE, labels: LABELS.into(), rows: Vec::new() };
     for (labels, spec) in single(machine) {
         if let Some(signal) = signalled() {
-            return Err(signal);
+            return Err(LabError::Signal(signal));
         }
         let row = match Bench::new(machine, spec).and_then(|bench| hidden(machine, plan, bench, &mut traced)) {
             Ok(Ok((reason, series))) => of_series(machine, labels, reason, &series),

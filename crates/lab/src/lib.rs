@@ -73,4 +73,4 @@ pub use memory::{GuestMemory, Plain};
 pub use payload::{Payload, sampled, step};
 pub use vcpu::{Exit, Kick, Vcpu};
 pub use vm::{Place, Vm, VmConfig, open_kvm};
-pub use watch::{Parker, Watch, catch_signals, next_exit, signalled};
+pub use watch::{Parker, Watch, next_exit};

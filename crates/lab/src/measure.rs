@@ -7,7 +7,8 @@
 //! ```
 
 use crate::findings::{Figure, Manifest, Unit};
-use crate::{LabError, Machine, host, signalled};
+use crate::{LabError, Machine, host};
+use exitscope_signals::signalled;
 use exitscope_stats::{Estimate, quantile_of_sorted};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ pub fn take_turns(
     for round in rounds {
         for thing in order(round.unwrap_or(0), count) {
             if let Some(signal) = signalled() {
-                return Err(signal);
+                return Err(LabError::Signal(signal));
             }
             turn(round, thing)?;
             over += 1;

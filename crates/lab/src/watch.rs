@@ -9,53 +9,14 @@
 //! [`Watch::is_over`] now and then.
 
 use crate::{Exit, Kick, LabError, Vcpu};
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use exitscope_signals::signalled;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often the watchdog, and whoever is parked, looks whether it is over.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// The signal that asked us to stop; 0: none.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
-
-/// Has SIGINT, SIGTERM and SIGHUP end runs in an orderly way, from now on; SIGHUP not where it is ignored (nohup).
-pub fn catch_signals() -> Result<(), LabError> {
-    extern "C" fn remember(signal: i32) {
-        SIGNAL.store(signal, Ordering::SeqCst);
-    }
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: all zeros are a valid `sigaction`, to be read or written; the handler stores a number, which is safe at
-        // any moment. A second signal finds the default action and ends the process, should we hang.
-        let done = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = remember as extern "C" fn(i32) as usize;
-            action.sa_flags = libc::SA_RESETHAND;
-            let mut before: libc::sigaction = std::mem::zeroed();
-            match libc::sigaction(signal, std::ptr::null(), &mut before) {
-                0 if signal == libc::SIGHUP && before.sa_sigaction == libc::SIG_IGN => 0,
-                0 => libc::sigaction(signal, &action, std::ptr::null_mut()),
-                failed => failed,
-            }
-        };
-        if done != 0 {
-            return Err(LabError::io("sigaction", io::Error::last_os_error()));
-        }
-    }
-    Ok(())
-}
-
-/// The error that stands for the signal that came, if one has.
-pub fn signalled() -> Option<LabError> {
-    match SIGNAL.load(Ordering::SeqCst) {
-        0 => None,
-        libc::SIGINT => Some(LabError::Signal("SIGINT")),
-        libc::SIGHUP => Some(LabError::Signal("SIGHUP")),
-        _ => Some(LabError::Signal("SIGTERM")),
-    }
-}
 
 /// Whether a run has to end.
 #[derive(Debug)]
@@ -85,7 +46,7 @@ impl Watch {
     /// Why the run has to end.
     pub fn why(&self) -> LabError {
         match signalled() {
-            Some(signal) => signal,
+            Some(signal) => LabError::Signal(signal),
             None if self.began.elapsed() >= self.limit => LabError::TimeOut(self.limit),
             None => LabError::Stopped,
         }
