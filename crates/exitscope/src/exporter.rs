@@ -6,10 +6,9 @@ use crate::cli::ExporterArgs;
 use anyhow::Context;
 use exitscope_exporter::{Exporter, Limits, Source};
 use exitscope_http::{Browsers, serve};
-use exitscope_record::{Aggregation, Counting, LookOut, Processes, Route, Snapshot, process_name};
+use exitscope_live::VmWatch;
+use exitscope_record::{Aggregation, Counting, Route, Snapshot, process_name};
 use exitscope_signals::{catch_signals, signalled};
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Instant;
 
 /// Exit reasons with series of their own. Hosts show less than thirty.
@@ -25,9 +24,7 @@ struct Host {
     began: Instant,
     /// Whether the kernel measures what counting costs.
     measured: bool,
-    /// If only this VM is wanted: its name, and its processes that are looked at.
-    only: Option<(String, BTreeSet<u32>)>,
-    look_out: LookOut,
+    vms: VmWatch,
 }
 
 impl Host {
@@ -45,13 +42,7 @@ impl Host {
 
 impl Source for Host {
     fn read(&mut self) -> Result<&Snapshot, String> {
-        if let Some((name, watched)) = &mut self.only {
-            for vm in self.look_out.look().into_iter().flatten().filter(|vm| vm.is_called(name)) {
-                if watched.insert(vm.process) {
-                    self.counting.watch(vm.process).map_err(|error| error.to_string())?;
-                }
-            }
-        }
+        self.vms.look(&mut self.counting).map_err(|error| error.to_string())?;
         self.measure_if_wanted();
         self.counting.read().map_err(|error| error.to_string())?;
         // It may be known now.
@@ -61,9 +52,6 @@ impl Source for Host {
 
     fn forget_ended(&mut self) {
         self.counting.forget_ended();
-        if let Some((_, watched)) = &mut self.only {
-            watched.retain(|process| Path::new(&format!("/proc/{process}")).exists());
-        }
     }
 
     fn name(&self, process: u32) -> String {
@@ -71,10 +59,7 @@ impl Source for Host {
     }
 
     fn route(&self) -> &'static str {
-        match self.counting.route() {
-            Route::Bpf => "bpf",
-            Route::PerfEvents { .. } => "perf_events",
-        }
+        self.counting.route().name()
     }
 }
 
@@ -87,16 +72,13 @@ pub fn run(args: &ExporterArgs) -> anyhow::Result<Outcome> {
     let names = names(&args.access, &args.listen.to_string(), address);
     access.browsers = Some(Browsers { names, cookie: None });
     let processes = args.whose.processes()?;
-    let only = args.whose.vm.clone().map(|name| match &processes {
-        Processes::These(these) => (name, these.iter().copied().collect()),
-        Processes::All => (name, BTreeSet::new()),
-    });
+    let vms = VmWatch::new(&processes, args.whose.vm.clone(), false);
     let counting = Aggregation::start(&Counting { processes, without_bpf: args.no_bpf, ..Counting::default() })?;
     if let Route::PerfEvents { because } = counting.route() {
         say!("counting by perf events, as BPF may not be used: {because}");
     }
     say!("serving {}://{address}/metrics", scheme(&access));
-    let mut host = Host { counting, began: Instant::now(), measured: false, only, look_out: LookOut::default() };
+    let mut host = Host { counting, began: Instant::now(), measured: false, vms };
     // From the first event on, so that it is soon over.
     host.measure_if_wanted();
     let exporter = Exporter::new(host, Limits { vms: args.max_vms, reasons: REASONS });

@@ -10,10 +10,11 @@ use crate::host::Host;
 use crate::new_file;
 use crate::store;
 use anyhow::{Context, bail};
+use exitscope_live::ThreadNames;
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_record::{
     Capture, MachineOf, Processes, Route, Sample, Tracepoint, Vm, Wanted, machine_of, of_calls, of_kvm, of_scheduler,
-    process_name, thread_name, tracefs, vms,
+    tracefs, vms,
 };
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_trace::PerfWriter;
@@ -57,7 +58,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
     let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
     let mut capture = Capture::start(wanted)?;
-    file.note_route(capture.route());
+    file.note(own::TRACING_BACKEND, capture.route().name());
     if let Route::PerfEvents { because } = capture.route() {
         say!("recording by perf events, as BPF may not be used: {because}");
     }
@@ -189,13 +190,10 @@ fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
 /// The file, and what it holds.
 struct Recording {
     writer: PerfWriter<File>,
-    /// Threads whose names it has.
-    named: BTreeSet<u32>,
+    threads: ThreadNames,
     lost: u64,
     /// CPUs that came on line, of which something may be missing.
     came: BTreeSet<u32>,
-    /// Of each tracepoint, whether it is one of KVM's.
-    of_kvm: Vec<bool>,
     events: u64,
     kvm_events: u64,
     /// Where the file's settings have what is said of the recorder: the first of [`OWN`].
@@ -218,18 +216,13 @@ impl Recording {
             tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
         let file = new_file::create(path)?;
         let writer = PerfWriter::of_formats(file, &head, &formats)?;
-        let of_kvm = tracepoints.iter().map(|tracepoint| !tracepoint.follows_threads()).collect();
-        let (named, came, cost) = (BTreeSet::new(), BTreeSet::new(), None);
-        Ok(Recording { writer, named, lost: 0, came, of_kvm, events: 0, kvm_events: 0, own, cost })
+        let (threads, came) = (ThreadNames::new(tracepoints), BTreeSet::new());
+        Ok(Recording { writer, threads, lost: 0, came, events: 0, kvm_events: 0, own, cost: None })
     }
 
     fn note(&mut self, name: &str, value: &str) {
         let place = OWN.iter().position(|own| *own == name);
         place.into_iter().for_each(|place| self.writer.set(self.own + place, value));
-    }
-
-    fn note_route(&mut self, route: &Route) {
-        self.note(own::TRACING_BACKEND, if *route == Route::Bpf { "bpf" } else { "perf_events" });
     }
 
     /// Notes what recording cost until now.
@@ -264,16 +257,11 @@ impl Recording {
 
     fn write(&mut self, sample: Sample) -> io::Result<()> {
         let (at, vm, tid) = (Moment::from_nanos(sample.time), VmId(sample.process), Tid(sample.thread));
-        if self.of_kvm[sample.tracepoint] && self.named.insert(sample.thread) {
-            if self.named.insert(sample.process) || sample.process == sample.thread {
-                self.writer.thread(at, vm, Tid(sample.process), &process_name(sample.process))?;
-            }
-            if sample.process != sample.thread {
-                self.writer.thread(at, vm, tid, &thread_name(sample.process, sample.thread))?;
-            }
+        for (thread, name) in self.threads.new_in(&sample) {
+            self.writer.thread(at, vm, Tid(thread), &name)?;
         }
         self.events += 1;
-        self.kvm_events += u64::from(self.of_kvm[sample.tracepoint]);
+        self.kvm_events += u64::from(self.threads.is_of_kvm(&sample));
         let cpu = PcpuId(sample.cpu);
         let event = Event { at, tid, vm, vcpu: VcpuId::UNKNOWN, cpu, name: NameId::NONE, kind: Kind::Other };
         self.writer.sample_of(sample.tracepoint, &event, sample.payload)
@@ -315,6 +303,7 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_record::thread_name;
 
     #[test]
     fn a_command_that_has_ended_keeps_its_name_until_it_is_waited_for() {

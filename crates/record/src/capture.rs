@@ -53,6 +53,13 @@ pub enum Route {
     },
 }
 
+impl Route {
+    /// Its name in outputs: `bpf` or `perf_events`.
+    pub fn name(&self) -> &'static str {
+        if *self == Route::Bpf { "bpf" } else { "perf_events" }
+    }
+}
+
 /// A record of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {

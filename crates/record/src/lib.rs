@@ -37,4 +37,4 @@ pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};
 pub use tracepoints::{Tracepoint, of_calls, of_kvm, of_scheduler, tracefs};
-pub use vms::{KVM_DEBUGFS, LookOut, MachineOf, Vm, machine_of, process_name, thread_name, vms};
+pub use vms::{KVM_DEBUGFS, MachineOf, Vm, machine_of, process_name, thread_name, vms};

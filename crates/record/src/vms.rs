@@ -10,11 +10,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// How long there is between two looks at all processes, at least; and how many times as long as one took.
-const REST: Duration = Duration::from_secs(1);
-const REST_TIMES: u32 = 50;
 
 /// What the descriptor of a virtual machine is called (virt/kvm/kvm_main.c, kvm_dev_ioctl_create_vm).
 const MACHINE: &str = "anon_inode:kvm-vm";
@@ -49,26 +44,6 @@ pub fn vms() -> Vec<Vm> {
     let mut vms: Vec<Vm> = processes.filter_map(vm).collect();
     vms.sort_by_key(|vm| vm.process);
     vms
-}
-
-/// Looks for virtual machines now and then: with many processes a look takes long, and it is to take 2 % of a CPU at most.
-#[derive(Debug, Default)]
-pub struct LookOut {
-    next: Option<Instant>,
-}
-
-impl LookOut {
-    /// The machines, as [`vms`] has them; `None` if it is not time yet to look.
-    pub fn look(&mut self) -> Option<Vec<Vm>> {
-        let began = Instant::now();
-        if self.next.is_some_and(|next| began < next) {
-            return None;
-        }
-        let found = vms();
-        let took = began.elapsed();
-        self.next = Some(began + took + REST.max(took * REST_TIMES));
-        Some(found)
-    }
 }
 
 /// What a number is that is taken for a virtual machine's process.
@@ -213,13 +188,6 @@ mod tests {
         assert_eq!(in_debugfs(Path::new("/proc"), own), MachineOf::Process);
         assert_eq!(in_debugfs(Path::new("/sys/kernel"), own), MachineOf::Nobody);
         assert_eq!(in_debugfs(Path::new("/proc/none"), own), MachineOf::Hidden);
-    }
-
-    #[test]
-    fn nobody_looks_again_at_once() {
-        let mut look_out = LookOut::default();
-        assert!(look_out.look().is_some());
-        assert!(look_out.look().is_none());
     }
 
     #[test]

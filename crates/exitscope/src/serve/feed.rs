@@ -1,17 +1,14 @@
 //! Samples of a capture in, events out: what reading a recording of them would give.
 
+use exitscope_live::ThreadNames;
 use exitscope_model::{Event, EventNames, Ledger, Line};
-use exitscope_record::{Sample, Tracepoint, process_name, thread_name};
+use exitscope_record::{Sample, Tracepoint};
 use exitscope_trace::Keep;
 use exitscope_trace::tracefs::{Decoder, Format, Order};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
-use std::collections::BTreeSet;
 
 /// Bytes of a record's common fields, which samples are without.
 const COMMON: usize = 8;
-
-/// Threads whose names are remembered; when there are more, it begins anew.
-const MAX_NAMED: usize = 1 << 14;
 
 /// What came since the last [`Feed::clear`].
 pub struct Feed {
@@ -22,10 +19,8 @@ pub struct Feed {
     /// Threads that are new, and what they are called.
     pub named: Vec<(u32, String)>,
     decoders: Vec<Decoder>,
-    /// Of each tracepoint, whether it is one of KVM's.
-    of_kvm: Vec<bool>,
+    threads: ThreadNames,
     record: Vec<u8>,
-    known: BTreeSet<u32>,
 }
 
 impl Feed {
@@ -38,9 +33,8 @@ impl Feed {
             named: Vec::new(),
             // A tracepoint is made from such a format.
             decoders: tracepoints.iter().filter_map(decoder).collect(),
-            of_kvm: tracepoints.iter().map(|of| !of.follows_threads()).collect(),
+            threads: ThreadNames::new(tracepoints),
             record: vec![0; COMMON],
-            known: BTreeSet::new(),
         }
     }
 
@@ -63,8 +57,9 @@ impl Feed {
         self.ledger.events += 1;
         self.record.truncate(COMMON);
         self.record.extend_from_slice(sample.payload);
-        let order = if cfg!(target_endian = "big") { Order::Big } else { Order::Little };
-        let Some(decoded) = decoder.decode(&self.record, order) else { return self.ledger.count(Line::BadRecord) };
+        let Some(decoded) = decoder.decode(&self.record, Order::NATIVE) else {
+            return self.ledger.count(Line::BadRecord);
+        };
         self.events.push(Event {
             at,
             tid: Tid(sample.thread),
@@ -74,9 +69,7 @@ impl Feed {
             name: decoder.name,
             kind: decoded.kind,
         });
-        if self.of_kvm[sample.tracepoint] && self.known.insert(sample.thread) {
-            self.name(sample.process, sample.thread);
-        }
+        self.named.extend(self.threads.new_in(&sample));
     }
 
     /// Adds that so many records of a CPU were lost.
@@ -90,19 +83,6 @@ impl Feed {
         self.events.clear();
         self.named.clear();
         self.ledger = Ledger::default();
-        if self.known.len() > MAX_NAMED {
-            self.known.clear();
-        }
-    }
-
-    /// A name for a thread, and for its process.
-    fn name(&mut self, process: u32, thread: u32) {
-        if self.known.insert(process) || process == thread {
-            self.named.push((process, process_name(process)));
-        }
-        if process != thread {
-            self.named.push((thread, thread_name(process, thread)));
-        }
     }
 }
 

@@ -11,12 +11,10 @@ use super::kernel::{Kvm, own_time};
 use super::sums::Sums;
 use super::verdict::RecentIntervals;
 use crate::read::vcpu_by_name;
+use exitscope_live::VmWatch;
 use exitscope_model::{SubjectNames, TraceInfo};
-use exitscope_record::{
-    Aggregation, Cost, Lane, LaneState, LookOut, Processes, Route, Runner, Snapshot, process_name, thread_name,
-};
+use exitscope_record::{Aggregation, Cost, Lane, LaneState, Processes, Route, Runner, Snapshot, thread_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How old KVM's own counters may be: to read them takes many files.
@@ -28,15 +26,9 @@ const MEASURE: u64 = 30;
 /// What is watched, and what was there at the end of the last interval.
 pub struct Sampler {
     counting: Aggregation,
-    /// Watched as they come, if one name is wanted.
-    name: Option<String>,
-    is_all: bool,
+    watch: VmWatch,
     before: Snapshot,
     own_time: u64,
-    names: HashMap<u32, String>,
-    /// VMs that were found by looking around, exits or not.
-    known: Vec<u32>,
-    look_out: LookOut,
     kvm: Kvm,
     kvm_read: Option<Instant>,
     gangs: GangWatch,
@@ -57,19 +49,11 @@ impl Sampler {
         let host = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
         let arch = std::env::consts::ARCH.to_string();
         let subjects = SubjectNames::of(&TraceInfo { arch, release: host.1.clone(), ..TraceInfo::default() });
-        let known = match processes {
-            Processes::All => Vec::new(),
-            Processes::These(these) => these.clone(),
-        };
         let mut sampler = Sampler {
             before: counting.snapshot().clone(),
             counting,
-            name,
-            is_all: *processes == Processes::All,
+            watch: VmWatch::new(processes, name, true),
             own_time: own_time(),
-            names: HashMap::new(),
-            known,
-            look_out: LookOut::default(),
             kvm: Kvm::default(),
             kvm_read: None,
             gangs: GangWatch::default(),
@@ -87,8 +71,7 @@ impl Sampler {
 
     /// The interval from the last call, or the beginning, until now.
     pub fn take(&mut self) -> anyhow::Result<Frame> {
-        self.look_around()?;
-        self.known.retain(|process| Path::new(&format!("/proc/{process}")).exists());
+        self.watch.look(&mut self.counting)?;
         let now = self.counting.read()?.clone();
         self.look_at_kvm(&now);
         let span = now.at.saturating_sub(self.before.at.max(self.before.began)).max(1);
@@ -115,32 +98,13 @@ impl Sampler {
         Ok(frame)
     }
 
-    /// VMs come and go.
-    fn look_around(&mut self) -> anyhow::Result<()> {
-        if !self.is_all && self.name.is_none() {
-            return Ok(());
-        }
-        let Some(found) = self.look_out.look() else { return Ok(()) };
-        let wanted = found.into_iter().filter(|vm| self.name.as_ref().is_none_or(|name| vm.is_called(name)));
-        let mut known = Vec::new();
-        for vm in wanted {
-            if self.name.is_some() && !self.known.contains(&vm.process) {
-                self.counting.watch(vm.process)?;
-            }
-            known.push(vm.process);
-            self.names.insert(vm.process, vm.name);
-        }
-        self.known = known;
-        Ok(())
-    }
-
     /// What KVM counts itself, unless that was just read.
     fn look_at_kvm(&mut self, now: &Snapshot) {
         if self.kvm_read.is_some_and(|read| read.elapsed() < COUNTERS_AGE) {
             return;
         }
         let at_work = now.lanes.iter().filter(|(_, state)| !state.ended).map(|(lane, _)| lane.process);
-        let processes: BTreeSet<u32> = self.known.iter().copied().chain(at_work).collect();
+        let processes: BTreeSet<u32> = self.watch.processes().iter().copied().chain(at_work).collect();
         self.kvm = Kvm::look(&processes.into_iter().collect::<Vec<_>>());
         self.kvm_read = Some(Instant::now());
     }
@@ -154,9 +118,9 @@ impl Sampler {
     }
 
     fn frame(&mut self, now: &Snapshot, seconds: f64) -> Frame {
-        let (tracing_backend, bpf_error) = match self.counting.route() {
-            Route::Bpf => ("bpf", None),
-            Route::PerfEvents { because } => ("perf_events", Some(because.clone())),
+        let bpf_error = match self.counting.route() {
+            Route::Bpf => None,
+            Route::PerfEvents { because } => Some(because.clone()),
         };
         let own_before = std::mem::replace(&mut self.own_time, own_time());
         let cpus = self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds;
@@ -166,7 +130,7 @@ impl Sampler {
             seconds,
             host: self.host.0.clone(),
             kernel: self.host.1.clone(),
-            tracing_backend,
+            tracing_backend: self.counting.route().name(),
             bpf_error,
             has_kvm_exit: self.counting.has_kvm_exit(),
             lost: now.lost,
@@ -208,7 +172,7 @@ impl Sampler {
         seconds: f64,
     ) -> (Sums, Vec<VmRow>) {
         let mut vms: BTreeMap<u32, (Sums, Vec<VcpuRow>)> = BTreeMap::new();
-        for &process in &self.known {
+        for &process in self.watch.processes() {
             vms.entry(process).or_default();
         }
         for (lane, sums) in lanes {
@@ -229,7 +193,6 @@ impl Sampler {
                 figures: sums.figures(seconds, &self.subjects),
             });
         }
-        let names = &mut self.names;
         let mut rows = Vec::new();
         let mut all = Sums::default();
         for (pid, (sums, mut vcpus)) in vms {
@@ -237,7 +200,7 @@ impl Sampler {
             all.merge(&sums);
             rows.push(VmRow {
                 pid,
-                name: names.entry(pid).or_insert_with(|| name_of(pid)).clone(),
+                name: self.name(pid),
                 ended: !vcpus.is_empty() && vcpus.iter().all(|vcpu| vcpu.ended),
                 figures: sums.figures(seconds, &self.subjects),
                 kvm_halts: self.kvm.halts.get(&pid).cloned(),
@@ -246,8 +209,16 @@ impl Sampler {
                 vcpus,
             });
         }
-        names.retain(|pid, _| rows.iter().any(|row| row.pid == *pid));
+        self.watch.forget_names(|pid| rows.iter().any(|row| row.pid == pid));
         (all, rows)
+    }
+
+    /// What the VM is called; of one that is gone already, its process.
+    fn name(&mut self, process: u32) -> String {
+        match self.watch.name(process) {
+            "" => format!("process {process}"),
+            name => name.to_string(),
+        }
     }
 
     /// The vCPU's number: an event's, else its thread's name's, else KVM's.
@@ -282,12 +253,6 @@ fn cost_per_event(now: Option<Cost>, before: Option<Cost>, events: u64) -> Optio
     let (now, before) = (now?, before.unwrap_or_default());
     let runs = now.runs.saturating_sub(before.runs);
     (runs > 0 && events > 0).then(|| now.ns.saturating_sub(before.ns) as f64 / events as f64)
-}
-
-/// What the VM is called; of one that is gone already, its process.
-fn name_of(process: u32) -> String {
-    let name = process_name(process);
-    if name.is_empty() { format!("process {process}") } else { name }
 }
 
 #[cfg(test)]
