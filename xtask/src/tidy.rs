@@ -22,7 +22,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("live", &["units", "stats", "model", "record"]),
     ("analysis", &["units", "stats", "policy", "model"]),
     ("http", &[]),
-    ("exporter", &["stats", "http", "model", "record", "units"]),
+    ("exporter", &["stats", "http", "model", "record", "live", "units"]),
     ("view", &["units", "stats", "policy", "scenario", "sim", "lab", "model", "analysis"]),
     ("page", &["units", "stats", "policy", "model", "analysis", "view"]),
     ("export", &["units", "model", "analysis", "view"]),

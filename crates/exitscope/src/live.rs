@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::new_file;
 use crate::store;
 use anyhow::{Context, bail};
-use exitscope_live::ThreadNames;
+use exitscope_live::{CostCycle, ThreadNames};
 use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
 use exitscope_record::{
     Capture, MachineOf, Processes, Route, Sample, Tracepoint, Vm, Wanted, machine_of, of_calls, of_kvm, of_scheduler,
@@ -101,14 +101,9 @@ fn record(
     began: Instant,
 ) -> anyhow::Result<()> {
     let mut flushed = Instant::now();
-    let mut measured = false;
+    let mut cycle = CostCycle::new(MEASURE, MEASURE_EVERY);
     loop {
-        let measure = began.elapsed().as_nanos() % MEASURE_EVERY.as_nanos() < MEASURE.as_nanos();
-        if measured != measure {
-            // Who may not measure does without.
-            let _ = capture.measure(measure);
-            measured = measure;
-        }
+        cycle.turn(true, |on| capture.measure(on));
         file.drain(capture)?;
         if flushed.elapsed() >= BLOCK {
             file.note_cost(capture);

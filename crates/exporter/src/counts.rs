@@ -1,7 +1,7 @@
 //! What was counted, by VM and reason, in bounded memory.
 //!
 //! ```text
-//! Snapshot, less the one before ─► by the VM's name, or "other" ─► by reason, or "other"      gone for KEEP ─► forgotten
+//! CountInterval ─► by the VM's name, or "other" ─► by reason, or "other"      gone for KEEP ─► forgotten
 //! ```
 //!
 //! VMs of the same name share their counts: a VM that is started anew goes on where it was, and the number of series does
@@ -10,8 +10,9 @@
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
 use exitscope_http::visible;
+use exitscope_live::CountInterval;
 use exitscope_model::TimePart;
-use exitscope_record::{Cause, Count, Lane, Snapshot};
+use exitscope_record::{Cause, Cost, Count};
 use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,15 +51,10 @@ pub struct Counts {
     reasons: BTreeSet<String>,
     folded_vms: BTreeSet<String>,
     folded_reasons: BTreeSet<String>,
-    /// How the processes of lanes are called.
-    names: BTreeMap<u32, String>,
-    /// What was counted of the lanes that are there, when last looked.
-    before: BTreeMap<(Lane, Cause), Count>,
-    events_before: BTreeMap<Lane, u64>,
     events: u64,
     lost: u64,
     missed: u64,
-    cost: Option<(u64, u64)>,
+    cost: Cost,
     overhead: f64,
 }
 
@@ -83,70 +79,52 @@ impl Counts {
             reasons: BTreeSet::new(),
             folded_vms: BTreeSet::new(),
             folded_reasons: BTreeSet::new(),
-            names: BTreeMap::new(),
-            before: BTreeMap::new(),
-            events_before: BTreeMap::new(),
             events: 0,
             lost: 0,
             missed: 0,
-            cost: None,
+            cost: Cost::default(),
             overhead: 0.0,
         }
     }
 
-    /// Takes what is new in `now`. `name` says how a process calls its VM; it is asked once for each process.
-    pub fn absorb(&mut self, now: &Snapshot, name: impl Fn(u32) -> String) {
+    /// Adds what is new. `name` says how a process calls its VM.
+    pub fn absorb(&mut self, new: &CountInterval<Cause>, mut name: impl FnMut(u32) -> String) {
         for vm in self.vms.values_mut() {
             (vm.processes, vm.vcpus) = (BTreeSet::new(), 0);
         }
-        let mut events = 0;
-        for (lane, state) in &now.lanes {
-            let before = self.events_before.get(lane).copied().unwrap_or(0);
-            events += state.events.saturating_sub(before);
-            let vm = self.vm(lane.process, &name);
-            vm.seen = now.at;
-            if !state.ended {
+        let lanes = new.vcpus.keys().chain(new.counts.keys().map(|(lane, _)| lane));
+        let mut places: BTreeMap<u32, String> = BTreeMap::new();
+        for process in lanes.map(|lane| lane.process) {
+            places.entry(process).or_insert_with(|| self.place(&name(process)));
+        }
+        for (lane, vcpu) in &new.vcpus {
+            let vm = self.vms.entry(places[&lane.process].clone()).or_default();
+            vm.seen = new.at;
+            if !vcpu.state.ended {
                 vm.processes.insert(lane.process);
                 vm.vcpus += 1;
             }
         }
-        // What an exit was about may come to be known late, so that it moves from one count to another.
-        let mut sums: BTreeMap<(Lane, Cause), Count> = BTreeMap::new();
-        for (key, count) in &now.counts {
-            sums.entry((key.lane, key.cause)).or_default().add(count);
-        }
-        for ((lane, cause), count) in sums {
-            let before = self.before.entry((lane, cause)).or_default();
-            let new = count.since(before);
-            if (new.count, new.to_user, new.lengths.total()) == (0, 0, 0) {
-                continue;
-            }
-            before.add(&new);
+        for ((lane, cause), count) in &new.counts {
             let reason = match cause {
                 Cause::Exit(code) => Some(self.reason(code.name())),
                 _ => None,
             };
-            let vm = self.vm(lane.process, &name);
-            match (cause, reason) {
-                (Cause::Halt { slept, valid }, _) => vm.halts.entry((slept, valid)).or_default().add(&new),
-                (_, Some(reason)) => vm.exits.entry(reason).or_default().add(&new),
-                (_, None) => vm.served += new.count,
+            let vm = self.vms.entry(places[&lane.process].clone()).or_default();
+            match (*cause, reason) {
+                (Cause::Halt { slept, valid }, _) => vm.halts.entry((slept, valid)).or_default().add(count),
+                (_, Some(reason)) => vm.exits.entry(reason).or_default().add(count),
+                (_, None) => vm.served += count.count,
             }
         }
+        let events = new.events();
         self.events += events;
-        (self.lost, self.missed) = (now.lost, now.missed);
-        if let Some(cost) = now.cost.filter(|cost| cost.runs > 0) {
-            self.cost = Some((cost.runs, cost.ns));
-            self.overhead += events as f64 * cost.ns as f64 / cost.runs as f64;
+        (self.lost, self.missed) = (new.lost, new.missed);
+        self.cost = Cost { runs: self.cost.runs + new.cost.runs, ns: self.cost.ns + new.cost.ns };
+        if self.cost.runs > 0 {
+            self.overhead += events as f64 * self.cost.ns as f64 / self.cost.runs as f64;
         }
-        // What has ended is dropped from the next snapshot; should its number come again, it is another's.
-        let lives = |lane: &Lane| now.lanes.get(lane).is_some_and(|state| !state.ended);
-        self.before.retain(|(lane, _), _| lives(lane));
-        self.events_before =
-            now.lanes.iter().filter(|(lane, _)| lives(lane)).map(|(lane, state)| (*lane, state.events)).collect();
-        let processes: BTreeSet<u32> = self.events_before.keys().map(|lane| lane.process).collect();
-        self.names.retain(|process, _| processes.contains(process));
-        self.vms.retain(|name, vm| name == OTHER || now.at.saturating_sub(vm.seen) < KEEP);
+        self.vms.retain(|name, vm| name == OTHER || new.at.saturating_sub(vm.seen) < KEEP);
         if self.own() < self.limits.vms {
             self.folded_vms.clear();
         }
@@ -157,25 +135,19 @@ impl Counts {
         self.vms.len() - usize::from(self.vms.contains_key(OTHER))
     }
 
-    /// The counts of the VM of this process.
-    fn vm(&mut self, process: u32, name: &impl Fn(u32) -> String) -> &mut Vm {
-        let own = self.own();
-        let name = self.names.entry(process).or_insert_with(|| {
-            let name = name(process);
-            let end = (0..=NAME).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
-            // Whoever starts a VM names it, and who looks at a scrape may do so in a terminal.
-            if name.is_empty() { UNKNOWN.to_string() } else { visible(&name[..end]) }
-        });
-        let place = match self.vms.contains_key(name) || own < self.limits.vms {
-            true => name.clone(),
-            false => {
-                if self.folded_vms.len() < FOLDED {
-                    self.folded_vms.insert(name.clone());
-                }
-                OTHER.to_string()
+    /// The name under which a VM called so is counted: a place of its own, if there is one left.
+    fn place(&mut self, name: &str) -> String {
+        let end = (0..=NAME).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
+        // Whoever starts a VM names it, and who looks at a scrape may do so in a terminal.
+        let name = if name.is_empty() { UNKNOWN.to_string() } else { visible(&name[..end]) };
+        if !self.vms.contains_key(&name) && self.own() >= self.limits.vms {
+            if self.folded_vms.len() < FOLDED {
+                self.folded_vms.insert(name);
             }
-        };
-        self.vms.entry(place).or_default()
+            return OTHER.to_string();
+        }
+        self.vms.entry(name.clone()).or_default();
+        name
     }
 
     /// The reason under which exits of this one are counted.
@@ -228,8 +200,8 @@ impl Counts {
         sheet.add(&f::EVENTS, [], Value::Count(self.events));
         sheet.add(&f::LOST, [], Value::Count(self.lost));
         sheet.add(&f::MISSED, [], Value::Count(self.missed));
-        if let Some((runs, ns)) = self.cost {
-            sheet.add(&f::EVENT_COST, [], Value::Number(ns as f64 / runs as f64 / 1e9));
+        if self.cost.runs > 0 {
+            sheet.add(&f::EVENT_COST, [], Value::Number(self.cost.ns as f64 / self.cost.runs as f64 / 1e9));
             sheet.add(&f::OVERHEAD, [], Value::Number(self.overhead / 1e9));
         }
     }
@@ -259,8 +231,9 @@ const _: () = assert!(CoarseBuckets::LIMIT_BITS > BOUNDS[BOUNDS.len() - 1], "len
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, DetailKind, ExitCode};
-    use exitscope_record::{About, Cost, Key, Runner};
+    use exitscope_live::Deltas;
+    use exitscope_model::{CodeList, ExitCode};
+    use exitscope_record::{Key, Lane, Runner, Snapshot};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -279,11 +252,20 @@ mod tests {
         (0..count).for_each(|_| counted.lengths.record(1_000));
     }
 
-    fn counts(vms: usize, reasons: usize) -> Counts {
-        Counts::new(Limits { vms, reasons })
+    /// Counts of one snapshot after the other.
+    struct OfSnapshots(Counts, Deltas<Cause>);
+
+    impl OfSnapshots {
+        fn absorb(&mut self, now: &Snapshot, name: impl FnMut(u32) -> String) {
+            self.0.absorb(&self.1.take(now), name);
+        }
     }
 
-    fn of(counts: &Counts, vm: &str, reason: &str) -> Option<u64> {
+    fn counts(vms: usize, reasons: usize) -> OfSnapshots {
+        OfSnapshots(Counts::new(Limits { vms, reasons }), Deltas::default())
+    }
+
+    fn of(OfSnapshots(counts, _): &OfSnapshots, vm: &str, reason: &str) -> Option<u64> {
         Some(counts.vms.get(vm)?.exits.get(reason)?.count)
     }
 
@@ -298,8 +280,8 @@ mod tests {
         exits(&mut now, 7, 30, 2);
         counts.absorb(&now, name);
         assert_eq!(of(&counts, "vm7", "IO_INSTRUCTION"), Some(5));
-        assert_eq!((counts.events, counts.overhead), (10, 1_000.0));
-        assert_eq!((counts.vms["vm7"].vcpus, counts.running()), (1, 1));
+        assert_eq!((counts.0.events, counts.0.overhead), (10, 1_000.0));
+        assert_eq!((counts.0.vms["vm7"].vcpus, counts.0.running()), (1, 1));
     }
 
     #[test]
@@ -309,8 +291,8 @@ mod tests {
         counts.absorb(&now, |_| "web".into());
         now.lanes.get_mut(&lane(7)).unwrap().ended = true;
         exits(&mut now, 7, 30, 1);
-        counts.absorb(&now, |_| unreachable!("its name is known"));
-        assert_eq!((of(&counts, "web", "IO_INSTRUCTION"), counts.running()), (Some(4), 0));
+        counts.absorb(&now, |_| "web".into());
+        assert_eq!((of(&counts, "web", "IO_INSTRUCTION"), counts.0.running()), (Some(4), 0));
         let mut now = Snapshot::default();
         exits(&mut now, 8, 30, 5);
         counts.absorb(&now, |_| "web".into());
@@ -318,19 +300,6 @@ mod tests {
         counts.absorb(&now, |_| "db".into());
         assert_eq!(of(&counts, "web", "IO_INSTRUCTION"), Some(9));
         assert_eq!(of(&counts, "db", "IO_INSTRUCTION"), Some(2));
-    }
-
-    #[test]
-    fn an_exit_that_turns_out_to_be_about_something_is_counted_once() {
-        let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
-        exits(&mut now, 7, 30, 1);
-        counts.absorb(&now, |_| "web".into());
-        let (key, count) = now.counts.pop_first().unwrap();
-        counts.absorb(&now, |_| "web".into());
-        let about = About { kind: DetailKind::Port, write: true, key: 0x3f8 };
-        now.counts.insert(Key { about: Some(about), ..key }, count);
-        counts.absorb(&now, |_| "web".into());
-        assert_eq!(of(&counts, "web", "IO_INSTRUCTION"), Some(1));
     }
 
     #[test]
@@ -343,12 +312,12 @@ mod tests {
         counts.absorb(&now, name);
         exits(&mut now, 19, 1, 4);
         counts.absorb(&now, name);
-        assert_eq!(counts.vms.len(), 3);
-        let all: u64 = counts.vms.values().flat_map(|vm| vm.exits.values()).map(|count| count.count).sum();
+        assert_eq!(counts.0.vms.len(), 3);
+        let all: u64 = counts.0.vms.values().flat_map(|vm| vm.exits.values()).map(|count| count.count).sum();
         assert_eq!(all, 24);
         assert_eq!(of(&counts, OTHER, OTHER), Some(17));
         assert_eq!(of(&counts, OTHER, "EXTERNAL_INTERRUPT"), Some(4));
-        assert_eq!((counts.folded_vms.len(), counts.folded_reasons.len()), (18, 17));
+        assert_eq!((counts.0.folded_vms.len(), counts.0.folded_reasons.len()), (18, 17));
     }
 
     #[test]
@@ -360,7 +329,7 @@ mod tests {
         counts.absorb(&at(599), |_| unreachable!());
         assert_eq!(of(&counts, "web", "IO_INSTRUCTION"), Some(3));
         counts.absorb(&at(601), |_| unreachable!());
-        assert!(counts.vms.is_empty() && counts.names.is_empty() && counts.before.is_empty());
+        assert!(counts.0.vms.is_empty());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use crate::families as f;
 use crate::own::Own;
 use crate::sheet::{Sheet, Value};
 use exitscope_http::{Answer, Asked, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
-use exitscope_record::Snapshot;
+use exitscope_live::{CountInterval, LiveCounts};
+use exitscope_record::Cause;
 use std::cell::RefCell;
 use std::future::ready;
 use std::rc::Rc;
@@ -22,17 +23,28 @@ const HTML: &str = "text/html; charset=utf-8";
 
 /// Where counts come from.
 pub trait Source {
-    /// Everything that was counted until now.
-    fn read(&mut self) -> Result<&Snapshot, String>;
+    /// What was counted since the last call.
+    fn read(&mut self) -> Result<CountInterval<Cause>, String>;
 
-    /// Has the source forget what ended and was read.
-    fn forget_ended(&mut self);
-
-    /// How this process calls its VM.
-    fn name(&self, process: u32) -> String;
+    /// What the VM of this process is called; empty if that is not known.
+    fn name(&mut self, process: u32) -> String;
 
     /// How events are looked at: `bpf` or `perf_events`.
     fn route(&self) -> &'static str;
+}
+
+impl Source for LiveCounts<Cause> {
+    fn read(&mut self) -> Result<CountInterval<Cause>, String> {
+        self.take().map_err(|error| error.to_string())
+    }
+
+    fn name(&mut self, process: u32) -> String {
+        self.vms.name(process).to_string()
+    }
+
+    fn route(&self) -> &'static str {
+        self.counting.route().name()
+    }
 }
 
 /// The exporter.
@@ -62,10 +74,8 @@ impl<S: Source> Exporter<S> {
 impl<S: Source> State<S> {
     fn absorb(&mut self) -> Result<(), String> {
         self.read = Instant::now();
-        // A copy, as the source is asked for names meanwhile.
-        let read = self.source.read().cloned();
-        let read = read.map(|snapshot| self.counts.absorb(&snapshot, |process| self.source.name(process)));
-        self.source.forget_ended();
+        let read = self.source.read();
+        let read = read.map(|new| self.counts.absorb(&new, |process| self.source.name(process)));
         self.trouble = read.as_ref().err().cloned();
         read
     }

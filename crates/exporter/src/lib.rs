@@ -1,7 +1,7 @@
 //! Counts of VM exits as OpenMetrics over HTTP, for Prometheus.
 //!
 //! ```text
-//! Snapshot, now and then ─► Counts: what is new, by VM and reason, at most so many of each ─┐
+//! CountInterval, now and then ─► Counts: by VM and reason, at most so many of each ─┐
 //! this process: time, memory, descriptors, answers ──────────────────────────────────────────┴─► Sheet ─► text
 //!                                   Site: GET /metrics, /healthz, / ◄────────────────────────────────────────┘
 //! ```

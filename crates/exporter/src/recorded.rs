@@ -3,6 +3,7 @@
 use crate::counts::{Counts, Limits};
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
+use exitscope_live::Deltas;
 use exitscope_model::{Door, Exit, Halt, TimePart, Who};
 use exitscope_record::{Cause, Count, Key, Lane, LaneState, Runner, Snapshot};
 
@@ -54,7 +55,7 @@ impl Recorded {
     /// As OpenMetrics text. `name` says how the VM of a process, or of Xen's domain, is called.
     pub fn text(&self, limits: Limits, name: impl Fn(u32) -> String) -> String {
         let mut counts = Counts::new(limits);
-        counts.absorb(&self.snapshot, name);
+        counts.absorb(&Deltas::default().take(&self.snapshot), name);
         let mut sheet = Sheet::default();
         counts.write(&mut sheet);
         sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), "recording"], Value::Info);

@@ -2,6 +2,7 @@
 
 use exitscope_exporter::{Exporter, FAMILIES, Kind, Limits, Source};
 use exitscope_http::{Access, Browsers, Names, Patience, serve};
+use exitscope_live::{CountInterval, Deltas};
 use exitscope_model::{CodeList, ExitCode};
 use exitscope_record::{Cause, Cost, Key, Lane, LaneState, Runner, Snapshot};
 use openmetrics_parser::openmetrics::parse_openmetrics;
@@ -28,6 +29,7 @@ const HOSTILE: &str = "\n\"} 1\\\x1b]0;x\x07\u{202e}<script>alert(1)</script>\n=
 /// A source that always says the same.
 struct Fixed {
     snapshot: Snapshot,
+    deltas: Deltas<Cause>,
     works: bool,
 }
 
@@ -53,18 +55,16 @@ impl Fixed {
             halts.or_default().count = 5;
             snapshot.counts.entry(Key { lane, cause: Cause::Served, about: None }).or_default().count = 11;
         }
-        Fixed { snapshot, works: true }
+        Fixed { snapshot, deltas: Deltas::default(), works: true }
     }
 }
 
 impl Source for Fixed {
-    fn read(&mut self) -> Result<&Snapshot, String> {
-        if self.works { Ok(&self.snapshot) } else { Err("the kernel is gone".into()) }
+    fn read(&mut self) -> Result<CountInterval<Cause>, String> {
+        if self.works { Ok(self.deltas.take(&self.snapshot)) } else { Err("the kernel is gone".into()) }
     }
 
-    fn forget_ended(&mut self) {}
-
-    fn name(&self, process: u32) -> String {
+    fn name(&mut self, process: u32) -> String {
         NAMES.get(process as usize).map_or_else(|| format!("vm{process}"), |name| name.0.to_string())
     }
 

@@ -1,11 +1,11 @@
 //! `top --batch`: an interval after the other, as text or as a line of JSON.
 
 use super::frame::{Frame, GangRow, Row};
-use super::kernel::KvmHalts;
 use super::line::{Line, vcpu_name};
 use super::state::State;
 use super::text;
 use crate::cli::TopColumn;
+use exitscope_live::KvmHalts;
 use exitscope_view::{Column, Look, Page, Section, Sentence, Table, rate, share, thousands, write_page};
 use std::io::{self, Write};
 

@@ -9,7 +9,7 @@
 //!                       └─ vcpus: VcpuRow ─ figures
 //! ```
 
-use super::kernel::KvmHalts;
+use exitscope_live::KvmHalts;
 use exitscope_view::VerdictRow;
 use schemars::JsonSchema;
 use serde::Serialize;

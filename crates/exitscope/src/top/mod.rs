@@ -1,7 +1,7 @@
 //! `exitscope top`: what this host's virtual machines leave their guests for, as it happens.
 //!
 //! ```text
-//! Aggregation ─► Sampler, every interval ─► Frame ─┬─► Screen, with what State says the user looks at
+//! LiveCounts ─► Sampler, every interval ─► Frame ─┬─► Screen, with what State says the user looks at
 //!                                                  └─► text or JSON (--batch)
 //! R ─► ChildRecorder: exitscope record, exitscope report ─► ReportText ─► Screen
 //! ```
@@ -10,11 +10,11 @@ mod batch;
 mod choices;
 mod chooser;
 mod columns;
+mod figures;
 mod frame;
 mod gangs;
 mod help;
 mod history;
-mod kernel;
 mod line;
 mod list;
 mod panels;
@@ -23,7 +23,6 @@ mod report_text;
 mod sampler;
 mod screen;
 mod state;
-mod sums;
 mod text;
 mod timeline;
 mod verdict;
@@ -33,7 +32,7 @@ use crate::cli::{EventsFormat, TopArgs};
 use crate::report::look;
 use anyhow::{Context, bail};
 use columns::ColumnChoice;
-use exitscope_record::{Aggregation, Counting};
+use exitscope_record::Counting;
 use exitscope_signals::{catch_signals, signalled};
 pub use frame::Frame;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -61,10 +60,9 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     catch_signals()?;
     let processes = args.whose.running()?;
-    let counting =
-        Counting { processes: processes.clone(), without_bpf: args.no_bpf, with_cores: true, ..Counting::default() };
-    let mut sampler = Sampler::new(Aggregation::start(&counting)?, &processes, args.whose.vm.clone());
+    let options = Counting { processes, without_bpf: args.no_bpf, with_cores: true, ..Counting::default() };
     let interval = Duration::from_nanos(args.interval.0);
+    let mut sampler = Sampler::start(&options, args.whose.vm.clone(), interval)?;
     let mut state = State { columns: ColumnChoice::of(&args.columns), ..State::default() };
     if is_batch {
         for turn in 0.. {

@@ -9,12 +9,12 @@
 use super::choices::Panel;
 use super::frame::{Figures, Frame, Row as Group, VmRow};
 use super::history::History;
-use super::kernel::KvmHalts;
 use super::line::{Line as ListLine, vcpu_name};
 use super::list::{BARS, Column, List, Words, wrapped};
 use super::screen::WIDE;
 use super::text;
 use super::timeline::PartsTimeline;
+use exitscope_live::KvmHalts;
 use exitscope_model::encode;
 use exitscope_view::{rate, share, thousands};
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -3,10 +3,10 @@
 use super::super::choices::Panel;
 use super::super::columns::ColumnChoice;
 use super::super::frame::{Figures, GangCause, GangRow, LiveVerdict, Own, Row as Group, VcpuRow, VmRow};
-use super::super::kernel::KvmHalts;
 use super::super::list::width;
 use super::super::report_text::ReportText;
 use super::*;
+use exitscope_live::KvmHalts;
 use exitscope_view::{VerdictRow, share};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

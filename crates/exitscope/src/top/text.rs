@@ -1,7 +1,7 @@
 //! Figures as people read them, on the screen and in the text of `--batch`.
 
 use super::frame::{Frame, GangRow, LiveVerdict, Own, VmRow};
-use super::kernel::KvmHalts;
+use exitscope_live::KvmHalts;
 use exitscope_units::Nanos;
 use exitscope_view::{VerdictRow, rate, share, thousands};
 use std::collections::BTreeMap;

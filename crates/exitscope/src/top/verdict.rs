@@ -1,13 +1,13 @@
 //! The verdict on the last intervals: that of a report, as far as counts bear it.
 //!
 //! ```text
-//! Sums of all VMs, of up to INTERVALS intervals ─► Verdict (as for recordings) ─► in words; no change is advised
+//! IntervalTotals of all VMs, of up to INTERVALS intervals ─► Verdict (as for recordings) ─► in words; no change is advised
 //! ```
 
 use super::frame::{Frame, LiveVerdict, VmRow};
-use super::sums::Sums;
 use crate::host;
 use exitscope_analysis::{Verdict, VerdictInput, VerdictState};
+use exitscope_live::IntervalTotals;
 use exitscope_model::{AllParts, ExitCode, TimePart};
 use exitscope_units::Nanos;
 use exitscope_view::{VerdictRow, VerdictWords, share, thousands};
@@ -41,7 +41,7 @@ struct Interval {
 
 impl RecentIntervals {
     /// Adds an interval; the oldest leaves when there are more than [`INTERVALS`].
-    pub fn push(&mut self, all: &Sums, frame: &Frame, vms: &[VmRow]) {
+    pub fn push(&mut self, all: &IntervalTotals, frame: &Frame, vms: &[VmRow]) {
         let (exits, timed_exits) = all.exits_and_timed();
         let mut interval = Interval {
             seconds: frame.seconds,
@@ -49,7 +49,7 @@ impl RecentIntervals {
             parts: all.parts(),
             exits,
             timed_exits,
-            costs: all.costs().collect(),
+            costs: all.reasons().map(|(code, of)| (code, of.cost())).collect(),
             has_steal: all.switches,
             has_kvm_exit: frame.has_kvm_exit,
             missing: (frame.lost, frame.missed),

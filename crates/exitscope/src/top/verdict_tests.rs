@@ -3,26 +3,26 @@
 use super::super::frame::{Figures, GangRow, VcpuRow};
 use super::super::text;
 use super::*;
+use exitscope_live::LiveGroup;
 use exitscope_model::{CodeList, ExitParts};
-use exitscope_record::{Cause, Count, Key, Lane, Runner};
+use exitscope_record::Count;
 
-const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
 const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
 
-fn of_wall(wall: u64) -> Sums {
-    let mut sums = Sums::default();
+fn of_wall(wall: u64) -> IntervalTotals {
+    let mut sums = IntervalTotals::default();
     (sums.wall, sums.has_kvm_exit) = (wall, true);
     sums
 }
 
 /// A second of a vCPU with so many exits for I/O, of so many nanoseconds together.
-fn second(exits: u64, total: u64, steal: u64) -> Sums {
+fn second(exits: u64, total: u64, steal: u64) -> IntervalTotals {
     let outside = ExitParts::ZERO.with(TimePart::Steal, Nanos(steal));
     let mut sums = of_wall(1_000_000_000);
     (sums.outside, sums.switches) = (outside, true);
     let mut count = Count { count: exits, total, ..Count::default() };
     (0..exits).for_each(|_| count.lengths.record(total / exits));
-    sums.add(&Key { lane: LANE, cause: Cause::Exit(IO), about: None }, &count, None);
+    sums.add(LiveGroup::Reason(IO), &count);
     sums
 }
 
@@ -55,7 +55,7 @@ fn the_verdict_is_of_the_last_intervals_together_and_forgets_older_ones() {
 
 #[test]
 fn where_counts_bear_no_verdict_it_is_said_why() {
-    let said = |sums: &Sums, frame: &Frame| {
+    let said = |sums: &IntervalTotals, frame: &Frame| {
         let mut recent = RecentIntervals::default();
         recent.push(sums, frame, &vms());
         let live = recent.verdict().unwrap();

@@ -111,7 +111,7 @@ impl AddAssign for KvmHalts {
 
 /// What KVM itself tells of each process's VMs.
 #[derive(Debug, Default)]
-pub struct Kvm {
+pub struct KvmCounters {
     /// By process.
     pub halts: HashMap<u32, KvmHalts>,
     /// By thread, the number of its vCPU.
@@ -120,10 +120,10 @@ pub struct Kvm {
     pub trouble: HashMap<u32, String>,
 }
 
-impl Kvm {
-    /// Looks at the VMs of these processes.
-    pub fn look(processes: &[u32]) -> Kvm {
-        let mut kvm = Kvm::default();
+impl KvmCounters {
+    /// Those of the VMs of these processes.
+    pub fn read(processes: &[u32]) -> KvmCounters {
+        let mut kvm = KvmCounters::default();
         let mut by_descriptors = HashMap::new();
         for &process in processes {
             match vcpu_stats(process) {
@@ -140,7 +140,7 @@ impl Kvm {
                 }
             }
         }
-        let by_debugfs = kvm.look_at_debugfs(Path::new(KVM_DEBUGFS), processes);
+        let by_debugfs = kvm.read_debugfs(Path::new(KVM_DEBUGFS), processes);
         for process in processes.iter().filter(|process| !kvm.halts.contains_key(process)) {
             let why = by_descriptors.remove(process);
             let why = why.unwrap_or("the VMM keeps no statistics descriptor open (QEMU does from 8.1 on)".to_string());
@@ -154,7 +154,7 @@ impl Kvm {
     }
 
     /// Of those that have no counters yet. Why some still have none, by process.
-    fn look_at_debugfs(&mut self, root: &Path, processes: &[u32]) -> HashMap<u32, String> {
+    fn read_debugfs(&mut self, root: &Path, processes: &[u32]) -> HashMap<u32, String> {
         let missing: Vec<u32> = processes.iter().copied().filter(|id| !self.halts.contains_key(id)).collect();
         let said = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
         let folders = match fs::read_dir(root) {
@@ -206,13 +206,13 @@ mod tests {
             fs::write(folder.join(name), "5\n").unwrap();
         }
         fs::create_dir(root.path().join("8-12")).unwrap();
-        let mut kvm = Kvm::default();
-        let trouble = kvm.look_at_debugfs(root.path(), &[7, 8, 9]);
+        let mut kvm = KvmCounters::default();
+        let trouble = kvm.read_debugfs(root.path(), &[7, 8, 9]);
         assert_eq!(kvm.halts.keys().collect::<Vec<_>>(), [&7]);
         assert_eq!((kvm.halts[&7].attempted_polls, kvm.halts[&7].source), (5, "debugfs"));
         assert_eq!(trouble.keys().collect::<Vec<_>>(), [&8], "and 9 has no folder");
         assert!(trouble[&8].contains("/PID-FD/halt_attempted_poll: "), "{}", trouble[&8]);
-        let nowhere = kvm.look_at_debugfs(&root.path().join("none"), &[7, 8]);
+        let nowhere = kvm.read_debugfs(&root.path().join("none"), &[7, 8]);
         assert_eq!(nowhere.keys().collect::<Vec<_>>(), [&8], "the other has its counters");
     }
 
