@@ -103,7 +103,7 @@ fn record(
     let mut flushed = Instant::now();
     let mut cycle = CostCycle::new(MEASURE, MEASURE_EVERY);
     loop {
-        cycle.turn(true, |on| capture.measure(on));
+        cycle.turn(capture.route(), true);
         file.drain(capture)?;
         if flushed.elapsed() >= BLOCK {
             file.note_cost(capture);

@@ -8,7 +8,7 @@
 mod common;
 
 use common::server::{PATIENCE, end, is_built, live};
-use common::{go, held, machine};
+use common::{go, held, machine, recording};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
@@ -40,9 +40,7 @@ fn a_recording_a_page_and_top_divide_the_time_of_one_guest_alike() {
         let (mut top, mut lines) = top();
         let mut record = common::exitscope();
         record.args(["record", "-p", &guest.id().to_string(), "-o"]).arg(&data);
-        record.args(["--", "sh", "-c", "echo recording; read stop"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut record = record.spawn().unwrap();
-        BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        let mut record = recording(record).unwrap();
         lines.next().unwrap();
         go(&mut guest);
         assert!(guest.wait().unwrap().success());

@@ -4,12 +4,11 @@
 
 mod common;
 
-use common::{cannot, exits_at, go, held_guest, machine, report};
+use common::{cannot, exits_at, go, held_guest, machine, recording, report};
 use exitscope_model::DetailKind;
 use exitscope_record::{Aggregation, Cause, Counting, Processes, Route, Snapshot, process_name};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -70,12 +69,7 @@ fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
         let Some(aggregation) = start(&Counting { processes, without_bpf, ..Counting::default() }) else { return };
         let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
         record.args(["record", "--buffer", "16M", "-p", &pids, "-o"]).arg(&data);
-        // The command runs as long as it records.
-        record.args(["--", "sh", "-c", "echo recording; read stop"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut record = record.spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "recording\n");
+        let mut record = recording(record).unwrap();
         guests.iter_mut().for_each(go);
         assert!(guests.iter_mut().all(|guest| guest.wait().unwrap().success()));
         go(&mut record);

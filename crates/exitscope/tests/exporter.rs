@@ -2,16 +2,13 @@
 
 mod common;
 
+use common::server::{PATIENCE, Server};
 use common::{cannot, exitscope, report, tiny_guest};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// How long things may take that take no time on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A guest with a name of its own, so that other guests of this machine are told apart.
 fn guest(folder: &Path, name: &str) -> PathBuf {
@@ -21,46 +18,18 @@ fn guest(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// An exporter at work, killed when dropped.
-struct Exporter {
-    child: Child,
-    address: SocketAddr,
-}
+struct Exporter(Server);
 
 impl Exporter {
     /// Starts it; `None` if that cannot be done here and was allowed not to be.
     fn start(flags: &[&str]) -> Option<Exporter> {
-        let mut command = exitscope();
-        command.args(["exporter", "--listen", "127.0.0.1:0"]).args(flags).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut all = String::new();
-        while said.read_line(&mut all).unwrap() > 0 {
-            if let Some((_, rest)) = all.split_once("serving http://") {
-                let address = rest.split('/').next().unwrap().parse().unwrap();
-                return Some(Exporter { child, address });
-            }
-        }
-        child.wait().unwrap();
-        cannot(&all);
-        None
+        Server::start_command("exporter", flags).map_err(|said| cannot(&said)).ok().map(Exporter)
     }
 
     fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-        answer
-    }
-
-    /// The status that it answers with who asks by this name.
-    fn status_by_name(&self, name: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {name}\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split(' ').nth(1).unwrap().to_string()
+        let (head, metrics) = self.0.get("/metrics");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        String::from_utf8(metrics).unwrap()
     }
 
     /// The value of the sample whose line begins so; 0 if there is none.
@@ -81,19 +50,6 @@ impl Exporter {
 
     fn exits(&self, vm: &str, reason: &str) -> f64 {
         self.value(&format!("exitscope_exits_total{{vm=\"{vm}\",reason=\"{reason}\"}}"))
-    }
-
-    /// Asks it to end, and waits until it has.
-    fn end(mut self) -> i32 {
-        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
-        self.child.wait().unwrap().code().expect("it ends by itself")
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -127,7 +83,7 @@ fn counts_are_the_guests_and_those_of_a_recording_at_the_same_time() {
         let io = if reasons.iter().any(|(reason, _)| reason == "KVM_EXIT_IO") { "KVM_EXIT_IO" } else { "io" };
         assert_eq!(exporter.exits(&name, io), f64::from(5000 * (23 + 17)), "{flags:?}");
         exporter.wait_for(&format!("exitscope_vm_processes{{vm=\"{name}\"}}"), 0.0);
-        assert_eq!(exporter.end(), 0, "SIGTERM is no failure");
+        assert_eq!(exporter.0.end("-TERM"), 0, "SIGTERM is no failure");
     }
 }
 
@@ -136,7 +92,7 @@ fn vms_that_come_and_go_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let guests: Vec<PathBuf> = (0..7).map(|number| guest(folder.path(), &format!("s{number}"))).collect();
     let Some(exporter) = Exporter::start(&["--max-vms", "3"]) else { return };
-    let fds = || std::fs::read_dir(format!("/proc/{}/fd", exporter.child.id())).unwrap().count();
+    let fds = || std::fs::read_dir(format!("/proc/{}/fd", exporter.0.child.id())).unwrap().count();
     let run = |times: usize| {
         for guest in guests.iter().cycle().take(times) {
             assert!(Command::new(guest).stdout(Stdio::null()).status().unwrap().success());
@@ -157,7 +113,7 @@ fn vms_that_come_and_go_leave_nothing_behind() {
         assert!(began.elapsed() < PATIENCE, "a descriptor for each start: {} after {before}", fds());
         sleep(Duration::from_millis(50));
     }
-    assert_eq!(exporter.end(), 0);
+    assert_eq!(exporter.0.end("-TERM"), 0);
 }
 
 #[test]
@@ -171,9 +127,9 @@ fn it_is_asked_by_its_own_names_and_by_no_others() {
         ("evil.example", "421"),
         ("evil.told.example", "421"),
     ] {
-        assert_eq!(exporter.status_by_name(name), expected, "{name}");
+        assert_eq!(exporter.0.get_by_name(name, "/metrics", "").0.split(' ').nth(1), Some(expected), "{name}");
     }
-    assert_eq!(exporter.end(), 0);
+    assert_eq!(exporter.0.end("-TERM"), 0);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{cannot, exits_at, go, held_guest, machine, report, tiny_guest};
-use std::io::{BufRead, BufReader};
+use common::server::end;
+use common::{cannot, exits_at, go, held_guest, machine, recording, report, tiny_guest};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -314,25 +314,18 @@ fn killed(data: &Path, flags: &[&str], millis: u64) -> Option<u64> {
     let mut guest = held_guest(1_000_000);
     let pid = guest.id().to_string();
     let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
-    record.args(["record", "--no-sched", "-p", &pid]).args(flags).arg("-o").arg(data);
-    record.args(["--", "sh", "-c", "echo recording; read stop"]).process_group(0);
-    let mut record = record.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-    if said.is_empty() {
-        guest.kill().unwrap();
-        guest.wait().unwrap();
-        let output = record.wait_with_output().unwrap();
-        cannot(&common::stderr(&output));
+    record.args(["record", "--no-sched", "-p", &pid]).args(flags).arg("-o").arg(data).process_group(0);
+    let record = recording(record).map_err(|said| cannot(&said)).ok();
+    let Some(mut record) = record else {
+        end(guest);
         return None;
-    }
+    };
     go(&mut guest);
     sleep(Duration::from_millis(millis));
     let group = format!("-{}", record.id());
     assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
     record.wait().unwrap();
-    guest.kill().unwrap();
-    guest.wait().unwrap();
+    end(guest);
     let report = report(&[data], &[]);
     let lines = report["coverage"]["lines"].as_array().unwrap();
     assert_eq!(lines.iter().filter(|line| line["id"] == "unfinished_file").count(), 1, "{lines:?}");
@@ -402,14 +395,7 @@ fn a_hangup_ends_a_recording_as_sigterm_does_unless_it_is_ignored() {
         let begin = format!("{trap}exec \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &begin, "sh", env!("CARGO_BIN_EXE_exitscope"), "record", "-o"]).arg(&data);
-        command.args(["--", "sh", "-c", "echo recording; read stop"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut record = command.spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-        if said.is_empty() {
-            return cannot(&common::stderr(&record.wait_with_output().unwrap()));
-        }
+        let Some(mut record) = recording(command).map_err(|said| cannot(&said)).ok() else { return };
         assert!(Command::new(tiny_guest()).stdout(Stdio::null()).status().unwrap().success());
         let pid = record.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());

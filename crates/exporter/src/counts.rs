@@ -10,9 +10,9 @@
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
 use exitscope_http::visible;
-use exitscope_live::CountInterval;
+use exitscope_live::{CountInterval, GroupTotals, LiveGroup};
 use exitscope_model::TimePart;
-use exitscope_record::{Cause, Cost, Count};
+use exitscope_record::{Cost, Count};
 use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ const FOLDED: usize = 4096;
 const BOUNDS: [u32; 14] = [9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 27, 30];
 
 /// How many series there may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// VMs with counts of their own.
     pub vms: usize,
@@ -44,7 +44,7 @@ pub struct Limits {
 }
 
 /// Everything that was counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counts {
     limits: Limits,
     vms: BTreeMap<String, Vm>,
@@ -73,48 +73,35 @@ struct Vm {
 impl Counts {
     /// Creates empty counts within `limits`.
     pub fn new(limits: Limits) -> Counts {
-        Counts {
-            limits,
-            vms: BTreeMap::new(),
-            reasons: BTreeSet::new(),
-            folded_vms: BTreeSet::new(),
-            folded_reasons: BTreeSet::new(),
-            events: 0,
-            lost: 0,
-            missed: 0,
-            cost: Cost::default(),
-            overhead: 0.0,
-        }
+        Counts { limits, ..Counts::default() }
     }
 
     /// Adds what is new. `name` says how a process calls its VM.
-    pub fn absorb(&mut self, new: &CountInterval<Cause>, mut name: impl FnMut(u32) -> String) {
+    pub fn absorb(&mut self, new: &CountInterval, mut name: impl FnMut(u32) -> String) {
         for vm in self.vms.values_mut() {
             (vm.processes, vm.vcpus) = (BTreeSet::new(), 0);
         }
-        let lanes = new.vcpus.keys().chain(new.counts.keys().map(|(lane, _)| lane));
-        let mut places: BTreeMap<u32, String> = BTreeMap::new();
-        for process in lanes.map(|lane| lane.process) {
-            places.entry(process).or_insert_with(|| self.place(&name(process)));
-        }
-        for (lane, vcpu) in &new.vcpus {
-            let vm = self.vms.entry(places[&lane.process].clone()).or_default();
-            vm.seen = new.at;
-            if !vcpu.state.ended {
-                vm.processes.insert(lane.process);
-                vm.vcpus += 1;
+        for (lane, (state, totals)) in &new.vcpus {
+            let place = self.place(&name(lane.process));
+            if let Some(state) = state {
+                let vm = self.vm(&place);
+                vm.seen = new.at;
+                vm.vcpus += usize::from(!state.ended);
+                vm.processes.extend((!state.ended).then_some(lane.process));
             }
-        }
-        for ((lane, cause), count) in &new.counts {
-            let reason = match cause {
-                Cause::Exit(code) => Some(self.reason(code.name())),
-                _ => None,
-            };
-            let vm = self.vms.entry(places[&lane.process].clone()).or_default();
-            match (*cause, reason) {
-                (Cause::Halt { slept, valid }, _) => vm.halts.entry((slept, valid)).or_default().add(count),
-                (_, Some(reason)) => vm.exits.entry(reason).or_default().add(count),
-                (_, None) => vm.served += count.count,
+            for (group, GroupTotals { ended: new, .. }) in &totals.groups {
+                match *group {
+                    _ if *new == Count::default() => {}
+                    LiveGroup::Reason(code) => {
+                        let reason = self.reason(code.name());
+                        self.vm(&place).exits.entry(reason).or_default().add(new);
+                    }
+                    LiveGroup::Halt { slept, valid } => {
+                        self.vm(&place).halts.entry((slept, valid)).or_default().add(new);
+                    }
+                    LiveGroup::InKernel(_) => self.vm(&place).served += new.count,
+                    LiveGroup::Subject(_) => {}
+                }
             }
         }
         let events = new.events();
@@ -146,8 +133,12 @@ impl Counts {
             }
             return OTHER.to_string();
         }
-        self.vms.entry(name.clone()).or_default();
+        self.vm(&name);
         name
+    }
+
+    fn vm(&mut self, place: &str) -> &mut Vm {
+        self.vms.entry(place.to_string()).or_default()
     }
 
     /// The reason under which exits of this one are counted.
@@ -233,7 +224,7 @@ mod tests {
     use super::*;
     use exitscope_live::Deltas;
     use exitscope_model::{CodeList, ExitCode};
-    use exitscope_record::{Key, Lane, Runner, Snapshot};
+    use exitscope_record::{Cause, Key, Lane, Runner, Snapshot};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -253,7 +244,7 @@ mod tests {
     }
 
     /// Counts of one snapshot after the other.
-    struct OfSnapshots(Counts, Deltas<Cause>);
+    struct OfSnapshots(Counts, Deltas);
 
     impl OfSnapshots {
         fn absorb(&mut self, now: &Snapshot, name: impl FnMut(u32) -> String) {

@@ -6,7 +6,6 @@ use crate::own::Own;
 use crate::sheet::{Sheet, Value};
 use exitscope_http::{Answer, Asked, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
 use exitscope_live::{CountInterval, LiveCounts};
-use exitscope_record::Cause;
 use std::cell::RefCell;
 use std::future::ready;
 use std::rc::Rc;
@@ -24,7 +23,7 @@ const HTML: &str = "text/html; charset=utf-8";
 /// Where counts come from.
 pub trait Source {
     /// What was counted since the last call.
-    fn read(&mut self) -> Result<CountInterval<Cause>, String>;
+    fn read(&mut self) -> Result<CountInterval, String>;
 
     /// What the VM of this process is called; empty if that is not known.
     fn name(&mut self, process: u32) -> String;
@@ -33,8 +32,8 @@ pub trait Source {
     fn route(&self) -> &'static str;
 }
 
-impl Source for LiveCounts<Cause> {
-    fn read(&mut self) -> Result<CountInterval<Cause>, String> {
+impl Source for LiveCounts {
+    fn read(&mut self) -> Result<CountInterval, String> {
         self.take().map_err(|error| error.to_string())
     }
 

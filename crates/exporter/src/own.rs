@@ -1,14 +1,12 @@
-//! What this process takes itself, out of /proc.
+//! What this process takes itself.
 
 use crate::families as f;
 use crate::sheet::{Sheet, Value};
 use exitscope_http::Count;
+use exitscope_live::own_cpu_time;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Ticks of the times in /proc/self/stat: `USER_HZ`, the same on every architecture that has KVM.
-const TICKS: f64 = 100.0;
 
 /// What this process did and takes.
 #[derive(Debug)]
@@ -52,9 +50,7 @@ impl Own {
         }
         sheet.add(&f::HTTP_TIMEOUTS, [], Value::Count(self.cut));
         sheet.add(&f::TLS_FAILURES, [], Value::Count(self.no_tls));
-        if let Some(seconds) = cpu_seconds() {
-            sheet.add(&f::PROCESS_CPU, [], Value::Number(seconds));
-        }
+        sheet.add(&f::PROCESS_CPU, [], Value::Number(own_cpu_time() as f64 / 1e9));
         if let Some(bytes) = resident_bytes() {
             sheet.add(&f::PROCESS_MEMORY, [], Value::Count(bytes));
         }
@@ -64,14 +60,6 @@ impl Own {
         }
         sheet.add(&f::PROCESS_START, [], Value::Number(self.began));
     }
-}
-
-fn cpu_seconds() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which may hold anything: state is field 3, utime 14, stime 15.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some((ticks(14)? + ticks(15)?) as f64 / TICKS)
 }
 
 fn resident_bytes() -> Option<u64> {

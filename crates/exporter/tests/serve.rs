@@ -29,7 +29,7 @@ const HOSTILE: &str = "\n\"} 1\\\x1b]0;x\x07\u{202e}<script>alert(1)</script>\n=
 /// A source that always says the same.
 struct Fixed {
     snapshot: Snapshot,
-    deltas: Deltas<Cause>,
+    deltas: Deltas,
     works: bool,
 }
 
@@ -60,7 +60,7 @@ impl Fixed {
 }
 
 impl Source for Fixed {
-    fn read(&mut self) -> Result<CountInterval<Cause>, String> {
+    fn read(&mut self) -> Result<CountInterval, String> {
         if self.works { Ok(self.deltas.take(&self.snapshot)) } else { Err("the kernel is gone".into()) }
     }
 

@@ -105,12 +105,6 @@ impl Series {
         self.all.append(&mut values);
     }
 
-    /// Adds a round of which only one figure is known.
-    pub fn add_value(&mut self, value: f64) {
-        self.rounds.push(value);
-        self.all.push(value);
-    }
-
     /// The rounds' medians.
     pub fn rounds(&self) -> &[f64] {
         &self.rounds

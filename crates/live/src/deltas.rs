@@ -7,33 +7,20 @@
 //! Maps are read while programs count on, and what an exit is about may come to be known late: its count moves to another key,
 //! and is in none for a moment. So keys are summed up by group first, and what was once given of a group is not given again.
 
-use exitscope_model::ExitParts;
-use exitscope_record::{Cause, Cost, Count, Key, Lane, LaneState, Open, Snapshot};
+use crate::{IntervalTotals, LiveGroup};
+use exitscope_record::{Cost, Count, Lane, LaneState, Open, Snapshot};
 use std::collections::BTreeMap;
 
-/// What counts are told apart by.
-pub trait CountGroup: Copy + Ord {
-    /// The groups that counts under this key belong to.
-    fn of(key: &Key) -> [Option<Self>; 2];
-}
-
-impl CountGroup for Cause {
-    fn of(key: &Key) -> [Option<Cause>; 2] {
-        [Some(key.cause), None]
-    }
-}
-
 /// What was counted from one snapshot to the next.
-#[derive(Clone, Debug)]
-pub struct CountInterval<G> {
+#[derive(Debug)]
+pub struct CountInterval {
     /// Its end: CLOCK_MONOTONIC, nanoseconds.
     pub at: u64,
     /// How long it was since the one before, or since counting began, in nanoseconds; at least 1.
     pub length: u64,
-    /// Every vCPU that is known, also those that ended in it.
-    pub vcpus: BTreeMap<Lane, VcpuInterval>,
-    /// What is new of every vCPU and group.
-    pub counts: BTreeMap<(Lane, G), Count>,
+    /// Every vCPU that is known, also those that ended in it: its state at the end, and what it did. Of a recording, a vCPU
+    /// may have counts alone.
+    pub vcpus: BTreeMap<Lane, (Option<LaneState>, IntervalTotals)>,
     /// [`Snapshot::lost`], since counting began.
     pub lost: u64,
     /// [`Snapshot::missed`], since counting began.
@@ -42,25 +29,15 @@ pub struct CountInterval<G> {
     pub cost: Cost,
 }
 
-/// A vCPU in an interval.
-#[derive(Clone, Debug)]
-pub struct VcpuInterval {
-    /// What is known of it at the end.
-    pub state: LaneState,
-    /// Nanoseconds of the interval, from its first event on, and until it ended.
-    pub wall: u64,
-    /// Time in the interval that is of no exit, and not in the guest.
-    pub outside: ExitParts,
-    /// Events that were looked at for it.
-    pub events: u64,
-    /// The exit that it was in at the beginning, and that moment.
-    pub open_before: Option<(Open, u64)>,
-}
-
-impl<G> CountInterval<G> {
+impl CountInterval {
     /// Events that were looked at, of all vCPUs.
     pub fn events(&self) -> u64 {
-        self.vcpus.values().map(|vcpu| vcpu.events).sum()
+        self.vcpus.values().map(|(_, totals)| totals.events).sum()
+    }
+
+    /// The vCPUs that have not ended.
+    pub fn living(&self) -> impl Iterator<Item = &Lane> {
+        self.vcpus.iter().filter(|(_, (state, _))| state.as_ref().is_some_and(|state| !state.ended)).map(|of| of.0)
     }
 
     /// Nanoseconds of programs for each event; `None` where no run of a program was measured.
@@ -71,57 +48,59 @@ impl<G> CountInterval<G> {
 }
 
 /// Makes intervals of snapshots of the same counting.
-#[derive(Debug)]
-pub struct Deltas<G> {
+#[derive(Debug, Default)]
+pub struct Deltas {
     at: u64,
     /// vCPUs that had not ended.
     lanes: BTreeMap<Lane, LaneState>,
     /// What was given of them.
-    counts: BTreeMap<(Lane, G), Count>,
+    given: BTreeMap<(Lane, LiveGroup), Count>,
     cost: Cost,
 }
 
-impl<G> Default for Deltas<G> {
-    fn default() -> Deltas<G> {
-        Deltas { at: 0, lanes: BTreeMap::new(), counts: BTreeMap::new(), cost: Cost::default() }
-    }
-}
-
-impl<G: CountGroup> Deltas<G> {
+impl Deltas {
     /// What is new in `now`. A vCPU that has ended is given for the last time: should its number come again, it is another's.
-    pub fn take(&mut self, now: &Snapshot) -> CountInterval<G> {
+    pub fn take(&mut self, now: &Snapshot) -> CountInterval {
         let length = now.at.saturating_sub(self.at.max(now.began)).max(1);
-        let vcpu = |lane, state: &LaneState| {
+        let mut vcpus: BTreeMap<Lane, (Option<LaneState>, IntervalTotals)> = BTreeMap::new();
+        for (key, count) in &now.counts {
+            let (_, totals) = vcpus.entry(key.lane).or_default();
+            for group in LiveGroup::of(key).into_iter().flatten() {
+                totals.groups.entry(group).or_default().ended.add(count);
+            }
+        }
+        for (lane, (_, totals)) in &mut vcpus {
+            for (group, of) in &mut totals.groups {
+                let given = self.given.entry((*lane, *group)).or_default();
+                of.ended = of.ended.since(given);
+                of.within = of.ended.clone();
+                given.add(&of.ended);
+            }
+        }
+        for (lane, state) in &now.lanes {
+            let (known, totals) = vcpus.entry(*lane).or_default();
             let none = LaneState::default();
             let before = self.lanes.get(lane).unwrap_or(&none);
-            VcpuInterval {
-                state: state.clone(),
-                wall: state.until.saturating_sub(state.first.max(self.at)),
-                outside: state.outside_since(before),
-                events: state.events.saturating_sub(before.events),
-                open_before: before.open.map(|open| (open, self.at)),
+            totals.wall = state.until.saturating_sub(state.first.max(self.at));
+            totals.outside = state.outside_since(before);
+            totals.events = state.events.saturating_sub(before.events);
+            totals.poll = state.poll;
+            if let Some(open) = &state.open {
+                totals.groups.entry(LiveGroup::Reason(open.code)).or_default().within.add(&until(open, state.until));
             }
-        };
-        let vcpus = now.lanes.iter().map(|(lane, state)| (*lane, vcpu(lane, state))).collect();
-        let mut counts: BTreeMap<(Lane, G), Count> = BTreeMap::new();
-        for (key, count) in &now.counts {
-            for group in G::of(key).into_iter().flatten() {
-                counts.entry((key.lane, group)).or_default().add(count);
+            if let Some(open) = &before.open {
+                let of = totals.groups.entry(LiveGroup::Reason(open.code)).or_default();
+                of.within = of.within.since(&until(open, self.at));
             }
-        }
-        for (key, count) in &mut counts {
-            let given = self.counts.entry(*key).or_default();
-            *count = count.since(given);
-            given.add(count);
+            *known = Some(state.clone());
         }
         let cost = now.cost.unwrap_or(self.cost);
-        let new_cost =
-            Cost { runs: cost.runs.saturating_sub(self.cost.runs), ns: cost.ns.saturating_sub(self.cost.ns) };
-        let lives = now.lanes.iter().filter(|(_, state)| !state.ended);
+        let new = Cost { runs: cost.runs.saturating_sub(self.cost.runs), ns: cost.ns.saturating_sub(self.cost.ns) };
         (self.at, self.cost) = (now.at, cost);
-        self.lanes = lives.map(|(lane, state)| (*lane, state.clone())).collect();
-        self.counts.retain(|(lane, _), _| self.lanes.contains_key(lane));
-        CountInterval { at: now.at, length, vcpus, counts, lost: now.lost, missed: now.missed, cost: new_cost }
+        self.lanes = now.lanes.clone();
+        self.lanes.retain(|_, state| !state.ended);
+        self.given.retain(|(lane, _), _| self.lanes.contains_key(lane));
+        CountInterval { at: now.at, length, vcpus, lost: now.lost, missed: now.missed, cost: new }
     }
 
     /// Whether a vCPU of this process had not ended.
@@ -130,70 +109,47 @@ impl<G: CountGroup> Deltas<G> {
     }
 }
 
+/// What of an exit that is open at a moment lies before that.
+fn until(open: &Open, at: u64) -> Count {
+    Count { total: at.saturating_sub(open.since), beside: open.beside, ..Count::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use exitscope_model::{CodeList, DetailKind, ExitCode};
-    use exitscope_record::{About, Runner};
+    use exitscope_record::{About, Cause, Key, Runner};
 
     const LANE: Lane = Lane { process: 7, runner: Runner::Thread(8) };
-    const IO: Cause = Cause::Exit(ExitCode::new(CodeList::Vmx, 30));
+    const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
     const PORT: About = About { kind: DetailKind::Port, write: true, key: 0x3f8 };
-
-    /// Groups of which an exit belongs to two.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    enum Both {
-        Cause(Cause),
-        About(About),
-    }
-
-    impl CountGroup for Both {
-        fn of(key: &Key) -> [Option<Both>; 2] {
-            [Some(Both::Cause(key.cause)), key.about.map(Both::About)]
-        }
-    }
 
     /// So many exits, of 1 us each, and two events for each.
     fn exits(snapshot: &mut Snapshot, about: Option<About>, count: u64) {
         snapshot.lanes.entry(LANE).or_default().events += 2 * count;
-        let counted = snapshot.counts.entry(Key { lane: LANE, cause: IO, about }).or_default();
+        let counted = snapshot.counts.entry(Key { lane: LANE, cause: Cause::Exit(IO), about }).or_default();
         counted.count += count;
         counted.total += 1_000 * count;
         (0..count).for_each(|_| counted.lengths.record(1_000));
     }
 
     /// Exits and time that a group had in an interval.
-    fn new<G: CountGroup>(interval: &CountInterval<G>, group: G) -> (u64, u64) {
-        interval.counts.get(&(LANE, group)).map_or((0, 0), |count| (count.count, count.total))
-    }
-
-    #[test]
-    fn only_what_is_new_is_given() {
-        let (mut deltas, mut now) = (Deltas::default(), Snapshot { at: 100, began: 40, ..Snapshot::default() });
-        exits(&mut now, None, 3);
-        let first = deltas.take(&now);
-        assert_eq!((first.length, first.events(), new(&first, IO)), (60, 6, (3, 3_000)));
-        now.at = 150;
-        exits(&mut now, None, 2);
-        let second = deltas.take(&now);
-        assert_eq!((second.length, second.events(), new(&second, IO)), (50, 4, (2, 2_000)));
-        assert_eq!(new(&deltas.take(&now), IO), (0, 0));
+    fn new(interval: &CountInterval, group: LiveGroup) -> (u64, u64) {
+        interval.vcpus[&LANE].1.groups.get(&group).map_or((0, 0), |of| (of.ended.count, of.ended.total))
     }
 
     #[test]
     fn an_exit_that_turns_out_to_be_about_something_is_given_once() {
         let (mut deltas, mut now) = (Deltas::default(), Snapshot::default());
         exits(&mut now, None, 1);
-        assert_eq!(new(&deltas.take(&now), Both::Cause(IO)), (1, 1_000));
+        assert_eq!(new(&deltas.take(&now), LiveGroup::Reason(IO)), (1, 1_000));
         // It is on its way from one key to another.
         let (key, count) = now.counts.pop_first().unwrap();
         deltas.take(&now);
         now.counts.insert(Key { about: Some(PORT), ..key }, count);
         let interval = deltas.take(&now);
-        assert_eq!((new(&interval, Both::Cause(IO)), new(&interval, Both::About(PORT))), ((0, 0), (1, 1_000)));
-        // What was given of a key that it has left is not given to the next exit there.
-        exits(&mut now, None, 1);
-        assert_eq!(new(&deltas.take(&now), Both::Cause(IO)), (1, 1_000));
+        assert_eq!(new(&interval, LiveGroup::Reason(IO)), (0, 0));
+        assert_eq!(new(&interval, LiveGroup::Subject(PORT)), (1, 1_000));
     }
 
     #[test]
@@ -201,21 +157,25 @@ mod tests {
         let (mut deltas, mut now) = (Deltas::default(), Snapshot::default());
         exits(&mut now, None, 3);
         now.lanes.get_mut(&LANE).unwrap().ended = true;
-        assert_eq!(new(&deltas.take(&now), IO), (3, 3_000));
-        assert!(!deltas.has_process(7) && deltas.counts.is_empty());
+        assert_eq!(new(&deltas.take(&now), LiveGroup::Reason(IO)), (3, 3_000));
+        assert!(!deltas.has_process(7) && deltas.given.is_empty());
         let mut now = Snapshot::default();
         exits(&mut now, None, 2);
-        assert_eq!(new(&deltas.take(&now), IO), (2, 2_000));
+        assert_eq!(new(&deltas.take(&now), LiveGroup::Reason(IO)), (2, 2_000));
         assert!(deltas.has_process(7));
     }
 
     #[test]
     fn a_vcpu_has_the_part_of_its_time_that_lies_in_the_interval() {
         let state = |first, until| LaneState { first, until, ..LaneState::default() };
-        let at = |at, state| Snapshot { at, lanes: BTreeMap::from([(LANE, state)]), ..Snapshot::default() };
-        let mut deltas: Deltas<Cause> = Deltas::default();
-        assert_eq!(deltas.take(&at(1_000, state(400, 1_000))).vcpus[&LANE].wall, 600);
-        assert_eq!(deltas.take(&at(2_000, state(400, 1_700))).vcpus[&LANE].wall, 700);
+        let at = |at, state| Snapshot { at, began: 300, lanes: BTreeMap::from([(LANE, state)]), ..Snapshot::default() };
+        let mut deltas = Deltas::default();
+        for (now, length, wall) in
+            [(at(1_000, state(400, 1_000)), 700, 600), (at(2_000, state(400, 1_700)), 1_000, 700)]
+        {
+            let interval = deltas.take(&now);
+            assert_eq!((interval.length, interval.vcpus[&LANE].1.wall), (length, wall));
+        }
     }
 
     #[test]
@@ -230,7 +190,7 @@ mod tests {
             (cost(50, 5_000), None, 100, Some(50.0)),
             (cost(250, 25_000), cost(50, 5_000), 100, Some(200.0)),
         ] {
-            let mut deltas: Deltas<Cause> = Deltas::default();
+            let mut deltas = Deltas::default();
             deltas.take(&Snapshot { cost: before, ..Snapshot::default() });
             let state = LaneState { events, ..LaneState::default() };
             let now = Snapshot { cost: now, lanes: BTreeMap::from([(LANE, state)]), ..Snapshot::default() };

@@ -1,8 +1,7 @@
 //! What an interval was made of, for a vCPU, a VM or all of them.
 
-use crate::{CountGroup, CountInterval};
-use exitscope_model::{AllParts, DetailKind, EXIT_PARTS, ExitCode, ExitParts, TimePart};
-use exitscope_record::{About, Cause, Count, Key, Lane, Open};
+use exitscope_model::{AllParts, DetailKind, ExitCode, ExitParts, TimePart};
+use exitscope_record::{About, Cause, Count, Key};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -12,23 +11,25 @@ pub enum LiveGroup {
     /// The exit reason.
     Reason(ExitCode),
     /// The kernel did it, and tells of nothing but what it was.
-    InKernel(DetailKind),
-    /// The subject, whatever the reason; exits are also in a group of their reason.
-    Subject(About),
+    InKernel(Option<DetailKind>),
     /// Halts, which lie in exits or in no exit.
     Halt {
         /// The thread slept, else polling was enough.
         slept: bool,
+        /// The wake-up was for something.
+        valid: bool,
     },
+    /// The subject, whatever the reason. What is in such a group is in one of the others, too.
+    Subject(About),
 }
 
-impl CountGroup for LiveGroup {
-    fn of(key: &Key) -> [Option<LiveGroup>; 2] {
-        let group = match (key.cause, key.about) {
-            (Cause::Exit(code), _) => LiveGroup::Reason(code),
-            (Cause::Served, Some(about)) => LiveGroup::InKernel(about.kind),
-            (Cause::Served, None) => return [None; 2],
-            (Cause::Halt { slept, .. }, _) => LiveGroup::Halt { slept },
+impl LiveGroup {
+    /// The groups that counts under this key belong to.
+    pub(crate) fn of(key: &Key) -> [Option<LiveGroup>; 2] {
+        let group = match key.cause {
+            Cause::Exit(code) => LiveGroup::Reason(code),
+            Cause::Served => LiveGroup::InKernel(key.about.map(|about| about.kind)),
+            Cause::Halt { slept, valid } => LiveGroup::Halt { slept, valid },
         };
         let about = key.about.filter(|about| about.kind != DetailKind::PageFault);
         [Some(group), about.map(LiveGroup::Subject)]
@@ -55,53 +56,23 @@ pub struct IntervalTotals {
 }
 
 /// What a group had of an interval.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct GroupTotals {
-    /// What ended in the interval.
-    pub new: Count,
-    /// What of exits that are open at its end lies in it, less what of those that ended lies before: whole, and what is no cost.
-    open: i64,
-    open_beside: [i64; EXIT_PARTS],
+    /// What ended in the interval, whole.
+    pub ended: Count,
+    /// What of these lies in the interval, and of exits that are open at its end.
+    pub within: Count,
+}
+
+impl GroupTotals {
+    /// Adds another group, or another vCPU's.
+    pub fn merge(&mut self, other: &GroupTotals) {
+        self.ended.add(&other.ended);
+        self.within.add(&other.within);
+    }
 }
 
 impl IntervalTotals {
-    /// What each vCPU did in the interval, or since its first event in it; see [`Aggregation`] for what fires on this host.
-    ///
-    /// [`Aggregation`]: exitscope_record::Aggregation
-    pub fn by_vcpu(
-        interval: &CountInterval<LiveGroup>,
-        has_kvm_exit: bool,
-        switches: bool,
-    ) -> BTreeMap<Lane, IntervalTotals> {
-        let mut all: BTreeMap<Lane, IntervalTotals> = BTreeMap::new();
-        for (&(lane, group), new) in &interval.counts {
-            all.entry(lane).or_default().add(group, new);
-        }
-        for (&lane, vcpu) in &interval.vcpus {
-            let totals = all.entry(lane).or_default();
-            (totals.has_kvm_exit, totals.switches) = (has_kvm_exit, switches);
-            (totals.wall, totals.outside, totals.events) = (vcpu.wall, vcpu.outside, vcpu.events);
-            totals.poll = vcpu.state.poll;
-            vcpu.state.open.iter().for_each(|open| totals.open(open, vcpu.state.until, 1));
-            vcpu.open_before.iter().for_each(|(open, at)| totals.open(open, *at, -1));
-        }
-        all
-    }
-
-    /// Adds what is new of a group.
-    pub fn add(&mut self, group: LiveGroup, new: &Count) {
-        self.groups.entry(group).or_default().new.add(new);
-    }
-
-    /// An exit is open at `at`: the end of the interval, or, with a `sign` of -1, its beginning.
-    pub fn open(&mut self, open: &Open, at: u64, sign: i64) {
-        let of = self.groups.entry(LiveGroup::Reason(open.code)).or_default();
-        of.open += sign * at.saturating_sub(open.since) as i64;
-        for part in TimePart::OF_EXITS {
-            of.open_beside[part as usize] += sign * open.beside.get(part).0 as i64;
-        }
-    }
-
     /// Adds another vCPU's.
     pub fn merge(&mut self, other: &IntervalTotals) {
         self.wall += other.wall;
@@ -111,10 +82,7 @@ impl IntervalTotals {
         self.events += other.events;
         self.poll = self.poll.max(other.poll);
         for (group, theirs) in &other.groups {
-            let mine = self.groups.entry(*group).or_default();
-            mine.new.add(&theirs.new);
-            mine.open += theirs.open;
-            mine.open_beside.iter_mut().zip(theirs.open_beside).for_each(|(mine, theirs)| *mine += theirs);
+            self.groups.entry(*group).or_default().merge(theirs);
         }
     }
 
@@ -129,45 +97,25 @@ impl IntervalTotals {
     /// Where the vCPUs' time went. Cost is one figure here: all of it counts as the kernel's.
     pub fn parts(&self) -> AllParts {
         let mut beside = self.outside;
-        self.reasons().for_each(|(_, of)| beside.merge(&of.beside()));
-        let in_exits: u64 = self.reasons().map(|(_, of)| of.time()).sum();
+        self.reasons().for_each(|(_, of)| beside.merge(&of.within.beside));
+        let in_exits: u64 = self.reasons().map(|(_, of)| of.within.total).sum();
         let rest = self.wall.saturating_sub(in_exits.saturating_add(self.outside.sum().0));
         let (guest, unknown) = if self.has_kvm_exit { (rest, 0) } else { (0, rest) };
         let of_exits = TimePart::BESIDE_COST.into_iter().fold(AllParts::ZERO, |parts, part| {
             let unknown = if part == TimePart::Unknown { unknown } else { 0 };
             parts.with(part, Nanos(beside.get(part).0.saturating_add(unknown)))
         });
-        let cost = self.reasons().map(|(_, of)| of.cost()).sum();
+        let cost = self.reasons().map(|(_, of)| of.within.cost()).sum();
         of_exits.with(TimePart::Kernel, Nanos(cost)).with(TimePart::Guest, Nanos(guest))
     }
 
     /// Exits of the interval, and those of which a length is known.
     pub fn exits_and_timed(&self) -> (u64, u64) {
         let counted = |(group, of): (&LiveGroup, &GroupTotals)| match group {
-            LiveGroup::Reason(_) => (of.new.count, of.new.lengths.total()),
-            LiveGroup::InKernel(_) => (of.new.count, 0),
+            LiveGroup::Reason(_) => (of.ended.count, of.ended.lengths.total()),
+            LiveGroup::InKernel(Some(_)) => (of.ended.count, 0),
             _ => (0, 0),
         };
         self.groups.iter().map(counted).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
-    }
-}
-
-impl GroupTotals {
-    /// Time in the interval in nanoseconds, including that of exits that are not over.
-    pub fn time(&self) -> u64 {
-        (self.new.total as i64).saturating_add(self.open).max(0) as u64
-    }
-
-    /// What of it is cost, in nanoseconds.
-    pub fn cost(&self) -> u64 {
-        self.time().saturating_sub(self.beside().sum().0)
-    }
-
-    /// What of it is no cost.
-    fn beside(&self) -> ExitParts {
-        TimePart::OF_EXITS.iter().fold(ExitParts::ZERO, |parts, &part| {
-            let time = (self.new.beside.get(part).0 as i64).saturating_add(self.open_beside[part as usize]);
-            parts.with(part, Nanos(time.max(0) as u64))
-        })
     }
 }

@@ -1,8 +1,7 @@
-//! What /proc, the VMM's descriptors and debugfs say beside the events.
+//! What KVM counts itself, beside the events.
 //!
 //! ```text
-//! /proc/self/task/TID/schedstat: our own time      KVM's own counters: statistics descriptors that the VMM keeps open,
-//!                                                or else /sys/kernel/debug/kvm/PID-FD/halt_*      …/vcpuN/pid: which thread
+//! statistics descriptors that the VMM keeps open, or else /sys/kernel/debug/kvm/PID-FD/halt_*      …/vcpuN/pid: which thread
 //! ```
 
 use exitscope_record::{KVM_DEBUGFS, Stats, vcpu_stats};
@@ -13,16 +12,6 @@ use std::fs;
 use std::io;
 use std::ops::AddAssign;
 use std::path::Path;
-
-/// Time on CPUs of all our threads, in nanoseconds.
-pub fn own_time() -> u64 {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let run = |thread: fs::DirEntry| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    threads.filter_map(run).sum()
-}
 
 /// KVM's counters of a VM's halts, since the VM began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -2,10 +2,13 @@
 
 use crate::bpf::{Bpf, NoBpf};
 use crate::perf_events::PerfEvents;
+use crate::tracepoints::COMMON;
 use crate::{Cost, RecordError, Tracepoint, sys};
+use exitscope_model::Event;
+use exitscope_trace::tracefs::{Decoder, Order};
+use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -77,6 +80,26 @@ pub struct Sample<'a> {
     pub payload: &'a [u8],
 }
 
+impl Sample<'_> {
+    /// The event that it is, by its tracepoint's decoder; `None` if it is too short for its format. Decoders know where fields
+    /// are in whole records: `record` is room for one.
+    pub fn event(&self, decoder: &Decoder, record: &mut Vec<u8>) -> Option<Event> {
+        record.clear();
+        record.resize(COMMON, 0);
+        record.extend_from_slice(self.payload);
+        let decoded = decoder.decode(record, Order::NATIVE)?;
+        Some(Event {
+            at: Moment::from_nanos(self.time),
+            tid: Tid(self.thread),
+            vm: decoder.vm(record, Order::NATIVE).unwrap_or(VmId(self.process)),
+            vcpu: decoded.vcpu,
+            cpu: PcpuId(self.cpu),
+            name: decoder.name,
+            kind: decoded.kind,
+        })
+    }
+}
+
 /// What a drain gave besides samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
@@ -100,8 +123,6 @@ pub struct Capture {
     batch: Batch,
     /// Threads that run virtual CPUs.
     vcpus: HashSet<u32>,
-    /// Open while the kernel measures programs.
-    stats: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -133,7 +154,7 @@ impl Capture {
                 Err(perf) => return Err(RecordError::NoRoute { bpf, perf }),
             },
         };
-        Ok(Capture { wanted, engine, route, batch: Batch::default(), vcpus: HashSet::new(), stats: None })
+        Ok(Capture { wanted, engine, route, batch: Batch::default(), vcpus: HashSet::new() })
     }
 
     /// How it is recorded.
@@ -146,17 +167,8 @@ impl Capture {
         &self.wanted.tracepoints
     }
 
-    /// Has the kernel measure what recording costs, until it is told not to: see [`Capture::cost`]. That makes programs slower
-    /// meanwhile, and needs CAP_SYS_ADMIN. Perf events are not measured.
-    pub fn measure(&mut self, on: bool) -> Result<(), RecordError> {
-        self.stats = match (&self.engine, on) {
-            (Engine::Bpf(_), true) => Some(sys::enable_stats().map_err(|error| RecordError::io("bpf", error))?),
-            _ => None,
-        };
-        Ok(())
-    }
-
-    /// What recording an event of KVM costs the CPU where it happens, as far as it was measured.
+    /// What recording an event of KVM costs the CPU where it happens, as far as it was measured
+    /// ([`measure_programs`](crate::measure_programs)).
     pub fn cost(&self) -> Option<Cost> {
         let Engine::Bpf(bpf) = &self.engine else { return None };
         let runs = bpf.runs(&self.wanted.tracepoints);

@@ -36,5 +36,6 @@ pub use aggregate::{About, Aggregation, Cause, Cost, Count, Counting, Key, Lane,
 pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};
+pub use sys::measure_programs;
 pub use tracepoints::{Tracepoint, of_calls, of_kvm, of_scheduler, tracefs};
 pub use vms::{KVM_DEBUGFS, MachineOf, Vm, machine_of, process_name, thread_name, vms};

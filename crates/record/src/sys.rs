@@ -185,7 +185,7 @@ const RUN_TIME: usize = 24;
 /// How a program runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Runs {
-    /// Time that it took, in nanoseconds, while [`enable_stats`] was in force.
+    /// Time that it took, in nanoseconds, while [`measure_programs`] was in force.
     pub ns: u64,
     /// How often it ran in that time.
     pub count: u64,
@@ -212,8 +212,9 @@ pub fn runs(program: &OwnedFd) -> io::Result<Runs> {
     Ok(Runs { ns: info[RUN_TIME], count: info[RUN_TIME + 1], missed: info[RUN_TIME + 2] })
 }
 
-/// Has the kernel measure programs' runs as long as what it returns is open; that makes them slower.
-pub fn enable_stats() -> io::Result<OwnedFd> {
+/// Has the kernel measure the runs of BPF programs, whosever they are, as long as what it returns is open; that makes them
+/// slower. Needs CAP_SYS_ADMIN.
+pub fn measure_programs() -> io::Result<OwnedFd> {
     const RUN_TIME: u32 = 0;
     owned(bpf(ENABLE_STATS, &RUN_TIME))
 }

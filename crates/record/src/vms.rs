@@ -24,8 +24,6 @@ pub struct Vm {
     pub process: u32,
     /// What its command line calls the machine, or the process's own name.
     pub name: String,
-    /// Virtual CPUs that it has.
-    pub vcpus: u32,
     /// What QEMU was told; nothing if it is another program's.
     pub options: QemuOptions,
 }
@@ -107,14 +105,11 @@ fn is(target: &Path, kind: &str) -> bool {
 
 fn vm(process: u32) -> Option<Vm> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
-    let targets: Vec<_> = files.filter_map(|file| fs::read_link(file.path()).ok()).collect();
-    if !targets.iter().any(|target| is(target, MACHINE)) {
-        return None;
-    }
-    let vcpus = targets.iter().filter(|target| is(target, "anon_inode:kvm-vcpu")).count() as u32;
+    let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets.find(|target| is(target, MACHINE))?;
     let command = command(process);
     let name = machine_name(&command).unwrap_or_else(|| thread_name(process, process));
-    Some(Vm { process, name, vcpus, options: QemuOptions::of_command(&command).unwrap_or_default() })
+    Some(Vm { process, name, options: QemuOptions::of_command(&command).unwrap_or_default() })
 }
 
 /// How the machine of this process is called, or the process.

@@ -4,11 +4,8 @@ use exitscope_live::ThreadNames;
 use exitscope_model::{Event, EventNames, Ledger, Line};
 use exitscope_record::{Sample, Tracepoint};
 use exitscope_trace::Keep;
-use exitscope_trace::tracefs::{Decoder, Format, Order};
-use exitscope_units::{Moment, PcpuId, Tid, VmId};
-
-/// Bytes of a record's common fields, which samples are without.
-const COMMON: usize = 8;
+use exitscope_trace::tracefs::{Decoder, Format};
+use exitscope_units::{Moment, PcpuId};
 
 /// What came since the last [`Feed::clear`].
 pub struct Feed {
@@ -34,7 +31,7 @@ impl Feed {
             // A tracepoint is made from such a format.
             decoders: tracepoints.iter().filter_map(decoder).collect(),
             threads: ThreadNames::new(tracepoints),
-            record: vec![0; COMMON],
+            record: Vec::new(),
         }
     }
 
@@ -47,28 +44,15 @@ impl Feed {
 
     /// Adds a sample.
     pub fn take(&mut self, sample: Sample) {
-        let at = Moment::from_nanos(sample.time);
         let Some(decoder) = self.decoders.get(sample.tracepoint) else {
             return self.ledger.count(Line::UnknownFormat);
         };
         if !decoder.is_kept(Keep::Timed) {
-            return self.ledger.skip(at);
+            return self.ledger.skip(Moment::from_nanos(sample.time));
         }
         self.ledger.events += 1;
-        self.record.truncate(COMMON);
-        self.record.extend_from_slice(sample.payload);
-        let Some(decoded) = decoder.decode(&self.record, Order::NATIVE) else {
-            return self.ledger.count(Line::BadRecord);
-        };
-        self.events.push(Event {
-            at,
-            tid: Tid(sample.thread),
-            vm: VmId(sample.process),
-            vcpu: decoded.vcpu,
-            cpu: PcpuId(sample.cpu),
-            name: decoder.name,
-            kind: decoded.kind,
-        });
+        let Some(event) = sample.event(decoder, &mut self.record) else { return self.ledger.count(Line::BadRecord) };
+        self.events.push(event);
         self.named.extend(self.threads.new_in(&sample));
     }
 
@@ -90,6 +74,7 @@ impl Feed {
 mod tests {
     use super::*;
     use exitscope_model::{Kind, NameId};
+    use exitscope_units::Tid;
 
     const PIO: &str = "name: kvm_userspace_exit\nID: 77\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\

@@ -2,26 +2,32 @@
 
 use super::frame::{Figures, Row};
 use exitscope_live::{GroupTotals, IntervalTotals, LiveGroup};
-use exitscope_model::{SubjectNames, TimePart};
+use exitscope_model::{DetailKind, SubjectNames, TimePart};
 use exitscope_stats::CoarseBuckets;
 use exitscope_view::detail_label;
+use std::collections::BTreeMap;
 
 /// Figures of an interval of so many seconds, whose subjects are called so.
 pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> Figures {
-    let rows = |wanted: fn(&LiveGroup) -> bool| {
-        let mut rows: Vec<Row> = (totals.groups.iter())
-            .filter(|(group, _)| wanted(group))
-            .map(|(group, of)| row(group, of, (totals.wall, seconds), names))
-            .collect();
+    // Whether a wake-up was for something is not shown.
+    let mut halts: BTreeMap<LiveGroup, GroupTotals> = BTreeMap::new();
+    for (group, of) in &totals.groups {
+        if let LiveGroup::Halt { slept, .. } = *group {
+            halts.entry(LiveGroup::Halt { slept, valid: true }).or_default().merge(of);
+        }
+    }
+    let rows = |groups: &BTreeMap<LiveGroup, GroupTotals>, wanted: fn(&LiveGroup) -> bool| {
+        let groups = groups.iter().filter(|(group, _)| wanted(group));
+        let mut rows: Vec<Row> = groups.map(|(group, of)| row(group, of, (totals.wall, seconds), names)).collect();
         // What cost most; of what has no length, what came most often.
         rows.sort_by(|a, b| b.cost.total_cmp(&a.cost).then(b.per_s.total_cmp(&a.per_s)).then(b.count.cmp(&a.count)));
         rows
     };
     let (mut to_user, mut busy) = (0, CoarseBuckets::default());
     for (code, of) in totals.reasons() {
-        to_user += of.new.to_user;
+        to_user += of.ended.to_user;
         if !code.is_halt() {
-            busy.merge(&of.new.lengths);
+            busy.merge(&of.ended.lengths);
         }
     }
     let (exits, _) = totals.exits_and_timed();
@@ -42,9 +48,9 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> F
         guest: of(TimePart::Guest),
         to_user_space: part(to_user, exits),
         p99_ns: busy.quantile(9_900),
-        reasons: rows(|group| matches!(group, LiveGroup::Reason(_) | LiveGroup::InKernel(_))),
-        subjects: rows(|group| matches!(group, LiveGroup::Subject(_))),
-        halts: rows(|group| matches!(group, LiveGroup::Halt { .. })),
+        reasons: rows(&totals.groups, |group| matches!(group, LiveGroup::Reason(_) | LiveGroup::InKernel(Some(_)))),
+        subjects: rows(&totals.groups, |group| matches!(group, LiveGroup::Subject(_))),
+        halts: rows(&halts, |_| true),
         poll_ns: totals.poll,
     }
 }
@@ -52,29 +58,32 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> F
 fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), names: &SubjectNames) -> Row {
     let (kind, name, key) = match group {
         LiveGroup::Reason(code) => ("reason", code.name(), None),
-        LiveGroup::InKernel(of) => ("reason", format!("{} (in the kernel)", of.name().replace('_', " ")), None),
+        LiveGroup::InKernel(of) => {
+            let of = of.map_or("", DetailKind::name);
+            ("reason", format!("{} (in the kernel)", of.replace('_', " ")), None)
+        }
         LiveGroup::Subject(about) => {
             let name = names.of_key(&[], about.kind, about.key);
             (about.kind.name(), detail_label(name.as_deref(), about.kind, about.key, about.write), Some(about.key))
         }
-        LiveGroup::Halt { slept: true } => ("halt", "blocked".to_string(), None),
-        LiveGroup::Halt { slept: false } => ("halt", "successful poll".to_string(), None),
+        LiveGroup::Halt { slept: true, .. } => ("halt", "blocked".to_string(), None),
+        LiveGroup::Halt { slept: false, .. } => ("halt", "successful poll".to_string(), None),
     };
-    let new = &totals.new;
+    let GroupTotals { ended, within } = totals;
     Row {
         kind,
         name,
         key,
-        count: new.count,
-        per_s: new.count as f64 / seconds,
+        count: ended.count,
+        per_s: ended.count as f64 / seconds,
         // A halt lies in exits, or in no exit: what it costs is theirs.
-        cost: if kind == "halt" { 0.0 } else { part(totals.cost(), wall) },
-        exit_time: part(totals.time(), wall),
-        to_user_space: part(new.to_user, new.count),
-        mean_ns: new.total.checked_div(new.lengths.total()),
-        p50_ns: new.lengths.quantile(5_000),
-        p99_ns: new.lengths.quantile(9_900),
-        histogram: new.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
+        cost: if kind == "halt" { 0.0 } else { part(within.cost(), wall) },
+        exit_time: part(within.total, wall),
+        to_user_space: part(ended.to_user, ended.count),
+        mean_ns: ended.total.checked_div(ended.lengths.total()),
+        p50_ns: ended.lengths.quantile(5_000),
+        p99_ns: ended.lengths.quantile(9_900),
+        histogram: ended.lengths.buckets().map(|(low, _, count)| (low, count)).collect(),
     }
 }
 
@@ -85,8 +94,9 @@ fn part(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_live::Deltas;
     use exitscope_model::{CodeList, ExitCode, ExitParts};
-    use exitscope_record::{Count, Open};
+    use exitscope_record::{Cause, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
     use exitscope_units::Nanos;
 
     const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);
@@ -98,11 +108,19 @@ mod tests {
     #[test]
     fn the_parts_of_an_interval_are_what_lies_in_it_and_cost_is_neither_halted_nor_steal() {
         // One halt began 300 before the interval and ends in it; the next is open at its end since 400.
+        let lane = Lane { process: 7, runner: Runner::Thread(70) };
+        let snapshot = |until, since, beside| {
+            let open = Some(Open { code: HLT, since, beside });
+            let lanes = BTreeMap::from([(lane, LaneState { until, open, ..LaneState::default() })]);
+            Snapshot { at: until, lanes, ..Snapshot::default() }
+        };
+        let mut deltas = Deltas::default();
+        deltas.take(&snapshot(1_000, 700, beside(280, 0)));
+        let mut now = snapshot(2_500, 2_100, beside(350, 0));
         let ended = Count { count: 1, total: 900, beside: beside(700, 100), ..Count::default() };
-        let mut totals = IntervalTotals { wall: 1_500, switches: true, has_kvm_exit: true, ..Default::default() };
-        totals.add(LiveGroup::Reason(HLT), &ended);
-        totals.open(&Open { code: HLT, since: 700, beside: beside(280, 0) }, 1_000, -1);
-        totals.open(&Open { code: HLT, since: 2_100, beside: beside(350, 0) }, 2_500, 1);
+        now.counts.insert(Key { lane, cause: Cause::Exit(HLT), about: None }, ended);
+        let mut totals = deltas.take(&now).vcpus.remove(&lane).unwrap().1;
+        (totals.switches, totals.has_kvm_exit) = (true, true);
         let Figures { exits, cost, halted, steal, guest, reasons, .. } =
             figures(&totals, 1.0, &SubjectNames::default());
         let shares = [cost, halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);

@@ -9,12 +9,11 @@ use super::figures::figures;
 use super::frame::{Frame, GangRow, Own, VcpuRow, VmRow};
 use super::gangs::GangWatch;
 use super::verdict::RecentIntervals;
+use crate::host::Host;
 use crate::read::vcpu_by_name;
-use exitscope_live::{
-    CostCycle, CountInterval, IntervalTotals, KvmCounters, LiveCounts, LiveGroup, VcpuInterval, VmWatch, own_time,
-};
-use exitscope_model::{SubjectNames, TraceInfo};
-use exitscope_record::{Counting, Lane, RecordError, Route, Runner, thread_name};
+use exitscope_live::{CostCycle, CountInterval, IntervalTotals, KvmCounters, LiveCounts, VmWatch, own_cpu_time};
+use exitscope_model::SubjectNames;
+use exitscope_record::{Counting, RecordError, Route, Runner, thread_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,11 +23,9 @@ const COUNTERS_AGE: Duration = Duration::from_secs(1);
 /// Of so many intervals, the programs' own cost is measured in one: they are slower meanwhile.
 const MEASURE: u32 = 30;
 
-type Interval = CountInterval<LiveGroup>;
-
 /// What is watched.
 pub struct Sampler {
-    counts: LiveCounts<LiveGroup>,
+    counts: LiveCounts,
     own_time: u64,
     kvm: KvmCounters,
     kvm_read: Option<Instant>,
@@ -44,21 +41,18 @@ pub struct Sampler {
 impl Sampler {
     /// Begins to count, for frames of this interval; of VMs with a name, those that come, too.
     pub fn start(options: &Counting, name: Option<String>, interval: Duration) -> Result<Sampler, RecordError> {
-        let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
-        let host = (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"));
-        let arch = std::env::consts::ARCH.to_string();
-        let subjects = SubjectNames::of(&TraceInfo { arch, release: host.1.clone(), ..TraceInfo::default() });
+        let info = Host::new().info();
         let vms = VmWatch::new(&options.processes, name, true);
         Ok(Sampler {
             counts: LiveCounts::start(options, vms, CostCycle::new(interval, interval * MEASURE))?,
-            own_time: own_time(),
+            own_time: own_cpu_time(),
             kvm: KvmCounters::default(),
             kvm_read: None,
             gangs: GangWatch::default(),
             recent: RecentIntervals::default(),
             vcpus: HashMap::new(),
-            host,
-            subjects,
+            subjects: SubjectNames::of(&info),
+            host: (info.hostname, info.release),
         })
     }
 
@@ -67,71 +61,66 @@ impl Sampler {
         let interval = self.counts.take()?;
         self.read_kvm_counters(&interval);
         let seconds = interval.length as f64 / 1e9;
-        let counting = &self.counts.counting;
-        let lanes = IntervalTotals::by_vcpu(&interval, counting.has_kvm_exit(), counting.has_switches());
-        let mut frame = self.frame(&interval, seconds);
-        let gangs = self.gangs(&lanes, seconds);
-        let (all, vms) = self.vms(&interval, &lanes, &gangs, seconds);
+        let gangs = self.gangs(&interval, seconds);
+        let (all, vms) = self.vms(&interval, &gangs, seconds);
+        let own_before = std::mem::replace(&mut self.own_time, own_cpu_time());
         let (events, ns_per_event) = (all.events as f64, self.counts.ns_per_event);
-        frame.overhead.events_per_s = events / seconds;
-        frame.overhead.ns_per_event = ns_per_event;
-        frame.overhead.vcpu_share = ns_per_event.filter(|_| all.wall > 0).map(|ns| events * ns / all.wall as f64);
-        self.recent.push(&all, &frame, &vms);
-        frame.verdict = self.recent.verdict();
-        frame.figures = figures(&all, seconds, &self.subjects);
-        frame.vms = vms;
-        let there: BTreeSet<Runner> = living(&interval).map(|(lane, _)| lane.runner).collect();
-        self.vcpus.retain(|&thread, _| there.contains(&Runner::Thread(thread)));
-        Ok(frame)
-    }
-
-    /// Reads what KVM counts itself, unless that was just done.
-    fn read_kvm_counters(&mut self, interval: &Interval) {
-        if self.kvm_read.is_some_and(|read| read.elapsed() < COUNTERS_AGE) {
-            return;
-        }
-        let at_work = living(interval).map(|(lane, _)| lane.process);
-        let processes: BTreeSet<u32> = self.counts.vms.processes().iter().copied().chain(at_work).collect();
-        self.kvm = KvmCounters::read(&processes.into_iter().collect::<Vec<_>>());
-        self.kvm_read = Some(Instant::now());
-    }
-
-    /// Ganged exits, where virtual cores have any.
-    fn gangs(&mut self, lanes: &BTreeMap<Lane, IntervalTotals>, seconds: f64) -> HashMap<u32, GangRow> {
-        let Some(events) = self.counts.counting.take_core_events() else { return HashMap::new() };
-        self.gangs.absorb(&events);
-        let wall = |pid| lanes.iter().filter(|(lane, _)| lane.process == pid).map(|(_, sums)| sums.wall).sum();
-        self.gangs.rows(seconds, wall)
-    }
-
-    fn frame(&mut self, interval: &Interval, seconds: f64) -> Frame {
-        let counting = &self.counts.counting;
-        let bpf_error = match counting.route() {
-            Route::Bpf => None,
-            Route::PerfEvents { because } => Some(because.clone()),
+        let overhead = Own {
+            cpus: self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds,
+            events_per_s: events / seconds,
+            ns_per_event,
+            vcpu_share: ns_per_event.filter(|_| all.wall > 0).map(|ns| events * ns / all.wall as f64),
         };
-        let own_before = std::mem::replace(&mut self.own_time, own_time());
-        let cpus = self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds;
-        Frame {
+        let counting = &self.counts.counting;
+        let mut frame = Frame {
             schema: "exitscope.top/1",
             time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
             seconds,
             host: self.host.0.clone(),
             kernel: self.host.1.clone(),
             tracing_backend: counting.route().name(),
-            bpf_error,
+            bpf_error: match counting.route() {
+                Route::Bpf => None,
+                Route::PerfEvents { because } => Some(because.clone()),
+            },
             has_kvm_exit: counting.has_kvm_exit(),
             lost: interval.lost,
             missed: interval.missed,
-            overhead: Own { cpus, ..Own::default() },
-            ..Frame::default()
+            overhead,
+            verdict: None,
+            figures: figures(&all, seconds, &self.subjects),
+            vms,
+        };
+        self.recent.push(all, &frame);
+        frame.verdict = self.recent.verdict();
+        let there: BTreeSet<Runner> = interval.living().map(|lane| lane.runner).collect();
+        self.vcpus.retain(|&thread, _| there.contains(&Runner::Thread(thread)));
+        Ok(frame)
+    }
+
+    /// Reads what KVM counts itself, unless that was just done.
+    fn read_kvm_counters(&mut self, interval: &CountInterval) {
+        if self.kvm_read.is_some_and(|read| read.elapsed() < COUNTERS_AGE) {
+            return;
         }
+        let at_work = interval.living().map(|lane| lane.process);
+        let processes: BTreeSet<u32> = self.counts.vms.processes().iter().copied().chain(at_work).collect();
+        self.kvm = KvmCounters::read(&processes.into_iter().collect::<Vec<_>>());
+        self.kvm_read = Some(Instant::now());
+    }
+
+    /// Ganged exits, where virtual cores have any.
+    fn gangs(&mut self, interval: &CountInterval, seconds: f64) -> HashMap<u32, GangRow> {
+        let Some(events) = self.counts.counting.take_core_events() else { return HashMap::new() };
+        self.gangs.absorb(&events);
+        let of = |pid| interval.vcpus.iter().filter(move |(lane, _)| lane.process == pid);
+        let wall = |pid| of(pid).map(|(_, (_, totals))| totals.wall).sum();
+        self.gangs.rows(seconds, wall)
     }
 
     fn vms(
         &mut self,
-        interval: &Interval,
-        lanes: &BTreeMap<Lane, IntervalTotals>,
+        interval: &CountInterval,
         gangs: &HashMap<u32, GangRow>,
         seconds: f64,
     ) -> (IntervalTotals, Vec<VmRow>) {
@@ -139,8 +128,8 @@ impl Sampler {
         for &process in self.counts.vms.processes() {
             vms.entry(process).or_default();
         }
-        for (lane, totals) in lanes {
-            let state = interval.vcpus.get(lane).map(|vcpu| vcpu.state.clone()).unwrap_or_default();
+        for (lane, (state, totals)) in &interval.vcpus {
+            let state = state.clone().unwrap_or_default();
             let (tid, vcpu) = match lane.runner {
                 Runner::Thread(thread) => (Some(thread), state.vcpu.or_else(|| self.vcpu(lane.process, thread))),
                 Runner::Vcpu(vcpu) => (None, Some(vcpu)),
@@ -191,9 +180,4 @@ impl Sampler {
             named.or_else(|| self.kvm.vcpus.get(&thread).copied())
         })
     }
-}
-
-/// The vCPUs that have not ended.
-fn living(interval: &Interval) -> impl Iterator<Item = (&Lane, &VcpuInterval)> {
-    interval.vcpus.iter().filter(|(_, vcpu)| !vcpu.state.ended)
 }

@@ -4,14 +4,14 @@
 //! IntervalTotals of all VMs, of up to INTERVALS intervals ─► Verdict (as for recordings) ─► in words; no change is advised
 //! ```
 
-use super::frame::{Frame, LiveVerdict, VmRow};
+use super::frame::{Frame, LiveVerdict};
 use crate::host;
 use exitscope_analysis::{Verdict, VerdictInput, VerdictState};
 use exitscope_live::IntervalTotals;
-use exitscope_model::{AllParts, ExitCode, TimePart};
+use exitscope_model::TimePart;
 use exitscope_units::Nanos;
 use exitscope_view::{VerdictRow, VerdictWords, share, thousands};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Intervals that a verdict is of, at most: one alone says little.
 const INTERVALS: usize = 10;
@@ -26,36 +26,25 @@ pub struct RecentIntervals {
 struct Interval {
     seconds: f64,
     vcpus: u64,
-    parts: AllParts,
-    exits: u64,
-    timed_exits: u64,
-    costs: BTreeMap<ExitCode, u64>,
+    totals: IntervalTotals,
     forced_out: f64,
     core_runs: f64,
     ganged_runs: f64,
-    has_steal: bool,
-    has_kvm_exit: bool,
     /// Events that are in no figure, and those of the scheduler that were missed, since watching began.
     missing: (u64, u64),
 }
 
 impl RecentIntervals {
     /// Adds an interval; the oldest leaves when there are more than [`INTERVALS`].
-    pub fn push(&mut self, all: &IntervalTotals, frame: &Frame, vms: &[VmRow]) {
-        let (exits, timed_exits) = all.exits_and_timed();
+    pub fn push(&mut self, totals: IntervalTotals, frame: &Frame) {
         let mut interval = Interval {
             seconds: frame.seconds,
-            vcpus: vms.iter().flat_map(|vm| &vm.vcpus).filter(|vcpu| !vcpu.ended).count() as u64,
-            parts: all.parts(),
-            exits,
-            timed_exits,
-            costs: all.reasons().map(|(code, of)| (code, of.cost())).collect(),
-            has_steal: all.switches,
-            has_kvm_exit: frame.has_kvm_exit,
+            vcpus: frame.vms.iter().flat_map(|vm| &vm.vcpus).filter(|vcpu| !vcpu.ended).count() as u64,
+            totals,
             missing: (frame.lost, frame.missed),
             ..Interval::default()
         };
-        for (vm, gangs) in vms.iter().filter_map(|vm| Some((vm, vm.gangs.as_ref()?))) {
+        for (vm, gangs) in frame.vms.iter().filter_map(|vm| Some((vm, vm.gangs.as_ref()?))) {
             interval.forced_out += gangs.forced_out * vm.figures.vcpu_seconds * 1e9;
             interval.core_runs += gangs.runs_per_s * frame.seconds;
             interval.ganged_runs += gangs.ganged * gangs.runs_per_s * frame.seconds;
@@ -68,25 +57,18 @@ impl RecentIntervals {
     pub fn verdict(&self) -> Option<LiveVerdict> {
         let latest = self.intervals.back()?;
         let oldest = self.intervals.front()?;
-        let mut parts = AllParts::ZERO;
-        let mut costs: BTreeMap<ExitCode, u64> = BTreeMap::new();
-        for interval in &self.intervals {
-            parts.merge(&interval.parts);
-            interval.costs.iter().for_each(|(code, cost)| *costs.entry(*code).or_default() += cost);
-        }
+        let mut all = IntervalTotals::default();
+        self.intervals.iter().for_each(|interval| all.merge(&interval.totals));
+        let parts = all.parts();
         if parts.sum() == Nanos::ZERO {
             return None;
         }
-        let count = |of: fn(&Interval) -> u64| self.intervals.iter().map(of).fold(0, u64::saturating_add);
+        let (exits, timed_exits) = all.exits_and_timed();
         let sum = |of: fn(&Interval) -> f64| self.intervals.iter().map(of).sum::<f64>();
         let seconds = sum(|of| of.seconds);
         let duration = Nanos((seconds * 1e9) as u64);
-        let verdict = Verdict::of(&VerdictInput {
-            parts,
-            exits: count(|of| of.exits),
-            timed_exits: count(|of| of.timed_exits),
-            forced_out: Nanos(sum(|of| of.forced_out) as u64),
-        });
+        let forced_out = Nanos(sum(|of| of.forced_out) as u64);
+        let verdict = Verdict::of(&VerdictInput { parts, exits, timed_exits, forced_out });
         let wanted = [TimePart::Guest, TimePart::Kernel, TimePart::Steal].map(|part| parts.get(part).0 as f64);
         let words = VerdictWords {
             vcpus: latest.vcpus,
@@ -95,12 +77,13 @@ impl RecentIntervals {
             seen: duration,
             has_turns: false,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
-            has_steal: latest.has_steal,
+            has_steal: all.switches,
             record: "",
         };
-        let costliest = costs.into_iter().max_by_key(|(_, cost)| *cost).map(|(code, cost)| (code.name(), cost));
+        let costs = all.reasons().map(|(code, of)| (code, of.within.cost()));
+        let costliest = costs.max_by_key(|(_, cost)| *cost).map(|(code, cost)| (code.name(), cost));
         let mut row = VerdictRow::worded(&verdict, &words, costliest.as_ref());
-        if let Some(text) = untold(&verdict, seconds, latest.has_kvm_exit) {
+        if let Some(text) = untold(&verdict, seconds, all.has_kvm_exit) {
             row.text = text;
         }
         for (missing, what) in [

@@ -6,7 +6,7 @@ pub mod server;
 use flate2::read::{GzDecoder, MultiGzDecoder};
 use serde_json::Value;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -112,6 +112,15 @@ pub fn tiny_guest() -> &'static Path {
         assert!(built.success(), "tiny-guest does not build");
         target.join("debug/tiny-guest")
     })
+}
+
+/// Starts a command that records, until it is told to end ([`go`]), and waits until it does; what it said, if it cannot.
+pub fn recording(mut record: Command) -> Result<Child, String> {
+    record.args(["--", "sh", "-c", "echo recording; read stop"]);
+    let mut record = record.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(record.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    if said == "recording\n" { Ok(record) } else { Err(stderr(&record.wait_with_output().unwrap())) }
 }
 
 /// A [`tiny_guest`] that waits until it is told to begin, as the process that it will be then.

@@ -1,4 +1,4 @@
-//! `exitscope serve` at work.
+//! `exitscope serve` and `exitscope exporter` at work.
 
 use super::{cannot, exitscope, page_data};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,11 +17,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it; what it said, if it could not.
+    /// Starts `serve`; what it said, if it could not.
     pub fn start(flags: &[&str]) -> Result<Server, String> {
-        let mut command = exitscope();
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        Server::start_command("serve", flags)
+    }
+
+    /// Starts a command that serves; what it said, if it could not.
+    pub fn start_command(command: &str, flags: &[&str]) -> Result<Server, String> {
+        let mut server = exitscope();
+        server.args([command, "--listen", "127.0.0.1:0"]).args(flags).stderr(Stdio::piped());
+        let mut child = server.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut all = String::new();
         while said.read_line(&mut all).unwrap() > 0 {
@@ -35,9 +40,14 @@ impl Server {
 
     /// Head and body of the answer.
     pub fn get_with(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
+        self.get_by_name("localhost", path, headers)
+    }
+
+    /// The same for who asks the server by this name.
+    pub fn get_by_name(&self, name: &str, path: &str, headers: &str) -> (String, Vec<u8>) {
         let mut stream = TcpStream::connect(self.url.split('/').next().unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {name}\r\n{headers}\r\n").unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();

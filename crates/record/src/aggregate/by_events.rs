@@ -2,11 +2,10 @@
 
 use super::fold::{Fold, Reading};
 use super::snapshot::{Lane, Runner};
-use crate::tracepoints::COMMON;
 use crate::{Capture, Processes, RecordError, Tracepoint, Wanted};
 use exitscope_model::{Event, Kind};
-use exitscope_trace::tracefs::{Decoder, Order};
-use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
+use exitscope_trace::tracefs::Decoder;
+use exitscope_units::{Moment, PcpuId, VcpuId};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -123,35 +122,29 @@ impl Shared {
         let mut record = Vec::new();
         let drained = capture.drain(|sample| {
             let Some(decoder) = decoders.get(sample.tracepoint) else { return };
-            // Decoders know where fields are in whole records.
-            record.clear();
-            record.resize(COMMON, 0);
-            record.extend_from_slice(sample.payload);
-            let Some(decoded) = decoder.decode(&record, Order::NATIVE) else { return };
-            let process = decoder.vm(&record, Order::NATIVE).map_or(sample.process, |vm| vm.0);
+            let Some(event) = sample.event(decoder, &mut record) else { return };
+            let (process, kind) = (event.vm.0, event.kind);
             // The scheduler's are about threads, of which those that count are known.
-            let is_scheduler = matches!(decoded.kind, Kind::Switch { .. } | Kind::Wakeup { .. });
+            let is_scheduler = matches!(kind, Kind::Switch { .. } | Kind::Wakeup { .. });
             if !is_scheduler && processes.as_ref().is_some_and(|wanted| !wanted.contains(&process)) {
                 return;
             }
             if let Some(kept) = core_events
-                && matches!(decoded.kind, Kind::RunCore { .. } | Kind::Exit { .. } | Kind::Enter)
+                && matches!(kind, Kind::RunCore { .. } | Kind::Exit { .. } | Kind::Enter)
             {
-                let (at, cpu, vm) = (Moment::from_nanos(sample.time), PcpuId(sample.cpu), VmId(process));
                 if kept.len() >= MAX_CORE_EVENTS {
                     // Nobody takes them: runs that are under way are told of anew from here on.
-                    *kept = vec![Event::lost(at, cpu, kept.len() as u64)];
+                    *kept = vec![Event::lost(event.at, event.cpu, kept.len() as u64)];
                 }
-                let (tid, vcpu, name) = (Tid(sample.thread), decoded.vcpu, decoder.name);
-                kept.push(Event { at, tid, vm, vcpu, cpu, name, kind: decoded.kind });
+                kept.push(event);
             }
-            let runner = match (*by_vcpu, decoded.vcpu) {
+            let runner = match (*by_vcpu, event.vcpu) {
                 (false, _) => Runner::Thread(sample.thread),
                 (true, VcpuId::UNKNOWN) => return,
                 (true, vcpu) => Runner::Vcpu(vcpu.0),
             };
-            if decoded.kind != (Kind::Fpu { load: false }) {
-                fold.take(Lane { process, runner }, sample.time, decoded.kind, decoded.vcpu);
+            if kind != (Kind::Fpu { load: false }) {
+                fold.take(Lane { process, runner }, sample.time, kind, event.vcpu);
             }
         });
         match drained {

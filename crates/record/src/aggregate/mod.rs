@@ -27,7 +27,6 @@ use exitscope_trace::tracefs::{Decoder, Format, Role};
 pub(crate) use fold::{Fold, Traits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Tells of virtual cores' runs.
@@ -66,8 +65,6 @@ pub struct Aggregation {
     snapshot: Snapshot,
     /// What of the snapshot was not settled when it was read.
     unsettled: Vec<(Key, Count)>,
-    /// Open while the kernel measures programs.
-    stats: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -152,7 +149,7 @@ impl Aggregation {
             }
         };
         let snapshot = Snapshot { began: sys::now(), ..Snapshot::default() };
-        Ok(Aggregation { engine, route, traits, snapshot, unsettled: Vec::new(), stats: None })
+        Ok(Aggregation { engine, route, traits, snapshot, unsettled: Vec::new() })
     }
 
     /// How it counts.
@@ -231,16 +228,6 @@ impl Aggregation {
     /// What the last [`read`](Aggregation::read) found.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
-    }
-
-    /// Has the kernel measure what counting costs, until it is told not to: see [`Snapshot::cost`]. That makes programs slower
-    /// while it lasts. Does nothing where none are at work; an error if it is not allowed.
-    pub fn measure(&mut self, on: bool) -> Result<(), RecordError> {
-        self.stats = match (&self.engine, on) {
-            (Engine::Bpf(_), true) => Some(sys::enable_stats().map_err(|error| RecordError::io("bpf", error))?),
-            _ => None,
-        };
-        Ok(())
     }
 
     /// Drops lanes that have ended, and their counts. Who never calls it keeps all, which grows as VMs come and go.

@@ -30,7 +30,8 @@ pub struct Snapshot {
     /// Events of the scheduler that its programs were not run for: a thread's time without a CPU, up to its next such event, is
     /// counted as what it did before.
     pub missed: u64,
-    /// What counting costs where exits happen, if it was measured: only BPF programs can be.
+    /// What counting costs where exits happen, if it was measured ([`measure_programs`](crate::measure_programs)):
+    /// only BPF programs can be.
     pub cost: Option<Cost>,
 }
 
@@ -198,11 +199,4 @@ fn each_part(one: ExitParts, other: ExitParts, of: impl Fn(u64, u64) -> u64) -> 
     TimePart::OF_EXITS
         .iter()
         .fold(ExitParts::ZERO, |parts, &part| parts.with(part, Nanos(of(one.get(part).0, other.get(part).0))))
-}
-
-impl Snapshot {
-    /// Events that were looked at, of all lanes.
-    pub fn events(&self) -> u64 {
-        self.lanes.values().map(|lane| lane.events).sum()
-    }
 }
