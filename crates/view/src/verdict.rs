@@ -171,6 +171,7 @@ impl VerdictRow {
             let what = match state {
                 VerdictState::StealDominates => "steal takes",
                 VerdictState::PollingBurns => "polling takes",
+                _ if !words.has_steal => "exits, or other waiting, take",
                 _ => "exits cost",
             };
             format!("; {what} {}", percent(time.0, wall.0))
