@@ -3,13 +3,14 @@
 use crate::Outcome;
 use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::page_file;
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::report::{Gates, check_reason, look};
 use crate::select;
-use exitscope_analysis::{ChangeLimit, Diff, DiffRow, Selection};
+use exitscope_analysis::{ChangeLimit, Diff, DiffRow, Selection, TraceSink};
 use exitscope_model::{EventKinds, Exit, Ledger, Line};
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
-use exitscope_trace::{Input, Keep, Options};
+use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input};
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::{
     Compared, Comparison, Coverage, DiffVerdictRow, SelectionRow, SideRow, ToldRow, comparison_page, write_page,
@@ -31,12 +32,12 @@ struct Selected {
     kinds: EventKinds,
 }
 
-impl Sink for Selected {
+impl TraceSink for Selected {
     fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
 
-    fn heard(&mut self, kinds: EventKinds) {
+    fn note_event_kinds(&mut self, kinds: EventKinds) {
         self.kinds.merge(kinds);
     }
 
@@ -106,7 +107,7 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
     let selection = select::selection(select, &all)?;
     let [before, after] = inputs;
-    let options = select.clock.options(Keep::Timed);
+    let options = read::options(&select.clock, Keep::Timed, &selection);
     let (before_diff, before, before_cut) = side(before, &selection, options)?;
     let (after_diff, after, after_cut) = side(after, &selection, options)?;
     let per_10_000 = (confidence * 100.0).round() as u64;
@@ -148,13 +149,13 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
 }
 
 /// One side, and whether a recording of it is cut.
-fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::Result<(Diff, SideRow, bool)> {
+fn side(inputs: Vec<Input>, selection: &Selection, options: ReadOptions) -> anyhow::Result<(Diff, SideRow, bool)> {
     let mut diff = Diff::default();
     let mut ledger = Ledger::default();
     let (mut traces, mut exits, mut duration, mut guest) = (Vec::new(), 0, Nanos::ZERO, Nanos::ZERO);
     let mut told = ToldRow { user_space: true, scheduler: true, by_runner: false };
-    let mut earlier = Earlier::of_run(&inputs);
-    for input in inputs {
+    let mut earlier = EarlierFiles::of_run(&inputs);
+    for input in &inputs {
         let fresh = || Selected {
             diff: diff.clone(),
             selection: selection.clone(),
@@ -163,8 +164,9 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
             guest: Nanos::ZERO,
             kinds: EventKinds::default(),
         };
-        let (trace, mut selected) = read::read_input(input, &mut earlier, selection.needs_vcpus(), options, fresh)?;
-        read::has_events(&trace)?;
+        let (trace, mut selected) = read_input(input, &mut earlier, options, fresh)?;
+        trace.has_events()?;
+        traces.push(read::row(&trace));
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             let chosen = trace.lanes.iter().filter(|lane| selection.holds_who(&lane.who.completed(&trace.vcpu_of)));
@@ -180,7 +182,6 @@ fn side(inputs: Vec<Input>, selection: &Selection, options: Options) -> anyhow::
         }
         diff = selected.diff;
         ledger.merge(&trace.ledger);
-        traces.push(trace.row);
     }
     let coverage = Coverage::of(&ledger, exits, 0);
     let lost = ledger.get(Line::LostRecords);

@@ -8,17 +8,18 @@ use crate::Outcome;
 use crate::cli::{ExportArgs, ExportFormat};
 use crate::devices;
 use crate::new_file::{can_write, is_none_of, replace};
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::report::Totals;
 use crate::select;
 use anyhow::bail;
-use exitscope_analysis::Selection;
+use exitscope_analysis::{Selection, TraceSink};
 use exitscope_export::{
     Export, Firefox, Folded, Hdr, Lanes, MOST_EXITS, MOST_MARKERS, Perfetto, Rows, Speedscope, Survey, Written,
 };
 use exitscope_exporter::{Limits, Recorded};
 use exitscope_model::{Exit, Halt, Line, TraceInfo, Who, WhoRow};
-use exitscope_trace::{Input, Keep, Options};
+use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input, read_with_vcpus};
+use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, thousands};
 use rustc_hash::FxHashMap;
@@ -26,17 +27,6 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 /// VMs and reasons of which metrics have series of their own.
 const SERIES: Limits = Limits { vms: 1_000, reasons: 256 };
-
-impl Sink for Survey {
-    fn begin(&mut self, first: Moment) {
-        Survey::begin(self, first);
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        Survey::absorb(self, exit);
-    }
-}
 
 /// Passes the selected exits on.
 struct Passing<'a> {
@@ -53,7 +43,7 @@ impl Passing<'_> {
     }
 }
 
-impl Sink for Passing<'_> {
+impl TraceSink for Passing<'_> {
     fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
@@ -146,18 +136,17 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyhow::Result<Known> {
     let devices = devices::read(&args.names)?;
     let (mut lanes, mut totals, mut vcpu_of) = (Lanes::default(), Totals::default(), Vec::new());
-    let (mut earlier, mut before) = (Earlier::of_run(&inputs), None);
+    let (mut earlier, mut before) = (EarlierFiles::of_run(&inputs), None);
     // `Lanes` learns the numbers for --vcpu at the end.
-    let by_vcpu = selection.filter.is_some() && selection.needs_vcpus();
+    let need_vcpus = selection.filter.is_some() && selection.needs_vcpus();
+    let options = ReadOptions { need_vcpus, ..read::options(&args.select.clock, Keep::Timed, selection) };
     for input in &inputs {
-        let fresh = || Survey::new(selection);
-        let options = args.select.clock.options(Keep::Timed);
-        let (trace, survey) = read::read_input(input.try_clone()?, &mut earlier, by_vcpu, options, fresh)?;
-        read::has_events(&trace)?;
+        let (trace, survey) = read_input(input, &mut earlier, options, || Survey::new(selection))?;
+        trace.has_events()?;
         if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) && !trace.is_left_out {
             // Hosts without names are told apart by what they are.
-            let row = &trace.row;
-            let host = [&row.hostname, &row.clock, &row.arch, &row.release].map(String::clone);
+            let info = &trace.info;
+            let host = [trace.hostname(), &info.clock, &info.arch, &info.release].map(str::to_string);
             if let Some((earlier_host, last)) = before {
                 if host != earlier_host {
                     bail!(
@@ -165,7 +154,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
                     );
                 }
                 if trace.span.is_some_and(|span| span.0.as_nanos() < last) {
-                    bail!("{} is of an earlier time: name the traces in order of time", trace.row.name);
+                    bail!("{} is of an earlier time: name the traces in order of time", trace.name);
                 }
             }
             before = Some((host, trace.span.map_or(0, |span| span.1.as_nanos())));
@@ -197,7 +186,9 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             Box::new(OpenMetrics { out, info: &totals.info, recorded, exits: 0 })
         }
     };
-    let mut earlier = Earlier::of_run(inputs);
+    let mut earlier = EarlierFiles::of_run(inputs);
+    let mut options = read::options(&args.select.clock, Keep::Timed, selection);
+    options.source.exit_info = true;
     for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
         let mut passing = Passing {
             selection: selection.clone(),
@@ -206,8 +197,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
             export: export.as_mut(),
             failed: None,
         };
-        let options = Options { exit_info: true, ..args.select.clock.options(Keep::Timed) };
-        read::read_knowing(input.try_clone()?, &mut earlier, vcpu_of, options, &mut passing)?;
+        read_with_vcpus(input, &mut earlier, vcpu_of, options, &mut passing)?;
         if let Some(error) = passing.failed {
             return Err(error.into());
         }

@@ -9,14 +9,14 @@
 //! Halts and yields are kept, so that what `advise` and `replay` read a second time for is there.
 
 use crate::advise::judgement;
-use crate::read::{Sink, Trace};
 use exitscope_analysis::advice::{Machine, Material, Trials, TriedLimits, Untried, told_apart};
 use exitscope_analysis::replay::{Recorded, Recorder};
-use exitscope_analysis::{Counted, Dim, ExitCause, Facts, PollHost, Selection, Wanted};
+use exitscope_analysis::{Counted, Dim, ExitCause, Facts, PollHost, Selection, TraceSink, Wanted};
 use exitscope_model::{
-    Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, ThreadWakeUp, TraceInfo, Yield,
+    Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo, Yield,
 };
-use exitscope_page::{Drags, OverTime, Polls, TimeTables, halt_polls};
+use exitscope_page::{OverTime, Polls, TimeTables, halt_polls};
+use exitscope_pipeline::ReadTrace;
 use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
 use std::collections::VecDeque;
@@ -120,7 +120,7 @@ impl Gathered {
     }
 
     /// All of a trace, which was read.
-    pub fn ended(mut self, trace: &Trace) -> Gathered {
+    pub fn ended(mut self, trace: &ReadTrace) -> Gathered {
         let (first, last) = trace.span.unwrap_or_default();
         self.material.end(first, last, &trace.vcpu_of);
         trace.held.iter().for_each(|&(from, to)| self.material.facts.leave_out(from, to));
@@ -255,13 +255,13 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-impl Sink for Gathered {
+impl TraceSink for Gathered {
     fn begin(&mut self, first: Moment) {
         self.first = first;
         self.material.begin(first);
     }
 
-    fn heard(&mut self, kinds: EventKinds) {
+    fn note_event_kinds(&mut self, kinds: EventKinds) {
         self.material.heard(kinds);
     }
 
@@ -314,45 +314,6 @@ impl Sink for Gathered {
 
     fn runner_events(&mut self, events: &[Event]) {
         events.iter().for_each(|event| self.material.facts.absorb_runner_event(event));
-    }
-}
-
-impl Sink for OverTime {
-    fn begin(&mut self, first: Moment) {
-        OverTime::begin(self, first);
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        OverTime::absorb(self, exit);
-    }
-
-    fn stretch(&mut self, stretch: &Stretch) {
-        self.absorb_stretch(stretch);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.absorb_preemption(of);
-    }
-
-    fn woken(&mut self, of: &ThreadWakeUp) {
-        self.absorb_wake_up(of);
-    }
-}
-
-impl Sink for Drags {
-    fn begin(&mut self, first: Moment) {
-        Drags::begin(self, first);
-    }
-
-    fn absorb(&mut self, _: &Exit) {}
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| Drags::absorb(self, event));
     }
 }
 

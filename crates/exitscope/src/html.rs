@@ -8,30 +8,30 @@
 //! The trace is read once. Only core runs of powerpc, and recordings with more halts or yields than are kept, are read again.
 
 use crate::Outcome;
-use crate::background::{Background, Ending};
 use crate::cli::ReportArgs;
 use crate::gathered::{Gathered, OF_A_RECORDING};
 use crate::page_file;
-use crate::read::{self, Trace};
+use crate::read;
 use crate::report::{self, read_all};
 use crate::select;
 use exitscope_analysis::Selection;
 use exitscope_analysis::advice::TriedLimits;
-use exitscope_page::{Contents, Drags, OverTime, write_page};
+use exitscope_page::{Contents, Drags, OverTime, TimelineJoin, TimelineThread, write_page};
+use exitscope_pipeline::ReadTrace;
 use exitscope_trace::{Input, Keep};
 use std::path::Path;
 use std::sync::Arc;
 
 /// A trace while it is read.
-type Reading = (Gathered, (Drags, Background));
+type Reading = (Gathered, (Drags, TimelineThread));
 
 fn begin(selection: &Selection, slowest: usize) -> Reading {
-    let over_time = Background::start(OverTime::new(selection));
+    let over_time = TimelineThread::start(OverTime::new(selection));
     (Gathered::by_reason(selection, slowest, OF_A_RECORDING), (Drags::new(selection), over_time))
 }
 
-fn end((gathered, (drags, over_time)): Reading, trace: &Trace) -> (Gathered, Drags, Ending) {
-    (gathered.ended(trace), drags, over_time.end(trace))
+fn end((gathered, (drags, over_time)): Reading, trace: &ReadTrace) -> (Gathered, Drags, TimelineJoin) {
+    (gathered.ended(trace), drags, over_time.end(trace.lanes.clone(), trace.vcpu_of.clone()))
 }
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
@@ -56,7 +56,7 @@ pub fn look_at(
         of,
         || begin(&selection, args.most_slowest()),
         end,
-        |all: (Gathered, Drags, Ending), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
+        |all: (Gathered, Drags, TimelineJoin), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
     )?;
     let advised = || {
         let advised = report::advised(args, inputs, &gathered, &totals, of)?;

@@ -12,7 +12,6 @@ macro_rules! say {
 
 mod access;
 mod advise;
-mod background;
 mod bundle;
 mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]

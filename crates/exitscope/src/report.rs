@@ -6,18 +6,17 @@ use crate::cli::{Format, ReportArgs, View};
 use crate::devices;
 use crate::gathered::{Gathered, OF_NOW};
 use crate::html;
-use crate::read::{self, Earlier, Sink, Trace};
+use crate::read;
 use crate::saved_run::saved_of;
 use crate::select;
 use anyhow::Context;
 use exitscope_analysis::advice::{Trials, TriedLimits};
-use exitscope_analysis::{Breach, Condition, Dim, Facts, LimitCheck, Selection, TextWord, Threshold, Wanted};
-use exitscope_model::{
-    Event, EventKinds, Exit, ExitCode, Halt, Ledger, PleUpdate, Preemption, QueueStay, Signed, Stretch, TraceInfo,
-    Yield,
+use exitscope_analysis::{
+    Breach, Condition, Dim, Facts, LimitCheck, Selection, TextWord, Threshold, TraceSink, Wanted,
 };
+use exitscope_model::{ExitCode, Ledger, TraceInfo};
+use exitscope_pipeline::{ReadError, ReadTrace, read_alone};
 use exitscope_trace::{Input, Keep, NoSymbols, Symbols};
-use exitscope_units::Moment;
 use exitscope_view::{
     Advised, Coverage, HiddenTime, Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv,
     write_page, write_summary,
@@ -32,58 +31,6 @@ use std::sync::Arc;
 const TEXT_TOP: usize = 20;
 const DETAIL_ROWS: usize = 8;
 
-impl Sink for Facts {
-    fn begin(&mut self, first: Moment) {
-        Facts::begin(self, first);
-    }
-
-    fn heard(&mut self, kinds: EventKinds) {
-        self.hear(kinds);
-    }
-
-    #[inline]
-    fn schedule(&mut self, event: &Event) {
-        Facts::schedule(self, event);
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        Facts::absorb(self, exit);
-    }
-
-    fn stretch(&mut self, stretch: &Stretch) {
-        self.absorb_stretch(stretch);
-    }
-
-    fn halt(&mut self, halt: &Halt) {
-        self.absorb_halt(halt);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.absorb_preemption(of);
-    }
-
-    fn ple_update(&mut self, of: &PleUpdate) {
-        self.absorb_ple_update(of);
-    }
-
-    fn sign(&mut self, of: &Signed) {
-        self.absorb_sign(of);
-    }
-
-    fn queue_stay(&mut self, stay: &QueueStay) {
-        self.absorb_queue_stay(stay);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.absorb_runner_event(event));
-    }
-}
-
 /// What several traces come to besides their facts.
 #[derive(Default)]
 pub struct Totals {
@@ -93,15 +40,16 @@ pub struct Totals {
     pub exits: u64,
     pub timed_exits: u64,
     /// Of which of them nothing could be read.
-    unread: Vec<anyhow::Error>,
+    unread: Vec<ReadError>,
     /// What functions of the guest are called, by where they begin.
     functions: BTreeMap<u64, String>,
 }
 
 impl Totals {
     /// Adds a trace.
-    pub fn add(&mut self, trace: Trace) {
-        self.unread.extend(read::has_events(&trace).err());
+    pub fn add(&mut self, trace: ReadTrace) {
+        self.traces.push(read::row(&trace));
+        self.unread.extend(trace.has_events().err());
         self.ledger.merge(&trace.ledger);
         if !trace.is_left_out {
             let mut comms = std::mem::take(&mut self.info.comms);
@@ -110,7 +58,6 @@ impl Totals {
         }
         self.exits += trace.exits;
         self.timed_exits += trace.timed_exits;
-        self.traces.push(trace.row);
     }
 
     /// The report of these traces; `kept` are the events that it is of.
@@ -252,7 +199,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let advised = advised(args, &inputs, &gathered, &totals, (&selection, keep))?;
         (gathered.material.facts, totals, advised.map(|(advised, _)| advised))
     } else {
-        let end = |mut facts: Facts, trace: &Trace| {
+        let end = |mut facts: Facts, trace: &ReadTrace| {
             let (first, last) = trace.span.unwrap_or_default();
             facts.end(first, last, &trace.vcpu_of);
             trace.held.iter().for_each(|&(from, to)| facts.leave_out(from, to));
@@ -311,28 +258,19 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// Reads all traces, of each of which `end` makes what `add` puts together; what is at the VMs' addresses is named.
-pub fn read_all<S: Sink, T>(
+pub fn read_all<S: TraceSink, T>(
     args: &ReportArgs,
     inputs: &[Input],
     (selection, keep): (&Selection, Keep),
     fresh: impl Fn() -> S,
-    end: impl Fn(S, &Trace) -> T,
+    end: impl Fn(S, &ReadTrace) -> T,
     add: impl Fn(T, T) -> T,
 ) -> anyhow::Result<(T, Totals)> {
     let devices = devices::read(&args.names)?;
-    let mut all: Option<T> = None;
+    let options = read::options(&args.select.clock, keep, selection);
+    let (all, traces) = exitscope_pipeline::read_all(inputs, options, fresh, end, add)?;
     let mut totals = Totals::default();
-    let mut earlier = Earlier::of_run(inputs);
-    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(keep));
-    for input in inputs {
-        let (trace, sink) = read::read_input(input.try_clone()?, &mut earlier, need_vcpus, options, &fresh)?;
-        let of_trace = end(sink, &trace);
-        all = Some(match all {
-            Some(all) => add(all, of_trace),
-            None => of_trace,
-        });
-        totals.add(trace);
-    }
+    traces.into_iter().for_each(|trace| totals.add(trace));
     devices::name(&mut totals.info, devices.as_ref());
     Ok((all.context("no trace to read")?, totals))
 }
@@ -350,9 +288,8 @@ pub fn advised(
         return Ok(None);
     }
     let again = |trials: Trials| {
-        let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(keep));
-        let fresh = || trials.clone();
-        Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?.1)
+        let options = read::options(&args.select.clock, keep, selection);
+        Ok(read_alone(input, options, || trials.clone())?.1)
     };
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
     let tried = |trials| gathered.try_or(trials, again);

@@ -6,11 +6,12 @@
 
 use crate::cli::{NameArgs, SelectArgs};
 use crate::devices;
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::report::{Totals, check_reason};
 use anyhow::bail;
-use exitscope_analysis::{Condition, DetailKey, ExitFilter, Selection, TextKey, TextWord, Texts};
+use exitscope_analysis::{Condition, DetailKey, ExitFilter, Selection, TextKey, TextWord, Texts, TraceSink};
 use exitscope_model::{Event, Exit, TraceInfo, WhoRow, is_called};
+use exitscope_pipeline::{EarlierFiles, read_alone, read_input};
 use exitscope_trace::{Input, Keep, Symbols};
 use exitscope_units::{Moment, VcpuId, VmId};
 use exitscope_view::{NO_SUBJECT, TraceRow, detail_of_kind};
@@ -25,7 +26,7 @@ struct Vms<'a> {
     wanted: Option<&'a [VmId]>,
 }
 
-impl Sink for Vms<'_> {
+impl TraceSink for Vms<'_> {
     fn begin(&mut self, _: Moment) {}
 
     // Xen's domain 0 never leaves a guest.
@@ -88,11 +89,11 @@ fn texts(
     }
     let (mut totals, mut vms) = (Totals::default(), BTreeSet::new());
     if is_about(&[TextWord::Vm, TextWord::Vcpu, TextWord::Subject, TextWord::Handler]) {
-        let mut earlier = Earlier::of_run(inputs);
+        let mut earlier = EarlierFiles::of_run(inputs);
+        let options = read::options(&args.clock, Keep::Timed, &Selection::default());
         for input in inputs {
             let fresh = || Vms { found: FxHashSet::default(), wanted: None };
-            let options = args.clock.options(Keep::Timed);
-            let (trace, _) = read::read_input(input.try_clone()?, &mut earlier, false, options, fresh)?;
+            let (trace, _) = read_input(input, &mut earlier, options, fresh)?;
             let of_lanes = trace.lanes.iter().map(|lane| lane.who.vm);
             vms.extend(of_lanes.filter(|vm| selected.is_empty() || selected.contains(vm)));
             totals.add(trace);
@@ -141,8 +142,8 @@ fn vms(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Vec<VmId>> {
     let mut there: BTreeMap<VmId, Option<String>> = BTreeMap::new();
     for input in inputs {
         let fresh = || Vms { found: FxHashSet::default(), wanted: numbers.as_deref() };
-        let options = args.clock.options(Keep::Timed);
-        let (trace, vms) = read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
+        let options = read::options(&args.clock, Keep::Timed, &Selection::default());
+        let (trace, vms) = read_alone(input, options, fresh)?;
         for vm in vms.found.into_iter().filter(|&vm| vm != VmId::UNKNOWN && vm != VmId::IDLE_DOMAIN) {
             let name = there.entry(vm).or_default();
             *name = name.take().or_else(|| trace.info.comms.get(&vm.0).cloned());

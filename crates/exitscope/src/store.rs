@@ -10,15 +10,16 @@ use crate::Outcome;
 use crate::advise::judgement;
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::devices;
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::report::look;
 use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::advice::{Judgement, Material};
-use exitscope_analysis::{Cell, Keyed, Lengths, Selection};
+use exitscope_analysis::{Cell, Keyed, Lengths, Selection, TraceSink};
 use exitscope_export::{Lanes, Survey};
 use exitscope_model::encode::line;
 use exitscope_model::{Exit, ExitCode, Line, Spread, SumRow, TraceInfo, WhoRow};
+use exitscope_pipeline::{EarlierFiles, ReadOptions, read_alone, read_with_vcpus};
 use exitscope_stats::Histogram;
 use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Compacted, Damage, RunRow, SettingRow, Store, StoreError, Sums,
@@ -157,17 +158,16 @@ fn add_one(
     id: String,
 ) -> anyhow::Result<(RunRow, Added, Coverage)> {
     let selection = Selection::default();
-    let options = args.clock.options(Keep::Timed);
+    let options = read::options(&args.clock, Keep::Timed, &selection);
     let fresh = || (Survey::new(&selection), Material::new(&selection));
     let devices = devices::read(&args.names)?;
-    let (mut first, (survey, mut material)) =
-        read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
+    let (mut first, (survey, mut material)) = read_alone(input, options, fresh)?;
+    let row = read::row(&first);
     devices::name(&mut first.info, devices.as_ref());
     let (begin, end) = first.span.unwrap_or_default();
     material.end(begin, end, &first.vcpu_of);
-    let (judgement, _) = judgement(&material, &first.row, &first.info, |trials| {
-        Ok(read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, || trials.clone())?.1)
-    })?;
+    let (judgement, _) =
+        judgement(&material, &row, &first.info, |trials| Ok(read_alone(input, options, || trials.clone())?.1))?;
     let mut lanes = Lanes::default();
     lanes.add(survey, &first.vcpu_of, &selection);
     lanes.end(&first.info);
@@ -176,18 +176,18 @@ fn add_one(
     }
     let host = match &args.host {
         Some(host) => host.clone(),
-        None if first.row.hostname.is_empty() => {
+        None if row.hostname.is_empty() => {
             bail!("the recording does not say of which host it is: add --host NAME")
         }
-        None => first.row.hostname.clone(),
+        None => row.hostname.clone(),
     };
     let day = args.day.map_or_else(|| day_of(file), Ok)?.to_string();
     let mut adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| lane.row.clone()).collect())?;
     adding.name_subjects(first.info.subject_names());
     let mut passing =
-        Passing { lanes: &lanes, adding, cells: Keyed::default(), stretches: Stretches::new(&first.row), failed: None };
-    let told = Options { exit_info: true, ..options };
-    let trace = read::read_knowing(input.try_clone()?, &mut Earlier::default(), &first.vcpu_of, told, &mut passing)?;
+        Passing { lanes: &lanes, adding, cells: Keyed::default(), stretches: Stretches::new(&row), failed: None };
+    let told = ReadOptions { source: Options { exit_info: true, ..options.source }, ..options };
+    let trace = read_with_vcpus(input, &mut EarlierFiles::default(), &first.vcpu_of, told, &mut passing)?;
     let Passing { adding, cells, failed, stretches, .. } = passing;
     if let Some(error) = failed {
         return Err(error.into());
@@ -213,7 +213,7 @@ fn add_one(
         timed: trace.timed_exits,
         lost: trace.ledger.get(Line::LostRecords),
         advice: advice(&judgement, &first.info),
-        ..run_row(id, host, day, &trace.row, &trace.info)
+        ..run_row(id, host, day, &read::row(&trace), &trace.info)
     };
     let added = adding.finish(&run, &sums)?;
     Ok((run, added, Coverage::of(&trace.ledger, trace.exits, trace.timed_exits)))
@@ -315,7 +315,7 @@ struct Passing<'a> {
     failed: Option<StoreError>,
 }
 
-impl Sink for Passing<'_> {
+impl TraceSink for Passing<'_> {
     fn begin(&mut self, _: Moment) {}
 
     fn absorb(&mut self, exit: &Exit) {

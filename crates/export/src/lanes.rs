@@ -1,6 +1,6 @@
 //! The vCPUs of a recording, learnt in a first reading: viewers want their names before their exits.
 
-use exitscope_analysis::Selection;
+use exitscope_analysis::{Selection, TraceSink};
 use exitscope_model::{Exit, SubjectNames, TraceInfo, Who, WhoRow};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -64,15 +64,21 @@ impl Survey {
         selection.vcpus.clear();
         Survey { selection, window: (Moment::default(), Moment::MAX), seen: FxHashMap::default(), beyond: 0 }
     }
+}
 
-    /// Says when the trace's first event was.
-    pub fn begin(&mut self, first: Moment) {
+/// When the exit was over; if that was not seen, when it began.
+pub(crate) fn end(exit: &Exit) -> Moment {
+    let length = if exit.timed { exit.total().0 } else { 0 };
+    Moment::from_nanos(exit.at.as_nanos().saturating_add(length))
+}
+
+impl TraceSink for Survey {
+    fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
 
-    /// Looks at one exit.
     #[inline]
-    pub fn absorb(&mut self, exit: &Exit) {
+    fn absorb(&mut self, exit: &Exit) {
         if exit.at < self.window.0
             || exit.at > self.window.1
             || !self.selection.holds_who(&exit.who)
@@ -90,12 +96,6 @@ impl Survey {
         seen.first = seen.first.min(exit.at);
         seen.last = seen.last.max(last);
     }
-}
-
-/// When the exit was over; if that was not seen, when it began.
-pub(crate) fn end(exit: &Exit) -> Moment {
-    let length = if exit.timed { exit.total().0 } else { 0 };
-    Moment::from_nanos(exit.at.as_nanos().saturating_add(length))
 }
 
 impl Lanes {

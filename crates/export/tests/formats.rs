@@ -7,7 +7,7 @@ mod decode;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use decode::perfetto;
-use exitscope_analysis::Selection;
+use exitscope_analysis::{Selection, TraceSink};
 use exitscope_export::{
     Export, Firefox, Folded, Hdr, Lanes, MOST_EXITS, MOST_MARKERS, Perfetto, Rows, Speedscope, Survey, Written,
 };

@@ -47,7 +47,7 @@ pub use part::{ALL_PARTS, AllParts, EXIT_PARTS, ExitParts, LaneSpan, Parts, Stre
 pub use qemu::{QemuOptions, is_of_vm, is_qemu, is_qemu_word};
 pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
-    sum_columns,
+    sum_columns, vcpu_by_name,
 };
 pub use sign::Sign;
 pub use subject::{Form, SubjectWord};

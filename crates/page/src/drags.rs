@@ -7,8 +7,8 @@
 //! Kept like what [`crate::OverTime`] keeps: recordings of a few thousand drags have each of them.
 
 use crate::rows::Rows;
-use exitscope_analysis::{Drag, Index, Runs, Selection};
-use exitscope_model::{CodeList, Event, ExitCode};
+use exitscope_analysis::{Drag, Index, Runs, Selection, TraceSink};
+use exitscope_model::{CodeList, Event, Exit, ExitCode};
 use exitscope_units::{Moment, VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -72,22 +72,6 @@ impl Drags {
         }
     }
 
-    /// Says when the trace's first event was.
-    pub fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
-    }
-
-    /// Looks at one event of a recording in which a virtual core's runner records for its threads.
-    pub fn absorb(&mut self, event: &Event) {
-        if event.at < self.window.0 || event.at > self.window.1 {
-            return;
-        }
-        let Some(drag) = self.runs.drag(event) else { return };
-        if self.selection.vms.is_empty() || self.selection.vms.contains(&drag.vm) {
-            self.add(&drag);
-        }
-    }
-
     fn add(&mut self, drag: &Drag) {
         let mut row = |cause, lost| {
             let triple = self.triples.of((drag.vm, drag.vcpu, cause));
@@ -123,6 +107,24 @@ impl Drags {
             lost: rows.iter().map(|row| row.sums[1]).collect(),
             triples,
         })
+    }
+}
+
+impl TraceSink for Drags {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    fn absorb(&mut self, _: &Exit) {}
+
+    fn runner_events(&mut self, events: &[Event]) {
+        let (from, to) = self.window;
+        for event in events.iter().filter(|event| from <= event.at && event.at <= to) {
+            let Some(drag) = self.runs.drag(event) else { continue };
+            if self.selection.vms.is_empty() || self.selection.vms.contains(&drag.vm) {
+                self.add(&drag);
+            }
+        }
     }
 }
 

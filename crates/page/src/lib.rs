@@ -27,14 +27,14 @@ mod single_exits;
 mod slow;
 mod states;
 mod sums;
+mod timeline_thread;
 
 pub use drags::{Drags, DragsHead};
 pub use flate2::Compression;
 pub use html::{Contents, PageData, is_built, write_data, write_page};
-pub use names::{Briefs, Names};
 pub use other::{Other, SideLengths, write_other, write_other_data};
 pub use over_time::{OverTime, TimeTables};
 pub use polls::{Polls, halt_polls};
 pub use reread::{NoAnswer, Question, Reread};
 pub use served::{Addresses, served_page};
-pub use sums::Sums;
+pub use timeline_thread::{TimelineJoin, TimelineThread};

@@ -55,7 +55,7 @@ impl Brief {
     }
 }
 
-/// Exits, stretches and waits for a CPU on their way from [`Names`] to [`Sums`](crate::Sums). Most exits have a cost and no other part, so
+/// Exits, stretches and waits for a CPU on their way from [`Names`] to [`Sums`](crate::sums::Sums). Most exits have a cost and no other part, so
 /// that the parts of those that have are kept aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Briefs {
@@ -76,11 +76,6 @@ impl Briefs {
     #[inline]
     pub fn len(&self) -> usize {
         self.exits.len() + self.stretches.len() + self.cpu_waits.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Removes all; the room stays.

@@ -14,7 +14,7 @@ use crate::rows::Row;
 use crate::single_exits::{SingleExits, SingleExitsHead};
 use crate::sums::{BELOW_CAUSE, BELOW_LANE, CAUSE_SHIFT, LANE_SHIFT, Sums};
 use exitscope_analysis::advice::ToldApart;
-use exitscope_analysis::{DetailKey, ExitCause, Index, Selection};
+use exitscope_analysis::{DetailKey, ExitCause, Index, Selection, TraceSink};
 use exitscope_model::{
     Exit, ExitCode, LaneSpan, Preemption, Step, Stretch, ThreadWakeUp, TimePart, TraceInfo, Who, WhoRow, Yield,
 };
@@ -164,54 +164,19 @@ impl OverTime {
     }
 
     /// Both halves, to be filled on two threads.
-    pub fn split(self) -> (Names, Sums) {
+    pub(crate) fn split(self) -> (Names, Sums) {
         (self.names, self.sums)
     }
 
     /// The whole of two halves: sums of what has these names.
-    pub fn of_halves(names: Names, sums: Sums) -> OverTime {
+    pub(crate) fn of_halves(names: Names, sums: Sums) -> OverTime {
         OverTime { names, sums, briefs: Briefs::default() }
-    }
-
-    /// Says when the trace's first event was.
-    pub fn begin(&mut self, first: Moment) {
-        self.sums.begin(self.names.begin(first));
-    }
-
-    /// Adds one exit, and the guest time before it.
-    #[inline]
-    pub fn absorb(&mut self, exit: &Exit) {
-        self.names.absorb(exit, &mut self.briefs);
-        self.sum_up();
-    }
-
-    /// Adds a stretch of no exit.
-    pub fn absorb_stretch(&mut self, stretch: &Stretch) {
-        self.names.absorb_stretch(stretch, &mut self.briefs);
-        self.sum_up();
-    }
-
-    /// Adds that a vCPU was preempted.
-    pub fn absorb_preemption(&mut self, of: &Preemption) {
-        self.names.absorb_preemption(of, &mut self.briefs);
-        self.sum_up();
-    }
-
-    /// Adds that a vCPU was woken.
-    pub fn absorb_wake_up(&mut self, of: &ThreadWakeUp) {
-        self.names.absorb_wake_up(of, &mut self.briefs);
-        self.sum_up();
     }
 
     #[inline]
     fn sum_up(&mut self) {
         self.sums.absorb(&self.briefs);
         self.briefs.clear();
-    }
-
-    /// Adds one yield.
-    pub fn absorb_yield(&mut self, of: &Yield) {
-        self.names.absorb_yield(of);
     }
 
     /// Ends one recording: the spans of its vCPUs, and which thread runs which vCPU.
@@ -363,6 +328,37 @@ impl OverTime {
             singles,
         };
         TimeTables { head, columns: tables.bytes }
+    }
+}
+
+impl TraceSink for OverTime {
+    fn begin(&mut self, first: Moment) {
+        self.sums.begin(self.names.begin(first));
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        self.names.absorb(exit, &mut self.briefs);
+        self.sum_up();
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.names.absorb_stretch(stretch, &mut self.briefs);
+        self.sum_up();
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.names.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.names.absorb_preemption(of, &mut self.briefs);
+        self.sum_up();
+    }
+
+    fn woken(&mut self, of: &ThreadWakeUp) {
+        self.names.absorb_wake_up(of, &mut self.briefs);
+        self.sum_up();
     }
 }
 

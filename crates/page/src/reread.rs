@@ -14,7 +14,7 @@ use crate::html::{PACKING, pack};
 use crate::names::{Brief, Briefs, Names};
 use crate::over_time::{CauseNumbering, LaneOrder};
 use crate::single_exits::{Places, SingleExits, SingleExitsHead};
-use exitscope_analysis::{Index, Length, Limit, Selection, Than};
+use exitscope_analysis::{Index, Length, Limit, Selection, Than, TraceSink};
 use exitscope_model::{EXIT_PARTS, Exit, ExitParts, LaneSpan, Preemption, Stretch, ThreadWakeUp, TimePart, TraceInfo};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -181,41 +181,6 @@ impl Reread {
         Reread { question, names, briefs: Briefs::default(), singles, groups: Groups::default(), rips }
     }
 
-    /// Says when the trace's first event was.
-    pub fn begin(&mut self, first: Moment) {
-        self.names.begin(first);
-    }
-
-    /// Adds one exit.
-    #[inline]
-    pub fn absorb(&mut self, exit: &Exit) {
-        self.names.absorb(exit, &mut self.briefs);
-        self.pass_on();
-    }
-
-    /// Adds a stretch of no exit.
-    pub fn absorb_stretch(&mut self, stretch: &Stretch) {
-        self.names.absorb_stretch(stretch, &mut self.briefs);
-        self.pass_on();
-    }
-
-    /// Adds that a vCPU was preempted.
-    pub fn absorb_preemption(&mut self, of: &Preemption) {
-        self.names.absorb_preemption(of, &mut self.briefs);
-        self.pass_on();
-    }
-
-    /// Adds that a vCPU was woken.
-    pub fn absorb_wake_up(&mut self, of: &ThreadWakeUp) {
-        self.names.absorb_wake_up(of, &mut self.briefs);
-        self.pass_on();
-    }
-
-    /// Whether there can be no answer, however it goes on.
-    pub fn is_full(&self) -> bool {
-        self.groups.is_full || self.singles.is_cut()
-    }
-
     /// Ends the recording: the spans of its vCPUs, and which thread runs which vCPU.
     pub fn end(&mut self, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
         lanes.iter().for_each(|lane| self.names.span(lane));
@@ -304,6 +269,37 @@ impl Groups {
         for (sum, part) in of_parts.iter_mut().zip(TimePart::OF_EXITS) {
             *sum = sum.saturating_add(part_of(exit, parts, part));
         }
+    }
+}
+
+impl TraceSink for Reread {
+    fn begin(&mut self, first: Moment) {
+        self.names.begin(first);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        self.names.absorb(exit, &mut self.briefs);
+        self.pass_on();
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.names.absorb_stretch(stretch, &mut self.briefs);
+        self.pass_on();
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.names.absorb_preemption(of, &mut self.briefs);
+        self.pass_on();
+    }
+
+    fn woken(&mut self, of: &ThreadWakeUp) {
+        self.names.absorb_wake_up(of, &mut self.briefs);
+        self.pass_on();
+    }
+
+    fn is_full(&self) -> bool {
+        self.groups.is_full || self.singles.is_cut()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The data of a page: what is unpacked is what went in, and what its schema says.
 
 use exitscope_analysis::advice::ToldApart;
-use exitscope_analysis::{Dim, ExitCause, Facts, Selection, Wanted, When};
+use exitscope_analysis::{Dim, ExitCause, Facts, Selection, TraceSink, Wanted, When};
 use exitscope_model::{
     AllParts, CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, LaneSpan, Ledger, Stretch, TimePart,
     TraceInfo, Way, Who,
@@ -69,7 +69,7 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> Contents<'sta
         over_time.absorb(exit);
     }
     facts.absorb_stretch(&stretch(&exits));
-    over_time.absorb_stretch(&stretch(&exits));
+    over_time.stretch(&stretch(&exits));
     let span = |who| LaneSpan { who, first, last };
     let lanes = [span(exits[0].who), span(exits[1].who)];
     facts.end(first, last, &Default::default());

@@ -13,84 +13,17 @@ mod state;
 use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};
 use crate::devices;
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::report::look;
 use crate::select;
 use anyhow::bail;
 use exitscope_analysis::advice::{Judgement, Material, Trials, judge};
-use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, Signed, Stretch, TraceInfo, Yield};
+use exitscope_model::TraceInfo;
+use exitscope_pipeline::read_alone;
 use exitscope_trace::Keep;
-use exitscope_units::Moment;
 use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
 use simulated::Simulations;
 use std::io::Write;
-
-impl Sink for Material {
-    fn begin(&mut self, first: Moment) {
-        Material::begin(self, first);
-    }
-
-    fn heard(&mut self, kinds: EventKinds) {
-        Material::heard(self, kinds);
-    }
-
-    fn schedule(&mut self, event: &Event) {
-        self.facts.schedule(event);
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        Material::absorb(self, exit);
-    }
-
-    fn stretch(&mut self, stretch: &Stretch) {
-        self.facts.absorb_stretch(stretch);
-    }
-
-    fn halt(&mut self, halt: &Halt) {
-        self.absorb_halt(halt);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.absorb_preemption(of);
-    }
-
-    fn ple_update(&mut self, of: &PleUpdate) {
-        self.absorb_ple_update(of);
-    }
-
-    fn sign(&mut self, of: &Signed) {
-        self.absorb_sign(of);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.facts.absorb_runner_event(event));
-    }
-}
-
-impl Sink for Trials {
-    fn begin(&mut self, first: Moment) {
-        Trials::begin(self, first);
-    }
-
-    fn absorb(&mut self, _: &Exit) {}
-
-    fn halt(&mut self, halt: &Halt) {
-        self.absorb_halt(halt);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb_yield(of);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.absorb_runner_event(event));
-    }
-}
 
 /// What the rules make of a recording. `again` takes trials through it once more, if there is something to try.
 pub fn judgement(
@@ -121,21 +54,19 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = read::open_one(&file, &args.select.clock)?;
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(Keep::Timed));
-    let fresh = || Material::new(&selection);
+    let options = read::options(&args.select.clock, Keep::Timed, &selection);
     let devices = devices::read(&args.names)?;
-    let (mut trace, mut material) =
-        read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
-    read::has_events(&trace)?;
+    let (mut trace, mut material) = read_alone(&input, options, || Material::new(&selection))?;
+    trace.has_events()?;
+    let row = read::row(&trace);
     devices::name(&mut trace.info, devices.as_ref());
     let (first, last) = trace.span.unwrap_or_default();
     material.end(first, last, &trace.vcpu_of);
-    let (judgement, _) = judgement(&material, &trace.row, &trace.info, |trials| {
-        Ok(read::read_input(input, &mut Earlier::default(), need_vcpus, options, || trials.clone())?.1)
-    })?;
+    let (judgement, _) =
+        judgement(&material, &row, &trace.info, |trials| Ok(read_alone(&input, options, || trials.clone())?.1))?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let of = (&material.facts, &trace.info);
-    let advised = Advised::of(&judgement, trace.row.clone(), coverage, SelectionRow::of(&selection), of);
+    let advised = Advised::of(&judgement, row, coverage, SelectionRow::of(&selection), of);
     match (args.form, args.format) {
         (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,
         (None, EventsFormat::Json) => {
@@ -145,7 +76,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         (None, EventsFormat::Text) => write_page(&advice_page(&advised), look(), out)?,
     }
     match args.apply {
-        true => apply::apply(args, &judgement, &trace.row.hostname, out),
+        true => apply::apply(args, &judgement, trace.hostname(), out),
         false => Ok(Outcome::Fine),
     }
 }

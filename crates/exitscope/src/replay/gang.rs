@@ -2,12 +2,13 @@
 
 use super::{Figure, Grid, Start, fill, head};
 use crate::cli::ReplayArgs;
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::select;
 use anyhow::bail;
 use exitscope_analysis::replay::{GangOutcome, GangReplay};
-use exitscope_analysis::{Selection, recording};
+use exitscope_analysis::{Selection, TraceSink, recording};
 use exitscope_model::{Event, Exit};
+use exitscope_pipeline::read_alone;
 use exitscope_policy::vcore::Params;
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
@@ -42,7 +43,7 @@ struct Replays {
     replay: GangReplay,
 }
 
-impl Sink for Replays {
+impl TraceSink for Replays {
     fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
@@ -79,13 +80,13 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         window: (Moment::default(), Moment::MAX),
         replay: GangReplay::new(&topologies),
     };
-    let options = args.select.clock.options(Keep::Timed);
-    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), false, options, fresh)?;
+    let options = read::options(&args.select.clock, Keep::Timed, &selection);
+    let (trace, done) = read_alone(input, options, fresh)?;
     let done = done.replay;
     if done.core_runs == 0 {
         bail!(
             "{}: no core run to replay. They are of POWER7 and POWER8; record there with {}",
-            trace.row.name,
+            trace.name,
             recording::CORE_RUNS
         );
     }

@@ -2,12 +2,13 @@
 
 use super::{Figure, Grid, Start, fill, head, knobs};
 use crate::cli::{PolicyName, ReplayArgs};
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::select;
 use anyhow::bail;
 use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay};
-use exitscope_analysis::{Facts, PollHost, PollSettings, Selection, Wanted};
+use exitscope_analysis::{Facts, PollHost, PollSettings, Selection, TraceSink, Wanted};
 use exitscope_model::{Exit, Halt};
+use exitscope_pipeline::read_alone;
 use exitscope_trace::{Input, Keep};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::FigureUnit::{Count, Ns, Share};
@@ -86,7 +87,7 @@ struct Replays {
     decisions: Decisions,
 }
 
-impl Sink for Replays {
+impl TraceSink for Replays {
     fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
@@ -105,26 +106,25 @@ impl Sink for Replays {
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
     let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(Keep::Timed));
+    let options = read::options(&args.select.clock, Keep::Timed, &selection);
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
-    let read_halts =
-        || read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, || Facts::new(&wanted));
+    let read_halts = || read_alone(input, options, || Facts::new(&wanted));
     let (trace, mut facts) = read_halts()?;
     let (first, last) = trace.span.unwrap_or_default();
     facts.end(first, last, &trace.vcpu_of);
     let all = facts.halts.all();
     if all.halts() == 0 {
-        bail!("{}: no halt to replay. Record with {}", trace.row.name, super::how_to_record(&trace));
+        bail!("{}: no halt to replay. Record with {}", trace.name, super::how_to_record(&trace));
     }
-    if trace.row.is_xen() {
+    if trace.is_xen() {
         bail!(
             "{}: Xen does not poll for halted vCPUs, and its guests have no cpuidle governor haltpoll: there is no policy to \
              replay",
-            trace.row.name
+            trace.name
         );
     }
-    if policy == HaltPolicy::Guest && trace.row.arch.starts_with("ppc") {
-        bail!("{}: powerpc guests have no cpuidle governor haltpoll", trace.row.name);
+    if policy == HaltPolicy::Guest && trace.info.arch.starts_with("ppc") {
+        bail!("{}: powerpc guests have no cpuidle governor haltpoll", trace.name);
     }
     let configurations = grid.configurations(args.policy.name())?;
     let host = PollHost::of(&trace.info);
@@ -139,7 +139,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
         replays: replays.clone(),
         decisions: Decisions::new(settings, &host),
     };
-    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let (trace, done) = read_alone(input, options, fresh)?;
 
     let mut replay = head(args, &trace, &selection);
     replay.over = format!(
@@ -155,7 +155,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     replay.vary = grid.axes();
     let params = facts.halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&host);
     replay.in_force = knobs("host_halt_poll")
-        .filter(|knob| trace.row.arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
+        .filter(|knob| trace.info.arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
         .filter_map(|knob| Some(SettingRow { knob: knob.name, value: knob.text(params.get(knob.name)?).to_string() }))
         .collect();
     let decisions = &done.decisions;

@@ -18,6 +18,7 @@ use crate::vary::Axis;
 use anyhow::{Context, bail};
 use exitscope_analysis::Selection;
 use exitscope_analysis::recording;
+use exitscope_pipeline::ReadTrace;
 use exitscope_policy::{Knob, POLICIES};
 use exitscope_view::{AxisRow, FigureRow, FigureUnit, Replay, ReplayRow, replay_page, write_page, write_replay_csv};
 use std::io::Write;
@@ -206,16 +207,16 @@ fn best_by(wanted: &str, figures: &mut [FigureRow]) -> anyhow::Result<FigureRow>
 }
 
 /// How to record what a trace lacks.
-fn how_to_record(trace: &read::Trace) -> &'static str {
-    recording::all(&trace.row.arch, trace.row.is_xen())
+fn how_to_record(trace: &ReadTrace) -> &'static str {
+    recording::all(&trace.info.arch, trace.is_xen())
 }
 
 /// What all replays have in common.
-fn head(args: &ReplayArgs, trace: &read::Trace, selection: &Selection) -> Replay {
+fn head(args: &ReplayArgs, trace: &ReadTrace, selection: &Selection) -> Replay {
     let coverage = exitscope_view::Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     Replay {
         schema: Replay::SCHEMA,
-        trace: trace.row.clone(),
+        trace: read::row(trace),
         coverage: coverage.lines,
         selection: exitscope_view::SelectionRow::of(selection),
         policy: args.policy.name(),

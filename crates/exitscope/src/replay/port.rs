@@ -2,12 +2,13 @@
 
 use super::{Figure, Grid, Start, fill, head};
 use crate::cli::ReplayArgs;
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::select;
 use anyhow::bail;
 use exitscope_analysis::replay::{PhaseCosts, PortOutcome, PortReplay, Served};
-use exitscope_analysis::{Facts, Selection, TypicalAccesses, Wanted};
+use exitscope_analysis::{Facts, Selection, TraceSink, TypicalAccesses, Wanted};
 use exitscope_model::{DetailKind, Exit};
+use exitscope_pipeline::read_alone;
 use exitscope_policy::port_path::Phase;
 use exitscope_policy::{Knob, Place, Unit};
 use exitscope_scenario::{Cost, CostModel, Document};
@@ -77,7 +78,7 @@ struct Replays {
     replays: Vec<PortReplay>,
 }
 
-impl Sink for Replays {
+impl TraceSink for Replays {
     fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
@@ -91,10 +92,10 @@ impl Sink for Replays {
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
     let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(Keep::Timed));
+    let options = read::options(&args.select.clock, Keep::Timed, &selection);
     let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
     let fresh = || Facts::new(&wanted);
-    let (trace, mut facts) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let (trace, mut facts) = read_alone(input, options, fresh)?;
     let (first, last) = trace.span.unwrap_or_default();
     facts.end(first, last, &trace.vcpu_of);
     let accesses = &facts.accesses;
@@ -105,14 +106,14 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     let not_string = ports.iter().filter(|(key, _)| !key.string);
     let untold: u64 = not_string.map(|(_, access)| access.cell.count - access.plain).sum();
     let typical = accesses.typical();
-    let arch = &trace.row.arch;
+    let arch = &trace.info.arch;
     if inside + outside == 0 && !arch.is_empty() && !arch.starts_with("x86") && !arch.starts_with('i') {
-        bail!("{}: no port access to replay: processors of {arch} have no ports", trace.row.name);
+        bail!("{}: no port access to replay: processors of {arch} have no ports", trace.name);
     }
     if inside + outside == 0 {
-        bail!("{}: no port access to replay. Record with {}", trace.row.name, super::how_to_record(&trace));
+        bail!("{}: no port access to replay. Record with {}", trace.name, super::how_to_record(&trace));
     }
-    let xen = trace.row.is_xen();
+    let xen = trace.is_xen();
     let recorded = PortReplay::recorded(xen);
     let configurations = grid.configurations(args.policy.name())?;
     let model = args.costs.as_deref().map(cost_model).transpose()?;
@@ -130,7 +131,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     }
     let fresh =
         || Replays { selection: selection.clone(), window: (Moment::default(), Moment::MAX), replays: replays.clone() };
-    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let (trace, done) = read_alone(input, options, fresh)?;
 
     let mut replay = head(args, &trace, &selection);
     replay.over = format!(

@@ -2,12 +2,13 @@
 
 use super::{Configuration, Figure, Grid, Start, fill, head, knobs};
 use crate::cli::ReplayArgs;
-use crate::read::{self, Earlier, Sink};
+use crate::read;
 use crate::select;
 use anyhow::bail;
-use exitscope_analysis::Selection;
 use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinReplay, SpinSurvey};
+use exitscope_analysis::{Selection, TraceSink};
 use exitscope_model::{Exit, Preemption, Yield, YieldCall};
+use exitscope_pipeline::read_alone;
 use exitscope_policy::Knob;
 use exitscope_policy::yielding::{Generation, Machine, Params};
 use exitscope_trace::{Input, Keep};
@@ -117,7 +118,7 @@ impl Takes for SpinReplay {
     }
 }
 
-impl<T: Takes> Sink for Reading<T> {
+impl<T: Takes> TraceSink for Reading<T> {
     fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
@@ -139,13 +140,13 @@ impl<T: Takes> Sink for Reading<T> {
 
 pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Replay> {
     let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let (need_vcpus, options) = (selection.needs_vcpus(), args.select.clock.options(Keep::Timed));
+    let options = read::options(&args.select.clock, Keep::Timed, &selection);
     fn reading<T>(selection: &Selection, into: T) -> Reading<T> {
         Reading { selection: selection.clone(), window: (Moment::default(), Moment::MAX), into }
     }
     let fresh = || reading(&selection, SpinSurvey::default());
-    let (trace, survey) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
-    let (name, survey) = (&trace.row.name, survey.into);
+    let (trace, survey) = read_alone(input, options, fresh)?;
+    let (name, survey) = (&trace.name, survey.into);
     let Some(call) = survey.main_call() else {
         bail!("{name}: {}", nothing_to_replay(&survey, super::how_to_record(&trace)));
     };
@@ -161,7 +162,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     let (axes, configurations) = configurations(&grid, args, call, &in_force)?;
     let asks: Vec<Asks> = configurations.iter().map(|row| row.1).collect();
     let fresh = || reading(&selection, SpinReplay::new(call, in_force, typical, &asks));
-    let (trace, done) = read::read_input(input.try_clone()?, &mut Earlier::default(), need_vcpus, options, fresh)?;
+    let (trace, done) = read_alone(input, options, fresh)?;
     let mut done = done.into;
     done.finish();
 

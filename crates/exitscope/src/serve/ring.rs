@@ -13,10 +13,10 @@
 
 use super::feed::Feed;
 use crate::gathered::{Gathered, OF_NOW, Room};
-use crate::read::{Sink, pass_all_beside, vcpu_by_name};
-use exitscope_analysis::{Selection, When};
-use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo};
+use exitscope_analysis::{Selection, TraceSink, When};
+use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, vcpu_by_name};
 use exitscope_page::{Compression, Contents, OverTime, write_data};
+use exitscope_pipeline::pass_halts_and_yields;
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use exitscope_view::{Coverage, Made, Report, SortKey, TraceRow};
 use rustc_hash::FxHashMap;
@@ -124,7 +124,7 @@ impl Ring {
         self.lost += feed.ledger.get(Line::LostRecords);
         let (mut rows, before) = (Vec::new(), self.now.exits);
         self.assembler.push(&feed.events, &mut rows, &mut self.now.ledger);
-        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
+        pass_halts_and_yields(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         if self.assembler.is_by_runner() {
             self.now.sums.runner_events(&feed.events);
         }
@@ -177,7 +177,7 @@ impl Ring {
     fn forget_silent(&mut self) {
         let mut rows = Vec::new();
         self.assembler.finish(&mut rows, &mut self.now.ledger);
-        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
+        pass_halts_and_yields(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
         self.assembler = assembler(&self.info);
         self.vcpu_of.clear();
@@ -191,7 +191,7 @@ impl Kept {
         let mut rows = Vec::new();
         self.vcpu_of.extend(self.assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
         let lanes = self.assembler.finish(&mut rows, &mut self.now.ledger);
-        pass_all_beside(&self.assembler, &self.vcpu_of, &mut self.now.sums);
+        pass_halts_and_yields(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
         self.now.end(self.until, &self.vcpu_of);
 

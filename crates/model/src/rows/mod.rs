@@ -34,4 +34,4 @@ mod who;
 
 pub use exits::{ExitRow, ExitRows, exit_columns};
 pub use sums::{GangRow, HaltRow, Spread, SumRow, gang_columns, halt_columns, sum_columns};
-pub use who::{WhoRow, is_called};
+pub use who::{WhoRow, is_called, vcpu_by_name};

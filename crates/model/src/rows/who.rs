@@ -1,7 +1,7 @@
 //! Whose something is, in the words of its host.
 
 use crate::{Column, Of, TraceInfo, Who};
-use exitscope_units::VmId;
+use exitscope_units::{VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -63,6 +63,16 @@ const COMM_LEN: usize = 15;
 /// Whether a process that is called `comm` in a recording is meant by this name, of which the kernel keeps the beginning.
 pub fn is_called(comm: &str, name: &str) -> bool {
     comm == name || (comm.len() == COMM_LEN && name.starts_with(comm))
+}
+
+/// The vCPU that a thread is named for: QEMU's `CPU 3/KVM`, Firecracker's `fc_vcpu 3`, Cloud Hypervisor's `vcpu3`,
+/// kvmtool's `kvm-vcpu-3`.
+pub fn vcpu_by_name(comm: &str) -> Option<VcpuId> {
+    let number = match comm.strip_prefix("CPU ") {
+        Some(rest) => rest.strip_suffix("/KVM")?,
+        None => ["fc_vcpu ", "kvm-vcpu-", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?,
+    };
+    Some(VcpuId(number.parse().ok()?))
 }
 
 impl TraceInfo {

@@ -6,11 +6,13 @@
 //!                        └─────────────── empty again ─────────────────┘
 //! ```
 
-use crate::read::{Sink, Trace};
-use exitscope_analysis::Counted;
-use exitscope_model::{Exit, Preemption, Stretch, ThreadWakeUp, Yield};
-use exitscope_page::{Briefs, Names, OverTime, Sums};
-use exitscope_units::Moment;
+use crate::names::{Briefs, Names};
+use crate::over_time::OverTime;
+use crate::sums::Sums;
+use exitscope_analysis::{Counted, TraceSink};
+use exitscope_model::{Exit, LaneSpan, Preemption, Stretch, ThreadWakeUp, Yield};
+use exitscope_units::{Moment, Tid, VcpuId};
+use rustc_hash::FxHashMap;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -20,7 +22,7 @@ use std::thread::{self, JoinHandle};
 const BATCH: usize = 1 << 14;
 
 /// Batches that may wait: enough for the time in which rows are put in order (32 MB).
-const WAITING: usize = 32;
+const MAX_QUEUED_BATCHES: usize = 32;
 
 enum Message {
     Window((Moment, Moment)),
@@ -28,7 +30,7 @@ enum Message {
 }
 
 /// An [`OverTime`] in the making.
-pub struct Background {
+pub struct TimelineThread {
     names: Names,
     batch: Briefs,
     to: SyncSender<Message>,
@@ -36,12 +38,12 @@ pub struct Background {
     thread: JoinHandle<Sums>,
 }
 
-impl Background {
+impl TimelineThread {
     /// Goes on with `over_time` on another thread.
-    pub fn start(over_time: OverTime) -> Background {
+    pub fn start(over_time: OverTime) -> TimelineThread {
         let (names, mut sums) = over_time.split();
-        let (to, messages) = sync_channel(WAITING);
-        let (back, empty) = sync_channel(WAITING);
+        let (to, messages) = sync_channel(MAX_QUEUED_BATCHES);
+        let (back, empty) = sync_channel(MAX_QUEUED_BATCHES);
         let thread = thread::spawn(move || {
             for message in messages {
                 match message {
@@ -56,15 +58,14 @@ impl Background {
             }
             sums
         });
-        Background { names, batch: Briefs::with_capacity(BATCH), to, empty, thread }
+        TimelineThread { names, batch: Briefs::with_capacity(BATCH), to, empty, thread }
     }
 
-    /// All of it, soon: the trace has been read.
-    pub fn end(mut self, trace: &Trace) -> Ending {
+    /// All of it, soon: the trace has been read. Its vCPUs had these spans, and threads run these vCPUs.
+    pub fn end(mut self, lanes: Vec<LaneSpan>, vcpu_of: FxHashMap<Tid, VcpuId>) -> TimelineJoin {
         self.pass_on();
-        let Background { names, thread: sums, .. } = self;
-        let (lanes, vcpu_of) = (trace.lanes.clone(), trace.vcpu_of.clone());
-        Ending(thread::spawn(move || {
+        let TimelineThread { names, thread: sums, .. } = self;
+        TimelineJoin(thread::spawn(move || {
             let mut over_time = OverTime::of_halves(names, joined(sums));
             over_time.end(&lanes, &vcpu_of);
             over_time
@@ -91,12 +92,12 @@ impl Background {
 }
 
 /// An [`OverTime`] of which all is on its way.
-pub struct Ending(JoinHandle<OverTime>);
+pub struct TimelineJoin(JoinHandle<OverTime>);
 
-impl Ending {
+impl TimelineJoin {
     /// With what another recording gave.
-    pub fn merge(self, other: Ending) -> Ending {
-        Ending(thread::spawn(move || {
+    pub fn merge(self, other: TimelineJoin) -> TimelineJoin {
+        TimelineJoin(thread::spawn(move || {
             let mut over_time = self.wait();
             over_time.merge(other.wait());
             over_time
@@ -113,7 +114,7 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-impl Sink for Background {
+impl TraceSink for TimelineThread {
     fn begin(&mut self, first: Moment) {
         self.pass_on();
         let window = self.names.begin(first);

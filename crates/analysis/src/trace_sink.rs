@@ -1,0 +1,253 @@
+//! What takes all that a trace gives: exits, and what is found beside them.
+
+use crate::advice::{Material, Trials};
+use crate::{Counted, Facts};
+use exitscope_model::{
+    Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, ThreadWakeUp, Yield,
+};
+use exitscope_units::Moment;
+
+/// What takes exit rows.
+pub trait TraceSink {
+    /// The trace's first event.
+    fn begin(&mut self, first: Moment);
+    /// Which kinds of events there were so far.
+    fn note_event_kinds(&mut self, _kinds: EventKinds) {}
+    /// An event of a trace in which the scheduler speaks of virtual CPUs (Xen).
+    fn schedule(&mut self, _event: &Event) {}
+    /// A row.
+    fn absorb(&mut self, exit: &Exit);
+    /// A row; where it was counted, by one that counts.
+    #[inline]
+    fn count(&mut self, exit: &Exit) -> Option<Counted> {
+        self.absorb(exit);
+        None
+    }
+    /// A row that another sink of the same rows counted there.
+    #[inline]
+    fn absorb_counted(&mut self, exit: &Exit, _counted: Counted) {
+        self.absorb(exit);
+    }
+    /// A stretch of a vCPU's time that is of no exit.
+    fn stretch(&mut self, _stretch: &Stretch) {}
+    /// A halt.
+    fn halt(&mut self, _halt: &Halt) {}
+    /// A yield.
+    fn yielded(&mut self, _of: &Yield) {}
+    /// A vCPU that was preempted.
+    fn preempted(&mut self, _of: &Preemption) {}
+    /// A vCPU that was woken, and ran.
+    fn woken(&mut self, _of: &ThreadWakeUp) {}
+    /// A change of a window of PAUSE loops.
+    fn ple_update(&mut self, _of: &PleUpdate) {}
+    /// A sign of what KVM does.
+    fn sign(&mut self, _of: &Signed) {}
+    /// How many vCPUs waited for a CPU, and how long.
+    fn queue_stay(&mut self, _stay: &QueueStay) {}
+    /// Events of a recording in which a virtual core's runner records for all its vCPUs (powerpc).
+    fn runner_events(&mut self, _events: &[Event]) {}
+    /// Whether what is still to come would make no difference.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// Both take everything.
+impl<A: TraceSink, B: TraceSink> TraceSink for (A, B) {
+    fn begin(&mut self, first: Moment) {
+        self.0.begin(first);
+        self.1.begin(first);
+    }
+
+    fn note_event_kinds(&mut self, kinds: EventKinds) {
+        self.0.note_event_kinds(kinds);
+        self.1.note_event_kinds(kinds);
+    }
+
+    fn schedule(&mut self, event: &Event) {
+        self.0.schedule(event);
+        self.1.schedule(event);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        match self.0.count(exit) {
+            Some(counted) => self.1.absorb_counted(exit, counted),
+            None => self.1.absorb(exit),
+        }
+    }
+
+    #[inline]
+    fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
+        self.0.absorb_counted(exit, counted);
+        self.1.absorb_counted(exit, counted);
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.0.stretch(stretch);
+        self.1.stretch(stretch);
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        self.0.halt(halt);
+        self.1.halt(halt);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.0.yielded(of);
+        self.1.yielded(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.0.preempted(of);
+        self.1.preempted(of);
+    }
+
+    fn woken(&mut self, of: &ThreadWakeUp) {
+        self.0.woken(of);
+        self.1.woken(of);
+    }
+
+    fn ple_update(&mut self, of: &PleUpdate) {
+        self.0.ple_update(of);
+        self.1.ple_update(of);
+    }
+
+    fn sign(&mut self, of: &Signed) {
+        self.0.sign(of);
+        self.1.sign(of);
+    }
+
+    fn queue_stay(&mut self, stay: &QueueStay) {
+        self.0.queue_stay(stay);
+        self.1.queue_stay(stay);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        self.0.runner_events(events);
+        self.1.runner_events(events);
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.is_full() && self.1.is_full()
+    }
+}
+
+impl TraceSink for Facts {
+    fn begin(&mut self, first: Moment) {
+        Facts::begin(self, first);
+    }
+
+    fn note_event_kinds(&mut self, kinds: EventKinds) {
+        self.hear(kinds);
+    }
+
+    #[inline]
+    fn schedule(&mut self, event: &Event) {
+        Facts::schedule(self, event);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        Facts::absorb(self, exit);
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.absorb_stretch(stretch);
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        self.absorb_halt(halt);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.absorb_preemption(of);
+    }
+
+    fn ple_update(&mut self, of: &PleUpdate) {
+        self.absorb_ple_update(of);
+    }
+
+    fn sign(&mut self, of: &Signed) {
+        self.absorb_sign(of);
+    }
+
+    fn queue_stay(&mut self, stay: &QueueStay) {
+        self.absorb_queue_stay(stay);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.absorb_runner_event(event));
+    }
+}
+
+impl TraceSink for Material {
+    fn begin(&mut self, first: Moment) {
+        Material::begin(self, first);
+    }
+
+    fn note_event_kinds(&mut self, kinds: EventKinds) {
+        Material::heard(self, kinds);
+    }
+
+    fn schedule(&mut self, event: &Event) {
+        self.facts.schedule(event);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        Material::absorb(self, exit);
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.facts.absorb_stretch(stretch);
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        self.absorb_halt(halt);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.absorb_preemption(of);
+    }
+
+    fn ple_update(&mut self, of: &PleUpdate) {
+        self.absorb_ple_update(of);
+    }
+
+    fn sign(&mut self, of: &Signed) {
+        self.absorb_sign(of);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.facts.absorb_runner_event(event));
+    }
+}
+
+impl TraceSink for Trials {
+    fn begin(&mut self, first: Moment) {
+        Trials::begin(self, first);
+    }
+
+    fn absorb(&mut self, _: &Exit) {}
+
+    fn halt(&mut self, halt: &Halt) {
+        self.absorb_halt(halt);
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb_yield(of);
+    }
+
+    fn runner_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.absorb_runner_event(event));
+    }
+}

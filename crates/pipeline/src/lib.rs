@@ -1,0 +1,14 @@
+//! A trace into facts: what drives the crates to the left, for whoever shows what comes of it.
+//!
+//! ```text
+//! Input ─► Source ─► events ─► Assembler ─► exits, halts, … ─► TraceSink: facts, replays, advice
+//! ```
+//!
+//! Does not know: flags, drawing.
+
+mod read_trace;
+
+pub use read_trace::{
+    EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
+    read_with_vcpus,
+};

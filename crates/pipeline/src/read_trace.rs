@@ -1,0 +1,489 @@
+//! Reads traces: bytes → events → exit rows → whoever wants them.
+
+use exitscope_analysis::TraceSink;
+use exitscope_model::{
+    Assembler, Exit, Halt, Kind, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows, Stretch, ThreadWakeUp,
+    TraceInfo, Who, Yield, vcpu_by_name,
+};
+use exitscope_trace::tracedat::{self, Session};
+use exitscope_trace::{Input, Options, TraceError};
+use exitscope_units::{Moment, Tid, VcpuId};
+use rustc_hash::FxHashMap;
+
+/// Nanoseconds by which two recorders' moments of one and the same event may differ: each reads the clock itself.
+const MAX_CLOCK_SKEW_NS: u64 = 10_000;
+
+/// Told how many bytes of a trace were read.
+pub type Progress = Box<dyn FnMut(u64)>;
+
+/// How traces are read.
+#[derive(Clone, Copy)]
+pub struct ReadOptions {
+    /// What a trace does not say, and which of its events are passed on.
+    pub source: Options,
+    /// Whether a trace is read a second time if a vCPU's number turns up only after exits of it were seen.
+    pub need_vcpus: bool,
+    /// What is told how far the reading of a trace is, if anything.
+    pub progress: fn(&Input) -> Option<Progress>,
+}
+
+/// Why nothing is known of a trace.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] TraceError),
+    /// It cannot be read to its end.
+    #[error("reading {name}")]
+    Read {
+        /// The file.
+        name: String,
+        /// Why.
+        source: TraceError,
+    },
+    /// Nothing in it was understood.
+    #[error("{name}: no event could be read")]
+    NoEvent {
+        /// The file.
+        name: String,
+    },
+}
+
+/// What is known of a trace when it has been read.
+pub struct ReadTrace {
+    /// The file.
+    pub name: String,
+    /// What the trace says of itself.
+    pub info: TraceInfo,
+    /// What was not used, and why.
+    pub ledger: Ledger,
+    /// First and last event.
+    pub ends: (Moment, Moment),
+    /// The same without what an earlier file of the same host holds.
+    pub span: Option<(Moment, Moment)>,
+    /// The stretches between them that earlier files hold.
+    pub held: Vec<(Moment, Moment)>,
+    /// Every vCPU's span, likewise.
+    pub lanes: Vec<LaneSpan>,
+    /// Which vCPU each thread runs.
+    pub vcpu_of: FxHashMap<Tid, VcpuId>,
+    /// Exits made.
+    pub exits: u64,
+    /// Exits of which both ends were seen.
+    pub timed_exits: u64,
+    /// Whether nothing was made of it: a guest's own, beside others.
+    pub is_left_out: bool,
+}
+
+impl ReadTrace {
+    /// The host's name.
+    pub fn hostname(&self) -> &str {
+        named_host(&self.info)
+    }
+
+    /// Whether a log of Xen's.
+    pub fn is_xen(&self) -> bool {
+        self.info.format.starts_with("xentrace")
+    }
+
+    /// Fails if nothing could be read of the trace.
+    pub fn has_events(&self) -> Result<(), ReadError> {
+        match self.ledger.is_unread() {
+            true => Err(ReadError::NoEvent { name: self.name.clone() }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What earlier files of a run hold, so that recordings that overlap are not counted twice.
+#[derive(Default)]
+pub struct EarlierFiles {
+    traces: Vec<EarlierTrace>,
+    /// The names of guests' own recordings beside others, of which nothing is made.
+    left_out: Vec<String>,
+}
+
+struct EarlierTrace {
+    host: (String, String),
+    span: (Moment, Moment),
+    lanes: Vec<LaneSpan>,
+}
+
+/// Reads traces, of each of which `end` makes what `add` puts together; `None` of no trace.
+pub fn read_all<S: TraceSink, T>(
+    inputs: &[Input],
+    options: ReadOptions,
+    fresh: impl Fn() -> S,
+    end: impl Fn(S, &ReadTrace) -> T,
+    add: impl Fn(T, T) -> T,
+) -> Result<(Option<T>, Vec<ReadTrace>), ReadError> {
+    let (mut all, mut traces) = (None, Vec::new());
+    let mut earlier = EarlierFiles::of_run(inputs);
+    for input in inputs {
+        let (trace, sink) = read_input(input, &mut earlier, options, &fresh)?;
+        let of_trace = end(sink, &trace);
+        all = Some(match all {
+            Some(all) => add(all, of_trace),
+            None => of_trace,
+        });
+        traces.push(trace);
+    }
+    Ok((all, traces))
+}
+
+/// Reads one trace that stands for itself.
+pub fn read_alone<S: TraceSink>(
+    input: &Input,
+    options: ReadOptions,
+    fresh: impl FnMut() -> S,
+) -> Result<(ReadTrace, S), ReadError> {
+    read_input(input, &mut EarlierFiles::default(), options, fresh)
+}
+
+/// Reads one trace into a sink; if need be a second time, into a fresh one.
+pub fn read_input<S: TraceSink>(
+    input: &Input,
+    earlier: &mut EarlierFiles,
+    options: ReadOptions,
+    mut fresh: impl FnMut() -> S,
+) -> Result<(ReadTrace, S), ReadError> {
+    let mut sink = fresh();
+    let mut reading = read_once(input, options, &FxHashMap::default(), earlier, &mut sink)?;
+    if options.need_vcpus && reading.late {
+        let vcpu_of = reading.trace.vcpu_of;
+        sink = fresh();
+        reading = read_once(input, options, &vcpu_of, earlier, &mut sink)?;
+    }
+    earlier.add(&reading.trace);
+    Ok((reading.trace, sink))
+}
+
+/// Reads a trace into `sink`, once, as one in which threads are known to run these vCPUs.
+pub fn read_with_vcpus(
+    input: &Input,
+    earlier: &mut EarlierFiles,
+    vcpu_of: &FxHashMap<Tid, VcpuId>,
+    options: ReadOptions,
+    sink: &mut impl TraceSink,
+) -> Result<ReadTrace, ReadError> {
+    let trace = read_once(input, options, vcpu_of, earlier, sink)?.trace;
+    earlier.add(&trace);
+    Ok(trace)
+}
+
+struct Reading {
+    trace: ReadTrace,
+    /// Whether a vCPU's number was learnt after rows without it had left.
+    late: bool,
+}
+
+fn read_once(
+    input: &Input,
+    options: ReadOptions,
+    known: &FxHashMap<Tid, VcpuId>,
+    earlier: &EarlierFiles,
+    sink: &mut impl TraceSink,
+) -> Result<Reading, ReadError> {
+    let name = input.name().to_string();
+    let mut progress = (options.progress)(input);
+    let mut source = exitscope_trace::open_input(input.try_clone()?, options.source)?;
+    let mut ledger = Ledger::default();
+    let by_vcpu = source.info().by_vcpu;
+    let is_left_out = earlier.left_out.contains(&name);
+    if is_left_out && !source.info().is_guests {
+        ledger.count(Line::GuestRecording);
+    }
+    let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
+    assembler.know(source.info());
+    let mut events = Vec::new();
+    let mut vcpu_of = known.clone();
+    vcpu_of.extend(vcpus_by_name(source.info()));
+    let before = earlier.of_host(source.info());
+    let mut rows = Passing { sink, vcpu_of, before, exits: 0, timed_exits: 0, overlapping: 0, unnamed: Vec::new() };
+    let (mut first, mut last) = (None, Moment::default());
+    loop {
+        events.clear();
+        let read = source.read(&mut events, &mut ledger);
+        let more = read.map_err(|source| ReadError::Read { name: name.clone(), source })? && !rows.sink.is_full();
+        if let (None, Some(event)) = (first, events.first()) {
+            first = Some(event.at);
+            rows.sink.begin(event.at);
+        }
+        // In time order but for what came too late to be put in order.
+        last = events.last().map_or(last, |event| last.max(event.at));
+        if is_left_out {
+            let recorded =
+                events.drain(..).filter(|event| !matches!(event.kind, Kind::Lost { .. } | Kind::ExitInfo(_)));
+            ledger.add(Line::GuestEvent, recorded.count() as u64);
+        }
+        if by_vcpu {
+            events.iter().for_each(|event| rows.sink.schedule(event));
+        }
+        assembler.push(&events, &mut rows, &mut ledger);
+        rows.pass_beside(&assembler);
+        if assembler.is_by_runner() {
+            rows.sink.runner_events(&events);
+        }
+        if let Some(tell) = &mut progress {
+            tell(source.progress().0);
+        }
+        if !more {
+            let lanes = finish(&mut assembler, source.info(), &mut rows, &mut ledger);
+            rows.pass_beside(&assembler);
+            ledger.add(Line::Overlapping, rows.overlapping);
+            let mut info = source.info().clone();
+            if let (true, false, Some(arch)) = (info.arch.is_empty(), by_vcpu, assembler.arch()) {
+                info.arch = arch.to_string();
+            }
+            let (first, last) = match (first, ledger.skipped()) {
+                (Some(first), Some(skipped)) => (first.min(skipped.0), last.max(skipped.1)),
+                (None, Some(skipped)) => skipped,
+                (first, None) => (first.unwrap_or_default(), last),
+            };
+            let Passing { vcpu_of, before, exits, timed_exits, unnamed, .. } = rows;
+            let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
+            let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
+            let is_used = ledger.events > 0 && !is_left_out;
+            let new = if is_used { beyond((first, last), &spans) } else { Vec::new() };
+            let trace = ReadTrace {
+                name,
+                info,
+                ends: (first, last),
+                span: hull(&new),
+                held: new.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect(),
+                lanes: lanes.iter().filter_map(|lane| beyond_earlier(lane, &before)).collect(),
+                ledger,
+                vcpu_of,
+                exits,
+                timed_exits,
+                is_left_out,
+            };
+            return Ok(Reading { trace, late });
+        }
+    }
+}
+
+/// Passes on to a sink what was made of a trace.
+struct Passing<'a, S> {
+    sink: &'a mut S,
+    vcpu_of: FxHashMap<Tid, VcpuId>,
+    /// What may hold some of it already.
+    before: Vec<&'a EarlierTrace>,
+    exits: u64,
+    timed_exits: u64,
+    /// Events of rows that an earlier trace holds.
+    overlapping: u64,
+    /// Threads of which rows left without a vCPU.
+    unnamed: Vec<Tid>,
+}
+
+impl<S: TraceSink> Rows for Passing<'_, S> {
+    #[inline(always)]
+    fn take(&mut self, row: &Exit) {
+        // Most say their vCPU, and most traces are of a time of their own.
+        if row.who.vcpu != VcpuId::UNKNOWN && self.before.is_empty() {
+            self.pass(row);
+        } else {
+            self.complete(row);
+        }
+    }
+}
+
+impl<S: TraceSink> Passing<'_, S> {
+    #[inline(always)]
+    fn pass(&mut self, exit: &Exit) {
+        self.exits += 1;
+        self.timed_exits += u64::from(exit.timed);
+        self.sink.absorb(exit);
+    }
+
+    /// Passes the row on with its vCPU, if no earlier trace holds it.
+    #[inline(never)]
+    fn complete(&mut self, row: &Exit) {
+        let exit = Exit { who: row.who.completed(&self.vcpu_of), ..*row };
+        if exit.who.vcpu == VcpuId::UNKNOWN && !self.unnamed.contains(&exit.who.tid) {
+            self.unnamed.push(exit.who.tid);
+        }
+        if self.before.iter().any(|trace| trace.holds(&exit.who, exit.at)) {
+            self.overlapping += u64::from(exit.events);
+        } else {
+            self.pass(&exit);
+        }
+    }
+
+    fn pass_beside(&mut self, assembler: &Assembler) {
+        pass_beside(assembler, &self.vcpu_of, &self.before, self.sink);
+    }
+}
+
+/// Passes on what the assembler found beside rows of a trace of which no earlier one holds anything.
+pub fn pass_halts_and_yields(assembler: &Assembler, vcpu_of: &FxHashMap<Tid, VcpuId>, sink: &mut impl TraceSink) {
+    pass_beside(assembler, vcpu_of, &[], sink);
+}
+
+/// Passes on what the assembler found beside rows.
+fn pass_beside(
+    assembler: &Assembler,
+    vcpu_of: &FxHashMap<Tid, VcpuId>,
+    before: &[&EarlierTrace],
+    sink: &mut impl TraceSink,
+) {
+    sink.note_event_kinds(assembler.kinds());
+    // Of whom it is, if no earlier trace holds it.
+    let new = |who: Who, at: Moment| {
+        let who = who.completed(vcpu_of);
+        (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
+    };
+    for of in assembler.stretches() {
+        new(of.who, of.from).into_iter().for_each(|who| sink.stretch(&Stretch { who, ..*of }));
+    }
+    for halt in assembler.halts() {
+        new(halt.who, halt.begin).into_iter().for_each(|who| sink.halt(&Halt { who, ..*halt }));
+    }
+    for of in assembler.yields() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.yielded(&Yield { who, ..*of }));
+    }
+    for of in assembler.preemptions() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.preempted(&Preemption { who, ..*of }));
+    }
+    for of in assembler.wake_ups() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.woken(&ThreadWakeUp { who, ..*of }));
+    }
+    for of in assembler.ple_updates() {
+        new(of.who, of.at).into_iter().for_each(|who| sink.ple_update(&PleUpdate { who, ..*of }));
+    }
+    let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
+    let is_new = |at: Moment| !spans.iter().any(|span| span.0 <= at && at <= span.1);
+    for of in assembler.signs().iter().filter(|of| is_new(of.at)) {
+        sink.sign(of);
+    }
+    for stay in assembler.queue_stays() {
+        for (from, to) in beyond((stay.from, stay.to), &spans) {
+            sink.queue_stay(&QueueStay { from, to, ..*stay });
+        }
+    }
+}
+
+fn finish(
+    assembler: &mut Assembler,
+    info: &TraceInfo,
+    rows: &mut Passing<'_, impl TraceSink>,
+    ledger: &mut Ledger,
+) -> Vec<LaneSpan> {
+    rows.vcpu_of.extend(vcpus_by_name(info));
+    rows.vcpu_of.extend(assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
+    assembler.finish(rows, ledger)
+}
+
+/// The vCPUs that threads are named for.
+fn vcpus_by_name(info: &TraceInfo) -> impl Iterator<Item = (Tid, VcpuId)> + '_ {
+    info.comms.iter().filter_map(|(&tid, comm)| Some((Tid(tid), vcpu_by_name(comm)?)))
+}
+
+/// The host's name; the kernel calls a host `(none)` before it has one.
+fn named_host(info: &TraceInfo) -> &str {
+    info.hostname.strip_prefix("(none)").unwrap_or(&info.hostname)
+}
+
+impl EarlierFiles {
+    /// Nothing yet of a run of these files.
+    pub fn of_run(inputs: &[Input]) -> EarlierFiles {
+        let left_out = if inputs.len() > 1 { guests_beside_hosts(inputs) } else { Vec::new() };
+        EarlierFiles { traces: Vec::new(), left_out }
+    }
+
+    fn add(&mut self, trace: &ReadTrace) {
+        if let Some(span) = trace.span {
+            let host = (named_host(&trace.info).to_string(), trace.info.clock.clone());
+            self.traces.push(EarlierTrace { host, span, lanes: trace.lanes.clone() });
+        }
+    }
+
+    /// EarlierFiles traces of the same host on the same clock.
+    fn of_host(&self, info: &TraceInfo) -> Vec<&EarlierTrace> {
+        let same = |trace: &&EarlierTrace| {
+            !named_host(info).is_empty() && trace.host.0 == named_host(info) && trace.host.1 == info.clock
+        };
+        self.traces.iter().filter(same).collect()
+    }
+}
+
+/// The names of those that are guests' own: whose clock was measured against a host's, or which the recording of their
+/// host names. Where there is nothing but those, each stands for itself.
+fn guests_beside_hosts(inputs: &[Input]) -> Vec<String> {
+    let sessions: Vec<_> = inputs.iter().map(tracedat::session).collect();
+    let is_named = |id: u64| sessions.iter().any(|other| other.guests.contains(&id));
+    let is_guests = |session: &Session| session.host.is_some() || session.id.is_some_and(is_named);
+    let names = inputs.iter().zip(&sessions).filter(|(_, session)| is_guests(session));
+    let names: Vec<String> = names.map(|(input, _)| input.name().to_string()).collect();
+    if names.len() < inputs.len() { names } else { Vec::new() }
+}
+
+impl EarlierTrace {
+    fn holds(&self, who: &Who, at: Moment) -> bool {
+        let at = at.as_nanos();
+        self.lanes.iter().any(|lane| {
+            let (first, last) = (lane.first.as_nanos(), lane.last.as_nanos());
+            same_lane(&lane.who, who)
+                && (first.saturating_sub(MAX_CLOCK_SKEW_NS)..=last.saturating_add(MAX_CLOCK_SKEW_NS)).contains(&at)
+        })
+    }
+}
+
+fn same_lane(a: &Who, b: &Who) -> bool {
+    a.vm == b.vm && a.tid == b.tid && (a.tid != Tid(0) || a.vcpu == b.vcpu)
+}
+
+/// The stretches of `span` that lie outside the others, in order.
+fn beyond(span: (Moment, Moment), others: &[(Moment, Moment)]) -> Vec<(Moment, Moment)> {
+    let mut left = vec![span];
+    for &(from, to) in others {
+        let outside = |whole: (Moment, Moment)| {
+            let parts = [(whole.0, whole.1.min(from)), (whole.0.max(to), whole.1)];
+            parts.into_iter().filter(move |part| part.0 < part.1 || *part == whole)
+        };
+        left = left.into_iter().flat_map(outside).collect();
+    }
+    left
+}
+
+/// From the first of these stretches to the last.
+fn hull(stretches: &[(Moment, Moment)]) -> Option<(Moment, Moment)> {
+    Some((stretches.first()?.0, stretches.last()?.1))
+}
+
+fn beyond_earlier(lane: &LaneSpan, before: &[&EarlierTrace]) -> Option<LaneSpan> {
+    let spans = before.iter().flat_map(|trace| &trace.lanes).filter(|other| same_lane(&other.who, &lane.who));
+    let spans: Vec<_> = spans.map(|other| (other.first, other.last)).collect();
+    let (first, last) = hull(&beyond((lane.first, lane.last), &spans))?;
+    Some(LaneSpan { first, last, ..*lane })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_recordings_hold_is_taken_out_wherever_it_lies() {
+        type Span = (u64, u64);
+        let moments = |(from, to): Span| (Moment::from_nanos(from), Moment::from_nanos(to));
+        let cases: [(&[Span], &[Span]); 8] = [
+            (&[], &[(10, 50)]),
+            (&[(0, 5), (60, 70)], &[(10, 50)]),
+            (&[(0, 20)], &[(20, 50)]),
+            (&[(40, 90)], &[(10, 40)]),
+            // One within, which has a part on each side.
+            (&[(20, 30)], &[(10, 20), (30, 50)]),
+            (&[(25, 30), (20, 27), (45, 60)], &[(10, 20), (30, 45)]),
+            (&[(0, 30), (30, 60)], &[]),
+            (&[(10, 50)], &[]),
+        ];
+        for (others, left) in cases {
+            let others: Vec<_> = others.iter().copied().map(moments).collect();
+            assert_eq!(beyond(moments((10, 50)), &others), left.iter().copied().map(moments).collect::<Vec<_>>());
+        }
+        // A single event.
+        assert_eq!(beyond(moments((10, 10)), &[moments((20, 30))]), [moments((10, 10))]);
+        assert_eq!(beyond(moments((10, 10)), &[moments((5, 30))]), []);
+    }
+}
