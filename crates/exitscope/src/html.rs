@@ -1,7 +1,7 @@
 //! `exitscope report --html`: the report as one self-contained page.
 //!
 //! ```text
-//! reading ─┬─► Gathered: facts, advice, polls ─┬─► page
+//! reading ─┬─► PageFacts: advice, polls ─┬─► page
 //!          └─► OverTime (its thread), Drags ───┘
 //! ```
 //!
@@ -9,29 +9,28 @@
 
 use crate::Outcome;
 use crate::cli::ReportArgs;
-use crate::gathered::{Gathered, OF_A_RECORDING};
-use crate::page_file;
 use crate::read;
 use crate::report::{self, read_all};
 use crate::select;
+use crate::{page_file, page_parts};
 use exitscope_analysis::Selection;
 use exitscope_analysis::advice::TriedLimits;
 use exitscope_page::{Contents, Drags, OverTime, TimelineJoin, TimelineThread, write_page};
-use exitscope_pipeline::ReadTrace;
+use exitscope_pipeline::{MAX_KEPT_RECORDING, PageFacts, ReadTrace};
 use exitscope_trace::{Input, Keep};
 use std::path::Path;
 use std::sync::Arc;
 
 /// A trace while it is read.
-type Reading = (Gathered, (Drags, TimelineThread));
+type Reading = (PageFacts, (Drags, TimelineThread));
 
 fn begin(selection: &Selection, slowest: usize) -> Reading {
     let over_time = TimelineThread::start(OverTime::new(selection));
-    (Gathered::by_reason(selection, slowest, OF_A_RECORDING), (Drags::new(selection), over_time))
+    (PageFacts::by_reason(selection, slowest, MAX_KEPT_RECORDING), (Drags::new(selection), over_time))
 }
 
-fn end((gathered, (drags, over_time)): Reading, trace: &ReadTrace) -> (Gathered, Drags, TimelineJoin) {
-    (gathered.ended(trace), drags, over_time.end(trace.lanes.clone(), trace.vcpu_of.clone()))
+fn end((page, (drags, over_time)): Reading, trace: &ReadTrace) -> (PageFacts, Drags, TimelineJoin) {
+    (page.ended(trace), drags, over_time.end(trace.lanes.clone(), trace.vcpu_of.clone()))
 }
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
@@ -50,24 +49,25 @@ pub fn look_at(
     let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?.map(Arc::new);
     let selection = select::selection_named(&args.select, inputs, &args.names, symbols.clone())?;
     let of = (&selection, Keep::Timed);
-    let ((gathered, drags, over_time), mut totals) = read_all(
+    let ((page, drags, over_time), mut totals) = read_all(
         args,
         inputs,
         of,
         || begin(&selection, args.most_slowest()),
         end,
-        |all: (Gathered, Drags, TimelineJoin), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
+        |all: (PageFacts, Drags, TimelineJoin), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
     )?;
     let advised = || {
-        let advised = report::advised(args, inputs, &gathered, &totals, of)?;
+        let advised = report::advised(args, inputs, &page, &totals, of)?;
         Ok(advised.map_or((None, TriedLimits::default()), |(advised, limits)| (Some(advised), limits)))
     };
     // Several recordings have no common time.
     let in_time = totals.traces.len() == 1;
-    let (advice, polls, mut over_time) = gathered.finish(advised, || over_time.wait(), &totals.traces, &totals.info)?;
+    let (advice, polls, mut over_time) =
+        page_parts::finish(&page, advised, || over_time.wait(), &totals.traces, &totals.info)?;
     symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
     let drags = drags.finish().filter(|_| in_time);
-    let facts = &gathered.material.facts;
+    let facts = &page.material.facts;
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);

@@ -26,13 +26,13 @@ mod export;
 mod exporter;
 #[cfg_attr(not(feature = "sql"), path = "no_fleet.rs")]
 mod fleet;
-mod gathered;
 mod host;
 mod html;
 mod lab;
 mod live;
 mod new_file;
 mod page_file;
+mod page_parts;
 mod read;
 mod record;
 mod replay;

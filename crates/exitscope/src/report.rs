@@ -4,18 +4,18 @@ use crate::Outcome;
 use crate::bundle;
 use crate::cli::{Format, ReportArgs, View};
 use crate::devices;
-use crate::gathered::{Gathered, OF_NOW};
 use crate::html;
+use crate::page_parts;
 use crate::read;
 use crate::saved_run::saved_of;
 use crate::select;
 use anyhow::Context;
-use exitscope_analysis::advice::{Trials, TriedLimits};
+use exitscope_analysis::advice::TriedLimits;
 use exitscope_analysis::{
     Breach, Condition, Dim, Facts, LimitCheck, Selection, TextWord, Threshold, TraceSink, Wanted,
 };
 use exitscope_model::{ExitCode, Ledger, TraceInfo};
-use exitscope_pipeline::{ReadError, ReadTrace, read_alone};
+use exitscope_pipeline::{MAX_KEPT_LIVE, PageFacts, ReadError, ReadTrace, reread};
 use exitscope_trace::{Input, Keep, NoSymbols, Symbols};
 use exitscope_view::{
     Advised, Coverage, HiddenTime, Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv,
@@ -188,16 +188,16 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let keep = if every { Keep::Used } else { Keep::Timed };
     let is_summary = args.format == Format::Text && !args.shows_all();
     let (mut facts, mut totals, advised) = if is_summary || args.format == Format::Json {
-        let (gathered, totals) = read_all(
+        let (page, totals) = read_all(
             args,
             &inputs,
             (&selection, keep),
-            || Gathered::new(&wanted, OF_NOW),
-            Gathered::ended,
-            Gathered::with_recording,
+            || PageFacts::new(&wanted, MAX_KEPT_LIVE),
+            PageFacts::ended,
+            PageFacts::with_recording,
         )?;
-        let advised = advised(args, &inputs, &gathered, &totals, (&selection, keep))?;
-        (gathered.material.facts, totals, advised.map(|(advised, _)| advised))
+        let advised = advised(args, &inputs, &page, &totals, (&selection, keep))?;
+        (page.material.facts, totals, advised.map(|(advised, _)| advised))
     } else {
         let end = |mut facts: Facts, trace: &ReadTrace| {
             let (first, last) = trace.span.unwrap_or_default();
@@ -279,7 +279,7 @@ pub fn read_all<S: TraceSink, T>(
 pub fn advised(
     args: &ReportArgs,
     inputs: &[Input],
-    gathered: &Gathered,
+    facts: &PageFacts,
     totals: &Totals,
     (selection, keep): (&Selection, Keep),
 ) -> anyhow::Result<Option<(Advised, TriedLimits)>> {
@@ -287,13 +287,10 @@ pub fn advised(
     if args.select.narrows_exits() {
         return Ok(None);
     }
-    let again = |trials: Trials| {
-        let options = read::options(&args.select.clock, keep, selection);
-        Ok(read_alone(input, options, || trials.clone())?.1)
-    };
+    let options = read::options(&args.select.clock, keep, selection);
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
-    let tried = |trials| gathered.try_or(trials, again);
-    gathered.advise(trace, coverage, selection, &totals.info, tried).map(Some)
+    let tried = |trials| facts.replay_kept_or_reread(trials, |trials| reread(input, options, trials));
+    page_parts::advise(facts, trace, coverage, selection, &totals.info, tried).map(Some)
 }
 
 /// The functions of a guest.

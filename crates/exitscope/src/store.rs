@@ -7,7 +7,6 @@
 //! ```
 
 use crate::Outcome;
-use crate::advise::judgement;
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::devices;
 use crate::read;
@@ -19,7 +18,7 @@ use exitscope_analysis::{Cell, Keyed, Lengths, Selection, TraceSink};
 use exitscope_export::{Lanes, Survey};
 use exitscope_model::encode::line;
 use exitscope_model::{Exit, ExitCode, Line, Spread, SumRow, TraceInfo, WhoRow};
-use exitscope_pipeline::{EarlierFiles, ReadOptions, read_alone, read_with_vcpus};
+use exitscope_pipeline::{EarlierFiles, ReadOptions, judgement, read_alone, read_with_vcpus, reread};
 use exitscope_stats::Histogram;
 use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Compacted, Damage, RunRow, SettingRow, Store, StoreError, Sums,
@@ -166,8 +165,7 @@ fn add_one(
     devices::name(&mut first.info, devices.as_ref());
     let (begin, end) = first.span.unwrap_or_default();
     material.end(begin, end, &first.vcpu_of);
-    let (judgement, _) =
-        judgement(&material, &row, &first.info, |trials| Ok(read_alone(input, options, || trials.clone())?.1))?;
+    let (judgement, _) = judgement(&material, &row.machine(&first.info), |trials| reread(input, options, trials))?;
     let mut lanes = Lanes::default();
     lanes.add(survey, &first.vcpu_of, &selection);
     lanes.end(&first.info);

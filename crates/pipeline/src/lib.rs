@@ -6,8 +6,13 @@
 //!
 //! Does not know: flags, drawing.
 
+mod advice;
+mod page_facts;
 mod read_trace;
+mod simulations;
 
+pub use advice::{AdviceError, judgement, reread};
+pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
     read_with_vcpus,

@@ -7,7 +7,6 @@
 
 mod apply;
 mod knob_file;
-mod simulated;
 mod state;
 
 use crate::Outcome;
@@ -17,32 +16,11 @@ use crate::read;
 use crate::report::look;
 use crate::select;
 use anyhow::bail;
-use exitscope_analysis::advice::{Judgement, Material, Trials, judge};
-use exitscope_model::TraceInfo;
-use exitscope_pipeline::read_alone;
+use exitscope_analysis::advice::Material;
+use exitscope_pipeline::{judgement, read_alone, reread};
 use exitscope_trace::Keep;
-use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow, advice_page, write_page, write_settings};
-use simulated::Simulations;
+use exitscope_view::{Advised, Coverage, SelectionRow, advice_page, write_page, write_settings};
 use std::io::Write;
-
-/// What the rules make of a recording. `again` takes trials through it once more, if there is something to try.
-pub fn judgement(
-    material: &Material,
-    row: &TraceRow,
-    info: &TraceInfo,
-    again: impl FnOnce(Trials) -> anyhow::Result<Trials>,
-) -> anyhow::Result<(Judgement, Trials)> {
-    let machine = row.machine(info);
-    let mut trials = Trials::new(material, &machine);
-    if trials.need_reading() {
-        trials = again(trials)?;
-        trials.end();
-    }
-    let simulations = Simulations::of(&machine);
-    let judgement = judge(material, &trials, &machine, &|kind, way| simulations.shares(kind, way));
-    simulations.check()?;
-    Ok((judgement, trials))
-}
 
 pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.undo {
@@ -62,8 +40,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     devices::name(&mut trace.info, devices.as_ref());
     let (first, last) = trace.span.unwrap_or_default();
     material.end(first, last, &trace.vcpu_of);
-    let (judgement, _) =
-        judgement(&material, &row, &trace.info, |trials| Ok(read_alone(&input, options, || trials.clone())?.1))?;
+    let (judgement, _) = judgement(&material, &row.machine(&trace.info), |trials| reread(&input, options, trials))?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let of = (&material.facts, &trace.info);
     let advised = Advised::of(&judgement, row, coverage, SelectionRow::of(&selection), of);

@@ -12,11 +12,11 @@
 //! them.
 
 use super::feed::Feed;
-use crate::gathered::{Gathered, OF_NOW, Room};
+use crate::page_parts;
 use exitscope_analysis::{Selection, TraceSink, When};
 use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, vcpu_by_name};
 use exitscope_page::{Compression, Contents, OverTime, write_data};
-use exitscope_pipeline::pass_halts_and_yields;
+use exitscope_pipeline::{KeepLimits, MAX_KEPT_LIVE, PageFacts, pass_halts_and_yields};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use exitscope_view::{Coverage, Made, Report, SortKey, TraceRow};
 use rustc_hash::FxHashMap;
@@ -52,7 +52,7 @@ pub struct Ring {
 #[derive(Clone)]
 struct Slice {
     begin: Moment,
-    sums: (Gathered, OverTime),
+    sums: (PageFacts, OverTime),
     ledger: Ledger,
     exits: u64,
     timed_exits: u64,
@@ -74,7 +74,7 @@ impl Slice {
         let mut selection = Selection::default();
         selection.from = Some(When::At(before(begin, keep)));
         let over_time = OverTime::of_part(&selection, SLICES as usize);
-        let mut sums = (Gathered::by_reason(&selection, SLOWEST, OF_NOW), over_time);
+        let mut sums = (PageFacts::by_reason(&selection, SLOWEST, MAX_KEPT_LIVE), over_time);
         sums.begin(begin);
         Slice { begin, sums, ledger: Ledger::default(), exits: 0, timed_exits: 0 }
     }
@@ -161,12 +161,12 @@ impl Ring {
         while self.old.get(1).is_some_and(|next| next.begin <= oldest) {
             self.old.pop_front();
         }
-        let mut room = Room::of(OF_NOW);
+        let mut limits = KeepLimits::of(MAX_KEPT_LIVE);
         for slice in self.old.iter_mut().rev() {
-            if !slice.sums.0.fits(room) {
-                Arc::make_mut(slice).sums.0.fit(room);
+            if !slice.sums.0.is_within(limits) {
+                Arc::make_mut(slice).sums.0.truncate_to(limits);
             }
-            room = slice.sums.0.room_before(room);
+            limits = slice.sums.0.limits_before(limits);
         }
         if self.assembler.silent_since(oldest) > MAX_SILENT {
             self.forget_silent();
@@ -196,18 +196,18 @@ impl Kept {
         self.now.end(self.until, &self.vcpu_of);
 
         let selection = Selection::default();
-        let (mut gathered, mut over_time) =
-            (Gathered::by_reason(&selection, SLOWEST, OF_NOW), OverTime::new(&selection));
+        let (mut page, mut over_time) =
+            (PageFacts::by_reason(&selection, SLOWEST, MAX_KEPT_LIVE), OverTime::new(&selection));
         let (mut ledger, mut exits, mut timed_exits) = (Ledger::default(), 0, 0);
         let begin = self.old.first().map_or(self.now.begin, |oldest| oldest.begin);
         for slice in self.old.iter().map(|slice| &**slice).chain([&self.now]) {
-            gathered.add_stretch(&slice.sums.0);
+            page.add_stretch(&slice.sums.0);
             over_time.merge(slice.sums.1.clone());
             ledger.merge(&slice.ledger);
             exits += slice.exits;
             timed_exits += slice.timed_exits;
         }
-        gathered.material.sum_up();
+        page.material.sum_up();
         let heard = lanes.iter().filter(|lane| lane.last >= begin);
         let spans: Vec<_> = heard.map(|lane| LaneSpan { first: lane.first.max(begin), ..*lane }).collect();
         over_time.end(&spans, &self.vcpu_of);
@@ -229,12 +229,12 @@ impl Kept {
         };
         let advised = || {
             let coverage = Coverage::of(&ledger, exits, timed_exits);
-            gathered
-                .advise(&trace, coverage, &Selection::default(), &self.info, |trials| Ok(gathered.try_without(trials)))
+            let tried = |trials| Ok(page.replay_kept_only(trials));
+            page_parts::advise(&page, &trace, coverage, &Selection::default(), &self.info, tried)
         };
         let traces = std::slice::from_ref(&trace);
-        let (advice, polls, over_time) = gathered.finish(advised, || over_time, traces, &self.info)?;
-        let facts = &gathered.material.facts;
+        let (advice, polls, over_time) = page_parts::finish(&page, advised, || over_time, traces, &self.info)?;
+        let facts = &page.material.facts;
         let mut report = Report::of(facts, &ledger, vec![trace], &self.info, made);
         report.add_advice(facts, &self.info, &advice);
         let contents = Contents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };

@@ -5,7 +5,7 @@
 //! the same, with a device in the kernel, an ioeventfd, a coalesced zone ─► the share that each spares
 //! ```
 
-use anyhow::Context;
+use crate::AdviceError;
 use exitscope_analysis::advice::{Machine, Way};
 use exitscope_model::DetailKind;
 use exitscope_scenario::Document;
@@ -30,7 +30,7 @@ static FOUND: Mutex<BTreeMap<(DetailKind, Way), Vec<f64>>> = Mutex::new(BTreeMap
 /// Simulations that were asked for.
 pub struct Simulations<'a> {
     machine: &'a Machine,
-    failed: RefCell<Option<anyhow::Error>>,
+    failed: RefCell<Option<AdviceError>>,
 }
 
 impl Simulations<'_> {
@@ -58,12 +58,12 @@ impl Simulations<'_> {
     }
 
     /// Errors: that a simulation failed.
-    pub fn check(self) -> anyhow::Result<()> {
+    pub fn check(self) -> Result<(), AdviceError> {
         self.failed.into_inner().map_or(Ok(()), Err)
     }
 }
 
-fn simulate(kind: DetailKind, way: Way) -> anyhow::Result<Vec<f64>> {
+fn simulate(kind: DetailKind, way: Way) -> Result<Vec<f64>, AdviceError> {
     let Some((_, step, place)) = ACCESSES.iter().find(|access| access.0 == kind) else { return Ok(Vec::new()) };
     let name = match way {
         Way::Device => "kernel",
@@ -75,14 +75,14 @@ fn simulate(kind: DetailKind, way: Way) -> anyhow::Result<Vec<f64>> {
 }
 
 /// Time of an access, outside the guest, in nanoseconds.
-fn time(model: &str, step: &str, register: &str) -> anyhow::Result<f64> {
+fn time(model: &str, step: &str, register: &str) -> Result<f64, AdviceError> {
     let text = format!(
         "name = 'ways'\nduration = '2ms'\n[host]\ncores = 1\n[costs]\nmodel = '{model}'\n[[vm]]\nname = 'guest'\n{register}\n\
          [[vm.program]]\nsteps = [{{ forever = [{{ compute = '10us' }}, {{ {step} }}, 'count'] }}]\n"
     );
     let scenario = Document::parse("ways", &text)?.scenario()?;
     let (outcome, _) = exitscope_sim::run(&scenario, Unseen, Limits::default())?;
-    let vm = outcome.vms.first().context("a scenario of one VM has an outcome of one")?;
+    let vm = &outcome.vms[0];
     let time = vm.time.kernel.0 + vm.time.user.0;
     Ok(time as f64 / vm.work.count.max(1) as f64)
 }

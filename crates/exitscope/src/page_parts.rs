@@ -1,0 +1,109 @@
+//! The parts of a page that take long: what to change, a replay of polling, what happened when.
+
+use exitscope_analysis::advice::{Machine, Trials, TriedLimits, told_apart};
+use exitscope_analysis::{ExitCause, PollHost, Selection};
+use exitscope_model::TraceInfo;
+use exitscope_page::{OverTime, Polls, TimeTables, halt_polls};
+use exitscope_pipeline::{PageFacts, ReadError, judgement};
+use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
+use std::panic::resume_unwind;
+use std::sync::mpsc::channel;
+use std::thread::{self, ScopedJoinHandle};
+
+/// What to change, and what was tried to know it. `tried` takes trials through the recording.
+pub fn advise(
+    of: &PageFacts,
+    trace: &TraceRow,
+    coverage: Coverage,
+    selection: &Selection,
+    info: &TraceInfo,
+    tried: impl FnOnce(Trials) -> Result<Trials, ReadError>,
+) -> anyhow::Result<(Advised, TriedLimits)> {
+    let (judgement, trials) = judgement(&of.material, &trace.machine(info), tried)?;
+    let selection = SelectionRow::of(selection);
+    let advised = Advised::of(&judgement, trace.clone(), coverage, selection, (&of.material.facts, info));
+    Ok((advised, trials.limits()))
+}
+
+/// What other limits of polling would have made of the halts; `tried` waits for those that advice tries.
+fn polls(of: &PageFacts, info: &TraceInfo, is_xen: bool, tried: impl FnOnce() -> TriedLimits) -> Option<Polls> {
+    // Xen does not poll for halted vCPUs, and its guests have no cpuidle governor haltpoll.
+    if is_xen {
+        return None;
+    }
+    // Advice is on all halts.
+    let tried = of.has_all_halts().then_some(tried);
+    halt_polls(&of.material.facts.halts, of.kept_halts(), &PollHost::of(info), tried)
+}
+
+/// All that takes long, at once: what is `advised`, the replay of polling, what happened when. There is a time axis if there
+/// is one trace.
+pub fn finish<A>(
+    of: &PageFacts,
+    advised: impl FnOnce() -> anyhow::Result<(A, TriedLimits)>,
+    over_time: impl FnOnce() -> OverTime + Send,
+    traces: &[TraceRow],
+    info: &TraceInfo,
+) -> anyhow::Result<(A, Option<Polls>, TimeTables)> {
+    let machine = traces.first().map_or(Machine::default(), |trace| trace.machine(info));
+    let is_xen = machine.xen;
+    let is_qemu = of.material.has_qemu(&machine);
+    let apart = |cause: &ExitCause| told_apart(&machine, is_qemu, cause);
+    thread::scope(|scope| {
+        let over_time = scope.spawn(move || over_time().finish(traces.len() == 1, info, apart));
+        let (send, tried) = channel();
+        // Where there is no advice, nothing was tried.
+        let polls = scope.spawn(move || polls(of, info, is_xen, || tried.recv().unwrap_or_default()));
+        let (advised, tried) = advised()?;
+        // Nobody waits for it where there are no halts.
+        let _ = send.send(tried);
+        Ok((advised, joined(polls), joined(over_time)))
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_analysis::TraceSink;
+    use exitscope_model::{Halt, Told, Who};
+    use exitscope_pipeline::MAX_KEPT_LIVE;
+    use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
+
+    #[test]
+    fn limits_that_were_tried_for_advice_are_what_the_slider_would_have_tried() {
+        for vms in [1, 2] {
+            let mut facts = PageFacts::by_reason(&Selection::default(), 0, MAX_KEPT_LIVE);
+            facts.begin(Moment::default());
+            for number in 0..400 {
+                // 1 us to 1 ms, from 150 us on asleep.
+                let gap = 1_000 << (number % 11);
+                let waited = gap > 150_000;
+                let moment = |after| Moment::from_nanos(number * 5_000_000 + after);
+                let who = Who {
+                    vm: VmId((number % vms) as u32),
+                    vcpu: VcpuId((number % 3) as u32),
+                    tid: Tid((number % 6) as u32),
+                };
+                // Now and then something is pending, and KVM tells of no halt.
+                let told = (number % 13 != 5).then_some(Told { length: Nanos(gap), waited, valid: number % 7 != 0 });
+                let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
+                let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
+                let (change, kicked) = (None, false);
+                facts.halt(&Halt { who, begin: moment(0), asleep, woken, told, change, kicked, end, entered });
+            }
+            facts.material.sum_up();
+            let info = TraceInfo::default();
+            let trace = TraceRow::of("t".to_string(), &info, "", Default::default(), 400);
+            let (_, trials) =
+                judgement(&facts.material, &trace.machine(&info), |trials| Ok(facts.replay_kept_only(trials))).unwrap();
+            let tried = trials.limits();
+            assert_eq!((tried.host.len(), tried.guest.len()), (8, if vms == 1 { 5 } else { 0 }));
+            let json = |tried| serde_json::to_string(&polls(&facts, &info, false, || tried).unwrap()).unwrap();
+            assert_eq!(json(tried), json(TriedLimits::default()));
+        }
+    }
+}
