@@ -1,6 +1,7 @@
 //! What takes all that a trace gives: exits, and what is found beside them.
 
 use crate::advice::{Material, Trials};
+use crate::replay::{SpinReplay, SpinSurvey};
 use crate::{Counted, Facts};
 use exitscope_model::{
     Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, ThreadWakeUp, Yield,
@@ -10,13 +11,13 @@ use exitscope_units::Moment;
 /// What takes exit rows.
 pub trait TraceSink {
     /// The trace's first event.
-    fn begin(&mut self, first: Moment);
+    fn begin(&mut self, _first: Moment) {}
     /// Which kinds of events there were so far.
     fn note_event_kinds(&mut self, _kinds: EventKinds) {}
     /// An event of a trace in which the scheduler speaks of virtual CPUs (Xen).
     fn schedule(&mut self, _event: &Event) {}
     /// A row.
-    fn absorb(&mut self, exit: &Exit);
+    fn absorb(&mut self, _exit: &Exit) {}
     /// A row; where it was counted, by one that counts.
     #[inline]
     fn count(&mut self, exit: &Exit) -> Option<Counted> {
@@ -237,8 +238,6 @@ impl TraceSink for Trials {
         Trials::begin(self, first);
     }
 
-    fn absorb(&mut self, _: &Exit) {}
-
     fn halt(&mut self, halt: &Halt) {
         self.absorb_halt(halt);
     }
@@ -249,5 +248,21 @@ impl TraceSink for Trials {
 
     fn runner_events(&mut self, events: &[Event]) {
         events.iter().for_each(|event| self.absorb_runner_event(event));
+    }
+}
+
+impl TraceSink for SpinSurvey {
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.absorb_preemption(of);
+    }
+}
+
+impl TraceSink for SpinReplay {
+    fn yielded(&mut self, of: &Yield) {
+        self.absorb(of);
     }
 }

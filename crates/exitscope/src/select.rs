@@ -13,7 +13,7 @@ use exitscope_analysis::{Condition, DetailKey, ExitFilter, Selection, TextKey, T
 use exitscope_model::{Event, Exit, TraceInfo, WhoRow, is_called};
 use exitscope_pipeline::{EarlierFiles, read_alone, read_input};
 use exitscope_trace::{Input, Keep, Symbols};
-use exitscope_units::{Moment, VcpuId, VmId};
+use exitscope_units::{VcpuId, VmId};
 use exitscope_view::{NO_SUBJECT, TraceRow, detail_of_kind};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,6 @@ struct Vms<'a> {
 }
 
 impl TraceSink for Vms<'_> {
-    fn begin(&mut self, _: Moment) {}
-
     // Xen's domain 0 never leaves a guest.
     fn schedule(&mut self, event: &Event) {
         self.found.insert(event.vm);

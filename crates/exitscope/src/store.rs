@@ -24,7 +24,6 @@ use exitscope_store::{
     Added, Adding, AdvisedRow, Checked, Compacted, Damage, RunRow, SettingRow, Store, StoreError, Sums,
 };
 use exitscope_trace::{Input, Keep, Options};
-use exitscope_units::Moment;
 use exitscope_view::{AdviceRow, Column, Coverage, Page, Section, Table, TraceRow, thousands, write_page};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -314,8 +313,6 @@ struct Passing<'a> {
 }
 
 impl TraceSink for Passing<'_> {
-    fn begin(&mut self, _: Moment) {}
-
     fn absorb(&mut self, exit: &Exit) {
         let Some(lane) = self.lanes.place(&exit.who).filter(|_| self.failed.is_none()) else { return };
         self.cells.absorb((lane, self.stretches.of(exit.at.as_nanos()), exit.code), exit);

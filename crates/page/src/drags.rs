@@ -8,7 +8,7 @@
 
 use crate::rows::Rows;
 use exitscope_analysis::{Drag, Index, Runs, Selection, TraceSink};
-use exitscope_model::{CodeList, Event, Exit, ExitCode};
+use exitscope_model::{CodeList, Event, ExitCode};
 use exitscope_units::{Moment, VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -114,8 +114,6 @@ impl TraceSink for Drags {
     fn begin(&mut self, first: Moment) {
         self.window = self.selection.window(first);
     }
-
-    fn absorb(&mut self, _: &Exit) {}
 
     fn runner_events(&mut self, events: &[Event]) {
         let (from, to) = self.window;

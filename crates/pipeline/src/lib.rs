@@ -9,6 +9,7 @@
 mod advice;
 mod page_facts;
 mod read_trace;
+pub mod replay;
 mod simulations;
 
 pub use advice::{AdviceError, judgement, reread};

@@ -2,16 +2,12 @@
 
 use super::{Figure, Grid, Start, fill, head};
 use crate::cli::ReplayArgs;
-use crate::read;
-use crate::select;
 use anyhow::bail;
-use exitscope_analysis::replay::{GangOutcome, GangReplay};
-use exitscope_analysis::{Selection, TraceSink, recording};
-use exitscope_model::{Event, Exit};
-use exitscope_pipeline::read_alone;
+use exitscope_analysis::recording;
+use exitscope_analysis::replay::GangOutcome;
+use exitscope_pipeline::replay::{ReplayInput, replay_vcores};
 use exitscope_policy::vcore::Params;
-use exitscope_trace::{Input, Keep};
-use exitscope_units::{Moment, Nanos};
+use exitscope_units::Nanos;
 use exitscope_view::FigureUnit::{Count, Ns};
 use exitscope_view::{Replay, thousands};
 
@@ -36,31 +32,8 @@ fn figures(timed: bool) -> Vec<&'static Figure<GangOutcome>> {
     FIGURES.iter().filter(|figure| timed || figure.row.unit != Ns).collect()
 }
 
-/// What is run over the events.
-struct Replays {
-    selection: Selection,
-    window: (Moment, Moment),
-    replay: GangReplay,
-}
-
-impl TraceSink for Replays {
-    fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
-    }
-
-    fn absorb(&mut self, _: &Exit) {}
-
-    fn runner_events(&mut self, events: &[Event]) {
-        let Replays { selection, window, replay } = self;
-        for event in events.iter().filter(|event| window.0 <= event.at && event.at <= window.1) {
-            replay.absorb(event, |vm, _| selection.vms.is_empty() || selection.vms.contains(&vm));
-        }
-    }
-}
-
-pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
-    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    if !selection.vcpus.is_empty() {
+pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
+    if !of.selection.vcpus.is_empty() {
         bail!("the threads of a virtual core leave together: --vcpu has no meaning for the policy vcore");
     }
     let configurations = grid.configurations(args.policy.name())?;
@@ -68,29 +41,15 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     for configuration in &configurations {
         let mut params = Params::default();
         for (name, value) in &configuration.set {
-            params.set(name, *value).map_err(anyhow::Error::msg)?;
+            params.set(name, *value)?;
         }
         if !params.fits() {
             bail!("{}: a virtual core of so many threads does not fit into a subcore", configuration.labels.join(", "));
         }
         topologies.push(params);
     }
-    let fresh = || Replays {
-        selection: selection.clone(),
-        window: (Moment::default(), Moment::MAX),
-        replay: GangReplay::new(&topologies),
-    };
-    let options = read::options(&args.select.clock, Keep::Timed, &selection);
-    let (trace, done) = read_alone(input, options, fresh)?;
-    let done = done.replay;
-    if done.core_runs == 0 {
-        bail!(
-            "{}: no core run to replay. They are of POWER7 and POWER8; record there with {}",
-            trace.name,
-            recording::CORE_RUNS
-        );
-    }
-    let mut replay = head(args, &trace, &selection);
+    let (trace, done) = replay_vcores(of, &topologies)?;
+    let mut replay = head(args, &trace, &of.selection);
     let (first, last) = trace.span.unwrap_or_default();
     let length = Nanos(last.since(first).unwrap_or_default().0);
     replay.over = format!("{} core runs, {length} long", thousands(done.core_runs));

@@ -2,15 +2,10 @@
 
 use super::{Figure, Grid, Start, fill, head, knobs};
 use crate::cli::{PolicyName, ReplayArgs};
-use crate::read;
-use crate::select;
-use anyhow::bail;
-use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay};
-use exitscope_analysis::{Facts, PollHost, PollSettings, Selection, TraceSink, Wanted};
-use exitscope_model::{Exit, Halt};
-use exitscope_pipeline::read_alone;
-use exitscope_trace::{Input, Keep};
-use exitscope_units::{Moment, Nanos};
+use exitscope_analysis::PollSettings;
+use exitscope_analysis::replay::{HaltOutcome, HaltPolicy};
+use exitscope_pipeline::replay::{ReplayInput, ReplayedHalts, replay_halts};
+use exitscope_units::Nanos;
 use exitscope_view::FigureUnit::{Count, Ns, Share};
 use exitscope_view::{DecisionsRow, Replay, SettingRow};
 
@@ -79,73 +74,18 @@ fn figures(policy: HaltPolicy, exact: bool) -> Vec<&'static Figure<HaltOutcome>>
     std::iter::once(first).chain(&OF_POLLS).chain(of_latency).collect()
 }
 
-/// What is run over the halts of the second reading.
-struct Replays {
-    selection: Selection,
-    window: (Moment, Moment),
-    replays: Vec<HaltReplay>,
-    decisions: Decisions,
-}
-
-impl TraceSink for Replays {
-    fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
-    }
-
-    fn absorb(&mut self, _: &Exit) {}
-
-    fn halt(&mut self, halt: &Halt) {
-        let within = self.window.0 <= halt.begin && halt.begin <= self.window.1;
-        if within && self.selection.holds_who(&halt.who) {
-            self.decisions.absorb(halt);
-            self.replays.iter_mut().for_each(|replay| replay.absorb(halt));
-        }
-    }
-}
-
-pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
+pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
     let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
-    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let options = read::options(&args.select.clock, Keep::Timed, &selection);
-    let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
-    let read_halts = || read_alone(input, options, || Facts::new(&wanted));
-    let (trace, mut facts) = read_halts()?;
+    let configurations = grid.configurations(args.policy.name())?.into_iter();
+    let (labels, sets): (Vec<_>, Vec<_>) = configurations.map(|of| (of.labels, of.set)).unzip();
+    let done = replay_halts(of, policy, &sets)?;
+    let ReplayedHalts { trace, halts, all, .. } = &done;
     let (first, last) = trace.span.unwrap_or_default();
-    facts.end(first, last, &trace.vcpu_of);
-    let all = facts.halts.all();
-    if all.halts() == 0 {
-        bail!("{}: no halt to replay. Record with {}", trace.name, super::how_to_record(&trace));
-    }
-    if trace.is_xen() {
-        bail!(
-            "{}: Xen does not poll for halted vCPUs, and its guests have no cpuidle governor haltpoll: there is no policy to \
-             replay",
-            trace.name
-        );
-    }
-    if policy == HaltPolicy::Guest && trace.info.arch.starts_with("ppc") {
-        bail!("{}: powerpc guests have no cpuidle governor haltpoll", trace.name);
-    }
-    let configurations = grid.configurations(args.policy.name())?;
-    let host = PollHost::of(&trace.info);
-    let settings = &facts.halts.settings;
-    let mut replays = vec![HaltReplay::new(HaltPolicy::Host, settings, &host, &[], &all)?];
-    for configuration in &configurations {
-        replays.push(HaltReplay::new(policy, settings, &host, &configuration.set, &all)?);
-    }
-    let fresh = || Replays {
-        selection: selection.clone(),
-        window: (Moment::default(), Moment::MAX),
-        replays: replays.clone(),
-        decisions: Decisions::new(settings, &host),
-    };
-    let (trace, done) = read_alone(input, options, fresh)?;
-
-    let mut replay = head(args, &trace, &selection);
+    let mut replay = head(args, trace, &of.selection);
     replay.over = format!(
         "{} halts of {}, {} long",
         exitscope_view::thousands(all.halts()),
-        match facts.halts.vcpus.len() {
+        match halts.vcpus.len() {
             1 => "1 vCPU".to_string(),
             vcpus => format!("{vcpus} vCPUs"),
         },
@@ -153,7 +93,7 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
     );
     let exact = all.inexact() * EXACT <= all.halts();
     replay.vary = grid.axes();
-    let params = facts.halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&host);
+    let params = halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&done.host);
     replay.in_force = knobs("host_halt_poll")
         .filter(|knob| trace.info.arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
         .filter_map(|knob| Some(SettingRow { knob: knob.name, value: knob.text(params.get(knob.name)?).to_string() }))
@@ -171,20 +111,13 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<R
             .map_or(String::new(), |knob| knob.text(value).to_string()),
         _ => "host polls".to_string(),
     });
-    let (mut base, mut as_recorded) = (done.replays[0].outcome.clone(), HaltOutcome::recorded(&all));
-    let guest = policy == HaltPolicy::Guest;
-    if guest {
-        // A halt that a host's poll ended has left the guest.
-        (base.caught, as_recorded.caught) = (0, 0);
-    }
-    let labels = configurations.into_iter().map(|configuration| configuration.labels);
-    let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
+    let outcomes = labels.into_iter().zip(&done.outcomes);
     let best = args.best.as_deref().or(exact.then_some("net_gain"));
-    let start = Start::Both { recorded: &as_recorded, in_force: (in_force.collect(), &base) };
+    let start = Start::Both { recorded: &done.recorded, in_force: (in_force.collect(), &done.in_force) };
     fill(&mut replay, &figures(policy, exact), best, start, outcomes)?;
-    replay.notes = notes(policy, exact, &all, facts.halts.guest_polls, super::how_to_record(&trace));
-    let mut best = replay.rows[2..].iter().zip(&done.replays[1..]).filter(|(row, _)| row.best).peekable();
-    if guest && best.peek().is_some() && best.all(|(_, done)| done.outcome.caught == 0) {
+    replay.notes = notes(policy, exact, all, halts.guest_polls, trace.how_to_record());
+    let mut best = replay.rows[2..].iter().zip(&done.outcomes).filter(|(row, _)| row.best).peekable();
+    if policy == HaltPolicy::Guest && best.peek().is_some() && best.all(|(_, outcome)| outcome.caught == 0) {
         let instead = "the best let no guest poll for long enough to be successful: what they win is that the host does not \
                        poll, as with its halt_poll_ns=0 (--policy host_halt_poll)";
         replay.notes.insert(0, instead.to_string());

@@ -1,8 +1,7 @@
 //! `exitscope replay`: what other settings would have made of a recording.
 //!
 //! ```text
-//! --vary, --set ─► configurations ─┐
-//! first reading ─► settings in force, typical costs ─┴─► second reading ─► every configuration's outcome ─► Replay
+//! --vary, --set ─► configurations ─► pipeline: every configuration's outcome ─► figures, notes ─► Replay
 //! ```
 
 mod gang;
@@ -14,12 +13,14 @@ use crate::Outcome;
 use crate::cli::{PolicyName, ReplayArgs, SimFormat};
 use crate::read;
 use crate::report::look;
+use crate::select;
 use crate::vary::Axis;
 use anyhow::{Context, bail};
 use exitscope_analysis::Selection;
-use exitscope_analysis::recording;
 use exitscope_pipeline::ReadTrace;
+use exitscope_pipeline::replay::{IN_KERNEL, KnobValues, ReplayInput};
 use exitscope_policy::{Knob, POLICIES};
+use exitscope_trace::Keep;
 use exitscope_view::{AxisRow, FigureRow, FigureUnit, Replay, ReplayRow, replay_page, write_page, write_replay_csv};
 use std::io::Write;
 
@@ -41,11 +42,14 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = read::open_one(&file, &args.select.clock)?;
     let grid = Grid::new(args, args.policy.default_vary())?;
+    let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
+    let options = read::options(&args.select.clock, Keep::Timed, &selection);
+    let of = ReplayInput { input: &input, selection, options };
     let replay = match args.policy {
-        PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &input, &grid)?,
-        PolicyName::Vcore => gang::replay(args, &input, &grid)?,
-        PolicyName::PortPath => port::replay(args, &input, &grid)?,
-        PolicyName::Yielding => yielding::replay(args, &input, grid)?,
+        PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &of, &grid)?,
+        PolicyName::Vcore => gang::replay(args, &of, &grid)?,
+        PolicyName::PortPath => port::replay(args, &of, &grid)?,
+        PolicyName::Yielding => yielding::replay(args, &of, grid)?,
     };
     match args.format {
         SimFormat::Json => {
@@ -69,7 +73,7 @@ type Setting = (&'static str, u64);
 /// Every combination of the values asked for.
 struct Grid {
     axes: Vec<Axis>,
-    set: Vec<Setting>,
+    set: KnobValues,
 }
 
 /// One combination.
@@ -77,7 +81,7 @@ struct Configuration {
     /// The values as they were written, in the order of the axes.
     labels: Vec<String>,
     /// All knobs that are set.
-    set: Vec<Setting>,
+    set: KnobValues,
 }
 
 impl Grid {
@@ -125,7 +129,7 @@ impl Grid {
 /// The knobs of a policy, and what its replay can vary besides.
 fn knobs(policy: &str) -> impl Iterator<Item = &'static Knob> {
     let of_policy = POLICIES.iter().filter(move |row| row.0 == policy).flat_map(|row| row.1);
-    of_policy.chain((policy == "port_path").then_some(&port::IN_KERNEL))
+    of_policy.chain((policy == "port_path").then_some(&IN_KERNEL))
 }
 
 fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
@@ -204,11 +208,6 @@ fn best_by(wanted: &str, figures: &mut [FigureRow]) -> anyhow::Result<FigureRow>
     let figure = figures.iter_mut().find(|figure| figure.name == name).with_context(unknown)?;
     figure.higher_is_better = !wanted.starts_with('-');
     Ok(figure.clone())
-}
-
-/// How to record what a trace lacks.
-fn how_to_record(trace: &ReadTrace) -> &'static str {
-    recording::all(&trace.info.arch, trace.is_xen())
 }
 
 /// What all replays have in common.

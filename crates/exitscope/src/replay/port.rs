@@ -2,31 +2,13 @@
 
 use super::{Figure, Grid, Start, fill, head};
 use crate::cli::ReplayArgs;
-use crate::read;
-use crate::select;
-use anyhow::bail;
-use exitscope_analysis::replay::{PhaseCosts, PortOutcome, PortReplay, Served};
-use exitscope_analysis::{Facts, Selection, TraceSink, TypicalAccesses, Wanted};
-use exitscope_model::{DetailKind, Exit};
-use exitscope_pipeline::read_alone;
-use exitscope_policy::port_path::Phase;
-use exitscope_policy::{Knob, Place, Unit};
-use exitscope_scenario::{Cost, CostModel, Document};
-use exitscope_trace::{Input, Keep};
-use exitscope_units::{Moment, Nanos};
+use exitscope_analysis::replay::{PortOutcome, PortReplay};
+use exitscope_model::DetailKind;
+use exitscope_pipeline::replay::{ReplayInput, ReplayedPorts, replay_ports};
+use exitscope_scenario::{CostModel, Document};
+use exitscope_units::Nanos;
 use exitscope_view::FigureUnit::{Count, Ns, Share};
 use exitscope_view::{Replay, SettingRow, thousands};
-
-/// What the replay can vary besides the policy's knobs.
-pub const IN_KERNEL: Knob = Knob {
-    name: "in_kernel",
-    unit: Unit::Choice(Served::WORDS),
-    default: 0,
-    min: 0,
-    max: Served::WORDS.len() as u64 - 1,
-    place: Place::Design,
-    about: "What the kernel handles of the port accesses that left it",
-};
 
 const FIGURES: [&Figure<PortOutcome>; 7] = [
     &Figure::new(
@@ -71,91 +53,36 @@ fn avoided(of: &PortOutcome, base: &PortOutcome) -> f64 {
     base.outside.saturating_sub(of.outside) as f64
 }
 
-/// What is run over the exits of the second reading.
-struct Replays {
-    selection: Selection,
-    window: (Moment, Moment),
-    replays: Vec<PortReplay>,
-}
-
-impl TraceSink for Replays {
-    fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
-    }
-
-    fn absorb(&mut self, exit: &Exit) {
-        if self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_who(&exit.who) {
-            self.replays.iter_mut().for_each(|replay| replay.absorb(exit));
-        }
-    }
-}
-
-pub fn replay(args: &ReplayArgs, input: &Input, grid: &Grid) -> anyhow::Result<Replay> {
-    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let options = read::options(&args.select.clock, Keep::Timed, &selection);
-    let wanted = Wanted { by: Vec::new(), slowest: 0, selection: selection.clone() };
-    let fresh = || Facts::new(&wanted);
-    let (trace, mut facts) = read_alone(input, options, fresh)?;
-    let (first, last) = trace.span.unwrap_or_default();
-    facts.end(first, last, &trace.vcpu_of);
-    let accesses = &facts.accesses;
-    let ports: Vec<_> = accesses.cells().into_iter().filter(|(key, _)| key.at.kind == DetailKind::Port).collect();
-    let count =
-        |outside| ports.iter().filter(|(key, _)| key.outside == outside).map(|(_, of)| of.cell.count).sum::<u64>();
-    let (inside, outside) = (count(false), count(true));
-    let not_string = ports.iter().filter(|(key, _)| !key.string);
-    let untold: u64 = not_string.map(|(_, access)| access.cell.count - access.plain).sum();
-    let typical = accesses.typical();
-    let arch = &trace.info.arch;
-    if inside + outside == 0 && !arch.is_empty() && !arch.starts_with("x86") && !arch.starts_with('i') {
-        bail!("{}: no port access to replay: processors of {arch} have no ports", trace.name);
-    }
-    if inside + outside == 0 {
-        bail!("{}: no port access to replay. Record with {}", trace.name, super::how_to_record(&trace));
-    }
-    let xen = trace.is_xen();
-    let recorded = PortReplay::recorded(xen);
-    let configurations = grid.configurations(args.policy.name())?;
+pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
+    let configurations = grid.configurations(args.policy.name())?.into_iter();
+    let (labels, sets): (Vec<_>, Vec<_>) = configurations.map(|of| (of.labels, of.set)).unzip();
     let model = args.costs.as_deref().map(cost_model).transpose()?;
-    let costs = model.as_ref().map(phase_costs);
-    let mut replays = vec![PortReplay::new(recorded, Served::Nothing, xen, &typical, costs.clone())];
-    for configuration in &configurations {
-        let (mut params, mut served) = (recorded, Served::Nothing);
-        for &(name, value) in &configuration.set {
-            match name == IN_KERNEL.name {
-                true => served = Served::ALL[value as usize],
-                false => params.set(name, value).map_err(anyhow::Error::msg)?,
-            }
-        }
-        replays.push(PortReplay::new(params, served, xen, &typical, costs.clone()));
-    }
-    let fresh =
-        || Replays { selection: selection.clone(), window: (Moment::default(), Moment::MAX), replays: replays.clone() };
-    let (trace, done) = read_alone(input, options, fresh)?;
-
-    let mut replay = head(args, &trace, &selection);
+    let done = replay_ports(of, &sets, model.as_ref())?;
+    let trace = &done.trace;
+    let (first, last) = trace.span.unwrap_or_default();
+    let mut replay = head(args, trace, &of.selection);
     replay.over = format!(
         "{} port accesses, {} of them handled in user space, {} long",
-        thousands(inside + outside),
-        thousands(outside),
+        thousands(done.accesses),
+        thousands(done.outside),
         Nanos(last.since(first).unwrap_or_default().0)
     );
-    let timed = done.replays.iter().skip(1).any(|replay| replay.outcome.unknown == 0);
+    let timed = done.outcomes.iter().any(|outcome| outcome.unknown == 0);
     replay.vary = grid.axes();
+    let in_force = PortReplay::recorded(trace.is_xen());
     let setting = |name: &'static str| {
-        recorded.get(name).and_then(|value| Some((super::knobs("port_path").find(|knob| knob.name == name)?, value)))
+        in_force.get(name).and_then(|value| Some((super::knobs("port_path").find(|knob| knob.name == name)?, value)))
     };
     replay.in_force = ["quick_path", "device_model"]
         .into_iter()
         .filter_map(setting)
         .map(|(knob, value)| SettingRow { knob: knob.name, value: knob.text(value).to_string() })
         .collect();
-    let labels = configurations.into_iter().map(|configuration| configuration.labels);
     let recorded = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
-    let outcomes = labels.zip(done.replays[1..].iter().map(|replay| &replay.outcome));
+    let outcomes = labels.into_iter().zip(&done.outcomes);
     let best = args.best.as_deref().or(timed.then_some("gain"));
-    fill(&mut replay, &FIGURES, best, Start::InForce(recorded, &done.replays[0].outcome), outcomes)?;
-    replay.notes = notes(&typical, untold, &done.replays, model.as_ref());
+    fill(&mut replay, &FIGURES, best, Start::InForce(recorded, &done.in_force), outcomes)?;
+    replay.notes = notes(&done, model.as_ref());
     Ok(replay)
 }
 
@@ -166,31 +93,11 @@ fn cost_model(name: &str) -> anyhow::Result<CostModel> {
     Ok(Document::parse("--costs", &text)?.scenario()?.costs)
 }
 
-/// What each step of a port access takes.
-fn phase_costs(model: &CostModel) -> PhaseCosts {
-    let rows: [(Phase, &[&Cost]); 14] = [
-        (Phase::Exit, &[&model.exit]),
-        (Phase::Decode, &[&model.port_decode]),
-        (Phase::Emulate, &[&model.emulate]),
-        (Phase::Device, &[&model.kernel_device]),
-        (Phase::Signal, &[&model.eventfd]),
-        (Phase::Store, &[&model.coalesce]),
-        (Phase::LeaveToUser, &[&model.kernel_leave, &model.user_loop]),
-        (Phase::WakeDeviceModel, &[&model.wake]),
-        (Phase::Block, &[&model.switch]),
-        (Phase::DeviceModel, &[&model.device]),
-        (Phase::ReturnFromUser, &[&model.kernel_enter]),
-        (Phase::Resume, &[&model.wake_latency, &model.switch]),
-        (Phase::Complete, &[&model.complete_io]),
-        (Phase::Entry, &[&model.entry]),
-    ];
-    rows.into_iter().map(|(phase, costs)| (phase, costs.iter().map(|cost| cost.time.as_nanos()).sum())).collect()
-}
-
-fn notes(typical: &TypicalAccesses, untold: u64, done: &[PortReplay], model: Option<&CostModel>) -> Vec<String> {
-    let unknown = done.iter().any(|replay| replay.outcome.unknown > 0);
-    let modelled = done.iter().any(|replay| replay.outcome.modelled > 0);
-    let in_kernel = |write| typical.in_kernel(DetailKind::Port, write);
+fn notes(done: &ReplayedPorts, model: Option<&CostModel>) -> Vec<String> {
+    let outcomes = || done.outcomes.iter().chain([&done.in_force]);
+    let unknown = outcomes().any(|outcome| outcome.unknown > 0);
+    let modelled = outcomes().any(|outcome| outcome.modelled > 0);
+    let in_kernel = |write| done.typical.in_kernel(DetailKind::Port, write);
     let mut notes = vec![match (in_kernel(false), in_kernel(true)) {
         (Some(read), Some(write)) => format!(
             "an access that the kernel then serves takes what those typically take (median) that it serves in this recording: a read \
@@ -212,10 +119,10 @@ fn notes(typical: &TypicalAccesses, untold: u64, done: &[PortReplay], model: Opt
             model.name, model.description
         ));
     }
-    if untold > 0 {
+    if done.untold > 0 {
         notes.push(format!(
             "Of {} accesses the trace does not say whether they are string accesses: they are taken for plain ones",
-            thousands(untold)
+            thousands(done.untold)
         ));
     }
     notes.push(

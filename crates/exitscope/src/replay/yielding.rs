@@ -2,17 +2,13 @@
 
 use super::{Configuration, Figure, Grid, Start, fill, head, knobs};
 use crate::cli::ReplayArgs;
-use crate::read;
-use crate::select;
 use anyhow::bail;
-use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinReplay, SpinSurvey};
-use exitscope_analysis::{Selection, TraceSink};
-use exitscope_model::{Exit, Preemption, Yield, YieldCall};
-use exitscope_pipeline::read_alone;
+use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinSurvey};
+use exitscope_model::YieldCall;
+use exitscope_pipeline::replay::{ReplayInput, SurveyedYields, replay_yields, survey_yields};
 use exitscope_policy::Knob;
 use exitscope_policy::yielding::{Generation, Machine, Params};
-use exitscope_trace::{Input, Keep};
-use exitscope_units::{Moment, Nanos};
+use exitscope_units::Nanos;
 use exitscope_view::FigureUnit::{Count, Ns};
 use exitscope_view::{AxisRow, Replay, SettingRow, thousands};
 
@@ -89,84 +85,16 @@ const SAYS: [(&str, Option<(Generation, Machine)>); 4] = [
 /// The axis of [`SAYS`].
 const CALL_AXIS: &str = "call";
 
-/// Takes what either reading is about.
-struct Reading<T> {
-    selection: Selection,
-    window: (Moment, Moment),
-    into: T,
-}
-
-/// What the first reading tells, or what is replayed in the second.
-trait Takes {
-    fn yielded(&mut self, of: &Yield);
-    fn preempted(&mut self, _: &Preemption) {}
-}
-
-impl Takes for SpinSurvey {
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.absorb_preemption(of);
-    }
-}
-
-impl Takes for SpinReplay {
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb(of);
-    }
-}
-
-impl<T: Takes> TraceSink for Reading<T> {
-    fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
-    }
-
-    fn absorb(&mut self, _: &Exit) {}
-
-    fn yielded(&mut self, of: &Yield) {
-        if self.window.0 <= of.at && of.at <= self.window.1 && self.selection.holds_who(&of.who) {
-            self.into.yielded(of);
-        }
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        if self.window.0 <= of.at && of.at <= self.window.1 && self.selection.holds_who(&of.who) {
-            self.into.preempted(of);
-        }
-    }
-}
-
-pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Replay> {
-    let selection = select::selection(&args.select, std::slice::from_ref(input))?;
-    let options = read::options(&args.select.clock, Keep::Timed, &selection);
-    fn reading<T>(selection: &Selection, into: T) -> Reading<T> {
-        Reading { selection: selection.clone(), window: (Moment::default(), Moment::MAX), into }
-    }
-    let fresh = || reading(&selection, SpinSurvey::default());
-    let (trace, survey) = read_alone(input, options, fresh)?;
-    let (name, survey) = (&trace.name, survey.into);
-    let Some(call) = survey.main_call() else {
-        bail!("{name}: {}", nothing_to_replay(&survey, super::how_to_record(&trace)));
-    };
-    let in_force = survey.in_force(call);
-    let Some(typical) = survey.typical(&in_force) else {
-        bail!(
-            "{name}: how long vCPUs spin before they yield cannot be told, as none yields several times in a row. Record with {} \
-             while vCPUs contend",
-            super::how_to_record(&trace)
-        );
-    };
+pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: Grid) -> anyhow::Result<Replay> {
+    let surveyed = survey_yields(of)?;
+    let SurveyedYields { survey, call, in_force, .. } = &surveyed;
+    let call = *call;
     let grid = if args.vary.is_empty() { Grid::new(args, default_vary(call))? } else { grid };
-    let (axes, configurations) = configurations(&grid, args, call, &in_force)?;
+    let (axes, configurations) = configurations(&grid, args, call, in_force)?;
     let asks: Vec<Asks> = configurations.iter().map(|row| row.1).collect();
-    let fresh = || reading(&selection, SpinReplay::new(call, in_force, typical, &asks));
-    let (trace, done) = read_alone(input, options, fresh)?;
-    let mut done = done.into;
-    done.finish();
+    let (trace, done) = replay_yields(of, &surveyed, &asks)?;
 
-    let mut replay = head(args, &trace, &selection);
+    let mut replay = head(args, &trace, &of.selection);
     let (first, last) = trace.span.unwrap_or_default();
     replay.over = format!(
         "{} waits with {} yields by {}, {} long",
@@ -178,24 +106,12 @@ pub fn replay(args: &ReplayArgs, input: &Input, grid: Grid) -> anyhow::Result<Re
     let told = survey.known > 0;
     let senses = configurations.iter().any(|row| matches!(row.1, Asks::Code(_, machine) if machine.sense_running));
     replay.vary = axes;
-    replay.in_force = settings(&in_force);
+    replay.in_force = settings(in_force);
     let outcomes = configurations.into_iter().map(|row| row.0).zip(done.outcomes());
     let best = args.best.as_deref().or(told.then_some("gain"));
     fill(&mut replay, &figures(told, senses), best, Start::Recorded(&done.recorded), outcomes)?;
-    replay.notes = notes(&survey, call, told, super::how_to_record(&trace));
+    replay.notes = notes(survey, call, told, trace.how_to_record());
     Ok(replay)
-}
-
-fn nothing_to_replay(survey: &SpinSurvey, record: &str) -> String {
-    let others: Vec<&str> = survey.calls.keys().map(|call| call.name()).collect();
-    match others.is_empty() {
-        true => format!("no yield to replay. Record with {record} while vCPUs contend"),
-        false => format!(
-            "PAUSE loops and the diagnoses X'44' and X'9C' can be replayed, and there is only {}: of these, no knob says when \
-             they are made (report --view yield shows what became of them)",
-            others.join(", ")
-        ),
-    }
 }
 
 fn default_vary(call: YieldCall) -> &'static str {
@@ -222,7 +138,7 @@ fn configurations(
     };
     let with = |configuration: &Configuration, mut params: Params| -> anyhow::Result<Params> {
         for (name, value) in &configuration.set {
-            params.set(name, *value).map_err(anyhow::Error::msg)?;
+            params.set(name, *value)?;
         }
         Ok(params)
     };

@@ -1,0 +1,129 @@
+//! Replays of policies: a recording is read, and once more through what other settings would have made of it.
+//!
+//! ```text
+//! first reading ─► settings in force, typical costs ─► second reading ─► every configuration's outcome
+//! ```
+
+mod halts;
+mod ports;
+mod vcores;
+mod yields;
+
+pub use halts::{ReplayedHalts, replay_halts};
+pub use ports::{IN_KERNEL, ReplayedPorts, replay_ports};
+pub use vcores::replay_vcores;
+pub use yields::{SurveyedYields, replay_yields, survey_yields};
+
+use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
+use exitscope_analysis::{Facts, Selection, TraceSink, Wanted, recording};
+use exitscope_model::{Exit, Halt, Preemption, Who, Yield};
+use exitscope_policy::KnobError;
+use exitscope_trace::Input;
+use exitscope_units::Moment;
+
+/// Knobs that a configuration sets, by name.
+pub type KnobValues = Vec<(&'static str, u64)>;
+
+/// A recording of which something is replayed.
+pub struct ReplayInput<'a> {
+    /// The recording.
+    pub input: &'a Input,
+    /// What of it is replayed.
+    pub selection: Selection,
+    /// How it is read.
+    pub options: ReadOptions,
+}
+
+/// Why nothing is replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A knob does not take a value.
+    #[error(transparent)]
+    Knob(#[from] KnobError),
+    /// It holds nothing that could be replayed.
+    #[error("{trace}: {why}")]
+    Nothing {
+        /// The file.
+        trace: String,
+        /// What is missing, and how to record it.
+        why: String,
+    },
+}
+
+impl ReplayInput<'_> {
+    /// Facts about what is selected.
+    fn facts(&self) -> Result<(ReadTrace, Facts), ReadError> {
+        let wanted = Wanted { by: Vec::new(), slowest: 0, selection: self.selection.clone() };
+        let (trace, mut facts) = read_alone(self.input, self.options, || Facts::new(&wanted))?;
+        let (first, last) = trace.span.unwrap_or_default();
+        facts.end(first, last, &trace.vcpu_of);
+        Ok((trace, facts))
+    }
+
+    /// Has a sink take what is selected.
+    fn read<T: TraceSink>(&self, fresh: impl Fn() -> T) -> Result<(ReadTrace, T), ReadError> {
+        let all = (Moment::default(), Moment::MAX);
+        let fresh = || Selected { selection: &self.selection, window: all, into: fresh() };
+        let (trace, selected) = read_alone(self.input, self.options, fresh)?;
+        Ok((trace, selected.into))
+    }
+}
+
+impl ReadTrace {
+    /// How to record what the trace lacks.
+    pub fn how_to_record(&self) -> &'static str {
+        recording::all(&self.info.arch, self.is_xen())
+    }
+
+    fn has_nothing(&self, why: impl Into<String>) -> ReplayError {
+        ReplayError::Nothing { trace: self.name.clone(), why: why.into() }
+    }
+}
+
+/// Passes on what is selected.
+struct Selected<'a, T> {
+    selection: &'a Selection,
+    window: (Moment, Moment),
+    into: T,
+}
+
+impl<T> Selected<'_, T> {
+    #[inline]
+    fn holds(&self, at: Moment, who: &Who) -> bool {
+        self.window.0 <= at && at <= self.window.1 && self.selection.holds_who(who)
+    }
+}
+
+impl<T: TraceSink> TraceSink for Selected<'_, T> {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        if self.holds(exit.at, &exit.who) {
+            self.into.absorb(exit);
+        }
+    }
+
+    fn halt(&mut self, halt: &Halt) {
+        if self.holds(halt.begin, &halt.who) {
+            self.into.halt(halt);
+        }
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        if self.holds(of.at, &of.who) {
+            self.into.yielded(of);
+        }
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        if self.holds(of.at, &of.who) {
+            self.into.preempted(of);
+        }
+    }
+}

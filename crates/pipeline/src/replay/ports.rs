@@ -1,0 +1,107 @@
+//! Port accesses on other ways.
+
+use super::{KnobValues, ReplayError, ReplayInput};
+use crate::ReadTrace;
+use exitscope_analysis::replay::{PhaseCosts, PortOutcome, PortReplay, Served};
+use exitscope_analysis::{TraceSink, TypicalAccesses};
+use exitscope_model::{DetailKind, Exit};
+use exitscope_policy::port_path::Phase;
+use exitscope_policy::{Knob, Place, Unit};
+use exitscope_scenario::{Cost, CostModel};
+
+/// What the replay can vary besides the policy's knobs.
+pub const IN_KERNEL: Knob = Knob {
+    name: "in_kernel",
+    unit: Unit::Choice(Served::WORDS),
+    default: 0,
+    min: 0,
+    max: Served::WORDS.len() as u64 - 1,
+    place: Place::Design,
+    about: "What the kernel handles of the port accesses that left it",
+};
+
+/// What port accesses cost on other ways.
+pub struct ReplayedPorts {
+    /// The recording.
+    pub trace: ReadTrace,
+    /// Accesses.
+    pub accesses: u64,
+    /// Those of them that left the kernel.
+    pub outside: u64,
+    /// Those of which the trace does not say whether they are string accesses.
+    pub untold: u64,
+    /// What accesses typically cost.
+    pub typical: TypicalAccesses,
+    /// What the settings in force make of them, replayed.
+    pub in_force: PortOutcome,
+    /// What each configuration makes of them.
+    pub outcomes: Vec<PortOutcome>,
+}
+
+struct PortReplays(Vec<PortReplay>);
+
+impl TraceSink for PortReplays {
+    fn absorb(&mut self, exit: &Exit) {
+        self.0.iter_mut().for_each(|replay| replay.absorb(exit));
+    }
+}
+
+/// Replays port accesses with each of these configurations. What the recording has no cost of has that of `model`.
+pub fn replay_ports(
+    of: &ReplayInput<'_>,
+    configurations: &[KnobValues],
+    model: Option<&CostModel>,
+) -> Result<ReplayedPorts, ReplayError> {
+    let (trace, facts) = of.facts()?;
+    let ports = || facts.accesses.cells().into_iter().filter(|(key, _)| key.at.kind == DetailKind::Port);
+    let accesses: u64 = ports().map(|(_, of)| of.cell.count).sum();
+    let outside = ports().filter(|(key, _)| key.outside).map(|(_, of)| of.cell.count).sum();
+    let untold = ports().filter(|(key, _)| !key.string).map(|(_, of)| of.cell.count - of.plain).sum();
+    let typical = facts.accesses.typical();
+    let arch = &trace.info.arch;
+    if accesses == 0 && !arch.is_empty() && !arch.starts_with("x86") && !arch.starts_with('i') {
+        return Err(trace.has_nothing(format!("no port access to replay: processors of {arch} have no ports")));
+    }
+    if accesses == 0 {
+        return Err(trace.has_nothing(format!("no port access to replay. Record with {}", trace.how_to_record())));
+    }
+    let xen = trace.is_xen();
+    let recorded = PortReplay::recorded(xen);
+    let costs = model.map(phase_costs);
+    let mut replays = vec![PortReplay::new(recorded, Served::Nothing, xen, &typical, costs.clone())];
+    for configuration in configurations {
+        let (mut params, mut served) = (recorded, Served::Nothing);
+        for &(name, value) in configuration {
+            match name == IN_KERNEL.name {
+                true => served = Served::ALL[value as usize],
+                false => params.set(name, value)?,
+            }
+        }
+        replays.push(PortReplay::new(params, served, xen, &typical, costs.clone()));
+    }
+    let (trace, PortReplays(replays)) = of.read(|| PortReplays(replays.clone()))?;
+    let mut outcomes: Vec<PortOutcome> = replays.into_iter().map(|replay| replay.outcome).collect();
+    let in_force = outcomes.remove(0);
+    Ok(ReplayedPorts { trace, accesses, outside, untold, typical, in_force, outcomes })
+}
+
+/// What each step of a port access takes.
+fn phase_costs(model: &CostModel) -> PhaseCosts {
+    let rows: [(Phase, &[&Cost]); 14] = [
+        (Phase::Exit, &[&model.exit]),
+        (Phase::Decode, &[&model.port_decode]),
+        (Phase::Emulate, &[&model.emulate]),
+        (Phase::Device, &[&model.kernel_device]),
+        (Phase::Signal, &[&model.eventfd]),
+        (Phase::Store, &[&model.coalesce]),
+        (Phase::LeaveToUser, &[&model.kernel_leave, &model.user_loop]),
+        (Phase::WakeDeviceModel, &[&model.wake]),
+        (Phase::Block, &[&model.switch]),
+        (Phase::DeviceModel, &[&model.device]),
+        (Phase::ReturnFromUser, &[&model.kernel_enter]),
+        (Phase::Resume, &[&model.wake_latency, &model.switch]),
+        (Phase::Complete, &[&model.complete_io]),
+        (Phase::Entry, &[&model.entry]),
+    ];
+    rows.into_iter().map(|(phase, costs)| (phase, costs.iter().map(|cost| cost.time.as_nanos()).sum())).collect()
+}
