@@ -53,6 +53,9 @@ pub trait TraceSink {
     }
 }
 
+/// Takes nothing.
+impl TraceSink for () {}
+
 /// Both take everything.
 impl<A: TraceSink, B: TraceSink> TraceSink for (A, B) {
     fn begin(&mut self, first: Moment) {

@@ -6,12 +6,11 @@ use crate::page_file;
 use crate::read;
 use crate::report::{Gates, check_reason, look};
 use crate::select;
-use exitscope_analysis::{ChangeLimit, Diff, DiffRow, Selection, TraceSink};
-use exitscope_model::{EventKinds, Exit, Ledger, Line};
+use exitscope_analysis::{ChangeLimit, DiffRow};
+use exitscope_model::Line;
 use exitscope_page::{Other, SideLengths, write_other, write_other_data};
-use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input};
+use exitscope_pipeline::{DiffSide, read_side};
 use exitscope_trace::{Input, Keep};
-use exitscope_units::{Moment, Nanos};
 use exitscope_view::{
     Compared, Comparison, Coverage, DiffVerdictRow, SelectionRow, SideRow, ToldRow, comparison_page, write_page,
 };
@@ -20,40 +19,6 @@ use std::path::{Path, PathBuf};
 
 /// What is compared where nothing is named, as with `perf diff`.
 const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
-
-/// The selected exits of one trace.
-struct Selected {
-    diff: Diff,
-    selection: Selection,
-    window: (Moment, Moment),
-    exits: u64,
-    /// What guests ran before the exits of those vCPUs.
-    guest: Nanos,
-    kinds: EventKinds,
-}
-
-impl TraceSink for Selected {
-    fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
-    }
-
-    fn note_event_kinds(&mut self, kinds: EventKinds) {
-        self.kinds.merge(kinds);
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        let within = self.window.0 <= exit.at && exit.at <= self.window.1;
-        if !within || !self.selection.holds_who(&exit.who) {
-            return;
-        }
-        self.guest = self.guest.plus(exit.guest);
-        if self.selection.holds_exit(exit) {
-            self.exits += 1;
-            self.diff.absorb(exit);
-        }
-    }
-}
 
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let [before, after] = files(args)?;
@@ -108,28 +73,28 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     let selection = select::selection(select, &all)?;
     let [before, after] = inputs;
     let options = read::options(&select.clock, Keep::Timed, &selection);
-    let (before_diff, before, before_cut) = side(before, &selection, options)?;
-    let (after_diff, after, after_cut) = side(after, &selection, options)?;
+    let (before, after) = (read_side(&before, &selection, options)?, read_side(&after, &selection, options)?);
     let per_10_000 = (confidence * 100.0).round() as u64;
-    let rows = after_diff.against(&before_diff, per_10_000);
-    let total = after_diff.total_against(&before_diff, per_10_000);
+    let rows = after.diff.against(&before.diff, per_10_000);
+    let total = after.diff.total_against(&before.diff, per_10_000);
     // All reasons together are a row besides.
     let shown = top.saturating_add(1);
-    let of = |row: &DiffRow| SideLengths::of(row, &before_diff, &after_diff);
+    let of = |row: &DiffRow| SideLengths::of(row, &before.diff, &after.diff);
     let lengths = rows.iter().take(shown).map(of).collect();
     let mut compared = Compared::all(&rows);
     compared.truncate(shown);
+    let [before_row, after_row] = [&before, &after].map(row);
     let comparison = Comparison {
         schema: Comparison::SCHEMA,
-        verdict: DiffVerdictRow::of(&total, &rows, [&before, &after], confidence),
+        verdict: DiffVerdictRow::of(&total, &rows, [&before_row, &after_row], confidence),
         selection: SelectionRow::of(&selection),
         confidence_percent: confidence,
-        before,
-        after,
+        before: before_row,
+        after: after_row,
         rows: compared,
         rows_left_out: rows.len().saturating_sub(shown),
     };
-    Ok(Sides { comparison, lengths, rows, cut: before_cut || after_cut })
+    Ok(Sides { comparison, lengths, rows, cut: before.ledger.is_cut() || after.ledger.is_cut() })
 }
 
 /// The traces of both sides: as given, or perf's default names.
@@ -148,53 +113,22 @@ fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
     }
 }
 
-/// One side, and whether a recording of it is cut.
-fn side(inputs: Vec<Input>, selection: &Selection, options: ReadOptions) -> anyhow::Result<(Diff, SideRow, bool)> {
-    let mut diff = Diff::default();
-    let mut ledger = Ledger::default();
-    let (mut traces, mut exits, mut duration, mut guest) = (Vec::new(), 0, Nanos::ZERO, Nanos::ZERO);
-    let mut told = ToldRow { user_space: true, scheduler: true, by_runner: false };
-    let mut earlier = EarlierFiles::of_run(&inputs);
-    for input in &inputs {
-        let fresh = || Selected {
-            diff: diff.clone(),
-            selection: selection.clone(),
-            window: (Moment::default(), Moment::MAX),
-            exits: 0,
-            guest: Nanos::ZERO,
-            kinds: EventKinds::default(),
-        };
-        let (trace, mut selected) = read_input(input, &mut earlier, options, fresh)?;
-        trace.has_events()?;
-        traces.push(read::row(&trace));
-        if let Some((first, last)) = trace.span {
-            let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
-            let chosen = trace.lanes.iter().filter(|lane| selection.holds_who(&lane.who.completed(&trace.vcpu_of)));
-            let vcpus: Vec<_> = chosen.map(|lane| (lane.first, lane.last)).collect();
-            duration = duration.plus(selected.diff.end(first, last, &trace.held, &vcpus));
-        }
-        exits += selected.exits;
-        guest = guest.plus(selected.guest);
-        if trace.span.is_some() {
-            told.user_space &= selected.kinds.handlers;
-            told.scheduler &= selected.kinds.tell_steal();
-            told.by_runner |= selected.kinds.by_runner;
-        }
-        diff = selected.diff;
-        ledger.merge(&trace.ledger);
-    }
-    let coverage = Coverage::of(&ledger, exits, 0);
-    let lost = ledger.get(Line::LostRecords);
-    let side = SideRow {
-        traces,
+/// One side, as it is shown.
+fn row(side: &DiffSide) -> SideRow {
+    let DiffSide { diff, ledger, exits, .. } = side;
+    SideRow {
+        traces: side.traces.iter().map(read::row).collect(),
         events: ledger.events,
-        exits,
-        lost,
-        duration_ns: duration.0,
+        exits: *exits,
+        lost: ledger.get(Line::LostRecords),
+        duration_ns: side.duration.0,
         vcpu_ns: diff.vcpu_time().0,
-        guest_ns: guest.0,
-        event_kinds: told,
-        lines: coverage.lines,
-    };
-    Ok((diff, side, ledger.is_cut()))
+        guest_ns: side.guest.0,
+        event_kinds: ToldRow {
+            user_space: side.tells_handlers,
+            scheduler: side.tells_steal,
+            by_runner: side.by_runner,
+        },
+        lines: Coverage::of(ledger, *exits, 0).lines,
+    }
 }

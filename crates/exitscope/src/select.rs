@@ -9,38 +9,14 @@ use crate::devices;
 use crate::read;
 use crate::report::{Totals, check_reason};
 use anyhow::bail;
-use exitscope_analysis::{Condition, DetailKey, ExitFilter, Selection, TextKey, TextWord, Texts, TraceSink};
-use exitscope_model::{Event, Exit, TraceInfo, WhoRow, is_called};
-use exitscope_pipeline::{EarlierFiles, read_alone, read_input};
+use exitscope_analysis::{Condition, DetailKey, ExitFilter, Selection, TextKey, TextWord, Texts};
+use exitscope_model::{TraceInfo, WhoRow};
+use exitscope_pipeline::{ReadOptions, read_all, vms_named};
 use exitscope_trace::{Input, Keep, Symbols};
 use exitscope_units::{VcpuId, VmId};
 use exitscope_view::{NO_SUBJECT, TraceRow, detail_of_kind};
-use rustc_hash::FxHashSet;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The VMs that a trace has.
-struct Vms<'a> {
-    found: FxHashSet<VmId>,
-    /// Those that are looked for; once they are found, the rest of the trace need not be read.
-    wanted: Option<&'a [VmId]>,
-}
-
-impl TraceSink for Vms<'_> {
-    // Xen's domain 0 never leaves a guest.
-    fn schedule(&mut self, event: &Event) {
-        self.found.insert(event.vm);
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        self.found.insert(exit.who.vm);
-    }
-
-    fn is_full(&self) -> bool {
-        self.wanted.is_some_and(|wanted| wanted.iter().all(|vm| self.found.contains(vm)))
-    }
-}
 
 /// The selection that the flags ask for, of what these traces hold.
 pub fn selection(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Selection> {
@@ -63,13 +39,18 @@ pub fn selection_named(
     selection.to = args.to;
     selection.longer_than = args.longer_than;
     if !args.vms.is_empty() {
-        selection.vms = vms(args, inputs)?;
+        selection.vms = vms_named(&args.vms, inputs, options(args))?;
     }
     if let Some(condition) = &args.condition {
         let texts = texts(condition, args, inputs, &selection.vms, names, symbols)?;
         selection.filter = Some(ExitFilter::new(condition.clone(), texts));
     }
     Ok(selection)
+}
+
+/// How traces are read for their names.
+fn options(args: &SelectArgs) -> ReadOptions {
+    read::options(&args.clock, Keep::Timed, &Selection::default())
 }
 
 /// What a condition compares: the texts that pages show.
@@ -87,11 +68,8 @@ fn texts(
     }
     let (mut totals, mut vms) = (Totals::default(), BTreeSet::new());
     if is_about(&[TextWord::Vm, TextWord::Vcpu, TextWord::Subject, TextWord::Handler]) {
-        let mut earlier = EarlierFiles::of_run(inputs);
-        let options = read::options(&args.clock, Keep::Timed, &Selection::default());
-        for input in inputs {
-            let fresh = || Vms { found: FxHashSet::default(), wanted: None };
-            let (trace, _) = read_input(input, &mut earlier, options, fresh)?;
+        let (_, traces) = read_all(inputs, options(args), || (), |(), _| (), |(), ()| ())?;
+        for trace in traces {
             let of_lanes = trace.lanes.iter().map(|lane| lane.who.vm);
             vms.extend(of_lanes.filter(|vm| selected.is_empty() || selected.contains(vm)));
             totals.add(trace);
@@ -132,55 +110,4 @@ fn texts(
 
 fn vm_label(vm: VmId, info: &TraceInfo) -> String {
     WhoRow { vm: vm.number(), vm_name: info.vm_name(vm), ..WhoRow::default() }.vm_label()
-}
-
-/// The VMs of these names and numbers; each must be there.
-fn vms(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Vec<VmId>> {
-    let numbers: Option<Vec<VmId>> = args.vms.iter().map(|of| of.parse().ok().map(VmId::domain)).collect();
-    let mut there: BTreeMap<VmId, Option<String>> = BTreeMap::new();
-    for input in inputs {
-        let fresh = || Vms { found: FxHashSet::default(), wanted: numbers.as_deref() };
-        let options = read::options(&args.clock, Keep::Timed, &Selection::default());
-        let (trace, vms) = read_alone(input, options, fresh)?;
-        for vm in vms.found.into_iter().filter(|&vm| vm != VmId::UNKNOWN && vm != VmId::IDLE_DOMAIN) {
-            let name = there.entry(vm).or_default();
-            *name = name.take().or_else(|| trace.info.comms.get(&vm.0).cloned());
-        }
-    }
-    let mut found = Vec::new();
-    for wanted in &args.vms {
-        let before = found.len();
-        let is_named = |name: &String| is_called(name, wanted);
-        match wanted.parse().map(VmId::domain) {
-            Ok(number) => found.extend(there.contains_key(&number).then_some(number)),
-            Err(_) => found.extend(there.iter().filter(|row| row.1.as_ref().is_some_and(is_named)).map(|row| *row.0)),
-        }
-        if found.len() == before {
-            bail!("no VM {wanted:?} in {}; {}", names(inputs), list(&there));
-        }
-    }
-    Ok(found)
-}
-
-fn names(inputs: &[Input]) -> String {
-    inputs.iter().map(Input::name).collect::<Vec<_>>().join(", ")
-}
-
-/// What VMs there are.
-fn list(there: &BTreeMap<VmId, Option<String>>) -> String {
-    /// Of them are named at most.
-    const MOST: usize = 20;
-    let label = |(vm, name): (&VmId, &Option<String>)| match (vm.number(), name) {
-        (Some(number), Some(name)) => format!("{number} ({name})"),
-        (Some(number), None) => number.to_string(),
-        (None, _) => "one without a number".to_string(),
-    };
-    let mut labels: Vec<String> = there.iter().take(MOST).map(label).collect();
-    if there.len() > MOST {
-        labels.push(format!("and {} more", there.len() - MOST));
-    }
-    match labels.is_empty() {
-        true => "it names none".to_string(),
-        false => format!("there are {}", labels.join(", ")),
-    }
 }

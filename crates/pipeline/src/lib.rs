@@ -7,14 +7,18 @@
 //! Does not know: flags, drawing.
 
 mod advice;
+mod diff_side;
 mod page_facts;
 mod read_trace;
 pub mod replay;
 mod simulations;
+mod vms;
 
 pub use advice::{AdviceError, judgement, reread};
+pub use diff_side::{DiffSide, read_side};
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
     read_with_vcpus,
 };
+pub use vms::{VmError, vms_named};

@@ -1,0 +1,106 @@
+//! One side of a comparison.
+
+use crate::{EarlierFiles, ReadError, ReadOptions, ReadTrace, read_input};
+use exitscope_analysis::{Diff, Selection, TraceSink};
+use exitscope_model::{EventKinds, Exit, Ledger};
+use exitscope_trace::Input;
+use exitscope_units::{Moment, Nanos};
+
+/// The traces of one side, read.
+pub struct DiffSide {
+    /// What is compared.
+    pub diff: Diff,
+    /// The traces.
+    pub traces: Vec<ReadTrace>,
+    /// What of them was not used, and why.
+    pub ledger: Ledger,
+    /// Selected exits.
+    pub exits: u64,
+    /// How long the traces are together, as far as they are selected.
+    pub duration: Nanos,
+    /// What guests ran before the exits of the selected vCPUs.
+    pub guest: Nanos,
+    /// Whether all traces tell which exits went to user space.
+    pub tells_handlers: bool,
+    /// Whether all traces tell steal.
+    pub tells_steal: bool,
+    /// Whether in some a virtual core's runner records for all its vCPUs.
+    pub by_runner: bool,
+}
+
+/// The selected exits of one trace.
+struct SelectedExits {
+    diff: Diff,
+    selection: Selection,
+    window: (Moment, Moment),
+    exits: u64,
+    /// What guests ran before the exits of those vCPUs.
+    guest: Nanos,
+    kinds: EventKinds,
+}
+
+impl TraceSink for SelectedExits {
+    fn begin(&mut self, first: Moment) {
+        self.window = self.selection.window(first);
+    }
+
+    fn note_event_kinds(&mut self, kinds: EventKinds) {
+        self.kinds.merge(kinds);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        let within = self.window.0 <= exit.at && exit.at <= self.window.1;
+        if !within || !self.selection.holds_who(&exit.who) {
+            return;
+        }
+        self.guest = self.guest.plus(exit.guest);
+        if self.selection.holds_exit(exit) {
+            self.exits += 1;
+            self.diff.absorb(exit);
+        }
+    }
+}
+
+/// Reads the traces of one side.
+pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) -> Result<DiffSide, ReadError> {
+    let mut side = DiffSide {
+        diff: Diff::default(),
+        traces: Vec::new(),
+        ledger: Ledger::default(),
+        exits: 0,
+        duration: Nanos::ZERO,
+        guest: Nanos::ZERO,
+        tells_handlers: true,
+        tells_steal: true,
+        by_runner: false,
+    };
+    let mut earlier = EarlierFiles::of_run(inputs);
+    for input in inputs {
+        let fresh = || SelectedExits {
+            diff: side.diff.clone(),
+            selection: selection.clone(),
+            window: (Moment::default(), Moment::MAX),
+            exits: 0,
+            guest: Nanos::ZERO,
+            kinds: EventKinds::default(),
+        };
+        let (trace, mut selected) = read_input(input, &mut earlier, options, fresh)?;
+        trace.has_events()?;
+        if let Some((first, last)) = trace.span {
+            let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
+            let chosen = trace.lanes.iter().filter(|lane| selection.holds_who(&lane.who.completed(&trace.vcpu_of)));
+            let vcpus: Vec<_> = chosen.map(|lane| (lane.first, lane.last)).collect();
+            side.duration = side.duration.plus(selected.diff.end(first, last, &trace.held, &vcpus));
+            side.tells_handlers &= selected.kinds.handlers;
+            side.tells_steal &= selected.kinds.tell_steal();
+            side.by_runner |= selected.kinds.by_runner;
+        }
+        side.exits += selected.exits;
+        side.guest = side.guest.plus(selected.guest);
+        side.diff = selected.diff;
+        side.ledger.merge(&trace.ledger);
+        side.traces.push(trace);
+    }
+    Ok(side)
+}

@@ -1,0 +1,97 @@
+//! The VMs of traces: by what their processes are called, or by their numbers.
+
+use crate::{ReadError, ReadOptions, read_alone};
+use exitscope_analysis::TraceSink;
+use exitscope_model::{Event, Exit, is_called};
+use exitscope_trace::Input;
+use exitscope_units::VmId;
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+
+/// Why a VM is not found.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// None is called so.
+    #[error("no VM {wanted:?} in {inputs}; {there}")]
+    None {
+        /// The name or number.
+        wanted: String,
+        /// The traces.
+        inputs: String,
+        /// Which VMs there are.
+        there: String,
+    },
+}
+
+/// The VMs that a trace has.
+struct Vms<'a> {
+    found: FxHashSet<VmId>,
+    /// Those that are looked for; once they are found, the rest of the trace need not be read.
+    wanted: Option<&'a [VmId]>,
+}
+
+impl TraceSink for Vms<'_> {
+    // Xen's domain 0 never leaves a guest.
+    fn schedule(&mut self, event: &Event) {
+        self.found.insert(event.vm);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        self.found.insert(exit.who.vm);
+    }
+
+    fn is_full(&self) -> bool {
+        self.wanted.is_some_and(|wanted| wanted.iter().all(|vm| self.found.contains(vm)))
+    }
+}
+
+/// The VMs of these names and numbers; each must be there.
+pub fn vms_named(names: &[String], inputs: &[Input], options: ReadOptions) -> Result<Vec<VmId>, VmError> {
+    let numbers: Option<Vec<VmId>> = names.iter().map(|of| of.parse().ok().map(VmId::domain)).collect();
+    let mut there: BTreeMap<VmId, Option<String>> = BTreeMap::new();
+    for input in inputs {
+        let fresh = || Vms { found: FxHashSet::default(), wanted: numbers.as_deref() };
+        let (trace, vms) = read_alone(input, options, fresh)?;
+        for vm in vms.found.into_iter().filter(|&vm| vm != VmId::UNKNOWN && vm != VmId::IDLE_DOMAIN) {
+            let name = there.entry(vm).or_default();
+            *name = name.take().or_else(|| trace.info.comms.get(&vm.0).cloned());
+        }
+    }
+    let mut found = Vec::new();
+    for wanted in names {
+        let before = found.len();
+        let is_named = |name: &String| is_called(name, wanted);
+        match wanted.parse().map(VmId::domain) {
+            Ok(number) => found.extend(there.contains_key(&number).then_some(number)),
+            Err(_) => found.extend(there.iter().filter(|row| row.1.as_ref().is_some_and(is_named)).map(|row| *row.0)),
+        }
+        if found.len() == before {
+            let inputs = inputs.iter().map(Input::name).collect::<Vec<_>>().join(", ");
+            return Err(VmError::None { wanted: wanted.clone(), inputs, there: list(&there) });
+        }
+    }
+    Ok(found)
+}
+
+/// What VMs there are.
+fn list(there: &BTreeMap<VmId, Option<String>>) -> String {
+    /// Of them are named at most.
+    const MOST: usize = 20;
+    let label = |(vm, name): (&VmId, &Option<String>)| match (vm.number(), name) {
+        (Some(number), Some(name)) => format!("{number} ({name})"),
+        (Some(number), None) => number.to_string(),
+        (None, _) => "one without a number".to_string(),
+    };
+    let mut labels: Vec<String> = there.iter().take(MOST).map(label).collect();
+    if there.len() > MOST {
+        labels.push(format!("and {} more", there.len() - MOST));
+    }
+    match labels.is_empty() {
+        true => "it names none".to_string(),
+        false => format!("there are {}", labels.join(", ")),
+    }
+}
