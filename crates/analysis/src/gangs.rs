@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Threads of one run that are kept: eight of a core, and as many that another vCPU took over during it.
 const MAX_MEMBERS: usize = 16;
 
-/// Runs that are open at a time, a thread each.
+/// Runs that are open at a time, a thread each; and vCPUs and causes that are kept by subject.
 const MAX_OPEN: usize = 1 << 16;
 
 /// A vCPU of a VM.
@@ -301,8 +301,11 @@ impl Gangs {
                     let of = self.causes.entry((vm, cause.vcpu, cause.left.trap)).or_default();
                     of.lost = of.lost.saturating_add(next(&mut left));
                     let about = self.about.get(&(vm, cause.vcpu)).copied();
-                    let of = self.forced_by.entry((vm, cause.left.trap, about)).or_default();
-                    *of = of.saturating_add(next(&mut alone));
+                    let (key, part) = ((vm, cause.left.trap, about), next(&mut alone));
+                    if self.forced_by.len() < MAX_OPEN || self.forced_by.contains_key(&key) {
+                        let of = self.forced_by.entry(key).or_default();
+                        *of = of.saturating_add(part);
+                    }
                 }
             }
         }
