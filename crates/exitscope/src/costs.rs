@@ -66,8 +66,8 @@ pub fn costs(report: &LabReport) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_lab::findings::{Figure, Findings, Manifest, Row, Table, Unit};
     use exitscope_scenario::Document;
+    use exitscope_scenario::findings::{Figure, Findings, Manifest, Row, Table, Unit};
 
     fn report(emulates_ring_0: bool) -> LabReport {
         let measured = [

@@ -3,9 +3,10 @@
 use crate::Outcome;
 use crate::cli::{DoctorArgs, EventsFormat};
 use crate::report::look;
-use exitscope_lab::doctor::{Check, State, checkup};
+use exitscope_lab::doctor::checkup;
 use exitscope_lab::open_kvm;
 use exitscope_record::{Aggregation, Counting, Route};
+use exitscope_scenario::findings::{Check, CheckState};
 use exitscope_signals::catch_signals;
 use exitscope_view::{Checkup, doctor_page, write_page};
 use std::io::Write;
@@ -34,7 +35,9 @@ fn recording() -> Vec<Check> {
         |what: &str, state, found, remedy| Check { area: "Recording", what: what.to_string(), state, found, remedy };
     let what = "exitscope record and exporter";
     let counting = match Aggregation::start(&Counting::default()) {
-        Err(error) => return vec![row(what, State::Missing, "cannot be done".to_string(), Some(error.to_string()))],
+        Err(error) => {
+            return vec![row(what, CheckState::Missing, "cannot be done".to_string(), Some(error.to_string()))];
+        }
         Ok(counting) => counting,
     };
     match counting.route() {
@@ -42,20 +45,20 @@ fn recording() -> Vec<Check> {
             let remedy = "BPF costs guests less: run as root, or `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` the \
                           program; a kernel needs CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and in a container BPF must be \
                           allowed";
-            vec![row(what, State::Limited, format!("by perf events; BPF: {because}"), Some(remedy.to_string()))]
+            vec![row(what, CheckState::Limited, format!("by perf events; BPF: {because}"), Some(remedy.to_string()))]
         }
         Route::Bpf => {
             let (arguments, records) = counting.tracepoints();
             let found = format!("arguments of {}; records of {}", arguments.join(", "), records.join(", "));
             let looked_at = match arguments.iter().any(|name| *name != "kvm_entry") {
-                true => row("programs that count look at", State::Good, found, None),
+                true => row("programs that count look at", CheckState::Good, found, None),
                 false => {
                     let remedy = "a kernel with BTF (CONFIG_DEBUG_INFO_BTF) says what is which argument: looking at these \
                                   costs guests less";
-                    row("programs that count look at", State::Limited, found, Some(remedy.to_string()))
+                    row("programs that count look at", CheckState::Limited, found, Some(remedy.to_string()))
                 }
             };
-            vec![row(what, State::Good, "by BPF programs".to_string(), None), looked_at]
+            vec![row(what, CheckState::Good, "by BPF programs".to_string(), None), looked_at]
         }
     }
 }

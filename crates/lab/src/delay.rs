@@ -13,10 +13,10 @@
 
 use crate::bench::{Bench, Job, MAX_TURN, MESSAGE_PORT, Spec};
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Row, Table, Unit};
 use crate::measure::{Noise, Plan, Series, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Place, VmConfig, abi, step};
 use exitscope_model::Event;
+use exitscope_scenario::findings::{Figure, Findings, Row, Table, Unit};
 use std::time::Instant;
 
 /// The delays, in nanoseconds: close together where a small one begins to show.

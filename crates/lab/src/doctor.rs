@@ -11,47 +11,12 @@ use crate::machine::probe;
 use crate::vm::trouble_with_kvm;
 use crate::{LabError, Machine, Place, Ring, VmConfig, host, sampled, step};
 use exitscope_policy::all_knobs;
+use exitscope_scenario::findings::{Check, CheckState};
 use exitscope_signals::signalled;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// One thing that was looked at.
-#[derive(Clone, Debug)]
-pub struct Check {
-    /// What it belongs to.
-    pub area: &'static str,
-    /// What was looked at.
-    pub what: String,
-    /// How it stands.
-    pub state: State,
-    /// What was found.
-    pub found: String,
-    /// How to get what is missing.
-    pub remedy: Option<String>,
-}
-
-/// How something stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It is there.
-    Good,
-    /// It is there in part.
-    Limited,
-    /// It is not.
-    Missing,
-}
-
-impl Check {
-    fn new(area: &'static str, what: &str, state: State, found: impl ToString) -> Check {
-        Check { area, what: what.to_string(), state, found: found.to_string(), remedy: None }
-    }
-
-    fn remedy(self, remedy: &str) -> Check {
-        Check { remedy: Some(remedy.to_string()), ..self }
-    }
-}
 
 const KVM: &str = "KVM";
 const DOORS: &str = "What guests can do here, by a guest that did it, and how long it took";
@@ -66,14 +31,14 @@ pub fn checkup() -> Result<Vec<Check>, LabError> {
         Ok(_) => match Machine::new() {
             Ok(machine) => Some(machine),
             Err(error) => {
-                checks.push(Check::new(KVM, "/dev/kvm", State::Missing, error));
+                checks.push(Check::new(KVM, "/dev/kvm", CheckState::Missing, error));
                 None
             }
         },
         Err(error) => {
             let (trouble, remedy) = trouble_with_kvm(&error);
             let remedy = format!("{remedy}. The simulator (exitscope sim) and reports need no KVM");
-            checks.push(Check::new(KVM, "/dev/kvm", State::Missing, trouble).remedy(&remedy));
+            checks.push(Check::new(KVM, "/dev/kvm", CheckState::Missing, trouble).remedy(&remedy));
             None
         }
     };
@@ -90,14 +55,14 @@ pub fn checkup() -> Result<Vec<Check>, LabError> {
 }
 
 fn kvm(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
-    checks.push(Check::new(KVM, "/dev/kvm", State::Good, "may be opened"));
+    checks.push(Check::new(KVM, "/dev/kvm", CheckState::Good, "may be opened"));
     let found = format!("{} on {}", machine.back_end, machine.vendor);
     checks.push(match machine.emulates_ring_0 {
-        false => Check::new(KVM, "back end", State::Good, format!("{found}: runs every ring natively")),
+        false => Check::new(KVM, "back end", CheckState::Good, format!("{found}: runs every ring natively")),
         true => Check::new(
             KVM,
             "back end",
-            State::Limited,
+            CheckState::Limited,
             format!("{found}: emulates ring 0 of guests; programs of the lab run in ring 3 and halt by a doorbell"),
         )
         .remedy(
@@ -124,8 +89,8 @@ fn kvm(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
         (kvm_bindings::KVM_CAP_X86_USER_SPACE_MSR, "MSRs to user space (KVM_CAP_X86_USER_SPACE_MSR)", "their rows"),
     ] {
         checks.push(match machine.kvm.check_extension_raw(cap.into()) {
-            1.. => Check::new(KVM, name, State::Good, "yes"),
-            _ => Check::new(KVM, name, State::Missing, "no")
+            1.. => Check::new(KVM, name, CheckState::Good, "yes"),
+            _ => Check::new(KVM, name, CheckState::Missing, "no")
                 .remedy(&format!("needs a newer kernel; without it: no {without}")),
         });
     }
@@ -174,11 +139,11 @@ fn handlers(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> 
                     _ => format!("about {length} each"),
                 };
                 match emulated {
-                    true => Check::new(DOORS, what, State::Limited, format!("{found}, emulated")),
-                    false => Check::new(DOORS, what, State::Good, found),
+                    true => Check::new(DOORS, what, CheckState::Limited, format!("{found}, emulated")),
+                    false => Check::new(DOORS, what, CheckState::Good, found),
                 }
             }
-            Err(error) => Check::new(DOORS, what, State::Missing, error),
+            Err(error) => Check::new(DOORS, what, CheckState::Missing, error),
         });
     }
     Ok(())
@@ -204,21 +169,21 @@ fn tracing(machine: Option<&Machine>, checks: &mut Vec<Check>) -> Result<(), Lab
                     ),
                 ),
             };
-            checks.push(Check::new(TRACING, "tracefs", State::Missing, found).remedy(&remedy));
+            checks.push(Check::new(TRACING, "tracefs", CheckState::Missing, found).remedy(&remedy));
             return Ok(());
         }
     };
     let events = fs::read_dir(tracefs.join("events/kvm"))
         .map(|list| list.flatten().filter(|entry| entry.path().is_dir()).count());
     checks.push(match events {
-        Ok(count) => Check::new(TRACING, "kvm events offered", State::Good, count),
-        Err(error) => Check::new(TRACING, "kvm events offered", State::Missing, error)
+        Ok(count) => Check::new(TRACING, "kvm events offered", CheckState::Good, count),
+        Err(error) => Check::new(TRACING, "kvm events offered", CheckState::Missing, error)
             .remedy("read tracefs as root, or have its group; a kernel without tracepoints needs CONFIG_TRACEPOINTS"),
     });
     let Some(machine) = machine else { return Ok(()) };
     match fired(machine, &tracefs) {
         Err(LabError::System { error, .. }) => checks.push(
-            Check::new(TRACING, "which really fire", State::Missing, format!("cannot be found out: {error}"))
+            Check::new(TRACING, "which really fire", CheckState::Missing, format!("cannot be found out: {error}"))
                 .remedy("run exitscope doctor as root once"),
         ),
         Err(error) => return Err(error),
@@ -226,16 +191,16 @@ fn tracing(machine: Option<&Machine>, checks: &mut Vec<Check>) -> Result<(), Lab
             for (name, for_what) in NEEDED {
                 let check = match counts.get(name) {
                     Some(count) => {
-                        Check::new(TRACING, name, State::Good, format!("fires ({count} for the probing guest)"))
+                        Check::new(TRACING, name, CheckState::Good, format!("fires ({count} for the probing guest)"))
                     }
-                    None => Check::new(TRACING, name, State::Missing, "never fires with this back end")
+                    None => Check::new(TRACING, name, CheckState::Missing, "never fires with this back end")
                         .remedy(&format!("it would tell {for_what}; reports fall back to what does fire")),
                 };
                 checks.push(check);
             }
             let others = counts.iter().filter(|row| !NEEDED.iter().any(|needed| needed.0 == row.0.as_str()));
             let others: Vec<String> = others.map(|(name, count)| format!("{name} {count}")).collect();
-            checks.push(Check::new(TRACING, "others that fire", State::Good, others.join(", ")));
+            checks.push(Check::new(TRACING, "others that fire", CheckState::Good, others.join(", ")));
         }
     }
     Ok(())
@@ -292,26 +257,26 @@ fn knobs(checks: &mut Vec<Check>) {
                 true => value,
                 false => format!("{value} (the kernel's default is {})", knob.text(knob.default)),
             };
-            checks.push(Check::new(KNOBS, knob.name, State::Good, found));
+            checks.push(Check::new(KNOBS, knob.name, CheckState::Good, found));
         }
     }
 }
 
 fn clocks(machine: &Machine, checks: &mut Vec<Check>) {
     let source = host::of_machine(host::CLOCK_SOURCE).unwrap_or_else(|| "unknown".to_string());
-    checks.push(Check::new(MACHINE, "clock source", State::Good, source));
+    checks.push(Check::new(MACHINE, "clock source", CheckState::Good, source));
     let said = machine.kvm_tsc_hz.map_or(String::new(), |hz| format!("; KVM says {:.3} GHz", hz as f64 / 1e9));
     let found = format!("{:.3} GHz by the monotonic clock{said}", machine.tsc_hz as f64 / 1e9);
-    checks.push(Check::new(MACHINE, "time stamp counter", State::Good, found));
+    checks.push(Check::new(MACHINE, "time stamp counter", CheckState::Good, found));
     checks.push(match machine.cpus.len() {
-        1 => Check::new(MACHINE, "CPUs", State::Limited, "1")
+        1 => Check::new(MACHINE, "CPUs", CheckState::Limited, "1")
             .remedy("experiments with two vCPUs show the scheduler, not wake-ups: give the lab two CPUs"),
-        cpus => Check::new(MACHINE, "CPUs", State::Good, cpus),
+        cpus => Check::new(MACHINE, "CPUs", CheckState::Good, cpus),
     });
     if let Some(governor) = host::of_machine(host::GOVERNOR) {
         checks.push(match governor.as_str() {
-            "performance" => Check::new(MACHINE, "frequency governor", State::Good, governor),
-            _ => Check::new(MACHINE, "frequency governor", State::Limited, governor)
+            "performance" => Check::new(MACHINE, "frequency governor", CheckState::Good, governor),
+            _ => Check::new(MACHINE, "frequency governor", CheckState::Limited, governor)
                 .remedy("cpupower frequency-set -g performance, for steadier figures"),
         });
     }
@@ -320,11 +285,14 @@ fn clocks(machine: &Machine, checks: &mut Vec<Check>) {
         // SAFETY: asks for a number.
         let root = unsafe { libc::geteuid() } == 0;
         checks.push(match root || paranoid.parse().is_ok_and(|level: i32| level < 0) {
-            true => Check::new(MACHINE, "recording with perf", State::Good, "permitted"),
-            false => {
-                Check::new(MACHINE, "recording with perf", State::Limited, format!("perf_event_paranoid is {paranoid}"))
-                    .remedy("record as root, or set kernel.perf_event_paranoid to -1")
-            }
+            true => Check::new(MACHINE, "recording with perf", CheckState::Good, "permitted"),
+            false => Check::new(
+                MACHINE,
+                "recording with perf",
+                CheckState::Limited,
+                format!("perf_event_paranoid is {paranoid}"),
+            )
+            .remedy("record as root, or set kernel.perf_event_paranoid to -1"),
         });
     }
 }

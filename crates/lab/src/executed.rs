@@ -6,54 +6,8 @@
 //! ```
 
 use crate::abi::{VcpuPage, op};
+use exitscope_scenario::findings::Instruction;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Kinds of instructions that leave a guest, or are answered by its processor alone where that can do it: end of interrupt
-/// and the like are MSRs (x2APIC) which no exit is needed for with APICv or AVIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Instruction {
-    /// VMCALL or VMMCALL.
-    Hypercall,
-    /// CPUID.
-    Cpuid,
-    /// RDMSR or WRMSR, those of interrupts among them.
-    Msr,
-    /// IN, OUT, INS or OUTS, doorbells among them.
-    Port,
-    /// A load or store outside memory.
-    Mmio,
-    /// HLT.
-    Halt,
-    /// The first write to a page of the arena since its memory was given back.
-    Touch,
-}
-
-impl Instruction {
-    /// Every kind.
-    pub const ALL: [Instruction; 7] = [
-        Instruction::Hypercall,
-        Instruction::Cpuid,
-        Instruction::Msr,
-        Instruction::Port,
-        Instruction::Mmio,
-        Instruction::Halt,
-        Instruction::Touch,
-    ];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Instruction::Hypercall => "hypercall",
-            Instruction::Cpuid => "CPUID",
-            Instruction::Msr => "MSR access",
-            Instruction::Port => "port access",
-            Instruction::Mmio => "MMIO access",
-            Instruction::Halt => "HLT",
-            Instruction::Touch => "first touch of a page",
-        }
-    }
-}
 
 /// Counts of all guests.
 #[derive(Debug, Default)]

@@ -11,11 +11,11 @@ use crate::abi::{ARENA, ARENA_SIZE, Step, op};
 use crate::account::Reason;
 use crate::bench::{Bench, Job, MAX_TURN, Spec};
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Row, Table, Unit};
 use crate::measure::{Noise, Plan, Series, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Place, Ring, VmConfig, step};
 use exitscope_model::Event;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use exitscope_scenario::findings::{Figure, Findings, Row, Table, Unit};
 use exitscope_stats::Histogram;
 use std::time::Instant;
 

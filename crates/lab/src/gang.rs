@@ -8,13 +8,13 @@
 use crate::abi::{Step, op};
 use crate::account::Reason;
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
 use crate::guests::{ComputeSpeed, Guests, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::vcores::{self, Ganged};
 use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::{Policies, vcore};
+use exitscope_scenario::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
 use std::time::{Duration, Instant};
 
 /// vCPUs of a virtual core.

@@ -14,7 +14,6 @@ use crate::abi::{self, Step, op};
 use crate::account::Account;
 use crate::events::Events;
 use crate::exits::not_ours;
-use crate::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
 use crate::guests::{ComputeSpeed, Guests, repeat, thread_usage};
 use crate::machine::pin_to;
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
@@ -23,6 +22,7 @@ use crate::stats::vcpu_counters;
 use crate::{LabError, Machine, Parker, Ring, Vcpu, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
+use exitscope_scenario::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
 use exitscope_units::Nanos;
 use std::time::{Duration, Instant};
 

@@ -10,21 +10,15 @@
 
 use crate::bench::{Bench, MAX_TURN};
 use crate::exits::{not_ours, single};
-use crate::findings::{Figure, Row, Table, Unit};
 use crate::measure::{Plan, Series};
 use crate::{LabError, Machine};
 use exitscope_model::ExitCode;
+use exitscope_scenario::findings::{Figure, HIDDEN_BOUND, HIDDEN_TITLE, Row, Table, Unit};
 use exitscope_signals::signalled;
 use std::collections::BTreeMap;
 
-/// What the table is called, and its labels.
-pub const TITLE: &str = "Time that no tracepoint sees, around an exit";
+/// The labels of the table.
 const LABELS: [&str; 3] = ["exit", "handler", "reason"];
-
-/// The figure within which 95 of 100 exits are, and the label that says of which reason they are.
-pub const BOUND: &str = "bound";
-/// See [`BOUND`].
-pub const REASON: usize = 2;
 
 /// Samples of a turn at most: what rings have room for.
 const MOST: u64 = if MAX_TURN < 2_000 { MAX_TURN } else { 2_000 };
@@ -39,7 +33,7 @@ pub fn table(
     plan: &Plan,
     mut traced: impl FnMut() -> Result<Vec<Traced>, String>,
 ) -> Result<Table, LabError> {
-    let mut table = Table { title: TITLE, labels: LABELS.into(), rows: Vec::new() };
+    let mut table = Table { title: HIDDEN_TITLE, labels: LABELS.into(), rows: Vec::new() };
     for (labels, spec) in single(machine) {
         if let Some(signal) = signalled() {
             return Err(LabError::Signal(signal));
@@ -76,7 +70,7 @@ fn of_series(machine: &Machine, labels: Vec<String>, reason: ExitCode, series: &
     let Some(time) = series.summary().and_then(|summary| summary.figures(machine).into_iter().next()) else {
         return cannot(labels, "the guest gave no samples".to_string());
     };
-    let bound = time.spread.map(|(_, p95)| Figure::plain(BOUND, Unit::Nanos, p95));
+    let bound = time.spread.map(|(_, p95)| Figure::plain(HIDDEN_BOUND, Unit::Nanos, p95));
     let figures = [Figure { name: "hidden", ..time }].into_iter().chain(bound).collect();
     Row { labels, figures, cannot: None }
 }

@@ -26,7 +26,7 @@
 //!    [`Watch::run_jobs`] (threads as you like) around [`next_exit`] or [`Vcpu::run`]. A [`Vcpu`] is a value: any thread may
 //!    run it, [`Kick::kick`] brings it out. Doorbells come as [`Exit::Bell`]. Wait for others on a [`Parker`] only, so that
 //!    the end of the run reaches you.
-//! 4. Take turns with [`measure::take_turns`], collect in a [`measure::Series`], put [`findings::Figure`]s into rows. What
+//! 4. Take turns with [`measure::take_turns`], collect in a [`measure::Series`], put [`Figure`](exitscope_scenario::findings::Figure)s into rows. What
 //!    cannot be done here is a row with `cannot`.
 //! 5. In the command: an arm of `LabCommand` (`cli.rs`) with [`exits`]'s flags, a line in `EXPERIMENTS` and an arm in
 //!    `lab.rs`. Text, JSON, CSV, benchstat, `--against` and `--trace` then work as they are.
@@ -44,7 +44,6 @@ mod error;
 pub mod events;
 pub mod executed;
 pub mod exits;
-pub mod findings;
 pub mod gang;
 pub mod guests;
 pub mod haltpoll;

@@ -6,8 +6,8 @@
 //!                                   ├─► Summary: median of all, interval of the rounds' medians, spread, outliers
 //! ```
 
-use crate::findings::{Figure, Manifest, Unit};
 use crate::{LabError, Machine, host};
+use exitscope_scenario::findings::{Figure, Manifest, Unit};
 use exitscope_signals::signalled;
 use exitscope_stats::{Estimate, quantile_of_sorted};
 use std::time::Duration;

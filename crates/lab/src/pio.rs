@@ -13,11 +13,11 @@ use crate::abi::{Step, op};
 use crate::bench::Spec;
 use crate::events::Events;
 use crate::exits::{Timed, not_ours};
-use crate::findings::{Figure, Findings, Row, Table, Unit};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Place, VmConfig, step};
 use exitscope_model::Event;
 use exitscope_policy::port_path::{Access, Direction, Params, Registration, Server, route};
+use exitscope_scenario::findings::{Figure, Findings, Row, Table, Unit};
 use std::time::Instant;
 
 const PORT: u16 = 0x10;

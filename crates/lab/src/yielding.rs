@@ -9,13 +9,13 @@
 use crate::abi::{Step, machine as flag, op};
 use crate::dispatcher::{Config, Dispatched, dispatch};
 use crate::events::Events;
-use crate::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, largest};
 use crate::guests::{ComputeSpeed, Guests, repeat};
 use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
 use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
 use exitscope_policy::yielding::Generation;
+use exitscope_scenario::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, largest};
 use std::time::{Duration, Instant};
 
 /// vCPUs of the guest, over [`THREADS`] threads.

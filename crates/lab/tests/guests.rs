@@ -7,11 +7,11 @@ use common::machine;
 use exitscope_lab::abi::{self, Step, bell, op};
 use exitscope_lab::account::Reason;
 use exitscope_lab::bench::{Bench, Job, Spec};
-use exitscope_lab::executed::Instruction;
 use exitscope_lab::serve::{Served, Setup, parkers, serve, serve_into};
 use exitscope_lab::{Exit, LabError, Machine, Payload, Place, Ring, Vm, VmConfig, Watch, next_exit, sampled, step};
 use exitscope_policy::Policies;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use exitscope_scenario::findings::Instruction;
 use std::time::{Duration, Instant};
 
 const PORT: Step = Step { op: op::PORT_IN, a: 1, b: 0x10, c: 0 };

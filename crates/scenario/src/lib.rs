@@ -1,4 +1,4 @@
-//! Scenarios: what the simulator runs, and later the lab. Host, guests, their programs, policies and costs, as one value.
+//! Scenarios: what the simulator and the lab run, and what came of it. Host, guests, their programs, policies and costs, as one value.
 //!
 //! ```text
 //! Scenario ┬ Host ── Scheduler
@@ -9,13 +9,16 @@
 //!          └ Channel …, Load …
 //!
 //! scenario.toml ─► Document ─ set("duration", "5s") … ─► Scenario, or ScenarioError with line and column
+//! Scenario ─► the simulator ─► Outcome; the lab ─► Findings: plain data
 //! ```
 
 mod costs;
+pub mod findings;
 mod guest;
 mod host;
 mod library;
 mod models;
+pub mod outcome;
 mod program;
 mod scenario;
 pub mod text;

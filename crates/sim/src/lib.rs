@@ -19,7 +19,6 @@ mod exits;
 mod gang;
 mod guest;
 mod locks;
-mod metrics;
 mod observe;
 mod outcome;
 mod queue;
@@ -27,12 +26,12 @@ mod run;
 mod state;
 mod world;
 
-pub use metrics::{FIGURES, Measure, Metric, possible_metrics};
 pub use observe::{Observer, Unseen, event_names, processes};
-pub use outcome::{Locks, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
+pub use outcome::possible_metrics;
 pub use queue::{Plan, Queue};
 
 use exitscope_scenario::Scenario;
+use exitscope_scenario::outcome::Outcome;
 use exitscope_units::Nanos;
 use std::time::Instant;
 

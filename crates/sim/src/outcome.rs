@@ -6,175 +6,8 @@ use crate::state::{Doing, Kind, NONE, STATUSES, Status, Wait};
 use crate::world::World;
 use exitscope_policy::vcore::{self, Gang, Left};
 use exitscope_scenario::Scenario;
-use exitscope_stats::Histogram;
+use exitscope_scenario::outcome::{Locks, Metric, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
 use exitscope_units::Nanos;
-
-/// What a run measured, from the end of the warm-up on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// How long was measured.
-    pub time: Nanos,
-    /// Events that the machine went through, warm-up included.
-    pub events: u64,
-    /// By description of VMs, in the scenario's order.
-    pub vms: Vec<VmOutcome>,
-    /// By description of the host's threads.
-    pub threads: Vec<Work>,
-    /// Times from request to answer as clients outside see them, in nanoseconds, by load.
-    pub loads: Vec<Times>,
-    /// The CPUs' queues.
-    pub queues: Queues,
-    /// How many of the scheduler's CPUs have a task to run, on average; a vCPU for which the host polls is one.
-    pub busy_cpus: f64,
-    /// Host halt polls, and how many of them made sleeping unnecessary.
-    pub host_polls: Paid,
-    /// Guest halt polls, and how many of them made halting unnecessary.
-    pub guest_polls: Paid,
-    /// Yields, by what became of them.
-    pub yields: Yields,
-    /// Spinlocks.
-    pub locks: Locks,
-    /// How often a vCPU waited for the lock of all devices in user space.
-    pub big_lock_waits: u64,
-    /// Instructions that were emulated for port accesses.
-    pub emulations: u64,
-}
-
-/// Lengths of time: how they are spread, and their exact mean.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times {
-    /// In nanoseconds.
-    pub histogram: Histogram,
-    /// Their sum, in picoseconds.
-    sum: u128,
-}
-
-impl Times {
-    /// Records one, in picoseconds.
-    pub(crate) fn record(&mut self, picos: u64) {
-        self.histogram.record(picos / 1_000);
-        self.sum += u128::from(picos);
-    }
-
-    /// How many there are.
-    pub fn total(&self) -> u64 {
-        self.histogram.total()
-    }
-
-    /// Their mean in nanoseconds; `None` of none.
-    pub fn mean(&self) -> Option<f64> {
-        let total = self.total();
-        (total > 0).then(|| self.sum as f64 / 1_000.0 / total as f64)
-    }
-
-    /// The length in nanoseconds at or below which `per_10_000 / 10,000` of all are.
-    pub fn quantile(&self, per_10_000: u64) -> Option<u64> {
-        self.histogram.quantile(per_10_000)
-    }
-}
-
-/// Work done, and how long it took.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Work {
-    /// How often a program came by `Count`.
-    pub count: u64,
-    /// From `Start` to `Stop`, in nanoseconds.
-    pub latency: Times,
-}
-
-/// What was measured of the VMs of one description, all copies together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VmOutcome {
-    /// Their name.
-    pub name: String,
-    /// Work done.
-    pub work: Work,
-    /// How often vCPUs left the guest, by reason: its name and the number.
-    pub exits: Vec<(&'static str, u64)>,
-    /// Runs of virtual cores that ended with at least two threads that did not want to.
-    pub gang_exits: u64,
-    /// The same as the script of 2015 counts them.
-    pub gang_exits_by_script: u64,
-    /// From an exit to the wake-up of the device model's task, in nanoseconds.
-    pub to_device_model: Times,
-    /// Where the vCPUs' time went.
-    pub time: Split,
-}
-
-/// Where vCPUs' time went, summed over them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Split {
-    /// In the guest, working.
-    pub guest: Nanos,
-    /// In the guest, spinning for a lock.
-    pub spinning: Nanos,
-    /// In the guest, polling before it halts.
-    pub guest_polling: Nanos,
-    /// Halted, and the host polls for a wake-up: CPU time.
-    pub polling: Nanos,
-    /// In the hypervisor.
-    pub kernel: Nanos,
-    /// In user space.
-    pub user: Nanos,
-    /// Blocked because the guest halted.
-    pub halted: Nanos,
-    /// Runnable, without a CPU.
-    pub steal: Nanos,
-    /// Waiting for a device model, or a lock in user space.
-    pub blocked: Nanos,
-}
-
-impl Split {
-    /// The time in which they have a CPU.
-    pub fn cpu(&self) -> Nanos {
-        let parts = [self.guest, self.spinning, self.guest_polling, self.polling, self.kernel, self.user];
-        Nanos(parts.iter().map(|part| part.0).sum())
-    }
-}
-
-/// Tries, and those that paid.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paid {
-    /// How many there were.
-    pub tried: u64,
-    /// How many paid.
-    pub paid: u64,
-}
-
-/// The CPUs' queues of waiting tasks (z/VM: the processor local dispatch vectors).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Queues {
-    /// Share of time in which a CPU's queue is empty, 0 to 1.
-    pub empty: f64,
-    /// Mean number of waiting tasks.
-    pub depth: f64,
-}
-
-/// Yields, by what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Yields {
-    /// Diagnose X'44' on the fast path.
-    pub fast: u64,
-    /// Without a target.
-    pub undirected: u64,
-    /// To a target that was run.
-    pub directed: u64,
-    /// That did nothing.
-    pub ignored: u64,
-    /// That named their target (X'9C', H_CONFER), whatever became of them; counted above, too.
-    pub named: u64,
-}
-
-/// Spinlocks.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Locks {
-    /// How often one was taken.
-    pub taken: u64,
-    /// How often somebody had it.
-    pub contended: u64,
-    /// How long those waited, in nanoseconds.
-    pub wait: Times,
-}
 
 /// What is counted: from the beginning, and anew from the end of the warm-up on.
 #[derive(Debug)]
@@ -402,4 +235,37 @@ impl<O: Observer> World<'_, O> {
         };
         (outcome, self.observer)
     }
+}
+
+/// Every figure that an outcome of this scenario can have; the values mean nothing. For checking names before a run.
+pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
+    let mut latency = Times::default();
+    latency.record(1);
+    let work = || Work { count: 1, latency: latency.clone() };
+    let once = Paid { tried: 1, paid: 1 };
+    let vm = |name: &String| VmOutcome {
+        name: name.clone(),
+        work: work(),
+        exits: Reason::NAMES.map(|name| (name, 1)).to_vec(),
+        gang_exits: 1,
+        gang_exits_by_script: 1,
+        to_device_model: latency.clone(),
+        time: Split::default(),
+    };
+    let outcome = Outcome {
+        time: Nanos(1),
+        events: 0,
+        vms: scenario.vms.iter().map(|spec| vm(&spec.name)).collect(),
+        threads: scenario.threads.iter().map(|_| work()).collect(),
+        loads: scenario.loads.iter().map(|_| latency.clone()).collect(),
+        queues: Queues::default(),
+        busy_cpus: 1.0,
+        host_polls: once,
+        guest_polls: once,
+        yields: Yields { fast: 1, ..Yields::default() },
+        locks: Locks { taken: 1, contended: 1, wait: latency.clone() },
+        big_lock_waits: 0,
+        emulations: 0,
+    };
+    outcome.metrics(scenario)
 }

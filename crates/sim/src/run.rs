@@ -8,11 +8,11 @@
 //! ```
 
 use crate::exits::After;
-use crate::outcome::Outcome;
 use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, Wait, What};
 use crate::world::{NEVER, World};
 use crate::{Observer, SimError};
 use exitscope_policy::host_halt_poll::Leave;
+use exitscope_scenario::outcome::Outcome;
 use exitscope_units::Nanos;
 use std::time::Instant;
 

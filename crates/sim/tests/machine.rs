@@ -2,10 +2,11 @@
 
 use exitscope_policy::exit_path::DeviceLock;
 use exitscope_policy::port_path::DeviceModel;
+use exitscope_scenario::outcome::Outcome;
 use exitscope_scenario::{
     Arch, Arrival, Channel, Doorbell, Host, HostThread, Load, Op, Program, Scenario, Span, SpinWait, Vm,
 };
-use exitscope_sim::{Limits, Outcome, SimError, Unseen, run};
+use exitscope_sim::{Limits, SimError, Unseen, run};
 use exitscope_units::Picos;
 
 fn us(micros: u64) -> Picos {

@@ -1,7 +1,7 @@
 //! What can be done on a machine, as plain data and as a page.
 
 use crate::page::{Page, Section, Sentence, Table, column, plain};
-use exitscope_lab::doctor::{Check, State};
+use exitscope_scenario::findings::{Check, CheckState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,9 +36,9 @@ impl Checkup {
             area: check.area.to_string(),
             what: check.what.clone(),
             state: match check.state {
-                State::Good => "good",
-                State::Limited => "limited",
-                State::Missing => "missing",
+                CheckState::Good => "good",
+                CheckState::Limited => "limited",
+                CheckState::Missing => "missing",
             },
             found: check.found.clone(),
             remedy: check.remedy.clone(),

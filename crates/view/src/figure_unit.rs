@@ -1,7 +1,7 @@
 //! What figures are measured in.
 
-use exitscope_lab::findings::Unit;
-use exitscope_sim::Measure;
+use exitscope_scenario::findings::Unit;
+use exitscope_scenario::outcome::Measure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use crate::lab::{LabReport, LabTable};
 use crate::names::{share, thousands};
 use crate::report::Report;
 use exitscope_analysis::Facts;
-use exitscope_lab::hidden::{BOUND, REASON, TITLE};
+use exitscope_scenario::findings::{HIDDEN_BOUND, HIDDEN_REASON, HIDDEN_TITLE};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -98,12 +98,12 @@ impl HiddenTime {
 
 /// By reason, the greatest bound in nanoseconds, whoever answers.
 fn bounds(lab: &LabReport) -> Result<BTreeMap<&str, u64>, String> {
-    let table = lab.tables.iter().find(|table| table.title == TITLE);
+    let table = lab.tables.iter().find(|table| table.title == HIDDEN_TITLE);
     let rows = table.map_or(&[][..], |table: &LabTable| &table.rows);
     let mut bounds = BTreeMap::new();
     for row in rows {
-        let bound = row.figures.iter().find(|figure| figure.name == BOUND);
-        if let Some((reason, bound)) = row.labels.get(REASON).zip(bound) {
+        let bound = row.figures.iter().find(|figure| figure.name == HIDDEN_BOUND);
+        if let Some((reason, bound)) = row.labels.get(HIDDEN_REASON).zip(bound) {
             let greatest: &mut u64 = bounds.entry(reason.as_str()).or_default();
             *greatest = (*greatest).max(bound.value.max(0.0).ceil() as u64);
         }

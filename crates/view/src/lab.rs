@@ -2,7 +2,7 @@
 
 use crate::FigureUnit;
 use crate::headline::Headline;
-use exitscope_lab::findings::{Figure, Findings};
+use exitscope_scenario::findings::{Figure, Findings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

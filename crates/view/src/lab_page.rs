@@ -4,8 +4,7 @@ use crate::FigureUnit;
 use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
 use crate::page::{Page, Section, Sentence, Table, column, plain};
-use exitscope_lab::findings::counted;
-use exitscope_lab::hidden;
+use exitscope_scenario::findings::{HIDDEN_BOUND, counted};
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use std::io::{self, Write};
@@ -139,7 +138,7 @@ fn section(table: &LabTable) -> Section {
                     the middle half by more than three times its width, which count like the others";
         notes.insert(0, text.to_string());
     }
-    if names.contains(&hidden::BOUND) {
+    if names.contains(&HIDDEN_BOUND) {
         let text = "hidden: what the guest's own round trip takes beyond kvm_exit to kvm_entry as traced, median; bound: 95 \
                     of 100 exits are within it. What tracing takes beside its stamps is in both. report --hidden reads \
                     bounds of a run that was saved with --format json";

@@ -2,8 +2,8 @@
 
 use crate::FigureUnit;
 use crate::names::{share, thousands};
+use exitscope_scenario::outcome::{Measure, Outcome, Paid, Times, Work};
 use exitscope_scenario::{Arch, CostModel, Host, Origin, Scenario};
-use exitscope_sim::{Measure, Outcome, Paid, Times, Work};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -259,7 +259,7 @@ impl Simulated {
             }
         });
         let metrics = outcome.metrics(scenario).into_iter();
-        let metric = |metric: exitscope_sim::Metric| MetricRow {
+        let metric = |metric: exitscope_scenario::outcome::Metric| MetricRow {
             name: metric.name,
             value: metric.value,
             unit: metric.measure.into(),

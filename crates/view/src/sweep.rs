@@ -4,7 +4,7 @@ use crate::FigureUnit;
 use crate::ScenarioRow;
 use crate::headline::Headline;
 use crate::sweep_verdict;
-use exitscope_sim::{Measure, Metric};
+use exitscope_scenario::outcome::{Measure, Metric};
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;

@@ -6,7 +6,6 @@
 //!          └ Table … ── Row … ── labels · Figure … (value, interval, spread) · or why it cannot be done here
 //! ```
 
-use crate::executed::Instruction;
 use exitscope_stats::Estimate;
 
 /// What an experiment found.
@@ -24,8 +23,7 @@ pub struct Findings {
     pub warnings: Vec<String>,
     /// The figures.
     pub tables: Vec<Table>,
-    /// What the guests executed in all that leaves a guest: known when every guest is gone, from
-    /// [`Machine::executed`](crate::Machine::executed).
+    /// What the guests executed in all that leaves a guest: known when every guest is gone.
     pub executed: Vec<(Instruction, u64)>,
 }
 
@@ -233,6 +231,100 @@ pub fn largest<'a>(rows: impl Iterator<Item = &'a Row> + Clone, name: &str) -> O
 pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
+
+/// Kinds of instructions that leave a guest, or are answered by its processor alone where that can do it: end of interrupt
+/// and the like are MSRs (x2APIC) which no exit is needed for with APICv or AVIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Instruction {
+    /// VMCALL or VMMCALL.
+    Hypercall,
+    /// CPUID.
+    Cpuid,
+    /// RDMSR or WRMSR, those of interrupts among them.
+    Msr,
+    /// IN, OUT, INS or OUTS, doorbells among them.
+    Port,
+    /// A load or store outside memory.
+    Mmio,
+    /// HLT.
+    Halt,
+    /// The first write to a page of the arena since its memory was given back.
+    Touch,
+}
+
+impl Instruction {
+    /// Every kind.
+    pub const ALL: [Instruction; 7] = [
+        Instruction::Hypercall,
+        Instruction::Cpuid,
+        Instruction::Msr,
+        Instruction::Port,
+        Instruction::Mmio,
+        Instruction::Halt,
+        Instruction::Touch,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Instruction::Hypercall => "hypercall",
+            Instruction::Cpuid => "CPUID",
+            Instruction::Msr => "MSR access",
+            Instruction::Port => "port access",
+            Instruction::Mmio => "MMIO access",
+            Instruction::Halt => "HLT",
+            Instruction::Touch => "first touch of a page",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What it belongs to.
+    pub area: &'static str,
+    /// What was looked at.
+    pub what: String,
+    /// How it stands.
+    pub state: CheckState,
+    /// What was found.
+    pub found: String,
+    /// How to get what is missing.
+    pub remedy: Option<String>,
+}
+
+/// How something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckState {
+    /// It is there.
+    Good,
+    /// It is there in part.
+    Limited,
+    /// It is not.
+    Missing,
+}
+
+impl Check {
+    /// Without a remedy.
+    pub fn new(area: &'static str, what: &str, state: CheckState, found: impl ToString) -> Check {
+        Check { area, what: what.to_string(), state, found: found.to_string(), remedy: None }
+    }
+
+    /// With what gets it.
+    pub fn remedy(self, remedy: &str) -> Check {
+        Check { remedy: Some(remedy.to_string()), ..self }
+    }
+}
+
+/// The table of what no tracepoint sees of an exit.
+pub const HIDDEN_TITLE: &str = "Time that no tracepoint sees, around an exit";
+
+/// Of that table, the figure within which 95 of 100 exits are.
+pub const HIDDEN_BOUND: &str = "bound";
+
+/// Of that table, the label that says of which reason the exits are.
+pub const HIDDEN_REASON: usize = 2;
 
 #[cfg(test)]
 mod tests {
