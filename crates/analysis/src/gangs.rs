@@ -116,7 +116,6 @@ pub(crate) struct Forced {
 pub struct Runs {
     open: FxHashMap<Tid, Run>,
     forced: FxHashMap<Whose, Forced>,
-    turns: Turns,
 }
 
 /// A core run of which both ends were seen.
@@ -170,7 +169,7 @@ pub(crate) enum Completed {
 impl Runs {
     /// Takes one event: whom it shows to be back after it was forced out.
     pub fn drag(&mut self, event: &Event) -> Option<Drag> {
-        match self.take(event)? {
+        match self.take(event, |_| 0)? {
             Completed::Back { vcpu, forced: Forced { at, mut members, runner, .. }, lost, .. } => {
                 members.retain(Member::is_cause);
                 Some(Drag { vm: runner.0, vcpu, at, lost, causes: members })
@@ -179,10 +178,8 @@ impl Runs {
         }
     }
 
-    /// Takes one event.
-    pub(crate) fn take(&mut self, event: &Event) -> Option<Completed> {
-        self.turns.take(event);
-        let others = |cpu| self.turns.of_others(cpu, event.vm, event.vcpu, event.at);
+    /// Takes one event; `others` says for how long other virtual cores than the event's had had a CPU, in nanoseconds.
+    pub(crate) fn take(&mut self, event: &Event, others: impl Fn(PcpuId) -> u64) -> Option<Completed> {
         match event.kind {
             Kind::Exit { code, idle, .. } if code.list == CodeList::PpcTrap => {
                 let run = self.open.get_mut(&event.tid)?;
@@ -238,6 +235,7 @@ impl Runs {
 #[derive(Clone, Debug, Default)]
 pub struct Gangs {
     runs: Runs,
+    turns: Turns,
     /// By VM and vCPU: the runs of those that ran the virtual core, and everybody's own exits.
     vcpus: BTreeMap<Whose, GangCell>,
     /// vCPUs that were seen in one run with another: the smallest of them.
@@ -278,7 +276,9 @@ impl Gangs {
             }
             _ => {}
         }
-        match self.runs.take(event) {
+        self.turns.take(event);
+        let others = |cpu| self.turns.of_others(cpu, event.vm, event.vcpu, event.at);
+        match self.runs.take(event, others) {
             None => {}
             Some(Completed::Unpaired) => self.unpaired += 1,
             Some(Completed::Run(run)) if selected(run.runner.0) => self.absorb_run(&run),
@@ -422,7 +422,7 @@ impl Gangs {
     /// The recording ends: runs that are open are not paired.
     pub fn end(&mut self) {
         self.unpaired += self.runs.open.len() as u64;
-        self.runs = Runs::default();
+        (self.runs, self.turns) = (Runs::default(), Turns::default());
         self.about.clear();
     }
 }

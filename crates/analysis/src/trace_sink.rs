@@ -56,21 +56,31 @@ pub trait TraceSink {
 /// Takes nothing.
 impl TraceSink for () {}
 
+/// Passes each of these on to both.
+macro_rules! both {
+    ($($name:ident($type:ty)),* $(,)?) => {$(
+        fn $name(&mut self, of: $type) {
+            self.0.$name(of);
+            self.1.$name(of);
+        }
+    )*};
+}
+
 /// Both take everything.
 impl<A: TraceSink, B: TraceSink> TraceSink for (A, B) {
-    fn begin(&mut self, first: Moment) {
-        self.0.begin(first);
-        self.1.begin(first);
-    }
-
-    fn note_event_kinds(&mut self, kinds: EventKinds) {
-        self.0.note_event_kinds(kinds);
-        self.1.note_event_kinds(kinds);
-    }
-
-    fn schedule(&mut self, event: &Event) {
-        self.0.schedule(event);
-        self.1.schedule(event);
+    both! {
+        begin(Moment),
+        note_event_kinds(EventKinds),
+        schedule(&Event),
+        stretch(&Stretch),
+        halt(&Halt),
+        yielded(&Yield),
+        preempted(&Preemption),
+        woken(&ThreadWakeUp),
+        ple_update(&PleUpdate),
+        sign(&Signed),
+        queue_stay(&QueueStay),
+        runner_events(&[Event]),
     }
 
     #[inline]
@@ -85,51 +95,6 @@ impl<A: TraceSink, B: TraceSink> TraceSink for (A, B) {
     fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
         self.0.absorb_counted(exit, counted);
         self.1.absorb_counted(exit, counted);
-    }
-
-    fn stretch(&mut self, stretch: &Stretch) {
-        self.0.stretch(stretch);
-        self.1.stretch(stretch);
-    }
-
-    fn halt(&mut self, halt: &Halt) {
-        self.0.halt(halt);
-        self.1.halt(halt);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.0.yielded(of);
-        self.1.yielded(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.0.preempted(of);
-        self.1.preempted(of);
-    }
-
-    fn woken(&mut self, of: &ThreadWakeUp) {
-        self.0.woken(of);
-        self.1.woken(of);
-    }
-
-    fn ple_update(&mut self, of: &PleUpdate) {
-        self.0.ple_update(of);
-        self.1.ple_update(of);
-    }
-
-    fn sign(&mut self, of: &Signed) {
-        self.0.sign(of);
-        self.1.sign(of);
-    }
-
-    fn queue_stay(&mut self, stay: &QueueStay) {
-        self.0.queue_stay(stay);
-        self.1.queue_stay(stay);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        self.0.runner_events(events);
-        self.1.runner_events(events);
     }
 
     fn is_full(&self) -> bool {

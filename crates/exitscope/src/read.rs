@@ -2,7 +2,6 @@
 
 use crate::cli::ClockArgs;
 use exitscope_analysis::Selection;
-pub use exitscope_model::vcpu_by_name;
 use exitscope_pipeline::{Progress, ReadOptions, ReadTrace};
 use exitscope_trace::{Input, Keep};
 use exitscope_view::TraceRow;

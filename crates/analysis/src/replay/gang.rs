@@ -46,7 +46,7 @@ impl GangReplay {
 
     /// Takes one event, `within` what is to be looked at or not.
     pub fn absorb(&mut self, event: &Event, within: impl Fn(VmId, Moment) -> bool) {
-        match self.runs.take(event) {
+        match self.runs.take(event, |_| 0) {
             Some(Completed::Run(run)) if within(run.runner.0, event.at) => {
                 self.core_runs += 1;
                 let Gang::Ganged { forced, .. } = run.gang() else { return };
