@@ -4,6 +4,7 @@
 //! values ─► Histogram, Buckets ─► merge, in any order ─► quantile
 //! a figure of each run ─► Estimate: mean, Student's t interval
 //! blocks of time ─► Bootstrap ─► a figure of each resample ─► Interval
+//! differences, one by one ─► ConfidenceSequence: an interval that may be looked at after each
 //! ```
 //!
 //! Counts are integers, so that neither order nor the number of pieces changes a result. Does not know: what is measured.
@@ -13,9 +14,11 @@ mod buckets;
 mod estimate;
 mod histogram;
 mod quantile;
+mod sequence;
 
 pub use bootstrap::{Bootstrap, Interval};
 pub use buckets::{Buckets, CoarseBuckets, FineBuckets, bucket_of};
 pub use estimate::Estimate;
 pub use histogram::Histogram;
 pub use quantile::{quantile, quantile_of_sorted};
+pub use sequence::ConfidenceSequence;
