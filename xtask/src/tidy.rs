@@ -13,6 +13,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("signals", &[]),
     ("policy", &["units"]),
     ("scenario", &["units", "stats", "policy"]),
+    ("trial", &["units", "stats", "policy"]),
     ("validation", &["scenario", "sim"]),
     ("sim", &["units", "stats", "policy", "scenario", "model"]),
     ("lab", &["units", "stats", "signals", "policy", "scenario", "model"]),

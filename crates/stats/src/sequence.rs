@@ -37,7 +37,7 @@
 //! 0.98 α for α of 5 %, and of 1.08, 1.13 and 1.23 α for a half, a third and a quarter of that (a test counts all paths).
 
 /// The normal weight's variance g, in squared standard deviations of the differences. Intervals of 10 to 100 differences are
-/// within a few per cent of the shortest that any g gives.
+/// at most 8 % longer than the shortest that any g gives.
 const SPREAD_OF_EFFECTS: f64 = 1.0;
 
 /// Differences beyond those by which a run of equal signs is less likely than α.

@@ -1,0 +1,420 @@
+//! A trial while it runs: takes the values of each turn, and decides at the end of each block.
+
+use crate::{
+    AbortLimit, Better, MetricEffect, RelativeChange, SettingVerdict, TrialEnd, TrialMetric, TrialPlan, TrialRuling,
+    TrialTurn, TrialVerdict,
+};
+use exitscope_stats::ConfidenceSequence;
+use exitscope_units::Nanos;
+
+/// By what a trial is judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialRules {
+    /// What is measured in each turn; the first decides, the others are reported.
+    pub metrics: Vec<TrialMetric>,
+    /// The smallest change of the first metric that matters, in per cent, below 100; with 0 every change does.
+    pub matters: f64,
+    /// Limits that end the trial at once.
+    pub limits: Vec<AbortLimit>,
+}
+
+/// A trial while it runs.
+#[derive(Clone, Debug)]
+pub struct HostTrial {
+    plan: TrialPlan,
+    rules: TrialRules,
+    /// Turns that were absorbed.
+    turns: usize,
+    /// By metric, what each setting came to in the block that is not whole yet.
+    block: Vec<Vec<f64>>,
+    /// By metric, the setting in force first.
+    totals: Vec<Vec<Total>>,
+    /// One for each setting but the one in force.
+    settings: Vec<Compared>,
+    end: Option<TrialEnd>,
+}
+
+/// Values of a metric under a setting.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    sum: f64,
+    turns: u64,
+}
+
+/// A setting beside the one in force.
+#[derive(Clone, Debug)]
+struct Compared {
+    /// By metric, the relative differences of the blocks.
+    differences: Vec<ConfidenceSequence>,
+    /// What was certain first, and by which differences: an interval that holds at all times holds then.
+    decided: Option<(TrialRuling, ConfidenceSequence)>,
+}
+
+/// Why the values of a turn are not taken.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum TurnValuesError {
+    /// There is no turn.
+    #[error("the trial is over")]
+    Over,
+    /// Not a value for each metric.
+    #[error("{found} values for {metrics} metrics")]
+    Count {
+        /// Values that came.
+        found: usize,
+        /// Metrics of the trial.
+        metrics: usize,
+    },
+    /// Nothing of which a change in per cent could be told.
+    #[error("{metric} is {value}: a metric is compared in per cent, so its values must be finite and not negative")]
+    BadValue {
+        /// The metric's name.
+        metric: String,
+        /// What came.
+        value: f64,
+    },
+}
+
+impl HostTrial {
+    /// A trial of which nothing is measured yet. `rules` have a metric, and limits on metrics that are there.
+    pub fn new(plan: TrialPlan, rules: TrialRules) -> HostTrial {
+        assert!(!rules.metrics.is_empty() && rules.limits.iter().all(|limit| limit.metric < rules.metrics.len()));
+        assert!((0.0..100.0).contains(&rules.matters), "{} %", rules.matters);
+        let (metrics, settings) = (rules.metrics.len(), plan.settings.len());
+        let differences = vec![ConfidenceSequence::new(plan.alpha_of_each()); metrics];
+        HostTrial {
+            turns: 0,
+            block: vec![vec![0.0; settings]; metrics],
+            totals: vec![vec![Total::default(); settings]; metrics],
+            settings: vec![Compared { differences, decided: None }; settings - 1],
+            end: None,
+            plan,
+            rules,
+        }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &TrialPlan {
+        &self.plan
+    }
+
+    /// The turn that comes next; `None` if the trial is over.
+    pub fn turn(&self) -> Option<TrialTurn> {
+        match self.end {
+            None => self.plan.turn(self.turns),
+            Some(_) => None,
+        }
+    }
+
+    /// Takes what was measured in the turn that came next: one value for each metric, in its unit. Returns why the trial is
+    /// over, if it is.
+    pub fn absorb(&mut self, values: &[f64]) -> Result<Option<&TrialEnd>, TurnValuesError> {
+        let turn = self.turn().ok_or(TurnValuesError::Over)?;
+        self.check(values)?;
+        self.turns += 1;
+        for (metric, &value) in values.iter().enumerate() {
+            self.block[metric][turn.setting] += value;
+            let total = &mut self.totals[metric][turn.setting];
+            *total = Total { sum: total.sum + value, turns: total.turns + 1 };
+        }
+        let next = self.plan.turn(self.turns);
+        if next.is_none_or(|next| next.block != turn.block) {
+            self.end_block();
+        }
+        let is_decided = self.settings.iter().all(|setting| setting.decided.is_some());
+        self.end = match (self.passed(values, turn), next) {
+            (Some(aborted), _) => Some(aborted),
+            _ if is_decided => Some(TrialEnd::Decided),
+            (None, None) => Some(TrialEnd::TimeOver),
+            (None, Some(_)) => None,
+        };
+        Ok(self.end.as_ref())
+    }
+
+    /// Ends the trial because of something that its metrics do not show.
+    pub fn stop(&mut self, why: String) {
+        self.end.get_or_insert(TrialEnd::Stopped(why));
+    }
+
+    /// What is found so far.
+    pub fn verdict(&self) -> TrialVerdict {
+        let settings: Vec<SettingVerdict> = (0..self.settings.len()).map(|at| self.setting_verdict(at)).collect();
+        let estimate = |at: &usize| self.gain(self.judged(*at).mean().unwrap_or(0.0));
+        let better = (0..settings.len()).filter(|&at| settings[at].ruling == TrialRuling::Keep);
+        let keep = better.max_by(|left, right| estimate(left).total_cmp(&estimate(right)));
+        TrialVerdict {
+            keep: keep.filter(|_| self.is_sound()),
+            end: self.end.clone(),
+            blocks: (self.turns / (2 * self.plan.settings.len())) as u64,
+            turns: self.turns as u64,
+            took: self
+                .turns
+                .checked_sub(1)
+                .and_then(|last| self.plan.turn(last))
+                .map_or(Nanos::ZERO, |turn| turn.until),
+            alpha: self.plan.alpha,
+            alpha_of_each: self.plan.alpha_of_each(),
+            matters: self.rules.matters,
+            in_force: self.plan.settings[0].clone(),
+            settings,
+        }
+    }
+
+    /// Whether a setting may be left in force: not if the trial was broken off.
+    fn is_sound(&self) -> bool {
+        !matches!(self.end, Some(TrialEnd::Aborted { .. } | TrialEnd::Stopped(_)))
+    }
+
+    fn check(&self, values: &[f64]) -> Result<(), TurnValuesError> {
+        let metrics = &self.rules.metrics;
+        if values.len() != metrics.len() {
+            return Err(TurnValuesError::Count { found: values.len(), metrics: metrics.len() });
+        }
+        match values.iter().position(|value| !value.is_finite() || *value < 0.0) {
+            Some(at) => Err(TurnValuesError::BadValue { metric: metrics[at].name.clone(), value: values[at] }),
+            None => Ok(()),
+        }
+    }
+
+    /// The first limit that one of the turn's values is beyond.
+    fn passed(&self, values: &[f64], turn: TrialTurn) -> Option<TrialEnd> {
+        let limit = self.rules.limits.iter().find(|limit| limit.is_passed(values[limit.metric]))?;
+        Some(TrialEnd::Aborted {
+            limit: limit.text.clone(),
+            found: values[limit.metric],
+            unit: self.rules.metrics[limit.metric].unit,
+            setting: self.plan.settings[turn.setting].clone(),
+        })
+    }
+
+    /// Takes the differences of a whole block, and decides what they make certain.
+    fn end_block(&mut self) {
+        for (at, setting) in self.settings.iter_mut().enumerate() {
+            for (sums, differences) in self.block.iter().zip(&mut setting.differences) {
+                differences.push(relative_difference(sums[0], sums[at + 1]));
+            }
+        }
+        self.block.iter_mut().for_each(|sums| sums.fill(0.0));
+        for at in 0..self.settings.len() {
+            let differences = self.settings[at].differences[0];
+            let ruling = self.certain(&differences);
+            let decided = &mut self.settings[at].decided;
+            *decided = decided.or(ruling.map(|ruling| (ruling, differences)));
+        }
+    }
+
+    /// What the differences make certain. A change that is certain and certainly too small to matter does not matter.
+    fn certain(&self, differences: &ConfidenceSequence) -> Option<TrialRuling> {
+        let [low, high] = [-self.rules.matters, self.rules.matters].map(RelativeChange::difference_of);
+        match differences.mean()? {
+            _ if differences.is_between(low, high) => Some(TrialRuling::NoDifference),
+            mean if differences.excludes_zero() && self.gain(mean) > 0.0 => Some(TrialRuling::Keep),
+            _ if differences.excludes_zero() => Some(TrialRuling::Revert),
+            _ => None,
+        }
+    }
+
+    /// A difference of the first metric, above 0 if it is for the better.
+    fn gain(&self, difference: f64) -> f64 {
+        match self.rules.metrics[0].better {
+            Better::Lower => -difference,
+            Better::Higher => difference,
+        }
+    }
+
+    /// The differences by which a setting is judged.
+    fn judged(&self, at: usize) -> ConfidenceSequence {
+        let Compared { differences, decided } = &self.settings[at];
+        decided.map_or(differences[0], |(_, differences)| differences)
+    }
+
+    fn setting_verdict(&self, at: usize) -> SettingVerdict {
+        let Compared { differences, decided } = &self.settings[at];
+        let ruling = decided.map_or_else(|| self.undecided(&differences[0]), |(ruling, _)| ruling);
+        let effect = |(of, metric): (usize, &TrialMetric)| {
+            let differences = if of == 0 { self.judged(at) } else { differences[of] };
+            let mean = |total: Total| (total.turns > 0).then(|| total.sum / total.turns as f64);
+            MetricEffect {
+                metric: metric.clone(),
+                in_force: mean(self.totals[of][0]),
+                with: mean(self.totals[of][at + 1]),
+                change: change(&differences),
+            }
+        };
+        let effects = self.rules.metrics.iter().enumerate().map(effect).collect();
+        SettingVerdict { setting: self.plan.settings[at + 1].clone(), ruling, effects }
+    }
+
+    /// What would have been certain, and what it takes until something is: that the change is not 0, if the estimate is true, or
+    /// that it is too small to matter, whichever is sooner.
+    fn undecided(&self, differences: &ConfidenceSequence) -> TrialRuling {
+        let off = differences.mean().unwrap_or(0.0).abs();
+        let half = off.max(RelativeChange::difference_of(self.rules.matters) - off);
+        let more = differences.more_until(half);
+        TrialRuling::Undecided {
+            visible: differences.half_width().map(RelativeChange::percent_of),
+            more: more.map(|blocks| Nanos(self.plan.block_length().0.saturating_mul(blocks.max(1)))),
+        }
+    }
+}
+
+/// How much larger `b` is than `a`, in parts of their midpoint: from -2 to 2, and 0 if both are 0.
+fn relative_difference(a: f64, b: f64) -> f64 {
+    let middle = a / 2.0 + b / 2.0;
+    if middle > 0.0 { (b - a) / middle } else { 0.0 }
+}
+
+fn change(differences: &ConfidenceSequence) -> Option<RelativeChange> {
+    let percent = RelativeChange::percent_of(differences.mean()?);
+    let in_percent = |(low, high)| (RelativeChange::percent_of(low), RelativeChange::percent_of(high));
+    Some(RelativeChange { percent, interval: differences.interval().map(in_percent) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MetricUnit, TrialLengths};
+
+    fn metric(name: &str, better: Better) -> TrialMetric {
+        TrialMetric { name: name.to_string(), unit: MetricUnit::Number, better }
+    }
+
+    fn plan(settings: usize, blocks: u64) -> TrialPlan {
+        let settings: Vec<String> = (0..settings).map(|at| format!("s{at}")).collect();
+        let total = Nanos(blocks * 2 * settings.len() as u64 * 1_000);
+        let lengths = TrialLengths { settle: Nanos(250), turn: Nanos(750), total };
+        TrialPlan::new(settings, lengths, 0.05, 3).unwrap()
+    }
+
+    fn trial(settings: usize, better: Better, limits: &[&str]) -> HostTrial {
+        let metrics = vec![metric("speed", better), metric("cost", Better::Lower)];
+        let limits = limits.iter().map(|text| AbortLimit::parse(text, &metrics).unwrap()).collect();
+        HostTrial::new(plan(settings, 20), TrialRules { metrics, matters: 1.0, limits })
+    }
+
+    /// Runs it to its end: each turn's value is that of its setting, a little up or down by the turn's number.
+    fn run(trial: &mut HostTrial, values: &[f64]) {
+        let mut number = 0;
+        while let Some(turn) = trial.turn() {
+            number += 1;
+            let wobble = 1.0 + f64::from(number % 5) / 1_000.0;
+            trial.absorb(&[values[turn.setting] * wobble, 7.0]).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_better_is_kept_and_what_is_worse_reverted_whichever_way_the_metric_goes() {
+        for (better, value, ruling, keep) in [
+            (Better::Higher, 110.0, TrialRuling::Keep, Some(0)),
+            (Better::Higher, 90.0, TrialRuling::Revert, None),
+            (Better::Lower, 110.0, TrialRuling::Revert, None),
+            (Better::Lower, 90.0, TrialRuling::Keep, Some(0)),
+            (Better::Lower, 100.2, TrialRuling::NoDifference, None),
+        ] {
+            let mut trial = trial(2, better, &[]);
+            run(&mut trial, &[100.0, value]);
+            let verdict = trial.verdict();
+            assert_eq!((verdict.settings[0].ruling, verdict.keep), (ruling, keep), "{better:?} {value}");
+            assert_eq!((verdict.end, verdict.blocks), (Some(TrialEnd::Decided), 8), "{better:?} {value}");
+            assert_eq!((verdict.turns, verdict.took), (32, Nanos(32_000)));
+            let [speed, cost] = &verdict.settings[0].effects[..] else { panic!("two metrics") };
+            let (low, high) = speed.change.unwrap().interval.unwrap();
+            assert!(low < value - 100.0 && value - 100.0 < high && high - low < 1.0, "{low} to {high}");
+            assert_eq!(cost.change, Some(RelativeChange { percent: 0.0, interval: Some((0.0, 0.0)) }));
+            assert_eq!((cost.in_force, cost.with), (Some(7.0), Some(7.0)));
+        }
+    }
+
+    #[test]
+    fn the_best_of_several_settings_is_kept_and_each_is_judged_by_its_part_of_the_chance() {
+        let mut trial = trial(5, Better::Higher, &[]);
+        run(&mut trial, &[100.0, 110.0, 100.0, 120.0, 80.0]);
+        let verdict = trial.verdict();
+        let rulings: Vec<TrialRuling> = verdict.settings.iter().map(|setting| setting.ruling).collect();
+        assert_eq!(rulings, [TrialRuling::Keep, TrialRuling::NoDifference, TrialRuling::Keep, TrialRuling::Revert]);
+        assert_eq!((verdict.keep, verdict.blocks), (Some(2), 10));
+        assert_eq!((verdict.alpha, verdict.alpha_of_each), (0.05, 0.0125));
+    }
+
+    #[test]
+    fn a_value_beyond_a_limit_ends_the_trial_within_its_block_and_nothing_is_kept() {
+        let mut trial = trial(2, Better::Higher, &["cost>8", "speed<50"]);
+        assert_eq!(trial.absorb(&[60.0, 8.0]), Ok(None));
+        let setting = trial.turn().unwrap().setting;
+        let end = trial.absorb(&[60.0, 9.0]).unwrap().cloned();
+        let aborted = TrialEnd::Aborted {
+            limit: "cost>8".to_string(),
+            found: 9.0,
+            unit: MetricUnit::Number,
+            setting: format!("s{setting}"),
+        };
+        assert_eq!((end, trial.turn()), (Some(aborted.clone()), None));
+        assert_eq!(trial.absorb(&[60.0, 8.0]), Err(TurnValuesError::Over));
+        trial.stop("too late".to_string());
+        let verdict = trial.verdict();
+        assert_eq!((verdict.end, verdict.blocks, verdict.turns), (Some(aborted), 0, 2));
+        assert_eq!(verdict.settings[0].ruling, TrialRuling::Undecided { visible: None, more: None });
+    }
+
+    #[test]
+    fn a_trial_that_was_broken_off_keeps_nothing_even_if_a_setting_was_better() {
+        let mut trial = trial(3, Better::Higher, &[]);
+        while trial.verdict().settings[0].ruling != TrialRuling::Keep {
+            let turn = trial.turn().unwrap();
+            // The third setting jumps, so that the trial is not over when the second is decided.
+            let jumps = [100.0, 110.0, 100.0 + 10.0 * (turn.block % 3) as f64];
+            trial.absorb(&[jumps[turn.setting], 0.0]).unwrap();
+        }
+        assert_eq!(trial.verdict().keep, Some(0));
+        trial.stop("halt_poll_ns was changed by somebody else".to_string());
+        let verdict = trial.verdict();
+        assert_eq!((verdict.keep, trial.turn()), (None, None));
+        assert_eq!(verdict.end.unwrap().to_string(), "stopped: halt_poll_ns was changed by somebody else");
+    }
+
+    #[test]
+    fn without_certainty_the_trial_says_what_it_could_have_seen_and_how_long_it_needs() {
+        let mut trial = trial(2, Better::Higher, &[]);
+        // Blocks are 10 % up and 10 % down in turn.
+        while let Some(turn) = trial.turn() {
+            let off = if turn.setting == 0 { 0.0 } else { [10.0, -10.0][turn.block % 2] };
+            trial.absorb(&[100.0 + off, 0.0]).unwrap();
+        }
+        let verdict = trial.verdict();
+        let TrialRuling::Undecided { visible: Some(visible), more: Some(more) } = verdict.settings[0].ruling else {
+            panic!("{verdict}")
+        };
+        assert_eq!(verdict.end, Some(TrialEnd::TimeOver));
+        assert!((7.0..9.0).contains(&visible), "{visible}");
+        // Ten times finer than 8 % is more than a hundred times longer than 20 blocks of 4 us.
+        assert!((8_000_000..40_000_000).contains(&more.0), "{more}");
+        assert_eq!(verdict.keep, None);
+    }
+
+    #[test]
+    fn a_drift_in_a_straight_line_cancels() {
+        let mut trial = trial(2, Better::Higher, &[]);
+        let mut number = 0.0;
+        while trial.turn().is_some() {
+            number += 1.0;
+            trial.absorb(&[100.0 + number, 0.0]).unwrap();
+        }
+        let change = trial.verdict().settings[0].effects[0].change.unwrap();
+        assert!(change.percent.abs() < 1e-9, "{change}");
+        assert_eq!(trial.verdict().settings[0].ruling, TrialRuling::NoDifference);
+    }
+
+    #[test]
+    fn values_that_cannot_be_compared_are_refused_and_zero_can() {
+        let mut trial = trial(2, Better::Higher, &[]);
+        assert_eq!(trial.absorb(&[1.0]), Err(TurnValuesError::Count { found: 1, metrics: 2 }));
+        for value in [-1.0, f64::NAN, f64::INFINITY] {
+            let error = trial.absorb(&[1.0, value]).unwrap_err().to_string();
+            let says = "a metric is compared in per cent, so its values must be finite and not negative";
+            assert_eq!(error, format!("cost is {value}: {says}"));
+        }
+        assert_eq!(trial.verdict().turns, 0);
+        run(&mut trial, &[0.0, 0.0]);
+        assert_eq!(trial.verdict().settings[0].ruling, TrialRuling::NoDifference);
+        assert_eq!(relative_difference(0.0, 3.0), 2.0);
+    }
+}

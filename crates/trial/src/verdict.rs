@@ -1,0 +1,267 @@
+//! What a trial found, as plain data, and as text.
+
+use crate::{MetricUnit, TrialMetric};
+use exitscope_units::Nanos;
+use std::fmt;
+
+/// What a trial found so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialVerdict {
+    /// Why the trial is over; `None` while it is not.
+    pub end: Option<TrialEnd>,
+    /// Whole blocks that were measured.
+    pub blocks: u64,
+    /// Turns that were measured, those of a block that was not completed included.
+    pub turns: u64,
+    /// How long they took, with settling.
+    pub took: Nanos,
+    /// The chance of a false alarm in the whole trial.
+    pub alpha: f64,
+    /// The chance that each of the settings' intervals ever leaves out the true change.
+    pub alpha_of_each: f64,
+    /// The smallest change that matters, in per cent of the value in force.
+    pub matters: f64,
+    /// The setting that was in force.
+    pub in_force: String,
+    /// The other settings, in the plan's order.
+    pub settings: Vec<SettingVerdict>,
+    /// The setting to leave in force, as a position in `settings`: of those that are certainly better, the one with the best
+    /// estimate; `None` to revert.
+    pub keep: Option<usize>,
+}
+
+/// Why a trial is over.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TrialEnd {
+    /// There is nothing left that is not certain.
+    Decided,
+    /// All blocks of the plan were measured.
+    TimeOver,
+    /// A value was beyond a limit.
+    Aborted {
+        /// The limit as it was written.
+        limit: String,
+        /// The value, in the metric's unit.
+        found: f64,
+        /// The metric's unit.
+        unit: MetricUnit,
+        /// The setting whose turn it was.
+        setting: String,
+    },
+    /// Whoever runs the trial ended it, for this reason.
+    Stopped(String),
+}
+
+/// What was found of a setting, compared with the one in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettingVerdict {
+    /// The setting.
+    pub setting: String,
+    /// What follows from the first metric.
+    pub ruling: TrialRuling,
+    /// What each metric came to, the one that decides first. If that one was certain before the trial was over, its figures
+    /// are those of the moment when it was.
+    pub effects: Vec<MetricEffect>,
+}
+
+/// What to do about a setting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrialRuling {
+    /// It is certainly better than the one in force.
+    Keep,
+    /// It is certainly worse.
+    Revert,
+    /// The change is certainly smaller than what matters.
+    NoDifference,
+    /// Nothing is certain.
+    Undecided {
+        /// The smallest change that would have been certain by now, in per cent; `None` if no change would have been.
+        visible: Option<f64>,
+        /// How much longer it takes until something is certain, if all goes on as before; `None` if nobody knows.
+        more: Option<Nanos>,
+    },
+}
+
+/// What a metric came to under a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricEffect {
+    /// The metric.
+    pub metric: TrialMetric,
+    /// Mean of the turns of the setting in force, in the metric's unit; `None` of none.
+    pub in_force: Option<f64>,
+    /// Mean of the turns of this setting, in the metric's unit; `None` of none.
+    pub with: Option<f64>,
+    /// The change from the one to the other; `None` before the first block is whole. It is the mean over the blocks, not that
+    /// of the two means above, which drift has moved.
+    pub change: Option<RelativeChange>,
+}
+
+/// A change in per cent of the value in force.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RelativeChange {
+    /// The estimate.
+    pub percent: f64,
+    /// Bounds of the interval, which holds at whatever moment one looks; the upper one may be infinite. `None` while nothing is
+    /// excluded.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl RelativeChange {
+    /// A relative difference 2 (b - a) / (a + b) in per cent of a: -100 at -2, infinite at 2.
+    pub fn percent_of(difference: f64) -> f64 {
+        let difference = difference.max(-2.0);
+        if difference < 2.0 { 200.0 * difference / (2.0 - difference) } else { f64::INFINITY }
+    }
+
+    /// The relative difference of a change in per cent of a.
+    pub fn difference_of(percent: f64) -> f64 {
+        2.0 * percent / (200.0 + percent)
+    }
+}
+
+impl fmt::Display for RelativeChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.interval {
+            Some((low, high)) => write!(f, "{} ({} to {})", Signed(self.percent), Signed(low), Signed(high)),
+            None => write!(f, "{} (too few blocks for an interval)", Signed(self.percent)),
+        }
+    }
+}
+
+/// A per cent figure with its sign; no sign of what is printed as 0.
+struct Signed(f64);
+
+impl fmt::Display for Signed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            percent if percent.abs() < 0.005 => f.write_str("0.00%"),
+            percent if percent.is_finite() => write!(f, "{percent:+.2}%"),
+            _ => f.write_str("no bound"),
+        }
+    }
+}
+
+impl fmt::Display for TrialEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrialEnd::Decided => f.write_str("every comparison is certain"),
+            TrialEnd::TimeOver => f.write_str("the time is over"),
+            TrialEnd::Aborted { limit, found, unit, setting } => {
+                write!(f, "aborted by {limit}: found {} with {setting}", unit.text(*found))
+            }
+            TrialEnd::Stopped(why) => write!(f, "stopped: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for TrialRuling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrialRuling::Keep => f.write_str("better: keep"),
+            TrialRuling::Revert => f.write_str("worse: revert"),
+            TrialRuling::NoDifference => f.write_str("no difference that matters"),
+            TrialRuling::Undecided { visible, more } => {
+                f.write_str("undecided: ")?;
+                match visible {
+                    Some(percent) if percent.is_finite() => {
+                        write!(f, "changes from {percent:.2}% on would be certain")?
+                    }
+                    _ => f.write_str("no change would be certain yet")?,
+                }
+                match more {
+                    Some(more) => write!(f, "; about {more} more are needed at this spread"),
+                    None => f.write_str("; how much longer is needed is not known"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for TrialVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for setting in &self.settings {
+            writeln!(f, "{} instead of {}: {}", setting.setting, self.in_force, setting.ruling)?;
+            for MetricEffect { metric, in_force, with, change } in &setting.effects {
+                let text =
+                    |value: &Option<f64>| value.map_or("-".to_string(), |value| metric.unit.text(value).to_string());
+                write!(f, "  {}: {} to {}", metric.name, text(in_force), text(with))?;
+                match change {
+                    Some(change) => writeln!(f, ", {change}")?,
+                    None => writeln!(f)?,
+                }
+            }
+        }
+        write!(f, "{} blocks in {}: ", self.blocks, self.took)?;
+        match &self.end {
+            Some(end) => writeln!(f, "{end}")?,
+            None => return writeln!(f, "the trial is not over"),
+        }
+        match self.keep {
+            Some(keep) => writeln!(f, "keep {}", self.settings[keep].setting),
+            None => writeln!(f, "revert to {}", self.in_force),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Better;
+
+    #[test]
+    fn a_relative_difference_is_turned_into_per_cent_and_back() {
+        for (a, b, percent) in [(2.0, 3.0, 50.0), (3.0, 2.0, -100.0 / 3.0), (1.0, 1.0, 0.0), (4.0, 0.0, -100.0)] {
+            let difference: f64 = 2.0 * (b - a) / (a + b);
+            assert!((RelativeChange::percent_of(difference) - percent).abs() < 1e-9);
+            assert!((RelativeChange::difference_of(percent) - difference).abs() < 1e-12);
+        }
+        assert_eq!((RelativeChange::percent_of(2.0), RelativeChange::percent_of(-9.0)), (f64::INFINITY, -100.0));
+    }
+
+    #[test]
+    fn a_verdict_names_the_change_its_interval_and_what_to_do() {
+        let effect = |percent, interval| MetricEffect {
+            metric: TrialMetric { name: "p99".to_string(), unit: MetricUnit::Time, better: Better::Lower },
+            in_force: Some(5e4),
+            with: Some(4.5e4),
+            change: Some(RelativeChange { percent, interval }),
+        };
+        let of = |setting: &str, ruling, effect| SettingVerdict {
+            setting: setting.to_string(),
+            ruling,
+            effects: vec![effect],
+        };
+        let undecided = TrialRuling::Undecided { visible: Some(3.0), more: Some(Nanos(90_000_000_000)) };
+        let verdict = TrialVerdict {
+            end: Some(TrialEnd::TimeOver),
+            blocks: 25,
+            turns: 150,
+            took: Nanos(600_000_000_000),
+            alpha: 0.05,
+            alpha_of_each: 0.025,
+            matters: 1.0,
+            in_force: "200000".to_string(),
+            settings: vec![
+                of("0", TrialRuling::Keep, effect(-10.0, Some((-12.0, -7.96)))),
+                of("50000", undecided, effect(-0.001, Some((-3.0, f64::INFINITY)))),
+            ],
+            keep: Some(0),
+        };
+        assert_eq!(
+            verdict.to_string(),
+            "0 instead of 200000: better: keep\n  p99: 50.0us to 45.0us, -10.00% (-12.00% to -7.96%)\n\
+             50000 instead of 200000: undecided: changes from 3.00% on would be certain; \
+             about 90.0s more are needed at this spread\n  p99: 50.0us to 45.0us, 0.00% (-3.00% to no bound)\n\
+             25 blocks in 600s: the time is over\nkeep 0\n"
+        );
+        let running = TrialVerdict { end: None, ..verdict };
+        assert!(running.to_string().ends_with("\n25 blocks in 600s: the trial is not over\n"));
+        let aborted = TrialEnd::Aborted {
+            limit: "p99>5ms".to_string(),
+            found: 6e6,
+            unit: MetricUnit::Time,
+            setting: "0".to_string(),
+        };
+        assert_eq!(aborted.to_string(), "aborted by p99>5ms: found 6.00ms with 0");
+    }
+}
