@@ -6,8 +6,6 @@
 //! ```
 
 mod apply;
-mod knob_file;
-mod state;
 
 use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};

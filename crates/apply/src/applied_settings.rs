@@ -1,4 +1,4 @@
-//! What was changed on this host since it was booted, so that it can be undone: a small JSON file, written before anything
+//! What was changed on this host since it was booted, so that it can be restored: a small JSON file, written before anything
 //! else is, and a lock beside it, which whoever changes anything holds.
 //!
 //! ```text
@@ -9,8 +9,7 @@
 //! Its text comes from a file, and what is restored from it is written with the rights of whoever undoes: it is believed only
 //! if nobody else may have written it, and says nothing but values of knobs.
 
-use super::knob_file::{is_value, open, same};
-use anyhow::{Context, bail};
+use crate::knob_file::{is_value, open, same};
 use exitscope_policy::knob;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -27,10 +26,55 @@ const NAME: usize = 255;
 
 const SCHEMA: &str = "exitscope.applied/1";
 
+/// The file in which the kernel says what it calls this boot.
+pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+
+/// Why a state file cannot be used. Each has the file.
+#[derive(Debug, thiserror::Error)]
+pub enum AppliedSettingsError {
+    /// It cannot be read.
+    #[error("cannot read {path}", path = .0.display())]
+    NotRead(PathBuf, #[source] io::Error),
+    /// Another user may have written it.
+    #[error(
+        "{path}: owned or writable by another user; if its content is right, `chown {user}` and `chmod 600` the file",
+        path = .0.display(),
+        user = geteuid().as_raw()
+    )]
+    OfAnotherUser(PathBuf),
+    /// It is larger than any of ours.
+    #[error("{path}: too large for a file of what was applied", path = .0.display())]
+    TooLarge(PathBuf),
+    /// It is not such JSON.
+    #[error("{path}: not a file of what was applied", path = .0.display())]
+    NotJson(PathBuf, #[source] serde_json::Error),
+    /// It is of another version.
+    #[error("{path}: layout {1:?}, and this version knows {SCHEMA}", path = .0.display())]
+    OtherLayout(PathBuf, String),
+    /// It says what no such file says.
+    #[error("{path}: not a file of what was applied: {1}", path = .0.display())]
+    NotSettings(PathBuf, String),
+    /// It is of another host; that one, and this one.
+    #[error("{path}: says what was applied to {1}, and this host is {2}", path = .0.display())]
+    OtherHost(PathBuf, String, String),
+    /// It cannot be written.
+    #[error("cannot write {path}; --state names another place", path = .0.display())]
+    NotWritten(PathBuf, #[source] io::Error),
+    /// The lock beside it cannot be taken.
+    #[error("cannot lock {path}; --state names another place", path = .0.display())]
+    NotLocked(PathBuf, #[source] io::Error),
+    /// Another process holds the lock.
+    #[error("another `exitscope advise` is setting or restoring knobs (it holds {path}); try again when it has ended", path = .0.display())]
+    Held(PathBuf),
+    /// The kernel does not say which boot this is.
+    #[error("cannot read /{BOOT_ID}: changes of this boot cannot be distinguished from earlier ones")]
+    NoBootId(#[source] io::Error),
+}
+
 /// What was changed.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct AppliedSettings {
     /// Name and version of this layout.
     schema: String,
     /// The host that it was changed on.
@@ -38,13 +82,13 @@ pub struct State {
     /// The boot since which it was changed, as the kernel calls it: another one has set all knobs anew.
     pub boot: String,
     /// In the order in which it was changed.
-    pub changes: Vec<Changed>,
+    pub changes: Vec<AppliedSetting>,
 }
 
 /// One knob.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Changed {
+pub struct AppliedSetting {
     /// Its name, in docs/knobs.md.
     pub knob: String,
     /// What it was before the first change.
@@ -56,7 +100,7 @@ pub struct Changed {
     pub before: Option<String>,
 }
 
-impl Changed {
+impl AppliedSetting {
     /// Whether this value is one that was set here, and not by somebody else.
     pub fn is_own(&self, value: &str) -> bool {
         let set = [Some(&self.new), self.before.as_ref()];
@@ -76,53 +120,54 @@ impl Changed {
     }
 }
 
-impl State {
+impl AppliedSettings {
     /// Nothing changed yet.
-    pub fn of(host: &str, boot: &str) -> State {
+    pub fn of(host: &str, boot: &str) -> AppliedSettings {
         let [schema, host, boot] = [SCHEMA, host, boot].map(str::to_string);
-        State { schema, host, boot, changes: Vec::new() }
+        AppliedSettings { schema, host, boot, changes: Vec::new() }
     }
 
     /// What the file says; `None` if it is not there.
-    pub fn load(path: &Path) -> anyhow::Result<Option<State>> {
-        let cannot = || format!("cannot read {}", path.display());
+    pub fn load(path: &Path) -> Result<Option<AppliedSettings>, AppliedSettingsError> {
+        let cannot = |source| AppliedSettingsError::NotRead(path.to_path_buf(), source);
         let file = match open(path, OpenOptions::new().read(true)) {
-            Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(cannot),
+            file => file.map_err(cannot)?,
         };
-        let about = file.metadata().with_context(cannot)?;
+        let about = file.metadata().map_err(cannot)?;
         let own = [0, geteuid().as_raw()].contains(&about.uid());
         if !own || about.mode() & 0o022 != 0 {
-            bail!(
-                "{}: owned or writable by another user; if its content is right, `chown {}` and `chmod 600` the file",
-                path.display(),
-                geteuid().as_raw()
-            );
+            return Err(AppliedSettingsError::OfAnotherUser(path.to_path_buf()));
         }
         let mut text = String::new();
-        file.take(MOST + 1).read_to_string(&mut text).with_context(cannot)?;
+        file.take(MOST + 1).read_to_string(&mut text).map_err(cannot)?;
         if text.len() as u64 > MOST {
-            bail!("{}: too large for a file of what was applied", path.display());
+            return Err(AppliedSettingsError::TooLarge(path.to_path_buf()));
         }
-        let no_such_file = || format!("{}: not a file of what was applied", path.display());
-        let state: State = serde_json::from_str(&text).with_context(no_such_file)?;
-        if state.schema != SCHEMA {
-            bail!("{}: layout {:?}, and this version knows {SCHEMA}", path.display(), state.schema);
+        let applied: AppliedSettings =
+            serde_json::from_str(&text).map_err(|source| AppliedSettingsError::NotJson(path.to_path_buf(), source))?;
+        if applied.schema != SCHEMA {
+            return Err(AppliedSettingsError::OtherLayout(path.to_path_buf(), applied.schema));
         }
+        match applied.trouble() {
+            Some(trouble) => Err(AppliedSettingsError::NotSettings(path.to_path_buf(), trouble)),
+            None => Ok(Some(applied)),
+        }
+    }
+
+    /// Why this is not what was applied anywhere.
+    fn trouble(&self) -> Option<String> {
         let is_name = |name: &String| name.len() <= NAME && !name.chars().any(char::is_control);
-        if ![&state.host, &state.boot].into_iter().all(is_name) {
-            bail!("{}: host or boot is not a name", no_such_file());
+        if ![&self.host, &self.boot].into_iter().all(is_name) {
+            return Some("host or boot is not a name".to_string());
         }
-        for (at, change) in state.changes.iter().enumerate() {
-            if let Some(trouble) = change.trouble() {
-                bail!("{}: {trouble}", no_such_file());
-            }
-            if state.changes[..at].iter().any(|earlier| earlier.knob == change.knob) {
-                bail!("{}: {} occurs twice", no_such_file(), change.knob);
-            }
-        }
-        Ok(Some(state))
+        self.changes.iter().enumerate().find_map(|(at, change)| {
+            let occurs_twice = || {
+                let twice = self.changes[..at].iter().any(|earlier| earlier.knob == change.knob);
+                twice.then(|| format!("{} occurs twice", change.knob))
+            };
+            change.trouble().or_else(occurs_twice)
+        })
     }
 
     /// Notes that a knob which is `now` this is about to be set. What it was before the first change stays what is restored,
@@ -132,7 +177,7 @@ impl State {
         let own = known.filter(|known| known.is_own(now));
         let before = own.is_some().then(|| now.to_string());
         let old = own.map_or_else(|| now.to_string(), |known| known.old);
-        self.changes.push(Changed { knob: knob.to_string(), old, new: new.to_string(), before });
+        self.changes.push(AppliedSetting { knob: knob.to_string(), old, new: new.to_string(), before });
     }
 
     /// Notes that a knob has been set.
@@ -141,13 +186,13 @@ impl State {
     }
 
     /// Takes a change back that did not come about: what was noted `before` it, if anything, is noted again.
-    pub fn forget(&mut self, knob: &str, before: &[Changed]) {
+    pub fn forget(&mut self, knob: &str, before: &[AppliedSetting]) {
         self.changes.retain(|change| change.knob != knob);
         self.changes.extend(before.iter().find(|change| change.knob == knob).cloned());
     }
 
     /// Writes it, so that either the old file is there or the new one; without any change, removes it.
-    pub fn save(&self, path: &Path, _held: &Lock) -> anyhow::Result<()> {
+    pub fn save(&self, path: &Path, _held: &SettingsLock) -> Result<(), AppliedSettingsError> {
         let save = || -> io::Result<()> {
             if self.changes.is_empty() {
                 remove(path)?;
@@ -163,46 +208,43 @@ impl State {
             }
             File::open(folder(path))?.sync_all()
         };
-        save().with_context(|| format!("cannot write {}; --state names another place", path.display()))
+        save().map_err(|source| AppliedSettingsError::NotWritten(path.to_path_buf(), source))
     }
 }
 
 /// Held while anything is changed; let go with the process, however that ends.
-pub struct Lock {
+pub struct SettingsLock {
     path: PathBuf,
     /// What is locked.
     _file: File,
 }
 
-impl Lock {
+impl SettingsLock {
     /// Takes it, or says that somebody else has it.
-    pub fn take(state: &Path) -> anyhow::Result<Lock> {
+    pub fn take(state: &Path) -> Result<SettingsLock, AppliedSettingsError> {
         let path = beside(state, ".lock");
-        let cannot = || format!("cannot lock {}; --state names another place", path.display());
-        fs::create_dir_all(folder(state)).with_context(cannot)?;
+        let cannot = |source| AppliedSettingsError::NotLocked(path.clone(), source);
+        fs::create_dir_all(folder(state)).map_err(cannot)?;
         loop {
             let mut options = OpenOptions::new();
-            let file = open(&path, options.read(true).write(true).create(true).mode(0o600)).with_context(cannot)?;
+            let file = open(&path, options.read(true).write(true).create(true).mode(0o600)).map_err(cannot)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => bail!(
-                    "another `exitscope advise` is setting or restoring knobs (it holds {}); try again when it has ended",
-                    path.display()
-                ),
-                Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
+                Err(TryLockError::WouldBlock) => return Err(AppliedSettingsError::Held(path)),
+                Err(TryLockError::Error(error)) => return Err(cannot(error)),
             }
             // Whoever had it may have removed it meanwhile, so that another one is there now.
             let of = |about: fs::Metadata| (about.dev(), about.ino());
             if fs::symlink_metadata(&path).is_ok_and(|there| file.metadata().is_ok_and(|ours| of(ours) == of(there))) {
                 // What a kill has left.
-                remove(&beside(state, ".new")).with_context(cannot)?;
-                return Ok(Lock { path, _file: file });
+                remove(&beside(state, ".new")).map_err(cannot)?;
+                return Ok(SettingsLock { path, _file: file });
             }
         }
     }
 }
 
-impl Drop for Lock {
+impl Drop for SettingsLock {
     fn drop(&mut self) {
         let _ = remove(&self.path);
     }
@@ -237,9 +279,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn changed(old: &str, new: &str, before: Option<&str>) -> Changed {
+    fn changed(old: &str, new: &str, before: Option<&str>) -> AppliedSetting {
         let [knob, old, new] = ["halt_poll_ns", old, new].map(str::to_string);
-        Changed { knob, old, new, before: before.map(str::to_string) }
+        AppliedSetting { knob, old, new, before: before.map(str::to_string) }
     }
 
     /// Writes what others have no part in.
@@ -250,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_was_before_the_first_own_change_is_kept_until_somebody_else_changes_it() {
-        let mut state = State::of("here", "boot");
+        let mut state = AppliedSettings::of("here", "boot");
         state.note("halt_poll_ns", "200000", "50000");
         assert_eq!(state.changes, [changed("200000", "50000", None)]);
         // Killed here, it is the old value or the new one; either goes on.
@@ -276,22 +318,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let within = folder.path().join("deep");
         let path = within.join("applied.json");
-        assert!(State::load(&path).unwrap().is_none() && !within.exists());
-        let lock = Lock::take(&path).unwrap();
-        let other = Lock::take(&path).err().unwrap().to_string();
+        assert!(AppliedSettings::load(&path).unwrap().is_none() && !within.exists());
+        let lock = SettingsLock::take(&path).unwrap();
+        let other = SettingsLock::take(&path).err().unwrap().to_string();
         assert!(other.contains("another `exitscope advise`"), "{other}");
-        let mut state = State::of("here", "boot");
+        let mut state = AppliedSettings::of("here", "boot");
         state.note("halt_poll_ns", "200000", "50000");
         state.save(&path, &lock).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let read = State::load(&path).unwrap().unwrap();
+        let read = AppliedSettings::load(&path).unwrap().unwrap();
         assert_eq!((read.host.as_str(), read.boot.as_str(), read.changes), ("here", "boot", state.changes.clone()));
         drop(lock);
         // What a run left that was killed while it wrote.
         write(&beside(&path, ".new"), "{\"sch");
         write(&beside(&path, ".lock"), "");
-        let lock = Lock::take(&path).unwrap();
-        assert_eq!(State::load(&path).unwrap().unwrap().changes, state.changes);
+        let lock = SettingsLock::take(&path).unwrap();
+        assert_eq!(AppliedSettings::load(&path).unwrap().unwrap().changes, state.changes);
         state.forget("halt_poll_ns", &[]);
         state.save(&path, &lock).unwrap();
         state.save(&path, &lock).unwrap();
@@ -308,9 +350,9 @@ mod tests {
         for ending in [".lock", ".new", ""] {
             let link = beside(&path, ending);
             symlink(&other, &link).unwrap();
-            let done = Lock::take(&path).and_then(|lock| {
-                State::load(&path)?;
-                let mut state = State::of("here", "boot");
+            let done = SettingsLock::take(&path).and_then(|lock| {
+                AppliedSettings::load(&path)?;
+                let mut state = AppliedSettings::of("here", "boot");
                 state.note("halt_poll_ns", "200000", "50000");
                 state.save(&path, &lock)
             });
@@ -332,7 +374,7 @@ mod tests {
         };
         let sound = change("halt_poll_ns", "200000", "0");
         write(&path, &with(&sound));
-        assert!(State::load(&path).unwrap().is_some());
+        assert!(AppliedSettings::load(&path).unwrap().is_some());
         for (text, says) in [
             (String::new(), "not a file of what was applied"),
             ("{\"schema\": 1}".to_string(), "not a file of what was applied"),
@@ -352,15 +394,15 @@ mod tests {
             (" ".repeat(MOST as usize + 1), "too large"),
         ] {
             write(&path, &text);
-            let said = State::load(&path).unwrap_err().to_string();
+            let said = AppliedSettings::load(&path).unwrap_err().to_string();
             assert!(said.contains(says), "{text}: {said}");
         }
         // Nor what others may have written.
         write(&path, &with(&sound));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(State::load(&path).unwrap_err().to_string().contains("owned or writable by another user"));
+        assert!(AppliedSettings::load(&path).unwrap_err().to_string().contains("owned or writable by another user"));
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(State::load(&path).is_err());
+        assert!(AppliedSettings::load(&path).is_err());
     }
 }

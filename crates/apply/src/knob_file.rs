@@ -1,6 +1,5 @@
 //! The file of a knob on a running host: read, written and read back; and what to do where that cannot be done.
 
-use anyhow::{Context, bail};
 use exitscope_policy::Knob;
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
@@ -13,6 +12,43 @@ const MOST: u64 = 4096;
 
 /// Letters of a value.
 const VALUE: usize = 32;
+
+/// Why a knob's file was not read or set, and what to do about it. Each begins with the file.
+#[derive(Debug, thiserror::Error)]
+pub enum KnobFileError {
+    /// There is none; the module that has it.
+    #[error("{path} is not there: `modprobe {1}` loads its module, unless this processor or kernel does not have it", path = .0.display())]
+    NotThere(PathBuf, String),
+    /// Only another user may.
+    #[error("{path}: permission denied; run as root", path = .0.display())]
+    PermissionDenied(PathBuf),
+    /// Its file system cannot be written.
+    #[error(
+        "{path} is on a file system that is read-only here, as in a container: run on the host, or name its /sys with --root",
+        path = .0.display()
+    )]
+    ReadOnlyFilesystem(PathBuf),
+    /// What else the kernel says.
+    #[error("{path}: {1}", path = .0.display())]
+    Other(PathBuf, io::Error),
+    /// Only loading the module sets it; the module, the knob, and the value to set.
+    #[error(
+        "{path} cannot be written while the module is loaded: put `options {1} {2}={3}` into \
+         /etc/modprobe.d/exitscope.conf, end all VMs, then `modprobe -r {1} && modprobe {1}`; where it is built \
+         in, boot with {1}.{2}={3}",
+        path = .0.display()
+    )]
+    AtLoad(PathBuf, String, &'static str, String),
+    /// The value in force is none that could be restored.
+    #[error("{path} is {1:?}, not a value that --undo could restore", path = .0.display())]
+    NotRestorable(PathBuf, String),
+    /// Somebody else has set it since the change was planned; the value then, and now.
+    #[error("{path} was {1} when shown and is {2:?} now; run `advise --apply` again", path = .0.display())]
+    ChangedSince(PathBuf, String, String),
+    /// It was written, and has another value nevertheless; the value written, and the one in force.
+    #[error("{path}: wrote {1}, and it is {2:?}", path = .0.display())]
+    NotTaken(PathBuf, String, String),
+}
 
 /// The knob's file below `root`, if it can be written on a running host: nothing else is ever opened.
 pub fn file(knob: &'static Knob, root: &Path) -> Option<PathBuf> {
@@ -43,7 +79,7 @@ pub fn same(knob: &'static Knob, a: &str, b: &str) -> bool {
 }
 
 /// Writes a value, and reads it back.
-pub fn set(knob: &'static Knob, path: &Path, value: &str) -> anyhow::Result<()> {
+pub fn set(knob: &'static Knob, path: &Path, value: &str) -> Result<(), KnobFileError> {
     let write = || -> io::Result<()> {
         // Never creates a file: what is not there is not a knob.
         let mut file = open(path, OpenOptions::new().write(true))?;
@@ -51,11 +87,11 @@ pub fn set(knob: &'static Knob, path: &Path, value: &str) -> anyhow::Result<()> 
         file.write_all(value.as_bytes())?;
         file.flush()
     };
-    write().map_err(|error| anyhow::anyhow!(remedy(knob, path, &error)))?;
-    let now = read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    write().map_err(|error| cannot(knob, path, error))?;
+    let now = read(path).map_err(|error| cannot(knob, path, error))?;
     match same(knob, &now, value) {
         true => Ok(()),
-        false => bail!("{}: wrote {value}, and it is {now:?}", path.display()),
+        false => Err(KnobFileError::NotTaken(path.to_path_buf(), value.to_string(), now)),
     }
 }
 
@@ -69,40 +105,25 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// What to do about a knob that cannot be read or written.
-pub fn remedy(knob: &Knob, path: &Path, error: &io::Error) -> String {
-    let path = path.display();
-    let boot = knob.boot(knob.default).map(|boot| boot.to_string()).unwrap_or_default();
-    let module = boot.split('.').next().filter(|_| boot.contains('.')).unwrap_or("kvm");
+/// Why a knob cannot be read or written.
+pub fn cannot(knob: &Knob, path: &Path, error: io::Error) -> KnobFileError {
+    let path = path.to_path_buf();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            format!(
-                "{path} is not there: `modprobe {module}` loads its module, unless this processor or kernel does not \
-                    have it"
-            )
+            let boot = knob.boot(knob.default).map(|boot| boot.to_string()).unwrap_or_default();
+            let module = boot.split_once('.').map_or("kvm", |(module, _)| module).to_string();
+            KnobFileError::NotThere(path, module)
         }
-        io::ErrorKind::PermissionDenied => format!("{path}: permission denied; run as root"),
-        io::ErrorKind::ReadOnlyFilesystem => {
-            format!(
-                "{path} is on a file system that is read-only here, as in a container: run on the host, or name its \
-                    /sys with --root"
-            )
-        }
-        _ => format!("{path}: {error}"),
+        io::ErrorKind::PermissionDenied => KnobFileError::PermissionDenied(path),
+        io::ErrorKind::ReadOnlyFilesystem => KnobFileError::ReadOnlyFilesystem(path),
+        _ => KnobFileError::Other(path, error),
     }
 }
 
-/// What to do about a knob that only loading the module sets.
-pub fn at_load(knob: &Knob, path: &Path, new: &str) -> String {
-    let module = path.iter().rev().nth(2).map_or_else(Default::default, |name| name.to_string_lossy());
-    format!(
-        "{} cannot be written while the module is loaded: put `options {module} {}={new}` into \
-         /etc/modprobe.d/exitscope.conf, end all VMs, then `modprobe -r {module} && modprobe {module}`; where it is built \
-         in, boot with {module}.{}={new}",
-        path.display(),
-        knob.name,
-        knob.name
-    )
+/// Why a knob that only loading the module sets cannot be set now.
+pub fn at_load(knob: &'static Knob, path: PathBuf, new: String) -> KnobFileError {
+    let module = path.iter().rev().nth(2).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    KnobFileError::AtLoad(path, module, knob.name, new)
 }
 
 #[cfg(test)]
@@ -127,10 +148,11 @@ mod tests {
             (io::ErrorKind::PermissionDenied, "run as root"),
             (io::ErrorKind::ReadOnlyFilesystem, "--root"),
         ] {
-            assert!(remedy(knob, path, &kind.into()).contains(says), "{kind:?}");
+            assert!(cannot(knob, path, kind.into()).to_string().contains(says), "{kind:?}");
         }
         let gap = exitscope_policy::knob("ple_gap").unwrap();
-        let said = at_load(gap, Path::new("/sys/module/kvm_intel/parameters/ple_gap"), "0");
+        let path = PathBuf::from("/sys/module/kvm_intel/parameters/ple_gap");
+        let said = at_load(gap, path, "0".to_string()).to_string();
         assert!(said.contains("options kvm_intel ple_gap=0"), "{said}");
     }
 

@@ -1,0 +1,325 @@
+//! The knobs of this host, held by one process at a time: noted in the state file, set, checked and restored.
+
+use crate::applied_settings::{AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock};
+use crate::knob_file::{KnobFileError, cannot, file, read, same, set};
+use crate::plan::KnobChange;
+use exitscope_policy::{Knob, knob};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The knobs of a host, while nobody else sets or restores any with the same state file.
+///
+/// Each knob is noted, saved, set, and saved again. A kill in between leaves a state file from which the next
+/// [`HostSettings::open`] restores.
+pub struct HostSettings {
+    root: PathBuf,
+    path: PathBuf,
+    applied: AppliedSettings,
+    /// What was applied before the last [`HostSettings::note`].
+    before: Vec<AppliedSetting>,
+    lock: SettingsLock,
+}
+
+/// What a state file has from earlier runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierSettings {
+    /// There is no such file.
+    None,
+    /// Settings of this boot, which can be restored.
+    ThisBoot,
+    /// Settings of an earlier boot: the kernel has reset them since, and so they are dropped.
+    EarlierBoot,
+}
+
+/// A knob that was restored.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The knob's file.
+    pub path: PathBuf,
+    /// The value restored.
+    pub old: String,
+    /// What it was before; `None` if it had the old value already.
+    pub from: Option<String>,
+    /// Whether `from` was set by somebody else.
+    pub by_others: bool,
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at, old) = (self.path.display(), &self.old);
+        match &self.from {
+            None => write!(f, "{at} is {old} already: there is nothing to restore"),
+            Some(now) if self.by_others => {
+                write!(f, "restored: {at} is {old} again (it was {now:?}, set by somebody else)")
+            }
+            Some(_) => write!(f, "restored: {at} is {old} again"),
+        }
+    }
+}
+
+/// Why a knob was not restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The state file names a knob that there is not.
+    #[error("there is no knob {0}")]
+    NoSuchKnob(String),
+    /// The knob cannot be set on a running host.
+    #[error("{0} has no file")]
+    NoFile(String),
+    /// Its file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] KnobFileError),
+    /// Somebody else has set it since; its file, the value in force, the one that it was set to, and the one before.
+    #[error(
+        "{path} is {1:?}, not {2} as --apply set it: changed by somebody else, or its module was reloaded; left \
+         unchanged (`--undo --force` restores {3})",
+        path = .0.display()
+    )]
+    ByOthers(PathBuf, String, String, String),
+}
+
+impl HostSettings {
+    /// What is in the state file `path` of the host below `root`; an error where [`HostSettings::open`] would have one.
+    pub fn earlier(root: &Path, path: &Path) -> Result<EarlierSettings, AppliedSettingsError> {
+        let boot = boot_id(root)?;
+        Ok(match load(path, &host_name(root))? {
+            None => EarlierSettings::None,
+            Some(applied) if applied.boot == boot => EarlierSettings::ThisBoot,
+            Some(_) => EarlierSettings::EarlierBoot,
+        })
+    }
+
+    /// Takes the lock and reads the state file, with what earlier runs have left, killed or not.
+    pub fn open(root: &Path, path: &Path) -> Result<(HostSettings, EarlierSettings), AppliedSettingsError> {
+        let lock = SettingsLock::take(path)?;
+        let earlier = HostSettings::earlier(root, path)?;
+        let host = host_name(root);
+        let applied = load(path, &host)?.filter(|_| earlier == EarlierSettings::ThisBoot);
+        let applied = applied.map_or_else(|| Ok(AppliedSettings::of(&host, &boot_id(root)?)), Ok)?;
+        let [root, path] = [root, path].map(Path::to_path_buf);
+        Ok((HostSettings { root, path, applied, before: Vec::new(), lock }, earlier))
+    }
+
+    /// What is applied, or about to be.
+    pub fn applied(&self) -> &[AppliedSetting] {
+        &self.applied.changes
+    }
+
+    /// Notes in the state file that these are about to be set.
+    pub fn note<'a>(&mut self, changes: impl IntoIterator<Item = &'a KnobChange>) -> Result<(), AppliedSettingsError> {
+        self.before = self.applied.changes.clone();
+        for change in changes {
+            self.applied.note(change.knob.name, &change.old, &change.new);
+        }
+        self.save()
+    }
+
+    /// Sets a knob that was noted, and reads it back. What has failed and changed nothing is no longer noted.
+    pub fn set(&mut self, change: &KnobChange) -> Result<(), KnobFileError> {
+        let KnobChange { knob, path, old, new } = change;
+        assert!(self.applied().iter().any(|row| row.knob == knob.name), "{} is noted before it is set", knob.name);
+        let done = set(knob, path, new);
+        match done {
+            Ok(()) => self.applied.is_set(knob.name),
+            Err(_) if read(path).is_ok_and(|now| now == *old) => self.applied.forget(knob.name, &self.before),
+            Err(_) => {}
+        }
+        done
+    }
+
+    /// The first knob that no longer has the value that it was set to, and the value that it has.
+    pub fn changed_by_others(&self) -> Result<Option<(&AppliedSetting, String)>, RestoreError> {
+        for applied in self.applied() {
+            let (.., now) = in_force(applied, &self.root)?;
+            if !applied.is_own(&now) {
+                return Ok(Some((applied, now)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Restores everything that is applied and still as it was set, last change first; by force also what others have set
+    /// since. What cannot be restored stays applied.
+    pub fn restore(&mut self, force: bool) -> Vec<Result<Restored, RestoreError>> {
+        let all = std::mem::take(&mut self.applied.changes);
+        let done: Vec<_> = all.iter().rev().map(|applied| restore(applied, &self.root, force)).collect();
+        let left = all.into_iter().zip(done.iter().rev()).filter(|(_, done)| done.is_err());
+        self.applied.changes = left.map(|(applied, _)| applied).collect();
+        done
+    }
+
+    /// Writes the state file; where nothing is applied, removes it.
+    pub fn save(&self) -> Result<(), AppliedSettingsError> {
+        self.applied.save(&self.path, &self.lock)
+    }
+}
+
+/// The state file, if it is there and of this host.
+fn load(path: &Path, host: &str) -> Result<Option<AppliedSettings>, AppliedSettingsError> {
+    let applied = AppliedSettings::load(path)?;
+    match applied {
+        Some(AppliedSettings { host: other, .. }) if other != host => {
+            Err(AppliedSettingsError::OtherHost(path.to_path_buf(), other, host.to_string()))
+        }
+        applied => Ok(applied),
+    }
+}
+
+/// A knob that was applied, its file and its value.
+fn in_force(applied: &AppliedSetting, root: &Path) -> Result<(&'static Knob, PathBuf, String), RestoreError> {
+    let name = || applied.knob.clone();
+    let knob = knob(&applied.knob).ok_or_else(|| RestoreError::NoSuchKnob(name()))?;
+    let path = file(knob, root).ok_or_else(|| RestoreError::NoFile(name()))?;
+    let now = read(&path).map_err(|error| cannot(knob, &path, error))?;
+    Ok((knob, path, now))
+}
+
+/// Restores a knob; if somebody else has changed it since, only by force.
+fn restore(applied: &AppliedSetting, root: &Path, force: bool) -> Result<Restored, RestoreError> {
+    let AppliedSetting { old, new, .. } = applied;
+    let (knob, path, now) = in_force(applied, root)?;
+    let by_others = !applied.is_own(&now);
+    let from = (!same(knob, &now, old)).then_some(now);
+    match &from {
+        Some(now) if by_others && !force => {
+            return Err(RestoreError::ByOthers(path, now.clone(), new.clone(), old.clone()));
+        }
+        Some(_) => set(knob, &path, old)?,
+        None => {}
+    }
+    Ok(Restored { path, old: old.clone(), from, by_others })
+}
+
+/// The name of the host below `root`.
+pub fn host_name(root: &Path) -> String {
+    fs::read_to_string(root.join("proc/sys/kernel/hostname"))
+        .map_or_else(|_| "this host".to_string(), |name| name.trim().to_string())
+}
+
+/// What the kernel calls this boot. It has one name for all containers (drivers/char/random.c, `sysctl_bootid`), so that our own
+/// /proc says it where the host's is not mounted below `root`.
+fn boot_id(root: &Path) -> Result<String, AppliedSettingsError> {
+    let id = fs::read_to_string(root.join(BOOT_ID)).or_else(|_| fs::read_to_string(Path::new("/").join(BOOT_ID)));
+    id.map(|id| id.trim().to_string()).map_err(AppliedSettingsError::NoBootId)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::knob_file::is_read_only;
+    use crate::plan::{PlannedSetting, plan};
+    use std::io::{self, Write};
+
+    /// Writes the old value back, whatever happens.
+    struct WrittenBack(PathBuf, String);
+
+    impl Drop for WrittenBack {
+        fn drop(&mut self) {
+            let _ = fs::write(&self.0, &self.1);
+        }
+    }
+
+    fn applied(knob: &Knob, old: &str, new: &str) -> AppliedSetting {
+        let [knob, old, new] = [knob.name, old, new].map(str::to_string);
+        AppliedSetting { knob, old, new, before: None }
+    }
+
+    #[test]
+    fn a_real_knob_is_set_read_back_and_restored() {
+        // Each of these may be one nanosecond longer without anything on this machine feeling it.
+        let candidates = ["halt_poll_ns_grow_start", "guest_halt_poll_grow_start"].map(|name| knob(name).unwrap());
+        let found = candidates.into_iter().find_map(|knob| {
+            let path = file(knob, Path::new("/"))?;
+            let old = read(&path).ok().filter(|_| !is_read_only(&path))?;
+            fs::OpenOptions::new().write(true).open(&path).ok()?;
+            Some((knob, path, old))
+        });
+        let Some((knob, path, old)) = found else {
+            // Not `eprintln!`, which the test harness swallows when the test passes.
+            let said =
+                io::stderr().write_all(b"SKIPPED: no parameter of kvm or haltpoll can be written by this user\n");
+            return said.expect("stderr is open");
+        };
+        let _written_back = WrittenBack(path.clone(), old.clone());
+        let new = (old.parse::<u64>().unwrap() + 1).to_string();
+        set(knob, &path, &new).unwrap();
+        assert_eq!(read(&path).unwrap(), new);
+        let said = restore(&applied(knob, &old, &new), Path::new("/"), false).unwrap().to_string();
+        assert!(said.ends_with(&format!("is {old} again")), "{said}");
+        assert_eq!(read(&path).unwrap(), old);
+    }
+
+    /// A host on which one knob can be set, and the file of that.
+    pub fn host_with_one_knob() -> (tempfile::TempDir, &'static Knob, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let knob = knob("halt_poll_ns").unwrap();
+        let path = file(knob, root.path()).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        (root, knob, path)
+    }
+
+    #[test]
+    fn only_what_is_still_as_it_was_set_is_restored() {
+        let (root, knob, path) = host_with_one_knob();
+        let set_twice = AppliedSetting { before: Some("40000".to_string()), ..applied(knob, "777", "50000") };
+        for (now, force, says, then) in [
+            ("50000", false, Ok("restored"), "777"),
+            // Killed before it was written, the first time or the second.
+            ("777", false, Ok("is 777 already"), "777"),
+            ("40000", false, Ok("restored"), "777"),
+            ("5", false, Err("changed by somebody else"), "5"),
+            ("5", true, Ok("(it was \"5\", set by somebody else)"), "777"),
+        ] {
+            fs::write(&path, format!("{now}\n")).unwrap();
+            let done = restore(&set_twice, root.path(), force);
+            let fits = match (&done, says) {
+                (Ok(restored), Ok(words)) => restored.to_string().contains(words),
+                (Err(error), Err(words)) => error.to_string().contains(words),
+                _ => false,
+            };
+            assert!(fits, "{now} {force}: {done:?}");
+            assert_eq!(read(&path).unwrap(), then, "{now} {force}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_found_checked_and_restored() {
+        let (root, knob, path) = host_with_one_knob();
+        fs::write(&path, "777\n").unwrap();
+        let (root, state) = (root.path(), root.path().join("state/applied.json"));
+        let turn = |settings: &mut HostSettings, new: u64| {
+            let PlannedSetting::Change(change) = plan(root, [(knob, new)]).remove(0) else { panic!("{new} is set") };
+            settings.note([&change]).unwrap();
+            settings.set(&change).unwrap();
+        };
+        let (mut settings, earlier) = HostSettings::open(root, &state).unwrap();
+        assert_eq!(earlier, EarlierSettings::None);
+        for new in [0, 50_000, 0, 40_000] {
+            turn(&mut settings, new);
+            settings.save().unwrap();
+            assert!(settings.changed_by_others().unwrap().is_none());
+        }
+        // Killed between setting and saving.
+        turn(&mut settings, 10_000);
+        drop(settings);
+        let (mut settings, earlier) = HostSettings::open(root, &state).unwrap();
+        assert_eq!((earlier, settings.applied().len()), (EarlierSettings::ThisBoot, 1));
+        assert!(settings.changed_by_others().unwrap().is_none());
+        fs::write(&path, "5\n").unwrap();
+        let (changed, now) = settings.changed_by_others().unwrap().unwrap();
+        assert_eq!((changed.new.as_str(), now.as_str()), ("10000", "5"));
+        assert!(settings.restore(false)[0].is_err() && settings.applied().len() == 1);
+        assert!(settings.restore(true)[0].is_ok() && settings.applied().is_empty());
+        settings.save().unwrap();
+        assert_eq!((read(&path).unwrap().as_str(), state.exists()), ("777", false));
+    }
+
+    #[test]
+    #[should_panic(expected = "halt_poll_ns is noted before it is set")]
+    fn nothing_is_set_that_is_not_noted() {
+        let (root, knob, path) = host_with_one_knob();
+        let (mut settings, _) = HostSettings::open(root.path(), &root.path().join("applied.json")).unwrap();
+        let _ = settings.set(&KnobChange { knob, path, old: "1".to_string(), new: "2".to_string() });
+    }
+}
