@@ -688,8 +688,8 @@ pub struct ReplayArgs {
     /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
     /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores;
     /// in_kernel, what the kernel handles of the port accesses that left it; how long a vCPU spins before it yields]
-    #[arg(long, value_name = "KNOB=VALUES", value_parser = crate::vary::parse)]
-    pub vary: Vec<crate::vary::Axis>,
+    #[arg(long, value_name = "KNOB=VALUES", value_parser = exitscope_scenario::vary::parse)]
+    pub vary: Vec<exitscope_scenario::vary::Axis>,
     /// Set a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
@@ -884,8 +884,8 @@ pub struct SweepArgs {
     pub limits: LimitArgs,
     /// Vary a key that --set takes: a list (halt_poll_ns=0,50us,200us), evenly spaced values (=0us..200us:5), or each
     /// a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every combination is run
-    #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = crate::vary::parse)]
-    pub vary: Vec<crate::vary::Axis>,
+    #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = exitscope_scenario::vary::parse)]
+    pub vary: Vec<exitscope_scenario::vary::Axis>,
     /// Runs of each configuration, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicates: u32,

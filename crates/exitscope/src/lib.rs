@@ -48,7 +48,6 @@ mod store;
 mod sweep;
 mod top;
 mod validate;
-mod vary;
 
 use clap::Parser;
 use cli::{Cli, Command};

@@ -10,10 +10,10 @@ use crate::cli::{SimFormat, SweepArgs};
 use crate::page_file;
 use crate::report::look;
 use crate::sim;
-use crate::vary::Axis;
 use anyhow::{Context, bail};
 use exitscope_page::{Other, write_other};
 use exitscope_scenario::outcome::{Measure, Metric};
+use exitscope_scenario::vary::Axes;
 use exitscope_scenario::{Document, Op, Scenario};
 use exitscope_sim::{Limits, Unseen, possible_metrics};
 use exitscope_view::{AxisRow, Configuration, Sweep, SweepMetric, sweep_page, write_page, write_sweep_csv};
@@ -52,16 +52,17 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let asked = Asked::new(args, &scenario)?;
     let runs = run_all(args, &grid, &checked, &asked)?;
     let figures = runs.chunks(args.replicates as usize);
+    let values = |number| grid.axes.combination(number).into_iter().map(|(_, value)| value.to_string()).collect();
     let mut configurations: Vec<Configuration> = figures
         .enumerate()
-        .map(|(number, runs)| Configuration { values: grid.values(number), runs: runs.iter().cloned().collect() })
+        .map(|(number, runs)| Configuration { values: values(number), runs: runs.iter().cloned().collect() })
         .collect();
     if let Some(error) = all_failed(&configurations) {
         bail!("every configuration failed; the first: {error}");
     }
     let metrics = asked.shown(&mut configurations);
     let failed = configurations.iter().any(|configuration| configuration.runs.is_err());
-    let vary = args.vary.iter().map(|axis| AxisRow::new(axis.key.clone(), axis.values.clone())).collect();
+    let vary = AxisRow::all(&grid.axes);
     let base = grid.document.scenario().unwrap_or(scenario);
     let sweep = Sweep::of(sim::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
     match args.format {
@@ -85,45 +86,32 @@ fn all_failed(configurations: &[Configuration]) -> Option<&str> {
 }
 
 /// Every combination of values.
-struct Grid<'a> {
+struct Grid {
     /// What the scenario is called, and what is in it.
     #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
     text: (String, String),
     document: Document,
-    axes: &'a [Axis],
+    axes: Axes,
     size: usize,
 }
 
-impl<'a> Grid<'a> {
-    fn new(args: &'a SweepArgs) -> anyhow::Result<Grid<'a>> {
-        let axes = &args.vary;
-        crate::vary::each_once(axes)?;
-        let sizes = axes.iter().map(|axis| axis.values.len() as u64).chain([u64::from(args.replicates)]);
-        let runs = sizes.fold(1u64, u64::saturating_mul);
+impl Grid {
+    fn new(args: &SweepArgs) -> anyhow::Result<Grid> {
+        let axes = Axes::new(args.vary.clone()).map_err(anyhow::Error::msg)?;
+        let runs = axes.combinations().saturating_mul(u64::from(args.replicates));
         if runs > MAX_RUNS {
             bail!("{runs} runs are too many: at most {MAX_RUNS} (values of every --vary × --replicates)");
         }
         let text = sim::read_text(&args.scenario)?;
         let document = sim::parse(&text.0, &text.1, &args.scenario.set, args.scenario.seed)?;
-        let size = (runs / u64::from(args.replicates)) as usize;
+        let size = axes.combinations() as usize;
         Ok(Grid { text, document, axes, size })
-    }
-
-    /// The values of a configuration; the first axis changes slowest.
-    fn values(&self, mut number: usize) -> Vec<String> {
-        let mut values: Vec<String> = Vec::new();
-        for axis in self.axes.iter().rev() {
-            values.push(axis.values[number % axis.values.len()].clone());
-            number /= axis.values.len();
-        }
-        values.reverse();
-        values
     }
 
     fn document(&self, number: usize) -> anyhow::Result<Document> {
         let mut document = self.document.clone();
-        for (axis, value) in self.axes.iter().zip(self.values(number)) {
-            sim::set(&mut document, &axis.key, &value)?;
+        for (key, value) in self.axes.combination(number) {
+            sim::set(&mut document, key, value)?;
         }
         Ok(document)
     }

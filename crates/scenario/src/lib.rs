@@ -22,6 +22,7 @@ pub mod outcome;
 mod program;
 mod scenario;
 pub mod text;
+pub mod vary;
 
 pub use costs::{Cost, CostModel, Origin, SmtSpeed};
 pub use exitscope_policy::Policies;

@@ -5,6 +5,7 @@ use crate::ScenarioRow;
 use crate::headline::Headline;
 use crate::sweep_verdict;
 use exitscope_scenario::outcome::{Measure, Metric};
+use exitscope_scenario::vary::Axes;
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -153,6 +154,11 @@ fn figure_columns(name: &str) -> [String; 3] {
 }
 
 impl AxisRow {
+    /// A row for each key that is varied.
+    pub fn all(axes: &Axes) -> Vec<AxisRow> {
+        axes.all().iter().map(|axis| AxisRow::new(axis.key.clone(), axis.values.clone())).collect()
+    }
+
     /// A key and its values. Times are numbers of nanoseconds in the column.
     pub fn new(key: String, values: Vec<String>) -> AxisRow {
         let number = |value: &String| value.parse::<u64>().is_ok();

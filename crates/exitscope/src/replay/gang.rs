@@ -9,7 +9,7 @@ use exitscope_pipeline::replay::{ReplayInput, replay_vcores};
 use exitscope_policy::vcore::Params;
 use exitscope_units::Nanos;
 use exitscope_view::FigureUnit::{Count, Ns};
-use exitscope_view::{Replay, thousands};
+use exitscope_view::{AxisRow, Replay, thousands};
 
 const FIGURES: &[Figure<GangOutcome>] = &[
     Figure::new(0, "ganged_runs", Count, false, "core runs in which one thread's exit takes others along", |of, _| {
@@ -55,7 +55,7 @@ pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Resul
     replay.over = format!("{} core runs, {length} long", thousands(done.core_runs));
     let timed = done.recorded.lost > 0;
     let default = if timed { "gain" } else { "exits_avoided" };
-    replay.vary = grid.axes();
+    replay.vary = AxisRow::all(&grid.axes);
     let labels = configurations.into_iter().map(|configuration| configuration.labels);
     let outcomes = labels.zip(done.outcomes.iter().map(|row| &row.1));
     let best = args.best.as_deref().unwrap_or(default);

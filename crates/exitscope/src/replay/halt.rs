@@ -7,7 +7,7 @@ use exitscope_analysis::replay::{HaltOutcome, HaltPolicy};
 use exitscope_pipeline::replay::{ReplayInput, ReplayedHalts, replay_halts};
 use exitscope_units::Nanos;
 use exitscope_view::FigureUnit::{Count, Ns, Share};
-use exitscope_view::{DecisionsRow, Replay, SettingRow};
+use exitscope_view::{AxisRow, DecisionsRow, Replay, SettingRow};
 
 /// A latency is shown if no more than one gap in so many is inexact.
 const EXACT: u64 = 20;
@@ -92,7 +92,7 @@ pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Resul
         Nanos(last.since(first).unwrap_or_default().0)
     );
     let exact = all.inexact() * EXACT <= all.halts();
-    replay.vary = grid.axes();
+    replay.vary = AxisRow::all(&grid.axes);
     let params = halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&done.host);
     replay.in_force = knobs("host_halt_poll")
         .filter(|knob| trace.info.arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
@@ -105,7 +105,7 @@ pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Resul
         changes: decisions.changes,
         same_changes: decisions.same_changes,
     });
-    let in_force = grid.axes.iter().map(|axis| match (policy, params.get(&axis.key)) {
+    let in_force = grid.axes.all().iter().map(|axis| match (policy, params.get(&axis.key)) {
         (HaltPolicy::Host, Some(value)) => knobs("host_halt_poll")
             .find(|knob| knob.name == axis.key)
             .map_or(String::new(), |knob| knob.text(value).to_string()),

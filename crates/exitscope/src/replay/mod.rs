@@ -14,18 +14,18 @@ use crate::cli::{PolicyName, ReplayArgs, SimFormat};
 use crate::read;
 use crate::report::look;
 use crate::select;
-use crate::vary::Axis;
 use anyhow::{Context, bail};
 use exitscope_analysis::Selection;
 use exitscope_pipeline::ReadTrace;
 use exitscope_pipeline::replay::{IN_KERNEL, KnobValues, ReplayInput};
 use exitscope_policy::{Knob, POLICIES};
+use exitscope_scenario::vary::{self, Axes};
 use exitscope_trace::Keep;
-use exitscope_view::{AxisRow, FigureRow, FigureUnit, Replay, ReplayRow, replay_page, write_page, write_replay_csv};
+use exitscope_view::{FigureRow, FigureUnit, Replay, ReplayRow, replay_page, write_page, write_replay_csv};
 use std::io::Write;
 
 /// Configurations at most.
-const MAX_CONFIGURATIONS: usize = 10_000;
+const MAX_CONFIGURATIONS: u64 = 10_000;
 
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.select.narrows_exits() {
@@ -72,7 +72,7 @@ type Setting = (&'static str, u64);
 
 /// Every combination of the values asked for.
 struct Grid {
-    axes: Vec<Axis>,
+    axes: Axes,
     set: KnobValues,
 }
 
@@ -89,16 +89,16 @@ impl Grid {
     fn new(args: &ReplayArgs, default: &str) -> anyhow::Result<Grid> {
         let policy = args.policy.name();
         let axes = match args.vary.is_empty() {
-            true => vec![crate::vary::parse(default).map_err(anyhow::Error::msg)?],
+            true => vec![vary::parse(default).map_err(anyhow::Error::msg)?],
             false => args.vary.clone(),
         };
-        crate::vary::each_once(&axes)?;
-        let size = axes.iter().fold(1usize, |size, axis| size.saturating_mul(axis.values.len()));
+        let axes = Axes::new(axes).map_err(anyhow::Error::msg)?;
+        let size = axes.combinations();
         if size > MAX_CONFIGURATIONS {
             bail!("{size} configurations are too many: at most {MAX_CONFIGURATIONS}");
         }
         let set = args.set.iter().map(|(key, value)| setting(policy, key, value)).collect::<anyhow::Result<_>>()?;
-        for axis in &axes {
+        for axis in axes.all() {
             axis.values.iter().try_for_each(|value| setting(policy, &axis.key, value).map(|_| ()))?;
         }
         Ok(Grid { axes, set })
@@ -106,23 +106,13 @@ impl Grid {
 
     /// Every configuration, the first axis changing slowest.
     fn configurations(&self, policy: &str) -> anyhow::Result<Vec<Configuration>> {
-        let mut all = vec![Configuration { labels: Vec::new(), set: self.set.clone() }];
-        for axis in &self.axes {
-            let mut longer = Vec::new();
-            for configuration in &all {
-                for value in &axis.values {
-                    let labels = [configuration.labels.clone(), vec![value.clone()]].concat();
-                    let set = [configuration.set.clone(), vec![setting(policy, &axis.key, value)?]].concat();
-                    longer.push(Configuration { labels, set });
-                }
-            }
-            all = longer;
-        }
-        Ok(all)
-    }
-
-    fn axes(&self) -> Vec<AxisRow> {
-        self.axes.iter().map(|axis| AxisRow::new(axis.key.clone(), axis.values.clone())).collect()
+        let one = |number| {
+            let values = self.axes.combination(number as usize);
+            let own = values.iter().map(|(key, value)| setting(policy, key, value));
+            let set = self.set.iter().map(|of| Ok(*of)).chain(own).collect::<anyhow::Result<_>>()?;
+            Ok(Configuration { labels: values.iter().map(|row| row.1.to_string()).collect(), set })
+        };
+        (0..self.axes.combinations()).map(one).collect()
     }
 }
 

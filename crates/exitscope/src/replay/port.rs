@@ -8,7 +8,7 @@ use exitscope_pipeline::replay::{ReplayInput, ReplayedPorts, replay_ports};
 use exitscope_scenario::{CostModel, Document};
 use exitscope_units::Nanos;
 use exitscope_view::FigureUnit::{Count, Ns, Share};
-use exitscope_view::{Replay, SettingRow, thousands};
+use exitscope_view::{AxisRow, Replay, SettingRow, thousands};
 
 const FIGURES: [&Figure<PortOutcome>; 7] = [
     &Figure::new(
@@ -68,7 +68,7 @@ pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Resul
         Nanos(last.since(first).unwrap_or_default().0)
     );
     let timed = done.outcomes.iter().any(|outcome| outcome.unknown == 0);
-    replay.vary = grid.axes();
+    replay.vary = AxisRow::all(&grid.axes);
     let in_force = PortReplay::recorded(trace.is_xen());
     let setting = |name: &'static str| {
         in_force.get(name).and_then(|value| Some((super::knobs("port_path").find(|knob| knob.name == name)?, value)))
@@ -78,7 +78,7 @@ pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Resul
         .filter_map(setting)
         .map(|(knob, value)| SettingRow { knob: knob.name, value: knob.text(value).to_string() })
         .collect();
-    let recorded = grid.axes.iter().map(|_| "as recorded".to_string()).collect();
+    let recorded = grid.axes.all().iter().map(|_| "as recorded".to_string()).collect();
     let outcomes = labels.into_iter().zip(&done.outcomes);
     let best = args.best.as_deref().or(timed.then_some("gain"));
     fill(&mut replay, &FIGURES, best, Start::InForce(recorded, &done.in_force), outcomes)?;

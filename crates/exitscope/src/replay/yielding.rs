@@ -142,7 +142,7 @@ fn configurations(
         }
         Ok(params)
     };
-    for name in grid.axes.iter().map(|axis| axis.key.as_str()).chain(grid.set.iter().map(|row| row.0)) {
+    for name in grid.axes.all().iter().map(|axis| axis.key.as_str()).chain(grid.set.iter().map(|row| row.0)) {
         if !own_knobs(in_force).any(|knob| knob.name == name) {
             let own: Vec<&str> = own_knobs(in_force).map(|knob| knob.name).collect();
             bail!("{name} changes nothing where vCPUs yield by {}; there are {}", call.name(), own.join(", "));
@@ -169,7 +169,7 @@ fn configurations(
             }
         }
         let says = AxisRow::new(CALL_AXIS.to_string(), SAYS.map(|row| row.0.to_string()).to_vec());
-        return Ok((std::iter::once(says).chain(grid.axes()).collect(), rows));
+        return Ok((std::iter::once(says).chain(AxisRow::all(&grid.axes)).collect(), rows));
     }
     if args.vary.is_empty() {
         rows.push((plain[0].labels.iter().map(|_| "off".to_string()).collect(), Asks::Never));
@@ -183,7 +183,7 @@ fn configurations(
         };
         rows.push((configuration.labels, asks));
     }
-    Ok((grid.axes(), rows))
+    Ok((AxisRow::all(&grid.axes), rows))
 }
 
 /// The knobs that matter to who asks so.

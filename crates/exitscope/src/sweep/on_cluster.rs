@@ -73,8 +73,9 @@ pub(super) fn run_all(
     let sound = (0..grid.size).filter(|&number| checked[number].is_ok());
     let own = sound.flat_map(|number| (0..u64::from(args.replicates)).map(move |replicate| (number, replicate)));
     let own = own.map(|(number, replicate)| {
-        let keys = grid.axes.iter().map(|axis| axis.key.clone());
-        serde_json::to_string(&Own { set: keys.zip(grid.values(number)).collect(), replicate })
+        let set = grid.axes.combination(number).into_iter();
+        let set = set.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        serde_json::to_string(&Own { set, replicate })
     });
     let own = own.collect::<Result<Vec<String>, _>>()?;
     let limits = Limits { memory: 0, time: WEEK, threads: 2 };

@@ -16,6 +16,42 @@ pub struct Axis {
     pub values: Vec<String>,
 }
 
+/// Several keys, each once; every combination of their values.
+#[derive(Clone, Debug, Default)]
+pub struct Axes(Vec<Axis>);
+
+impl Axes {
+    /// Of these keys, unless one occurs twice.
+    pub fn new(axes: Vec<Axis>) -> Result<Axes, String> {
+        let is_twice = |(at, axis): &(usize, &Axis)| axes[..*at].iter().any(|other| other.key == axis.key);
+        match axes.iter().enumerate().find(is_twice) {
+            Some((_, twice)) => Err(format!("--vary names {} twice", twice.key)),
+            None => Ok(Axes(axes)),
+        }
+    }
+
+    /// The keys and their values.
+    pub fn all(&self) -> &[Axis] {
+        &self.0
+    }
+
+    /// How many combinations there are.
+    pub fn combinations(&self) -> u64 {
+        self.0.iter().fold(1, |size, axis| size.saturating_mul(axis.values.len() as u64))
+    }
+
+    /// The keys and values of a combination; the first key's changes slowest.
+    pub fn combination(&self, mut number: usize) -> Vec<(&str, &str)> {
+        let mut values: Vec<(&str, &str)> = Vec::new();
+        for Axis { key, values: of } in self.0.iter().rev() {
+            values.push((key, &of[number % of.len()]));
+            number /= of.len();
+        }
+        values.reverse();
+        values
+    }
+}
+
 /// Reads `key=values`.
 pub fn parse(text: &str) -> Result<Axis, String> {
     let (key, list) =
@@ -148,18 +184,6 @@ impl<'a> Quantity<'a> {
     }
 }
 
-/// Whether no two axes are of the same key.
-pub fn each_once(axes: &[Axis]) -> anyhow::Result<()> {
-    let twice = axes
-        .iter()
-        .enumerate()
-        .find_map(|(at, axis)| axes[..at].iter().any(|other| other.key == axis.key).then_some(&axis.key));
-    match twice {
-        Some(twice) => anyhow::bail!("--vary names {twice} twice"),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +210,18 @@ mod tests {
         }
         assert_eq!(values(r#"[0, 1],{ uniform = ["1us", "2us"] }"#), ["[0, 1]", r#"{ uniform = ["1us", "2us"] }"#]);
         assert_eq!(values("a..b"), ["a..b"], "no range, because no number");
+    }
+
+    #[test]
+    fn the_first_key_changes_slowest() {
+        let axes = Axes::new(["a=1,2", "b=x,y,z"].map(|text| parse(text).unwrap()).into()).unwrap();
+        assert_eq!(axes.combinations(), 6);
+        let all: Vec<String> =
+            (0..6).map(|number| axes.combination(number).iter().map(|row| row.1).collect()).collect();
+        assert_eq!(all, ["1x", "1y", "1z", "2x", "2y", "2z"]);
+        assert_eq!(axes.combination(4), [("a", "2"), ("b", "y")]);
+        let twice = vec![parse("a=1").unwrap(), parse("a=2").unwrap()];
+        assert_eq!(Axes::new(twice).unwrap_err(), "--vary names a twice");
     }
 
     #[test]
