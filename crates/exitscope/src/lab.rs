@@ -7,7 +7,7 @@ use crate::record::write_events;
 use crate::report::look;
 use crate::saved_run::{saved, saved_of};
 use crate::serve::feed::Feed;
-use crate::{costs, page_file, sim};
+use crate::{page_file, sim};
 use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::hidden::{self, Traced};
@@ -19,7 +19,7 @@ use exitscope_record::{Capture, Processes, RecordError, Wanted, of_kvm, tracefs}
 use exitscope_scenario::findings::Findings;
 use exitscope_signals::catch_signals;
 use exitscope_units::{Moment, Tid};
-use exitscope_view::{LabReport, lab_comparison_page, lab_page, write_benchstat, write_lab_csv, write_page};
+use exitscope_view::{LabReport, lab_comparison_page, lab_costs, lab_page, write_benchstat, write_lab_csv, write_page};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -145,7 +145,7 @@ fn experiment(
     catch_signals()?;
     let machine = Machine::new()?;
     if model.is_some() && machine.emulates_ring_0 {
-        // What costs() would say at the end.
+        // What lab_costs() would say at the end.
         bail!(
             "no cost model is made here: KVM's back end ({}) emulates ring 0 of guests, so that its costs are not those of \
              hardware",
@@ -170,7 +170,7 @@ fn experiment(
     }
     let report = LabReport::of(&findings);
     if let Some(path) = model {
-        let costs = costs::costs(&report)?;
+        let costs = lab_costs(&report)?;
         replace(path, |mut to| Ok(to.write_all(costs.as_bytes())?))?;
     }
     if !before.is_empty() {

@@ -16,7 +16,6 @@ mod bundle;
 mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
 mod cluster;
-mod costs;
 mod devices;
 mod diff;
 mod docs;

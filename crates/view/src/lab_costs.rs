@@ -7,28 +7,34 @@
 //!
 //! Only what hardware did is a model of hardware: a back end that emulates is refused.
 
-use anyhow::{Context, bail};
+use crate::LabReport;
 use exitscope_scenario::CostModel;
-use exitscope_view::LabReport;
-use std::fmt::Write as _;
+
+/// Why no cost model is made of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum LabCostsError {
+    /// The back end is not hardware.
+    #[error(
+        "no cost model is made of this run: KVM's back end here ({0}) emulates ring 0 of guests, so that its costs are \
+         not those of hardware"
+    )]
+    Emulated(String),
+    /// A row is missing: the exit, and who handles it.
+    #[error("no cost model is made of this run: {0} by {1} was not measured")]
+    NotMeasured(&'static str, &'static str),
+}
 
 /// The file of a cost model, which a scenario names as `costs.model`, out of a run of `lab exits`.
-pub fn costs(report: &LabReport) -> anyhow::Result<String> {
+pub fn lab_costs(report: &LabReport) -> Result<String, LabCostsError> {
     let m = &report.manifest;
     if m.emulates_ring_0 {
-        bail!(
-            "no cost model is made of this run: KVM's back end here ({}) emulates ring 0 of guests, so that its costs are \
-             not those of hardware",
-            m.back_end
-        );
+        return Err(LabCostsError::Emulated(m.back_end.clone()));
     }
     let title = report.tables.first().map_or("", |table| &table.title);
-    let time = |exit: &str, handler: &str| -> anyhow::Result<f64> {
-        let row = report.row(title, &[exit.to_string(), handler.to_string()]);
+    let time = |exit, handler| {
+        let row = report.row(title, &[exit, handler].map(str::to_string));
         let figure = row.and_then(|row| row.figures.first());
-        Ok(figure
-            .with_context(|| format!("no cost model is made of this run: {exit} by {handler} was not measured"))?
-            .value)
+        figure.map(|figure| figure.value).ok_or(LabCostsError::NotMeasured(exit, handler))
     };
     let default = |name| CostModel::default().get(name).map_or(0.0, |cost| cost.time.as_nanos() as f64);
     let looks = 3.0 * default("look") + default("accounting");
@@ -56,9 +62,9 @@ pub fn costs(report: &LabReport) -> anyhow::Result<String> {
     ];
     let mut text =
         format!("description = \"{} on {}, kernel {}, by exitscope lab exits\"\n", m.back_end, m.vendor, m.kernel);
-    writeln!(text, "clock_hz = {}\n", m.tsc_hz)?;
+    text += &format!("clock_hz = {}\n\n", m.tsc_hz);
     for (name, ns, source) in rows {
-        writeln!(text, "{name} = {{ time = \"{ns:.0}ns\", origin = \"calibrated\", source = \"{source}\" }}")?;
+        text += &format!("{name} = {{ time = \"{ns:.0}ns\", origin = \"calibrated\", source = \"{source}\" }}\n");
     }
     Ok(text)
 }
@@ -101,7 +107,7 @@ mod tests {
     #[test]
     fn a_cost_model_is_read_by_a_scenario_and_adds_up_to_what_was_measured() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-        std::fs::write(file.path(), costs(&report(false)).unwrap()).unwrap();
+        std::fs::write(file.path(), lab_costs(&report(false)).unwrap()).unwrap();
         let text = format!("name = \"x\"\n[costs]\nmodel = {:?}\n[[vm]]\nname = \"v\"\n", file.path());
         let scenario = Document::parse("test", &text).unwrap().scenario().unwrap();
         assert!(scenario.costs.description.starts_with("kvm_amd on AuthenticAMD"), "{}", scenario.costs.description);
@@ -114,9 +120,9 @@ mod tests {
 
     #[test]
     fn an_emulating_back_end_and_a_missing_row_are_refused_with_the_reason() {
-        assert!(costs(&report(true)).unwrap_err().to_string().contains("emulates ring 0"));
+        assert!(lab_costs(&report(true)).unwrap_err().to_string().contains("emulates ring 0"));
         let mut report = report(false);
         report.tables[0].rows.remove(1);
-        assert!(costs(&report).unwrap_err().to_string().contains("CPUID by kernel was not measured"));
+        assert!(lab_costs(&report).unwrap_err().to_string().contains("CPUID by kernel was not measured"));
     }
 }
