@@ -23,5 +23,5 @@ mod sheet;
 
 pub use counts::{Limits, OTHER, UNKNOWN};
 pub use exporter::{Exporter, Source};
-pub use families::{FAMILIES, Family, Kind, part_label};
+pub use families::{FAMILIES, Family, Kind, part_label, write_metrics_document};
 pub use recorded::Recorded;

@@ -15,6 +15,7 @@ mod compare;
 mod compare_verdict;
 mod csv_rows;
 mod doctor_page;
+pub mod documents;
 mod events;
 mod figure_unit;
 mod fleet;
