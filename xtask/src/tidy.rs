@@ -15,7 +15,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["policy"]),
     ("scenario", &["units", "stats", "policy"]),
     ("trial", &["units", "stats", "policy"]),
-    ("validation", &["scenario", "sim"]),
+    ("validation", &["scenario", "sim", "view"]),
     ("sim", &["units", "stats", "policy", "scenario", "model"]),
     ("lab", &["units", "stats", "signals", "policy", "scenario", "model"]),
     ("model", &["units", "policy"]),

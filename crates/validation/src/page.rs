@@ -1,0 +1,254 @@
+//! A validation as a page, as CSV and as Markdown.
+
+use crate::compare::{Copied, Count, ExperimentResult, FitVerdict, RowResult, Validation};
+use crate::experiment::Role;
+use exitscope_view::{Column, Page, Section, Sentence, Table};
+use std::cmp::Ordering;
+use std::io::{self, Write};
+
+/// Writes the rows as CSV.
+pub fn write_validation_csv(validation: &Validation, out: &mut dyn Write) -> csv::Result<()> {
+    let mut out = csv::Writer::from_writer(out);
+    let heading =
+        ["experiment", "id", "what", "published", "unit", "simulated", "low", "high", "ratio", "role", "verdict"];
+    out.write_record(heading.into_iter().chain(["follows", "given", "previous"]))?;
+    for experiment in &validation.experiments {
+        for row in &experiment.rows {
+            let figures = [row.published, row.simulated, row.range[0], row.range[1], row.ratio].map(|f| f.to_string());
+            let [published, simulated, low, high, ratio] = &figures;
+            out.write_record([
+                experiment.name.as_str(),
+                &row.id,
+                &row.what,
+                published,
+                &row.unit,
+                simulated,
+                low,
+                high,
+                ratio,
+                role(row),
+                verdict(row.verdict),
+                &row.follows.join(" "),
+                row.given.as_deref().unwrap_or_default(),
+                row.previous.as_ref().map_or("", |previous| previous.id.as_str()),
+            ])?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes docs/validation.md.
+pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "# The simulator against published measurements\n")?;
+    writeln!(
+        out,
+        "Written by `exitscope validate --format markdown`. *Calibrated* rows were used to fit numbers of the cost \
+         model, *predicted* ones were not. A predicted row that *follows* from other rows by arithmetic, or is *given* by \
+         the configuration, is no prediction of its own. *Near*: within 25 % of the published change, or of the figure where it tells \
+         of no change. The published figures are in `crates/validation/published.csv`, the scenarios beside it. Free \
+         parameters were fitted to calibrated rows alone: `cargo run --release -p exitscope-validation --example refit` does \
+         so anew.\n"
+    )?;
+    writeln!(out, "{}", summary(validation))?;
+    if !validation.copied.is_empty() {
+        writeln!(out, "\n## Against copying\n\n{}\n", copying(&validation.copied))?;
+        writeln!(out, "| experiment | {} |", COPIED.join(" | "))?;
+        writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: |")?;
+        for of in validation.copied.iter().chain([&all_copied(&validation.copied)]) {
+            writeln!(out, "| {} | {} |", of.experiment, copied_cells(of).join(" | "))?;
+        }
+    }
+    for experiment in &validation.experiments {
+        writeln!(out, "\n## {}\n\n{}.\n", experiment.name, experiment.description)?;
+        writeln!(out, "| row | what | published | simulated | least to greatest | ratio | | |")?;
+        writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |")?;
+        for row in &experiment.rows {
+            let [id, what, published, simulated, ratio, _, verdict] = cells(row);
+            let role = match (&row.follows[..], &row.given) {
+                ([], None) => role(row).to_string(),
+                ([], Some(why)) => format!("given: {why}"),
+                (rows, _) => format!("{}, follows from {}", word(row.role), rows.join(", ")),
+            };
+            let [low, high] = row.range.map(figure);
+            writeln!(
+                out,
+                "| {id} | {what} | {published} | {simulated} | {low} to {high} | {ratio} | {role} | {verdict} |"
+            )?;
+        }
+        writeln!(out, "\nCosts: {}.{}", models(experiment).join(", "), fitted(experiment))?;
+        for remark in &experiment.remarks {
+            writeln!(out, "\n{remark}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The cost models of an experiment, each a link.
+fn models(experiment: &ExperimentResult) -> Vec<String> {
+    let mut names: Vec<&str> = experiment.costs.iter().map(|cost| cost.model.as_str()).collect();
+    names.dedup();
+    names.into_iter().map(|name| format!("[{name}](models.md#{})", name.replace('.', ""))).collect()
+}
+
+fn fitted(experiment: &ExperimentResult) -> String {
+    if experiment.fitted.is_empty() { String::new() } else { format!(" Fitted: {}.", experiment.fitted.join("; ")) }
+}
+
+fn summary(validation: &Validation) -> String {
+    let Validation { predicted, independent, wrong, .. } = validation;
+    let rows = || validation.experiments.iter().flat_map(|experiment| &experiment.rows);
+    let far: Vec<&str> = rows().filter(|row| row.verdict == FitVerdict::Far).map(|row| row.id.as_str()).collect();
+    let far = match far.len() {
+        0 => String::new(),
+        _ => format!(" Far: {}; the remarks of their experiments say why.", far.join(", ")),
+    };
+    let given = rows().filter(|row| row.role == Role::Predicted && row.given.is_some()).count() as u32;
+    let Count { rows, near, changes, changes_near } = independent;
+    let (follow, plain, plain_near) = (predicted.rows - rows - given, rows - changes, near - changes_near);
+    format!(
+        "{near} of {rows} independent predicted rows lie within 25 % of what was published: {changes_near} of {changes} that \
+         tell of a change, and {plain_near} of {plain} plain figures. Of {} predicted rows, {follow} follow from others by \
+         arithmetic and {given} are given by the configuration: those are not counted. {wrong} rows tell of a change in \
+         the wrong direction.{far}",
+        predicted.rows
+    )
+}
+
+const COPIED: [&str; 5] = ["figure", "rows", "simulated near", "copied near", "simulated nearer"];
+
+fn copied_cells(of: &Copied) -> [String; 5] {
+    let numbers = [of.rows, of.simulated_near, of.copied_near, of.simulated_nearer].map(|number| number.to_string());
+    let [rows, simulated, copied, nearer] = numbers;
+    [of.figure.clone(), rows, simulated, copied, nearer]
+}
+
+/// All figures together.
+fn all_copied(list: &[Copied]) -> Copied {
+    let sum = |of: fn(&Copied) -> u32| list.iter().map(of).sum();
+    Copied {
+        experiment: "all".to_string(),
+        figure: String::new(),
+        rows: sum(|of| of.rows),
+        simulated_near: sum(|of| of.simulated_near),
+        copied_near: sum(|of| of.copied_near),
+        simulated_nearer: sum(|of| of.simulated_nearer),
+    }
+}
+
+/// What the simplest prediction is worth, beside the simulation.
+fn copying(list: &[Copied]) -> String {
+    let all = all_copied(list);
+    let as_well = |of: &&Copied| match of.copied_near.cmp(&of.simulated_near) {
+        Ordering::Less => false,
+        Ordering::Equal => 2 * of.simulated_nearer <= of.rows,
+        Ordering::Greater => true,
+    };
+    let behind = list.iter().filter(as_well);
+    let behind: Vec<String> = behind.map(|of| format!("`{}` of {}", of.figure, of.experiment)).collect();
+    let behind = match behind.len() {
+        0 => String::new(),
+        _ => format!(" Copying does as well or better for {}.", behind.join(", ")),
+    };
+    format!(
+        "The simplest prediction copies what was published of the configuration before. Of {} independent rows that have one, \
+         the simulation is near {}, the copy {}; the simulated figure is the nearer one in {}.{behind}",
+        all.rows, all.simulated_near, all.copied_near, all.simulated_nearer
+    )
+}
+
+/// The page.
+pub fn validation_page(validation: &Validation) -> Page {
+    let mut sections: Vec<Section> = validation.experiments.iter().map(section).collect();
+    let sentences = vec![Sentence { text: summary(validation), warning: validation.wrong > 0 }];
+    sections.extend(against_copying(&validation.copied));
+    sections.push(Section { title: "All in all".into(), sentences, ..Section::default() });
+    Page { sections }
+}
+
+fn column(title: &'static str, names: bool, rank: u8) -> Column {
+    Column { title: title.into(), names, rank }
+}
+
+fn against_copying(list: &[Copied]) -> Option<Section> {
+    let columns = std::iter::once("experiment").chain(COPIED).enumerate();
+    let columns = columns.map(|(at, title)| column(title, at < 2, 0)).collect();
+    let row = |of: &Copied| [vec![of.experiment.clone()], copied_cells(of).to_vec()].concat();
+    (!list.is_empty()).then(|| Section {
+        title: "Against copying".into(),
+        sentences: vec![Sentence { text: copying(list), warning: false }],
+        table: Some(Table { columns, rows: list.iter().chain([&all_copied(list)]).map(row).collect() }),
+        ..Section::default()
+    })
+}
+
+fn section(experiment: &ExperimentResult) -> Section {
+    let columns = vec![
+        column("row", true, 0),
+        column("what", true, 3),
+        column("published", false, 0),
+        column("simulated", false, 0),
+        column("ratio", false, 0),
+        column("", true, 0),
+        column("verdict", true, 1),
+    ];
+    let rows = experiment.rows.iter().map(|row| cells(row).to_vec()).collect();
+    let mut notes = Vec::new();
+    if !experiment.fitted.is_empty() {
+        notes.push(format!("Fitted to the calibrated rows: {}.", experiment.fitted.join("; ")));
+    }
+    notes.extend(experiment.remarks.iter().cloned());
+    Section {
+        title: experiment.name.clone(),
+        sentences: vec![Sentence { text: experiment.description.clone(), warning: false }],
+        table: Some(Table { columns, rows }),
+        notes,
+        ..Section::default()
+    }
+}
+
+fn cells(row: &RowResult) -> [String; 7] {
+    [
+        row.id.clone(),
+        row.what.clone(),
+        format!("{} {}", figure(row.published), row.unit),
+        figure(row.simulated),
+        format!("{:.2}", row.ratio),
+        role(row).to_string(),
+        verdict(row.verdict).to_string(),
+    ]
+}
+
+/// Four digits or, of larger numbers, all before the point.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1_000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// What a row is worth as evidence.
+const fn role(row: &RowResult) -> &'static str {
+    match row.role {
+        Role::Predicted if !row.follows.is_empty() => "follows",
+        Role::Predicted if row.given.is_some() => "given",
+        role => word(role),
+    }
+}
+
+const fn word(role: Role) -> &'static str {
+    match role {
+        Role::Calibrated => "calibrated",
+        Role::Predicted => "predicted",
+    }
+}
+
+const fn verdict(verdict: FitVerdict) -> &'static str {
+    match verdict {
+        FitVerdict::Near => "near",
+        FitVerdict::Far => "far",
+        FitVerdict::Wrong => "WRONG DIRECTION",
+    }
+}
