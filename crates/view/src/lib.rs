@@ -36,6 +36,7 @@ mod pio;
 mod pio_page;
 mod recorded;
 mod replay;
+mod replay_figures;
 mod replay_page;
 mod report;
 mod simulated;
@@ -73,6 +74,7 @@ pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
 pub use recorded::{HostSettingRow, own};
 pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
+pub use replay_figures::{NoSuchFigure, ReplayTable};
 pub use replay_page::replay_page;
 pub use report::{
     Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,

@@ -14,6 +14,7 @@ mod gang;
 mod halt;
 mod lateness;
 mod port;
+mod replayed;
 mod spin;
 mod spin_survey;
 
@@ -22,5 +23,6 @@ pub use gang::{GangOutcome, GangReplay};
 pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, Typical};
 pub use lateness::Lateness;
 pub use port::{PhaseCosts, PortOutcome, PortReplay, Served};
+pub use replayed::{IN_KERNEL, ReplayedHalts, ReplayedPorts, knobs_of};
 pub use spin::{SpinOutcome, SpinReplay};
 pub use spin_survey::{Asks, MACHINE, SpinSurvey, TypicalSpin};

@@ -6,9 +6,11 @@
 //! Preemption, …   ─┴─► SpinSurvey ──┴─► typical: time of a look, a PAUSE or a cycle; cost; waits for CPUs
 //! ```
 
+use super::replayed::knobs_of;
 use crate::Lengths;
 use crate::keyed::MAX_KEYS;
 use exitscope_model::{Preemption, Who, Yield, YieldCall};
+use exitscope_policy::Knob;
 use exitscope_policy::yielding::{Generation, Machine, Params, PleWindow, SpinLoop, Step};
 use exitscope_units::{Nanos, VcpuId};
 use rustc_hash::FxHashMap;
@@ -28,6 +30,18 @@ pub enum Asks {
     Svm(Params),
     /// The guest's lock code.
     Code(Params, Machine),
+}
+
+impl Asks {
+    /// The knobs that matter to who asks so.
+    pub fn knobs(&self) -> impl Iterator<Item = &'static Knob> + use<> {
+        let prefix = match self {
+            Asks::Vmx(_) => "ple_",
+            Asks::Svm(_) => "pause_filter_",
+            Asks::Code(..) | Asks::Never => "spin_",
+        };
+        knobs_of("yielding").filter(move |knob| knob.name.starts_with(prefix))
+    }
 }
 
 /// What a first reading tells.

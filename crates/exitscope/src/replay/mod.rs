@@ -1,12 +1,9 @@
 //! `exitscope replay`: what other settings would have made of a recording.
 //!
 //! ```text
-//! --vary, --set ─► configurations ─► pipeline: every configuration's outcome ─► figures, notes ─► Replay
+//! --vary, --set ─► configurations ─► pipeline: every configuration's outcome ─► ReplayTable ─► Replay
 //! ```
 
-mod gang;
-mod halt;
-mod port;
 mod yielding;
 
 use crate::Outcome;
@@ -15,13 +12,15 @@ use crate::read;
 use crate::report::look;
 use crate::select;
 use anyhow::{Context, bail};
-use exitscope_analysis::Selection;
+use exitscope_analysis::replay::{HaltPolicy, knobs_of};
 use exitscope_pipeline::ReadTrace;
-use exitscope_pipeline::replay::{IN_KERNEL, KnobValues, ReplayInput};
-use exitscope_policy::{Knob, POLICIES};
+use exitscope_pipeline::replay::{KnobValues, ReplayInput, replay_halts, replay_ports, replay_vcores};
+use exitscope_policy::vcore::Params;
 use exitscope_scenario::vary::{self, Axes};
+use exitscope_scenario::{CostModel, Document};
 use exitscope_trace::Keep;
-use exitscope_view::{FigureRow, FigureUnit, Replay, ReplayRow, replay_page, write_page, write_replay_csv};
+use exitscope_units::Nanos;
+use exitscope_view::{AxisRow, Coverage, Replay, ReplayTable, SelectionRow, replay_page, write_page, write_replay_csv};
 use std::io::Write;
 
 /// Configurations at most.
@@ -46,9 +45,10 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let options = read::options(&args.select.clock, Keep::Timed, &selection);
     let of = ReplayInput { input: &input, selection, options };
     let replay = match args.policy {
-        PolicyName::HostHaltPoll | PolicyName::GuestHaltPoll => halt::replay(args, &of, &grid)?,
-        PolicyName::Vcore => gang::replay(args, &of, &grid)?,
-        PolicyName::PortPath => port::replay(args, &of, &grid)?,
+        PolicyName::HostHaltPoll => halts(args, &of, &grid, HaltPolicy::Host)?,
+        PolicyName::GuestHaltPoll => halts(args, &of, &grid, HaltPolicy::Guest)?,
+        PolicyName::Vcore => vcores(args, &of, &grid)?,
+        PolicyName::PortPath => ports(args, &of, &grid)?,
         PolicyName::Yielding => yielding::replay(args, &of, grid)?,
     };
     match args.format {
@@ -114,123 +114,85 @@ impl Grid {
         };
         (0..self.axes.combinations()).map(one).collect()
     }
-}
 
-/// The knobs of a policy, and what its replay can vary besides.
-fn knobs(policy: &str) -> impl Iterator<Item = &'static Knob> {
-    let of_policy = POLICIES.iter().filter(move |row| row.0 == policy).flat_map(|row| row.1);
-    of_policy.chain((policy == "port_path").then_some(&IN_KERNEL))
+    fn labels_and_sets(&self, policy: &str) -> anyhow::Result<(Vec<Vec<String>>, Vec<KnobValues>)> {
+        Ok(self.configurations(policy)?.into_iter().map(|of| (of.labels, of.set)).unzip())
+    }
 }
 
 fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
-    let knob = knobs(policy).find(|knob| knob.name == key).with_context(|| {
-        let names: Vec<&str> = knobs(policy).map(|knob| knob.name).collect();
+    let knob = knobs_of(policy).find(|knob| knob.name == key).with_context(|| {
+        let names: Vec<&str> = knobs_of(policy).map(|knob| knob.name).collect();
         format!("{policy} has no knob {key}; it has {}", names.join(", "))
     })?;
     Ok((knob.name, knob.parse(value).map_err(anyhow::Error::msg)?))
 }
 
-/// A figure of a replay, and where its number comes from.
-struct Figure<Outcome> {
-    row: FigureRow,
-    /// Its value of an outcome; the second is that of the settings in force.
-    value: fn(&Outcome, &Outcome) -> Option<f64>,
+fn halts(args: &ReplayArgs, of: &ReplayInput, grid: &Grid, policy: HaltPolicy) -> anyhow::Result<Replay> {
+    let (labels, sets) = grid.labels_and_sets(args.policy.name())?;
+    let (trace, done) = replay_halts(of, policy, &sets)?;
+    Ok(table(args, of, &trace, AxisRow::all(&grid.axes), labels).halts(policy, &trace.info.arch, &done)?)
 }
 
-impl<Outcome> Figure<Outcome> {
-    const fn new(
-        rank: u8,
-        name: &'static str,
-        unit: FigureUnit,
-        higher_is_better: bool,
-        about: &'static str,
-        value: fn(&Outcome, &Outcome) -> Option<f64>,
-    ) -> Figure<Outcome> {
-        Figure { row: FigureRow { name, unit, higher_is_better, description: about, rank }, value }
+fn ports(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
+    let (labels, sets) = grid.labels_and_sets(args.policy.name())?;
+    let model = args.costs.as_deref().map(cost_model).transpose()?;
+    let (trace, done) = replay_ports(of, &sets, model.as_ref())?;
+    Ok(table(args, of, &trace, AxisRow::all(&grid.axes), labels).ports(model.as_ref(), trace.is_xen(), &done)?)
+}
+
+fn vcores(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
+    if !of.selection.vcpus.is_empty() {
+        bail!("the threads of a virtual core leave together: --vcpu has no meaning for the policy vcore");
     }
+    let (labels, sets) = grid.labels_and_sets(args.policy.name())?;
+    let mut topologies = Vec::new();
+    for (labels, set) in labels.iter().zip(&sets) {
+        let mut params = Params::default();
+        for (name, value) in set {
+            params.set(name, *value)?;
+        }
+        if !params.fits() {
+            bail!("{}: a virtual core of so many threads does not fit into a subcore", labels.join(", "));
+        }
+        topologies.push(params);
+    }
+    let (trace, done) = replay_vcores(of, &topologies)?;
+    Ok(table(args, of, &trace, AxisRow::all(&grid.axes), labels).vcores(&done)?)
 }
 
-/// What the table begins with.
-enum Start<'a, Outcome> {
-    /// What was recorded, and what the settings in force make of it when they are replayed.
-    Both { recorded: &'a Outcome, in_force: (Vec<String>, &'a Outcome) },
-    /// The settings in force, replayed.
-    InForce(Vec<String>, &'a Outcome),
-    /// What was recorded, which needs no replay.
-    Recorded(&'a Outcome),
+/// The cost model of this name, or in this file.
+fn cost_model(name: &str) -> anyhow::Result<CostModel> {
+    let name = serde_json::to_string(name)?;
+    let text = format!("name = \"costs\"\n[costs]\nmodel = {name}\n[[vm]]\nname = \"vm\"\n");
+    Ok(Document::parse("--costs", &text)?.scenario()?.costs)
 }
 
-/// Fills the table of `replay`, whose axes are known: how it was, then a row for each of `others`. The figure `best` decides
-/// which is the best.
-fn fill<'a, Outcome: 'a>(
-    replay: &mut Replay,
-    figures: &[&Figure<Outcome>],
-    best: Option<&str>,
-    start: Start<'a, Outcome>,
-    others: impl Iterator<Item = (Vec<String>, &'a Outcome)>,
-) -> anyhow::Result<()> {
-    let as_recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
-    let is_recorded = matches!(start, Start::Recorded(_));
-    let (recorded, in_force) = match start {
-        Start::Both { recorded, in_force } => (Some((as_recorded, recorded)), in_force),
-        Start::InForce(labels, outcome) => (None, (labels, outcome)),
-        Start::Recorded(outcome) => (None, (as_recorded, outcome)),
-    };
-    let base = in_force.1;
-    replay.figures = figures.iter().map(|figure| figure.row.clone()).collect();
-    replay.best_by = best.map(|best| best_by(best, &mut replay.figures)).transpose()?;
-    let row = |(labels, outcome): (Vec<String>, &Outcome)| {
-        let values = figures.iter().map(|figure| (figure.value)(outcome, base)).collect();
-        ReplayRow::of(&replay.vary, labels, &replay.figures, values)
-    };
-    let recorded = recorded.map(|recorded| ReplayRow { recorded: true, ..row(recorded) });
-    let in_force = ReplayRow { in_force: true, recorded: is_recorded, ..row(in_force) };
-    replay.rows = recorded.into_iter().chain([in_force]).chain(others.map(row)).collect();
-    replay.mark_best();
-    Ok(())
-}
-
-/// The figure of this name, which decides which row is the best: the highest, with `-` before it the lowest.
-fn best_by(wanted: &str, figures: &mut [FigureRow]) -> anyhow::Result<FigureRow> {
-    let name = wanted.strip_prefix('-').unwrap_or(wanted);
-    let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
-    let unknown = || format!("--best: there is no figure {name}; there are {}", names.join(", "));
-    let figure = figures.iter_mut().find(|figure| figure.name == name).with_context(unknown)?;
-    figure.higher_is_better = !wanted.starts_with('-');
-    Ok(figure.clone())
-}
-
-/// What all replays have in common.
-fn head(args: &ReplayArgs, trace: &ReadTrace, selection: &Selection) -> Replay {
-    let coverage = exitscope_view::Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
-    Replay {
+/// What all replays have in common; the table is still to be filled.
+fn table<'a>(
+    args: &'a ReplayArgs,
+    of: &ReplayInput,
+    trace: &ReadTrace,
+    vary: Vec<AxisRow>,
+    labels: Vec<Vec<String>>,
+) -> ReplayTable<'a> {
+    let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
+    let (first, last) = trace.span.unwrap_or_default();
+    let replay = Replay {
         schema: Replay::SCHEMA,
         trace: read::row(trace),
         coverage: coverage.lines,
-        selection: exitscope_view::SelectionRow::of(selection),
+        selection: SelectionRow::of(&of.selection),
         policy: args.policy.name(),
         over: String::new(),
         in_force: Vec::new(),
         decisions: None,
-        vary: Vec::new(),
+        vary,
         figures: Vec::new(),
         best_by: None,
         rows: Vec::new(),
         notes: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Figure;
-
-    /// Checks that the figures are these, and that each has its own number of an outcome whose numbers all differ.
-    pub fn check<Outcome>(figures: &[&Figure<Outcome>], outcome: &Outcome, base: &Outcome, wanted: &[(&str, f64)]) {
-        let found: Vec<(&str, f64)> =
-            figures.iter().map(|figure| (figure.row.name, (figure.value)(outcome, base).unwrap())).collect();
-        assert_eq!(found, wanted);
-        for (at, (name, value)) in wanted.iter().enumerate() {
-            assert!(wanted[..at].iter().all(|other| other.1 != *value), "{name} has the number of another");
-        }
-    }
+    };
+    let length = Nanos(last.since(first).unwrap_or_default().0);
+    ReplayTable { replay, length, labels, best: args.best.as_deref(), record: trace.how_to_record() }
 }

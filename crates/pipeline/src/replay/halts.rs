@@ -2,29 +2,9 @@
 
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::ReadTrace;
-use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay};
-use exitscope_analysis::{HaltCell, Halts, PollHost, TraceSink};
+use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay, ReplayedHalts};
+use exitscope_analysis::{PollHost, TraceSink};
 use exitscope_model::Halt;
-
-/// What came of halts with other settings.
-pub struct ReplayedHalts {
-    /// The recording.
-    pub trace: ReadTrace,
-    /// Its halts, by vCPU and together.
-    pub halts: Halts,
-    /// All of them.
-    pub all: HaltCell,
-    /// How the kernel that was recorded polls.
-    pub host: PollHost,
-    /// Whether the replay decides as the kernel did.
-    pub decisions: Decisions,
-    /// What came of them as recorded.
-    pub recorded: HaltOutcome,
-    /// What the settings in force make of them, replayed.
-    pub in_force: HaltOutcome,
-    /// What each configuration makes of them.
-    pub outcomes: Vec<HaltOutcome>,
-}
 
 /// What is run over the halts.
 struct HaltReplays {
@@ -44,7 +24,7 @@ pub fn replay_halts(
     of: &ReplayInput<'_>,
     policy: HaltPolicy,
     configurations: &[KnobValues],
-) -> Result<ReplayedHalts, ReplayError> {
+) -> Result<(ReadTrace, ReplayedHalts), ReplayError> {
     let (trace, facts) = of.facts()?;
     let all = facts.halts.all();
     if all.halts() == 0 {
@@ -73,5 +53,5 @@ pub fn replay_halts(
         // A halt that a host's poll ended has left the guest.
         (in_force.caught, recorded.caught) = (0, 0);
     }
-    Ok(ReplayedHalts { trace, halts: facts.halts, all, host, decisions, recorded, in_force, outcomes })
+    Ok((trace, ReplayedHalts { halts: facts.halts, all, host, decisions, recorded, in_force, outcomes }))
 }

@@ -9,8 +9,8 @@ mod ports;
 mod vcores;
 mod yields;
 
-pub use halts::{ReplayedHalts, replay_halts};
-pub use ports::{IN_KERNEL, ReplayedPorts, replay_ports};
+pub use halts::replay_halts;
+pub use ports::replay_ports;
 pub use vcores::replay_vcores;
 pub use yields::{SurveyedYields, replay_yields, survey_yields};
 

@@ -2,41 +2,11 @@
 
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::ReadTrace;
-use exitscope_analysis::replay::{PhaseCosts, PortOutcome, PortReplay, Served};
-use exitscope_analysis::{TraceSink, TypicalAccesses};
+use exitscope_analysis::TraceSink;
+use exitscope_analysis::replay::{IN_KERNEL, PhaseCosts, PortOutcome, PortReplay, ReplayedPorts, Served};
 use exitscope_model::{DetailKind, Exit};
 use exitscope_policy::port_path::Phase;
-use exitscope_policy::{Knob, Place, Unit};
 use exitscope_scenario::{Cost, CostModel};
-
-/// What the replay can vary besides the policy's knobs.
-pub const IN_KERNEL: Knob = Knob {
-    name: "in_kernel",
-    unit: Unit::Choice(Served::WORDS),
-    default: 0,
-    min: 0,
-    max: Served::WORDS.len() as u64 - 1,
-    place: Place::Design,
-    about: "What the kernel handles of the port accesses that left it",
-};
-
-/// What port accesses cost on other ways.
-pub struct ReplayedPorts {
-    /// The recording.
-    pub trace: ReadTrace,
-    /// Accesses.
-    pub accesses: u64,
-    /// Those of them that left the kernel.
-    pub outside: u64,
-    /// Those of which the trace does not say whether they are string accesses.
-    pub untold: u64,
-    /// What accesses typically cost.
-    pub typical: TypicalAccesses,
-    /// What the settings in force make of them, replayed.
-    pub in_force: PortOutcome,
-    /// What each configuration makes of them.
-    pub outcomes: Vec<PortOutcome>,
-}
 
 struct PortReplays(Vec<PortReplay>);
 
@@ -51,7 +21,7 @@ pub fn replay_ports(
     of: &ReplayInput<'_>,
     configurations: &[KnobValues],
     model: Option<&CostModel>,
-) -> Result<ReplayedPorts, ReplayError> {
+) -> Result<(ReadTrace, ReplayedPorts), ReplayError> {
     let (trace, facts) = of.facts()?;
     let ports = || facts.accesses.cells().into_iter().filter(|(key, _)| key.at.kind == DetailKind::Port);
     let accesses: u64 = ports().map(|(_, of)| of.cell.count).sum();
@@ -82,7 +52,7 @@ pub fn replay_ports(
     let (trace, PortReplays(replays)) = of.read(|| PortReplays(replays.clone()))?;
     let mut outcomes: Vec<PortOutcome> = replays.into_iter().map(|replay| replay.outcome).collect();
     let in_force = outcomes.remove(0);
-    Ok(ReplayedPorts { trace, accesses, outside, untold, typical, in_force, outcomes })
+    Ok((trace, ReplayedPorts { accesses, outside, untold, typical, in_force, outcomes }))
 }
 
 /// What each step of a port access takes.

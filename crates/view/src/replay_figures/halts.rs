@@ -1,13 +1,11 @@
 //! Replays of halt polling.
 
-use super::{Figure, Grid, Start, fill, head, knobs};
-use crate::cli::{PolicyName, ReplayArgs};
-use exitscope_analysis::PollSettings;
-use exitscope_analysis::replay::{HaltOutcome, HaltPolicy};
-use exitscope_pipeline::replay::{ReplayInput, ReplayedHalts, replay_halts};
-use exitscope_units::Nanos;
-use exitscope_view::FigureUnit::{Count, Ns, Share};
-use exitscope_view::{AxisRow, DecisionsRow, Replay, SettingRow};
+use super::{Figure, NoSuchFigure, ReplayTable, Start, fill};
+use crate::FigureUnit::{Count, Ns, Share};
+use crate::{DecisionsRow, Replay, SettingRow, thousands};
+use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, ReplayedHalts, knobs_of};
+use exitscope_analysis::{HaltCell, PollSettings};
+use exitscope_policy::Knob;
 
 /// A latency is shown if no more than one gap in so many is inexact.
 const EXACT: u64 = 20;
@@ -74,64 +72,48 @@ fn figures(policy: HaltPolicy, exact: bool) -> Vec<&'static Figure<HaltOutcome>>
     std::iter::once(first).chain(&OF_POLLS).chain(of_latency).collect()
 }
 
-pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
-    let policy = if args.policy == PolicyName::HostHaltPoll { HaltPolicy::Host } else { HaltPolicy::Guest };
-    let configurations = grid.configurations(args.policy.name())?.into_iter();
-    let (labels, sets): (Vec<_>, Vec<_>) = configurations.map(|of| (of.labels, of.set)).unzip();
-    let done = replay_halts(of, policy, &sets)?;
-    let ReplayedHalts { trace, halts, all, .. } = &done;
-    let (first, last) = trace.span.unwrap_or_default();
-    let mut replay = head(args, trace, &of.selection);
-    replay.over = format!(
-        "{} halts of {}, {} long",
-        exitscope_view::thousands(all.halts()),
-        match halts.vcpus.len() {
+impl ReplayTable<'_> {
+    /// Fills it with halts replayed with other polls, recorded on this architecture.
+    pub fn halts(self, policy: HaltPolicy, arch: &str, done: &ReplayedHalts) -> Result<Replay, NoSuchFigure> {
+        let ReplayTable { mut replay, length, labels, best, record } = self;
+        let ReplayedHalts { halts, all, decisions, .. } = done;
+        let vcpus = match halts.vcpus.len() {
             1 => "1 vCPU".to_string(),
             vcpus => format!("{vcpus} vCPUs"),
-        },
-        Nanos(last.since(first).unwrap_or_default().0)
-    );
-    let exact = all.inexact() * EXACT <= all.halts();
-    replay.vary = AxisRow::all(&grid.axes);
-    let params = halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&done.host);
-    replay.in_force = knobs("host_halt_poll")
-        .filter(|knob| trace.info.arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
-        .filter_map(|knob| Some(SettingRow { knob: knob.name, value: knob.text(params.get(knob.name)?).to_string() }))
-        .collect();
-    let decisions = &done.decisions;
-    replay.decisions = (decisions.changes > 0).then_some(DecisionsRow {
-        known: decisions.known,
-        same: decisions.same,
-        changes: decisions.changes,
-        same_changes: decisions.same_changes,
-    });
-    let in_force = grid.axes.all().iter().map(|axis| match (policy, params.get(&axis.key)) {
-        (HaltPolicy::Host, Some(value)) => knobs("host_halt_poll")
-            .find(|knob| knob.name == axis.key)
-            .map_or(String::new(), |knob| knob.text(value).to_string()),
-        _ => "host polls".to_string(),
-    });
-    let outcomes = labels.into_iter().zip(&done.outcomes);
-    let best = args.best.as_deref().or(exact.then_some("net_gain"));
-    let start = Start::Both { recorded: &done.recorded, in_force: (in_force.collect(), &done.in_force) };
-    fill(&mut replay, &figures(policy, exact), best, start, outcomes)?;
-    replay.notes = notes(policy, exact, all, halts.guest_polls, trace.how_to_record());
-    let mut best = replay.rows[2..].iter().zip(&done.outcomes).filter(|(row, _)| row.best).peekable();
-    if policy == HaltPolicy::Guest && best.peek().is_some() && best.all(|(_, outcome)| outcome.caught == 0) {
-        let instead = "the best let no guest poll for long enough to be successful: what they win is that the host does not \
-                       poll, as with its halt_poll_ns=0 (--policy host_halt_poll)";
-        replay.notes.insert(0, instead.to_string());
+        };
+        replay.over = format!("{} halts of {vcpus}, {length} long", thousands(all.halts()));
+        let exact = all.inexact() * EXACT <= all.halts();
+        let params = halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&done.host);
+        let value = |knob: &Knob| Some(knob.text(params.get(knob.name)?).to_string());
+        replay.in_force = knobs_of("host_halt_poll")
+            .filter(|knob| arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
+            .filter_map(|knob| Some(SettingRow { knob: knob.name, value: value(knob)? }))
+            .collect();
+        replay.decisions = (decisions.changes > 0).then_some(DecisionsRow {
+            known: decisions.known,
+            same: decisions.same,
+            changes: decisions.changes,
+            same_changes: decisions.same_changes,
+        });
+        let in_force = replay.vary.iter().map(|axis| {
+            let knob = knobs_of("host_halt_poll").find(|knob| policy == HaltPolicy::Host && knob.name == axis.key);
+            knob.and_then(value).unwrap_or("host polls".to_string())
+        });
+        let start = Start::Both { recorded: &done.recorded, in_force: (in_force.collect(), &done.in_force) };
+        let best = best.or(exact.then_some("net_gain"));
+        fill(&mut replay, &figures(policy, exact), best, start, labels.into_iter().zip(&done.outcomes))?;
+        replay.notes = notes(policy, exact, all, halts.guest_polls, record);
+        let mut best = replay.rows[2..].iter().zip(&done.outcomes).filter(|(row, _)| row.best).peekable();
+        if policy == HaltPolicy::Guest && best.peek().is_some() && best.all(|(_, outcome)| outcome.caught == 0) {
+            let instead = "the best let no guest poll for long enough to be successful: what they win is that the host does \
+                           not poll, as with its halt_poll_ns=0 (--policy host_halt_poll)";
+            replay.notes.insert(0, instead.to_string());
+        }
+        Ok(replay)
     }
-    Ok(replay)
 }
 
-fn notes(
-    policy: HaltPolicy,
-    exact: bool,
-    all: &exitscope_analysis::HaltCell,
-    guest_polls: bool,
-    record: &str,
-) -> Vec<String> {
+fn notes(policy: HaltPolicy, exact: bool, all: &HaltCell, guest_polls: bool, record: &str) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {
         notes.push(
@@ -147,8 +129,8 @@ fn notes(
             if all.late_caught.count + all.late_slept.count > 0 {
                 notes.push(format!(
                     "what comes after a poll's end finds the vCPU not blocked as often as what came as late when this was recorded ({} of {})",
-                    exitscope_view::thousands(all.late_caught.count),
-                    exitscope_view::thousands(all.late_caught.count + all.late_slept.count)
+                    thousands(all.late_caught.count),
+                    thousands(all.late_caught.count + all.late_slept.count)
                 ));
             }
         }
@@ -192,6 +174,7 @@ fn notes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_units::Nanos;
 
     #[test]
     fn each_figure_of_halts_is_its_own() {

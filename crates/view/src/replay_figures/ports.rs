@@ -1,14 +1,11 @@
 //! Replays of port accesses.
 
-use super::{Figure, Grid, Start, fill, head};
-use crate::cli::ReplayArgs;
-use exitscope_analysis::replay::{PortOutcome, PortReplay};
+use super::{Figure, NoSuchFigure, ReplayTable, Start, fill};
+use crate::FigureUnit::{Count, Ns, Share};
+use crate::{Replay, SettingRow, thousands};
+use exitscope_analysis::replay::{PortOutcome, PortReplay, ReplayedPorts, knobs_of};
 use exitscope_model::DetailKind;
-use exitscope_pipeline::replay::{ReplayInput, ReplayedPorts, replay_ports};
-use exitscope_scenario::{CostModel, Document};
-use exitscope_units::Nanos;
-use exitscope_view::FigureUnit::{Count, Ns, Share};
-use exitscope_view::{AxisRow, Replay, SettingRow, thousands};
+use exitscope_scenario::CostModel;
 
 const FIGURES: [&Figure<PortOutcome>; 7] = [
     &Figure::new(
@@ -53,44 +50,30 @@ fn avoided(of: &PortOutcome, base: &PortOutcome) -> f64 {
     base.outside.saturating_sub(of.outside) as f64
 }
 
-pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
-    let configurations = grid.configurations(args.policy.name())?.into_iter();
-    let (labels, sets): (Vec<_>, Vec<_>) = configurations.map(|of| (of.labels, of.set)).unzip();
-    let model = args.costs.as_deref().map(cost_model).transpose()?;
-    let done = replay_ports(of, &sets, model.as_ref())?;
-    let trace = &done.trace;
-    let (first, last) = trace.span.unwrap_or_default();
-    let mut replay = head(args, trace, &of.selection);
-    replay.over = format!(
-        "{} port accesses, {} of them handled in user space, {} long",
-        thousands(done.accesses),
-        thousands(done.outside),
-        Nanos(last.since(first).unwrap_or_default().0)
-    );
-    let timed = done.outcomes.iter().any(|outcome| outcome.unknown == 0);
-    replay.vary = AxisRow::all(&grid.axes);
-    let in_force = PortReplay::recorded(trace.is_xen());
-    let setting = |name: &'static str| {
-        in_force.get(name).and_then(|value| Some((super::knobs("port_path").find(|knob| knob.name == name)?, value)))
-    };
-    replay.in_force = ["quick_path", "device_model"]
-        .into_iter()
-        .filter_map(setting)
-        .map(|(knob, value)| SettingRow { knob: knob.name, value: knob.text(value).to_string() })
-        .collect();
-    let recorded = grid.axes.all().iter().map(|_| "as recorded".to_string()).collect();
-    let outcomes = labels.into_iter().zip(&done.outcomes);
-    let best = args.best.as_deref().or(timed.then_some("gain"));
-    fill(&mut replay, &FIGURES, best, Start::InForce(recorded, &done.in_force), outcomes)?;
-    replay.notes = notes(&done, model.as_ref());
-    Ok(replay)
-}
-
-/// The cost model of this name, or in this file.
-fn cost_model(name: &str) -> anyhow::Result<CostModel> {
-    let name = serde_json::to_string(name)?;
-    let text = format!("name = \"costs\"\n[costs]\nmodel = {name}\n[[vm]]\nname = \"vm\"\n");
-    Ok(Document::parse("--costs", &text)?.scenario()?.costs)
+impl ReplayTable<'_> {
+    /// Fills it with port accesses replayed on other ways.
+    pub fn ports(self, model: Option<&CostModel>, is_xen: bool, done: &ReplayedPorts) -> Result<Replay, NoSuchFigure> {
+        let ReplayTable { mut replay, length, labels, best, .. } = self;
+        replay.over = format!(
+            "{} port accesses, {} of them handled in user space, {length} long",
+            thousands(done.accesses),
+            thousands(done.outside)
+        );
+        let timed = done.outcomes.iter().any(|outcome| outcome.unknown == 0);
+        let in_force = PortReplay::recorded(is_xen);
+        replay.in_force = knobs_of("port_path")
+            .filter(|knob| matches!(knob.name, "quick_path" | "device_model"))
+            .filter_map(|knob| {
+                Some(SettingRow { knob: knob.name, value: knob.text(in_force.get(knob.name)?).to_string() })
+            })
+            .collect();
+        let recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
+        let best = best.or(timed.then_some("gain"));
+        let outcomes = labels.into_iter().zip(&done.outcomes);
+        fill(&mut replay, &FIGURES, best, Start::InForce(recorded, &done.in_force), outcomes)?;
+        replay.notes = notes(done, model);
+        Ok(replay)
+    }
 }
 
 fn notes(done: &ReplayedPorts, model: Option<&CostModel>) -> Vec<String> {

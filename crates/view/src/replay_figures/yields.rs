@@ -1,0 +1,167 @@
+//! Replays of yields.
+
+use super::{Figure, NoSuchFigure, ReplayTable, Start, fill};
+use crate::FigureUnit::{Count, Ns};
+use crate::{Replay, SettingRow, thousands};
+use exitscope_analysis::replay::{Asks, SpinOutcome, SpinReplay, SpinSurvey};
+use exitscope_model::YieldCall;
+use exitscope_policy::Knob;
+
+/// What a figure needs besides the yields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// Who waited for a CPU.
+    Waiters,
+    /// That, and lock code that asks whether the owner runs.
+    Senses,
+}
+
+const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
+    (Needs::Nothing, Figure::new(0, "yields", Count, false, "yields", |of, _| Some(of.yields as f64))),
+    (
+        Needs::Waiters,
+        Figure::new(
+            3,
+            "without_preempted_sibling",
+            Count,
+            false,
+            "yields at which no sibling was preempted: no gain",
+            |of, _| Some(of.in_vain as f64),
+        ),
+    ),
+    (
+        Needs::Senses,
+        Figure::new(
+            4,
+            "yields_skipped",
+            Count,
+            true,
+            "times at which sense-running said that the owner runs, so that none was made",
+            |of, _| Some(of.not_made as f64),
+        ),
+    ),
+    (Needs::Nothing, Figure::new(2, "cost", Ns, false, "CPU time of yields", |of, _| Some(of.cost as f64))),
+    (
+        Needs::Waiters,
+        Figure::new(0, "gain_low", Ns, true, "time that waiters gain, at least", |of, _| Some(of.least as f64)),
+    ),
+    (
+        Needs::Waiters,
+        Figure::new(0, "gain_high", Ns, true, "time that waiters gain, at most", |of, _| Some(of.most as f64)),
+    ),
+    (
+        Needs::Waiters,
+        Figure::new(0, "gain", Ns, true, "the middle between gain_low and gain_high", |of, _| {
+            Some((of.least as f64 + of.most as f64) / 2.0)
+        }),
+    ),
+];
+
+/// The figures of a recording that tells, or does not tell, who waited for a CPU, replayed with lock code that asks, or does
+/// not, whether the owner runs.
+fn figures(told: bool, senses: bool) -> Vec<&'static Figure<SpinOutcome>> {
+    let is_met = |needs| match needs {
+        Needs::Nothing => true,
+        Needs::Waiters => told,
+        Needs::Senses => told && senses,
+    };
+    FIGURES.iter().filter(|row| is_met(row.0)).map(|row| &row.1).collect()
+}
+
+impl ReplayTable<'_> {
+    /// Fills it with waits replayed with other ways to ask, of which one may sense whether the owner runs.
+    pub fn yields(
+        self,
+        survey: &SpinSurvey,
+        (call, in_force): (YieldCall, &Asks),
+        senses: bool,
+        done: &SpinReplay,
+    ) -> Result<Replay, NoSuchFigure> {
+        let ReplayTable { mut replay, length, labels, best, record } = self;
+        replay.over = format!(
+            "{} waits with {} yields by {}, {length} long",
+            thousands(done.waits),
+            thousands(done.recorded.yields),
+            call.name()
+        );
+        let told = survey.known > 0;
+        replay.in_force = settings(in_force);
+        let best = best.or(told.then_some("gain"));
+        let outcomes = labels.into_iter().zip(done.outcomes());
+        fill(&mut replay, &figures(told, senses), best, Start::Recorded(&done.recorded), outcomes)?;
+        replay.notes = notes(survey, call, told, record);
+        Ok(replay)
+    }
+}
+
+/// The settings that were in force.
+fn settings(asks: &Asks) -> Vec<SettingRow> {
+    let (Asks::Vmx(params) | Asks::Svm(params) | Asks::Code(params, _)) = asks else { return Vec::new() };
+    let row = |knob: &'static Knob| SettingRow {
+        knob: knob.name,
+        value: knob.text(params.get(knob.name).unwrap_or(knob.default)).to_string(),
+    };
+    asks.knobs().map(row).collect()
+}
+
+fn notes(survey: &SpinSurvey, call: YieldCall, told: bool, record: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !told {
+        notes.push(format!(
+            "Who waited for a CPU is not in the trace, so that what a yield can win is unknown. Record with {record}."
+        ));
+    }
+    notes.push(match (call, survey.least_window) {
+        (YieldCall::Pause | YieldCall::PauseFilter, Some(_)) => {
+            "the smallest window that was traced is taken for its base; the other settings in force are taken to be the defaults"
+                .to_string()
+        }
+        (YieldCall::Pause | YieldCall::PauseFilter, None) if survey.is_static() => {
+            "no change of a window was traced, and the time between yields is always the same: windows are taken not to grow, and \
+             that time for the default window"
+                .to_string()
+        }
+        _ => "the settings in force are not in the trace and are taken to be the defaults: the time between yields is set equal to \
+              what these make"
+            .to_string(),
+    });
+    notes.push(
+        "at least, at most: nobody knows which vCPU held the lock; a sibling that had lost its CPU may have, and a yield then \
+         may have ended the wait, or changed nothing. The CPU time of yields that are not made is in both"
+            .to_string(),
+    );
+    notes.push(
+        "the waits are taken as they were: those that ended before a yield are not in the trace, so that who yields sooner \
+         yields more often than is shown; and a guest whose locks are free sooner has fewer"
+            .to_string(),
+    );
+    if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) {
+        notes.push(
+            "sense-running is an exit of its own under KVM, which is not counted; X'9C' is taken to name a vCPU that had lost its \
+             CPU, if there was one"
+                .to_string(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_of_yields_is_its_own() {
+        let outcome = SpinOutcome { yields: 3, in_vain: 5, not_made: 7, cost: 11, least: -13, most: 17 };
+        let [yields, cost] = [("yields", 3.0), ("cost", 11.0)];
+        let [in_vain, not_made] = [("without_preempted_sibling", 5.0), ("yields_skipped", 7.0)];
+        let won = [("gain_low", -13.0), ("gain_high", 17.0), ("gain", 2.0)];
+        for (told, senses, wanted) in [
+            (false, true, vec![yields, cost]),
+            (true, false, [&[yields, in_vain, cost], &won[..]].concat()),
+            (true, true, [&[yields, in_vain, not_made, cost], &won[..]].concat()),
+        ] {
+            super::super::tests::check(&figures(told, senses), &outcome, &SpinOutcome::default(), &wanted);
+        }
+    }
+}
