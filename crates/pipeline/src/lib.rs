@@ -7,6 +7,7 @@
 //! Does not know: flags, drawing.
 
 mod advice;
+mod bundle;
 mod diff_side;
 mod page_facts;
 mod read_trace;
@@ -15,6 +16,7 @@ mod simulations;
 mod vms;
 
 pub use advice::{AdviceError, judgement, reread};
+pub use bundle::{BundleError, BundleSurvey};
 pub use diff_side::{DiffSide, read_side};
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use read_trace::{
