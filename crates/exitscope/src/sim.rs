@@ -8,7 +8,7 @@ use crate::report::look;
 use anyhow::{Context, bail};
 use exitscope_policy::all_knobs;
 use exitscope_scenario::text::MAX_TEXT;
-use exitscope_scenario::{Document, Scenario};
+use exitscope_scenario::{Document, Scenario, nearest_name};
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_sim::{Limits, Unseen};
 use exitscope_view::{ScenarioRow, Simulated, simulated_page, write_metrics_csv, write_page};
@@ -99,18 +99,11 @@ pub fn set(document: &mut Document, key: &str, value: &str) -> anyhow::Result<()
         && error.origin.starts_with("--set")
         && error.what.starts_with("there is no key")
         && error.path.ends_with(last)
-        && let Some(near) = nearest(last, all_knobs().map(|knob| knob.name))
+        && let Some(near) = nearest_name(last, all_knobs().map(|knob| knob.name))
     {
         bail!("{}: there is no key or knob {last:?}; did you mean {near:?}?", error.origin);
     }
     Ok(())
-}
-
-/// The name that was probably meant.
-pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distances = names.map(|name| (strsim::osa_distance(word, name), name));
-    let (distance, name) = distances.min_by_key(|row| row.0)?;
-    (distance <= name.len().min(9) / 3).then_some(name)
 }
 
 /// How much a run may take that begins now.

@@ -32,4 +32,4 @@ pub use library::{LIBRARY, LibraryProgram};
 pub use models::models;
 pub use program::{Op, Program, Span};
 pub use scenario::Scenario;
-pub use text::{Document, ScenarioError};
+pub use text::{Document, ScenarioError, nearest_name};

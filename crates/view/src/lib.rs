@@ -43,6 +43,7 @@ mod simulated;
 mod simulated_page;
 mod summary;
 mod sweep;
+mod sweep_metrics;
 mod sweep_page;
 mod sweep_verdict;
 mod text;
@@ -87,6 +88,7 @@ pub use simulated::{
 pub use simulated_page::simulated_page;
 pub use summary::write_summary;
 pub use sweep::{AxisRow, Configuration, Sweep, SweepMetric, SweepRow};
+pub use sweep_metrics::{SweepMetrics, SweepMetricsError};
 pub use sweep_page::sweep_page;
 pub use text::{Look, write_page};
 pub use times::{ExitTimes, VcpuTimes};

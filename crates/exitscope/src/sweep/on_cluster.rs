@@ -1,10 +1,11 @@
 //! A sweep as a table of runs, each simulated by an executor of a cluster.
 
-use super::{Asked, Figures, Grid, one_run};
+use super::{Figures, Grid, one_run};
 use crate::cli::{LimitArgs, SweepArgs};
 use crate::sim;
 use exitscope_query::{Limits, offered};
 use exitscope_units::Nanos;
+use exitscope_view::SweepMetrics;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ pub(super) fn run_all(
     args: &SweepArgs,
     grid: &Grid,
     checked: &[Result<(), String>],
-    asked: &Asked,
+    asked: &SweepMetrics,
     (host, port): &(String, u16),
 ) -> anyhow::Result<Vec<Result<Figures, String>>> {
     let common = Common {

@@ -283,6 +283,13 @@ fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
     known.min_by_key(distance).filter(|near| distance(near) <= (near.len().min(9) + 1) / 3)
 }
 
+/// The name that was probably meant.
+pub fn nearest_name<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = names.map(|name| (strsim::osa_distance(word, name), name));
+    let (distance, name) = distances.min_by_key(|row| row.0)?;
+    (distance <= name.len().min(9) / 3).then_some(name)
+}
+
 /// An open table.
 pub(crate) struct Fields<'a> {
     pub item: &'a Item<'a>,

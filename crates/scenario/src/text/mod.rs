@@ -17,6 +17,7 @@ mod set;
 mod steps;
 mod time;
 
+pub use fields::nearest_name;
 pub use page::page;
 pub use rows::{
     Absent, Kind, MAX_CPUS, MAX_INSTANT, MAX_LIST, MAX_NESTING, MAX_OPS, MAX_TEXT, MAX_VCPUS, Row, StepRow,
