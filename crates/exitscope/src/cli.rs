@@ -1,8 +1,10 @@
 //! Every flag. Where `perf kvm stat` or `trace-cmd` have a flag for the same thing, ours has its name.
 
 use chrono::NaiveDate;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exitscope_analysis::{ChangeLimit, Condition, Dim, Threshold, When};
+use exitscope_top::TopColumn;
 use exitscope_trace::{Keep, Options, XenMode};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::SortKey;
@@ -1114,48 +1116,11 @@ pub struct TopArgs {
     pub format: EventsFormat,
     /// Columns of the list, in this order, separated by commas; the key `o` chooses them, too [default: all that fit, without
     /// parts that are zero]
-    #[arg(long, value_enum, value_name = "COLUMN", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = top_columns())]
     pub columns: Vec<TopColumn>,
     /// Do not use BPF
     #[arg(long)]
     pub no_bpf: bool,
-}
-
-/// A column of `top`'s list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TopColumn {
-    /// The VM's process; of a vCPU, its thread
-    Pid,
-    /// Exits per second
-    Exits,
-    /// Share of wall time in exits: kernel and user space
-    Cost,
-    /// Share of wall time in the guest
-    Guest,
-    /// Share of wall time polling before a halt blocks
-    Polling,
-    /// Share of wall time blocked by a guest halt
-    Halted,
-    /// Share of wall time in halts that cannot be divided (POWER)
-    Undivided,
-    /// Share of wall time blocked until a page is there
-    Memory,
-    /// Share of wall time runnable without a CPU (run delay)
-    Steal,
-    /// Share of wall time stopped by the VMM
-    Stopped,
-    /// Share of wall time that no event explains
-    Unknown,
-    /// 99 % of exits were shorter; halts left out
-    P99,
-    /// Share of exits that KVM handed on to QEMU or another VMM
-    ToUser,
-    /// The reason of exits that costs most
-    TopReason,
-    /// The exit that a vCPU is in, and for how long
-    Now,
-    /// Cost in the last intervals
-    Past,
 }
 
 #[derive(Debug, Args)]
@@ -1385,6 +1350,12 @@ fn parse_top(text: &str) -> Result<usize, String> {
         Ok(rows) if rows > 0 => Ok(rows),
         _ => Err("a number from 1 on, or all".to_string()),
     }
+}
+
+/// The columns of `top`'s list, by name.
+fn top_columns() -> impl TypedValueParser<Value = TopColumn> {
+    let values = TopColumn::all().map(|column| PossibleValue::new(column.name()).help(column.help()));
+    PossibleValuesParser::new(values).try_map(|name| TopColumn::named(&name).ok_or("no column"))
 }
 
 fn parse_length(text: &str) -> Result<Nanos, String> {

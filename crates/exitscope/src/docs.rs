@@ -47,7 +47,7 @@ pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Document::ReportSchema => schemas.into_root_schema_for::<Report>(),
         Document::DiffSchema => schemas.into_root_schema_for::<Comparison>(),
         Document::EventsSchema => schemas.into_root_schema_for::<EventRow>(),
-        Document::TopSchema => schemas.into_root_schema_for::<crate::top::Frame>(),
+        Document::TopSchema => schemas.into_root_schema_for::<exitscope_top::Frame>(),
         Document::ReplaySchema => schemas.into_root_schema_for::<exitscope_view::Replay>(),
         Document::AdviseSchema => schemas.into_root_schema_for::<Advised>(),
         Document::SimSchema => schemas.into_root_schema_for::<Simulated>(),

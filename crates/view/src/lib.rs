@@ -69,8 +69,10 @@ pub use hidden::{HiddenReason, HiddenTime};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_costs::{LabCostsError, lab_costs};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
-pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, rate, share, thousands};
-pub use page::{Column, Page, Section, Sentence, Table, View, comparison_page, report_page, view_page};
+pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, plural, rate, share, thousands};
+pub use page::{
+    Column, Page, Section, Sentence, Table, View, column, comparison_page, length, plain, report_page, view_page,
+};
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
 pub use recorded::{HostSettingRow, own};

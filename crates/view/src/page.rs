@@ -79,12 +79,13 @@ pub struct Column {
     pub rank: u8,
 }
 
-pub(crate) fn column(title: impl Into<Cow<'static, str>>, names: bool, rank: u8) -> Column {
+/// A column of this title, with its [`Column::names`] and [`Column::rank`].
+pub fn column(title: impl Into<Cow<'static, str>>, names: bool, rank: u8) -> Column {
     Column { title: title.into(), names, rank }
 }
 
 /// A length as a cell: `12.3us`, `0`, or `-` where there is none.
-pub(crate) fn length(nanos: Option<u64>) -> String {
+pub fn length(nanos: Option<u64>) -> String {
     match nanos {
         None => "-".to_string(),
         Some(0) => "0".to_string(),
@@ -92,7 +93,8 @@ pub(crate) fn length(nanos: Option<u64>) -> String {
     }
 }
 
-pub(crate) fn plain(text: String) -> Sentence {
+/// A sentence that does not warn.
+pub fn plain(text: String) -> Sentence {
     Sentence { text, warning: false }
 }
 

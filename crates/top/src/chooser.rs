@@ -1,8 +1,7 @@
 //! The list of all columns, in which the user chooses.
 
-use super::columns::ColumnChoice;
-use super::list::{elided, width};
-use crate::cli::TopColumn;
+use crate::columns::{ColumnChoice, TopColumn};
+use crate::list::{elided, width};
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};
@@ -24,7 +23,7 @@ impl Chooser {
             KeyCode::Down | KeyCode::Char('j') => self.at = (self.at + 1).min(last),
             KeyCode::Home | KeyCode::PageUp => self.at = 0,
             KeyCode::End | KeyCode::PageDown => self.at = last,
-            KeyCode::Char(' ') => columns.toggle(TopColumn::all()[self.at]),
+            KeyCode::Char(' ') => TopColumn::all().nth(self.at).into_iter().for_each(|id| columns.toggle(id)),
             KeyCode::Char('d') => *columns = ColumnChoice::default(),
             KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left | KeyCode::F(2) => return false,
             KeyCode::Char('q' | 'o') => return false,
@@ -45,15 +44,15 @@ impl Chooser {
         .areas(to.area());
         to.render_widget(Clear, to.area());
         to.render_widget(Line::from("exitscope top: columns").bold(), title);
-        let names = TopColumn::all().iter().map(|id| width(&id.name())).max().map_or(0, usize::from);
+        let names = TopColumn::all().map(|id| width(id.name())).max().map_or(0, usize::from);
         let first = (self.at + 1).saturating_sub(usize::from(list.height));
-        for ((at, id), row) in TopColumn::all().iter().enumerate().skip(first).zip(list.rows()) {
-            let mark = if columns.has(*id) { 'x' } else { ' ' };
+        for ((at, id), row) in TopColumn::all().enumerate().skip(first).zip(list.rows()) {
+            let mark = if columns.has(id) { 'x' } else { ' ' };
             let place = match () {
-                () if !columns.has(*id) => "",
-                () if hidden.contains(id) => "hidden",
-                () if !shown.contains(id) && id.part().is_some() => "none",
-                () if !shown.contains(id) => "hidden",
+                () if !columns.has(id) => "",
+                () if hidden.contains(&id) => "hidden",
+                () if !shown.contains(&id) && id.part().is_some() => "none",
+                () if !shown.contains(&id) => "hidden",
                 () => "",
             };
             let text = format!("[{mark}] {:<names$}  {place:<8}{}", id.name(), id.help());

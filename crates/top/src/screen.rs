@@ -11,15 +11,15 @@
 //! keys
 //! ```
 
-use super::choices::Sort;
-use super::frame::Frame;
-use super::help;
-use super::line::{Line as ListLine, RowId, vcpu_name};
-use super::list::{Column, List, Words, elided, kept, wrapped};
-use super::panels::{self, Chosen};
-use super::state::State;
-use super::text;
-use crate::cli::TopColumn;
+use crate::choices::Sort;
+use crate::columns::TopColumn;
+use crate::frame::Frame;
+use crate::help;
+use crate::line::{Line as ListLine, RowId, vcpu_name};
+use crate::list::{Column, List, Words, elided, kept, wrapped};
+use crate::panels::{self, Chosen};
+use crate::state::State;
+use crate::text;
 use exitscope_model::encode;
 use exitscope_view::rate;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -113,7 +113,7 @@ fn shown(lines: &[ListLine], width: u16, state: &State) -> Vec<TopColumn> {
 }
 
 fn hidden_columns(hidden: &[TopColumn]) -> String {
-    let names: Vec<String> = hidden.iter().map(|id| id.name()).collect();
+    let names: Vec<&str> = hidden.iter().map(|id| id.name()).collect();
     format!("hidden: {} (o chooses columns)", names.join(", "))
 }
 

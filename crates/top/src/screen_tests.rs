@@ -1,13 +1,14 @@
 //! What is drawn, on screens of any size.
 
-use super::super::choices::Panel;
-use super::super::columns::ColumnChoice;
-use super::super::frame::{Figures, GangCause, GangRow, LiveVerdict, Own, Row as Group, VcpuRow, VmRow};
-use super::super::list::width;
-use super::super::report_text::ReportText;
 use super::*;
+use crate::choices::Panel;
+use crate::columns::ColumnChoice;
+use crate::frame::{Figures, GangCause, GangRow, LiveVerdict, Own, Row as Group, VcpuRow, VmRow};
+use crate::history::LivePart;
+use crate::list::width;
+use crate::report_text::ReportText;
 use exitscope_live::KvmHalts;
-use exitscope_view::{VerdictRow, share};
+use exitscope_view::{VerdictRow, length, share};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Cell;
@@ -173,7 +174,7 @@ fn rows_that_have_no_room_are_counted() {
     // 7 of the 90 rows of the list, 9 of the 40 reasons.
     let screen = drawn((80, 24), &frame, &mut state);
     assert!(screen.contains("and 27 more VMs, 56 more vCPUs ") && screen.contains("and 31 more "), "{screen}");
-    state.vcpus = false;
+    state.only_vms = true;
     assert!(drawn((80, 24), &frame, &mut state).contains("and 23 more VMs "), "no vCPU is listed");
     let wide = drawn((140, 24), &frame, &mut state);
     assert_eq!(wide.matches(" more ").count(), 3, "of VMs, of reasons and of what they were about\n{wide}");
@@ -219,7 +220,8 @@ fn columns_that_have_no_room_are_named() {
     let all = "hidden: to-user, now, past (o chooses columns)";
     assert_eq!(hidden((80, 24), &mut State::default()).as_deref(), Some(all));
     assert_eq!(hidden((200, 24), &mut State::default()), None);
-    let mut few = State { columns: ColumnChoice::of(&[TopColumn::P99, TopColumn::Cost]), ..State::default() };
+    let mut few =
+        State { columns: ColumnChoice::of(&[TopColumn::P99, TopColumn::Part(LivePart::Cost)]), ..State::default() };
     assert_eq!(hidden((80, 24), &mut few), None);
     let header = drawn((80, 24), &frame, &mut few).lines().nth(2).unwrap().to_string();
     assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["VM", "/", "vCPU", "p99", "cost▼"]);
@@ -538,12 +540,12 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
         } = figures;
         all.push(rate(*exits_per_s));
         all.extend([*cost, *guest, *polling, *unknown, *halted, steal.unwrap(), *to_user].map(share));
-        all.extend([*p99_ns, poll_ns.map(u64::from)].map(text::length));
+        all.extend([*p99_ns, poll_ns.map(u64::from)].map(length));
         let of_all: f64 = halts.iter().map(|row| row.per_s).sum();
         all.extend(halts.iter().map(|row| share(row.per_s / of_all)));
         for row in reasons.iter().chain(about).chain(halts) {
             all.extend([rate(row.per_s), share(row.cost), share(row.to_user_space)]);
-            all.extend([row.mean_ns, row.p50_ns, row.p99_ns].map(text::length));
+            all.extend([row.mean_ns, row.p50_ns, row.p99_ns].map(length));
             all.push(row.name.clone());
         }
     };
@@ -564,7 +566,7 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
             all.extend([rate(cause.runs_per_s), rate(cause.forced_exits_per_s), share(cause.forced_out)]);
         }
         all.extend([vm.pid, vm.vcpus[0].tid.unwrap(), vm.vcpus[1].tid.unwrap()].map(|pid| pid.to_string()));
-        all.extend(vm.vcpus.iter().map(|vcpu| format!("vCPU {} {}", vcpu.vcpu.unwrap(), text::length(vcpu.open_ns))));
+        all.extend(vm.vcpus.iter().map(|vcpu| format!("vCPU {} {}", vcpu.vcpu.unwrap(), length(vcpu.open_ns))));
         all.push(vm.name.clone());
         sum += halts.clone();
         for row in text::kvm_halts(&halts).into_iter().chain(text::kvm_halts(&sum)) {

@@ -6,17 +6,17 @@
 //!           └ gang exits
 //! ```
 
-use super::choices::Panel;
-use super::frame::{Figures, Frame, Row as Group, VmRow};
-use super::history::History;
-use super::line::{Line as ListLine, vcpu_name};
-use super::list::{BARS, Column, List, Words, wrapped};
-use super::screen::WIDE;
-use super::text;
-use super::timeline::PartsTimeline;
+use crate::choices::Panel;
+use crate::frame::{Figures, Frame, Row as Group, VmRow};
+use crate::history::History;
+use crate::line::{Line as ListLine, vcpu_name};
+use crate::list::{BARS, Column, List, Words, wrapped};
+use crate::screen::WIDE;
+use crate::text;
+use crate::timeline::PartsTimeline;
 use exitscope_live::KvmHalts;
 use exitscope_model::encode;
-use exitscope_view::{rate, share, thousands};
+use exitscope_view::{length, rate, share, thousands};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Text};
@@ -177,12 +177,8 @@ fn groups(title: Words, groups: &[Group], height: u16) -> List {
     ];
     List::new(columns, (groups.len(), None), height, |at| {
         let group = &groups[at];
-        let name = match group.kind {
-            "reason" | "halt" => group.name.clone(),
-            kind => format!("{kind} {}", group.name),
-        };
-        let mut cells = vec![Words::name(name), rate(group.per_s).into(), share(group.cost).into()];
-        cells.extend([group.mean_ns, group.p50_ns, group.p99_ns].map(|ns| text::length(ns).into()));
+        let mut cells = vec![Words::name(group.label()), rate(group.per_s).into(), share(group.cost).into()];
+        cells.extend([group.mean_ns, group.p50_ns, group.p99_ns].map(|ns| length(ns).into()));
         cells.extend([share(group.to_user_space).into(), text::bars(&group.histogram).into()]);
         let is_quiet = group.per_s == 0.0 && group.cost == 0.0;
         (cells, if is_quiet { Style::new().dim() } else { Style::new() })
@@ -213,8 +209,8 @@ fn halts(chosen: &Chosen, height: u16) -> List {
             Words::name(row.name.clone()),
             rate(row.per_s).into(),
             share(if all > 0.0 { row.per_s / all } else { 0.0 }).into(),
-            text::length(row.mean_ns).into(),
-            text::length(row.p99_ns).into(),
+            length(row.mean_ns).into(),
+            length(row.p99_ns).into(),
             text::bars(&row.histogram).into(),
         ];
         (cells, Style::new())
@@ -250,7 +246,7 @@ fn said_of_halts(chosen: &Chosen) -> Vec<String> {
     match chosen.figures.poll_ns {
         None => {}
         Some(0) => said.push("KVM does not poll before it sleeps".to_string()),
-        Some(ns) => said.push(format!("KVM polls for up to {} before it sleeps", text::length(Some(ns.into())))),
+        Some(ns) => said.push(format!("KVM polls for up to {} before it sleeps", length(Some(ns.into())))),
     }
     if let Some(kvm) = &chosen.kvm {
         let whole = if chosen.is_vcpu { ", of the whole VM" } else { "" };

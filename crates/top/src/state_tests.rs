@@ -1,8 +1,8 @@
 //! What keys do.
 
-use super::super::frame::{Figures, GangRow, VcpuRow};
-use super::super::line::vcpu_name;
 use super::*;
+use crate::frame::{Figures, GangRow, VcpuRow};
+use crate::line::vcpu_name;
 
 fn frame() -> Frame {
     let figures = |cost| Figures { cost, ..Figures::default() };

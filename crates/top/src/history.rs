@@ -4,7 +4,7 @@
 //! Figures of each interval ─► History of each row: shares of each part, KEPT intervals of them
 //! ```
 
-use super::frame::Figures;
+use crate::frame::Figures;
 use exitscope_model::TimePart;
 use std::collections::VecDeque;
 

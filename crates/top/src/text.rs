@@ -1,9 +1,8 @@
 //! Figures as people read them, on the screen and in the text of `--batch`.
 
-use super::frame::{Frame, GangRow, LiveVerdict, Own, VmRow};
+use crate::frame::{Frame, GangRow, LiveVerdict, Own, VmRow};
 use exitscope_live::KvmHalts;
-use exitscope_units::Nanos;
-use exitscope_view::{VerdictRow, rate, share, thousands};
+use exitscope_view::{VerdictRow, length, plural, rate, share, thousands};
 use std::collections::BTreeMap;
 
 /// Bars of a histogram: one for each doubling from 1 us to 17 s.
@@ -37,15 +36,6 @@ pub fn verdict(live: &LiveVerdict) -> (String, Option<String>) {
     let word = if live.verdict.is_doubtful { "in doubt: " } else { "" };
     let doubts = (is_told && !doubts.is_empty()).then(|| format!("{word}{}", doubts.join("; ")));
     (if is_told { format!("Last {:.1} s: {text}", live.seconds) } else { text.clone() }, doubts)
-}
-
-/// A length, or nothing where there is none.
-pub fn length(ns: Option<u64>) -> String {
-    match ns {
-        None => "-".to_string(),
-        Some(0) => "0".to_string(),
-        Some(ns) => Nanos(ns).to_string(),
-    }
 }
 
 /// How long exits took, as bars of [`BARS_TITLE`].
@@ -82,7 +72,7 @@ pub fn how_many(frame: &Frame) -> String {
 
 /// `1 VM`, `70,000 VMs`.
 pub fn number_of(count: usize, what: &str) -> String {
-    format!("{} {what}{}", thousands(count as u64), if count == 1 { "" } else { "s" })
+    format!("{} {}", thousands(count as u64), plural(count as u64, what))
 }
 
 /// KVM's own count of one way in which halts went.
@@ -171,6 +161,7 @@ pub fn missed(frame: &Frame) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_units::Nanos;
 
     #[test]
     fn what_the_schedulers_programs_missed_is_said_if_there_is_any() {

@@ -4,8 +4,7 @@
 //! IntervalTotals of all VMs, of up to INTERVALS intervals ─► Verdict (as for recordings) ─► in words; no change is advised
 //! ```
 
-use super::frame::{Frame, LiveVerdict};
-use crate::host;
+use crate::frame::{Frame, LiveVerdict};
 use exitscope_analysis::{Verdict, VerdictInput, VerdictState};
 use exitscope_live::IntervalTotals;
 use exitscope_model::TimePart;
@@ -17,8 +16,10 @@ use std::collections::VecDeque;
 const INTERVALS: usize = 10;
 
 /// The last intervals, the latest last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RecentIntervals {
+    /// CPUs of this host.
+    cpus: u32,
     intervals: VecDeque<Interval>,
 }
 
@@ -35,6 +36,11 @@ struct Interval {
 }
 
 impl RecentIntervals {
+    /// None yet, on a host with so many CPUs.
+    pub fn new(cpus: u32) -> RecentIntervals {
+        RecentIntervals { cpus, intervals: VecDeque::new() }
+    }
+
     /// Adds an interval; the oldest leaves when there are more than [`INTERVALS`].
     pub fn push(&mut self, totals: IntervalTotals, frame: &Frame) {
         let mut interval = Interval {
@@ -73,7 +79,7 @@ impl RecentIntervals {
         let words = VerdictWords {
             vcpus: latest.vcpus,
             wanted: wanted.iter().sum::<f64>() / duration.0.max(1) as f64,
-            cpus: host::cpus(),
+            cpus: self.cpus,
             seen: duration,
             has_turns: false,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),

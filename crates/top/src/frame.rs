@@ -210,3 +210,13 @@ pub struct Row {
     /// How many of each length ended in the interval: lower bound in nanoseconds, count.
     pub histogram: Vec<(u64, u64)>,
 }
+
+impl Row {
+    /// Its name, with the kind of what exits were about.
+    pub(crate) fn label(&self) -> String {
+        match self.kind {
+            "reason" | "halt" => self.name.clone(),
+            kind => format!("{kind} {}", self.name),
+        }
+    }
+}

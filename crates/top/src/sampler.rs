@@ -5,11 +5,11 @@
 //!                     KVM's own counters ───────┘
 //! ```
 
-use super::figures::figures;
-use super::frame::{Frame, GangRow, Own, VcpuRow, VmRow};
-use super::gangs::GangWatch;
-use super::verdict::RecentIntervals;
-use crate::host::Host;
+use crate::figures::figures;
+use crate::frame::{Frame, GangRow, Own, VcpuRow, VmRow};
+use crate::gangs::GangWatch;
+use crate::top::TopOptions;
+use crate::verdict::RecentIntervals;
 use exitscope_live::{CostCycle, CountInterval, IntervalTotals, KvmCounters, LiveCounts, VmWatch, own_cpu_time};
 use exitscope_model::{SubjectNames, vcpu_by_name};
 use exitscope_record::{Counting, RecordError, Route, Runner, thread_name};
@@ -38,25 +38,26 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to count, for frames of this interval; of VMs with a name, those that come, too.
-    pub fn start(options: &Counting, name: Option<String>, interval: Duration) -> Result<Sampler, RecordError> {
-        let info = Host::new().info();
-        let vms = VmWatch::new(&options.processes, name, true);
+    /// Begins to count.
+    pub fn start(options: TopOptions) -> Result<Sampler, RecordError> {
+        let TopOptions { processes, vm_name, without_bpf, host, interval, .. } = options;
+        let vms = VmWatch::new(&processes, vm_name, true);
+        let counting = Counting { processes, without_bpf, with_cores: true, ..Counting::default() };
         Ok(Sampler {
-            counts: LiveCounts::start(options, vms, CostCycle::new(interval, interval * MEASURE))?,
+            counts: LiveCounts::start(&counting, vms, CostCycle::new(interval, interval * MEASURE))?,
             own_time: own_cpu_time(),
             kvm: KvmCounters::default(),
             kvm_read: None,
             gangs: GangWatch::default(),
-            recent: RecentIntervals::default(),
+            recent: RecentIntervals::new(host.cpus),
             vcpus: HashMap::new(),
-            subjects: SubjectNames::of(&info),
-            host: (info.hostname, info.release),
+            subjects: SubjectNames::of(&host),
+            host: (host.hostname, host.release),
         })
     }
 
     /// The interval from the last call, or the beginning, until now.
-    pub fn take(&mut self) -> anyhow::Result<Frame> {
+    pub fn take(&mut self) -> Result<Frame, RecordError> {
         let interval = self.counts.take()?;
         self.read_kvm_counters(&interval);
         let seconds = interval.length as f64 / 1e9;
@@ -112,9 +113,8 @@ impl Sampler {
     fn gangs(&mut self, interval: &CountInterval, seconds: f64) -> HashMap<u32, GangRow> {
         let Some(events) = self.counts.counting.take_core_events() else { return HashMap::new() };
         self.gangs.absorb(&events);
-        let of = |pid| interval.vcpus.iter().filter(move |(lane, _)| lane.process == pid);
-        let wall = |pid| of(pid).map(|(_, (_, totals))| totals.wall).sum();
-        self.gangs.rows(seconds, wall)
+        let vcpus = |pid| interval.vcpus.iter().filter(move |(lane, _)| lane.process == pid);
+        self.gangs.rows(seconds, |pid| vcpus(pid).map(|(_, (_, totals))| totals.wall).sum())
     }
 
     fn vms(

@@ -6,9 +6,9 @@
 //! guest                  31.0%   30.2%  ▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃     ← as many rows high as there is room for
 //! ```
 
-use super::frame::Figures;
-use super::history::{History, KEPT, LivePart};
-use super::list::{Words, elided, width};
+use crate::frame::Figures;
+use crate::history::{History, KEPT, LivePart};
+use crate::list::{Words, elided, width};
 use exitscope_view::share;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -102,7 +102,7 @@ fn bar(share: f64, high: f64, from_foot: f64) -> char {
     let most = high * STEPS;
     let steps = if share > 0.0 { (share * most).round().clamp(1.0, most) } else { 0.0 };
     let here = (steps - from_foot * STEPS).clamp(0.0, STEPS) as u64;
-    super::text::bar(here, STEPS as u64)
+    crate::text::bar(here, STEPS as u64)
 }
 
 #[cfg(test)]

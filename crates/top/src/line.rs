@@ -1,6 +1,6 @@
 //! A row of the list, and what names it.
 
-use super::frame::{Figures, VcpuRow, VmRow};
+use crate::frame::{Figures, VcpuRow, VmRow};
 
 /// What names a row from one interval to the next: a process; and a thread, or a vCPU's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

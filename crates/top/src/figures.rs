@@ -1,6 +1,6 @@
 //! Figures of an interval, made of its totals.
 
-use super::frame::{Figures, Row};
+use crate::frame::{Figures, Row};
 use exitscope_live::{GroupTotals, IntervalTotals, LiveGroup};
 use exitscope_model::{DetailKind, SubjectNames, TimePart};
 use exitscope_stats::CoarseBuckets;
@@ -87,7 +87,8 @@ fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), nam
     }
 }
 
-fn part(part: u64, whole: u64) -> f64 {
+/// A share; of nothing, none.
+pub fn part(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
 }
 

@@ -1,6 +1,6 @@
 //! What the keys do, and what the figures are.
 
-use super::frame::Frame;
+use crate::frame::Frame;
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};

@@ -1,22 +1,18 @@
-//! `top --batch`: an interval after the other, as text or as a line of JSON.
+//! An interval as a page of text.
 
-use super::frame::{Frame, GangRow, Row};
-use super::line::{Line, vcpu_name};
-use super::state::State;
-use super::text;
-use crate::cli::TopColumn;
+use crate::columns::TopColumn;
+use crate::frame::{Frame, GangRow, Row};
+use crate::line::{Line, vcpu_name};
+use crate::state::State;
+use crate::text;
 use exitscope_live::KvmHalts;
-use exitscope_view::{Column, Look, Page, Section, Sentence, Table, rate, share, thousands, write_page};
+use exitscope_view::{
+    Column, Look, Page, Section, Sentence, Table, column, length, plain, rate, share, thousands, write_page,
+};
 use std::io::{self, Write};
 
 /// Rows of a list.
 const ROWS: usize = 10;
-
-/// An interval as one line.
-pub fn write_json(frame: &Frame, out: &mut dyn Write) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, frame)?;
-    Ok(writeln!(out)?)
-}
 
 /// An interval as a page, with the columns that `state` has.
 pub fn write_text(frame: &Frame, state: &State, look: Look, out: &mut dyn Write) -> io::Result<()> {
@@ -50,18 +46,16 @@ fn machines(frame: &Frame, state: &State) -> Section {
     if !frame.has_kvm_exit {
         sentences.push("kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial".into());
     }
-    let mut sentences: Vec<Sentence> =
-        verdict.into_iter().chain(sentences).map(|text| Sentence { text, warning: false }).collect();
+    let mut sentences: Vec<Sentence> = verdict.into_iter().chain(sentences).map(plain).collect();
     sentences.extend(text::lost(frame).map(|text| Sentence { text, warning: true }));
     let lines = state.lines(frame);
     let shown = shown(state, &lines);
-    let name = Column { title: "VM".into(), names: true, rank: 0 };
-    let column = |id: &TopColumn| Column { title: id.title().into(), names: id.is_words(), rank: id.rank() };
+    let columns = shown.iter().map(|id| column(id.title(), id.is_words(), id.rank()));
     Section {
         title: format!("exitscope top: {}", text::how_many(frame)),
         sentences,
         table: Some(Table {
-            columns: [name].into_iter().chain(shown.iter().map(column)).collect(),
+            columns: [column("VM", true, 0)].into_iter().chain(columns).collect(),
             rows: lines.iter().map(|line| machine(line, &shown, state)).collect(),
         }),
         say_hidden: true,
@@ -92,14 +86,9 @@ fn machine(line: &Line, shown: &[TopColumn], state: &State) -> Vec<String> {
 fn list(title: String, rows: &[Row]) -> Section {
     let columns = columns_of(&["name", "count", "/s", "cost", "time", "to user space", "mean", "p50", "p99"]);
     let row = |row: &Row| {
-        let name = if ["reason", "halt"].contains(&row.kind) {
-            row.name.clone()
-        } else {
-            format!("{} {}", row.kind, row.name)
-        };
-        let lengths = [row.mean_ns, row.p50_ns, row.p99_ns].map(text::length);
+        let lengths = [row.mean_ns, row.p50_ns, row.p99_ns].map(length);
         let mut cells = vec![
-            name,
+            row.label(),
             thousands(row.count),
             rate(row.per_s),
             share(row.cost),
@@ -124,7 +113,7 @@ fn kvm_halts(whose: &str, halts: &KvmHalts) -> Section {
     let rows = text::kvm_halts(halts).map(|row| vec![row.name.to_string(), row.count, row.share, row.time, row.mean]);
     Section {
         title: format!("Halts{whose} since the VM began, as KVM counts them"),
-        sentences: vec![Sentence { text: text::kvm_source(halts), warning: false }],
+        sentences: vec![plain(text::kvm_source(halts))],
         table: Some(Table { columns: columns_of(&columns), rows: rows.to_vec() }),
         ..Section::default()
     }
@@ -137,7 +126,7 @@ fn gangs(whose: &str, row: &GangRow) -> Section {
     });
     Section {
         title: format!("Gang exits{whose}"),
-        sentences: text::gangs(row).into_iter().map(|text| Sentence { text, warning: false }).collect(),
+        sentences: text::gangs(row).map(plain).to_vec(),
         table: Some(Table {
             columns: columns_of(&["what forced others out", "runs/s", "forced/s", "lost"]),
             rows: causes.collect(),
@@ -146,7 +135,7 @@ fn gangs(whose: &str, row: &GangRow) -> Section {
     }
 }
 
-/// ColumnChoice of which the first has names.
+/// Columns of which the first has names.
 fn columns_of(titles: &[&'static str]) -> Vec<Column> {
-    titles.iter().enumerate().map(|(at, title)| Column { title: (*title).into(), names: at == 0, rank: 0 }).collect()
+    titles.iter().enumerate().map(|(at, title)| column(*title, at == 0, 0)).collect()
 }

@@ -4,7 +4,8 @@
 //! Aggregation::take_core_events ─► Gangs (as for recordings), less what it had before ─► a row for each VM
 //! ```
 
-use super::frame::{GangCause, GangRow};
+use crate::figures::part;
+use crate::frame::{GangCause, GangRow};
 use exitscope_analysis::{Cause, GangCell, Gangs};
 use exitscope_model::{CodeList, Event, ExitCode};
 use exitscope_units::{VcpuId, VmId};
@@ -41,14 +42,13 @@ impl GangWatch {
             let before = self.before.get(&vm).unwrap_or(&none);
             let new = |of: fn(&GangCell) -> u64| of(now).saturating_sub(of(before));
             let per_s = |count: u64| count as f64 / seconds;
-            let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) };
             let (runs, ganged, forced) = (new(|cell| cell.runs), new(|cell| cell.ganged), new(|cell| cell.forced));
             let mut row = GangRow {
                 runs_per_s: per_s(runs),
-                ganged: share(ganged, runs),
+                ganged: part(ganged, runs),
                 forced_exits_per_s: per_s(forced),
-                forced_exits: share(forced, new(|cell| cell.exits)),
-                forced_out: share(new(|cell| cell.lost.sum), wall(vm.0)),
+                forced_exits: part(forced, new(|cell| cell.exits)),
+                forced_out: part(new(|cell| cell.lost.sum), wall(vm.0)),
                 causes: Vec::new(),
             };
             for ((_, vcpu, trap), cause) in causes.iter().filter(|((of, ..), _)| *of == vm) {
@@ -59,7 +59,7 @@ impl GangWatch {
                     reason: ExitCode::new(CodeList::PpcTrap, (*trap).into()).name(),
                     runs_per_s: per_s(runs),
                     forced_exits_per_s: per_s(cause.forced.saturating_sub(before.forced)),
-                    forced_out: share(cause.lost.saturating_sub(before.lost), wall(vm.0)),
+                    forced_out: part(cause.lost.saturating_sub(before.lost), wall(vm.0)),
                 }));
             }
             row.causes.sort_by(|a, b| b.forced_exits_per_s.total_cmp(&a.forced_exits_per_s).then(a.vcpu.cmp(&b.vcpu)));

@@ -1,6 +1,6 @@
 //! The report of a recording that the user asked for, as text to scroll through.
 
-use super::list::{elided, wrapped};
+use crate::list::{elided, wrapped};
 use exitscope_model::encode;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout};

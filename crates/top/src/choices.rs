@@ -1,10 +1,11 @@
 //! What can be chosen: the order of rows, and what is shown below the list.
 
-use super::frame::{Figures, Frame};
+use crate::frame::{Figures, Frame};
 
 /// What rows are ordered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
+    #[default]
     Cost,
     Exits,
     Halted,
@@ -54,8 +55,9 @@ impl Sort {
 }
 
 /// What is shown below the list, where there is no room for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Panel {
+    #[default]
     Reasons,
     About,
     Halts,

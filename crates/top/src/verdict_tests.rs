@@ -1,8 +1,8 @@
 //! Verdicts of counts.
 
-use super::super::frame::{Figures, GangRow, VcpuRow, VmRow};
-use super::super::text;
 use super::*;
+use crate::frame::{Figures, GangRow, VcpuRow, VmRow};
+use crate::text;
 use exitscope_live::{GroupTotals, LiveGroup};
 use exitscope_model::{CodeList, ExitCode, ExitParts};
 use exitscope_record::Count;
@@ -33,7 +33,7 @@ fn frame(lost: u64) -> Frame {
 
 #[test]
 fn the_verdict_is_of_the_last_intervals_together_and_forgets_older_ones() {
-    let mut recent = RecentIntervals::default();
+    let mut recent = RecentIntervals::new(2);
     assert!(recent.verdict().is_none());
     recent.push(second(10, 200_000_000, 0), &frame(0));
     recent.push(second(10, 100_000_000, 100_000_000), &frame(0));
@@ -53,7 +53,7 @@ fn the_verdict_is_of_the_last_intervals_together_and_forgets_older_ones() {
 #[test]
 fn where_counts_bear_no_verdict_it_is_said_why() {
     let said = |sums: IntervalTotals, frame: &Frame| {
-        let mut recent = RecentIntervals::default();
+        let mut recent = RecentIntervals::new(2);
         recent.push(sums, frame);
         let live = recent.verdict().unwrap();
         assert!(live.verdict.best_change.is_none());
@@ -70,7 +70,7 @@ fn where_counts_bear_no_verdict_it_is_said_why() {
 
 #[test]
 fn events_that_went_missing_make_a_verdict_doubtful_for_as_long_as_they_are_of_its_intervals() {
-    let mut recent = RecentIntervals::default();
+    let mut recent = RecentIntervals::new(2);
     recent.push(second(10, 200_000_000, 0), &frame(0));
     recent.push(second(10, 200_000_000, 0), &frame(1_234));
     let live = recent.verdict().unwrap();
@@ -87,7 +87,7 @@ fn exits_that_were_forced_are_told_from_what_exits_cost() {
     let gangs = GangRow { runs_per_s: 100.0, ganged: 0.4, forced_out: 0.2, ..GangRow::default() };
     let figures = Figures { vcpu_seconds: 1.0, ..Figures::default() };
     let vms = vec![VmRow { gangs: Some(gangs), figures, ..VmRow::default() }];
-    let mut recent = RecentIntervals::default();
+    let mut recent = RecentIntervals::new(2);
     recent.push(second(10, 300_000_000, 0), &Frame { vms, ..frame(0) });
     let (said, _) = text::verdict(&recent.verdict().unwrap());
     assert_eq!(said, "Last 1.0 s: 20.0% of vCPU time is lost to other threads' exits: 40 of 100 core runs were ganged");

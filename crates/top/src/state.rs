@@ -5,15 +5,15 @@
 //!                   ◄── Esc ──                     ◄── Esc ──
 //! ```
 
-use super::choices::{Panel, Sort, next};
-use super::chooser::Chooser;
-use super::columns::ColumnChoice;
-use super::frame::{Figures, Frame, VcpuRow, VmRow};
-use super::history::{History, LivePart};
-use super::line::{Line, RowId};
-use super::recorder::RecordTarget;
-use super::report_text::ReportText;
-use super::text;
+use crate::choices::{Panel, Sort, next};
+use crate::chooser::Chooser;
+use crate::columns::ColumnChoice;
+use crate::frame::{Figures, Frame, VcpuRow, VmRow};
+use crate::history::{History, LivePart};
+use crate::line::{Line, RowId};
+use crate::recorder::RecordTarget;
+use crate::report_text::ReportText;
+use crate::text;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub const PAST: usize = 24;
 type Histories = HashMap<Option<RowId>, History>;
 
 /// Where the user looks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct State {
     /// What was entered: nothing, a VM, or a vCPU.
     pub within: Option<RowId>,
@@ -45,8 +45,8 @@ pub struct State {
     pub paused: bool,
     pub panel: Panel,
     pub help: bool,
-    /// vCPUs are listed below their VMs.
-    pub vcpus: bool,
+    /// Only VMs are listed, else their vCPUs below them.
+    pub only_vms: bool,
     pub columns: ColumnChoice,
     /// The list of all columns is shown.
     pub chooser: Option<Chooser>,
@@ -63,34 +63,6 @@ pub struct State {
     /// The report that is shown.
     pub report: Option<ReportText>,
     pub quit: bool,
-}
-
-impl Default for State {
-    fn default() -> State {
-        State {
-            within: None,
-            selected: None,
-            is_all: false,
-            has_begun: false,
-            at: 0,
-            sort: Sort::Cost,
-            filter: String::new(),
-            typing: false,
-            paused: false,
-            panel: Panel::Reasons,
-            help: false,
-            vcpus: true,
-            columns: ColumnChoice::default(),
-            chooser: None,
-            histories: HashMap::new(),
-            frozen: None,
-            wanted: None,
-            progress: None,
-            trouble: None,
-            report: None,
-            quit: false,
-        }
-    }
 }
 
 impl State {
@@ -116,7 +88,7 @@ impl State {
                 Some(RowId { vcpu: Some(_), .. }) => lines.extend(vcpus.filter(|line| Some(line.id()) == self.within)),
                 within => {
                     lines.push(Line { vm, vcpu: None });
-                    if self.vcpus || within.is_some() {
+                    if !self.only_vms || within.is_some() {
                         lines.extend(vcpus);
                     }
                 }
@@ -211,7 +183,7 @@ impl State {
             KeyCode::Char('s' | '>') => self.sort = next(&Sort::ALL, self.sort, 1),
             KeyCode::Char('S' | '<') => self.sort = next(&Sort::ALL, self.sort, Sort::ALL.len() - 1),
             KeyCode::Char(letter) if let Some(sort) = Sort::of_key(letter) => self.sort = sort,
-            KeyCode::Char('v') => self.vcpus = !self.vcpus,
+            KeyCode::Char('v') => self.only_vms = !self.only_vms,
             KeyCode::Char('/') | KeyCode::F(4) if self.within.is_none() => self.typing = true,
             KeyCode::Tab => self.panel = self.panel.next(frame, 1),
             KeyCode::BackTab => self.panel = self.panel.next(frame, Panel::of(frame).len() - 1),

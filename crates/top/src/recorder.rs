@@ -1,18 +1,16 @@
-//! Recordings that the user asks for while they watch, and their reports: children of the same command.
+//! Recordings that the user asks for while they watch, and their reports: children of the caller's.
 //!
 //! ```text
-//! R ─► exitscope record --for 5s ─► FILE ─► exitscope report FILE ─► ReportText
+//! R ─► ChildCommands::record ─► FILE ─► ChildCommands::report ─► ReportText
 //!         └── ends with SIGINT when the user leaves: FILE is whole ──┘
 //! ```
 
-use super::report_text::ReportText;
-use crate::cli::TopArgs;
-use anyhow::Context;
+use crate::report_text::ReportText;
 use chrono::{DateTime, Utc};
 use exitscope_model::encode;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,7 +30,12 @@ pub enum RecordTarget {
     /// All that is watched.
     All,
     /// One VM.
-    Vm { pid: u32, name: String },
+    Vm {
+        /// Its process.
+        pid: u32,
+        /// What it is called.
+        name: String,
+    },
 }
 
 impl RecordTarget {
@@ -44,17 +47,40 @@ impl RecordTarget {
     }
 }
 
-/// What became of a child.
-pub enum ChildOutcome {
-    Report(ReportText),
-    Trouble(String),
+/// The programs that record, and that read recordings. Their complaints are lines that may begin with `exitscope: `.
+pub trait ChildCommands {
+    /// Records for a time into a file; a SIGINT ends it earlier, and the file is whole.
+    fn record(&self, target: &RecordTarget, length: Duration, file: &Path) -> Command;
+
+    /// Prints the report of a recording: all of it, or the answer alone.
+    fn report(&self, file: &Path, is_all: bool) -> Command;
+}
+
+/// Why there is no recording, or no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// The recorder does not run.
+    #[error("cannot record: {0}")]
+    Record(io::Error),
+    /// The program that reports does not run.
+    #[error("cannot make a report: {0}")]
+    Report(io::Error),
+    /// It is not known how it ended.
+    #[error(transparent)]
+    Wait(io::Error),
+    /// It ended in an error.
+    #[error("{what}: {why}")]
+    Failed {
+        /// What it was to do.
+        what: String,
+        /// Its own words.
+        why: String,
+    },
 }
 
 /// The child at work, if any.
-pub struct ChildRecorder {
-    /// Flags of `record` for all that is watched.
-    all: Vec<String>,
-    no_bpf: bool,
+pub struct ChildRecorder<'a> {
+    commands: &'a dyn ChildCommands,
     job: Option<Job>,
 }
 
@@ -71,41 +97,28 @@ enum Kind {
     Reporting { is_all: bool },
 }
 
-impl ChildRecorder {
-    pub fn new(args: &TopArgs) -> ChildRecorder {
-        let pids: Vec<String> = args.whose.pid.iter().map(u32::to_string).collect();
-        let all = match &args.whose.vm {
-            Some(name) => vec![format!("--vm={name}")],
-            None if pids.is_empty() => Vec::new(),
-            None => vec![format!("--pid={}", pids.join(","))],
-        };
-        ChildRecorder { all, no_bpf: args.no_bpf, job: None }
+impl<'a> ChildRecorder<'a> {
+    pub fn new(commands: &'a dyn ChildCommands) -> ChildRecorder<'a> {
+        ChildRecorder { commands, job: None }
     }
 
-    /// Begins a recording.
-    pub fn record(&mut self, target: &RecordTarget) -> anyhow::Result<()> {
+    /// Begins a recording, unless something is at work.
+    pub fn record(&mut self, target: &RecordTarget) -> Result<(), ChildError> {
         if self.job.is_some() {
             return Ok(());
         }
         let file = free_name(Path::new(""), target.name(), SystemTime::now().into());
-        let mut arguments = vec!["record".to_string(), format!("--for={}s", LENGTH.as_secs())];
-        match target {
-            RecordTarget::All => arguments.extend(self.all.iter().cloned()),
-            RecordTarget::Vm { pid, .. } => arguments.push(format!("--pid={pid}")),
-        }
-        arguments.extend(self.no_bpf.then(|| "--no-bpf".to_string()));
-        arguments.push(format!("--output={}", file.display()));
+        let command = self.commands.record(target, LENGTH, &file);
         let kind = Kind::Recording { name: target.name().to_string(), began: Instant::now() };
-        self.job = Some(Job::start(&arguments, 80, file, kind).context("cannot record")?);
+        self.job = Some(Job::start(command, 80, file, kind).map_err(ChildError::Record)?);
         Ok(())
     }
 
     /// Begins the report of a recording, for a terminal of so many columns.
-    pub fn report(&mut self, file: PathBuf, is_all: bool, columns: u16) -> anyhow::Result<()> {
-        let mut arguments = vec!["report".to_string(), file.display().to_string()];
-        arguments.extend(is_all.then(|| "--all".to_string()));
-        let job = Job::start(&arguments, columns, file, Kind::Reporting { is_all });
-        self.job = Some(job.context("cannot make a report")?);
+    pub fn report(&mut self, file: PathBuf, is_all: bool, columns: u16) -> Result<(), ChildError> {
+        let command = self.commands.report(&file, is_all);
+        let job = Job::start(command, columns, file, Kind::Reporting { is_all });
+        self.job = Some(job.map_err(ChildError::Report)?);
         Ok(())
     }
 
@@ -123,60 +136,42 @@ impl ChildRecorder {
     }
 
     /// Goes on if the child has ended: to the report, and then with it.
-    pub fn poll(&mut self, columns: u16) -> Option<ChildOutcome> {
-        let job = self.job.as_mut()?;
-        let code = match job.child.try_wait() {
-            Ok(None) => return None,
-            Ok(Some(code)) => code,
-            Err(error) => return self.fail(error.to_string()),
+    pub fn poll(&mut self, columns: u16) -> Result<Option<ReportText>, ChildError> {
+        let Some(mut job) = self.job.take() else { return Ok(None) };
+        let Some(status) = job.child.try_wait().map_err(ChildError::Wait)? else {
+            self.job = Some(job);
+            return Ok(None);
         };
-        let job = self.job.take()?;
-        let failed = |job: &mut Job, what: &str| Some(ChildOutcome::Trouble(format!("{what}: {}", job.trouble(code))));
-        let mut job = job;
         match job.kind {
-            Kind::Recording { .. } if !code.success() => failed(&mut job, "cannot record"),
-            Kind::Recording { .. } => match self.report(job.file, false, columns) {
-                Ok(()) => None,
-                Err(error) => Some(ChildOutcome::Trouble(format!("{error:#}"))),
-            },
-            Kind::Reporting { .. } if !code.success() => {
-                let what = format!("no report of {}", job.file.display());
-                failed(&mut job, &what)
+            Kind::Recording { .. } if !status.success() => Err(job.failed("cannot record".to_string(), status)),
+            Kind::Recording { .. } => self.report(job.file, false, columns).map(|()| None),
+            Kind::Reporting { .. } if !status.success() => {
+                Err(job.failed(format!("no report of {}", job.file.display()), status))
             }
-            Kind::Reporting { is_all } => {
-                Some(ChildOutcome::Report(ReportText::new(job.file.clone(), &job.text(0), is_all)))
-            }
+            Kind::Reporting { is_all } => Ok(Some(ReportText::new(job.file.clone(), &job.text(0), is_all))),
         }
     }
 
-    fn fail(&mut self, why: String) -> Option<ChildOutcome> {
-        self.job = None;
-        Some(ChildOutcome::Trouble(why))
-    }
-
-    /// Ends what is at work. A recording is whole then, and its name is said.
-    pub fn end(&mut self) {
-        let Some(mut job) = self.job.take() else { return };
+    /// Ends what is at work. A recording is whole then; `say` gets its name, and what its recorder says of it.
+    pub fn end(self, say: impl Fn(&str)) {
+        let Some(mut job) = self.job else { return };
         if let Kind::Reporting { .. } = job.kind {
             let _ = job.child.kill();
             let _ = job.child.wait();
             return;
         }
-        say!("ending the recording {}", job.file.display());
+        say(&format!("ending the recording {}", job.file.display()));
         let _ = kill_process(Pid::from_child(&job.child), Signal::INT);
         if job.child.wait().is_ok() {
-            for line in job.text(1).lines() {
-                say!("{}", line.strip_prefix("exitscope: ").unwrap_or(line));
-            }
+            job.text(1).lines().for_each(|line| say(without_name(line)));
         }
     }
 }
 
 impl Job {
-    fn start(arguments: &[String], columns: u16, file: PathBuf, kind: Kind) -> anyhow::Result<Job> {
+    fn start(mut command: Command, columns: u16, file: PathBuf, kind: Kind) -> io::Result<Job> {
         let said = [tempfile::tempfile()?, tempfile::tempfile()?];
-        let child = Command::new("/proc/self/exe")
-            .args(arguments)
+        let child = command
             .env("COLUMNS", columns.to_string())
             .stdin(Stdio::null())
             .stdout(said[0].try_clone()?)
@@ -196,11 +191,16 @@ impl Job {
     }
 
     /// Why it failed, in its own words.
-    fn trouble(&mut self, code: ExitStatus) -> String {
+    fn failed(&mut self, what: String, status: ExitStatus) -> ChildError {
         let said = self.text(1);
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-        last.map_or(code.to_string(), |line| line.strip_prefix("exitscope: ").unwrap_or(line).to_string())
+        ChildError::Failed { what, why: last.map_or(status.to_string(), |line| without_name(line).to_string()) }
     }
+}
+
+/// A complaint without the program's name.
+fn without_name(line: &str) -> &str {
+    line.strip_prefix("exitscope: ").unwrap_or(line)
 }
 
 /// A name in this folder that says VM and time, and that no file has.
@@ -208,12 +208,11 @@ fn free_name(folder: &Path, vm: &str, time: DateTime<Utc>) -> PathBuf {
     let safe = |letter: char| if letter.is_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
     let vm: String = vm.chars().take(NAME).map(safe).collect();
     let name = format!("exitscope-{vm}-{}", time.format("%Y%m%dT%H%M%SZ"));
-    let all = (1..).map(|number| match number {
+    let mut all = (1..).map(|number| match number {
         1 => folder.join(format!("{name}.perf.data")),
         more => folder.join(format!("{name}-{more}.perf.data")),
     });
-    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
-    all.into_iter().find(is_free).unwrap_or_default()
+    all.find(|path| path.symlink_metadata().is_err()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,0 +1,37 @@
+//! What this host's virtual machines leave their guests for, as it happens, in a terminal.
+//!
+//! ```text
+//! LiveCounts ─► Sampler, every interval ─► Frame ─┬─► Screen, with what State says the user looks at
+//!                                                  └─► text or JSON, one interval after the other
+//! R ─► ChildRecorder: a recording, then its report, by the Children of the caller ─► ReportText ─► Screen
+//! ```
+//!
+//! Does not know: flags, signals, exit codes.
+#![cfg(target_os = "linux")]
+
+mod batch;
+mod choices;
+mod chooser;
+mod columns;
+mod figures;
+mod frame;
+mod gangs;
+mod help;
+mod history;
+mod line;
+mod list;
+mod panels;
+mod recorder;
+mod report_text;
+mod sampler;
+mod screen;
+mod state;
+mod text;
+mod timeline;
+mod top;
+mod verdict;
+
+pub use columns::TopColumn;
+pub use frame::Frame;
+pub use recorder::{ChildCommands, RecordTarget};
+pub use top::{ScreenError, Top, TopOptions};
