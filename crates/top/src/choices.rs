@@ -1,42 +1,46 @@
 //! What can be chosen: the order of rows, and what is shown below the list.
 
+use crate::columns::TopColumn;
 use crate::frame::{Figures, Frame};
+use exitscope_model::TimePart;
 
-/// What rows are ordered by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What rows are ordered by: what they have in a column, or their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    #[default]
-    Cost,
-    Exits,
-    Halted,
-    Steal,
-    P99,
+    By(TopColumn),
     Name,
 }
 
+impl Default for Sort {
+    fn default() -> Sort {
+        Sort::By(TopColumn::COST)
+    }
+}
+
 impl Sort {
-    /// The key that sorts by it at once.
+    /// All, with the key that sorts by each at once.
+    const ALL: [(char, Sort); 6] = [
+        ('C', Sort::By(TopColumn::COST)),
+        ('E', Sort::By(TopColumn::Exits)),
+        ('H', Sort::By(TopColumn::Part(TimePart::Halted))),
+        ('T', Sort::By(TopColumn::Part(TimePart::Steal))),
+        ('P', Sort::By(TopColumn::P99)),
+        ('N', Sort::Name),
+    ];
+
+    /// What a key sorts by at once.
     pub fn of_key(key: char) -> Option<Sort> {
-        match key {
-            'C' => Some(Sort::Cost),
-            'E' => Some(Sort::Exits),
-            'H' => Some(Sort::Halted),
-            'T' => Some(Sort::Steal),
-            'P' => Some(Sort::P99),
-            'N' => Some(Sort::Name),
-            _ => None,
-        }
+        Sort::ALL.into_iter().find(|row| row.0 == key).map(|row| row.1)
     }
 
-    pub const ALL: [Sort; 6] = [Sort::Cost, Sort::Exits, Sort::Halted, Sort::Steal, Sort::P99, Sort::Name];
+    /// The one behind it, or before it.
+    pub fn next(self, backwards: bool) -> Sort {
+        next(&Sort::ALL.map(|row| row.1), self, backwards)
+    }
 
     pub fn name(self) -> &'static str {
         match self {
-            Sort::Cost => "cost",
-            Sort::Exits => "exits/s",
-            Sort::Halted => "halted",
-            Sort::Steal => "steal",
-            Sort::P99 => "p99",
+            Sort::By(column) => column.title(),
             Sort::Name => "name",
         }
     }
@@ -44,12 +48,10 @@ impl Sort {
     /// What comes first has the largest.
     pub fn of(self, figures: &Figures) -> f64 {
         match self {
-            Sort::Cost => figures.cost,
-            Sort::Exits => figures.exits_per_s,
-            Sort::Halted => figures.halted,
-            Sort::Steal => figures.steal.unwrap_or(0.0),
-            Sort::P99 => figures.p99_ns.unwrap_or(0) as f64,
-            Sort::Name => 0.0,
+            Sort::By(TopColumn::Exits) => figures.exits_per_s,
+            Sort::By(TopColumn::P99) => figures.p99_ns.unwrap_or(0) as f64,
+            Sort::By(TopColumn::Part(part)) => figures.share_of(part).unwrap_or(0.0),
+            _ => 0.0,
         }
     }
 }
@@ -79,9 +81,9 @@ impl Panel {
         if Panel::of(frame).contains(&self) { self } else { Panel::Reasons }
     }
 
-    /// The one `steps` behind it.
-    pub fn next(self, frame: &Frame, steps: usize) -> Panel {
-        next(Panel::of(frame), self.on(frame), steps)
+    /// The one behind it, or before it.
+    pub fn next(self, frame: &Frame, backwards: bool) -> Panel {
+        next(Panel::of(frame), self.on(frame), backwards)
     }
 
     pub fn name(self) -> &'static str {
@@ -94,8 +96,8 @@ impl Panel {
     }
 }
 
-/// The one that is `steps` behind `now` in the circle of all.
-pub fn next<T: Copy + PartialEq>(all: &[T], now: T, steps: usize) -> T {
+/// The one that is behind `now` in the circle of all, or before it.
+fn next<T: Copy + PartialEq>(all: &[T], now: T, backwards: bool) -> T {
     let at = all.iter().position(|&one| one == now).unwrap_or(0);
-    all[(at + steps) % all.len()]
+    all[(at + if backwards { all.len() - 1 } else { 1 }) % all.len()]
 }

@@ -5,11 +5,10 @@
 //!           keys in the chooser ──┘                 └─► text of --batch
 //! ```
 
-use crate::choices::Sort;
 use crate::frame::Figures;
-use crate::history::LivePart;
 use crate::line::Line;
 use crate::list::{BARS, Words};
+use exitscope_model::TimePart;
 use exitscope_view::{length, rate, share};
 
 /// A column of the list.
@@ -19,8 +18,8 @@ pub enum TopColumn {
     Pid,
     /// Exits per second.
     Exits,
-    /// A part of the vCPUs' time.
-    Part(LivePart),
+    /// A part of the vCPUs' time; the kernel's is all of the cost.
+    Part(TimePart),
     /// A quantile of exit time.
     P99,
     /// Share of exits that go on to user space.
@@ -37,20 +36,20 @@ pub enum TopColumn {
 const COLUMNS: [(TopColumn, &str, u8, &str); 16] = [
     (TopColumn::Pid, "pid", 3, "The VM's process; of a vCPU, its thread"),
     (TopColumn::Exits, "exits", 1, "Exits per second"),
-    (TopColumn::Part(LivePart::Cost), "cost", 2, "Share of wall time in exits: kernel and user space"),
-    (TopColumn::Part(LivePart::Guest), "guest", 4, "Share of wall time in the guest"),
-    (TopColumn::Part(LivePart::Polling), "polling", 7, "Share of wall time polling before a halt blocks"),
-    (TopColumn::Part(LivePart::Halted), "halted", 5, "Share of wall time blocked by a guest halt"),
+    (TopColumn::COST, "cost", 2, "Share of wall time in exits: kernel and user space"),
+    (TopColumn::Part(TimePart::Guest), "guest", 4, "Share of wall time in the guest"),
+    (TopColumn::Part(TimePart::Polling), "polling", 7, "Share of wall time polling before a halt blocks"),
+    (TopColumn::Part(TimePart::Halted), "halted", 5, "Share of wall time blocked by a guest halt"),
     (
-        TopColumn::Part(LivePart::Undivided),
+        TopColumn::Part(TimePart::Undivided),
         "undivided",
         7,
         "Share of wall time in halts that cannot be divided (POWER)",
     ),
-    (TopColumn::Part(LivePart::Memory), "memory", 7, "Share of wall time blocked until a page is there"),
-    (TopColumn::Part(LivePart::Steal), "steal", 6, "Share of wall time runnable without a CPU (run delay)"),
-    (TopColumn::Part(LivePart::Stopped), "stopped", 7, "Share of wall time stopped by the VMM"),
-    (TopColumn::Part(LivePart::Unknown), "unknown", 7, "Share of wall time that no event explains"),
+    (TopColumn::Part(TimePart::Memory), "memory", 7, "Share of wall time blocked until a page is there"),
+    (TopColumn::Part(TimePart::Steal), "steal", 6, "Share of wall time runnable without a CPU (run delay)"),
+    (TopColumn::Part(TimePart::Stopped), "stopped", 7, "Share of wall time stopped by the VMM"),
+    (TopColumn::Part(TimePart::Unknown), "unknown", 7, "Share of wall time that no event explains"),
     (TopColumn::P99, "p99", 9, "99 % of exits were shorter; halts left out"),
     (TopColumn::ToUser, "to-user", BARS + 1, "Share of exits that KVM handed on to QEMU or another VMM"),
     (TopColumn::TopReason, "top-reason", 8, "The reason of exits that costs most"),
@@ -59,6 +58,9 @@ const COLUMNS: [(TopColumn, &str, u8, &str); 16] = [
 ];
 
 impl TopColumn {
+    /// All exits' cost.
+    pub(crate) const COST: TopColumn = TopColumn::Part(TimePart::Kernel);
+
     /// All, in the order in which they are shown.
     pub fn all() -> impl ExactSizeIterator<Item = TopColumn> {
         COLUMNS.iter().map(|row| row.0)
@@ -89,21 +91,9 @@ impl TopColumn {
     }
 
     /// The part of the time that it is.
-    pub(crate) fn part(self) -> Option<LivePart> {
+    pub(crate) fn part(self) -> Option<TimePart> {
         match self {
             TopColumn::Part(part) => Some(part),
-            _ => None,
-        }
-    }
-
-    /// What the user sorts by it.
-    pub(crate) fn sort(self) -> Option<Sort> {
-        match self {
-            TopColumn::Exits => Some(Sort::Exits),
-            TopColumn::Part(LivePart::Cost) => Some(Sort::Cost),
-            TopColumn::Part(LivePart::Halted) => Some(Sort::Halted),
-            TopColumn::Part(LivePart::Steal) => Some(Sort::Steal),
-            TopColumn::P99 => Some(Sort::P99),
             _ => None,
         }
     }
@@ -117,6 +107,7 @@ impl TopColumn {
             TopColumn::TopReason => "top reason",
             TopColumn::Now => "in now",
             TopColumn::Past => "cost, the last intervals",
+            TopColumn::COST => "cost",
             TopColumn::Part(part) => part.name(),
         }
     }
@@ -151,14 +142,14 @@ impl TopColumn {
                 open.map_or(Words::default(), |(reason, since)| Words::new(reason, format!(" {since}")))
             }
             TopColumn::Past => Words::default(),
-            TopColumn::Part(part) => part.of(figures).map_or("-".to_string(), share).into(),
+            TopColumn::Part(part) => figures.share_of(part).map_or("-".to_string(), share).into(),
         }
     }
 
     /// Whether it is left out where every row has nothing of it, unless it was asked for.
     fn is_seldom(self) -> bool {
-        use LivePart::{Cost, Halted, Steal};
-        self.part().is_some_and(|part| !matches!(part, Cost | Halted | Steal))
+        use TimePart::{Halted, Kernel, Steal};
+        self.part().is_some_and(|part| !matches!(part, Kernel | Halted | Steal))
     }
 }
 
@@ -209,7 +200,8 @@ impl ColumnChoice {
     /// Those that these rows have something to show of.
     pub fn of_rows(&self, lines: &[Line]) -> Vec<TopColumn> {
         let has_any = |id: TopColumn| {
-            id.part().is_none_or(|part| lines.iter().any(|line| part.of(line.figures()).is_some_and(|of| of > 0.0)))
+            id.part()
+                .is_none_or(|part| lines.iter().any(|line| line.figures().share_of(part).is_some_and(|of| of > 0.0)))
         };
         let shown = |&&(id, asked): &&(TopColumn, bool)| asked || !id.is_seldom() || has_any(id);
         self.wanted.iter().filter(shown).map(|wanted| wanted.0).collect()
@@ -221,10 +213,10 @@ mod tests {
     use super::*;
     use TopColumn::{Exits, P99};
 
-    const COST: TopColumn = TopColumn::Part(LivePart::Cost);
-    const GUEST: TopColumn = TopColumn::Part(LivePart::Guest);
-    const POLLING: TopColumn = TopColumn::Part(LivePart::Polling);
-    const STEAL: TopColumn = TopColumn::Part(LivePart::Steal);
+    const COST: TopColumn = TopColumn::COST;
+    const GUEST: TopColumn = TopColumn::Part(TimePart::Guest);
+    const POLLING: TopColumn = TopColumn::Part(TimePart::Polling);
+    const STEAL: TopColumn = TopColumn::Part(TimePart::Steal);
 
     #[test]
     fn columns_keep_the_order_in_which_they_were_named_and_return_to_their_place() {
@@ -249,12 +241,22 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_the_time_is_a_column_under_its_own_name() {
-        let parts: Vec<LivePart> = TopColumn::all().filter_map(TopColumn::part).collect();
-        assert_eq!(parts, LivePart::ALL);
-        for id in TopColumn::all() {
-            assert!(!id.title().is_empty() && !id.help().is_empty(), "{id:?}");
-            assert!(id.part().is_none_or(|part| part.name() == id.title()), "{id:?}");
-        }
+    fn every_part_of_the_time_is_a_column_with_a_share_of_its_own() {
+        let figures = Figures {
+            cost: 0.01,
+            guest: 0.02,
+            polling: 0.03,
+            halted: 0.04,
+            halt_not_divided: 0.05,
+            waiting_for_memory: 0.06,
+            steal: None,
+            stopped: 0.08,
+            unknown: 0.09,
+            ..Figures::default()
+        };
+        let shares = TopColumn::all().filter_map(TopColumn::part).map(|part| figures.share_of(part));
+        let shares: Vec<f64> = shares.map(|share| share.map_or(7.0, |share| (share * 100.0).round())).collect();
+        assert_eq!(shares, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        assert_eq!(figures.share_of(TimePart::Steal), None);
     }
 }

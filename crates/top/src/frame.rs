@@ -10,6 +10,7 @@
 //! ```
 
 use exitscope_live::KvmHalts;
+use exitscope_model::TimePart;
 use exitscope_view::VerdictRow;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -217,6 +218,25 @@ impl Row {
         match self.kind {
             "reason" | "halt" => self.name.clone(),
             kind => format!("{kind} {}", self.name),
+        }
+    }
+}
+
+impl Figures {
+    /// The share of a part of the vCPUs' time. All of the cost is the kernel's here; of steal there is nothing where the
+    /// scheduler does not tell.
+    pub(crate) fn share_of(&self, part: TimePart) -> Option<f64> {
+        match part {
+            TimePart::Kernel => Some(self.cost),
+            TimePart::Guest => Some(self.guest),
+            TimePart::Polling => Some(self.polling),
+            TimePart::Halted => Some(self.halted),
+            TimePart::Undivided => Some(self.halt_not_divided),
+            TimePart::Memory => Some(self.waiting_for_memory),
+            TimePart::Steal => self.steal,
+            TimePart::Stopped => Some(self.stopped),
+            TimePart::Unknown => Some(self.unknown),
+            TimePart::User | TimePart::Excluded => None,
         }
     }
 }

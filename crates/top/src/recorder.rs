@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a recording is.
@@ -58,24 +58,11 @@ pub trait ChildCommands {
 
 /// Why there is no recording, or no report.
 #[derive(Debug, thiserror::Error)]
-pub enum ChildError {
-    /// The recorder does not run.
-    #[error("cannot record: {0}")]
-    Record(io::Error),
-    /// The program that reports does not run.
-    #[error("cannot make a report: {0}")]
-    Report(io::Error),
-    /// It is not known how it ended.
-    #[error(transparent)]
-    Wait(io::Error),
-    /// It ended in an error.
-    #[error("{what}: {why}")]
-    Failed {
-        /// What it was to do.
-        what: String,
-        /// Its own words.
-        why: String,
-    },
+#[error("{what}: {why}")]
+pub struct ChildError {
+    what: String,
+    /// Its own words, if it ran.
+    why: String,
 }
 
 /// The child at work, if any.
@@ -110,15 +97,14 @@ impl<'a> ChildRecorder<'a> {
         let file = free_name(Path::new(""), target.name(), SystemTime::now().into());
         let command = self.commands.record(target, LENGTH, &file);
         let kind = Kind::Recording { name: target.name().to_string(), began: Instant::now() };
-        self.job = Some(Job::start(command, 80, file, kind).map_err(ChildError::Record)?);
+        self.job = Some(Job::start(command, 80, file, kind, "cannot record")?);
         Ok(())
     }
 
     /// Begins the report of a recording, for a terminal of so many columns.
     pub fn report(&mut self, file: PathBuf, is_all: bool, columns: u16) -> Result<(), ChildError> {
         let command = self.commands.report(&file, is_all);
-        let job = Job::start(command, columns, file, Kind::Reporting { is_all });
-        self.job = Some(job.map_err(ChildError::Report)?);
+        self.job = Some(Job::start(command, columns, file, Kind::Reporting { is_all }, "cannot make a report")?);
         Ok(())
     }
 
@@ -138,18 +124,17 @@ impl<'a> ChildRecorder<'a> {
     /// Goes on if the child has ended: to the report, and then with it.
     pub fn poll(&mut self, columns: u16) -> Result<Option<ReportText>, ChildError> {
         let Some(mut job) = self.job.take() else { return Ok(None) };
-        let Some(status) = job.child.try_wait().map_err(ChildError::Wait)? else {
-            self.job = Some(job);
-            return Ok(None);
-        };
-        match job.kind {
-            Kind::Recording { .. } if !status.success() => Err(job.failed("cannot record".to_string(), status)),
-            Kind::Recording { .. } => self.report(job.file, false, columns).map(|()| None),
-            Kind::Reporting { .. } if !status.success() => {
-                Err(job.failed(format!("no report of {}", job.file.display()), status))
+        match (job.child.try_wait(), &job.kind) {
+            (Ok(None), _) => self.job = Some(job),
+            (Ok(Some(status)), _) if !status.success() => return Err(job.failed(&status.to_string())),
+            (Err(error), _) => return Err(job.failed(&error.to_string())),
+            (_, Kind::Recording { .. }) => self.report(job.file, false, columns)?,
+            (_, &Kind::Reporting { is_all }) => {
+                let text = job.text(0);
+                return Ok(Some(ReportText::new(job.file, &text, is_all)));
             }
-            Kind::Reporting { is_all } => Ok(Some(ReportText::new(job.file.clone(), &job.text(0), is_all))),
         }
+        Ok(None)
     }
 
     /// Ends what is at work. A recording is whole then; `say` gets its name, and what its recorder says of it.
@@ -169,14 +154,9 @@ impl<'a> ChildRecorder<'a> {
 }
 
 impl Job {
-    fn start(mut command: Command, columns: u16, file: PathBuf, kind: Kind) -> io::Result<Job> {
-        let said = [tempfile::tempfile()?, tempfile::tempfile()?];
-        let child = command
-            .env("COLUMNS", columns.to_string())
-            .stdin(Stdio::null())
-            .stdout(said[0].try_clone()?)
-            .stderr(said[1].try_clone()?)
-            .spawn()?;
+    fn start(command: Command, columns: u16, file: PathBuf, kind: Kind, failed: &str) -> Result<Job, ChildError> {
+        let started = spawned(command, columns);
+        let (child, said) = started.map_err(|error| ChildError { what: failed.to_string(), why: error.to_string() })?;
         Ok(Job { child, said, file, kind })
     }
 
@@ -190,12 +170,24 @@ impl Job {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Why it failed, in its own words.
-    fn failed(&mut self, what: String, status: ExitStatus) -> ChildError {
+    /// Why it failed: in its own words, else because of `otherwise`.
+    fn failed(&mut self, otherwise: &str) -> ChildError {
         let said = self.text(1);
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-        ChildError::Failed { what, why: last.map_or(status.to_string(), |line| without_name(line).to_string()) }
+        let what = match self.kind {
+            Kind::Recording { .. } => "cannot record".to_string(),
+            Kind::Reporting { .. } => format!("no report of {}", self.file.display()),
+        };
+        ChildError { what, why: last.map_or(otherwise, without_name).to_string() }
     }
+}
+
+/// Begins a command, whose standard output and error go to these files.
+fn spawned(mut command: Command, columns: u16) -> io::Result<(Child, [File; 2])> {
+    let said = [tempfile::tempfile()?, tempfile::tempfile()?];
+    command.env("COLUMNS", columns.to_string()).stdin(Stdio::null());
+    let child = command.stdout(said[0].try_clone()?).stderr(said[1].try_clone()?).spawn()?;
+    Ok((child, said))
 }
 
 /// A complaint without the program's name.

@@ -206,7 +206,7 @@ fn columns(ids: &[TopColumn], state: &State) -> Vec<Column> {
     let sorted = |title: &str, sort: Sort| if state.sort == sort { format!("{title}▼") } else { title.to_string() };
     let mut columns = vec![Column::words(sorted("VM / vCPU", Sort::Name), 0, NAME)];
     columns.extend(ids.iter().map(|&id| {
-        let title = id.sort().map_or(id.title().to_string(), |sort| sorted(id.title(), sort));
+        let title = sorted(id.title(), Sort::By(id));
         match id {
             TopColumn::Past => Column::bars(id.title()),
             // As wide where there is nothing in it, so that no other column comes and goes.
@@ -256,7 +256,7 @@ fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State, frame: &Frame) 
         say(4, "Enter", "into");
     }
     if area.width < WIDE {
-        say(2, "Tab", state.panel.next(frame, 1).name());
+        say(2, "Tab", state.panel.next(frame, false).name());
     }
     say(9, "o", "columns");
     say(8, "R", "record");

@@ -4,7 +4,6 @@ use super::*;
 use crate::choices::Panel;
 use crate::columns::ColumnChoice;
 use crate::frame::{Figures, GangCause, GangRow, LiveVerdict, Own, Row as Group, VcpuRow, VmRow};
-use crate::history::LivePart;
 use crate::list::width;
 use crate::report_text::ReportText;
 use exitscope_live::KvmHalts;
@@ -220,8 +219,7 @@ fn columns_that_have_no_room_are_named() {
     let all = "hidden: to-user, now, past (o chooses columns)";
     assert_eq!(hidden((80, 24), &mut State::default()).as_deref(), Some(all));
     assert_eq!(hidden((200, 24), &mut State::default()), None);
-    let mut few =
-        State { columns: ColumnChoice::of(&[TopColumn::P99, TopColumn::Part(LivePart::Cost)]), ..State::default() };
+    let mut few = State { columns: ColumnChoice::of(&[TopColumn::P99, TopColumn::COST]), ..State::default() };
     assert_eq!(hidden((80, 24), &mut few), None);
     let header = drawn((80, 24), &frame, &mut few).lines().nth(2).unwrap().to_string();
     assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["VM", "/", "vCPU", "p99", "cost▼"]);

@@ -5,15 +5,16 @@
 //!                   ◄── Esc ──                     ◄── Esc ──
 //! ```
 
-use crate::choices::{Panel, Sort, next};
+use crate::choices::{Panel, Sort};
 use crate::chooser::Chooser;
 use crate::columns::ColumnChoice;
 use crate::frame::{Figures, Frame, VcpuRow, VmRow};
-use crate::history::{History, LivePart};
+use crate::history::History;
 use crate::line::{Line, RowId};
 use crate::recorder::RecordTarget;
 use crate::report_text::ReportText;
 use crate::text;
+use exitscope_model::TimePart;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::HashMap;
 
@@ -118,7 +119,7 @@ impl State {
 
     /// What a row cost in the last intervals, as bars up to all of its time.
     pub fn past(&self, row: RowId) -> String {
-        let costs = self.history(Some(row)).into_iter().flat_map(|history| history.shares(LivePart::Cost, PAST));
+        let costs = self.history(Some(row)).into_iter().flat_map(|history| history.shares(TimePart::Kernel, PAST));
         let bars: String = costs.map(|cost| text::bar((cost * 1e6) as u64, 1_000_000)).collect();
         format!("{bars:>PAST$}")
     }
@@ -180,13 +181,13 @@ impl State {
             KeyCode::Char('p' | ' ') => self.pause(),
             KeyCode::Char('o') | KeyCode::F(2) => self.chooser = Some(Chooser::default()),
             KeyCode::Char('R') => self.wanted = Some(self.target(&lines)),
-            KeyCode::Char('s' | '>') => self.sort = next(&Sort::ALL, self.sort, 1),
-            KeyCode::Char('S' | '<') => self.sort = next(&Sort::ALL, self.sort, Sort::ALL.len() - 1),
+            KeyCode::Char('s' | '>') => self.sort = self.sort.next(false),
+            KeyCode::Char('S' | '<') => self.sort = self.sort.next(true),
             KeyCode::Char(letter) if let Some(sort) = Sort::of_key(letter) => self.sort = sort,
             KeyCode::Char('v') => self.only_vms = !self.only_vms,
             KeyCode::Char('/') | KeyCode::F(4) if self.within.is_none() => self.typing = true,
-            KeyCode::Tab => self.panel = self.panel.next(frame, 1),
-            KeyCode::BackTab => self.panel = self.panel.next(frame, Panel::of(frame).len() - 1),
+            KeyCode::Tab => self.panel = self.panel.next(frame, false),
+            KeyCode::BackTab => self.panel = self.panel.next(frame, true),
             KeyCode::Enter | KeyCode::Right => self.enter(),
             KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.leave(),
             KeyCode::Up | KeyCode::Char('k') => self.go(&lines, self.at.saturating_sub(1)),

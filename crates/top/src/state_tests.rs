@@ -1,6 +1,7 @@
 //! What keys do.
 
 use super::*;
+use crate::columns::TopColumn;
 use crate::frame::{Figures, GangRow, VcpuRow};
 use crate::line::vcpu_name;
 
@@ -116,7 +117,9 @@ fn a_key_sorts_by_its_column_at_once() {
         state.sort
     };
     assert_eq!(['N', 'T', 'P', 'E', 'H', 'C'].map(|key| sorted(&mut state, key)), {
-        [Sort::Name, Sort::Steal, Sort::P99, Sort::Exits, Sort::Halted, Sort::Cost]
+        let [steal, halted] = [TimePart::Steal, TimePart::Halted].map(|part| Sort::By(TopColumn::Part(part)));
+        let [p99, exits, cost] = [TopColumn::P99, TopColumn::Exits, TopColumn::COST].map(Sort::By);
+        [Sort::Name, steal, p99, exits, halted, cost]
     });
 }
 

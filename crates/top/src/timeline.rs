@@ -6,9 +6,11 @@
 //! guest                  31.0%   30.2%  ▃▃▃▂▃▃▃▃▃▂▃▃▃▃▃     ← as many rows high as there is room for
 //! ```
 
+use crate::columns::TopColumn;
 use crate::frame::Figures;
-use crate::history::{History, KEPT, LivePart};
+use crate::history::{History, KEPT};
 use crate::list::{Words, elided, width};
+use exitscope_model::TimePart;
 use exitscope_view::share;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -30,16 +32,16 @@ const STEPS: f64 = 8.0;
 pub struct PartsTimeline<'a> {
     title: Words,
     history: &'a History,
-    rows: Vec<(LivePart, f64)>,
+    rows: Vec<(TimePart, f64)>,
 }
 
 impl<'a> PartsTimeline<'a> {
     /// Of a row whose last interval is `figures`; none before its first.
     pub fn of(title: Words, history: Option<&'a History>, figures: &Figures) -> Option<PartsTimeline<'a>> {
         let history = history.filter(|history| history.len() > 0)?;
-        let row = |part: LivePart| Some((part, part.of(figures)?));
-        let has_any = |row: &(LivePart, f64)| row.1 > 0.0 || history.shares(row.0, KEPT).any(|share| share > 0.0);
-        let rows: Vec<_> = LivePart::ALL.into_iter().filter_map(row).filter(has_any).collect();
+        let row = |part: TimePart| Some((part, figures.share_of(part)?));
+        let has_any = |row: &(TimePart, f64)| row.1 > 0.0 || history.shares(row.0, KEPT).any(|share| share > 0.0);
+        let rows: Vec<_> = TopColumn::all().filter_map(TopColumn::part).filter_map(row).filter(has_any).collect();
         (!rows.is_empty()).then_some(PartsTimeline { title, history, rows })
     }
 
@@ -82,7 +84,13 @@ impl<'a> PartsTimeline<'a> {
         for ((part, now), row) in self.rows.iter().zip(0..) {
             let y = area.y + 1 + row * high;
             let foot = y + high - 1;
-            put(area.x, foot, &elided(part.name(), figures_at - area.x), figures_at - area.x, Style::new());
+            put(
+                area.x,
+                foot,
+                &elided(TopColumn::Part(*part).title(), figures_at - area.x),
+                figures_at - area.x,
+                Style::new(),
+            );
             let mean = share(self.history.mean(*part, shown));
             for (at, text) in [(0, share(*now)), (1, mean)] {
                 put(figure(at, &text), foot, &text, SHARE, Style::new());
@@ -134,8 +142,8 @@ mod tests {
         history.push(&Figures { halted: 0.1, steal: Some(0.0), ..figures.clone() });
         history.push(&figures);
         let timeline = PartsTimeline::of("web".into(), Some(&history), &figures).unwrap();
-        let parts: Vec<LivePart> = timeline.rows.iter().map(|row| row.0).collect();
-        assert_eq!(parts, [LivePart::Cost, LivePart::Guest, LivePart::Halted], "it was halted before");
+        let parts: Vec<TimePart> = timeline.rows.iter().map(|row| row.0).collect();
+        assert_eq!(parts, [TimePart::Kernel, TimePart::Guest, TimePart::Halted], "it was halted before");
         assert_eq!([0, 4, 6, 7, 13, 99].map(|room| timeline.height(room)), [4, 4, 4, 7, 13, 19]);
     }
 }

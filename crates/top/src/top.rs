@@ -64,11 +64,7 @@ pub struct Top {
 }
 
 impl Top {
-    /// Begins to count.
-    ///
-    /// # Errors
-    ///
-    /// They say what to do about them.
+    /// Begins to count. Errors say what to do about them.
     pub fn start(options: TopOptions) -> Result<Top, RecordError> {
         let (interval, left) = (options.interval, options.iterations);
         let state = State { columns: ColumnChoice::of(&options.columns), ..State::default() };
@@ -76,10 +72,6 @@ impl Top {
     }
 
     /// The next interval, at its end; `None` after the last one, and as soon as it `is_over`.
-    ///
-    /// # Errors
-    ///
-    /// If the counts cannot be read.
     pub fn next_interval(&mut self, is_over: impl Fn() -> bool) -> Result<Option<Frame>, RecordError> {
         if self.is_last() || !wait(self.interval, is_over) {
             return Ok(None);
@@ -99,20 +91,12 @@ impl Top {
     }
 
     /// Writes the latest interval as a page of text, with the columns of the options.
-    ///
-    /// # Errors
-    ///
-    /// Those of `out`.
     pub fn write_text(&self, frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<()> {
         batch::write_text(frame, &self.state, look, out)
     }
 
     /// Shows intervals until the user leaves, the last one was shown, or it `is_over`. Recordings that the user wants are made
     /// by `commands`; after the screen, `say` gets what became of the one that was at work.
-    ///
-    /// # Errors
-    ///
-    /// If the counts cannot be read, or the terminal cannot be used.
     pub fn show(
         mut self,
         commands: &dyn ChildCommands,
