@@ -9,14 +9,14 @@
 
 use crate::Outcome;
 use crate::cli::ReportArgs;
+use crate::page_file;
 use crate::read;
 use crate::report::{self, read_all};
 use crate::select;
-use crate::{page_file, page_parts};
-use exitscope_analysis::Selection;
 use exitscope_analysis::advice::TriedLimits;
-use exitscope_page::{Contents, Drags, OverTime, TimelineJoin, TimelineThread, write_page};
-use exitscope_pipeline::{MAX_KEPT_RECORDING, PageFacts, ReadTrace};
+use exitscope_analysis::{MAX_KEPT_RECORDING, PageFacts, Selection};
+use exitscope_page::{Contents, Drags, OverTime, TimelineJoin, TimelineThread, finish_page_parts, write_page};
+use exitscope_pipeline::ReadTrace;
 use exitscope_trace::{Input, Keep};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,8 +29,9 @@ fn begin(selection: &Selection, slowest: usize) -> Reading {
     (PageFacts::by_reason(selection, slowest, MAX_KEPT_RECORDING), (Drags::new(selection), over_time))
 }
 
-fn end((page, (drags, over_time)): Reading, trace: &ReadTrace) -> (PageFacts, Drags, TimelineJoin) {
-    (page.ended(trace), drags, over_time.end(trace.lanes.clone(), trace.vcpu_of.clone()))
+fn end((mut page, (drags, over_time)): Reading, trace: &ReadTrace) -> (PageFacts, Drags, TimelineJoin) {
+    page.end(trace.span, &trace.held, &trace.vcpu_of);
+    (page, drags, over_time.end(trace.lanes.clone(), trace.vcpu_of.clone()))
 }
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
@@ -57,14 +58,14 @@ pub fn look_at(
         end,
         |all: (PageFacts, Drags, TimelineJoin), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
     )?;
-    let advised = || {
+    let advised = || -> anyhow::Result<_> {
         let advised = report::advised(args, inputs, &page, &totals, of)?;
         Ok(advised.map_or((None, TriedLimits::default()), |(advised, limits)| (Some(advised), limits)))
     };
     // Several recordings have no common time.
     let in_time = totals.traces.len() == 1;
     let (advice, polls, mut over_time) =
-        page_parts::finish(&page, advised, || over_time.wait(), &totals.traces, &totals.info)?;
+        finish_page_parts(&page, advised, || over_time.wait(), &totals.traces, &totals.info)?;
     symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
     let drags = drags.finish().filter(|_| in_time);
     let facts = &page.material.facts;

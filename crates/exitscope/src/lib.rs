@@ -31,7 +31,6 @@ mod lab;
 mod live;
 mod new_file;
 mod page_file;
-mod page_parts;
 mod read;
 mod record;
 mod replay;

@@ -5,21 +5,21 @@ use crate::bundle;
 use crate::cli::{Format, ReportArgs, View};
 use crate::devices;
 use crate::html;
-use crate::page_parts;
 use crate::read;
 use crate::saved_run::saved_of;
 use crate::select;
 use anyhow::Context;
 use exitscope_analysis::advice::TriedLimits;
 use exitscope_analysis::{
-    Breach, Condition, Dim, Facts, LimitCheck, Selection, TextWord, Threshold, TraceSink, Wanted,
+    Breach, Condition, Dim, Facts, LimitCheck, MAX_KEPT_LIVE, PageFacts, Selection, TextWord, Threshold, TraceSink,
+    Wanted,
 };
 use exitscope_model::{ExitCode, Ledger, TraceInfo};
-use exitscope_pipeline::{MAX_KEPT_LIVE, PageFacts, ReadError, ReadTrace, reread};
+use exitscope_pipeline::{ReadError, ReadTrace, judgement, reread};
 use exitscope_trace::{Input, Keep, NoSymbols, Symbols};
 use exitscope_view::{
-    Advised, Coverage, HiddenTime, Look, Made, Report, SortKey, TraceRow, report_page, view_page, write_csv,
-    write_page, write_summary,
+    Advised, Coverage, HiddenTime, Look, Made, Report, SelectionRow, SortKey, TraceRow, report_page, view_page,
+    write_csv, write_page, write_summary,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -193,7 +193,10 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             &inputs,
             (&selection, keep),
             || PageFacts::new(&wanted, MAX_KEPT_LIVE),
-            PageFacts::ended,
+            |mut page, trace| {
+                page.end(trace.span, &trace.held, &trace.vcpu_of);
+                page
+            },
             PageFacts::with_recording,
         )?;
         let advised = advised(args, &inputs, &page, &totals, (&selection, keep))?;
@@ -290,7 +293,10 @@ pub fn advised(
     let options = read::options(&args.select.clock, keep, selection);
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
     let tried = |trials| facts.replay_kept_or_reread(trials, |trials| reread(input, options, trials));
-    page_parts::advise(facts, trace, coverage, selection, &totals.info, tried).map(Some)
+    let (judgement, trials) = judgement(&facts.material, &trace.machine(&totals.info), tried)?;
+    let of = (&facts.material.facts, &totals.info);
+    let advised = Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), of);
+    Ok(Some((advised, trials.limits())))
 }
 
 /// The functions of a guest.

@@ -50,7 +50,7 @@ type Outcomes = BTreeMap<Option<u64>, HaltOutcome>;
 /// Replays, in two threads, `halts`, the last of those that `of` counts, recorded on `host`; `None` if there are none.
 /// `elsewhere` waits for the limits that somebody else tries on the same halts meanwhile, those of advice; what it does not
 /// bring is tried here.
-pub fn halt_polls<'a>(
+pub(crate) fn halt_polls<'a>(
     of: &Halts,
     halts: impl Iterator<Item = &'a [Recorded]> + Clone + Sync,
     host: &PollHost,

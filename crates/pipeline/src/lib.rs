@@ -9,7 +9,6 @@
 mod advice;
 mod bundle;
 mod diff_side;
-mod page_facts;
 mod read_trace;
 pub mod replay;
 mod simulations;
@@ -18,7 +17,6 @@ mod vms;
 pub use advice::{AdviceError, judgement, reread};
 pub use bundle::{BundleError, BundleSurvey};
 pub use diff_side::{DiffSide, read_side};
-pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
     read_with_vcpus,

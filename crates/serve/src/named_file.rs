@@ -9,16 +9,22 @@
 //! read a link to /etc/shadow, an endless device or a pipe without a writer. A new regular file in the same place is served:
 //! `exitscope record` leaves one.
 
-use crate::cli::ClockArgs;
-use crate::read;
-use anyhow::Context;
-use exitscope_trace::Input;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
+
+/// A file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", name.display())]
+pub struct CannotRead {
+    /// What it is called.
+    pub name: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
 
 /// A file that was named when the server started.
 #[derive(Clone, Debug)]
@@ -31,11 +37,11 @@ pub struct NamedFile {
 
 impl NamedFile {
     /// Finds the file that is called so, and whether it can be read.
-    pub fn find(name: &Path) -> anyhow::Result<NamedFile> {
-        let cannot = || format!("cannot read {}", name.display());
-        let path = name.canonicalize().with_context(cannot)?;
+    pub fn find(name: &Path) -> Result<NamedFile, CannotRead> {
+        let cannot = |source| CannotRead { name: name.to_path_buf(), source };
+        let path = name.canonicalize().map_err(cannot)?;
         let file = NamedFile { name: name.to_path_buf(), path };
-        file.open().with_context(cannot)?;
+        file.open()?;
         Ok(file)
     }
 
@@ -45,18 +51,17 @@ impl NamedFile {
     }
 
     /// What is there now; an error if that is no regular file.
-    pub fn stat(&self) -> io::Result<Stat> {
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
         let (folder, name) = self.folder()?;
         regular(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// The trace in it, as it is now.
-    pub fn input(&self, clock: &ClockArgs) -> anyhow::Result<Input> {
-        let file = self.open().with_context(|| format!("cannot read {}", self.name.display()))?;
-        read::open_file(file, &self.name, clock)
+    /// The file, as it is now.
+    pub fn open(&self) -> Result<File, CannotRead> {
+        self.open_regular().map_err(|source| CannotRead { name: self.name.clone(), source })
     }
 
-    fn open(&self) -> io::Result<File> {
+    fn open_regular(&self) -> io::Result<File> {
         let (folder, name) = self.folder()?;
         // Looked at first: opening a device may do something.
         regular(statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?)?;

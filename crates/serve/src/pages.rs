@@ -10,9 +10,9 @@
 //! /healthz                      whether somebody answers
 //! ```
 
-use super::fresh::Fresh;
-use super::library::Library;
-use super::live::Now;
+use crate::fresh::Fresh;
+use crate::library::Library;
+use crate::live::LiveView;
 use exitscope_http::{Answer, Asked, Bytes, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
 use exitscope_page::{Addresses, NoAnswer, Question, served_page};
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub enum Shown {
     /// Recordings.
     Files(Rc<Library>),
     /// What happens now.
-    Live(Rc<Now>),
+    Live(Rc<LiveView>),
     /// A store.
     Store(Rc<Fresh>),
 }
@@ -57,6 +57,7 @@ enum Named {
 }
 
 impl Pages {
+    /// The pages of what is shown.
     pub fn new(shown: Shown) -> Pages {
         Pages { shown }
     }

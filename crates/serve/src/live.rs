@@ -1,13 +1,13 @@
 //! What happens now: recorded by a thread of its own, and made a page of when somebody looks.
 
-use super::feed::Feed;
-use super::ring::Ring;
-use crate::cli::ServeArgs;
-use crate::host::Host;
-use anyhow::{Context, anyhow};
+use crate::feed::Feed;
+use crate::live_page::write_live_page;
+use crate::ring::Ring;
 use exitscope_http::{Bytes, Note, Notes};
-use exitscope_record::{Capture, Route, Wanted, of_kvm, of_scheduler, tracefs};
+use exitscope_model::TraceInfo;
+use exitscope_record::{Capture, Processes, RecordError, Route, Wanted, of_kvm, of_scheduler, tracefs};
 use exitscope_units::{Moment, Nanos};
+use std::error::Error;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -22,15 +22,50 @@ const TURN: Duration = Duration::from_millis(10);
 /// How often browsers are told that there is more.
 const TELL: Duration = Duration::from_secs(1);
 
-/// A recording at work.
-pub struct Live {
-    thread: JoinHandle<anyhow::Result<()>>,
-    stop: Arc<AtomicBool>,
-    now: Rc<Now>,
+/// What is recorded, and how.
+pub struct LiveOptions {
+    /// This host, as a recording made on it says of it.
+    pub info: TraceInfo,
+    /// Whose exits.
+    pub processes: Processes,
+    /// For how long what happened is kept.
+    pub keep: Nanos,
+    /// Bytes of each CPU's ring.
+    pub buffer: usize,
+    /// Whether events of the scheduler are recorded, too.
+    pub scheduler: bool,
+    /// Whether BPF is not to be used.
+    pub without_bpf: bool,
+    /// Takes what there is to say of the recording while it is at work.
+    pub say: fn(&str),
 }
 
-/// What there is to be seen of it.
-pub struct Now {
+/// Why nothing is recorded, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// It cannot begin.
+    #[error(transparent)]
+    Begin(#[from] RecordError),
+    /// It cannot go on.
+    #[error("cannot record any more")]
+    GoOn(#[source] RecordError),
+    /// It ended, and nobody asked for that.
+    #[error("the recording ended before it began")]
+    Ended,
+    /// It panicked.
+    #[error("an error in exitscope ended the recording")]
+    Panicked,
+}
+
+/// A recording at work.
+pub struct Live {
+    thread: JoinHandle<Result<(), LiveError>>,
+    stop: Arc<AtomicBool>,
+    view: Rc<LiveView>,
+}
+
+/// What there is to be seen of a recording at work.
+pub struct LiveView {
     keep: Nanos,
     ring: Arc<Mutex<Ring>>,
     notes: Notes,
@@ -40,24 +75,23 @@ pub struct Now {
 
 impl Live {
     /// Begins.
-    pub fn start(args: &ServeArgs) -> anyhow::Result<Live> {
+    pub fn start(options: LiveOptions) -> Result<Live, LiveError> {
+        let LiveOptions { mut info, processes, keep, buffer, scheduler, without_bpf, say } = options;
         let tracefs = tracefs()?;
         let mut tracepoints = of_kvm(&tracefs)?;
         tracepoints.retain(Feed::takes);
-        if !args.no_sched {
+        if scheduler {
             tracepoints.extend(of_scheduler(&tracefs).unwrap_or_default());
         }
-        let processes = args.whose.processes()?;
-        let wanted = Wanted { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
-        let mut info = Host::new().info();
-        let (stop, keep) = (Arc::new(AtomicBool::new(false)), args.keep);
+        let wanted = Wanted { tracepoints, processes, buffer, without_bpf };
+        let stop = Arc::new(AtomicBool::new(false));
         let (tell, notes) = watch::channel(Note::default());
         let (ready, begun) = mpsc::channel();
         let asked = stop.clone();
         let thread = spawn(move || {
             let mut capture = Capture::start(wanted)?;
             if let Route::PerfEvents { because } = capture.route() {
-                say!("recording by perf events, as BPF may not be used: {because}");
+                say(&format!("recording by perf events, as BPF may not be used: {because}"));
             }
             let feed = Feed::new(capture.tracepoints(), &mut info.names);
             // The moments of a recording begin here.
@@ -65,18 +99,18 @@ impl Live {
             let ring = Arc::new(Mutex::new(Ring::new(info, begin, keep)));
             // Nobody waits any more if something else went wrong meanwhile.
             let _ = ready.send(ring.clone());
-            record(&mut capture, feed, &ring, &tell, &asked)
+            record(&mut capture, feed, &ring, (&tell, say), &asked)
         });
         let Ok(ring) = begun.recv() else {
-            return Err(ended(thread).err().unwrap_or_else(|| anyhow!("the recording ended before it began")));
+            return Err(ended(thread).err().unwrap_or(LiveError::Ended));
         };
-        let now = Now { keep, ring, notes, made: tokio::sync::Mutex::new(None) };
-        Ok(Live { thread, stop, now: Rc::new(now) })
+        let view = LiveView { keep, ring, notes, made: tokio::sync::Mutex::new(None) };
+        Ok(Live { thread, stop, view: Rc::new(view) })
     }
 
     /// What there is to be seen.
-    pub fn now(&self) -> Rc<Now> {
-        self.now.clone()
+    pub fn view(&self) -> Rc<LiveView> {
+        self.view.clone()
     }
 
     /// Whether recording ended by itself, which it does only if something is wrong.
@@ -85,30 +119,30 @@ impl Live {
     }
 
     /// Ends it.
-    pub fn end(self) -> anyhow::Result<()> {
+    pub fn end(self) -> Result<(), LiveError> {
         self.stop.store(true, Ordering::Relaxed);
         ended(self.thread)
     }
 }
 
-fn ended(thread: JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
-    thread.join().unwrap_or_else(|_| Err(anyhow!("an error in exitscope ended the recording")))
+fn ended(thread: JoinHandle<Result<(), LiveError>>) -> Result<(), LiveError> {
+    thread.join().unwrap_or(Err(LiveError::Panicked))
 }
 
 fn record(
     capture: &mut Capture,
     mut feed: Feed,
     ring: &Mutex<Ring>,
-    tell: &watch::Sender<Note>,
+    (tell, say): (&watch::Sender<Note>, fn(&str)),
     stop: &AtomicBool,
-) -> anyhow::Result<()> {
+) -> Result<(), LiveError> {
     // Versions of this run are no other run's.
     let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let (mut told, mut exits, mut version) = (Instant::now(), 0, 0u64);
     while !stop.load(Ordering::Relaxed) {
-        let drained = capture.drain(|sample| feed.take(sample)).context("cannot record any more")?;
+        let drained = capture.drain(|sample| feed.take(sample)).map_err(LiveError::GoOn)?;
         for cpu in drained.came {
-            say!("CPU {cpu} came on line: what happened there in its first moments is not shown");
+            say(&format!("CPU {cpu} came on line: what happened there in its first moments is not shown"));
         }
         for (cpu, count) in drained.lost {
             feed.lose(drained.until, cpu, count);
@@ -128,11 +162,19 @@ fn record(
     Ok(())
 }
 
+/// An error with all that led to it.
+fn whole_text(error: &dyn Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", whole_text(source)),
+        None => error.to_string(),
+    }
+}
+
 fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
     ring.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Now {
+impl LiveView {
     /// Nanoseconds of it that are kept.
     pub fn keep(&self) -> u64 {
         self.keep.0
@@ -154,10 +196,10 @@ impl Now {
         let written = spawn_blocking(move || {
             let copy = lock(&ring).copy();
             let mut data = Vec::new();
-            copy.write(&mut data).map(|()| Bytes::from(data))
+            write_live_page(copy, &mut data).map(|()| Bytes::from(data))
         });
         let data = written.await.map_err(|_| "an error in exitscope".to_string())?;
-        let data = data.map_err(|error| format!("{error:#}"))?;
+        let data = data.map_err(|error| whole_text(&error))?;
         *made = Some((version.clone(), data.clone()));
         Ok((version, data))
     }

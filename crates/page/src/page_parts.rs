@@ -1,29 +1,14 @@
 //! The parts of a page that take long: what to change, a replay of polling, what happened when.
 
-use exitscope_analysis::advice::{Machine, Trials, TriedLimits, told_apart};
-use exitscope_analysis::{ExitCause, PollHost, Selection};
+use crate::over_time::{OverTime, TimeTables};
+use crate::polls::{Polls, halt_polls};
+use exitscope_analysis::advice::{Machine, TriedLimits, told_apart};
+use exitscope_analysis::{ExitCause, PageFacts, PollHost};
 use exitscope_model::TraceInfo;
-use exitscope_page::{OverTime, Polls, TimeTables, halt_polls};
-use exitscope_pipeline::{PageFacts, ReadError, judgement};
-use exitscope_view::{Advised, Coverage, SelectionRow, TraceRow};
+use exitscope_view::TraceRow;
 use std::panic::resume_unwind;
 use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
-
-/// What to change, and what was tried to know it. `tried` takes trials through the recording.
-pub fn advise(
-    of: &PageFacts,
-    trace: &TraceRow,
-    coverage: Coverage,
-    selection: &Selection,
-    info: &TraceInfo,
-    tried: impl FnOnce(Trials) -> Result<Trials, ReadError>,
-) -> anyhow::Result<(Advised, TriedLimits)> {
-    let (judgement, trials) = judgement(&of.material, &trace.machine(info), tried)?;
-    let selection = SelectionRow::of(selection);
-    let advised = Advised::of(&judgement, trace.clone(), coverage, selection, (&of.material.facts, info));
-    Ok((advised, trials.limits()))
-}
 
 /// What other limits of polling would have made of the halts; `tried` waits for those that advice tries.
 fn polls(of: &PageFacts, info: &TraceInfo, is_xen: bool, tried: impl FnOnce() -> TriedLimits) -> Option<Polls> {
@@ -38,13 +23,13 @@ fn polls(of: &PageFacts, info: &TraceInfo, is_xen: bool, tried: impl FnOnce() ->
 
 /// All that takes long, at once: what is `advised`, the replay of polling, what happened when. There is a time axis if there
 /// is one trace.
-pub fn finish<A>(
+pub fn finish_page_parts<A, E>(
     of: &PageFacts,
-    advised: impl FnOnce() -> anyhow::Result<(A, TriedLimits)>,
+    advised: impl FnOnce() -> Result<(A, TriedLimits), E>,
     over_time: impl FnOnce() -> OverTime + Send,
     traces: &[TraceRow],
     info: &TraceInfo,
-) -> anyhow::Result<(A, Option<Polls>, TimeTables)> {
+) -> Result<(A, Option<Polls>, TimeTables), E> {
     let machine = traces.first().map_or(Machine::default(), |trace| trace.machine(info));
     let is_xen = machine.xen;
     let is_qemu = of.material.has_qemu(&machine);
@@ -68,9 +53,9 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_analysis::TraceSink;
+    use exitscope_analysis::advice::Trials;
+    use exitscope_analysis::{MAX_KEPT_LIVE, Selection, TraceSink};
     use exitscope_model::{Halt, Told, Who};
-    use exitscope_pipeline::MAX_KEPT_LIVE;
     use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
     #[test]
@@ -98,8 +83,8 @@ mod tests {
             facts.material.sum_up();
             let info = TraceInfo::default();
             let trace = TraceRow::of("t".to_string(), &info, "", Default::default(), 400);
-            let (_, trials) =
-                judgement(&facts.material, &trace.machine(&info), |trials| Ok(facts.replay_kept_only(trials))).unwrap();
+            let mut trials = facts.replay_kept_only(Trials::new(&facts.material, &trace.machine(&info)));
+            trials.end();
             let tried = trials.limits();
             assert_eq!((tried.host.len(), tried.guest.len()), (8, if vms == 1 { 5 } else { 0 }));
             let json = |tried| serde_json::to_string(&polls(&facts, &info, false, || tried).unwrap()).unwrap();

@@ -7,12 +7,12 @@
 //!
 //! Halts and yields are kept, so that what `advise` and `replay` read a second time for is there.
 
-use crate::ReadTrace;
-use exitscope_analysis::advice::{Material, Trials, Untried};
-use exitscope_analysis::replay::{Recorded, Recorder};
-use exitscope_analysis::{Counted, Dim, Facts, Selection, TraceSink, Wanted};
+use crate::advice::{Material, Trials, Untried};
+use crate::replay::{Recorded, Recorder};
+use crate::{Counted, Dim, Facts, Selection, TraceSink, Wanted};
 use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, Yield};
-use exitscope_units::Moment;
+use exitscope_units::{Moment, Tid, VcpuId};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// Halts and yields that are kept of a recording, so many of each (160 MB): to read one of ten million exits again would
@@ -111,12 +111,11 @@ impl PageFacts {
         PageFacts::new(&Wanted { by: vec![Dim::Reason], slowest, selection: selection.clone() }, most)
     }
 
-    /// All of a trace, which was read.
-    pub fn ended(mut self, trace: &ReadTrace) -> PageFacts {
-        let (first, last) = trace.span.unwrap_or_default();
-        self.material.end(first, last, &trace.vcpu_of);
-        trace.held.iter().for_each(|&(from, to)| self.material.facts.leave_out(from, to));
-        self
+    /// Ends one recording: from its first to its last event, but for the stretches that earlier recordings hold.
+    pub fn end(&mut self, span: Option<(Moment, Moment)>, held: &[(Moment, Moment)], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        let (first, last) = span.unwrap_or_default();
+        self.material.end(first, last, vcpu_of);
+        held.iter().for_each(|&(from, to)| self.material.facts.leave_out(from, to));
     }
 
     /// With another recording. There is no advice on several.

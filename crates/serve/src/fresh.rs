@@ -15,13 +15,13 @@ pub const WAIT: Duration = Duration::from_secs(20);
 /// How long is kept what nobody was waiting for: a browser that was told to ask again does so at once.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Makes what the page shows.
-pub type Make = Arc<dyn Fn() -> anyhow::Result<Vec<u8>> + Send + Sync>;
+/// Makes what the page shows, packed, or says why it cannot.
+pub type Make = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
 
 /// What is being made: nothing until it is there, then since when.
 type Making = watch::Receiver<Option<(Instant, Result<Bytes, String>)>>;
 
-/// It.
+/// Data that is made by [`Make`] for whoever asks.
 pub struct Fresh {
     make: Make,
     /// Who asks meanwhile waits, and has the same.
@@ -31,6 +31,7 @@ pub struct Fresh {
 }
 
 impl Fresh {
+    /// Nothing is made yet.
     pub fn new(make: Make) -> Fresh {
         Fresh { make, making: RefCell::new(None), made: Cell::new(0) }
     }
@@ -61,7 +62,7 @@ impl Fresh {
             let (make, (done, making)) = (self.make.clone(), watch::channel(None));
             self.made.set(self.made.get() + 1);
             spawn_blocking(move || {
-                let made = make().map(Bytes::from).map_err(|error| format!("{error:#}"));
+                let made = make().map(Bytes::from);
                 done.send_replace(Some((Instant::now(), made)));
             });
             making
@@ -98,7 +99,7 @@ mod tests {
     async fn what_goes_wrong_is_said_and_tried_again() {
         let times = AtomicU64::new(0);
         let fresh = Fresh::new(Arc::new(move || match times.fetch_add(1, Ordering::Relaxed) {
-            0 => anyhow::bail!("no store"),
+            0 => Err("no store".to_string()),
             1 => panic!("a test"),
             _ => Ok(Vec::new()),
         }));

@@ -1,19 +1,14 @@
 //! The files that are served, by number. Each is read when it is asked for, one at a time, on another thread, and anew when it
 //! has changed since.
 
-use super::again;
-use super::fresh::{Fresh, Make, WAIT};
-use super::named_file::NamedFile;
-use crate::cli::{ClockArgs, NameArgs, ReportArgs, SelectArgs};
-use crate::diff;
-use crate::html::look_at;
+use crate::fresh::{Fresh, Make, WAIT};
+use crate::named_file::NamedFile;
 use exitscope_http::{Bytes, Note, Notes, visible};
-use exitscope_page::{Compression, Question, write_data};
+use exitscope_page::Question;
 use exitscope_view::Report;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,16 +25,28 @@ const LOOK: u32 = 4;
 /// Comparisons, and likewise answers, that are made, or wait for their turn, or for who asked for them. Each that is made is a thread.
 const MOST_MADE: usize = 8;
 
-/// The slowest exits in the table of a page.
-const SLOWEST: usize = 10;
+/// Reads recordings, and makes what is shown of them, packed; or says why it cannot.
+pub trait Recordings: Send + Sync {
+    /// What the page of a recording shows.
+    fn page(&self, file: &NamedFile) -> Result<RecordingPage, String>;
+    /// What the page of two recordings shows.
+    fn comparison(&self, before: &NamedFile, after: &NamedFile) -> Result<Vec<u8>, String>;
+    /// The answer to a question about a recording, of this version of the file.
+    fn answer(&self, file: &NamedFile, version: String, question: &Question) -> Result<Vec<u8>, String>;
+}
+
+/// What the page of a recording shows.
+pub struct RecordingPage {
+    /// What the list says of it.
+    pub summary: RecordingSummary,
+    /// The rest, packed.
+    pub data: Vec<u8>,
+}
 
 /// The files.
 pub struct Library {
     files: Vec<File>,
-    clock: ClockArgs,
-    names: NameArgs,
-    /// What names functions of the guest.
-    symbols: Option<PathBuf>,
+    recordings: Arc<dyn Recordings>,
     /// Has one file read at a time.
     reading: Semaphore,
     turns: Cell<u32>,
@@ -76,13 +83,13 @@ struct Made {
 }
 
 struct Found {
-    summary: Summary,
+    summary: RecordingSummary,
     data: Option<Bytes>,
 }
 
 /// What the list says of a file.
 #[derive(Clone, Serialize)]
-struct Summary {
+pub struct RecordingSummary {
     format: String,
     hostname: String,
     duration_ns: u64,
@@ -105,13 +112,14 @@ struct Row<'a> {
     page: String,
     /// Neither if it has not been read yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    found: Option<&'a Summary>,
+    found: Option<&'a RecordingSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<&'a str>,
 }
 
 impl Library {
-    pub fn new(files: Vec<NamedFile>, clock: ClockArgs, names: NameArgs, symbols: Option<PathBuf>) -> Rc<Library> {
+    /// Files, none of which is read yet.
+    pub fn new(files: Vec<NamedFile>, recordings: Arc<dyn Recordings>) -> Rc<Library> {
         let file = |named| File {
             named,
             made: RefCell::new(None),
@@ -122,9 +130,7 @@ impl Library {
         let files = files.into_iter().map(file).collect();
         Rc::new(Library {
             files,
-            clock,
-            names,
-            symbols,
+            recordings,
             reading: Semaphore::new(1),
             turns: Cell::new(0),
             asked: Cell::new(0),
@@ -134,15 +140,8 @@ impl Library {
         })
     }
 
-    /// How files are read.
-    fn args(&self) -> ReportArgs {
-        let select = SelectArgs { clock: self.clock.clone(), ..SelectArgs::default() };
-        let (names, guestkallsyms) = (self.names.clone(), self.symbols.clone());
-        let (slowest, top) = (Some(SLOWEST), Some(usize::MAX));
-        ReportArgs { select, names, guestkallsyms, slowest, top, ..ReportArgs::default() }
-    }
-
-    pub fn len(&self) -> usize {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
         self.files.len()
     }
 
@@ -177,16 +176,18 @@ impl Library {
     pub fn compared(&self, before: usize, after: usize) -> Option<Rc<Fresh>> {
         self.made(&self.compared, (before, after), || {
             let [before, after] = [before, after].map(|number| self.files[number].named.clone());
-            let clock = self.clock.clone();
-            Arc::new(move || diff::data(before.input(&clock)?, after.input(&clock)?, clock.clone()))
+            let recordings = self.recordings.clone();
+            Arc::new(move || recordings.comparison(&before, &after))
         })
     }
 
     /// The answer to a question about a file; `None` if too many are being made.
     pub fn answered(&self, number: usize, question: &Question) -> Option<Rc<Fresh>> {
         self.made(&self.answered, (number, question.clone()), || {
-            let (named, args, question) = (self.files[number].named.clone(), self.args(), question.clone());
-            Arc::new(move || again::answer(&named, &args, question.clone()))
+            let (named, recordings) = (self.files[number].named.clone(), self.recordings.clone());
+            let question = question.clone();
+            // As it was before: what is added meanwhile makes it another version.
+            Arc::new(move || recordings.answer(&named, version(&named), &question))
         })
     }
 
@@ -259,11 +260,11 @@ impl Library {
         let file = &self.files[number];
         // As it was before: what is added meanwhile makes it another version.
         let version = version(&file.named);
-        let args = self.args();
-        let named = file.named.clone();
-        let found = spawn_blocking(move || find(&named, &args)).await;
+        let (named, recordings) = (file.named.clone(), self.recordings.clone());
+        let found = spawn_blocking(move || recordings.page(&named)).await;
         let found =
             found.unwrap_or_else(|_| Err(format!("{} could not be read: an error in exitscope", self.name(number))));
+        let found = found.map(|RecordingPage { summary, data }| Found { summary, data: Some(data.into()) });
         *file.made.borrow_mut() = Some(Made { version, found, asked: self.asked.get() });
         file.look();
         self.put_away(number);
@@ -312,32 +313,18 @@ impl File {
 const GONE: &str = "gone";
 
 /// What tells a file from what it was before: which it is, how long, and when it was written.
-pub fn version(file: &NamedFile) -> String {
+fn version(file: &NamedFile) -> String {
     file.stat().map_or(GONE.to_string(), |file| {
         let at = i128::from(file.st_mtime) * 1_000_000_000 + file.st_mtime_nsec as i128;
         format!("{:x}-{:x}-{:x}-{at:x}", file.st_dev, file.st_ino, file.st_size)
     })
 }
 
-fn find(file: &NamedFile, args: &ReportArgs) -> Result<Found, String> {
-    let (mut summary, mut data) = (None, Vec::new());
-    let read = file.input(&args.select.clock).and_then(|input| {
-        look_at(args, &[input], |contents| {
-            summary = Some(Summary::of(&contents.report));
-            Ok(write_data(contents, Compression::new(6), &mut data)?)
-        })
-    });
-    match (read, summary) {
-        (Ok(_), Some(summary)) => Ok(Found { summary, data: Some(data.into()) }),
-        (Err(error), _) => Err(format!("{error:#}")),
-        (Ok(_), None) => Err("nothing was read".to_string()),
-    }
-}
-
-impl Summary {
-    fn of(report: &Report) -> Summary {
+impl RecordingSummary {
+    /// What a report comes to.
+    pub fn of(report: &Report) -> RecordingSummary {
         let trace = report.traces.first();
-        Summary {
+        RecordingSummary {
             format: trace.map_or(String::new(), |trace| trace.format.clone()),
             hostname: trace.map_or(String::new(), |trace| trace.hostname.clone()),
             duration_ns: report.duration_ns,
@@ -360,11 +347,28 @@ mod tests {
     use std::sync::mpsc::channel;
     use tokio::task::LocalSet;
 
+    /// Says of any two recordings the same.
+    struct Alike;
+
+    impl Recordings for Alike {
+        fn page(&self, _: &NamedFile) -> Result<RecordingPage, String> {
+            Err("a test".to_string())
+        }
+
+        fn comparison(&self, _: &NamedFile, _: &NamedFile) -> Result<Vec<u8>, String> {
+            Ok(vec![7])
+        }
+
+        fn answer(&self, _: &NamedFile, _: String, _: &Question) -> Result<Vec<u8>, String> {
+            Err("a test".to_string())
+        }
+    }
+
     #[tokio::test]
     async fn only_so_many_comparisons_are_under_way_whatever_is_asked_for() {
         let trace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz"));
         let files = vec![NamedFile::find(trace).unwrap(); 5];
-        let library = Library::new(files, ClockArgs::default(), NameArgs::default(), None);
+        let library = Library::new(files, Arc::new(Alike));
         let all = async {
             // None of them ends before we say so.
             let (comparing, (held, is_held), (go_on, wait)) = (library.making.clone(), channel(), channel::<()>());

@@ -1,0 +1,146 @@
+//! `exitscope serve`: what its flags ask for, and how recordings and stores are read for its pages.
+
+use crate::Outcome;
+use crate::access::{access_of, listen, names, scheme, warn};
+use crate::cli::{NameArgs, ReportArgs, SelectArgs, ServeArgs};
+use crate::host::Host;
+use crate::html::look_at;
+use crate::page_file::NOT_BUILT;
+use crate::report::symbols;
+use crate::{devices, diff, fleet, read};
+use anyhow::{Context, bail};
+use exitscope_analysis::Selection;
+use exitscope_http::{Browsers, Patience, serve};
+use exitscope_page::{Compression, Question, Reread, is_built, write_data};
+use exitscope_pipeline::read_alone;
+use exitscope_serve::{
+    Fresh, Library, Live, LiveOptions, NamedFile, Pages, RecordingPage, RecordingSummary, Recordings, Shown,
+};
+use exitscope_signals::{catch_signals, signalled};
+use exitscope_trace::{Input, Keep, Symbols};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The slowest exits in the table of a page.
+const SLOWEST: usize = 10;
+
+/// How long a browser may take to read an answer, in which the time is that a file is read first.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
+    if !is_built() {
+        bail!("{NOT_BUILT}");
+    }
+    if !args.live && (!args.whose.pid.is_empty() || args.whose.vm.is_some() || args.whose.all) {
+        bail!("--pid, --vm and --all-cpus say whose exits are shown as they happen, with --live");
+    }
+    catch_signals()?;
+    let files = if args.live || args.dir.is_some() { Vec::new() } else { read::files(&args.files, &[])? };
+    let files = files.iter().map(|path| find(path)).collect::<Result<Vec<_>, _>>()?;
+    let called = NameArgs { devices: args.devices.clone() };
+    // What is wrong with it is said before anybody asks.
+    devices::read(&called)?;
+    args.guestkallsyms.as_deref().map(symbols).transpose()?;
+    if let Some(dir) = &args.dir {
+        fleet::check(dir, &args.limits)?;
+    }
+    let mut access = access_of(&args.access)?;
+    let (listener, address) = listen(&args.listen)?;
+    warn(address, &access);
+    access.patience = Patience { answer: PATIENCE, ..Patience::default() };
+    let cookie = Some(format!("exitscope-{}", address.port()));
+    access.browsers = Some(Browsers { names: names(&args.access, &args.listen, address), cookie });
+    let host = match args.listen.rsplit_once(':') {
+        // What was said, unless that is no place to go to.
+        Some((host, _)) if !address.ip().is_unspecified() => host.to_string(),
+        _ if address.is_ipv6() => "[::1]".to_string(),
+        _ => "127.0.0.1".to_string(),
+    };
+    let live = if args.live { Some(Live::start(live_options(args)?)?) } else { None };
+    let token = access.token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
+    say!("serving {}://{host}:{}/{token}", scheme(&access), address.port());
+    let ended = || signalled().is_some() || live.as_ref().is_some_and(Live::has_ended);
+    let shown = match (&live, &args.dir) {
+        (Some(live), _) => Shown::Live(live.view()),
+        (None, Some(dir)) => {
+            let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
+            Shown::Store(Rc::new(Fresh::new(Arc::new(move || said(fleet::data(&dir, &compared, &limits))))))
+        }
+        (None, None) => Shown::Files(Library::new(files, Arc::new(FilesRead(report_args(args, called))))),
+    };
+    serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
+    live.map_or(Ok(()), Live::end)?;
+    Ok(Outcome::Fine)
+}
+
+/// The file that is called so now, whatever is called so later.
+fn find(path: &Path) -> anyhow::Result<NamedFile> {
+    if path == Path::new("-") {
+        bail!("standard input can be read only once: put it into a file");
+    }
+    Ok(NamedFile::find(path)?)
+}
+
+fn live_options(args: &ServeArgs) -> anyhow::Result<LiveOptions> {
+    Ok(LiveOptions {
+        info: Host::new().info(),
+        processes: args.whose.processes()?,
+        keep: args.keep,
+        buffer: args.buffer,
+        scheduler: !args.no_sched,
+        without_bpf: args.no_bpf,
+        say: |text| say!("{text}"),
+    })
+}
+
+fn report_args(args: &ServeArgs, names: NameArgs) -> ReportArgs {
+    let select = SelectArgs { clock: args.clock.clone(), ..SelectArgs::default() };
+    let (slowest, top) = (Some(SLOWEST), Some(usize::MAX));
+    ReportArgs { select, names, guestkallsyms: args.guestkallsyms.clone(), slowest, top, ..ReportArgs::default() }
+}
+
+/// Reads the files as for the report that these flags ask for.
+struct FilesRead(ReportArgs);
+
+impl FilesRead {
+    fn input(&self, file: &NamedFile) -> anyhow::Result<Input> {
+        read::open_file(file.open()?, file.name(), &self.0.select.clock)
+    }
+}
+
+impl Recordings for FilesRead {
+    fn page(&self, file: &NamedFile) -> Result<RecordingPage, String> {
+        let (mut summary, mut data) = (None, Vec::new());
+        let read = self.input(file).and_then(|input| {
+            look_at(&self.0, &[input], |contents| {
+                summary = Some(RecordingSummary::of(&contents.report));
+                Ok(write_data(contents, Compression::new(6), &mut data)?)
+            })
+        });
+        said(read)?;
+        Ok(RecordingPage { summary: summary.ok_or("nothing was read")?, data })
+    }
+
+    fn comparison(&self, before: &NamedFile, after: &NamedFile) -> Result<Vec<u8>, String> {
+        let inputs = || Ok((self.input(before)?, self.input(after)?));
+        said(inputs().and_then(|(before, after)| diff::data(before, after, self.0.select.clock.clone())))
+    }
+
+    fn answer(&self, file: &NamedFile, version: String, question: &Question) -> Result<Vec<u8>, String> {
+        let answer = || {
+            let symbols = self.0.guestkallsyms.as_deref().map(symbols).transpose()?.unwrap_or_default();
+            let options = read::options(&self.0.select.clock, Keep::Timed, &Selection::default());
+            let (trace, mut sink) = read_alone(&self.input(file)?, options, || Reread::new(question.clone()))?;
+            sink.end(&trace.lanes, &trace.vcpu_of);
+            Ok(sink.finish(version, &trace.info, |rip| Symbols::function(&symbols, rip))?)
+        };
+        said(answer())
+    }
+}
+
+/// What was made, or why it was not, in one text.
+fn said<T>(made: anyhow::Result<T>) -> Result<T, String> {
+    made.map_err(|error| format!("{error:#}"))
+}
