@@ -30,7 +30,7 @@ export interface Data extends Extract<PageData, { kind: "report" }> {
   snap: number;
 }
 
-/** Reads numbers as crates/page/src/columns.rs packs them, from a place on. */
+/** Reads numbers as crates/analysis/src/over_time/columns.rs packs them, from a place on. */
 export class Numbers {
   constructor(
     private readonly bytes: Uint8Array,

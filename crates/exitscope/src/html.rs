@@ -1,10 +1,5 @@
 //! `exitscope report --html`: the report as one self-contained page.
 //!
-//! ```text
-//! reading ─┬─► PageFacts: advice, polls ─┬─► page
-//!          └─► OverTime (its thread), Drags ───┘
-//! ```
-//!
 //! The trace is read once. Only core runs of powerpc, and recordings with more halts or yields than are kept, are read again.
 
 use crate::Outcome;
@@ -14,25 +9,11 @@ use crate::read;
 use crate::report::{self, read_all};
 use crate::select;
 use exitscope_analysis::advice::TriedLimits;
-use exitscope_analysis::{MAX_KEPT_RECORDING, PageFacts, Selection};
-use exitscope_page::{Contents, Drags, OverTime, TimelineJoin, TimelineThread, finish_page_parts, write_page};
-use exitscope_pipeline::ReadTrace;
+use exitscope_page::{Contents, DragsHead, finish_page_parts, write_page};
+use exitscope_pipeline::Gathered;
 use exitscope_trace::{Input, Keep};
 use std::path::Path;
 use std::sync::Arc;
-
-/// A trace while it is read.
-type Reading = (PageFacts, (Drags, TimelineThread));
-
-fn begin(selection: &Selection, slowest: usize) -> Reading {
-    let over_time = TimelineThread::start(OverTime::new(selection));
-    (PageFacts::by_reason(selection, slowest, MAX_KEPT_RECORDING), (Drags::new(selection), over_time))
-}
-
-fn end((mut page, (drags, over_time)): Reading, trace: &ReadTrace) -> (PageFacts, Drags, TimelineJoin) {
-    page.end(trace.span, &trace.held, &trace.vcpu_of);
-    (page, drags, over_time.end(trace.lanes.clone(), trace.vcpu_of.clone()))
-}
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
     let files = read::files(&args.files, &args.inputs)?;
@@ -50,14 +31,9 @@ pub fn look_at(
     let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?.map(Arc::new);
     let selection = select::selection_named(&args.select, inputs, &args.names, symbols.clone())?;
     let of = (&selection, Keep::Timed);
-    let ((page, drags, over_time), mut totals) = read_all(
-        args,
-        inputs,
-        of,
-        || begin(&selection, args.most_slowest()),
-        end,
-        |all: (PageFacts, Drags, TimelineJoin), other| (all.0.with_recording(other.0), all.1, all.2.merge(other.2)),
-    )?;
+    let fresh = || Gathered::begin(&selection, args.most_slowest());
+    let (gathered, mut totals) = read_all(args, inputs, of, fresh, Gathered::end, Gathered::with_recording)?;
+    let Gathered { facts: page, drags, over_time } = gathered;
     let advised = || -> anyhow::Result<_> {
         let advised = report::advised(args, inputs, &page, &totals, of)?;
         Ok(advised.map_or((None, TriedLimits::default()), |(advised, limits)| (Some(advised), limits)))
@@ -67,7 +43,7 @@ pub fn look_at(
     let (advice, polls, mut over_time) =
         finish_page_parts(&page, advised, || over_time.wait(), &totals.traces, &totals.info)?;
     symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
-    let drags = drags.finish().filter(|_| in_time);
+    let drags = DragsHead::of(drags).filter(|_| in_time);
     let facts = &page.material.facts;
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();

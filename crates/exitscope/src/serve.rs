@@ -132,9 +132,9 @@ impl Recordings for FilesRead {
         let answer = || {
             let symbols = self.0.guestkallsyms.as_deref().map(symbols).transpose()?.unwrap_or_default();
             let options = read::options(&self.0.select.clock, Keep::Timed, &Selection::default());
-            let (trace, mut sink) = read_alone(&self.input(file)?, options, || Reread::new(question.clone()))?;
-            sink.end(&trace.lanes, &trace.vcpu_of);
-            Ok(sink.finish(version, &trace.info, |rip| Symbols::function(&symbols, rip))?)
+            let (trace, read) = read_alone(&self.input(file)?, options, || Reread::numbered(question.clone()))?;
+            let vcpus = (&trace.lanes[..], &trace.vcpu_of);
+            Ok(Reread::finish(read, version, vcpus, &trace.info, |rip| Symbols::function(&symbols, rip))?)
         };
         said(answer())
     }

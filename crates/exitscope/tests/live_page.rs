@@ -4,7 +4,8 @@ mod common;
 
 use common::{corpus, data_of, page_data, run, stderr};
 use exitscope_model::{EventNames, Ledger};
-use exitscope_serve::{Feed, Ring, write_live_page};
+use exitscope_pipeline::{Feed, Ring};
+use exitscope_serve::write_live_page;
 use exitscope_trace::open;
 use exitscope_units::Nanos;
 use serde_json::Value;

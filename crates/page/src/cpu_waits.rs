@@ -8,32 +8,13 @@
 //! after the chunk's `first_ns`; zigzag), the vCPU, whether it was woken, how long it waited + 1 (0: that it ran was not seen), and the
 //! thread's place in the list + 1 (0: not recorded).
 
-use crate::columns::{push_all, push_planes, zigzag};
 use crate::over_time::LaneOrder;
+use exitscope_analysis::over_time::CpuWait;
+use exitscope_analysis::over_time::columns::{push_all, push_planes, zigzag};
 use exitscope_model::TraceInfo;
 use exitscope_units::Tid;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// A wait of a vCPU for a CPU. Times in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CpuWait {
-    pub at: u64,
-    /// When it ran, if that was seen.
-    pub ran: Option<u64>,
-    pub lane: u16,
-    /// Whether it was woken; else it was preempted.
-    pub woken: bool,
-    /// The thread that took its CPU, or recorded that it was woken.
-    pub by: Option<Tid>,
-}
-
-impl CpuWait {
-    /// The last moment of it that was seen.
-    pub fn end(&self) -> u64 {
-        self.ran.unwrap_or(self.at)
-    }
-}
 
 /// A thread that took a vCPU's CPU, or woke a vCPU.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -72,4 +53,26 @@ pub(crate) fn push_waits(bytes: &mut Vec<u8>, first: u64, waits: &[CpuWait], num
     let waited = |wait: &CpuWait| wait.ran.map_or(0, |ran| ran.saturating_sub(wait.at).saturating_add(1));
     push_planes(bytes, &waits.iter().map(waited).collect::<Vec<u64>>());
     push_all(bytes, waits.iter().map(|wait| wait.by.and_then(&number).map_or(0, |number| u64::from(number) + 1)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_packed_column_by_column() {
+        let wait = |at, ran, by| CpuWait { at, ran, lane: 2, woken: by == Tid(7), by: Some(by) };
+        let mut bytes = Vec::new();
+        push_waits(&mut bytes, 1_000, &[wait(1_500, Some(2_100), Tid(7)), wait(1_400, None, Tid(9))], |tid| {
+            (tid == Tid(7)).then_some(0)
+        });
+        let mut expected = Vec::new();
+        push_planes(&mut expected, &[zigzag(500), zigzag(-100)]);
+        push_all(&mut expected, [2, 2, 1, 0].into_iter());
+        push_planes(&mut expected, &[601, 0]);
+        push_all(&mut expected, [1, 0].into_iter());
+        assert_eq!(bytes, expected);
+        push_waits(&mut bytes, 1_000, &[], |_| None);
+        assert_eq!(bytes, expected, "of none there is nothing");
+    }
 }

@@ -1,36 +1,10 @@
-//! Who forced whom out of the guest, when: POWER7 and POWER8, whose virtual cores leave it together.
-//!
-//! ```text
-//! Drag (who was forced out, when, for how long, by whom) ─► Rows by (vCPU, cause, reason): forced, time lost
-//! ```
-//!
-//! Kept like what [`crate::OverTime`] keeps: recordings of a few thousand drags have each of them.
+//! Who forced whom out of the guest, when, as a page holds it: POWER7 and POWER8, whose virtual cores leave it together.
 
-use crate::rows::Rows;
-use exitscope_analysis::{Drag, Index, Runs, Selection, TraceSink};
-use exitscope_model::{CodeList, Event, ExitCode};
-use exitscope_units::{Moment, VcpuId, VmId};
+use exitscope_analysis::over_time::Drags;
+use exitscope_model::{CodeList, ExitCode};
+use exitscope_units::VmId;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// Rows at most.
-const ROWS: usize = 20_000;
-
-/// Triples of vCPU, cause and reason, at most; further ones are counted together.
-const TRIPLES: u32 = 1 << 12;
-
-/// Who was forced out, by whom, and for which trap; the last two where one had a reason at all.
-type Triple = (VmId, VcpuId, Option<(VcpuId, u16)>);
-
-/// Who forced whom out, when.
-#[derive(Clone, Debug)]
-pub struct Drags {
-    selection: Selection,
-    window: (Moment, Moment),
-    runs: Runs,
-    triples: Index<Triple>,
-    rows: Rows<2>,
-}
 
 /// It as JSON; columns of equal length.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -60,35 +34,12 @@ struct TripleRow {
     reason: Option<String>,
 }
 
-impl Drags {
-    /// Creates an empty table for what is selected.
-    pub fn new(selection: &Selection) -> Drags {
-        Drags {
-            selection: selection.clone(),
-            window: (Moment::default(), Moment::MAX),
-            runs: Runs::default(),
-            triples: Index::of_at_most(TRIPLES),
-            rows: Rows::of_at_most(ROWS, 6),
-        }
-    }
-
-    fn add(&mut self, drag: &Drag) {
-        let mut row = |cause, lost| {
-            let triple = self.triples.of((drag.vm, drag.vcpu, cause));
-            self.rows.absorb(drag.at.as_nanos(), triple.into(), &[1, lost]);
-        };
-        let causes = drag.causes.len() as u64;
-        match causes {
-            0 => row(None, drag.lost.0),
-            _ => drag.causes.iter().for_each(|of| row(Some((of.vcpu, of.left.trap)), drag.lost.0 / causes)),
-        }
-    }
-
+impl DragsHead {
     /// What there is to show; `None` if nobody was forced out.
-    pub fn finish(self) -> Option<DragsHead> {
-        let (width_ns, rows) = self.rows.finish(true, |key| key);
+    pub fn of(drags: Drags) -> Option<DragsHead> {
+        let (width_ns, rows, triples) = drags.finish();
         let base = rows.first()?.bucket;
-        let triples = self.triples.keys().iter().map(|&(vm, vcpu, cause)| TripleRow {
+        let triples = triples.iter().map(|&(vm, vcpu, cause)| TripleRow {
             vm: (vm != VmId::UNKNOWN).then_some(vm.0),
             vcpu: Some(vcpu.0),
             cause: cause.map(|cause| cause.0.0),
@@ -110,28 +61,12 @@ impl Drags {
     }
 }
 
-impl TraceSink for Drags {
-    fn begin(&mut self, first: Moment) {
-        self.window = self.selection.window(first);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        let (from, to) = self.window;
-        for event in events.iter().filter(|event| from <= event.at && event.at <= to) {
-            let Some(drag) = self.runs.drag(event) else { continue };
-            if self.selection.vms.is_empty() || self.selection.vms.contains(&drag.vm) {
-                self.add(&drag);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_analysis::Member;
+    use exitscope_analysis::{Drag, Member, Selection};
     use exitscope_policy::vcore::Left;
-    use exitscope_units::Nanos;
+    use exitscope_units::{Moment, Nanos, VcpuId};
 
     #[test]
     fn time_lost_is_shared_by_those_who_had_a_reason() {
@@ -142,7 +77,7 @@ mod tests {
         drags.add(&drag(5_000_500, vec![cause(0, 0xc00), cause(2, 0x500)]));
         drags.add(&drag(5_003_000, vec![cause(0, 0xc00)]));
         drags.add(&drag(5_003_100, vec![]));
-        let head = drags.finish().unwrap();
+        let head = DragsHead::of(drags).unwrap();
         assert_eq!((head.width_ns, head.base_ns.as_str()), (1_000, "5000000"));
         assert_eq!(head.bucket, [0, 0, 3, 0]);
         assert_eq!(head.triple, [0, 1, 0, 2]);

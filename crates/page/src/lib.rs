@@ -2,7 +2,7 @@
 //! fleet.
 //!
 //! ```text
-//! Exit rows, stretches ─► OverTime (by time, vCPU, reason, length) ─► columns ─┐
+//! OverTime: sums by time, vCPU, reason, length; single exits ─► lists, columns ─┐
 //! Report, Advised, polls, drags, as JSON ──────────────────────────────────────┼─► gzip ─► web/dist/page.html with data ─► file
 //! Comparison and its lengths, Sweep, LabReport, Fleet, as JSON ────────────────┘
 //! ```
@@ -12,31 +12,23 @@
 //!
 //! Does not know: files to read, where rows came from.
 
-mod columns;
 mod cpu_waits;
 mod drags;
 mod html;
-mod names;
 mod other;
 mod over_time;
 mod page_parts;
 mod polls;
 mod reread;
-mod rows;
 mod served;
 mod single_exits;
-mod slow;
-mod states;
-mod sums;
-mod timeline_thread;
 
-pub use drags::{Drags, DragsHead};
+pub use drags::DragsHead;
 pub use flate2::Compression;
 pub use html::{Contents, PageData, is_built, write_data, write_page};
 pub use other::{Other, SideLengths, write_other, write_other_data};
-pub use over_time::{OverTime, TimeTables};
+pub use over_time::TimeTables;
 pub use page_parts::finish_page_parts;
 pub use polls::Polls;
 pub use reread::{NoAnswer, Question, Reread};
 pub use served::{Addresses, served_page};
-pub use timeline_thread::{TimelineJoin, TimelineThread};

@@ -1,38 +1,22 @@
-//! What happened when: the facts that pictures over time are drawn from.
+//! What happened when, as a page holds it: lists of what is numbered, and tables in columns.
 //!
 //! ```text
-//! Exit, Stretch ─► Names ─┬─► Briefs ─► Sums   by bucket of time: states, exits by cause, their lengths
-//!                         └─► the slowest exits of every part of the recording
+//! OverTime ─► LaneOrder, CauseNumbering: places for numbers ─► TimeTables
 //! ```
-//!
-//! The two may be filled on two threads: what goes from one to the other is small.
 
-use crate::columns::{push_all, push_rising};
 use crate::cpu_waits::ThreadRow;
-use crate::names::{Briefs, CAUSES, Names, REASONS, numbered};
-use crate::rows::Row;
-use crate::single_exits::{SingleExits, SingleExitsHead};
-use crate::sums::{BELOW_CAUSE, BELOW_LANE, CAUSE_SHIFT, LANE_SHIFT, Sums};
+use crate::single_exits::SingleExitsHead;
 use exitscope_analysis::advice::ToldApart;
-use exitscope_analysis::{DetailKey, ExitCause, Index, Selection, TraceSink};
-use exitscope_model::{
-    Exit, ExitCode, LaneSpan, Preemption, Step, Stretch, ThreadWakeUp, TimePart, TraceInfo, Who, WhoRow, Yield,
-};
-use exitscope_units::{Moment, Tid, VcpuId};
+use exitscope_analysis::over_time::columns::{push_all, push_rising};
+use exitscope_analysis::over_time::{BELOW_CAUSE, CAUSES, Names, OverTime, REASONS, Row, lane_of, number_of, place};
+use exitscope_analysis::{DetailKey, ExitCause, Index};
+use exitscope_model::{Exit, ExitCode, Step, TimePart, TraceInfo, Who, WhoRow};
+use exitscope_units::{Moment, Tid};
 use exitscope_view::{SlowRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
-
-/// The facts of a page that are not those of a report.
-#[derive(Clone, Debug)]
-pub struct OverTime {
-    names: Names,
-    sums: Sums,
-    /// The exit or stretch in hand.
-    briefs: Briefs,
-}
 
 /// A part of a vCPU's time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -152,79 +136,16 @@ pub(crate) struct OverTimeHead {
     singles: Option<SingleExitsHead>,
 }
 
-impl OverTime {
-    /// Creates an empty table for what is selected.
-    pub fn new(selection: &Selection) -> OverTime {
-        OverTime::of_part(selection, 1)
-    }
-
-    /// Nothing yet; for one of so many parts that will be merged into one [`OverTime`].
-    pub fn of_part(selection: &Selection, parts: usize) -> OverTime {
-        OverTime::of_halves(Names::new(selection), Sums::of_part(parts))
-    }
-
-    /// Both halves, to be filled on two threads.
-    pub(crate) fn split(self) -> (Names, Sums) {
-        (self.names, self.sums)
-    }
-
-    /// The whole of two halves: sums of what has these names.
-    pub(crate) fn of_halves(names: Names, sums: Sums) -> OverTime {
-        OverTime { names, sums, briefs: Briefs::default() }
-    }
-
-    #[inline]
-    fn sum_up(&mut self) {
-        self.sums.absorb(&self.briefs);
-        self.briefs.clear();
-    }
-
-    /// Ends one recording: the spans of its vCPUs, and which thread runs which vCPU.
-    pub fn end(&mut self, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
-        lanes.iter().for_each(|lane| self.names.span(lane));
-        self.names.vcpu_of.extend(vcpu_of);
-    }
-
-    /// Adds another recording, ended. There is no common time then.
-    pub fn merge(&mut self, other: OverTime) {
-        let OverTime { names, sums, .. } = self;
-        let lane: Vec<u32> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
-        let Names { causes, reasons, .. } = &mut *names;
-        let reason: Vec<u32> = other.names.reasons.keys().iter().map(|code| reasons.of(*code)).collect();
-        let cause: Vec<u32> = other.names.causes.keys().iter().map(|cause| numbered(causes, reasons, *cause)).collect();
-        let lanes = names.lanes.other();
-        let lane = |number: u32| lane.get(number as usize).copied().unwrap_or(lanes);
-        let reason = |number: usize| reason.get(number).copied().unwrap_or(REASONS);
-        let moved = |key: u64| {
-            let of = number_of(key);
-            let of = cause.get(of).copied().unwrap_or_else(|| CAUSES + reason(of.wrapping_sub(CAUSES as usize)));
-            place(lane(lane_of(key)), of, key)
-        };
-        let by_reason = |key: u64| place(lane(lane_of(key)), reason(number_of(key)), key);
-        sums.states.merge(other.sums.states.renumbered(lane));
-        sums.exits.merge(other.sums.exits.rekeyed(moved));
-        sums.waits.merge(other.sums.waits.rekeyed(moved));
-        sums.lengths.merge(other.sums.lengths.rekeyed(by_reason));
-        // Single exits are of one recording.
-        sums.singles = SingleExits::none();
-        names.slow.merge(other.names.slow);
-        names.spans.extend(other.names.spans);
-        names.vcpu_of.extend(other.names.vcpu_of);
-        for (key, count) in other.names.named {
-            *names.named.entry(key).or_default() += count;
-        }
-    }
-
-    /// Forgets what was before this moment, to the bucket of time.
-    pub fn forget(&mut self, before: Moment) {
-        self.sums.forget(before.as_nanos());
-        self.names.slow.forget(before.as_nanos());
-    }
-
+impl TimeTables {
     /// Everything as tables. `in_time`: there is one trace, and so one clock. `apart`: how rules tell a cause from
     /// others of its reason.
-    pub fn finish(self, in_time: bool, info: &TraceInfo, apart: impl Fn(&ExitCause) -> ToldApart) -> TimeTables {
-        let OverTime { names, sums, .. } = self;
+    pub fn of(
+        over_time: OverTime,
+        in_time: bool,
+        info: &TraceInfo,
+        apart: impl Fn(&ExitCause) -> ToldApart,
+    ) -> TimeTables {
+        let OverTime { names, to: sums, .. } = over_time;
         let (lane_order, numbering) = (LaneOrder::new(&names), CauseNumbering::new(&names));
         let vcpu_of = names.vcpu_of;
         let lane_number = |number: u32| lane_order.of(number);
@@ -258,8 +179,9 @@ impl OverTime {
         let singles = Some(sums.singles).filter(|_| in_time);
         let cause_number = |number: u32| numbering.of(number as usize);
         let thread = |tid: Tid| ThreadRow::of(tid, info, &lane_order);
-        let singles =
-            singles.and_then(|singles| singles.finish(base, (lane_number, cause_number, thread), &mut tables.bytes));
+        let singles = singles.and_then(|singles| {
+            SingleExitsHead::of(singles, base, (lane_number, cause_number, thread), &mut tables.bytes)
+        });
         let after = |at: Moment| at.as_nanos().saturating_sub(base);
         let spans: FxHashMap<Who, (Moment, Moment)> =
             names.spans.iter().map(|(who, span)| (who.completed(&vcpu_of), *span)).collect();
@@ -329,40 +251,7 @@ impl OverTime {
         };
         TimeTables { head, columns: tables.bytes }
     }
-}
 
-impl TraceSink for OverTime {
-    fn begin(&mut self, first: Moment) {
-        self.sums.begin(self.names.begin(first));
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        self.names.absorb(exit, &mut self.briefs);
-        self.sum_up();
-    }
-
-    fn stretch(&mut self, stretch: &Stretch) {
-        self.names.absorb_stretch(stretch, &mut self.briefs);
-        self.sum_up();
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.names.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.names.absorb_preemption(of, &mut self.briefs);
-        self.sum_up();
-    }
-
-    fn woken(&mut self, of: &ThreadWakeUp) {
-        self.names.absorb_wake_up(of, &mut self.briefs);
-        self.sum_up();
-    }
-}
-
-impl TimeTables {
     /// Names places in the guest by its functions: where that of an address begins, and its name.
     pub fn name_places<'a>(&mut self, function: impl Fn(u64) -> Option<(u64, &'a str)>) {
         self.head.singles.iter_mut().for_each(|singles| singles.places.name(&function));
@@ -374,21 +263,6 @@ impl PartRow {
         let of_exits = TimePart::OF_EXITS.contains(&part);
         PartRow { column: part.column(), name: part.name(), prose: part.prose(), of_exits }
     }
-}
-
-/// The number of the cause in a key.
-fn number_of(key: u64) -> usize {
-    ((key & BELOW_LANE) >> CAUSE_SHIFT) as usize
-}
-
-/// The number of the vCPU in a key.
-fn lane_of(key: u64) -> u32 {
-    (key >> LANE_SHIFT) as u32
-}
-
-/// A key with another vCPU and another cause.
-fn place(lane: u32, cause: u32, key: u64) -> u64 {
-    u64::from(lane) << LANE_SHIFT | u64::from(cause) << CAUSE_SHIFT | key & BELOW_CAUSE
 }
 
 /// The vCPUs of a page in order, those under one name together.

@@ -1,8 +1,9 @@
 //! The parts of a page that take long: what to change, a replay of polling, what happened when.
 
-use crate::over_time::{OverTime, TimeTables};
+use crate::over_time::TimeTables;
 use crate::polls::{Polls, halt_polls};
 use exitscope_analysis::advice::{Machine, TriedLimits, told_apart};
+use exitscope_analysis::over_time::OverTime;
 use exitscope_analysis::{ExitCause, PageFacts, PollHost};
 use exitscope_model::TraceInfo;
 use exitscope_view::TraceRow;
@@ -35,7 +36,7 @@ pub fn finish_page_parts<A, E>(
     let is_qemu = of.material.has_qemu(&machine);
     let apart = |cause: &ExitCause| told_apart(&machine, is_qemu, cause);
     thread::scope(|scope| {
-        let over_time = scope.spawn(move || over_time().finish(traces.len() == 1, info, apart));
+        let over_time = scope.spawn(move || TimeTables::of(over_time(), traces.len() == 1, info, apart));
         let (send, tried) = channel();
         // Where there is no advice, nothing was tried.
         let polls = scope.spawn(move || polls(of, info, is_xen, || tried.recv().unwrap_or_default()));

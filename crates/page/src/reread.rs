@@ -8,15 +8,15 @@
 //!
 //! All of the recording is read, so that vCPUs and causes have the numbers that they have in its page.
 
-use crate::columns::push_all;
 use crate::cpu_waits::ThreadRow;
 use crate::html::{PACKING, pack};
-use crate::names::{Brief, Briefs, Names};
 use crate::over_time::{CauseNumbering, LaneOrder};
-use crate::single_exits::{Places, SingleExits, SingleExitsHead};
-use exitscope_analysis::{Index, Length, Limit, Selection, Than, TraceSink};
-use exitscope_model::{EXIT_PARTS, Exit, ExitParts, LaneSpan, Preemption, Stretch, ThreadWakeUp, TimePart, TraceInfo};
-use exitscope_units::{Moment, Tid, VcpuId};
+use crate::single_exits::{Places, SingleExitsHead};
+use exitscope_analysis::over_time::columns::push_all;
+use exitscope_analysis::over_time::{Brief, BriefSink, Briefs, Names, Numbered, SingleExits};
+use exitscope_analysis::{Index, Length, Limit, Selection, Than};
+use exitscope_model::{EXIT_PARTS, ExitParts, LaneSpan, TimePart, TraceInfo};
+use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
@@ -141,8 +141,6 @@ struct Groups {
 #[derive(Debug)]
 pub struct Reread {
     question: Question,
-    names: Names,
-    briefs: Briefs,
     singles: SingleExits,
     groups: Groups,
     rips: Index<u64>,
@@ -171,66 +169,45 @@ struct GroupsHead {
 
 impl Reread {
     /// Creates an empty answer to `question`.
-    pub fn new(question: Question) -> Reread {
+    pub fn numbered(question: Question) -> Numbered<Reread> {
         let singles = match question.what {
             What::Singles => SingleExits::within(question.from, question.to),
             What::Groups(..) => SingleExits::none(),
         };
-        let names = Names::new(&Selection::default());
         let rips = Index::of_at_most(RIPS);
-        Reread { question, names, briefs: Briefs::default(), singles, groups: Groups::default(), rips }
+        let reread = Reread { question, singles, groups: Groups::default(), rips };
+        Numbered::passing_to(Names::new(&Selection::default()), reread)
     }
 
-    /// Ends the recording: the spans of its vCPUs, and which thread runs which vCPU.
-    pub fn end(&mut self, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
-        lanes.iter().for_each(|lane| self.names.span(lane));
-        self.names.vcpu_of.extend(vcpu_of);
-    }
-
-    fn pass_on(&mut self) {
-        self.singles.absorb(&self.briefs);
-        if let What::Groups(by, limits) = &self.question.what {
-            let (from, to) = (self.question.from, self.question.to);
-            let parts = &self.briefs.parts;
-            for exit in self.briefs.exits.iter().filter(|exit| from <= exit.at && exit.at <= to) {
-                // What has no length is within no limits.
-                if !limits.iter().all(|limit| exit.timed && limit.holds(|part| part_of(exit, parts, part), exit.total))
-                {
-                    continue;
-                }
-                let rip = if by[2] && exit.rip > 0 { self.rips.of(exit.rip) + 1 } else { 0 };
-                let keys = [u32::from(by[0] && exit.to_user), if by[1] { exit.cpu.into() } else { 0 }, rip];
-                self.groups.add((exit.lane, exit.cause, keys), exit, parts);
-            }
-        }
-        self.briefs.clear();
-    }
-
-    /// The answer, packed, of this version of the file; `function` knows where that of an address begins, and its name.
+    /// The answer, packed, of this version of the file, which has been read: its vCPUs had these spans, and threads run these vCPUs.
+    /// `function` knows where that of an address begins, and its name.
     pub fn finish<'a>(
-        self,
+        read: Numbered<Reread>,
         version: String,
+        (lanes, vcpu_of): (&[LaneSpan], &FxHashMap<Tid, VcpuId>),
         info: &TraceInfo,
         function: impl Fn(u64) -> Option<(u64, &'a str)>,
     ) -> Result<Vec<u8>, NoAnswer> {
-        if self.singles.is_cut() {
+        let Numbered { mut names, to: read, .. } = read;
+        if read.singles.is_cut() {
             let text = format!("more than {} exits in this time: ask for a shorter one", SingleExits::MOST_WITHIN);
             return Err(NoAnswer(text));
         }
-        if self.groups.is_full {
+        if read.groups.is_full {
             let text =
                 format!("more than {MOST_GROUPS} groups: leave out the place in the guest, or choose a shorter time");
             return Err(NoAnswer(text));
         }
-        let Reread { question, names, singles, groups, rips, .. } = self;
+        names.end(lanes, vcpu_of);
+        let Reread { question, singles, groups, rips } = read;
         let (order, numbering) = (LaneOrder::new(&names), CauseNumbering::new(&names));
         let base = singles.first().map_or(question.from, |first| first.min(question.from));
         let mut bytes = Vec::new();
         let (lane, cause) = (|number: u32| order.of(number), |number: u32| numbering.of(number as usize));
         let (singles, groups) = match &question.what {
             What::Singles => {
-                let mut singles =
-                    singles.finish(base, (lane, cause, |tid| ThreadRow::of(tid, info, &order)), &mut bytes);
+                let thread = |tid| ThreadRow::of(tid, info, &order);
+                let mut singles = SingleExitsHead::of(singles, base, (lane, cause, thread), &mut bytes);
                 singles.iter_mut().for_each(|singles| singles.places.name(&function));
                 (singles, None)
             }
@@ -272,30 +249,24 @@ impl Groups {
     }
 }
 
-impl TraceSink for Reread {
-    fn begin(&mut self, first: Moment) {
-        self.names.begin(first);
-    }
-
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        self.names.absorb(exit, &mut self.briefs);
-        self.pass_on();
-    }
-
-    fn stretch(&mut self, stretch: &Stretch) {
-        self.names.absorb_stretch(stretch, &mut self.briefs);
-        self.pass_on();
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.names.absorb_preemption(of, &mut self.briefs);
-        self.pass_on();
-    }
-
-    fn woken(&mut self, of: &ThreadWakeUp) {
-        self.names.absorb_wake_up(of, &mut self.briefs);
-        self.pass_on();
+impl BriefSink for Reread {
+    fn take(&mut self, briefs: &mut Briefs) {
+        self.singles.absorb(briefs);
+        if let What::Groups(by, limits) = &self.question.what {
+            let (from, to) = (self.question.from, self.question.to);
+            let parts = &briefs.parts;
+            for exit in briefs.exits.iter().filter(|exit| from <= exit.at && exit.at <= to) {
+                // What has no length is within no limits.
+                if !limits.iter().all(|limit| exit.timed && limit.holds(|part| part_of(exit, parts, part), exit.total))
+                {
+                    continue;
+                }
+                let rip = if by[2] && exit.rip > 0 { self.rips.of(exit.rip) + 1 } else { 0 };
+                let keys = [u32::from(by[0] && exit.to_user), if by[1] { exit.cpu.into() } else { 0 }, rip];
+                self.groups.add((exit.lane, exit.cause, keys), exit, parts);
+            }
+        }
+        briefs.clear();
     }
 
     fn is_full(&self) -> bool {

@@ -1,12 +1,13 @@
 //! The data of a page: what is unpacked is what went in, and what its schema says.
 
 use exitscope_analysis::advice::ToldApart;
+use exitscope_analysis::over_time::OverTime;
 use exitscope_analysis::{Dim, ExitCause, Facts, Selection, TraceSink, Wanted, When};
 use exitscope_model::{
     AllParts, CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, LaneSpan, Ledger, Stretch, TimePart,
     TraceInfo, Way, Who,
 };
-use exitscope_page::{Compression, Contents, OverTime, is_built, write_data, write_page};
+use exitscope_page::{Compression, Contents, TimeTables, is_built, write_data, write_page};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use exitscope_view::{Made, Report, SortKey, TraceRow};
 use flate2::read::GzDecoder;
@@ -91,7 +92,7 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> Contents<'sta
     // As rules tell ports from other exits.
     let apart =
         |cause: &ExitCause| if cause.about.is_some() { ToldApart::ByName("serial port") } else { ToldApart::No };
-    let over_time = over_time.finish(in_time, &info, apart);
+    let over_time = TimeTables::of(over_time, in_time, &info, apart);
     Contents { report, advice: None, polls: None, over_time, drags: None }
 }
 

@@ -1,7 +1,8 @@
 //! A trace into facts: what drives the crates to the left, for whoever shows what comes of it.
 //!
 //! ```text
-//! Input ─► Source ─► events ─► Assembler ─► exits, halts, … ─► TraceSink: facts, replays, advice
+//! Input ─► Source ─► events ─► Assembler ─► exits, halts, … ─► TraceSink: facts, replays, advice; Gathered: a page's
+//! Sample ─► Feed ──► events ─► Ring: Assembler, slices of the last minutes ─► MergedSlices: a page's
 //! ```
 //!
 //! Does not know: flags, drawing.
@@ -9,16 +10,24 @@
 mod advice;
 mod bundle;
 mod diff_side;
+mod feed;
+mod gathered;
 mod read_trace;
 pub mod replay;
+mod ring;
 mod simulations;
+mod timeline_thread;
 mod vms;
 
 pub use advice::{AdviceError, judgement, reread};
 pub use bundle::{BundleError, BundleSurvey};
 pub use diff_side::{DiffSide, read_side};
+pub use feed::Feed;
+pub use gathered::{Gathered, Gathering};
 pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
     read_with_vcpus,
 };
+pub use ring::{Kept, MergedSlices, Ring};
+pub use timeline_thread::{TimelineJoin, TimelineThread};
 pub use vms::{VmError, vms_named};

@@ -2,29 +2,24 @@
 //!
 //! ```text
 //! files ─► Library: read when asked for, anew when changed ─┐
-//! Capture ─► Feed ─► Ring: the last minutes, in slices ─────┼─► Pages ─► exitscope-http
+//! Live: Capture ─► Feed ─► Ring, written when asked for ────┼─► Pages ─► exitscope-http
 //! store ─► Fresh: asked anew whenever the page is loaded ───┘
 //! ```
 //!
 //! How recordings are read, and a store is asked, is the caller's: [`Recordings`], [`Make`].
 //!
 //! Does not know: flags, signals, SQL.
-#![forbid(unsafe_code)]
 
-mod feed;
 mod fresh;
 mod library;
 mod live;
 mod live_page;
 mod named_file;
 mod pages;
-mod ring;
 
-pub use feed::Feed;
 pub use fresh::{Fresh, Make};
 pub use library::{Library, RecordingPage, RecordingSummary, Recordings};
 pub use live::{Live, LiveError, LiveOptions, LiveView};
 pub use live_page::{LivePageError, write_live_page};
 pub use named_file::{CannotRead, NamedFile};
 pub use pages::{Pages, Shown};
-pub use ring::{Kept, Ring};

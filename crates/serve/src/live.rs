@@ -1,10 +1,9 @@
 //! What happens now: recorded by a thread of its own, and made a page of when somebody looks.
 
-use crate::feed::Feed;
 use crate::live_page::write_live_page;
-use crate::ring::Ring;
 use exitscope_http::{Bytes, Note, Notes};
 use exitscope_model::TraceInfo;
+use exitscope_pipeline::{Feed, Ring};
 use exitscope_record::{Capture, Processes, RecordError, Route, Wanted, of_kvm, of_scheduler, tracefs};
 use exitscope_units::{Moment, Nanos};
 use std::error::Error;

@@ -1,9 +1,8 @@
 //! The page of what happens now.
 
-use crate::ring::{Kept, MergedSlices};
 use exitscope_analysis::Selection;
 use exitscope_page::{Compression, Contents, finish_page_parts, write_data};
-use exitscope_pipeline::{AdviceError, judgement};
+use exitscope_pipeline::{AdviceError, Kept, MergedSlices, judgement};
 use exitscope_view::{Advised, Coverage, Made, Report, SelectionRow, SortKey, TraceRow};
 use std::collections::BTreeMap;
 use std::io::{self, Write};

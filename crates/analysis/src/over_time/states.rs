@@ -5,8 +5,8 @@
 //! stretch:     ─┤ guest, unknown, excluded, …             ├─          likewise
 //! ```
 
-use crate::rows::{NARROWEST, Row, compact};
-use exitscope_analysis::wider;
+use super::rows::{NARROWEST, Row, compact};
+use crate::wider;
 use exitscope_model::{ALL_PARTS, AllParts, TimePart};
 use exitscope_units::Nanos;
 

@@ -7,14 +7,14 @@
 //! Widths are 1 us, 2 us, 10 us, 20 us, …: each divides the next, so that neither the order of absorbing nor the number of
 //! pieces changes the result.
 
-use exitscope_analysis::wider;
+use crate::wider;
 use rustc_hash::FxHashMap;
 
 /// The narrowest width, in nanoseconds.
-pub const NARROWEST: u64 = 1_000;
+pub(crate) const NARROWEST: u64 = 1_000;
 
 /// The key of all keys that are too many even for a single bucket: no recording of a host has so many, a forged one may.
-pub const FURTHER: u64 = u64::MAX >> 1;
+pub(crate) const FURTHER: u64 = u64::MAX >> 1;
 
 /// The sums of one key in one bucket of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Latest {
 
 /// Adds to each sum; none gets beyond the largest number.
 #[inline]
-pub fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
+pub(crate) fn add<const N: usize>(sums: &mut [u64; N], more: &[u64; N]) {
     let all = sums.iter().chain(more).fold(0, |all, sum| all | sum);
     if all >> 63 == 0 {
         // None gets near it: all are added at once.
@@ -282,7 +282,7 @@ impl<const N: usize> Row<N> {
 }
 
 /// One row for all rows of the same bucket and key, in order of these.
-pub fn compact<const N: usize>(mut rows: Vec<Row<N>>) -> Vec<Row<N>> {
+pub(crate) fn compact<const N: usize>(mut rows: Vec<Row<N>>) -> Vec<Row<N>> {
     // Not the rows themselves, which are long.
     rows.sort_by_cached_key(Row::place);
     rows.dedup_by(|next, kept| kept.takes(next));

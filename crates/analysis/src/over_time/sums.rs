@@ -10,10 +10,11 @@
 //! Each is kept by bucket of time, as narrow as its bound on rows allows: a short recording to the microsecond, a recording
 //! of ten million exits to about a thousandth of its length.
 
-use crate::names::{Brief, Briefs, LANES};
-use crate::rows::Rows;
-use crate::single_exits::SingleExits;
-use crate::states::States;
+use super::BriefSink;
+use super::names::{Brief, Briefs, LANES};
+use super::rows::Rows;
+use super::single_exits::SingleExits;
+use super::states::States;
 use exitscope_model::{AllParts, ExitParts, Stretch, TimePart};
 use exitscope_stats::bucket_of;
 use exitscope_units::{Moment, Nanos};
@@ -27,15 +28,16 @@ const LENGTH_ROWS: usize = 250_000;
 const LANES_BY_CAUSE: u16 = 64;
 
 /// Places in a key: lane, cause or reason, and the length or whether it went to user space.
-pub const LANE_SHIFT: u32 = 32;
-pub const CAUSE_SHIFT: u32 = 9;
+const LANE_SHIFT: u32 = 32;
+const CAUSE_SHIFT: u32 = 9;
 
-/// The places of a key below the lane, and below the cause.
-pub const BELOW_LANE: u64 = (1 << LANE_SHIFT) - 1;
+/// The places of a key below the lane.
+const BELOW_LANE: u64 = (1 << LANE_SHIFT) - 1;
+/// The places of a key below the cause.
 pub const BELOW_CAUSE: u64 = (1 << CAUSE_SHIFT) - 1;
 
 /// The length of an exit of which not both ends were seen.
-pub const UNTIMED: u64 = BELOW_CAUSE;
+const UNTIMED: u64 = BELOW_CAUSE;
 
 /// Parts of exits beside kernel and user space.
 const WAITS: usize = TimePart::BESIDE_COST.len();
@@ -50,11 +52,16 @@ const LENGTH_BITS: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Sums {
     window: (Moment, Moment),
-    pub(crate) states: States,
-    pub(crate) exits: Rows<4>,
-    pub(crate) waits: Rows<WAITS>,
-    pub(crate) lengths: Rows<1>,
-    pub(crate) singles: SingleExits,
+    /// How the time of vCPUs divides.
+    pub states: States,
+    /// Exits: count, timed, kernel, user space.
+    pub exits: Rows<4>,
+    /// Their other parts.
+    pub waits: Rows<WAITS>,
+    /// Their lengths: count.
+    pub lengths: Rows<1>,
+    /// Single ones.
+    pub singles: SingleExits,
 }
 
 impl Sums {
@@ -73,13 +80,8 @@ impl Sums {
         }
     }
 
-    /// Says what is looked at.
-    pub fn begin(&mut self, window: (Moment, Moment)) {
-        self.window = window;
-    }
-
     /// Adds exits, and the guest time before each; and stretches.
-    pub fn absorb(&mut self, briefs: &Briefs) {
+    fn absorb(&mut self, briefs: &Briefs) {
         briefs.stretches.iter().for_each(|(lane, stretch)| self.divide_stretch(*lane, stretch));
         self.singles.absorb(briefs);
         let Some((last, others)) = briefs.exits.split_last() else { return };
@@ -155,12 +157,39 @@ impl Sums {
     }
 
     /// Forgets what was before this moment, in nanoseconds, to the bucket of time.
-    pub(crate) fn forget(&mut self, before: u64) {
+    pub(super) fn forget(&mut self, before: u64) {
         self.states.forget(before);
         self.exits.forget(before);
         self.waits.forget(before);
         self.lengths.forget(before);
     }
+}
+
+impl BriefSink for Sums {
+    fn begin(&mut self, window: (Moment, Moment)) {
+        self.window = window;
+    }
+
+    #[inline]
+    fn take(&mut self, briefs: &mut Briefs) {
+        self.absorb(briefs);
+        briefs.clear();
+    }
+}
+
+/// The number of the cause, or reason, in a key.
+pub fn number_of(key: u64) -> usize {
+    ((key & BELOW_LANE) >> CAUSE_SHIFT) as usize
+}
+
+/// The number of the vCPU in a key.
+pub fn lane_of(key: u64) -> u32 {
+    (key >> LANE_SHIFT) as u32
+}
+
+/// A key with another vCPU and another cause.
+pub fn place(lane: u32, cause: u32, key: u64) -> u64 {
+    u64::from(lane) << LANE_SHIFT | u64::from(cause) << CAUSE_SHIFT | key & BELOW_CAUSE
 }
 
 impl Brief {
@@ -186,12 +215,13 @@ fn length_of(nanos: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{CAUSES, REASONS};
+    use crate::over_time::names::{CAUSES, REASONS};
+    use crate::over_time::rows::FURTHER;
 
     #[test]
     fn keys_fit() {
         let causes = u64::from(CAUSES + REASONS);
-        assert!(u64::from(LANES) << LANE_SHIFT < crate::rows::FURTHER && causes << CAUSE_SHIFT <= BELOW_LANE);
+        assert!(u64::from(LANES) << LANE_SHIFT < FURTHER && causes << CAUSE_SHIFT <= BELOW_LANE);
         assert!(u64::from(LANES).max(causes) <= u16::MAX.into() && UNTIMED > length_of(u64::MAX));
     }
 

@@ -6,11 +6,8 @@
 //!                        └─────────────── empty again ─────────────────┘
 //! ```
 
-use crate::names::{Briefs, Names};
-use crate::over_time::OverTime;
-use crate::sums::Sums;
-use exitscope_analysis::{Counted, TraceSink};
-use exitscope_model::{Exit, LaneSpan, Preemption, Stretch, ThreadWakeUp, Yield};
+use exitscope_analysis::over_time::{BriefSink, Briefs, Numbered, OverTime, Sums};
+use exitscope_model::LaneSpan;
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::panic::resume_unwind;
@@ -29,10 +26,8 @@ enum Message {
     Briefs(Briefs),
 }
 
-/// An [`OverTime`] in the making.
+/// The thread on which the sums of an [`OverTime`] are made.
 pub struct TimelineThread {
-    names: Names,
-    batch: Briefs,
     to: SyncSender<Message>,
     empty: Receiver<Briefs>,
     thread: JoinHandle<Sums>,
@@ -40,8 +35,8 @@ pub struct TimelineThread {
 
 impl TimelineThread {
     /// Goes on with `over_time` on another thread.
-    pub fn start(over_time: OverTime) -> TimelineThread {
-        let (names, mut sums) = over_time.split();
+    pub fn start(over_time: OverTime) -> Numbered<TimelineThread> {
+        let Numbered { names, to: mut sums, .. } = over_time;
         let (to, messages) = sync_channel(MAX_QUEUED_BATCHES);
         let (back, empty) = sync_channel(MAX_QUEUED_BATCHES);
         let thread = thread::spawn(move || {
@@ -49,8 +44,7 @@ impl TimelineThread {
                 match message {
                     Message::Window(window) => sums.begin(window),
                     Message::Briefs(mut briefs) => {
-                        sums.absorb(&briefs);
-                        briefs.clear();
+                        sums.take(&mut briefs);
                         // Where there are enough already, this one is dropped.
                         let _ = back.try_send(briefs);
                     }
@@ -58,31 +52,22 @@ impl TimelineThread {
             }
             sums
         });
-        TimelineThread { names, batch: Briefs::with_capacity(BATCH), to, empty, thread }
+        Numbered::passing_to(names, TimelineThread { to, empty, thread })
     }
 
     /// All of it, soon: the trace has been read. Its vCPUs had these spans, and threads run these vCPUs.
-    pub fn end(mut self, lanes: Vec<LaneSpan>, vcpu_of: FxHashMap<Tid, VcpuId>) -> TimelineJoin {
-        self.pass_on();
-        let TimelineThread { names, thread: sums, .. } = self;
+    pub fn end(
+        mut read: Numbered<TimelineThread>,
+        lanes: Vec<LaneSpan>,
+        vcpu_of: FxHashMap<Tid, VcpuId>,
+    ) -> TimelineJoin {
+        read.pass_on();
+        let Numbered { names, to: TimelineThread { thread: sums, .. }, .. } = read;
         TimelineJoin(thread::spawn(move || {
-            let mut over_time = OverTime::of_halves(names, joined(sums));
+            let mut over_time = Numbered::passing_to(names, joined(sums));
             over_time.end(&lanes, &vcpu_of);
             over_time
         }))
-    }
-
-    #[inline(always)]
-    fn pass_on_if_full(&mut self) {
-        if self.batch.len() >= BATCH {
-            self.pass_on();
-        }
-    }
-
-    fn pass_on(&mut self) {
-        let empty = self.empty.try_recv().unwrap_or_else(|_| Briefs::with_capacity(BATCH));
-        let full = std::mem::replace(&mut self.batch, empty);
-        self.send(Message::Briefs(full));
     }
 
     fn send(&self, message: Message) {
@@ -114,41 +99,15 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-impl TraceSink for TimelineThread {
-    fn begin(&mut self, first: Moment) {
-        self.pass_on();
-        let window = self.names.begin(first);
+impl BriefSink for TimelineThread {
+    const AT_ONCE: usize = BATCH;
+
+    fn begin(&mut self, window: (Moment, Moment)) {
         self.send(Message::Window(window));
     }
 
-    #[inline]
-    fn absorb(&mut self, exit: &Exit) {
-        self.names.absorb(exit, &mut self.batch);
-        self.pass_on_if_full();
-    }
-
-    #[inline]
-    fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
-        self.names.absorb_counted(exit, counted, &mut self.batch);
-        self.pass_on_if_full();
-    }
-
-    fn stretch(&mut self, of: &Stretch) {
-        self.names.absorb_stretch(of, &mut self.batch);
-        self.pass_on_if_full();
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.names.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.names.absorb_preemption(of, &mut self.batch);
-        self.pass_on_if_full();
-    }
-
-    fn woken(&mut self, of: &ThreadWakeUp) {
-        self.names.absorb_wake_up(of, &mut self.batch);
-        self.pass_on_if_full();
+    fn take(&mut self, briefs: &mut Briefs) {
+        let empty = self.empty.try_recv().unwrap_or_else(|_| Briefs::with_capacity(BATCH));
+        self.send(Message::Briefs(std::mem::replace(briefs, empty)));
     }
 }

@@ -5,9 +5,9 @@
 //!             └──────► the slowest exits of every part of the recording
 //! ```
 
-use crate::cpu_waits::CpuWait;
-use crate::slow::Slow;
-use exitscope_analysis::{Counted, DetailKey, ExitCause, Index, MAX_KEYS, Selection};
+use super::cpu_waits::CpuWait;
+use super::slow::Slow;
+use crate::{Counted, DetailKey, ExitCause, Index, MAX_KEYS, Selection};
 use exitscope_model::{
     Door, Exit, ExitCode, ExitParts, LaneSpan, Preemption, Stretch, ThreadWakeUp, TimePart, Who, Yield,
 };
@@ -17,35 +17,47 @@ use std::collections::BTreeMap;
 
 /// vCPUs, reasons and causes at most, so that a number is a u16; further vCPUs, and further reasons, are counted together.
 /// Of further causes those of a reason are: they have its number beside [`CAUSES`].
-pub const LANES: u32 = (1 << 12) - 1;
+pub(crate) const LANES: u32 = (1 << 12) - 1;
+/// See [`CAUSES`].
 pub const REASONS: u32 = (1 << 10) - 1;
+/// Causes that have a number of their own.
 pub const CAUSES: u32 = 1 << 13;
 
 /// What an exit gives to sums over time. Times in nanoseconds; zero if not both ends were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Brief {
+pub struct Brief {
+    /// When it began.
     pub at: u64,
     /// Time in the guest before it.
     pub guest: u64,
     /// From exit to entry.
     pub total: u64,
+    /// In the kernel.
     pub kernel: u64,
+    /// In user space.
     pub user: u64,
     /// Where in the guest it was; 0 if the trace does not say.
     pub rip: u64,
     /// Where in [`Briefs::parts`] its parts are, if it has others than these two; else [`Brief::NO_PARTS`].
     pub parts: u32,
+    /// The number of its vCPU.
     pub lane: u16,
+    /// The number of its cause.
     pub cause: u16,
+    /// The number of its reason.
     pub reason: u16,
+    /// The CPU.
     pub cpu: u16,
+    /// Whether both ends were seen.
     pub timed: bool,
+    /// Whether it left the kernel.
     pub to_user: bool,
     /// Whether it is one of those that are looked at; else its vCPU is, and only where that one's time went counts.
     pub counted: bool,
 }
 
 impl Brief {
+    /// Of an exit that has no other parts.
     pub const NO_PARTS: u32 = u32::MAX;
 
     /// The parts of it that are kept aside, if any are.
@@ -55,15 +67,18 @@ impl Brief {
     }
 }
 
-/// Exits, stretches and waits for a CPU on their way from [`Names`] to [`Sums`](crate::sums::Sums). Most exits have a cost and no other part, so
+/// Exits, stretches and waits for a CPU on their way from [`Names`] to [`Sums`](super::Sums). Most exits have a cost and no other part, so
 /// that the parts of those that have are kept aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Briefs {
-    pub(crate) exits: Vec<Brief>,
-    pub(crate) parts: Vec<ExitParts>,
-    /// With the number of the vCPU.
-    pub(crate) stretches: Vec<(u16, Stretch)>,
-    pub(crate) cpu_waits: Vec<CpuWait>,
+    /// The exits.
+    pub exits: Vec<Brief>,
+    /// Parts of those that have others than kernel and user space.
+    pub parts: Vec<ExitParts>,
+    /// Stretches, with the number of the vCPU.
+    pub stretches: Vec<(u16, Stretch)>,
+    /// Waits for a CPU.
+    pub cpu_waits: Vec<CpuWait>,
 }
 
 impl Briefs {
@@ -76,6 +91,12 @@ impl Briefs {
     #[inline]
     pub fn len(&self) -> usize {
         self.exits.len() + self.stretches.len() + self.cpu_waits.len()
+    }
+
+    /// Whether there is nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Removes all; the room stays.
@@ -120,7 +141,7 @@ impl Briefs {
 }
 
 /// The number of a cause.
-pub(crate) fn numbered(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCode>, cause: ExitCause) -> u32 {
+pub(super) fn numbered(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCode>, cause: ExitCause) -> u32 {
     match causes.of(cause) {
         CAUSES => CAUSES + reasons.of(cause.code),
         number => number,
@@ -137,19 +158,25 @@ fn numbers_of(causes: &mut Index<ExitCause>, reasons: &mut Index<ExitCode>, exit
 #[derive(Clone, Debug)]
 pub struct Names {
     selection: Selection,
-    pub(crate) window: (Moment, Moment),
-    pub(crate) lanes: Index<Who>,
-    pub(crate) causes: Index<ExitCause>,
-    pub(crate) reasons: Index<ExitCode>,
-    pub(crate) slow: Slow,
-    pub(crate) spans: FxHashMap<Who, (Moment, Moment)>,
-    pub(crate) vcpu_of: FxHashMap<Tid, VcpuId>,
+    window: (Moment, Moment),
+    /// vCPUs.
+    pub lanes: Index<Who>,
+    /// Causes.
+    pub causes: Index<ExitCause>,
+    /// Reasons.
+    pub reasons: Index<ExitCode>,
+    /// The slowest exits.
+    pub slow: Slow,
+    /// First and last entry or exit of vCPUs, of recordings that have ended.
+    pub spans: FxHashMap<Who, (Moment, Moment)>,
+    /// Which vCPU each thread runs, likewise.
+    pub vcpu_of: FxHashMap<Tid, VcpuId>,
     /// Yields that name a vCPU: from, to, how many.
-    pub(crate) named: BTreeMap<(Who, VcpuId), u64>,
+    pub named: BTreeMap<(Who, VcpuId), u64>,
     known: Known,
 }
 
-/// What is known of the numbers that [`Facts`](exitscope_analysis::Facts) gave.
+/// What is known of the numbers that [`Facts`](crate::Facts) gave.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// By the vCPU's number.
@@ -271,18 +298,21 @@ impl Names {
         }
     }
 
-    /// Takes note of when a vCPU was seen.
-    pub(crate) fn span(&mut self, lane: &LaneSpan) {
-        self.lanes.of(lane.who);
-        self.spans.insert(lane.who, (lane.first.max(self.window.0), lane.last.min(self.window.1)));
+    /// Ends one recording: the spans of its vCPUs, and which thread runs which vCPU.
+    pub fn end(&mut self, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        for lane in lanes {
+            self.lanes.of(lane.who);
+            self.spans.insert(lane.who, (lane.first.max(self.window.0), lane.last.min(self.window.1)));
+        }
+        self.vcpu_of.extend(vcpu_of);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slow::tests::exit;
-    use exitscope_analysis::{Facts, Wanted, When};
+    use crate::over_time::slow::tests::exit;
+    use crate::{Facts, Wanted, When};
     use exitscope_model::{CodeList, Detail, DetailKind, Form};
     use exitscope_units::Nanos;
 

@@ -1,7 +1,7 @@
 //! The slowest exits of every part of the recording, so that any range of time has some.
 
-use crate::rows::NARROWEST;
-use exitscope_analysis::{Slowest, wider};
+use super::rows::NARROWEST;
+use crate::{Slowest, wider};
 use exitscope_model::Exit;
 use std::collections::BTreeMap;
 

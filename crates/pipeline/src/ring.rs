@@ -11,11 +11,10 @@
 //! yields, the last ones are kept, whatever slices they are of: where that is not all, advice goes without trying settings on
 //! them.
 
-use crate::feed::Feed;
+use crate::{Feed, pass_halts_and_yields};
+use exitscope_analysis::over_time::OverTime;
 use exitscope_analysis::{KeepLimits, MAX_KEPT_LIVE, PageFacts, Selection, TraceSink, When};
 use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, Line, TraceInfo, vcpu_by_name};
-use exitscope_page::OverTime;
-use exitscope_pipeline::pass_halts_and_yields;
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

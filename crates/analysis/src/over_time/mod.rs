@@ -1,0 +1,177 @@
+//! What happened when: the sums that pictures over time are drawn from, bounded in size whatever the length of the recording.
+//!
+//! ```text
+//! Exit, Stretch ─► Numbered: Names ─┬─► Briefs ─► Sums   by bucket of time: states, exits by cause, their lengths
+//!                                   └─► the slowest exits of every part of the recording
+//! Drag ─► Drags                                          by bucket of time, vCPU, cause and reason
+//! ```
+//!
+//! What takes [`Briefs`] may be on another thread: what goes from one to the other is small.
+
+pub mod columns;
+mod cpu_waits;
+mod drags;
+mod names;
+mod rows;
+mod single_exits;
+mod slow;
+mod states;
+mod sums;
+
+pub use cpu_waits::CpuWait;
+pub use drags::{Drags, Triple};
+pub use names::{Brief, Briefs, CAUSES, Names, REASONS};
+pub use rows::{Row, Rows};
+pub use single_exits::{CPU_WAITS, Chunk, OF_CHUNK, SingleExits, THREADS};
+pub use slow::Slow;
+pub use states::States;
+pub use sums::{BELOW_CAUSE, Sums, lane_of, number_of, place};
+
+use crate::{Counted, Selection, TraceSink};
+use exitscope_model::{Exit, LaneSpan, Preemption, Stretch, ThreadWakeUp, Yield};
+use exitscope_units::{Moment, Tid, VcpuId};
+use names::numbered;
+use rustc_hash::FxHashMap;
+
+/// What takes exits, stretches and waits in brief.
+pub trait BriefSink {
+    /// How many of them are to wait for each other.
+    const AT_ONCE: usize = 1;
+
+    /// Says what is looked at.
+    fn begin(&mut self, _window: (Moment, Moment)) {}
+    /// Takes all of them out.
+    fn take(&mut self, briefs: &mut Briefs);
+    /// Whether what is still to come would make no difference.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// Numbers whose exits a trace has, and from what cause, and passes them on in brief.
+#[derive(Clone, Debug)]
+pub struct Numbered<S> {
+    /// What has which number.
+    pub names: Names,
+    /// What waits to be passed on.
+    briefs: Briefs,
+    /// What takes them.
+    pub to: S,
+}
+
+/// The sums over time of a trace.
+pub type OverTime = Numbered<Sums>;
+
+impl<S: BriefSink> Numbered<S> {
+    /// Goes on with these numbers.
+    pub fn passing_to(names: Names, to: S) -> Numbered<S> {
+        Numbered { names, briefs: Briefs::with_capacity(S::AT_ONCE), to }
+    }
+
+    /// Passes on what waits.
+    pub fn pass_on(&mut self) {
+        self.to.take(&mut self.briefs);
+    }
+
+    #[inline(always)]
+    fn pass_on_if_enough(&mut self) {
+        if self.briefs.len() >= S::AT_ONCE {
+            self.pass_on();
+        }
+    }
+}
+
+impl<S: BriefSink> TraceSink for Numbered<S> {
+    fn begin(&mut self, first: Moment) {
+        let window = self.names.begin(first);
+        self.to.begin(window);
+    }
+
+    #[inline]
+    fn absorb(&mut self, exit: &Exit) {
+        self.names.absorb(exit, &mut self.briefs);
+        self.pass_on_if_enough();
+    }
+
+    #[inline]
+    fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
+        self.names.absorb_counted(exit, counted, &mut self.briefs);
+        self.pass_on_if_enough();
+    }
+
+    fn stretch(&mut self, stretch: &Stretch) {
+        self.names.absorb_stretch(stretch, &mut self.briefs);
+        self.pass_on_if_enough();
+    }
+
+    fn yielded(&mut self, of: &Yield) {
+        self.names.absorb_yield(of);
+    }
+
+    fn preempted(&mut self, of: &Preemption) {
+        self.names.absorb_preemption(of, &mut self.briefs);
+        self.pass_on_if_enough();
+    }
+
+    fn woken(&mut self, of: &ThreadWakeUp) {
+        self.names.absorb_wake_up(of, &mut self.briefs);
+        self.pass_on_if_enough();
+    }
+
+    fn is_full(&self) -> bool {
+        self.to.is_full()
+    }
+}
+
+impl OverTime {
+    /// Creates an empty table for what is selected.
+    pub fn new(selection: &Selection) -> OverTime {
+        OverTime::of_part(selection, 1)
+    }
+
+    /// Nothing yet; for one of so many parts that will be merged into one [`OverTime`].
+    pub fn of_part(selection: &Selection, parts: usize) -> OverTime {
+        Numbered::passing_to(Names::new(selection), Sums::of_part(parts))
+    }
+
+    /// Ends one recording: the spans of its vCPUs, and which thread runs which vCPU.
+    pub fn end(&mut self, lanes: &[LaneSpan], vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        self.names.end(lanes, vcpu_of);
+    }
+
+    /// Adds another recording, ended. There is no common time then.
+    pub fn merge(&mut self, other: OverTime) {
+        let OverTime { names, to: sums, .. } = self;
+        let lane: Vec<u32> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
+        let Names { causes, reasons, .. } = &mut *names;
+        let reason: Vec<u32> = other.names.reasons.keys().iter().map(|code| reasons.of(*code)).collect();
+        let cause: Vec<u32> = other.names.causes.keys().iter().map(|cause| numbered(causes, reasons, *cause)).collect();
+        let lanes = names.lanes.other();
+        let lane = |number: u32| lane.get(number as usize).copied().unwrap_or(lanes);
+        let reason = |number: usize| reason.get(number).copied().unwrap_or(REASONS);
+        let moved = |key: u64| {
+            let of = number_of(key);
+            let of = cause.get(of).copied().unwrap_or_else(|| CAUSES + reason(of.wrapping_sub(CAUSES as usize)));
+            place(lane(lane_of(key)), of, key)
+        };
+        let by_reason = |key: u64| place(lane(lane_of(key)), reason(number_of(key)), key);
+        sums.states.merge(other.to.states.renumbered(lane));
+        sums.exits.merge(other.to.exits.rekeyed(moved));
+        sums.waits.merge(other.to.waits.rekeyed(moved));
+        sums.lengths.merge(other.to.lengths.rekeyed(by_reason));
+        // Single exits are of one recording.
+        sums.singles = SingleExits::none();
+        names.slow.merge(other.names.slow);
+        names.spans.extend(other.names.spans);
+        names.vcpu_of.extend(other.names.vcpu_of);
+        for (key, count) in other.names.named {
+            *names.named.entry(key).or_default() += count;
+        }
+    }
+
+    /// Forgets what was before this moment, to the bucket of time.
+    pub fn forget(&mut self, before: Moment) {
+        self.to.forget(before.as_nanos());
+        self.names.slow.forget(before.as_nanos());
+    }
+}
