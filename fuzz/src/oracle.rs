@@ -9,8 +9,8 @@
 use crate::root;
 use anyhow::Context;
 use exitscope::CommandLine;
-use exitscope_model::{Kind, Ledger, TimePart};
-use exitscope_trace::{Input, Keep, Options, open_input};
+use exitscope_model::{EventKind, Ledger, TimePart};
+use exitscope_trace::{EventFilter, Input, SourceOptions, open_input};
 use flate2::read::GzDecoder;
 use jsonschema::Validator;
 use serde_json::Value;
@@ -143,7 +143,7 @@ fn page_data(page: &str) -> Option<Vec<u8>> {
 
 /// Reads a trace thrice, with all events and with those that are used, and returns how many it has, if it can be read.
 fn read_thrice(path: &Path) -> Result<Option<u64>, String> {
-    let read = [Keep::All, Keep::Used, Keep::Timed].map(|keep| events(path, keep));
+    let read = [EventFilter::All, EventFilter::Used, EventFilter::Timed].map(|keep| events(path, keep));
     match read {
         [None, None, None] => Ok(None),
         [Some((left, all)), ..] if left != all => Err(format!("{left} events left the reader, its ledger has {all}")),
@@ -154,14 +154,14 @@ fn read_thrice(path: &Path) -> Result<Option<u64>, String> {
 
 /// How many events left the reader, and how many it has in its ledger; `None` if it refuses the trace, at once or later.
 /// Losses are no events.
-fn events(path: &Path, keep: Keep) -> Option<(u64, u64)> {
-    let options = Options { keep, clock_hz: Some(CLOCK_HZ), ..Options::default() };
+fn events(path: &Path, keep: EventFilter) -> Option<(u64, u64)> {
+    let options = SourceOptions { keep, clock_hz: Some(CLOCK_HZ), ..SourceOptions::default() };
     let mut source = Input::open(path).and_then(|input| open_input(input, options)).ok()?;
     let (mut events, mut ledger, mut left) = (Vec::new(), Ledger::default(), 0);
     loop {
         events.clear();
         let more = source.read(&mut events, &mut ledger).ok()?;
-        left += events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })).count() as u64;
+        left += events.iter().filter(|event| !matches!(event.kind, EventKind::Lost { .. })).count() as u64;
         if !more {
             return Some((left, ledger.events));
         }

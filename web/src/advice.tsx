@@ -8,12 +8,12 @@ import { colors } from "./colors";
 import { seeKind } from "./devices";
 import { share } from "./format";
 import { go } from "./shell";
-import { data, everything } from "./state";
+import { data, fullRange } from "./selection";
 import { DataTable, type Column } from "./table";
-import type { Advised, AdvisedCauseRow } from "./types.gen";
+import type { AdviceReport, AdvisedCauseRow } from "./types.gen";
 
-type Item = Advised["advice"][number];
-type Fact = Advised["facts"][number];
+type Item = AdviceReport["advice"][number];
+type Fact = AdviceReport["facts"][number];
 
 /** A subject, which leads to those of its kind. */
 const Subject = ({ of }: { of: NonNullable<AdvisedCauseRow["subject"]> }) => (
@@ -92,7 +92,7 @@ export function AdviceView() {
     <section id="advice" aria-label="Advice" ref={list}>
       <h2>What to change</h2>
       {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
-      {advice && <p class="note">Of {everything()}. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
+      {advice && <p class="note">Of {fullRange()}. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
       {advice?.advice.length === 0 && <p>No advice. What weighs most, and whether any rule looks at it, is listed under Causes.</p>}
       {items.map((item) => (
         <article class="card wide" key={item.id}>

@@ -1,9 +1,9 @@
 // Arrows of the timeline where single exits are in view: who woke a vCPU, who took its CPU, who forced it out of its guest.
-import { drags } from "./drags";
+import { forcedOut } from "./forced_out_timeline";
 import { ns } from "./format";
 import { waitsIn, type CpuWait, type Single } from "./single";
-import { data } from "./state";
-import { laneName } from "./timeline";
+import { data } from "./selection";
+import { vcpuName } from "./timeline";
 
 /** What others did to a vCPU. Times in ns, from the page's begin on. */
 export interface Arrow {
@@ -22,18 +22,18 @@ export interface Arrow {
 function whoIs({ thread, isWoken }: CpuWait): { by: number | null; who: string } {
   if (!thread) return { by: null, who: "" };
   if (thread.tid === 0) return { by: null, who: "an interrupt or another CPU, on a CPU that was idle" };
-  const name = thread.lane !== null ? laneName(thread.lane) : `${thread.name ?? "thread"} (${thread.tid})`;
+  const name = thread.lane !== null ? vcpuName(thread.lane) : `${thread.name ?? "thread"} (${thread.tid})`;
   // The event tells on whose time the wake-up was, and not whether that was an interrupt's.
   return { by: thread.lane, who: isWoken ? `${name}, or an interrupt while that ran` : name };
 }
 
 /** Forced exits, where their moments are known well enough. */
 function forcedIn([from, to]: [number, number], isShown: (lane: number) => boolean): Arrow[] {
-  const width = data.drags?.width_ns ?? Infinity;
+  const width = data.forced_out?.width_ns ?? Infinity;
   if (width > (to - from) / 100) return [];
-  return drags.value
+  return forcedOut.value
     .filter((drag) => drag.at + drag.lost >= from && drag.at <= to && isShown(drag.lane))
-    .map((drag) => ({ kind: "forced out", lane: drag.lane, at: drag.at, ran: drag.at + drag.lost, by: drag.cause < 0 ? null : drag.cause, who: drag.cause < 0 ? "" : `${laneName(drag.cause)}, ${drag.reason}` }));
+    .map((drag) => ({ kind: "forced out", lane: drag.lane, at: drag.at, ran: drag.at + drag.lost, by: drag.cause < 0 ? null : drag.cause, who: drag.cause < 0 ? "" : `${vcpuName(drag.cause)}, ${drag.reason}` }));
 }
 
 /** All in a time, of these vCPUs; and whether the page leaves any out. */
@@ -45,7 +45,7 @@ export function arrowsIn(at: [number, number], isShown: (lane: number) => boolea
 
 /** Those of an exit. */
 export const arrowsOf = (exit: Single): ReturnType<typeof arrowsIn> => {
-  const width = data.drags?.width_ns ?? 0;
+  const width = data.forced_out?.width_ns ?? 0;
   const { arrows, isPart } = arrowsIn([exit.at, exit.at + exit.total], (lane) => lane === exit.lane);
   // Moments of forced exits are whole buckets.
   return { isPart, arrows: arrows.filter((of) => of.at >= exit.at - (of.kind === "forced out" ? width : 0) && of.at <= exit.at + exit.total) };

@@ -2,7 +2,7 @@
 // numbers.
 
 /** Shortest length of a bucket of lengths, in ns; `2 ** bits` buckets to a doubling. */
-export function lengthFrom(index: number, bits = 3): number {
+export function bucketStart(index: number, bits = 3): number {
   if (index < 2 << bits) return index;
   const shift = (index >> bits) - 1;
   return (index - (shift << bits)) * 2 ** shift;
@@ -39,8 +39,8 @@ export function quantile(counts: ArrayLike<number>, per10000: number, bits = 3):
   for (let at = 0; at < counts.length; at++) {
     const count = counts[at]!;
     if (before + count >= rank) {
-      const low = lengthFrom(at, bits);
-      const width = lengthFrom(at + 1, bits) - low;
+      const low = bucketStart(at, bits);
+      const width = bucketStart(at + 1, bits) - low;
       return low + Number((BigInt(width - 1) * BigInt(rank - before)) / BigInt(count));
     }
     before += count;

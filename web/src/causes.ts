@@ -1,17 +1,17 @@
 // Causes, which are reason and subject together, as the page numbers them; and those that are looked at.
 import { computed } from "@preact/signals";
-import { chosen, data } from "./state";
+import { chosen, data } from "./selection";
 import type { AdvisedCauseRow } from "./types.gen";
 
 /** The reason's number; beyond all for reasons that are too many. */
-export const reasonOf = (cause: number): number => data.over.causes[cause]?.reason ?? data.over.reasons.length;
+export const reasonOf = (cause: number): number => data.timelines.causes[cause]?.reason ?? data.timelines.reasons.length;
 
 /** The number of the subject, if it has one. */
-export const aboutOf = (cause: number): number | null => data.over.causes[cause]?.about ?? null;
+export const aboutOf = (cause: number): number | null => data.timelines.causes[cause]?.about ?? null;
 
 /** A subject's own name in links: of another kind, the same key is another thing. */
 export function subjectId(about: number): string {
-  const { kind, key, direction } = data.over.abouts[about]!;
+  const { kind, key, direction } = data.timelines.subjects[about]!;
   return `${kind}/0x${key.toString(16)}${direction ? `/${direction}` : ""}`;
 }
 
@@ -24,7 +24,7 @@ export function causeName(row: AdvisedCauseRow): string {
 
 /** The causes of such a row. */
 function causesOf(row: AdvisedCauseRow): number[] {
-  const { causes, abouts, reasons } = data.over;
+  const { causes, subjects: abouts, reasons } = data.timelines;
   const isOfRow = (cause: (typeof causes)[number]): boolean => {
     if (cause.is_further || reasons[cause.reason ?? -1] !== row.reason) return false;
     if (cause.named !== null) return cause.named === row.subject?.text;
@@ -49,7 +49,7 @@ export const chosenCauses = computed<Chosen | null>(() => {
   if (wanted === null) return null;
   const row = data.report.causes.find((row) => row.reason && causeName(row) === wanted);
   if (row) return { name: wanted, causes: new Set(causesOf(row)) };
-  const about = data.over.abouts.findIndex((_, at) => subjectId(at) === wanted);
+  const about = data.timelines.subjects.findIndex((_, at) => subjectId(at) === wanted);
   if (about < 0) return null;
-  return { name: data.over.abouts[about]!.text, causes: new Set(data.over.causes.flatMap((cause, at) => (cause.about === about ? [at] : []))) };
+  return { name: data.timelines.subjects[about]!.text, causes: new Set(data.timelines.causes.flatMap((cause, at) => (cause.about === about ? [at] : []))) };
 });

@@ -1,8 +1,8 @@
 // Colours that people with any colour vision can tell apart: test/colors.test.mjs checks it. A reason, and a part of time, has
 // the same one everywhere. A fill is a colour, or one after `/`, `\\` or `:`: hatched in it, that way, or dotted.
 import { computed } from "@preact/signals";
-import { isDark } from "./link";
-import { data } from "./state";
+import { isDark } from "./url_state";
+import { data } from "./selection";
 
 const LIGHT = {
   ground: "#ffffff",
@@ -92,7 +92,7 @@ export function reasonColor(reason: number): string {
   return at < 0 ? colors.value.other : colors.value.reasons[at]!;
 }
 
-export const reasonName = (reason: number): string => data.over.reasons[reason] ?? "(further reasons)";
+export const reasonName = (reason: number): string => data.timelines.reasons[reason] ?? "(further reasons)";
 
 /** Between two colours, 0 to 1. */
 export function mix(from: string, to: string, part: number): string {

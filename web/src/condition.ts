@@ -1,5 +1,5 @@
 // A condition on exits, as it is typed: `reason = io and cost > 100µs and subject ~ PCI`.
-import { data } from "./state";
+import { data } from "./selection";
 
 /** What conditions may be about. Texts are those of the pivot; numbers are ns, but for the CPU. */
 export interface Conditioned {
@@ -27,7 +27,7 @@ export interface Limit {
 const UNITS: Record<string, number> = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
 
 /** Words that are lengths of time. */
-export const lengthWords = (): string[] => ["cost", "exit_time", ...data.over.parts.filter((part) => part.of_exits).map((part) => part.column.replace(/_ns$/, ""))];
+export const lengthWords = (): string[] => ["cost", "exit_time", ...data.timelines.parts.filter((part) => part.of_exits).map((part) => part.column.replace(/_ns$/, ""))];
 
 /** A length with its unit, in ns. */
 function length(text: string): number {

@@ -12,7 +12,7 @@ export interface Table {
 }
 
 /** What pages of all but reports show. */
-export type Other = Exclude<PageData, { kind: "report" }>;
+export type ResultPage = Exclude<PageData, { kind: "report" }>;
 
 /** Single exits, packed. */
 export interface Packed {
@@ -81,7 +81,7 @@ function columns(over: OverTimeHead, bytes: Uint8Array): Pick<Data, "tables" | "
 }
 
 /** What a page may show. */
-export type Shown = Data | Other;
+export type Shown = Data | ResultPage;
 
 /** The text between the page's data tags, as bytes. */
 export function inText(text: string): Uint8Array<ArrayBuffer> {
@@ -105,11 +105,11 @@ export async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Shown> {
   const { json, columns: bytes } = await opened(packed);
   const page = json as PageData;
   if (page.kind !== "report") return page;
-  const { tables, singles } = columns(page.over, bytes);
+  const { tables, singles } = columns(page.timelines, bytes);
   const ends = Object.values(tables).flatMap((table) =>
     table.rows ? [[table.col.bucket![0]! * table.width, (table.col.bucket![table.rows - 1]! + 1) * table.width]] : [],
   );
-  const snap = Math.max(1, ...page.over.tables.map((table) => table.width_ns));
+  const snap = Math.max(1, ...page.timelines.tables.map((table) => table.width_ns));
   return {
     ...page,
     tables,

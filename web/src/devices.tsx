@@ -3,20 +3,20 @@ import { Bars, type Bar } from "./bars";
 import { chooseSubject, subjectId } from "./causes";
 import { colors } from "./colors";
 import { count, ns, share } from "./format";
-import { byAbout, handlers } from "./query";
+import { bySubject, handlers } from "./aggregate";
 import { go } from "./shell";
-import { chosen, data, isAll } from "./state";
+import { chosen, data, isAll } from "./selection";
 import { DataTable, type Column } from "./table";
-import type { AboutRow, DetailRow, PioRow } from "./types.gen";
+import type { AboutRow, SubjectRow, PioRow } from "./types.gen";
 
-type Subject = Pick<DetailRow, "subject_kind" | "subject_key" | "direction">;
+type Subject = Pick<SubjectRow, "subject_kind" | "subject_key" | "direction">;
 
 interface Row {
   about: number;
   label: string;
   count: number;
   cost: number;
-  detail?: DetailRow;
+  detail?: SubjectRow;
   pio: PioRow[];
 }
 
@@ -28,10 +28,10 @@ let joinedOf: unknown = null;
 
 function rows(kind: string): Row[] {
   if (joinedOf !== data.report) [joined, joinedOf] = [new Map(), data.report];
-  return [...byAbout.value]
-    .filter(([at]) => data.over.abouts[at]?.kind === kind)
+  return [...bySubject.value]
+    .filter(([at]) => data.timelines.subjects[at]?.kind === kind)
     .map(([at, sums]) => {
-      const about = data.over.abouts[at]!;
+      const about = data.timelines.subjects[at]!;
       if (!joined.has(at))
         joined.set(at, {
           detail: data.report.subjects.find((row) => same(row, about)),
@@ -87,15 +87,15 @@ export function seeKind(kind: string): void {
 }
 
 /** What an exit was about, beside things of other kinds. */
-export const aboutName = (at: number): string => data.over.abouts[at]?.text ?? "(further)";
+export const subjectName = (at: number): string => data.timelines.subjects[at]?.text ?? "(further)";
 
 export function Devices() {
-  const kinds = [...new Set(data.over.abouts.map((about) => about.kind))];
+  const kinds = [...new Set(data.timelines.subjects.map((about) => about.kind))];
   const order = ["port", "mmio", "msr"];
   kinds.sort((a, b) => (order.indexOf(a) + 1 || 9) - (order.indexOf(b) + 1 || 9));
   const hottest = (): (Bar & { cost: number; about: number })[] =>
-    [...byAbout.value]
-      .map(([at, sums]) => ({ about: at, label: aboutName(at), parts: [sums.cost], cost: sums.cost, after: `${ns(sums.cost)}, ${count(sums.count)} exits` }))
+    [...bySubject.value]
+      .map(([at, sums]) => ({ about: at, label: subjectName(at), parts: [sums.cost], cost: sums.cost, after: `${ns(sums.cost)}, ${count(sums.count)} exits` }))
       .filter((bar) => bar.cost > 0)
       .sort((a, b) => b.cost - a.cost)
       .slice(0, 12);
@@ -116,7 +116,7 @@ export function Devices() {
       />
       {kinds.map((kind) => {
         const list = rows(kind);
-        const heading = data.over.abouts.find((about) => about.kind === kind)!.heading;
+        const heading = data.timelines.subjects.find((about) => about.kind === kind)!.heading;
         return (
           <details id={`devices-${kind}`} open={order.includes(kind)}>
             <summary>

@@ -1,19 +1,19 @@
 // The page of a comparison: what changed from one recording to another, and how long exits took in both.
 import { HeadlineBox } from "./headline";
-import { Changes, ChangesTable, changeOf, difference, isSure, nameOf, partText, signed, type Choice, type Sides } from "./changes";
-import type { Other } from "./data";
-import { Lengths, reason } from "./diff_lengths";
+import { Changes, ChangesTable, changeOf, difference, isSignificant, nameOf, partText, signed, type Choice, type Sides } from "./change_chart";
+import type { ResultPage } from "./data";
+import { Lengths, reason } from "./diff_exit_times";
 import { chosenBy, count, ns, share } from "./format";
 import { Card, Shell } from "./shell";
-import type { Compared, Comparison, SideRow } from "./types.gen";
+import type { ReasonComparison, Comparison, SideRow } from "./types.gen";
 
 /** Reasons that the overview names. */
 const NAMED = 5;
 
 function Overview({ diff }: { diff: Comparison }) {
   const reasons = diff.rows.filter((row) => row.reason !== null);
-  const size = (row: Compared) => Math.abs(difference(changeOf(row, "cost_ns_per_s")) ?? 0);
-  const sure = reasons.filter((row) => isSure(row, "cost_ns_per_s")).sort((a, b) => size(b) - size(a));
+  const size = (row: ReasonComparison) => Math.abs(difference(changeOf(row, "cost_ns_per_s")) ?? 0);
+  const sure = reasons.filter((row) => isSignificant(row, "cost_ns_per_s")).sort((a, b) => size(b) - size(a));
   return (
     <section id="overview" aria-label="Overview">
       <h2 class="hidden">What changed</h2>
@@ -67,7 +67,7 @@ function Coverage({ diff }: { diff: Comparison }) {
   );
 }
 
-export function DiffPage({ diff, lengths, version }: Extract<Other, { kind: "diff" }>) {
+export function DiffPage({ diff, lengths, version }: Extract<ResultPage, { kind: "diff" }>) {
   const ofAll = (of: SideRow) => (of.traces[0] ? [of.traces[0].arch, of.traces[0].hostname, of.traces[0].release].filter(Boolean).join(" ") : "");
   const hosts = [...new Set([ofAll(diff.before), ofAll(diff.after)])].filter(Boolean);
   const names: [string, string] = ["before", "after"];

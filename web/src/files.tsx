@@ -1,9 +1,9 @@
 // The list of recordings that a server serves.
 import { signal } from "@preact/signals";
 import { asShown, count, ns } from "./format";
-import { begin } from "./link";
+import { begin } from "./url_state";
 import { Shell } from "./shell";
-import { served } from "./source";
+import { serverUrls } from "./server_events";
 import { DataTable, type Column } from "./table";
 
 interface Found {
@@ -39,7 +39,7 @@ const SOON = 1000;
 
 async function fetchRows(): Promise<void> {
   try {
-    const response = await fetch(served.value!.files!, { cache: "no-store" });
+    const response = await fetch(serverUrls.value!.files!, { cache: "no-store" });
     if (!response.ok) throw new Error(`the server answers ${response.status}`);
     rows.value = asShown((await response.json()) as Row[]);
     failed.value = "";
@@ -100,7 +100,7 @@ function Compare({ list }: { list: Row[] }) {
 function Files() {
   const list = rows.value;
   return (
-    <Shell title="Recordings" about={`${count(list.length)} that this server was started with`} sections={[{ id: "recordings", title: "Recordings" }]} version={served.value!.version}>
+    <Shell title="Recordings" about={`${count(list.length)} that this server was started with`} sections={[{ id: "recordings", title: "Recordings" }]} version={serverUrls.value!.version}>
       <section id="recordings" aria-label="Recordings">
         {failed.value && <p class="bad" role="alert">{`No connection to exitscope (${failed.value}). Trying again …`}</p>}
         <DataTable columns={columns} rows={list} caption="Recordings" top={200} />

@@ -7,9 +7,9 @@ import { DialogButtons } from "./find";
 import { UNTIMED } from "./data";
 import { clock, ns, plural, share, shortened } from "./format";
 import { Notes } from "./notes";
-import { byCause, byLane, byLength, costOf, timeOf, totalOf } from "./query";
-import { calm, chosen, data, everything, isAll, isShownAlone, isWhole, lanes, lengths, liveFor, lookAtAll, only, pan, range, reasons, recording, showAlone, toggle, vms, zoom } from "./state";
-import { laneName, zero } from "./timeline";
+import { byCause, byVcpu, byExitTime, costOf, timeOf, totalOf } from "./aggregate";
+import { settledRange, chosen, data, fullRange, isAll, isShownAlone, isWhole, selectedVcpus, lengths, liveFor, selectAll, selectOnly, pan, range, reasons, recording, showAlone, toggle, vms, zoom } from "./selection";
+import { vcpuName, zero } from "./timeline";
 
 /** What is chosen, and how to take it back. */
 const Chip = ({ text, all, clear }: { text: string; all: string; clear: () => void }) => (
@@ -33,7 +33,7 @@ function chosenLanes(of: ReadonlySet<number>): string {
   const whole = all.filter((vm) => [...vm.lanes].every((lane) => of.has(lane)));
   if (all.length > 1 && whole.length > 0 && whole.reduce((sum, vm) => sum + vm.lanes.size, 0) === of.size)
     return whole.length <= LISTED ? `VM ${whole.map((vm) => vm.name).join(", ")}` : `${whole.length} of ${all.length} VMs`;
-  return chosenNames(of, laneName, data.over.lanes.length, "vCPUs");
+  return chosenNames(of, vcpuName, data.timelines.vcpus.length, "vCPUs");
 }
 
 /** VMs and vCPUs up to these many have buttons. */
@@ -42,7 +42,7 @@ const VCPU_BUTTONS = 32;
 
 function VmButtons() {
   const all = vms();
-  return all.length > 1 && all.length <= VM_BUTTONS && all.length < data.over.lanes.length ? (
+  return all.length > 1 && all.length <= VM_BUTTONS && all.length < data.timelines.vcpus.length ? (
     <span class="choice lanes" role="group" aria-label="VMs">
       {all.map((vm) => (
         <button type="button" aria-pressed={isShownAlone(vm.lanes)} title={vm.name} onClick={() => showAlone(vm.lanes)}>
@@ -60,24 +60,24 @@ const quoted = (text: string): string => (/^[\w.-]+$/.test(text) ? text : `'${te
 function subject(): string | null {
   const abouts = new Set([...(chosenCauses.value?.causes ?? [])].map(aboutOf));
   const [about] = abouts;
-  const text = abouts.size === 1 && about !== null && about !== undefined ? data.over.abouts[about]!.text : null;
+  const text = abouts.size === 1 && about !== null && about !== undefined ? data.timelines.subjects[about]!.text : null;
   return text?.includes('"') ? null : text;
 }
 
 /** How the command line shows the same; of a cause of several subjects, the exits of its reasons. None where flags would choose other vCPUs, too. */
 function command(): string | null {
   const flags: string[] = [];
-  const [from, to] = calm.value;
+  const [from, to] = settledRange.value;
   // The last moment of a range is the first that is not in its buckets.
-  if (!isWhole.value) flags.push(`--from ${clock(data.over.base_ns, from)} --to ${clock(data.over.base_ns, to - 1)}`);
+  if (!isWhole.value) flags.push(`--from ${clock(data.timelines.base_ns, from)} --to ${clock(data.timelines.base_ns, to - 1)}`);
   const all = (flag: string, of: Iterable<number | string | null | undefined>) => [...new Set(of)].forEach((value) => flags.push(`${flag} ${value}`));
-  if (lanes.value) {
-    const rows = data.over.lanes.filter((_, lane) => lanes.value!.has(lane));
+  if (selectedVcpus.value) {
+    const rows = data.timelines.vcpus.filter((_, lane) => selectedVcpus.value!.has(lane));
     const [ofVms, ofVcpus] = [new Set(rows.map((row) => row.vm)), new Set(rows.map((row) => row.vcpu))];
-    const also = data.over.lanes.filter((row) => ofVms.has(row.vm) && ofVcpus.has(row.vcpu)).length;
+    const also = data.timelines.vcpus.filter((row) => ofVms.has(row.vm) && ofVcpus.has(row.vcpu)).length;
     if (also > rows.length || ofVms.has(null!) || rows.some((row) => row.vcpu === null || row.vcpu === undefined)) return null;
     all("-p", ofVms);
-    if (data.over.lanes.filter((row) => ofVms.has(row.vm)).length > rows.length) all("--vcpu", ofVcpus);
+    if (data.timelines.vcpus.filter((row) => ofVms.has(row.vm)).length > rows.length) all("--vcpu", ofVcpus);
   }
   const ofCause = chosenCauses.value ? [...new Set([...chosenCauses.value.causes].map(reasonOf))] : null;
   const shownReasons = reasons.value ? [...reasons.value].filter((reason) => !ofCause || ofCause.includes(reason)) : (ofCause ?? []);
@@ -92,9 +92,9 @@ function Chosen() {
   const rows = [...byCause.value.values()];
   const of = (column: string) => rows.reduce((sum, row) => sum + timeOf(row, column), 0);
   const cost = rows.reduce((sum, row) => sum + costOf(row), 0);
-  const wall = [...byLane.value].filter(([lane]) => !lanes.value || lanes.value.has(lane)).reduce((sum, [, times]) => sum + totalOf(times), 0);
+  const wall = [...byVcpu.value].filter(([lane]) => !selectedVcpus.value || selectedVcpus.value.has(lane)).reduce((sum, [, times]) => sum + totalOf(times), 0);
   const counts = new Float64Array(UNTIMED);
-  byLength.value.forEach((row, reason) => (!reasons.value || reasons.value.has(reason)) && row.forEach((many, at) => (counts[at]! += many)));
+  byExitTime.value.forEach((row, reason) => (!reasons.value || reasons.value.has(reason)) && row.forEach((many, at) => (counts[at]! += many)));
   const [p50, p99] = [5_000, 9_900].map((per10000) => quantile(counts, per10000));
   const text = command();
   const copy = (text: string) => {
@@ -113,7 +113,7 @@ function Chosen() {
       {p50 !== null && `; length p50 ≈ ${ns(p50!)}`}
       {p99 !== null && total(counts) >= 100 && `, p99 ≈ ${ns(p99!)}`}
       {of("steal_ns") > 0 && `; steal in them ${ns(of("steal_ns"))}`}.{" "}
-      {data.over.in_time && !liveFor() && text !== null && (
+      {data.timelines.in_time && !liveFor() && text !== null && (
         <button type="button" class="plain" title={text} onClick={() => copy(text)}>
           {chosenCauses.value && subject() === null ? "Copy as a command (of all subjects)" : "Copy as a command"}
         </button>
@@ -123,25 +123,25 @@ function Chosen() {
 }
 
 export function Filters() {
-  const names = data.over.lanes;
+  const names = data.timelines.vcpus;
   const [from, to] = range.value;
   const decimals = to - from < 1e6 ? 7 : 4;
   const at = (moment: number) => ((moment - zero()) / 1e9).toFixed(decimals);
   // Sums are of whole buckets.
-  const isWider = calm.value[0] < from || calm.value[1] > to;
+  const isWider = settledRange.value[0] < from || settledRange.value[1] > to;
   return (
     <div class="filters" role="group" aria-label="What is looked at">
-      {data.over.in_time && (
+      {data.timelines.in_time && (
         <span class="range" aria-live={liveFor() ? "off" : "polite"}>
           {isWhole.value ? (
-            `${everything()}${liveFor() === null ? ", first to last exit" : ""}: ${ns(to - from)}`
+            `${fullRange()}${liveFor() === null ? ", first to last exit" : ""}: ${ns(to - from)}`
           ) : (
-            <Chip text={`${at(from)} s to ${at(to)} s (${ns(to - from)})`} all={everything()} clear={lookAtAll} />
+            <Chip text={`${at(from)} s to ${at(to)} s (${ns(to - from)})`} all={fullRange()} clear={selectAll} />
           )}
-          {isWider && `; sums are of ${at(calm.value[0])} s to ${at(calm.value[1])} s`}
+          {isWider && `; sums are of ${at(settledRange.value[0])} s to ${at(settledRange.value[1])} s`}
         </span>
       )}
-      {data.over.in_time && (
+      {data.timelines.in_time && (
         <span class="choice" role="group" aria-label="Range of time">
           <button type="button" aria-label="Earlier" onClick={() => pan(-0.5)}>◀</button>
           <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>+</button>
@@ -155,32 +155,32 @@ export function Filters() {
           {names.map((_, lane) => (
             <button
               type="button"
-              aria-pressed={lanes.value?.has(lane) ?? false}
+              aria-pressed={selectedVcpus.value?.has(lane) ?? false}
               title="Shows only it; with Shift or Ctrl, it besides the others"
-              onClick={(event) => (event.shiftKey || event.ctrlKey || event.metaKey ? toggle(lanes, lane, names.length) : only(lanes, lane))}
+              onClick={(event) => (event.shiftKey || event.ctrlKey || event.metaKey ? toggle(selectedVcpus, lane, names.length) : selectOnly(selectedVcpus, lane))}
             >
-              {laneName(lane)}
+              {vcpuName(lane)}
             </button>
           ))}
         </span>
       )}
-      {lanes.value && <Chip text={chosenLanes(lanes.value)} all="all vCPUs" clear={() => (lanes.value = null)} />}
+      {selectedVcpus.value && <Chip text={chosenLanes(selectedVcpus.value)} all="all vCPUs" clear={() => (selectedVcpus.value = null)} />}
       {reasons.value && (
-        <Chip text={chosenNames(reasons.value, reasonName, data.over.reasons.length, "reasons")} all="all reasons" clear={() => (reasons.value = null)} />
+        <Chip text={chosenNames(reasons.value, reasonName, data.timelines.reasons.length, "reasons")} all="all reasons" clear={() => (reasons.value = null)} />
       )}
       {chosenCauses.value && <Chip text={chosenCauses.value.name} all="all causes" clear={() => (chosen.value = null)} />}
       {lengths.value && <Chip text={`${ns(lengths.value[0])} to ${ns(lengths.value[1])} long`} all="all lengths" clear={() => (lengths.value = null)} />}
       {lengths.value && <span class="soft">sums are of all lengths</span>}
-      {(lanes.value || reasons.value || chosenCauses.value || lengths.value || !isWhole.value) && (
+      {(selectedVcpus.value || reasons.value || chosenCauses.value || lengths.value || !isWhole.value) && (
         <button
           type="button"
           class="plain"
           onClick={() => {
-            lanes.value = null;
+            selectedVcpus.value = null;
             reasons.value = null;
             chosen.value = null;
             lengths.value = null;
-            lookAtAll();
+            selectAll();
           }}
         >
           Show everything

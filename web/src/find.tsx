@@ -6,8 +6,8 @@ import { causeName, chooseSubject } from "./causes";
 import { choose } from "./first";
 import { shortened } from "./format";
 import { go } from "./shell";
-import { data, lanes, only, reasons, vms } from "./state";
-import { laneName } from "./timeline";
+import { data, selectedVcpus, selectOnly, reasons, vms } from "./selection";
+import { vcpuName } from "./timeline";
 
 const isFinding = signal(false);
 const areKeysShown = signal(false);
@@ -23,13 +23,13 @@ interface Named {
 
 /** Everything on the page that has a name, the costliest first. */
 function named(): Named[] {
-  const { over, report, advice } = data;
+  const { timelines: over, report, advice } = data;
   return [
     ...report.causes.map((row) => ({ name: causeName(row), what: "cause", go: () => choose(row) })),
-    ...vms().map((vm) => ({ name: vm.name, what: "VM", go: () => ((lanes.value = vm.lanes), go("timeline")) })),
-    ...over.lanes.map((_, lane) => ({ name: laneName(lane), what: "vCPU", go: () => (only(lanes, lane), go("timeline")) })),
-    ...over.reasons.map((name, reason) => ({ name, what: "reason", go: () => (only(reasons, reason), go("reasons")) })),
-    ...over.abouts.map((about, at) => ({ name: about.label, what: about.kind.replaceAll("_", " "), go: () => (chooseSubject(at), go("devices")) })),
+    ...vms().map((vm) => ({ name: vm.name, what: "VM", go: () => ((selectedVcpus.value = vm.lanes), go("timeline")) })),
+    ...over.vcpus.map((_, lane) => ({ name: vcpuName(lane), what: "vCPU", go: () => (selectOnly(selectedVcpus, lane), go("timeline")) })),
+    ...over.reasons.map((name, reason) => ({ name, what: "reason", go: () => (selectOnly(reasons, reason), go("reasons")) })),
+    ...over.subjects.map((about, at) => ({ name: about.label, what: about.kind.replaceAll("_", " "), go: () => (chooseSubject(at), go("devices")) })),
     ...(advice?.advice ?? []).map((row) => ({ name: row.change, what: "change", go: () => go("advice") })),
   ];
 }

@@ -3,14 +3,14 @@ import type { ComponentChildren } from "preact";
 import { causeName, chooseCause } from "./causes";
 import { colors, partFills } from "./colors";
 import { count, ns, share, shortened } from "./format";
-import { around } from "./heat";
-import { costOf, parts, partName, slowest, timeOf, totalOf, type Sums } from "./query";
+import { around } from "./latency_heatmap";
+import { costOf, parts, partName, slowest, timeOf, totalOf, type Sums } from "./aggregate";
 import { go } from "./shell";
-import { chosen, data, everything, isAll, reasons, vms } from "./state";
+import { chosen, data, fullRange, isAll, reasons, vms } from "./selection";
 import { cssFill } from "./surface";
 import { DataTable, type Column } from "./table";
-import { laneName, zero } from "./timeline";
-import type { Advised, AdvisedCauseRow, SlowOne } from "./types.gen";
+import { vcpuName, zero } from "./timeline";
+import type { AdviceReport, AdvisedCauseRow, SlowOne } from "./types.gen";
 
 /** Rows of each list. */
 const ROWS = 7;
@@ -82,7 +82,7 @@ export function Verdict() {
         </p>
       )}
       <p class="sentence">
-        {marked(text)}.{!isAll.value && <span class="soft"> Of {everything()}.</span>}
+        {marked(text)}.{!isAll.value && <span class="soft"> Of {fullRange()}.</span>}
       </p>
       {best && (
         <p>
@@ -155,7 +155,7 @@ const momentColumns = (): Column<SlowOne>[] => [
   {
     title: "when",
     value: (exit) => exit.after_ns,
-    show: (exit) => (data.over.in_time ? <Name text={when(exit)} click={() => (around(exit), go("timeline"))} /> : "–"),
+    show: (exit) => (data.timelines.in_time ? <Name text={when(exit)} click={() => (around(exit), go("timeline"))} /> : "–"),
   },
   { title: "cost", value: costOf, show: (exit) => ns(costOf(exit)) },
   ...(data.report.event_kinds.scheduler ? [{ title: "steal", value: (exit: SlowOne) => timeOf(exit, "steal_ns"), show: (exit: SlowOne) => ns(timeOf(exit, "steal_ns")) }] : []),
@@ -164,13 +164,13 @@ const momentColumns = (): Column<SlowOne>[] => [
     text: true,
     value: (exit) => exit.reason,
     show: (exit) => {
-      const text = `${exit.reason}${exit.subject ? `: ${exit.subject}` : ""}, ${laneName(exit.lane)}`;
+      const text = `${exit.reason}${exit.subject ? `: ${exit.subject}` : ""}, ${vcpuName(exit.lane)}`;
       return <span title={text}>{shortened(text, 52)}</span>;
     },
   },
 ];
 
-type Change = Advised["advice"][number];
+type Change = AdviceReport["advice"][number];
 
 function inVcpus({ low_ns_per_s: low, high_ns_per_s: high }: Change["gain"]): string {
   const [least, most] = [low, high].map((ns) => Number((ns / 1e9).toPrecision(2)));
@@ -207,7 +207,7 @@ function List<Row>({ head, note, columns, rows, none, chosen }: { head: string; 
 export function Lists() {
   const causes = [...data.report.causes].sort((a, b) => b.time_ns - a.time_ns);
   const { advice } = data;
-  const of = isAll.value && reasons.value === null && chosen.value === null ? undefined : everything();
+  const of = isAll.value && reasons.value === null && chosen.value === null ? undefined : fullRange();
   const changes = !advice ? "Advice needs one recording, all its reasons and lengths." : "None. What weighs most, and whether any rule looks at it, is listed under Advice.";
   const isTimed = data.report.coverage.timed_exits > 0;
   const none = isTimed ? "None takes 5 % of the cost, or 1 % of vCPU time." : "No exit has a length.";

@@ -2,15 +2,15 @@
 import type { ComponentChildren } from "preact";
 import { HeadlineBox } from "./headline";
 import { Bars, type Bar } from "./bars";
-import { Changes, ChangesTable, changeOf, difference, interval, isSure, nameOf, part, partText, show, signed, Verdict, type Sides } from "./changes";
+import { Changes, ChangesTable, changeOf, difference, interval, isSignificant, nameOf, part, partText, show, signed, Verdict, type Sides } from "./change_chart";
 import { colors } from "./colors";
-import type { Other } from "./data";
+import type { ResultPage } from "./data";
 import { count, ns, plural } from "./format";
-import { kept } from "./link";
-import { long } from "./served";
+import { kept } from "./url_state";
+import { long } from "./live_bar";
 import { Card, go, Shell } from "./shell";
 import { DataTable, type Column } from "./table";
-import type { Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, Outlier, Shape } from "./types.gen";
+import type { ReasonComparison, Fleet, FleetAdvice, FleetComparison, FleetSide, Outlier, Shape } from "./types.gen";
 
 const COST = "cost_ns_per_s";
 
@@ -34,13 +34,13 @@ const shapeName = ({ arch, cpu, vcpus }: Shape): string =>
 const keyOf = (of: FleetComparison): string => `${of.value}, ${shapeName(of.shape)}`;
 
 /** What is certain of the cost of exits, the largest first. */
-interface Sure {
+interface SignificantChange {
   of: FleetComparison;
-  row: Compared;
+  row: ReasonComparison;
 }
 
-const sureOf = (of: FleetComparison): Sure[] => of.rows.filter((row) => isSure(row, COST)).map((row) => ({ of, row }));
-const change = ({ row }: Sure): number => difference(changeOf(row, COST)) ?? 0;
+const significantChangesOf = (of: FleetComparison): SignificantChange[] => of.rows.filter((row) => isSignificant(row, COST)).map((row) => ({ of, row }));
+const change = ({ row }: SignificantChange): number => difference(changeOf(row, COST)) ?? 0;
 
 function choose(of: FleetComparison): void {
   chosen.value = keyOf(of);
@@ -138,9 +138,9 @@ function Overview({ fleet }: { fleet: Fleet }) {
   );
 }
 
-function sureColumns({ by, against, comparisons }: Fleet): Column<Sure>[] {
+function sureColumns({ by, against, comparisons }: Fleet): Column<SignificantChange>[] {
   const shapes = new Set(comparisons.map((of) => shapeName(of.shape)));
-  const cost = ({ row }: Sure) => changeOf(row, COST);
+  const cost = ({ row }: SignificantChange) => changeOf(row, COST);
   return [
     {
       title: by,
@@ -159,7 +159,7 @@ function sureColumns({ by, against, comparisons }: Fleet): Column<Sure>[] {
     { title: "change", value: change, show: (row) => signed(COST, change(row)) },
     { title: "as part", value: (row) => part(cost(row)), show: (row) => partText(cost(row)) },
     { title: "interval", value: (row) => cost(row).low, show: (row) => interval(COST, cost(row)) },
-    ...(shapes.size > 1 ? [{ title: "VMs", text: true, value: ({ of }: Sure) => shapeName(of.shape), show: ({ of }: Sure) => shapeName(of.shape) }] : []),
+    ...(shapes.size > 1 ? [{ title: "VMs", text: true, value: ({ of }: SignificantChange) => shapeName(of.shape), show: ({ of }: SignificantChange) => shapeName(of.shape) }] : []),
   ];
 }
 
@@ -172,7 +172,7 @@ function uncovered(by: Fleet["by"], { before, after }: FleetComparison): string 
 const sideName = (value: string, { hosts, recordings, vcpu_ns }: FleetSide): string =>
   `${value}: ${plural(recordings, "recording")} of ${plural(hosts, "host")}, ${vcpu_ns < 120e9 ? ns(vcpu_ns) : long(vcpu_ns)} of vCPU time`;
 
-function Comparisons({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
+function Comparisons({ fleet, sure }: { fleet: Fleet; sure: SignificantChange[] }) {
   const { by, comparisons, confidence_percent: confidence } = fleet;
   const against = fleet.against ?? "";
   const of = comparisons.find((of) => keyOf(of) === chosen.value) ?? sure[0]?.of ?? comparisons[0];
@@ -181,7 +181,7 @@ function Comparisons({ fleet, sure }: { fleet: Fleet; sure: Sure[] }) {
   const where: [string, string] = [`${WHERE[by]} ${against}`, `${WHERE[by]} ${of.value}`];
   const sides: Sides = { rows: of.rows, confidence, names, where, second: "a second of a vCPU" };
   const option = (one: FleetComparison) => {
-    const found = sureOf(one).length;
+    const found = significantChangesOf(one).length;
     return <option value={keyOf(one)}>{`${against} → ${one.value}${found ? ` (${found} certain)` : ""}`}</option>;
   };
   const shapes = [...new Set(comparisons.map((one) => shapeName(one.shape)))];
@@ -287,10 +287,10 @@ function Part({ id, title, children }: { id: string; title: string; children: Co
   );
 }
 
-export function FleetPage({ fleet, version }: Extract<Other, { kind: "fleet" }>) {
+export function FleetPage({ fleet, version }: Extract<ResultPage, { kind: "fleet" }>) {
   const { by, advice, not_compared, comparisons } = fleet;
   const anything = comparisons.length + not_compared.length > 0;
-  const sure = comparisons.flatMap(sureOf).sort((a, b) => Math.abs(change(b)) - Math.abs(change(a)));
+  const sure = comparisons.flatMap(significantChangesOf).sort((a, b) => Math.abs(change(b)) - Math.abs(change(a)));
   return (
     <Shell
       title={`What differs by ${by}`}

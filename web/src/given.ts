@@ -3,9 +3,9 @@
 //   range ─► not in the page, but few enough? ─► server ─► given ─► single.ts
 import { effect, signal } from "@preact/signals";
 import type { Packed } from "./data";
-import { rowsIn } from "./levels";
-import { ask, served } from "./source";
-import { data, range } from "./state";
+import { rowsIn } from "./zoom_levels";
+import { ask, serverUrls } from "./server_events";
+import { data, range } from "./selection";
 
 /** Single exits of a time. */
 export interface Given {
@@ -35,12 +35,12 @@ export const givenFor = ([from, to]: [number, number]): Given | undefined =>
 
 /** A moment on the trace's clock, in ns, as text. */
 export const onClock = (at: number): string => {
-  const moment = BigInt(data.over.base_ns) + BigInt(Math.round(at));
+  const moment = BigInt(data.timelines.base_ns) + BigInt(Math.round(at));
   return String(moment < 0n ? 0n : moment);
 };
 
 /** What a moment on the trace's clock is, counted from the page's begin. */
-export const fromClock = (at: string): number => Number(BigInt(at) - BigInt(data.over.base_ns));
+export const fromClock = (at: string): number => Number(BigInt(at) - BigInt(data.timelines.base_ns));
 
 function countIn(at: [number, number]): number {
   const table = data.tables.exits;
@@ -54,7 +54,7 @@ async function fetchThem([from, to]: [number, number]): Promise<void> {
   const page = data.singles!;
   isAsking.value = true;
   try {
-    const { answer, columns } = await ask(`${served.value!.single!}/${onClock(from)}/${onClock(to)}`);
+    const { answer, columns } = await ask(`${serverUrls.value!.single!}/${onClock(from)}/${onClock(to)}`);
     noneGiven.value = "";
     const none: Packed["head"] = { ...page.head, exits: 0, chunks: [] };
     const of: Given = { from, to, packed: { head: answer.singles ?? none, bytes: columns }, base: fromClock(answer.base_ns), page };
@@ -72,7 +72,7 @@ export function askForMissing(isMissing: (at: [number, number]) => boolean): voi
   effect(() => {
     const [from, to] = range.value;
     clearTimeout(resting);
-    if (!served.value?.single || !data.singles || isAsking.value || !isMissing([from, to])) return;
+    if (!serverUrls.value?.single || !data.singles || isAsking.value || !isMissing([from, to])) return;
     // What is asked for goes wrong once.
     if (failed === `${from} ${to}` && noneGiven.peek() !== "") return;
     const wide: [number, number] = [Math.max(data.from, from - (to - from)), Math.min(data.to, to + (to - from))];

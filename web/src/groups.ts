@@ -3,9 +3,9 @@ import { effect, signal } from "@preact/signals";
 import type { Limit } from "./condition";
 import { Numbers } from "./data";
 import { onClock } from "./given";
-import type { Sums } from "./query";
-import { ask, served, type Places } from "./source";
-import { data } from "./state";
+import type { Sums } from "./aggregate";
+import { ask, serverUrls, type Places } from "./server_events";
+import { data } from "./selection";
 
 /** What is to be known of exits. */
 export interface Wanted {
@@ -38,7 +38,7 @@ const REST = 300;
 const KEYS = ["lane", "cause", "to_user", "cpu", "rip"] as const;
 
 /** Whether there is a server to ask. */
-export const canAsk = (): boolean => !!served.value?.groups;
+export const canAsk = (): boolean => !!serverUrls.value?.groups;
 
 const answered = signal<Answered | null>(null);
 
@@ -46,7 +46,7 @@ function addressOf({ at: [from, to], keys, limits }: Wanted): string {
   const list = (of: string[]) => of.join(",") || "-";
   const words = limits.map(({ word, sign, ns }) => `${word}.${SIGNS[sign]}.${Math.round(ns)}`);
   // The last moment of it is the server's, too.
-  return `${served.value!.groups!}/${onClock(from)}/${onClock(to - 1)}/${list([...keys].sort())}/${list(words)}`;
+  return `${serverUrls.value!.groups!}/${onClock(from)}/${onClock(to - 1)}/${list([...keys].sort())}/${list(words)}`;
 }
 
 async function answer(address: string): Promise<Answered> {

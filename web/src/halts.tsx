@@ -4,18 +4,18 @@ import { bottomAxis, leftAxis, leftRoom, linear, logarithmic, type Scale } from 
 import { Chart, type Tip } from "./chart";
 import { colors, partColor } from "./colors";
 import { count, ns, round, share } from "./format";
-import { kept } from "./link";
-import { data, everything } from "./state";
+import { kept } from "./url_state";
+import { data, fullRange } from "./selection";
 import type { Surface } from "./surface";
 import { DataTable, type Column } from "./table";
-import { laneName } from "./timeline";
+import { vcpuName } from "./timeline";
 import type { HaltRow, PollRow } from "./types.gen";
 
 /** Shorter gaps are drawn as such of this length. */
 const SHORTEST = 1024;
 
 /** Whose polling is replayed, and with which limit, in ns. */
-const whose = kept<"host" | "guest">("polls", "host", ["host", "guest"]);
+const pollScope = kept<"host" | "guest">("polls", "host", ["host", "guest"]);
 const limit = kept<string>("limit", "");
 
 const haltColumns: Column<HaltRow>[] = [
@@ -36,14 +36,14 @@ const haltColumns: Column<HaltRow>[] = [
 ];
 
 function name(row: HaltRow): string {
-  const lane = data.over.lanes.findIndex((of) => of.vm === row.vm && of.vcpu === row.vcpu && of.tid === row.tid);
-  return lane >= 0 ? laneName(lane) : "all";
+  const lane = data.timelines.vcpus.findIndex((of) => of.vm === row.vm && of.vcpu === row.vcpu && of.tid === row.tid);
+  return lane >= 0 ? vcpuName(lane) : "all";
 }
 
 export function Halts() {
   const halt = data.report.halt!;
   const polls = data.polls;
-  const ofGuest = () => polls !== null && polls.guest.length > 0 && whose.value === "guest";
+  const ofGuest = () => polls !== null && polls.guest.length > 0 && pollScope.value === "guest";
   const rows = (): PollRow[] => (polls ? (ofGuest() ? polls.guest : polls.host) : []);
   const taken = halt.settings[0]?.halt_poll_assumed_ns ?? null;
   const first = Math.max(0, (polls?.host ?? []).findIndex((row) => row.value_ns === taken));
@@ -58,7 +58,7 @@ export function Halts() {
     <section id="halts" aria-label="Halts">
       <h2>Halts and polling</h2>
       <p class="note">
-        Of {everything()}. A gap is from the exit with which a vCPU has nothing to do until something wakes it; the wake-up latency is from there to its
+        Of {fullRange()}. A gap is from the exit with which a vCPU has nothing to do until something wakes it; the wake-up latency is from there to its
         entry. A poll that lasts longer than a gap is successful: its vCPU does not block. Polling costs CPU time.
         {halt.guest_polls && " A guest polled by itself when this was recorded: the gaps that its successful polls ended are missing here."}
         {halt.of_vcores && " These are the halts of virtual cores."}
@@ -68,11 +68,11 @@ export function Halts() {
         <div class="card wide what-if">
           <h3>What if the limit were another</h3>
           <span role="group" aria-label="Who polls" class="choice">
-            <button type="button" aria-pressed={!ofGuest()} onClick={() => (whose.value = "host")}>
+            <button type="button" aria-pressed={!ofGuest()} onClick={() => (pollScope.value = "host")}>
               host (halt_poll_ns)
             </button>
             {polls.guest.length > 0 && (
-              <button type="button" aria-pressed={ofGuest()} onClick={() => (whose.value = "guest")}>
+              <button type="button" aria-pressed={ofGuest()} onClick={() => (pollScope.value = "guest")}>
                 guest (guest_halt_poll_ns)
               </button>
             )}

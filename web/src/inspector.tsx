@@ -1,15 +1,15 @@
 // What is known of one exit, and what was before and after it on its vCPU.
 import { arrowText, arrowsOf, longest } from "./arrows";
 import { colors, partFills, reasonColor, reasonName } from "./colors";
-import { aboutName } from "./devices";
+import { subjectName } from "./devices";
 import { clock, count, ns, plural, share } from "./format";
-import { handlers, parts, partName } from "./query";
+import { handlers, parts, partName } from "./aggregate";
 import { neighbours, phasesOf, pick, picked, type Single } from "./single";
-import { data, look, range, recording } from "./state";
+import { data, selectRange, range, recording } from "./selection";
 import { cssFill } from "./surface";
-import { laneName, zero } from "./timeline";
+import { vcpuName, zero } from "./timeline";
 
-const name = (exit: Single): string => reasonName(exit.reason) + (exit.about === null ? "" : `: ${aboutName(exit.about)}`);
+const name = (exit: Single): string => reasonName(exit.reason) + (exit.about === null ? "" : `: ${subjectName(exit.about)}`);
 
 /** Looks into another exit, in view. */
 function goTo(exit: Single): void {
@@ -17,7 +17,7 @@ function goTo(exit: Single): void {
   pick(exit);
   if (exit.at >= from && exit.at + exit.total <= to) return;
   const long = Math.max(to - from, exit.total * 2);
-  look(exit.at - long / 4, exit.at + long * 0.75);
+  selectRange(exit.at - long / 4, exit.at + long * 0.75);
 }
 
 const Other = ({ exit, than, what }: { exit: Single; than: Single; what?: string }) => (
@@ -36,8 +36,8 @@ const MOST_ARROWS = 6;
 
 /** How the command line shows the same. */
 function command(exit: Single): string {
-  const lane = data.over.lanes[exit.lane]!;
-  const at = (after: number) => clock(data.over.base_ns, after);
+  const lane = data.timelines.vcpus[exit.lane]!;
+  const at = (after: number) => clock(data.timelines.base_ns, after);
   const tid = lane.tid === undefined || lane.tid === null ? "" : ` --tid ${lane.tid}`;
   return `exitscope events ${recording()}${tid} --from ${at(exit.at)} --to ${at(exit.at + exit.total)}`;
 }
@@ -72,7 +72,7 @@ export function Inspector() {
         {close}
       </div>
       <p>
-        {laneName(exit.lane)}, at {((exit.at - zero()) / 1e9).toFixed(6)} s ({clock(data.over.base_ns, exit.at)} on the trace's clock).{" "}
+        {vcpuName(exit.lane)}, at {((exit.at - zero()) / 1e9).toFixed(6)} s ({clock(data.timelines.base_ns, exit.at)} on the trace's clock).{" "}
         {data.report.event_kinds.user_space && `Handler: ${exit.toUser ? handlers()[1] : handlers()[0]}. `}
         On CPU {exit.cpu}
         {exit.rip !== null && (
@@ -138,7 +138,7 @@ export function Inspector() {
               .slice(0, 5)
               .map(([lane, exits]) => (
                 <li>
-                  {laneName(lane)}: {plural(exits, "exit")}
+                  {vcpuName(lane)}: {plural(exits, "exit")}
                 </li>
               ))}
           </ul>

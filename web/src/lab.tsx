@@ -2,10 +2,10 @@
 import { HeadlineBox } from "./headline";
 import { colors } from "./colors";
 import { Curves, type Curve } from "./curve";
-import type { Other } from "./data";
+import type { ResultPage } from "./data";
 import { count, ns, quantity, unitName } from "./format";
 import { Intervals, type IntervalRow } from "./intervals";
-import { kept } from "./link";
+import { kept } from "./url_state";
 import { Shell } from "./shell";
 import type { Column } from "./table";
 import type { LabFigure, LabReport, LabTable } from "./types.gen";
@@ -177,7 +177,7 @@ function Along({ table, column, name, ...common }: AlongProps) {
   return <Curves {...common} places={labels.map((label) => ({ label, value: numberOf(label) }))} across={table.labels[column]! + (/\bin ns$/.test(table.title) ? " (ns)" : "")} curves={curves} zero height={300} />;
 }
 
-export function LabPage({ lab, version }: Extract<Other, { kind: "lab" }>) {
+export function LabPage({ lab, version }: Extract<ResultPage, { kind: "lab" }>) {
   const { manifest } = lab;
   return (
     <Shell

@@ -7,13 +7,13 @@ import { Chart, type Tip } from "./chart";
 import { colors, mix, partFills, ranked, reasonColor, reasonName } from "./colors";
 import { clock, count, ns, share } from "./format";
 import { isAsking, noneGiven } from "./given";
-import { kept } from "./link";
+import { kept } from "./url_state";
 import { drawNotes } from "./notes";
-import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./query";
+import { exitsOver, hasGuestTime, partName, parts, statesOver, together, waitParts, type Stacks } from "./aggregate";
 import { missingIn, neighbours, phasesOf, pick, singlesInView, type Single } from "./single";
-import { calm, chosen, data, lanes, lengths, only, range, reasons, stack, vms } from "./state";
+import { settledRange, chosen, data, selectedVcpus, lengths, selectOnly, range, reasons, stack, vms } from "./selection";
 import { textWidth, type Surface } from "./surface";
-import { brushing, drawBrush, drawStacks, laneName, peak, rowsOf, timeAxis, zero } from "./timeline";
+import { brushing, drawBrush, drawStacks, vcpuName, peak, rowsOf, timeAxis, zero } from "./timeline";
 
 interface Series {
   labels: string[];
@@ -64,13 +64,13 @@ function rows(): Row[] {
     const cpus = [...new Set(singles.map((exit) => exit.cpu))].sort((a, b) => a - b);
     return cpus.map((cpu) => ({ name: `CPU ${cpu}`, lanes: [], cpu, tall: laneHeight(cpus.length) }));
   }
-  const isShown = (lane: number) => !lanes.value || lanes.value.has(lane);
+  const isShown = (lane: number) => !selectedVcpus.value || selectedVcpus.value.has(lane);
   const all = vms()
     .map((vm) => ({ name: vm.name, lanes: [...vm.lanes].filter(isShown) }))
     .filter((vm) => vm.lanes.length > 0);
   const many = all.reduce((sum, vm) => sum + vm.lanes.length, 0);
   const tall = laneHeight(many);
-  const lane = (lane: number): Row => ({ name: laneName(lane), lanes: [lane], tall });
+  const lane = (lane: number): Row => ({ name: vcpuName(lane), lanes: [lane], tall });
   if (all.length === 1) return all[0]!.lanes.map(lane);
   return all.flatMap((vm) => {
     if (vm.lanes.length === 1) return vm.lanes.map(lane);
@@ -112,7 +112,7 @@ function drawCpu(s: Surface, plot: Plot, scale: Scale, cpu: number, byLane: Map<
       const [since, until] = clipped(end, next.at);
       if (until - since < 0.3) return;
       s.rect(since, plot.y + plot.h * 0.25, until - since, plot.h * 0.5, partFills([{ column: "guest_ns" }])[0]!);
-      if (until - since > 70) s.text(since + 4, plot.y + plot.h / 2, laneName(lane), { color: colors.value.ink, size: 10, width: until - since - 8 });
+      if (until - since > 70) s.text(since + 4, plot.y + plot.h / 2, vcpuName(lane), { color: colors.value.ink, size: 10, width: until - since - 8 });
     });
   }
 }
@@ -180,7 +180,7 @@ function drawPicked(s: Surface, plot: Plot, scale: Scale, lane: number): void {
 const MOST_ARROWS = 300;
 
 const shownArrows = (): { arrows: Arrow[]; isPart: boolean } =>
-  rowsAre.value === "cpus" || !singlesInView.value ? { arrows: [], isPart: false } : arrowsIn(range.value, (lane) => !lanes.value || lanes.value.has(lane));
+  rowsAre.value === "cpus" || !singlesInView.value ? { arrows: [], isPart: false } : arrowsIn(range.value, (lane) => !selectedVcpus.value || selectedVcpus.value.has(lane));
 
 /** A line with a seam, so that it is seen on every reason's colour; with a head where it ends, if it is long enough. */
 function drawArrow(s: Surface, [x0, y0, x, y]: [number, number, number, number], dash = false): void {
@@ -333,7 +333,7 @@ export function Timeline() {
       const { exit } = single;
       return (
         exit && {
-          title: `${reasonName(exit.reason)}${exit.about === null ? "" : `: ${data.over.abouts[exit.about]?.text ?? ""}`}`,
+          title: `${reasonName(exit.reason)}${exit.about === null ? "" : `: ${data.timelines.subjects[exit.about]?.text ?? ""}`}`,
           lines: [
             ["at", `${((exit.at - zero()) / 1e9).toFixed(6)} s`],
             ...parts.value.filter((part) => exit.times[part.column]).map((part): [string, string] => [partName(part), ns(exit.times[part.column]!)]),
@@ -355,7 +355,7 @@ export function Timeline() {
     const shown = lines.filter((_, part) => (values[part]?.[group] ?? 0) > 0);
     return {
       title: `${found.row.name}, ${((from + group * step - zero()) / 1e9).toFixed(6)} s + ${ns(step)}`,
-      lines: [...(shown.length ? shown : lines.slice(0, 0)), ["trace clock", clock(data.over.base_ns, from + group * step)]],
+      lines: [...(shown.length ? shown : lines.slice(0, 0)), ["trace clock", clock(data.timelines.base_ns, from + group * step)]],
     };
   };
   const legend = () => {
@@ -363,13 +363,13 @@ export function Timeline() {
     const singles = singlesInView.value;
     if (singles) {
       const shown = [...new Set(singles.map((exit) => exit.reason))].slice(0, 9);
-      return shown.map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => only(reasons, reason) }));
+      return shown.map((reason) => ({ label: reasonName(reason), color: reasonColor(reason), click: () => selectOnly(reasons, reason) }));
     }
     const own = ranked.filter((reason) => !reasons.value || reasons.value.has(reason));
     return labels.map((label, at) => ({
       label,
       color: fills[at]!,
-      click: stack.value !== "states" && own[at] !== undefined ? () => only(reasons, own[at]!) : undefined,
+      click: stack.value !== "states" && own[at] !== undefined ? () => selectOnly(reasons, own[at]!) : undefined,
     }));
   };
   const twin = () => {
@@ -378,7 +378,7 @@ export function Timeline() {
     const unit = stack.value === "exits" ? count : ns;
     return {
       columns: [
-        { title: "vCPU", text: true, show: (row: number[]) => laneName(row[0]!), value: (row: number[]) => laneName(row[0]!) },
+        { title: "vCPU", text: true, show: (row: number[]) => vcpuName(row[0]!), value: (row: number[]) => vcpuName(row[0]!) },
         { title: "From (s)", show: (row: number[]) => (row[1]! / 1e9).toFixed(4), value: (row: number[]) => row[1]! / 1e9 },
         ...labels.map((label, at) => ({
           title: stack.value === "exits" ? `${label} (exits)` : `${label} (ns)`,
@@ -398,7 +398,7 @@ export function Timeline() {
     <Chart
       id="timeline"
       title="What each vCPU did, over time"
-      summary={() => `${rows().length} rows over ${ns(calm.value[1] - calm.value[0])}.`}
+      summary={() => `${rows().length} rows over ${ns(settledRange.value[1] - settledRange.value[0])}.`}
       height={() => Math.min(MOST_HEIGHT, Math.max(VM_HEIGHT, heightOf(rows()))) + AXIS + 4}
       scroll={{ more: () => Math.max(0, heightOf(rows()) - MOST_HEIGHT), top }}
       time={() => last.current?.scale ?? null}

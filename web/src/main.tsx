@@ -1,16 +1,16 @@
 // exitscope's page: unpacks what it shows, and shows it.
 import { render, type VNode } from "preact";
 import { rankReasons } from "./colors";
-import { inText, unpack, type Other } from "./data";
+import { inText, unpack, type ResultPage } from "./data";
 import { DiffPage } from "./diff";
 import { filesPage } from "./files";
 import { FleetPage } from "./fleet";
 import { LabPage } from "./lab";
-import { begin as beginLink } from "./link";
+import { begin as beginLink } from "./url_state";
 import { Report } from "./report";
-import { renew } from "./served";
-import { listen, load, served, type Addresses } from "./source";
-import { begin } from "./state";
+import { applyNewData } from "./live_bar";
+import { listen, load, serverUrls, type Addresses } from "./server_events";
+import { begin } from "./selection";
 import "./style.css";
 import { askForMissing } from "./given";
 import { missingIn } from "./single";
@@ -18,7 +18,7 @@ import { SweepPage } from "./sweep";
 
 const root = document.getElementById("app")!;
 
-function other(page: Other): VNode {
+function other(page: ResultPage): VNode {
   switch (page.kind) {
     case "diff":
       return <DiffPage {...page} />;
@@ -36,16 +36,16 @@ async function start(): Promise<void> {
   const text = tag.textContent!.trim();
   tag.remove();
   // Data is base64; a served page has addresses instead.
-  if (text.startsWith("{")) served.value = JSON.parse(text) as Addresses;
-  const page = !served.value ? await unpack(inText(text)) : served.value.data ? await load() : null;
+  if (text.startsWith("{")) serverUrls.value = JSON.parse(text) as Addresses;
+  const page = !serverUrls.value ? await unpack(inText(text)) : serverUrls.value.data ? await load() : null;
   let view: VNode;
   if (page === null) view = await filesPage();
   else if (page.kind === "report") {
     begin(page);
     rankReasons();
     view = <Report />;
-    if (served.value) {
-      listen((newer) => newer.kind === "report" && renew(newer));
+    if (serverUrls.value) {
+      listen((newer) => newer.kind === "report" && applyNewData(newer));
       askForMissing((at) => missingIn(at).length > 0);
     }
   } else {
@@ -59,7 +59,7 @@ async function start(): Promise<void> {
 }
 
 start().catch((error: unknown) => {
-  root.textContent = served.value
+  root.textContent = serverUrls.value
     ? `This cannot be shown: ${error instanceof Error ? error.message : String(error)}`
     : `This page could not be unpacked: ${String(error)}. It needs a browser of 2023 or later; the file may also be cut off.`;
 });

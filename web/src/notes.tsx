@@ -3,9 +3,9 @@ import { signal, useSignal } from "@preact/signals";
 import type { Plot, Scale } from "./axes";
 import { colors } from "./colors";
 import { shortened } from "./format";
-import { keep } from "./link";
+import { keep } from "./url_state";
 import { picked } from "./single";
-import { data, look, range } from "./state";
+import { data, selectRange, range } from "./selection";
 import { type Surface } from "./surface";
 import { zero } from "./timeline";
 
@@ -50,14 +50,14 @@ export function drawNotes(s: Surface, plot: Plot, scale: Scale): void {
 /** Goes to a note; so far that what is around it can be seen. */
 function goTo({ at }: Note): void {
   const [from, to] = range.value;
-  if (at < from || at > to) look(at - (to - from) / 2, at + (to - from) / 2);
+  if (at < from || at > to) selectRange(at - (to - from) / 2, at + (to - from) / 2);
 }
 
 /** The notes, and a field for another. */
 export function Notes() {
   const isWriting = useSignal(false);
   const text = useSignal("");
-  if (!data.over.in_time) return null;
+  if (!data.timelines.in_time) return null;
   const add = (event: Event) => {
     event.preventDefault();
     const note = { at: moment(), text: text.value.trim().slice(0, LONGEST) };

@@ -4,21 +4,21 @@ import { Bars, type Bar } from "./bars";
 import { partFills } from "./colors";
 import { Lists, TimeBar, Verdict } from "./first";
 import { count, ns, plural, rate, share } from "./format";
-import { byLane, COST, costliest, costOf, hasGuestTime, partName, parts, timeOf, totalOf, type Sums } from "./query";
-import { calm, data, isAll, isCalmWhole, isShownAlone, lanes, only, reasons, showAlone, vms } from "./state";
+import { byVcpu, COST, costliest, costOf, hasGuestTime, partName, parts, timeOf, totalOf, type Sums } from "./aggregate";
+import { settledRange, data, isAll, isSettledWhole, isShownAlone, selectedVcpus, selectOnly, reasons, showAlone, vms } from "./selection";
 import { DataTable, type Column } from "./table";
-import { laneName, MoreVcpus } from "./timeline";
+import { vcpuName, MoreVcpus } from "./timeline";
 
 /** Where a vCPU's time went, and how many exits it had: of the whole recording the report's figures; of a range, the page's. */
 function vcpuTimes(lane: number): { times: object; exits: number } {
-  const row = isCalmWhole.value ? vcpuRow(lane) : undefined;
+  const row = isSettledWhole.value ? vcpuRow(lane) : undefined;
   if (row) return { times: row, exits: row.exits };
-  const times = byLane.value.get(lane)!;
+  const times = byVcpu.value.get(lane)!;
   return { times, exits: times.count! };
 }
 
 function vcpuRow(lane: number) {
-  const of = data.over.lanes[lane]!;
+  const of = data.timelines.vcpus[lane]!;
   return data.report.vcpus.find((row) => row.vm === of.vm && row.vcpu === of.vcpu && row.tid === of.tid && row.on_cpu === of.on_cpu);
 }
 
@@ -27,7 +27,7 @@ const FIRST_VCPUS = 32;
 /** Below this time, in nanoseconds, exits by second say nothing. */
 const RATED = 1e6;
 
-const shownLanes = () => data.over.lanes.map((_, lane) => lane).filter((lane) => !lanes.value || lanes.value.has(lane));
+const shownLanes = () => data.timelines.vcpus.map((_, lane) => lane).filter((lane) => !selectedVcpus.value || selectedVcpus.value.has(lane));
 
 /** The time of the vCPUs that are looked at. */
 const shownTimes = () => shownLanes().map((lane) => vcpuTimes(lane).times);
@@ -94,7 +94,7 @@ export function Vcpus() {
     const { times, exits } = vcpuTimes(lane);
     const span = totalOf(times);
     const perSecond = span < RATED ? "" : `, ${rate((exits * 1e9) / span)}/s`;
-    return { label: laneName(lane), parts: parts.value.map(({ column }) => timeOf(times, column)), after: `${plural(exits, "exit")}${perSecond}` };
+    return { label: vcpuName(lane), parts: parts.value.map(({ column }) => timeOf(times, column)), after: `${plural(exits, "exit")}${perSecond}` };
   };
   return (
     <section id="vcpus" aria-label="vCPUs">
@@ -111,8 +111,8 @@ export function Vcpus() {
         show={ns}
         relative
         first="vCPU"
-        note={isAll.value ? undefined : `Of ${ns(calm.value[1] - calm.value[0])}${lanes.value ? ", chosen vCPUs" : ""}${reasons.value ? ", all reasons" : ""}.`}
-        click={data.over.lanes.length <= 64 ? (at) => only(lanes, drawn()[at]!) : undefined}
+        note={isAll.value ? undefined : `Of ${ns(settledRange.value[1] - settledRange.value[0])}${selectedVcpus.value ? ", chosen vCPUs" : ""}${reasons.value ? ", all reasons" : ""}.`}
+        click={data.timelines.vcpus.length <= 64 ? (at) => selectOnly(selectedVcpus, drawn()[at]!) : undefined}
         controls={<MoreVcpus all={all} first={FIRST_VCPUS} />}
       />
     </section>

@@ -5,7 +5,7 @@ import { Chart, type Tip } from "./chart";
 import { colors } from "./colors";
 import { FROM_ZERO } from "./curve";
 import { quantity, unitName } from "./format";
-import { kept } from "./link";
+import { kept } from "./url_state";
 import type { Surface } from "./surface";
 import { figure, settings } from "./sweep_rows";
 import type { Sweep, SweepMetric } from "./types.gen";

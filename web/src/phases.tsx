@@ -3,8 +3,8 @@ import { Bars, type Bar } from "./bars";
 import { colors, mix, reasonColor } from "./colors";
 import { Flame, type Frame } from "./flame";
 import { count, ns } from "./format";
-import { handlers } from "./query";
-import { data, everything } from "./state";
+import { handlers } from "./aggregate";
+import { data, fullRange } from "./selection";
 import { DataTable } from "./table";
 import type { PhaseRow } from "./types.gen";
 
@@ -24,7 +24,7 @@ function tree(rows: PhaseRow[]): Frame {
   const reasons = new Map<string, Frame>();
   for (const row of rows) {
     const reason = row.reason ?? "";
-    const color = reasonColor(data.over.reasons.indexOf(reason));
+    const color = reasonColor(data.timelines.reasons.indexOf(reason));
     let frame = reasons.get(reason);
     if (!frame) reasons.set(reason, (frame = { label: reason, value: 0, color, parts: [] }));
     const parts = steps().map(([step, label]) => ({ label, value: of(row, step), color: mix(color, colors.value.ground, 0.5), parts: [] }));
@@ -61,7 +61,7 @@ export function Phases() {
   return (
     <section id="phases" aria-label="Phases">
       <h2>Phases of exits</h2>
-      <p class="note">Of {everything()}. From leaving the guest to entering it, as far as the recorded events mark the phases; what is not marked counts as the handler's.</p>
+      <p class="note">Of {fullRange()}. From leaving the guest to entering it, as far as the recorded events mark the phases; what is not marked counts as the handler's.</p>
       <Flame
         id="flame"
         title="Cost of all exits: reason, handler, phase"

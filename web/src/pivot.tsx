@@ -4,17 +4,17 @@ import { useEffect } from "preact/hooks";
 import { aboutOf, chooseSubject, reasonOf } from "./causes";
 import { condition, lengthWords, type Condition } from "./condition";
 import { colors, mix, reasonColor, reasonName } from "./colors";
-import { aboutName } from "./devices";
+import { subjectName } from "./devices";
 import { Flame, type Frame } from "./flame";
 import { count, ns, share } from "./format";
-import { kept } from "./link";
-import { COST, costOf, handlers, eachCauseSum, isShown, timeOf, waitParts, type Sums } from "./query";
+import { kept } from "./url_state";
+import { COST, costOf, handlers, eachCauseSum, isShown, timeOf, waitParts, type Sums } from "./aggregate";
 import { askGroups, canAsk, groupsOf, type GroupKey, type Wanted } from "./groups";
-import type { Places } from "./source";
+import type { Places } from "./server_events";
 import { eachSingle, functionName, hasAllSingles, ripName } from "./single";
-import { calm, data, everything, isAll, lanes, lengths, only, reasons, vms } from "./state";
+import { settledRange, data, fullRange, isAll, selectedVcpus, lengths, selectOnly, reasons, vms } from "./selection";
 import { DataTable, type Column } from "./table";
-import { laneName } from "./timeline";
+import { vcpuName } from "./timeline";
 
 /** What exits are told apart by; named as `report --by` names it. */
 interface Dimension {
@@ -43,20 +43,20 @@ const NO_PLACES: Places = { rips: [], functions: [], rip_functions: [], rip_offs
 
 const NO_SUBJECT = "no subject";
 
-function subjectName(cause: number): string {
+function nameOfSubject(cause: number): string {
   const about = aboutOf(cause);
-  return data.over.causes[cause]?.is_further ? "further subjects" : about === null ? NO_SUBJECT : aboutName(about);
+  return data.timelines.causes[cause]?.is_further ? "further subjects" : about === null ? NO_SUBJECT : subjectName(about);
 }
 
 const DIMENSIONS: Dimension[] = [
-  { name: "vm", title: "VM", isSummed: true, of: ({ lane }) => data.over.lanes[lane]?.vm_label ?? "further VMs" },
-  { name: "vcpu", title: "vCPU", isSummed: true, of: ({ lane }) => laneName(lane), choose: ({ lane }) => only(lanes, lane) },
-  { name: "reason", title: "reason", isSummed: true, of: ({ cause }) => reasonName(reasonOf(cause)), choose: ({ cause }) => only(reasons, reasonOf(cause)) },
+  { name: "vm", title: "VM", isSummed: true, of: ({ lane }) => data.timelines.vcpus[lane]?.vm_label ?? "further VMs" },
+  { name: "vcpu", title: "vCPU", isSummed: true, of: ({ lane }) => vcpuName(lane), choose: ({ lane }) => selectOnly(selectedVcpus, lane) },
+  { name: "reason", title: "reason", isSummed: true, of: ({ cause }) => reasonName(reasonOf(cause)), choose: ({ cause }) => selectOnly(reasons, reasonOf(cause)) },
   {
     name: "subject",
     title: "subject",
     isSummed: true,
-    of: ({ cause }) => subjectName(cause),
+    of: ({ cause }) => nameOfSubject(cause),
     choose: ({ cause }) => {
       const about = aboutOf(cause);
       if (about !== null) chooseSubject(about);
@@ -118,7 +118,7 @@ const wanted = computed<Wanted | null>(() => {
   const keys: Record<string, GroupKey> = { handler: "to_user", cpu: "cpu", rip: "rip", function: "rip" };
   const [least, below] = lengths.value ?? [];
   return {
-    at: calm.value,
+    at: settledRange.value,
     keys: new Set(words().flatMap((word) => keys[word] ?? [])),
     limits: [
       ...(asked.value.condition?.limits ?? []),
@@ -152,7 +152,7 @@ const groups = computed<Group[]>(() => {
     const answer = groupsOf(wanted.value)?.of;
     for (const { keys: { lane, cause, to_user, cpu, rip }, sums } of answer?.rows ?? []) {
       const keys = { lane, cause, toUser: to_user, cpu, rip, places: answer!.places };
-      if ((!lanes.value || lanes.value.has(lane)) && isShown(cause) && (!condition || condition.holdsOf(textsOf(keys)))) add(keys, sums);
+      if ((!selectedVcpus.value || selectedVcpus.value.has(lane)) && isShown(cause) && (!condition || condition.holdsOf(textsOf(keys)))) add(keys, sums);
     }
   } else if (!needsSingles())
     eachCauseSum((lane, cause, toUser, sums) => {
@@ -162,7 +162,7 @@ const groups = computed<Group[]>(() => {
   else {
     const texts = new Map<string, Record<string, string>>();
     const singles = new Map<string, { keys: Keys; sums: Sums }>();
-    eachSingle(calm.value, (chunk, row) => {
+    eachSingle(settledRange.value, (chunk, row) => {
       const keys = { lane: chunk.lane[row]!, cause: chunk.cause[row]!, toUser: chunk.toUser[row]!, cpu: chunk.cpu[row]!, rip: chunk.rip[row]!, places };
       const id = `${keys.lane} ${keys.cause} ${keys.toUser} ${keys.cpu} ${keys.rip}`;
       const others = chunk.others.get(row);
@@ -282,7 +282,7 @@ export function Pivot() {
   const place = (name: string) => chosen.findIndex((of) => of.name === name);
   const untimed = groups.value.reduce((sum, row) => sum + (row.sums.count ?? 0) - (row.sums.timed ?? 0), 0);
   const notes = [
-    isAll.value ? `Of ${everything()}.` : "Of what is chosen above.",
+    isAll.value ? `Of ${fullRange()}.` : "Of what is chosen above.",
     untimed > 0 && `${count(untimed)} exits have no length, and so no cost.`,
     wanted.value && "All exits are read again by the server for this.",
     !knowsAll() && data.singles !== null && "CPU and place in the guest are known of the single exits alone, of which this page does not have all.",

@@ -2,9 +2,9 @@
 import { quantile } from "./buckets";
 import { reasonColor, reasonName } from "./colors";
 import { count, ns, rate, share } from "./format";
-import { Distribution, Percentiles, type LengthSeries } from "./lengths";
-import { areLengthsOfReasons, byLength, byReason, costOf, handlers, timeOf, totalOf, waitParts, type Sums } from "./query";
-import { calm, chosen, data, isAll, lengths, only, reasons } from "./state";
+import { Distribution, Percentiles, type LengthSeries } from "./exit_time_distribution";
+import { areLengthsOfReasons, byExitTime, byReason, costOf, handlers, timeOf, totalOf, waitParts, type Sums } from "./aggregate";
+import { settledRange, chosen, data, isAll, lengths, selectOnly, reasons } from "./selection";
 import { DataTable, type Column } from "./table";
 
 interface Row {
@@ -23,7 +23,7 @@ interface Row {
 function figures(reason: number): Pick<Row, "p50" | "p99" | "p999" | "max"> {
   const row = isAll.value && chosen.value === null ? data.report.rows.find((row) => row.reason === reasonName(reason)) : undefined;
   if (row) return { p50: row.p50_ns, p99: row.p99_ns, p999: row.p999_ns, max: row.max_ns };
-  const counts = byLength.value.get(reason);
+  const counts = byExitTime.value.get(reason);
   const at = (per10000: number) => (counts ? quantile(counts, per10000) : null);
   return { p50: at(5_000), p99: at(9_900), p999: at(9_990), max: null };
 }
@@ -31,7 +31,7 @@ function figures(reason: number): Pick<Row, "p50" | "p99" | "p999" | "max"> {
 function rows(): Row[] {
   const all = [...byReason.value];
   const cost = all.reduce((sum, row) => sum + costOf(row[1]), 0) || 1;
-  const seconds = (isAll.value ? data.report.duration_ns : calm.value[1] - calm.value[0]) / 1e9 || 1;
+  const seconds = (isAll.value ? data.report.duration_ns : settledRange.value[1] - settledRange.value[0]) / 1e9 || 1;
   return all
     .map(([reason, sums]) => ({
       reason,
@@ -59,7 +59,7 @@ const columns = (): Column<Row>[] => [
     text: true,
     value: (row) => row.name,
     show: (row) => (
-      <button type="button" class="reason" aria-pressed={reasons.value?.has(row.reason) ?? false} onClick={() => only(reasons, row.reason)}>
+      <button type="button" class="reason" aria-pressed={reasons.value?.has(row.reason) ?? false} onClick={() => selectOnly(reasons, row.reason)}>
         <i class="swatch" style={{ background: reasonColor(row.reason) }} aria-hidden="true" />
         {row.name}
       </button>
@@ -89,7 +89,7 @@ const columns = (): Column<Row>[] => [
 
 /** Reasons whose lengths are drawn: those chosen, or the most costly and most frequent. */
 function drawn(): number[] {
-  const all = rows().filter((row) => byLength.value.has(row.reason));
+  const all = rows().filter((row) => byExitTime.value.has(row.reason));
   if (reasons.value) return all.filter((row) => reasons.value!.has(row.reason)).map((row) => row.reason);
   const frequent = [...all].sort((a, b) => b.sums.count! - a.sums.count!).slice(0, 3);
   return [...new Set([...all.slice(0, 4), ...frequent])].map((row) => row.reason);
@@ -99,8 +99,8 @@ const series = (): LengthSeries[] =>
   drawn().map((reason) => ({
     label: reasonName(reason),
     color: reasonColor(reason),
-    counts: byLength.value.get(reason)!,
-    click: () => only(reasons, reason),
+    counts: byExitTime.value.get(reason)!,
+    click: () => selectOnly(reasons, reason),
   }));
 
 export function Reasons() {

@@ -5,19 +5,19 @@ import { Devices } from "./devices";
 import { chosenBy, count, ns, plural } from "./format";
 import { Filters } from "./filters";
 import { dialogKey, Dialogs } from "./find";
-import { Gangs } from "./gangs";
+import { Gangs } from "./gang_section";
 import { Halts } from "./halts";
-import { HeatMap, Slowest } from "./heat";
+import { HeatMap, Slowest } from "./latency_heatmap";
 import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
 import { Inspector } from "./inspector";
 import { Timeline } from "./lanes";
 import { Pivot } from "./pivot";
-import { isXen } from "./query";
+import { isXen } from "./aggregate";
 import { Reasons } from "./reasons";
 import { Panel, Shell, TabBar, type Tab } from "./shell";
 import { pick, picked } from "./single";
-import { data, takeBack } from "./state";
+import { data, takeBack } from "./selection";
 import { Strip, timeKey } from "./timeline";
 import { Yields } from "./yields";
 
@@ -27,24 +27,24 @@ const hasGangs = (): boolean => (data.report.gang?.vms.length ?? 0) > 0;
 const hasHalts = (): boolean => (data.report.halt?.all.halts ?? 0) > 0;
 
 function tabs(): Tab[] {
-  const { report, over } = data;
+  const { report, timelines: over } = data;
   return [
     {
       id: "timeline",
       title: "Timeline",
       sections: [
         { id: "timeline", title: "Over time", there: over.in_time },
-        { id: "slowest", title: "Slowest exits", there: over.slow.length > 0 },
+        { id: "slowest", title: "Slowest exits", there: over.slow_exits.length > 0 },
       ],
     },
     {
       id: "breakdown",
       title: "Breakdown",
       sections: [
-        { id: "vcpus", title: "vCPUs", there: over.lanes.length > 0 },
+        { id: "vcpus", title: "vCPUs", there: over.vcpus.length > 0 },
         { id: "pivot", title: "Exits by …", there: report.total.count > 0 },
         { id: "reasons", title: "Reasons", there: report.total.count > 0 },
-        { id: "devices", title: "Devices", there: over.abouts.length > 0 },
+        { id: "devices", title: "Devices", there: over.subjects.length > 0 },
       ],
     },
     {
@@ -67,7 +67,7 @@ function anywhere(event: KeyboardEvent): void {
   if (event.defaultPrevented || isTyped || event.ctrlKey || event.metaKey || event.altKey) return;
   if (dialogKey(event.key)) event.preventDefault();
   else if (event.key === "Escape") picked.value ? pick(null) : takeBack();
-  else if (data.over.in_time && /^[wasd+=0-]$/.test(event.key) && timeKey(event)) event.preventDefault();
+  else if (data.timelines.in_time && /^[wasd+=0-]$/.test(event.key) && timeKey(event)) event.preventDefault();
 }
 
 export function Report() {
@@ -80,7 +80,7 @@ export function Report() {
   const { vcpus } = data.report;
   // Xen's domain 0 has no exits.
   const counted = new Set(vcpus.map((row) => row.vm));
-  const vms = [...new Set(data.over.lanes.filter((lane) => counted.has(lane.vm)).map((lane) => lane.vm_label))];
+  const vms = [...new Set(data.timelines.vcpus.filter((lane) => counted.has(lane.vm)).map((lane) => lane.vm_label))];
   const seen = vcpus.reduce((most, row) => Math.max(most, row.span_ns), 0);
   // Where a single VM came late or ended early, rates and shares are of its time.
   const isPart = vms.length === 1 && seen * 20 < duration_ns * 19;
@@ -109,11 +109,11 @@ export function Report() {
       <Overview />
       <div class="sticky">
         <TabBar />
-        {data.over.in_time && <Strip />}
+        {data.timelines.in_time && <Strip />}
         <Filters />
       </div>
       <Panel id="timeline">
-        {data.over.in_time && (
+        {data.timelines.in_time && (
           <section id="timeline" aria-label="Timeline">
             <h2>Over time</h2>
             <div class={picked.value ? "inspected" : ""}>
@@ -123,13 +123,13 @@ export function Report() {
             <HeatMap />
           </section>
         )}
-        {data.over.slow.length > 0 && <Slowest />}
+        {data.timelines.slow_exits.length > 0 && <Slowest />}
       </Panel>
       <Panel id="breakdown">
-        {data.over.lanes.length > 0 && <Vcpus />}
+        {data.timelines.vcpus.length > 0 && <Vcpus />}
         {data.report.total.count > 0 && <Pivot />}
         {data.report.total.count > 0 && <Reasons />}
-        {data.over.abouts.length > 0 && <Devices />}
+        {data.timelines.subjects.length > 0 && <Devices />}
       </Panel>
       <Panel id="mechanisms">
         {hasHalts() && <Halts />}

@@ -2,9 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { said } from "./chart";
-import { kept, section, theme } from "./link";
-import { ServedBar } from "./served";
-import { served } from "./source";
+import { kept, section, theme } from "./url_state";
+import { ServedBar } from "./live_bar";
+import { serverUrls } from "./server_events";
 
 export interface Section {
   id: string;
@@ -183,7 +183,7 @@ export function Shell({ title, about, sections, made, version, children }: Props
         </main>
       </div>
       <footer>
-        {served.value ? `Served by exitscope ${version}.` : `Made by exitscope ${version}. Everything shown is in this file; it loads nothing.`}
+        {serverUrls.value ? `Served by exitscope ${version}.` : `Made by exitscope ${version}. Everything shown is in this file; it loads nothing.`}
         {made && <> The same figures {made}.</>}
       </footer>
       <div class="said" role="status">

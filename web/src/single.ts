@@ -3,11 +3,11 @@ import { computed, signal } from "@preact/signals";
 import { bucketHolding } from "./buckets";
 import { Numbers, type Packed, type Table } from "./data";
 import { givenFor, type Given } from "./given";
-import { keep } from "./link";
+import { keep } from "./url_state";
 import { aboutOf, reasonOf } from "./causes";
-import { handlers, isShown } from "./query";
-import type { Places } from "./source";
-import { data, laneCalled, laneId, lanes, lengths, range } from "./state";
+import { handlers, isShown } from "./aggregate";
+import type { Places } from "./server_events";
+import { data, laneCalled, laneId, selectedVcpus, lengths, range } from "./selection";
 import type { ThreadRow } from "./types.gen";
 
 /** One exit. Times in ns, from the page's begin on. */
@@ -222,7 +222,7 @@ export function waitsIn([from, to]: [number, number], isShown: (lane: number) =>
 /** Whether an exit of a chunk is looked at. */
 function isLookedAt(of: Chunk, row: number): boolean {
   const total = of.total[row]!;
-  if ((lanes.value && !lanes.value.has(of.lane[row]!)) || !isShown(of.cause[row]!)) return false;
+  if ((selectedVcpus.value && !selectedVcpus.value.has(of.lane[row]!)) || !isShown(of.cause[row]!)) return false;
   return !lengths.value || (total >= lengths.value[0] && total < lengths.value[1]);
 }
 
@@ -301,8 +301,8 @@ keep({
 /** The phases of an exit's cost, in their order, where the page has them: of the slowest exits, where events mark any; `step` is a phase's
  * place among all. */
 export function phasesOf(exit: { lane: number; at: number }): { name: string; step: number; ns: number }[] | null {
-  const slow = data.over.slow.find((of) => of.lane === exit.lane && of.after_ns === exit.at);
-  const phases = slow?.phases_ns.map((ns, step) => ({ name: data.over.phases[step]!.replace("user space", handlers()[1]), step, ns })).filter(({ ns }) => ns > 0) ?? [];
+  const slow = data.timelines.slow_exits.find((of) => of.lane === exit.lane && of.after_ns === exit.at);
+  const phases = slow?.phases_ns.map((ns, step) => ({ name: data.timelines.phases[step]!.replace("user space", handlers()[1]), step, ns })).filter(({ ns }) => ns > 0) ?? [];
   return phases.length > 1 ? phases : null;
 }
 

@@ -2,9 +2,9 @@
 import { HeadlineBox } from "./headline";
 import { colors } from "./colors";
 import { Curves, type Curve, type CurvePoint } from "./curve";
-import type { Other } from "./data";
+import type { ResultPage } from "./data";
 import { count, ns, quantity, unitName } from "./format";
-import { kept } from "./link";
+import { kept } from "./url_state";
 import { Pareto } from "./pareto";
 import { Shell } from "./shell";
 import { figure, placesOf, settings } from "./sweep_rows";
@@ -231,7 +231,7 @@ function columns(sweep: Sweep): Column<number>[] {
   ];
 }
 
-export function SweepPage({ sweep, version }: Extract<Other, { kind: "sweep" }>) {
+export function SweepPage({ sweep, version }: Extract<ResultPage, { kind: "sweep" }>) {
   const { scenario, metrics } = sweep;
   const scatter = metrics.length > 1;
   return (

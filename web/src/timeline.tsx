@@ -6,23 +6,23 @@ import { Chart, type Pointing } from "./chart";
 import { colors, partFills } from "./colors";
 import { count, ns } from "./format";
 import { drawNotes } from "./notes";
-import { partName, parts, statesOver, together, type Stacks } from "./query";
-import { calm, data, isWhole, lanes, liveFor, look, lookAtAll, pan, range, zoom } from "./state";
+import { partName, parts, statesOver, together, type Stacks } from "./aggregate";
+import { settledRange, data, isWhole, selectedVcpus, liveFor, selectRange, selectAll, pan, range, zoom } from "./selection";
 import { textWidth, type Surface } from "./surface";
 
 export const zero = (): number => {
   if (liveFor()) return data.to;
   // As `--from +1s` counts.
   const first = data.report.traces[0]?.first_ns;
-  return first === undefined ? data.from : Number(BigInt(first) - BigInt(data.over.base_ns));
+  return first === undefined ? data.from : Number(BigInt(first) - BigInt(data.timelines.base_ns));
 };
 
 export const timeAxis = (): string => (liveFor() ? "Time, from the last moment that is shown (s)" : "Time since the first event (s)");
 
-export function laneName(lane: number): string {
-  const row = data.over.lanes[lane];
+export function vcpuName(lane: number): string {
+  const row = data.timelines.vcpus[lane];
   if (!row) return "further vCPUs";
-  const one = new Set(data.over.lanes.map((row) => row.vm_label)).size === 1;
+  const one = new Set(data.timelines.vcpus.map((row) => row.vm_label)).size === 1;
   return one ? `vCPU ${row.vcpu_label}` : `${row.vm_label} / ${row.vcpu_label}`;
 }
 
@@ -38,8 +38,8 @@ export function timeKey(event: KeyboardEvent): boolean {
     s: () => zoom(2),
     a: () => pan(-0.2),
     d: () => pan(0.2),
-    Home: lookAtAll,
-    "0": lookAtAll,
+    Home: selectAll,
+    "0": selectAll,
   };
   const act = event.ctrlKey || event.metaKey || event.altKey ? undefined : keys[event.key];
   act?.();
@@ -54,7 +54,7 @@ export function brushing(scale: () => Scale | null, brush: { value: [number, num
   return {
     cursor: "crosshair",
     key: timeKey,
-    double: lookAtAll,
+    double: selectAll,
     wheel(x, _y, event) {
       const [from, to] = range.value;
       if (event.shiftKey) pan(Math.sign(event.deltaY || event.deltaX) * 0.1);
@@ -71,7 +71,7 @@ export function brushing(scale: () => Scale | null, brush: { value: [number, num
       if (moving) {
         const [from, to] = range.value;
         const by = (at(x) - at(moving.x)) * ((moving.to - moving.from) / (to - from));
-        look(moving.from - by, moving.to - by);
+        selectRange(moving.from - by, moving.to - by);
       } else if (began !== null) brush.value = [Math.min(began, at(x)), Math.max(began, at(x))];
     },
     up(x, y) {
@@ -79,7 +79,7 @@ export function brushing(scale: () => Scale | null, brush: { value: [number, num
       brush.value = null;
       moving = began = null;
       if (!chosen) return;
-      if (Math.abs(scale()!(chosen[1]) - scale()!(chosen[0])) > 4) look(...chosen);
+      if (Math.abs(scale()!(chosen[1]) - scale()!(chosen[0])) > 4) selectRange(...chosen);
       else click?.(x, y);
     },
   };
@@ -136,7 +136,7 @@ function sliding(scale: () => Scale): Pointing {
   return {
     key: timeKey,
     cursor: "ew-resize",
-    double: lookAtAll,
+    double: selectAll,
     wheel: (_x, _y, event) => zoom(event.deltaY > 0 ? 1.25 : 0.8),
     down(x) {
       const at = scale().back(x);
@@ -147,10 +147,10 @@ function sliding(scale: () => Scale): Pointing {
     move(x) {
       if (grabbed) {
         const by = scale().back(x) - scale().back(grabbed.x);
-        look(grabbed.from + by, grabbed.to + by);
+        selectRange(grabbed.from + by, grabbed.to + by);
       } else if (began !== null && Math.abs(scale()(began) - x) > 3) {
         const at = scale().back(x);
-        look(Math.min(began, at), Math.max(began, at));
+        selectRange(Math.min(began, at), Math.max(began, at));
       }
     },
     up() {
@@ -165,7 +165,7 @@ export function Strip() {
   const draw = (s: Surface, w: number, h: number) => {
     const plot = { x: 1, y: 2, w: w - 2, h: h - 16 };
     const scale = timeScale(data.from, data.to, plot.x, plot.x + plot.w, zero());
-    const of = lanes.value;
+    const of = selectedVcpus.value;
     const palette = colors.value;
     const table = data.tables.states;
     const before = held.current;
@@ -194,7 +194,7 @@ export function Strip() {
     <Chart
       id="strip"
       title="The whole recording"
-      summary={() => `What all vCPUs did over ${ns(data.to - data.from)}; the range looked at is ${ns(calm.value[1] - calm.value[0])} long.`}
+      summary={() => `What all vCPUs did over ${ns(data.to - data.from)}; the range looked at is ${ns(settledRange.value[1] - settledRange.value[0])} long.`}
       height={58}
       draw={draw}
       time={() => held.current?.scale ?? null}
@@ -215,7 +215,7 @@ export function rowsOf(stacks: Stacks | null): number[][] {
 
 /** Switches between all vCPUs and the `first` that cost most, where there are more. */
 export function MoreVcpus({ all, first }: { all: Signal<boolean>; first: number }) {
-  const many = data.over.lanes.length;
+  const many = data.timelines.vcpus.length;
   return many > first ? (
     <button type="button" onClick={() => (all.value = !all.value)}>
       {all.value ? `The ${first} vCPUs that cost most` : `All ${count(many)} vCPUs`}

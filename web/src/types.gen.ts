@@ -3,7 +3,7 @@
 /**
  * What the front end is given as JSON. Lengths are in nanoseconds.
  */
-export type PageData = (ReportPage | Other) & {
+export type PageData = (ReportPage | ResultPage) & {
   /**
    * Name and version of this layout.
    */
@@ -16,7 +16,7 @@ export type PageData = (ReportPage | Other) & {
 /**
  * A moment as it was given.
  */
-export type WhenRow =
+export type MomentSpecRow =
   | {
       at_ns: number;
     }
@@ -26,7 +26,7 @@ export type WhenRow =
 /**
  * What such a page shows.
  */
-export type Other =
+export type ResultPage =
   | {
       /**
        * What changed.
@@ -68,25 +68,25 @@ export type FigureUnit = "ns" | "cycles" | "1/s" | "share" | "count";
  * A report, and what of it is shown over time.
  */
 export interface ReportPage {
-  advice: Advised | null;
-  drags: DragsHead | null;
+  advice: AdviceReport | null;
+  forced_out: ForcedOutColumns | null;
   kind: "report";
   /**
    * How many of the report's `details` a page does not hold.
    */
   left_out: number;
-  over: OverTimeHead;
-  polls: Polls | null;
+  polls: PollLimitTable | null;
   report: Report;
+  timelines: OverTimeHead;
 }
 /**
  * What a recording says would win time back, and why.
  */
-export interface Advised {
+export interface AdviceReport {
   /**
    * What costs, and is to be left as it is.
    */
-  accepted_costs: LeftAloneRow[];
+  accepted_costs: AcceptedCostRow[];
   /**
    * Advice, what wins most first.
    */
@@ -110,7 +110,7 @@ export interface Advised {
   /**
    * What the recording says, as far as advice is made of it.
    */
-  facts: FactRow[];
+  facts: CitedFactRow[];
   /**
    * What could not be judged, for what the recording lacks.
    */
@@ -131,7 +131,7 @@ export interface Advised {
 /**
  * Something that costs, and is to be left as it is.
  */
-export interface LeftAloneRow {
+export interface AcceptedCostRow {
   /**
    * The numbers of the facts.
    */
@@ -210,7 +210,7 @@ export interface AdviceRow {
   /**
    * What it is about; absent where that is no single thing that exits are about.
    */
-  subject: SubjectRow | null;
+  subject: AdviceSubjectRow | null;
   /**
    * From when on it acts.
    */
@@ -316,7 +316,7 @@ export interface AdviceSettingRow {
 /**
  * A port, a page, a register, a call, a leaf; or a device or a group of registers that rules have a name for.
  */
-export interface SubjectRow {
+export interface AdviceSubjectRow {
   /**
    * Its id: the same for the same thing in every recording.
    */
@@ -381,7 +381,7 @@ export interface AdvisedCauseRow {
   /**
    * The exits' subject; absent where nothing tells their subjects apart.
    */
-  subject: SubjectRow | null;
+  subject: AdviceSubjectRow | null;
   /**
    * What is said of it, in a sentence.
    */
@@ -457,7 +457,7 @@ export interface CoverageLine {
 /**
  * A fact.
  */
-export interface FactRow {
+export interface CitedFactRow {
   /**
    * Its number, from 1 on.
    */
@@ -519,7 +519,7 @@ export interface SelectionRow {
   /**
    * Not before.
    */
-  from?: WhenRow;
+  from?: MomentSpecRow;
   /**
    * Only exits longer than this, whatever they hold.
    */
@@ -531,7 +531,7 @@ export interface SelectionRow {
   /**
    * Not after.
    */
-  to?: WhenRow;
+  to?: MomentSpecRow;
   /**
    * vCPU numbers.
    */
@@ -623,7 +623,7 @@ export interface HostSettingRow {
 /**
  * It as JSON; columns of equal length.
  */
-export interface DragsHead {
+export interface ForcedOutColumns {
   /**
    * The moment that buckets are counted from, on the trace's clock. As text, for it may be more than a double holds.
    */
@@ -637,6 +637,10 @@ export interface DragsHead {
    */
   forced: number[];
   /**
+   * Every vCPU that was forced out with who forced it; the last one, without a VM, stands for all further.
+   */
+  forced_pairs: TripleRow[];
+  /**
    * Time from being forced out to the next entry, in nanoseconds; shared where several had a reason.
    */
   lost: number[];
@@ -644,10 +648,6 @@ export interface DragsHead {
    * The number of its triple.
    */
   triple: number[];
-  /**
-   * Every vCPU that was forced out with who forced it; the last one, without a VM, stands for all further.
-   */
-  triples: TripleRow[];
   /**
    * The width of a bucket of time.
    */
@@ -663,363 +663,9 @@ export interface TripleRow {
   vm: number | null;
 }
 /**
- * What of it is JSON.
- */
-export interface OverTimeHead {
-  abouts: AboutRow[];
-  /**
-   * The moment that others are counted from, on the trace's clock: a whole number of buckets. As text, for it may be
-   * more than a double holds.
-   */
-  base_ns: string;
-  causes: PageCause[];
-  /**
-   * Whether there is a time axis: one trace.
-   */
-  in_time: boolean;
-  lanes: LaneRow[];
-  named: NamedRow[];
-  /**
-   * The parts of a vCPU's time, in the order in which they are shown.
-   */
-  parts: PartRow[];
-  /**
-   * The phases of an exit's cost, in their order.
-   */
-  phases: string[];
-  reasons: string[];
-  /**
-   * Single exits, whose columns follow those of the tables; absent where there are none.
-   */
-  singles: SingleExitsHead | null;
-  slow: SlowOne[];
-  tables: TableHead[];
-}
-/**
- * What exits were about.
- */
-export interface AboutRow {
-  direction: string | null;
-  heading: string;
-  key: number;
-  kind: string;
-  /**
-   * What it is called beside others of its kind, and beside those of other kinds.
-   */
-  label: string;
-  text: string;
-}
-/**
- * What exits come from: their reason and their subject together.
- */
-export interface PageCause {
-  /**
-   * The subject's place in `abouts`; none where there is no subject, and of causes that are too many.
-   */
-  about: number | null;
-  /**
-   * Whether these are all further causes of the reason.
-   */
-  is_further: boolean;
-  /**
-   * Whether rules tell it from other causes of the reason, by that name or by what `about` is.
-   */
-  is_told_apart: boolean;
-  /**
-   * What rules call the subject, if they tell it apart: a device, a group of registers, what happened.
-   */
-  named: string | null;
-  /**
-   * The reason's place in `reasons`; none of reasons that are too many.
-   */
-  reason: number | null;
-}
-/**
- * A vCPU.
- */
-export interface LaneRow {
-  /**
-   * Its first and last entry or exit, counted from the page's begin.
-   */
-  first_ns: number | null;
-  last_ns: number | null;
-  /**
-   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
-   */
-  on_cpu?: number;
-  /**
-   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
-   */
-  tid?: number;
-  /**
-   * The vCPU's number; absent if nothing in the trace says.
-   */
-  vcpu?: number;
-  vcpu_label: string;
-  /**
-   * The VM's process id, or Xen's domain; absent if the trace does not say.
-   */
-  vm?: number;
-  vm_label: string;
-  /**
-   * The VM's process name.
-   */
-  vm_name?: string;
-}
-/**
- * Yields of one vCPU that name another.
- */
-export interface NamedRow {
-  count: number;
-  from: string;
-  to: number;
-  vm: string;
-}
-/**
- * A part of a vCPU's time.
- */
-export interface PartRow {
-  /**
-   * Its column in the tables, and everywhere.
-   */
-  column: string;
-  name: string;
-  /**
-   * Whether exits have it.
-   */
-  of_exits: boolean;
-  /**
-   * What it means.
-   */
-  prose: string;
-}
-/**
- * What is kept of single exits.
- */
-export interface SingleExitsHead {
-  causes: number[];
-  chunks: SingleChunk[];
-  /**
-   * Columns of each chunk that are packed one number an exit: begin, vCPU, cause, user space, CPU, place in the guest, …
-   */
-  columns: string[];
-  /**
-   * Exits that there are; all of them are kept if that is the sum of the chunks' rows.
-   */
-  exits: number;
-  /**
-   * The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
-   * how far from where that begins it is.
-   */
-  functions: string[];
-  /**
-   * Where in the page the vCPUs of that column are, and the causes: one vCPU may have several numbers here.
-   */
-  lanes: number[];
-  /**
-   * The other parts of exits, by the bits of the last of these columns, from the lowest on.
-   */
-  parts: string[];
-  /**
-   * Those of the columns that are packed byte by byte of their numbers.
-   *
-   * @minItems 2
-   * @maxItems 2
-   */
-  planes: [string, string];
-  rip_functions: number[];
-  rip_offsets: number[];
-  /**
-   * Instruction pointers, in hexadecimal.
-   */
-  rips: string[];
-  /**
-   * Threads that took vCPUs' CPUs or woke vCPUs; the number behind the last of them stands for all further.
-   */
-  threads: ThreadRow[];
-  /**
-   * Columns of the waits for a CPU behind those of exits, and those of them that are packed byte by byte.
-   *
-   * @minItems 5
-   * @maxItems 5
-   */
-  wait_columns: [string, string, string, string, string];
-  /**
-   * @minItems 2
-   * @maxItems 2
-   */
-  wait_planes: [string, string];
-}
-/**
- * Exits that ended one after the other.
- */
-export interface SingleChunk {
-  /**
-   * Length of its columns.
-   */
-  bytes: number;
-  /**
-   * When the first of them began, from the page's begin on.
-   */
-  first_ns: number;
-  /**
-   * What ended in this time is in the chunk.
-   */
-  from_ns: number;
-  rows: number;
-  to_ns: number;
-  /**
-   * Waits for a CPU that ended in this time; absent where they are left out.
-   */
-  waits: number | null;
-}
-/**
- * A thread that took a vCPU's CPU, or woke a vCPU.
- */
-export interface ThreadRow {
-  /**
-   * The place of the vCPU that it runs, if it runs one.
-   */
-  lane: number | null;
-  /**
-   * What it is called, if the trace says.
-   */
-  name: string | null;
-  /**
-   * 0: the idle CPU's.
-   */
-  tid: number;
-}
-/**
- * One of the slowest exits.
- */
-export interface SlowOne {
-  /**
-   * When, counted from the page's begin.
-   */
-  after_ns: number;
-  /**
-   * When it left its guest.
-   */
-  at_ns: number;
-  cause: number;
-  /**
-   * The CPU on which it left.
-   */
-  cpu: number;
-  /**
-   * `in`/`out`, `read`/`write`, where that has a meaning.
-   */
-  direction: string | null;
-  /**
-   * From exit to entry, everything included.
-   */
-  exit_time_ns: number;
-  /**
-   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
-   */
-  halt_not_divided_ns: number;
-  /**
-   * Blocked because the guest halted: from the block to the wake-up.
-   */
-  halted_ns: number;
-  /**
-   * Where to.
-   */
-  handler: string;
-  /**
-   * In an exit, in the hypervisor.
-   */
-  kernel_ns: number;
-  lane: number;
-  /**
-   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
-   */
-  on_cpu?: number;
-  /**
-   * How long each of the `phases` of its cost was, in nanoseconds.
-   *
-   * @minItems 6
-   * @maxItems 6
-   */
-  phases_ns: [number, number, number, number, number, number];
-  /**
-   * The host polled for a wake-up before it blocked the halted vCPU.
-   */
-  polling_ns: number;
-  /**
-   * The exit reason.
-   */
-  reason: string;
-  /**
-   * Runnable, without a CPU.
-   */
-  steal_ns: number;
-  /**
-   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
-   */
-  stopped_ns: number;
-  /**
-   * About what, for a person.
-   */
-  subject: string | null;
-  /**
-   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
-   */
-  subject_key: number | null;
-  /**
-   * What `detail` is about: `port`, `mmio`, `msr`, …
-   */
-  subject_kind: string | null;
-  /**
-   * What it is called, where it has a name.
-   */
-  subject_name: string | null;
-  /**
-   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
-   */
-  tid?: number;
-  /**
-   * What nothing in the recording explains.
-   */
-  unknown_ns: number;
-  /**
-   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
-   */
-  user_space_ns: number;
-  /**
-   * The vCPU's number; absent if nothing in the trace says.
-   */
-  vcpu?: number;
-  /**
-   * The VM's process id, or Xen's domain; absent if the trace does not say.
-   */
-  vm?: number;
-  /**
-   * The VM's process name.
-   */
-  vm_name?: string;
-  /**
-   * Blocked by the host until a page is there, in an exit for a page fault.
-   */
-  waiting_for_memory_ns: number;
-}
-/**
- * A table of columns.
- */
-export interface TableHead {
-  columns: string[];
-  name: string;
-  rows: number;
-  /**
-   * Width of a bucket of time.
-   */
-  width_ns: number;
-}
-/**
  * Halt polling with other limits.
  */
-export interface Polls {
+export interface PollLimitTable {
   /**
    * Gaps by length: shortest, width of the bucket, how many were caught, and how many not.
    */
@@ -1052,7 +698,7 @@ export interface Polls {
 export interface PollRow {
   caught: number;
   halts: number;
-  latency: LengthsRow;
+  latency: DurationStatsRow;
   missed_ns: number;
   polling_ns: number;
   value_ns: number | null;
@@ -1060,7 +706,7 @@ export interface PollRow {
 /**
  * Lengths of time of one kind.
  */
-export interface LengthsRow {
+export interface DurationStatsRow {
   /**
    * Number of lengths.
    */
@@ -1118,7 +764,7 @@ export interface Report {
   /**
    * What the traces tell at all.
    */
-  event_kinds: ToldRow;
+  event_kinds: EventKindsRow;
   /**
    * The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
    */
@@ -1151,7 +797,7 @@ export interface Report {
    * Exits grouped by `by`, in the order of --sort. A last row without any of those fields stands for all groups
    * beyond those that are kept.
    */
-  rows: Row[];
+  rows: GroupRow[];
   /**
    * Rows left out by --top.
    */
@@ -1175,11 +821,11 @@ export interface Report {
   /**
    * The slowest single exits, by cost and steal.
    */
-  slowest: SlowRow[];
+  slowest: SlowExitRow[];
   /**
    * What exits were about, by kind and number, most costly first; not those of nested guests.
    */
-  subjects: DetailRow[];
+  subjects: SubjectRow[];
   /**
    * Exits over time, for one trace.
    */
@@ -1187,7 +833,7 @@ export interface Report {
   /**
    * All selected exits together; lengths (`min_ns` to `max_ns`) are of those that are not of `total_without`.
    */
-  total: Figures;
+  total: ExitFigures;
   /**
    * What was read.
    */
@@ -1256,7 +902,7 @@ export interface Coverage {
 /**
  * What the traces tell at all. Where one does not, figures of it are zero and mean nothing, and that time is in others.
  */
-export interface ToldRow {
+export interface EventKindsRow {
   /**
    * When vCPUs had no CPU (sched_switch; on Xen, run states; on powerpc, when other virtual cores had it). If not, that time is
    * counted as whatever they were doing.
@@ -1275,7 +921,7 @@ export interface GangRows {
   /**
    * Exits that forced others out, most forced first.
    */
-  causes: CauseRow[];
+  causes: ForcingExitsRow[];
   /**
    * Exits of powerpc guests. Without any run, every vCPU runs by itself: POWER9 and later.
    */
@@ -1296,7 +942,7 @@ export interface GangRows {
 /**
  * Exits that forced others out.
  */
-export interface CauseRow {
+export interface ForcingExitsRow {
   /**
    * Exits that were forced in these runs; where several threads had a reason, each has them all.
    */
@@ -1349,7 +995,7 @@ export interface GangRow {
   /**
    * From being forced out to the next entry, other VMs' turns on the core included; needs kvm_guest_enter.
    */
-  forced_out: LengthsRow;
+  forced_out: DurationStatsRow;
   /**
    * Of these, the others: one thread's exit took the rest along.
    */
@@ -1436,7 +1082,7 @@ export interface HaltRow {
   /**
    * Lengths of the gaps.
    */
-  gaps: LengthsRow;
+  gaps: DurationStatsRow;
   /**
    * Times KVM made its poll longer, as far as it traced that.
    */
@@ -1468,15 +1114,15 @@ export interface HaltRow {
   /**
    * Wake-up latencies, of all halts whose gap is exact.
    */
-  latency: LengthsRow;
+  latency: DurationStatsRow;
   /**
    * Wake-up latencies of halts that blocked.
    */
-  latency_blocked: LengthsRow;
+  latency_blocked: DurationStatsRow;
   /**
    * Wake-up latencies of halts that ended before they blocked.
    */
-  latency_not_blocked: LengthsRow;
+  latency_not_blocked: DurationStatsRow;
   /**
    * Halts that ended before the vCPU's thread blocked, as in a successful poll. Absent without `kvm_vcpu_wakeup`.
    */
@@ -1879,7 +1525,7 @@ export interface PioRow {
   /**
    * From exit to entry, everything included.
    */
-  exit_time: LengthsRow;
+  exit_time: DurationStatsRow;
   /**
    * Accesses.
    */
@@ -1925,12 +1571,12 @@ export interface PioRow {
    * From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
    * while it still ran.
    */
-  to_completion: LengthsRow;
+  to_completion: DurationStatsRow;
   /**
    * From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
    * the same physical CPU, or this one stopped running.
    */
-  to_handover: LengthsRow;
+  to_handover: DurationStatsRow;
   /**
    * Time outside.
    */
@@ -1946,7 +1592,7 @@ export interface PioRow {
 /**
  * A group of exits.
  */
-export interface Row {
+export interface GroupRow {
   /**
    * What the exits cost: kernel and user space, nothing else.
    */
@@ -2128,11 +1774,11 @@ export interface RunStatesRow {
   /**
    * It was blocked, as a guest is that halted.
    */
-  blocked: StaysRow;
+  blocked: StayStatsRow;
   /**
    * It waited for the device model, or was paused and nothing says so.
    */
-  offline: StaysRow;
+  offline: StayStatsRow;
   /**
    * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
    */
@@ -2140,15 +1786,15 @@ export interface RunStatesRow {
   /**
    * It was paused, as a record of the scheduler says.
    */
-  paused: StaysRow;
+  paused: StayStatsRow;
   /**
    * It was preempted, and waited for a physical CPU.
    */
-  preempted: StaysRow;
+  preempted: StayStatsRow;
   /**
    * It ran.
    */
-  running: StaysRow;
+  running: StayStatsRow;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
@@ -2156,7 +1802,7 @@ export interface RunStatesRow {
   /**
    * Nobody knows, because records were lost or contradict one another.
    */
-  unknown: StaysRow;
+  unknown: StayStatsRow;
   /**
    * The vCPU's number; absent if nothing in the trace says.
    */
@@ -2172,12 +1818,12 @@ export interface RunStatesRow {
   /**
    * It had been blocked or offline, and waited for a physical CPU.
    */
-  woken: StaysRow;
+  woken: StayStatsRow;
 }
 /**
  * Stays in a run state.
  */
-export interface StaysRow {
+export interface StayStatsRow {
   /**
    * Number of stays.
    */
@@ -2216,7 +1862,7 @@ export interface SignRow {
 /**
  * One of the slowest exits.
  */
-export interface SlowRow {
+export interface SlowExitRow {
   /**
    * When it left its guest.
    */
@@ -2317,7 +1963,7 @@ export interface SlowRow {
 /**
  * What exits were about.
  */
-export interface DetailRow {
+export interface SubjectRow {
   /**
    * What the exits cost: kernel and user space, nothing else.
    */
@@ -2451,7 +2097,7 @@ export interface TimelineRows {
 /**
  * The figures of a group of exits.
  */
-export interface Figures {
+export interface ExitFigures {
   /**
    * What the exits cost: kernel and user space, nothing else.
    */
@@ -2714,7 +2360,7 @@ export interface YieldRows {
   /**
    * Those preemptions during which siblings waited longest, longest first.
    */
-  longest: LongestRow[];
+  longest: PreemptionRow[];
   /**
    * Yields that name further vCPUs than are kept.
    */
@@ -2738,7 +2384,7 @@ export interface YieldRows {
   /**
    * How windows of PAUSE loops changed, by VM.
    */
-  windows: WindowRow[];
+  windows: PleWindowRow[];
 }
 /**
  * Yields of one vCPU by one call, or of all.
@@ -2747,7 +2393,7 @@ export interface YieldRow {
   /**
    * Time in the guest between these: spinning, and what was done if the vCPU got what it waited for.
    */
-  between_repeats: LengthsRow;
+  between_repeats: DurationStatsRow;
   /**
    * What it said: `PAUSE`, `WFE`, `X'44'`, `X'9C'`, `KVM_HC_SCHED_YIELD`, `H_CONFER`, `SCHEDOP_yield`, …; absent of all.
    */
@@ -2759,7 +2405,7 @@ export interface YieldRow {
   /**
    * Time from exit to entry.
    */
-  exit_time: LengthsRow;
+  exit_time: DurationStatsRow;
   /**
    * Yields that gave it to another VM, or to no vCPU.
    */
@@ -2836,11 +2482,11 @@ export interface PreemptedRow {
   /**
    * From the first of these until the vCPU ran.
    */
-  sibling_wait: LengthsRow;
+  sibling_wait: DurationStatsRow;
   /**
    * From there until it ran again.
    */
-  steal: LengthsRow;
+  steal: DurationStatsRow;
   /**
    * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
    */
@@ -2869,7 +2515,7 @@ export interface PreemptedRow {
 /**
  * One preemption.
  */
-export interface LongestRow {
+export interface PreemptionRow {
   /**
    * When the vCPU lost its CPU.
    */
@@ -2988,7 +2634,7 @@ export interface TargetRow {
 /**
  * How windows of PAUSE loops changed: cycles on VMX, PAUSEs on SVM.
  */
-export interface WindowRow {
+export interface PleWindowRow {
   /**
    * How often one grew.
    */
@@ -3011,6 +2657,360 @@ export interface WindowRow {
   vm: number | null;
 }
 /**
+ * What of it is JSON.
+ */
+export interface OverTimeHead {
+  /**
+   * The moment that others are counted from, on the trace's clock: a whole number of buckets. As text, for it may be
+   * more than a double holds.
+   */
+  base_ns: string;
+  causes: PageCause[];
+  directed_yields: NamedRow[];
+  /**
+   * Whether there is a time axis: one trace.
+   */
+  in_time: boolean;
+  /**
+   * The parts of a vCPU's time, in the order in which they are shown.
+   */
+  parts: PartRow[];
+  /**
+   * The phases of an exit's cost, in their order.
+   */
+  phases: string[];
+  reasons: string[];
+  /**
+   * Single exits, whose columns follow those of the tables; absent where there are none.
+   */
+  singles: SingleExitsHead | null;
+  slow_exits: SlowOne[];
+  subjects: AboutRow[];
+  tables: TableHead[];
+  vcpus: LaneRow[];
+}
+/**
+ * What exits come from: their reason and their subject together.
+ */
+export interface PageCause {
+  /**
+   * The subject's place in `abouts`; none where there is no subject, and of causes that are too many.
+   */
+  about: number | null;
+  /**
+   * Whether these are all further causes of the reason.
+   */
+  is_further: boolean;
+  /**
+   * Whether rules tell it from other causes of the reason, by that name or by what `about` is.
+   */
+  is_told_apart: boolean;
+  /**
+   * What rules call the subject, if they tell it apart: a device, a group of registers, what happened.
+   */
+  named: string | null;
+  /**
+   * The reason's place in `reasons`; none of reasons that are too many.
+   */
+  reason: number | null;
+}
+/**
+ * Yields of one vCPU that name another.
+ */
+export interface NamedRow {
+  count: number;
+  from: string;
+  to: number;
+  vm: string;
+}
+/**
+ * A part of a vCPU's time.
+ */
+export interface PartRow {
+  /**
+   * Its column in the tables, and everywhere.
+   */
+  column: string;
+  name: string;
+  /**
+   * Whether exits have it.
+   */
+  of_exits: boolean;
+  /**
+   * What it means.
+   */
+  prose: string;
+}
+/**
+ * What is kept of single exits.
+ */
+export interface SingleExitsHead {
+  causes: number[];
+  chunks: SingleChunk[];
+  /**
+   * Columns of each chunk that are packed one number an exit: begin, vCPU, cause, user space, CPU, place in the guest, …
+   */
+  columns: string[];
+  /**
+   * Exits that there are; all of them are kept if that is the sum of the chunks' rows.
+   */
+  exits: number;
+  /**
+   * The guest's functions, where they are known; and of each place, its function's place in this list + 1 (0: of none of them), and
+   * how far from where that begins it is.
+   */
+  functions: string[];
+  /**
+   * Where in the page the vCPUs of that column are, and the causes: one vCPU may have several numbers here.
+   */
+  lanes: number[];
+  /**
+   * The other parts of exits, by the bits of the last of these columns, from the lowest on.
+   */
+  parts: string[];
+  /**
+   * Those of the columns that are packed byte by byte of their numbers.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  planes: [string, string];
+  rip_functions: number[];
+  rip_offsets: number[];
+  /**
+   * Instruction pointers, in hexadecimal.
+   */
+  rips: string[];
+  /**
+   * Threads that took vCPUs' CPUs or woke vCPUs; the number behind the last of them stands for all further.
+   */
+  threads: ThreadRow[];
+  /**
+   * Columns of the waits for a CPU behind those of exits, and those of them that are packed byte by byte.
+   *
+   * @minItems 5
+   * @maxItems 5
+   */
+  wait_columns: [string, string, string, string, string];
+  /**
+   * @minItems 2
+   * @maxItems 2
+   */
+  wait_planes: [string, string];
+}
+/**
+ * Exits that ended one after the other.
+ */
+export interface SingleChunk {
+  /**
+   * Length of its columns.
+   */
+  bytes: number;
+  /**
+   * When the first of them began, from the page's begin on.
+   */
+  first_ns: number;
+  /**
+   * What ended in this time is in the chunk.
+   */
+  from_ns: number;
+  rows: number;
+  to_ns: number;
+  /**
+   * Waits for a CPU that ended in this time; absent where they are left out.
+   */
+  waits: number | null;
+}
+/**
+ * A thread that took a vCPU's CPU, or woke a vCPU.
+ */
+export interface ThreadRow {
+  /**
+   * The place of the vCPU that it runs, if it runs one.
+   */
+  lane: number | null;
+  /**
+   * What it is called, if the trace says.
+   */
+  name: string | null;
+  /**
+   * 0: the idle CPU's.
+   */
+  tid: number;
+}
+/**
+ * One of the slowest exits.
+ */
+export interface SlowOne {
+  /**
+   * When, counted from the page's begin.
+   */
+  after_ns: number;
+  /**
+   * When it left its guest.
+   */
+  at_ns: number;
+  cause: number;
+  /**
+   * The CPU on which it left.
+   */
+  cpu: number;
+  /**
+   * `in`/`out`, `read`/`write`, where that has a meaning.
+   */
+  direction: string | null;
+  /**
+   * From exit to entry, everything included.
+   */
+  exit_time_ns: number;
+  /**
+   * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
+   */
+  halt_not_divided_ns: number;
+  /**
+   * Blocked because the guest halted: from the block to the wake-up.
+   */
+  halted_ns: number;
+  /**
+   * Where to.
+   */
+  handler: string;
+  /**
+   * In an exit, in the hypervisor.
+   */
+  kernel_ns: number;
+  lane: number;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * How long each of the `phases` of its cost was, in nanoseconds.
+   *
+   * @minItems 6
+   * @maxItems 6
+   */
+  phases_ns: [number, number, number, number, number, number];
+  /**
+   * The host polled for a wake-up before it blocked the halted vCPU.
+   */
+  polling_ns: number;
+  /**
+   * The exit reason.
+   */
+  reason: string;
+  /**
+   * Runnable, without a CPU.
+   */
+  steal_ns: number;
+  /**
+   * Kept from running by the VMM: paused, last stage of a migration, a debugger.
+   */
+  stopped_ns: number;
+  /**
+   * About what, for a person.
+   */
+  subject: string | null;
+  /**
+   * Port, address, MSR, hypercall number, CPUID leaf, error code, …
+   */
+  subject_key: number | null;
+  /**
+   * What `detail` is about: `port`, `mmio`, `msr`, …
+   */
+  subject_kind: string | null;
+  /**
+   * What it is called, where it has a name.
+   */
+  subject_name: string | null;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * What nothing in the recording explains.
+   */
+  unknown_ns: number;
+  /**
+   * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
+   */
+  user_space_ns: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+  /**
+   * Blocked by the host until a page is there, in an exit for a page fault.
+   */
+  waiting_for_memory_ns: number;
+}
+/**
+ * What exits were about.
+ */
+export interface AboutRow {
+  direction: string | null;
+  heading: string;
+  key: number;
+  kind: string;
+  /**
+   * What it is called beside others of its kind, and beside those of other kinds.
+   */
+  label: string;
+  text: string;
+}
+/**
+ * A table of columns.
+ */
+export interface TableHead {
+  columns: string[];
+  name: string;
+  rows: number;
+  /**
+   * Width of a bucket of time.
+   */
+  width_ns: number;
+}
+/**
+ * A vCPU.
+ */
+export interface LaneRow {
+  /**
+   * Its first and last entry or exit, counted from the page's begin.
+   */
+  first_ns: number | null;
+  last_ns: number | null;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  vcpu_label: string;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  vm_label: string;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
+}
+/**
  * What changed between two recordings. All lengths are in nanoseconds; cost and rates are per second of vCPU time, so that neither
  * how long a recording is nor how many vCPUs it has changes them.
  */
@@ -3030,7 +3030,7 @@ export interface Comparison {
   /**
    * All reasons together first, then reason by reason, most costly first.
    */
-  rows: Compared[];
+  rows: ReasonComparison[];
   /**
    * Reasons left out by --top.
    */
@@ -3059,7 +3059,7 @@ export interface SideRow {
   /**
    * What all of its traces tell.
    */
-  event_kinds: ToldRow;
+  event_kinds: EventKindsRow;
   /**
    * Events read.
    */
@@ -3092,7 +3092,7 @@ export interface SideRow {
 /**
  * One reason on both sides.
  */
-export interface Compared {
+export interface ReasonComparison {
   /**
    * Every measure.
    */
@@ -3189,7 +3189,7 @@ export interface DiffVerdictRow {
   /**
    * All exits together, halts included.
    */
-  total: Compared;
+  total: ReasonComparison;
 }
 /**
  * How long the exits of one reason took on both sides.
@@ -3700,7 +3700,7 @@ export interface FleetComparison {
   /**
    * All reasons together first, then reason by reason, most costly first.
    */
-  rows: Compared[];
+  rows: ReasonComparison[];
   /**
    * Reasons left out by --top.
    */

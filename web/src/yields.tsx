@@ -3,19 +3,19 @@ import { Bars } from "./bars";
 import { colors, mix, partColor } from "./colors";
 import { count, ns } from "./format";
 import { Matrix } from "./matrix";
-import { data, everything } from "./state";
+import { data, fullRange } from "./selection";
 import { DataTable } from "./table";
-import { laneName } from "./timeline";
+import { vcpuName } from "./timeline";
 import type { PreemptedRow, YieldRow } from "./types.gen";
 
 function nameOf(row: Pick<YieldRow, "vm" | "vcpu" | "tid">): string {
-  const lane = data.over.lanes.findIndex((of) => of.vm === row.vm && of.vcpu === row.vcpu && of.tid === row.tid);
-  return lane >= 0 ? laneName(lane) : `vCPU ${row.vcpu ?? "?"}`;
+  const lane = data.timelines.vcpus.findIndex((of) => of.vm === row.vm && of.vcpu === row.vcpu && of.tid === row.tid);
+  return lane >= 0 ? vcpuName(lane) : `vCPU ${row.vcpu ?? "?"}`;
 }
 
 /** Yields that name a vCPU: callers down, those they name across. */
 function Directed() {
-  const all = data.over.named;
+  const all = data.timelines.directed_yields;
   const one = new Set(all.map((row) => row.vm)).size === 1;
   return (
     <Matrix
@@ -40,8 +40,8 @@ export function Yields() {
   return (
     <section id="yields" aria-label="Yields">
       <h2>Yields and steal</h2>
-      <p class="note">Of {everything()}. A vCPU that spins on a lock yields; that a sibling was preempted just then is what lock-holder preemption looks like.</p>
-      {data.over.named.length > 0 && <Directed />}
+      <p class="note">Of {fullRange()}. A vCPU that spins on a lock yields; that a sibling was preempted just then is what lock-holder preemption looks like.</p>
+      {data.timelines.directed_yields.length > 0 && <Directed />}
       {yields.vcpus.length > 0 && (
         <Bars
           id="found"

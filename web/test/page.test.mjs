@@ -36,7 +36,7 @@ test("what the page says of reasons, vCPUs and devices is what the report says",
   // The same text as the terminal's, for the same numbers.
   const lines = run("report", T2, "--top", "all").split("\n");
   const titles = lines.find((line) => line.startsWith("  reason ")).trim().split(/\s{2,}/);
-  const { parts } = overOf(page);
+  const { parts } = timelinesOf(page);
   for (const row of report.rows) {
     const shown = rows[row.reason];
     assert.equal(shown.exits, thousands(row.count), row.reason);
@@ -72,7 +72,7 @@ test("a range that is chosen has the report's figures of that range, in every pa
   await page.mouse.up();
   await page.waitForFunction(() => location.hash.includes("from="));
   const hash = new URLSearchParams((await page.evaluate(() => location.hash)).slice(1));
-  const { base_ns, parts } = overOf(page);
+  const { base_ns, parts } = timelinesOf(page);
   const base = BigInt(base_ns);
   const moment = (after) => {
     const at = base + BigInt(after);
@@ -103,10 +103,10 @@ test("a range that is chosen has the report's figures of that range, in every pa
 const COST = ["kernel_ns", "user_space_ns"];
 
 /** What the page holds over time, but for the columns. */
-function overOf(page) {
+function timelinesOf(page) {
   const text = readFileSync(new URL(page.url().replace(/#.*/, "")), "utf8");
   const bytes = gunzipSync(Buffer.from(text.match(/id="data">([^<]*)/)[1], "base64"));
-  return JSON.parse(bytes.subarray(4, 4 + bytes.readUInt32LE(0)).toString()).over;
+  return JSON.parse(bytes.subarray(4, 4 + bytes.readUInt32LE(0)).toString()).timelines;
 }
 
 test("zoom, pan and a link to what is shown", async () => {
@@ -441,7 +441,7 @@ test("every slow exit is among the single ones, at its moment, in every recordin
   const files = ["x86-svm/t2.data.gz", "lab/contended.data.gz", "powerpc/p8_smt4_two_vms.data.gz", "powerpc/p9_smt2_two_vms.data.gz", "arm64/arm.dat.gz"];
   for (const file of files) {
     const page = await open(browser, pageOf(`first-${file.replace(/\W/g, "-")}`, corpus(file)), { hash: "#tab=timeline" });
-    const slow = overOf(page).slow;
+    const slow = timelinesOf(page).slow_exits;
     assert.ok(slow.length > 100, file);
     // The last ones, too: what comes before adds up to their moments.
     for (const of of [...slow.slice(0, 10), ...[...slow].sort((a, b) => b.after_ns - a.after_ns).slice(0, 10)]) {
@@ -469,7 +469,7 @@ test("a link that is opened while a choice is about to be kept is followed", asy
 
 /** What a link calls a vCPU, where no two have one name. */
 const laneId = (page, lane) => {
-  const row = overOf(page).lanes[lane];
+  const row = timelinesOf(page).vcpus[lane];
   return `${row.vm_label}/${row.vcpu_label}`;
 };
 
@@ -617,7 +617,7 @@ test("an exit says who preempted its vCPU and who woke it, and where the page le
   writeFileSync(trace, `# tracer: nop\n#\n${lines.join("")}`);
   const file = pageOf("woken", trace);
   const textOf = async (page, reason) => {
-    await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, 0))}@${overOf(page).slow.find((of) => of.reason === reason).after_ns}`);
+    await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, 0))}@${timelinesOf(page).slow_exits.find((of) => of.reason === reason).after_ns}`);
     await frame(page);
     return page.getByRole("complementary", { name: "The exit" }).innerText();
   };
@@ -630,7 +630,7 @@ test("an exit says who preempted its vCPU and who woke it, and where the page le
   assert.match(note, /solid: woken, until it ran; dashed: preempted, until it ran again/);
   assert.doesNotMatch(note, /not stored here/);
   await done(page);
-  const without = await open(browser, changed(file, (data) => data.over.singles.chunks.forEach((chunk) => (chunk.waits = null))));
+  const without = await open(browser, changed(file, (data) => data.timelines.singles.chunks.forEach((chunk) => (chunk.waits = null))));
   assert.match(await textOf(without, "HLT"), /Wake-ups and preemptions of some of this time are not stored here/);
   await done(without);
 });
@@ -647,7 +647,7 @@ test("functions of the guest have names, in the pivot as in the report, and besi
   await frame(page);
   const places = (await pivotSums(page)).rows.map((row) => row["place in the guest"]);
   assert.ok(places.includes("0x4000006c putc+0x4") && places.every((place) => / putc\+0x[0-9a-f]$/.test(place)), places.join());
-  const at = overOf(page).slow.find((of) => of.reason === "DABT_LOW");
+  const at = timelinesOf(page).slow_exits.find((of) => of.reason === "DABT_LOW");
   await page.evaluate((hash) => (location.hash = hash), `#tab=timeline&exit=${encodeURIComponent(laneId(page, at.lane))}@${at.after_ns}`);
   await frame(page);
   assert.match(await page.getByRole("complementary", { name: "The exit" }).innerText(), /in the guest at 0x4000[0-9a-f]+ \w+\+0x[0-9a-f]+\./);

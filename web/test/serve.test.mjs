@@ -38,7 +38,7 @@ async function withFirst(url, hash) {
   const page = await open(url);
   await page.route(/\/data\/0$/, async (route) => {
     const response = await route.fetch();
-    await route.fulfill({ response, body: repacked(await response.body(), (data) => data.over.singles.chunks.splice(2)) });
+    await route.fulfill({ response, body: repacked(await response.body(), (data) => data.timelines.singles.chunks.splice(2)) });
   });
   await page.evaluate((hash) => (location.hash = hash), hash);
   await page.reload();
@@ -50,12 +50,12 @@ test("single exits that a page does not hold are read by its server where they a
   const trace = join(folder, "first.data.gz");
   copyFileSync(T2, trace);
   const server = await serve(trace);
-  let over = null;
-  repacked(Buffer.from(await (await fetch(`${server.url}data/0`)).arrayBuffer()), (data) => (over = data.over));
-  const held = over.singles.chunks[1].to_ns;
-  const missing = over.slow.filter((of) => of.after_ns > held + 1e9);
+  let timelines = null;
+  repacked(Buffer.from(await (await fetch(`${server.url}data/0`)).arrayBuffer()), (data) => (timelines = data.timelines));
+  const held = timelines.singles.chunks[1].to_ns;
+  const missing = timelines.slow_exits.filter((of) => of.after_ns > held + 1e9);
   const at = missing[0];
-  const lane = over.lanes[at.lane];
+  const lane = timelines.vcpus[at.lane];
   const link = (of) => `#tab=timeline&from=${of.after_ns - 2e6}&to=${of.after_ns + of.exit_time_ns + 2e6}&exit=${encodeURIComponent(`${lane.vm_label}/${lane.vcpu_label}`)}@${of.after_ns}`;
   // From the beginning: else it may ask for all of so short a recording.
   const page = await withFirst(`${server.url}page/0`, link(at));
@@ -64,7 +64,7 @@ test("single exits that a page does not hold are read by its server where they a
   // All its parts, and what was before it, as the export of all exits has them.
   const [head, ...lines] = run("export", T2, "--format", "csv").trim().split("\n").map(fields);
   const exits = lines.map((line) => Object.fromEntries(head.map((name, place) => [name, line[place]]))).filter((exit) => exit.vcpu === lane.vcpu_label);
-  const place = exits.findIndex((exit) => BigInt(exit.at_ns) === BigInt(over.base_ns) + BigInt(at.after_ns));
+  const place = exits.findIndex((exit) => BigInt(exit.at_ns) === BigInt(timelines.base_ns) + BigInt(at.after_ns));
   const text = await inspector.innerText();
   assert.ok(place > 0 && text.includes(`On CPU ${exits[place].cpu}, in the guest at 0x`), text);
   const [, before] = text.split("Before it on this vCPU\n");

@@ -8,8 +8,8 @@
 //! *Outside* the kernel (or Xen) is user space, or Xen's device model. What a cheaper way costs is taken from the same
 //! recording, or it is not known.
 
-use crate::{Cell, DetailKey, Keyed, Lengths, Tally};
-use exitscope_model::{DetailKind, Door, Exit, Form};
+use crate::{DurationStats, ExitStats, StatsByKey, SubjectKey, Tally};
+use exitscope_model::{Exit, Handler, PortAccessForm, SubjectKind};
 use exitscope_stats::Histogram;
 use exitscope_units::Nanos;
 
@@ -17,7 +17,7 @@ use exitscope_units::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccessKey {
     /// What was accessed, and whether the guest wrote.
-    pub at: DetailKey,
+    pub at: SubjectKey,
     /// Whether somebody outside the kernel served it.
     pub outside: bool,
     /// Whether its data are in memory (INS, OUTS), as far as the trace says.
@@ -29,40 +29,40 @@ impl AccessKey {
     #[inline]
     pub fn of(exit: &Exit) -> Option<AccessKey> {
         let detail = exit.subject()?;
-        let at = DetailKey::of(detail);
-        let (outside, string) = (exit.handler != Door::Kernel, detail.form == Form::String);
+        let at = SubjectKey::of(detail);
+        let (outside, string) = (exit.handler != Handler::Kernel, detail.form == PortAccessForm::String);
         at.is_accessed().then_some(AccessKey { at, outside, string })
     }
 }
 
 /// The figures of such accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccessCell {
+pub struct AccessStats {
     /// Lengths and sums.
-    pub cell: Cell,
+    pub stats: ExitStats,
     /// Accesses whose data are in a register.
     pub plain: u64,
     /// The lowest and the highest address or port.
-    pub places: Option<(u64, u64)>,
+    pub addresses: Option<(u64, u64)>,
     /// The smallest and the largest value that was written.
     pub written: Option<(u64, u64)>,
     /// From the exit until somebody outside was told to serve it.
-    pub handed: Lengths,
+    pub handed: DurationStats,
     /// From the exit until it was served there.
-    pub answered: Lengths,
+    pub answered: DurationStats,
 }
 
-impl Tally for AccessCell {
+impl Tally for AccessStats {
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        self.cell.absorb(exit);
+        self.stats.absorb(exit);
         self.absorb_access(exit);
     }
 
-    fn merge(&mut self, other: &AccessCell) {
-        self.cell.merge(&other.cell);
+    fn merge(&mut self, other: &AccessStats) {
+        self.stats.merge(&other.stats);
         self.plain += other.plain;
-        self.places = both(self.places, other.places);
+        self.addresses = both(self.addresses, other.addresses);
         self.written = both(self.written, other.written);
         self.handed.merge(&other.handed);
         self.answered.merge(&other.answered);
@@ -77,19 +77,21 @@ fn both(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
     }
 }
 
-impl AccessCell {
-    /// Adds one to all but [`AccessCell::cell`].
+impl AccessStats {
+    /// Adds one to all but [`AccessStats::cell`].
     #[inline]
     pub(crate) fn absorb_access(&mut self, exit: &Exit) {
-        if let Some(detail) = exit.detail {
-            self.plain += u64::from(detail.form == Form::Plain);
-            self.places = both(self.places, Some((detail.key, detail.key)));
-            if detail.write && detail.form != Form::String {
+        if let Some(detail) = exit.subject {
+            self.plain += u64::from(detail.form == PortAccessForm::NonString);
+            self.addresses = both(self.addresses, Some((detail.key, detail.key)));
+            if detail.write && detail.form != PortAccessForm::String {
                 self.written = both(self.written, Some((detail.value, detail.value)));
             }
         }
-        if exit.timed && exit.handler != Door::Kernel {
-            for (lengths, length) in [(&mut self.handed, exit.way.handed), (&mut self.answered, exit.way.answered)] {
+        if exit.timed && exit.handler != Handler::Kernel {
+            for (lengths, length) in
+                [(&mut self.handed, exit.phases.handed), (&mut self.answered, exit.phases.answered)]
+            {
                 if length > Nanos::ZERO {
                     lengths.record(length);
                 }
@@ -99,12 +101,12 @@ impl AccessCell {
 
     /// What these cost more than if each took `then` nanoseconds; zero if less.
     pub fn saving(&self, then: Nanos) -> Nanos {
-        Nanos(self.cell.cost().0.saturating_sub(then.0.saturating_mul(self.cell.timed)))
+        Nanos(self.stats.cost().0.saturating_sub(then.0.saturating_mul(self.stats.timed)))
     }
 }
 
 /// The accesses of a recording.
-pub type Accesses = Keyed<AccessKey, AccessCell>;
+pub type Accesses = StatsByKey<AccessKey, AccessStats>;
 
 impl Accesses {
     /// What accesses typically take, for comparison.
@@ -112,9 +114,9 @@ impl Accesses {
         let mut served: [[Histogram; 2]; 2] = Default::default();
         let mut handed: [[Histogram; 2]; 2] = Default::default();
         for (AccessKey { at, outside, string }, access) in self.cells() {
-            let is_port = at.kind == DetailKind::Port;
+            let is_port = at.kind == SubjectKind::Port;
             if !outside {
-                served[usize::from(is_port)][usize::from(at.write)].merge(&access.cell.lengths);
+                served[usize::from(is_port)][usize::from(at.write)].merge(&access.stats.durations);
             } else if is_port {
                 handed[usize::from(at.write)][usize::from(string)].merge_weighted(&access.handed.histogram, 1);
             }
@@ -140,8 +142,8 @@ pub struct TypicalAccesses {
 
 impl TypicalAccesses {
     /// What an access takes that the kernel serves: of the same direction, or else of the other. `None` if there is none.
-    pub fn in_kernel(&self, kind: DetailKind, write: bool) -> Option<Nanos> {
-        let ways = &self.in_kernel[usize::from(kind == DetailKind::Port)];
+    pub fn in_kernel(&self, kind: SubjectKind, write: bool) -> Option<Nanos> {
+        let ways = &self.in_kernel[usize::from(kind == SubjectKind::Port)];
         ways[usize::from(write)].or(ways[usize::from(!write)])
     }
 }

@@ -1,14 +1,14 @@
 //! Limits on changes, for scripts and CI: `cost>+5%`, `p99(io)>+10%`, `rate(*)<-50%`.
 
 use crate::threshold::{CUT, Test, ThresholdError, Written};
-use crate::{Breach, Change, DiffRow, LimitCheck, Measure, Unjudged};
+use crate::{Breach, DiffMeasure, DiffRow, LimitCheck, MeasureChange, Unjudged};
 use std::str::FromStr;
 
 /// A limit on the change of one figure of one reason, or of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeLimit {
     text: String,
-    measure: Measure,
+    measure: DiffMeasure,
     /// `None` for all reasons together, without halts.
     reason: Option<String>,
     test: Test,
@@ -23,7 +23,7 @@ pub enum ChangeLimitError {
     #[error(transparent)]
     Threshold(#[from] ThresholdError),
     /// No such figure.
-    #[error("{0:?} is no figure of a comparison; there are {names}", names = Measure::ALL.map(Measure::name).join(", "))]
+    #[error("{0:?} is no figure of a comparison; there are {names}", names = DiffMeasure::ALL.map(DiffMeasure::name).join(", "))]
     NoMeasure(String),
     /// Not a change in per cent.
     #[error("{0:?} is no change: write it in per cent with its sign, like +5% or -10%")]
@@ -35,7 +35,7 @@ impl FromStr for ChangeLimit {
 
     fn from_str(text: &str) -> Result<ChangeLimit, ChangeLimitError> {
         let Written { figure, reason, test, limit } = Written::of(text)?;
-        let measure = Measure::ALL.into_iter().find(|measure| measure.name() == figure);
+        let measure = DiffMeasure::ALL.into_iter().find(|measure| measure.name() == figure);
         let measure = measure.ok_or_else(|| ChangeLimitError::NoMeasure(figure.to_string()))?;
         let number = limit.strip_suffix('%').map(str::trim);
         let number = number.filter(|number| number.starts_with(['+', '-']) || *number == "0");
@@ -65,7 +65,7 @@ impl ChangeLimit {
         };
         let change =
             rows.iter().find(of_reason).and_then(|row| row.changes.iter().find(|of| of.measure == self.measure));
-        let Some(&Change { before, after, interval, .. }) = change else {
+        let Some(&MeasureChange { before, after, interval, .. }) = change else {
             return unjudged("there is no such exit on either side");
         };
         let (Some(before), Some(after)) = (before, after) else {
@@ -96,7 +96,7 @@ mod tests {
 
     fn row(before: u64, after: u64, interval: Option<(i64, i64)>) -> Vec<DiffRow> {
         let interval = interval.map(|(low, high)| Interval { low, high });
-        let change = Change { measure: Measure::Cost, before: Some(before), after: Some(after), interval };
+        let change = MeasureChange { measure: DiffMeasure::Cost, before: Some(before), after: Some(after), interval };
         vec![DiffRow {
             reason: None,
             without: Vec::new(),

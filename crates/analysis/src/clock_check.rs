@@ -39,7 +39,7 @@ pub struct ClockCheck {
 impl ClockCheck {
     /// Compares one halt, if it is long and its exit was seen.
     pub(crate) fn absorb(&mut self, halt: &Halt) {
-        let Some(told) = halt.told.filter(|told| told.waited && told.length > LONG) else { return };
+        let Some(told) = halt.vcpu_wakeup.filter(|told| told.waited && told.length > LONG) else { return };
         let (ns, whole) = (told.length.0, halt.end.since(halt.begin).unwrap_or_default().0);
         // Without an exit, the beginning is reckoned from ns itself.
         if whole == ns {
@@ -70,21 +70,21 @@ impl ClockCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{Told, Who};
+    use exitscope_model::{VcpuIdentity, VcpuWakeup};
     use exitscope_units::{Moment, Tid, VcpuId, VmId};
 
     const HZ: u64 = 3_000_000_000;
 
     /// So many halts that KVM says are `ns` long, each with a whole.
     fn check(many: usize, ns: u64, whole: u64) -> ClockCheck {
-        of(many, Told { length: Nanos(ns), waited: true, valid: true }, whole)
+        of(many, VcpuWakeup { length: Nanos(ns), waited: true, valid: true }, whole)
     }
 
-    fn of(many: usize, told: Told, whole: u64) -> ClockCheck {
-        let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+    fn of(many: usize, told: VcpuWakeup, whole: u64) -> ClockCheck {
+        let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let (begin, end) = (Moment::from_nanos(7_000), Moment::from_nanos(7_000 + whole));
         let (asleep, woken, change, entered) = (None, None, None, None);
-        let halt = Halt { who, begin, asleep, woken, told: Some(told), change, kicked: false, end, entered };
+        let halt = Halt { who, begin, asleep, woken, vcpu_wakeup: Some(told), change, kicked: false, end, entered };
         let mut check = ClockCheck::default();
         (0..many).for_each(|_| check.absorb(&halt));
         check
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(check(19, 5_000_000, 9_000_000).instead_of(HZ), None);
         assert_eq!(check(99, 1_000_000, 9_000_000).compared, 0, "short");
         assert_eq!(check(99, 5_000_000, 5_000_000).compared, 0, "of no exit");
-        let poll = Told { length: Nanos(5_000_000), waited: false, valid: true };
+        let poll = VcpuWakeup { length: Nanos(5_000_000), waited: false, valid: true };
         assert_eq!(of(99, poll, 9_000_000).compared, 0);
         // A thread that lost its CPU before it halted makes single halts longer.
         let mut mixed = check(20, 5_000_000, 5_012_000);

@@ -5,8 +5,8 @@
 //! Texts: names of VMs, subjects, … ───────────────────┴─► ExitFilter ─► Exit: holds or not
 //! ```
 
-use crate::DetailKey;
-use exitscope_model::{Door, Exit, ExitCode, TimePart, Who};
+use crate::SubjectKey;
+use exitscope_model::{Exit, ExitCode, Handler, TimePart, VcpuIdentity};
 use exitscope_units::{Nanos, PcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::fmt;
@@ -143,8 +143,8 @@ impl TextWord {
             TextWord::Vm => TextKey::Vm(exit.who.vm),
             TextWord::Vcpu => TextKey::Vcpu(exit.who),
             TextWord::Reason => TextKey::Reason(exit.code),
-            TextWord::Subject => TextKey::Subject(exit.detail.map(DetailKey::of)),
-            TextWord::Handler => TextKey::Handler { user_space: exit.handler != Door::Kernel },
+            TextWord::Subject => TextKey::Subject(exit.subject.map(SubjectKey::of)),
+            TextWord::Handler => TextKey::Handler { user_space: exit.handler != Handler::Kernel },
             TextWord::Cpu => TextKey::Cpu(exit.cpu),
             TextWord::Rip => TextKey::Rip(exit.rip),
             TextWord::Function => TextKey::Function(exit.rip),
@@ -157,9 +157,9 @@ impl TextWord {
 #[expect(missing_docs, reason = "those of `TextWord`")]
 pub enum TextKey {
     Vm(VmId),
-    Vcpu(Who),
+    Vcpu(VcpuIdentity),
     Reason(ExitCode),
-    Subject(Option<DetailKey>),
+    Subject(Option<SubjectKey>),
     Handler {
         user_space: bool,
     },

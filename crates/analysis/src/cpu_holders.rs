@@ -6,7 +6,7 @@
 //!                domain 0    own        idle
 //! ```
 
-use exitscope_model::Who;
+use exitscope_model::VcpuIdentity;
 use exitscope_units::{Moment, PcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ impl CpuHolders {
     }
 
     /// The place of time in which `had` was on the CPU that `who` waited for.
-    fn of(&mut self, had: Option<Who>, who: Who) -> &mut u64 {
+    fn of(&mut self, had: Option<VcpuIdentity>, who: VcpuIdentity) -> &mut u64 {
         match had {
             None => &mut self.unknown,
             Some(had) if had.vm == VmId::IDLE_DOMAIN => &mut self.idle,
@@ -72,12 +72,12 @@ impl CpuHolders {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuHistory {
     /// From when on each had it, oldest first; nobody knows who after a loss.
-    cpus: FxHashMap<PcpuId, VecDeque<(Moment, Option<Who>)>>,
+    cpus: FxHashMap<PcpuId, VecDeque<(Moment, Option<VcpuIdentity>)>>,
 }
 
 impl CpuHistory {
     /// From now on this one has the CPU, or nobody knows who has.
-    pub fn now_has(&mut self, cpu: PcpuId, at: Moment, who: Option<Who>) {
+    pub fn now_has(&mut self, cpu: PcpuId, at: Moment, who: Option<VcpuIdentity>) {
         if self.cpus.len() >= MAX_CPUS && !self.cpus.contains_key(&cpu) {
             return;
         }
@@ -98,7 +98,7 @@ impl CpuHistory {
     }
 
     /// Who had this CPU while `who` waited for it.
-    pub fn holders(&self, who: Who, cpu: PcpuId, since: Moment, until: Moment) -> CpuHolders {
+    pub fn holders(&self, who: VcpuIdentity, cpu: PcpuId, since: Moment, until: Moment) -> CpuHolders {
         let mut holders = CpuHolders::default();
         let mut until = until;
         let nobody = VecDeque::new();

@@ -5,8 +5,8 @@
 //! taken as independent). Where a side has several recordings, as many of them are drawn first, and then each one's blocks:
 //! so that the interval covers what differs from run to run as well.
 
-use crate::division::within;
-use crate::{Cell, Dim, Group, Part};
+use crate::vcpu_time::within;
+use crate::{Dimension, DimensionValue, ExitGroups, ExitStats};
 use exitscope_model::Exit;
 use exitscope_stats::{Bootstrap, Histogram, Interval};
 use exitscope_units::{Moment, Nanos};
@@ -19,40 +19,40 @@ const FEWEST_EXITS: u64 = 20;
 /// Collects one side of a comparison, a recording at a time.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    group: Group,
-    blocks: Vec<Block>,
+    group: ExitGroups,
+    blocks: Vec<DiffBlock>,
     /// The blocks of each recording.
     recordings: Vec<Range<usize>>,
 }
 
 /// A stretch of time and its exits by reason.
 #[derive(Clone, Debug, Default)]
-pub struct Block {
+pub struct DiffBlock {
     /// Time of all vCPUs together, in nanoseconds.
     pub duration: u64,
     /// By reason, in the kernel's spelling.
-    pub cells: BTreeMap<String, Cell>,
+    pub groups: BTreeMap<String, ExitStats>,
 }
 
-impl Block {
+impl DiffBlock {
     /// The figures of a reason, or of all but those.
-    fn of<'a>(&'a self, reason: Option<&'a str>, without: &'a [String]) -> impl Iterator<Item = &'a Cell> {
+    fn of<'a>(&'a self, reason: Option<&'a str>, without: &'a [String]) -> impl Iterator<Item = &'a ExitStats> {
         let wanted = move |name: &String| reason.map_or_else(|| !without.contains(name), |reason| name == reason);
-        self.cells.iter().filter(move |(name, _)| wanted(name)).map(|(_, cell)| cell)
+        self.groups.iter().filter(move |(name, _)| wanted(name)).map(|(_, cell)| cell)
     }
 
     /// Adds what another holds, as if it had been at the same time elsewhere or at another time.
-    pub fn merge(&mut self, other: &Block) {
+    pub fn merge(&mut self, other: &DiffBlock) {
         self.duration = self.duration.saturating_add(other.duration);
-        for (reason, cell) in &other.cells {
-            self.cells.entry(reason.clone()).or_default().merge(cell);
+        for (reason, cell) in &other.groups {
+            self.groups.entry(reason.clone()).or_default().merge(cell);
         }
     }
 }
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Measure {
+pub enum DiffMeasure {
     /// Nanoseconds of cost per second of vCPU time: parts per billion of it.
     Cost,
     /// Exits per 1,000 seconds of vCPU time.
@@ -65,18 +65,19 @@ pub enum Measure {
     P99,
 }
 
-impl Measure {
+impl DiffMeasure {
     /// All measures, what matters most first.
-    pub const ALL: [Measure; 5] = [Measure::Cost, Measure::Rate, Measure::Mean, Measure::P50, Measure::P99];
+    pub const ALL: [DiffMeasure; 5] =
+        [DiffMeasure::Cost, DiffMeasure::Rate, DiffMeasure::Mean, DiffMeasure::P50, DiffMeasure::P99];
 
     /// Its name, in limits and tables.
     pub fn name(self) -> &'static str {
         match self {
-            Measure::Cost => "cost",
-            Measure::Rate => "rate",
-            Measure::Mean => "mean",
-            Measure::P50 => "p50",
-            Measure::P99 => "p99",
+            DiffMeasure::Cost => "cost",
+            DiffMeasure::Rate => "rate",
+            DiffMeasure::Mean => "mean",
+            DiffMeasure::P50 => "p50",
+            DiffMeasure::P99 => "p99",
         }
     }
 }
@@ -96,9 +97,9 @@ pub enum ChangeVerdict {
 
 /// One measure on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct MeasureChange {
     /// What is compared.
-    pub measure: Measure,
+    pub measure: DiffMeasure,
     /// Before; `None` if there was nothing to measure.
     pub before: Option<u64>,
     /// After.
@@ -107,7 +108,7 @@ pub struct Change {
     pub interval: Option<Interval>,
 }
 
-impl Change {
+impl MeasureChange {
     /// A verdict only where the interval excludes zero.
     pub fn verdict(&self) -> ChangeVerdict {
         match self.interval {
@@ -131,24 +132,34 @@ pub struct DiffRow {
     /// Exits of which both ends were seen, before and after.
     pub timed: (u64, u64),
     /// Every measure.
-    pub changes: Vec<Change>,
+    pub changes: Vec<MeasureChange>,
 }
 
 impl DiffRow {
-    fn of(reason: Option<String>, without: Vec<String>, old: &Side, new: &Side, changes: Vec<Change>) -> DiffRow {
+    fn of(
+        reason: Option<String>,
+        without: Vec<String>,
+        old: &Side,
+        new: &Side,
+        changes: Vec<MeasureChange>,
+    ) -> DiffRow {
         let counts = (old.count(), new.count());
         DiffRow { reason, without, counts, timed: (old.timed(), new.timed()), changes }
     }
 
     /// The change of this measure.
-    pub fn change(&self, measure: Measure) -> Option<&Change> {
+    pub fn change(&self, measure: DiffMeasure) -> Option<&MeasureChange> {
         self.changes.iter().find(|change| change.measure == measure)
     }
 }
 
 impl Default for Diff {
     fn default() -> Diff {
-        Diff { group: Group::by(&[Dim::Time(None), Dim::Reason]), blocks: Vec::new(), recordings: Vec::new() }
+        Diff {
+            group: ExitGroups::by(&[Dimension::Time(None), Dimension::Reason]),
+            blocks: Vec::new(),
+            recordings: Vec::new(),
+        }
     }
 }
 
@@ -186,7 +197,7 @@ impl Diff {
     }
 
     /// Adds a recording, or what else is drawn as a whole, that is cut into blocks already.
-    pub fn add(&mut self, blocks: Vec<Block>) {
+    pub fn add(&mut self, blocks: Vec<DiffBlock>) {
         let before = self.blocks.len();
         self.blocks.extend(blocks);
         self.recordings.push(before..self.blocks.len());
@@ -196,7 +207,7 @@ impl Diff {
     pub fn lengths(&self, row: &DiffRow) -> Histogram {
         let mut lengths = Histogram::default();
         for cell in self.blocks.iter().flat_map(|block| block.of(row.reason.as_deref(), &row.without)) {
-            lengths.merge(&cell.lengths);
+            lengths.merge(&cell.durations);
         }
         lengths
     }
@@ -204,25 +215,25 @@ impl Diff {
     /// The reasons whose exits are spent more in being idle than at any cost, on both sides taken together; none if there
     /// would be no others.
     fn idle(&self, before: &Diff) -> Vec<String> {
-        let cells = before.blocks.iter().chain(&self.blocks).flat_map(|block| &block.cells);
+        let cells = before.blocks.iter().chain(&self.blocks).flat_map(|block| &block.groups);
         halts(cells.map(|(reason, cell)| (reason.clone(), cell)))
     }
 
     /// What the recording in hand has, block by block; `own` says how much between two moments is its own.
-    fn cut(&mut self, first: u64, last: u64, own: impl Fn(u64, u64) -> u64) -> Vec<Block> {
-        let group = std::mem::replace(&mut self.group, Group::by(&[Dim::Time(None), Dim::Reason]));
+    fn cut(&mut self, first: u64, last: u64, own: impl Fn(u64, u64) -> u64) -> Vec<DiffBlock> {
+        let group = std::mem::replace(&mut self.group, ExitGroups::by(&[Dimension::Time(None), Dimension::Reason]));
         let width = group.width().0;
         let of = |at: u64| at / width;
         let blocks = group.cells().into_iter().filter_map(|(key, cell)| match key {
-            [Part::Time(at), Part::Reason(code)] => Some((of(at.as_nanos()), *code, cell)),
+            [DimensionValue::Time(at), DimensionValue::Reason(code)] => Some((of(at.as_nanos()), *code, cell)),
             _ => None,
         });
-        let mut found: BTreeMap<u64, Block> = BTreeMap::new();
+        let mut found: BTreeMap<u64, DiffBlock> = BTreeMap::new();
         for (at, code, cell) in blocks {
-            found.entry(at).or_default().cells.insert(code.name(), cell.clone());
+            found.entry(at).or_default().groups.insert(code.name(), cell.clone());
         }
         let (Some(low), Some(high)) = (found.keys().next().copied(), found.keys().last().copied()) else {
-            return vec![Block { duration: own(first, last).max(1), ..Block::default() }];
+            return vec![DiffBlock { duration: own(first, last).max(1), ..DiffBlock::default() }];
         };
         // Time before the first exit and after the last belongs to the recording: as blocks without exits, at most
         // as many as there are others, the rest in the outermost ones.
@@ -245,7 +256,7 @@ impl Diff {
         let mut bootstrap = Bootstrap::default();
         let [draws_before, draws_after] = [before, self].map(|side| bootstrap.draw(&side.recordings));
         let reasons: BTreeSet<&String> =
-            before.blocks.iter().chain(&self.blocks).flat_map(|block| block.cells.keys()).collect();
+            before.blocks.iter().chain(&self.blocks).flat_map(|block| block.groups.keys()).collect();
         let mut rows: Vec<(u64, DiffRow)> = std::iter::once(None)
             .chain(reasons.into_iter().cloned().map(Some))
             .map(|reason| {
@@ -272,7 +283,7 @@ impl Diff {
 
 /// The reasons whose exits halt longer than they cost: how long they take says nothing of exits. None if
 /// there are no others.
-pub(crate) fn halts<'a>(cells: impl Iterator<Item = (String, &'a Cell)>) -> Vec<String> {
+pub(crate) fn halts<'a>(cells: impl Iterator<Item = (String, &'a ExitStats)>) -> Vec<String> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (reason, cell) in cells {
         let (halted, cost) = sums.entry(reason).or_default();
@@ -289,13 +300,13 @@ pub(crate) fn halts<'a>(cells: impl Iterator<Item = (String, &'a Cell)>) -> Vec<
 /// One reason's cells on one side, a block each.
 struct Side {
     durations: Vec<u64>,
-    cells: Vec<Cell>,
+    cells: Vec<ExitStats>,
 }
 
 impl Side {
-    fn of(blocks: &[Block], reason: Option<&str>, without: &[String]) -> Side {
-        let cell = |block: &Block| {
-            block.of(reason, without).fold(Cell::default(), |mut all, cell| {
+    fn of(blocks: &[DiffBlock], reason: Option<&str>, without: &[String]) -> Side {
+        let cell = |block: &DiffBlock| {
+            block.of(reason, without).fold(ExitStats::default(), |mut all, cell| {
                 all.merge(cell);
                 all
             })
@@ -320,18 +331,18 @@ impl Side {
 
     /// Every measure, each block taken as often as `times` says.
     fn measure(&self, times: impl Fn(usize) -> u64) -> [Option<u64>; 5] {
-        let sum = |of: &dyn Fn(&Cell) -> u64| -> u128 {
+        let sum = |of: &dyn Fn(&ExitStats) -> u64| -> u128 {
             self.cells.iter().enumerate().map(|(at, cell)| u128::from(of(cell)) * u128::from(times(at))).sum()
         };
         let duration: u128 =
             self.durations.iter().enumerate().map(|(at, duration)| u128::from(*duration) * u128::from(times(at))).sum();
         let mut lengths = Histogram::default();
         for (at, cell) in self.cells.iter().enumerate() {
-            lengths.merge_weighted(&cell.lengths, times(at));
+            lengths.merge_weighted(&cell.durations, times(at));
         }
         let drawn = || self.cells.iter().enumerate().filter(|(at, _)| times(*at) > 0).map(|(_, cell)| cell);
         let (min, max) = (drawn().filter_map(|cell| cell.min).min(), drawn().map(|cell| cell.max).max().unwrap_or(0));
-        let all = Cell { lengths, min, max, ..Cell::default() };
+        let all = ExitStats { durations: lengths, min, max, ..ExitStats::default() };
         let quantile = |per_10_000| all.quantile(per_10_000).map(|length| length.0);
         let clip = |value: u128| value.min(u128::from(u64::MAX)) as u64;
         [
@@ -344,7 +355,13 @@ impl Side {
     }
 }
 
-fn compare(old: &Side, draws_old: &[Vec<u32>], new: &Side, draws_new: &[Vec<u32>], per_10_000: u64) -> Vec<Change> {
+fn compare(
+    old: &Side,
+    draws_old: &[Vec<u32>],
+    new: &Side,
+    draws_new: &[Vec<u32>],
+    per_10_000: u64,
+) -> Vec<MeasureChange> {
     let (before, after) = (old.measure(|_| 1), new.measure(|_| 1));
     let mut spread: [Vec<i64>; 5] = Default::default();
     for (old_times, new_times) in draws_old.iter().zip(draws_new) {
@@ -357,13 +374,13 @@ fn compare(old: &Side, draws_old: &[Vec<u32>], new: &Side, draws_new: &[Vec<u32>
         }
     }
     let enough_lengths = old.timed() >= FEWEST_EXITS && new.timed() >= FEWEST_EXITS;
-    let measured = Measure::ALL.into_iter().zip(before).zip(after).zip(spread);
+    let measured = DiffMeasure::ALL.into_iter().zip(before).zip(after).zip(spread);
     measured
         .map(|(((measure, before), after), spread)| {
-            let of_lengths = matches!(measure, Measure::Mean | Measure::P50 | Measure::P99);
+            let of_lengths = matches!(measure, DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99);
             let enough = enough_lengths || !of_lengths;
             let interval = if enough { Interval::of(spread, per_10_000) } else { None };
-            Change { measure, before, after, interval }
+            MeasureChange { measure, before, after, interval }
         })
         .collect()
 }
@@ -371,7 +388,7 @@ fn compare(old: &Side, draws_old: &[Vec<u32>], new: &Side, draws_new: &[Vec<u32>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::made::{exit, spent, vcpu};
+    use crate::advice::test_exits::{exit, spent, vcpu};
     use crate::fleet;
     use exitscope_model::{CodeList, ExitCode, TimePart};
 
@@ -393,7 +410,8 @@ mod tests {
         }
         let held: Vec<_> = held.iter().map(|&(from, to)| (moment(from), moment(to))).collect();
         let own = diff.end(moment(first), moment(last), &held, &[]);
-        let cells = |block: &Block| block.cells.iter().map(|(reason, cell)| (reason.clone(), cell.count)).collect();
+        let cells =
+            |block: &DiffBlock| block.groups.iter().map(|(reason, cell)| (reason.clone(), cell.count)).collect();
         (diff.blocks.iter().map(|block| (block.duration, cells(block))).collect(), own.0)
     }
 
@@ -438,7 +456,7 @@ mod tests {
         let mut diff = Diff::default();
         assert_eq!(diff.end(moment(300), moment(900), &[(moment(500), moment(540))], &[]), Nanos(560));
         assert_eq!(diff.end(moment(300), moment(900), &[(moment(0), moment(1_000))], &[]), Nanos(0));
-        let blocks: Vec<_> = diff.blocks.iter().map(|block| (block.duration, block.cells.len())).collect();
+        let blocks: Vec<_> = diff.blocks.iter().map(|block| (block.duration, block.groups.len())).collect();
         assert_eq!((blocks, diff.recordings), (vec![(560, 0), (1, 0)], vec![0..1, 1..2]));
     }
 
@@ -454,16 +472,16 @@ mod tests {
             (Some((-3, -1)), ChangeVerdict::Less),
         ] {
             let interval = interval.map(|(low, high)| Interval { low, high });
-            let change = Change { measure: Measure::Cost, before: Some(5), after: Some(6), interval };
+            let change = MeasureChange { measure: DiffMeasure::Cost, before: Some(5), after: Some(6), interval };
             assert_eq!(change.verdict(), verdict, "{interval:?}");
         }
     }
 
     #[test]
     fn a_reason_halts_if_it_halts_longer_than_it_costs_and_there_are_others() {
-        let cell = |halted, kernel| Cell {
+        let cell = |halted, kernel| ExitStats {
             parts: spent(TimePart::Halted, halted).with(TimePart::Kernel, Nanos(kernel)),
-            ..Cell::default()
+            ..ExitStats::default()
         };
         let of = |cells: &[(&str, u64, u64)]| {
             let cells: Vec<_> =
@@ -478,16 +496,16 @@ mod tests {
     }
 
     /// A block with `timed` exits of these lengths, and some more of which an end is missing.
-    fn block(duration: u64, lengths: &[u64], untimed: u64) -> Block {
-        let mut cell = Cell::default();
+    fn block(duration: u64, lengths: &[u64], untimed: u64) -> DiffBlock {
+        let mut cell = ExitStats::default();
         for (&length, parts) in lengths.iter().map(|length| (length, spent(TimePart::Kernel, *length))) {
             cell.absorb(&Exit { parts, ..exit(vcpu(0), length, IO) });
         }
         (0..untimed).for_each(|_| cell.absorb(&Exit { timed: false, ..exit(vcpu(0), 0, IO) }));
-        Block { duration, cells: [("IO_INSTRUCTION".to_string(), cell)].into() }
+        DiffBlock { duration, groups: [("IO_INSTRUCTION".to_string(), cell)].into() }
     }
 
-    fn side(blocks: Vec<Block>) -> Diff {
+    fn side(blocks: Vec<DiffBlock>) -> Diff {
         let mut diff = Diff::default();
         diff.add(blocks);
         diff
@@ -503,13 +521,13 @@ mod tests {
             let found: Vec<_> = row.changes.iter().map(|of| (of.measure, of.before, of.after, of.interval)).collect();
             let expected = [
                 // 120 of 800 ns, and 680 of 2,000.
-                (Measure::Cost, Some(150_000_000), Some(340_000_000), None),
+                (DiffMeasure::Cost, Some(150_000_000), Some(340_000_000), None),
                 // 7 exits in 800 ns, and 6 in 2,000.
-                (Measure::Rate, Some(8_750_000_000), Some(3_000_000_000), None),
+                (DiffMeasure::Rate, Some(8_750_000_000), Some(3_000_000_000), None),
                 // Of 3 exits, and of 4.
-                (Measure::Mean, Some(40), Some(170), None),
-                (Measure::P50, Some(40), Some(30), None),
-                (Measure::P99, Some(70), Some(500), None),
+                (DiffMeasure::Mean, Some(40), Some(170), None),
+                (DiffMeasure::P50, Some(40), Some(30), None),
+                (DiffMeasure::P99, Some(70), Some(500), None),
             ];
             assert_eq!((found, row.counts), (expected.to_vec(), (7, 6)));
         }
@@ -557,11 +575,12 @@ mod tests {
 
     #[test]
     fn costliest_reasons_come_first_after_all_together() {
-        let block = |costs: [(&str, u64); 3]| Block {
+        let block = |costs: [(&str, u64); 3]| DiffBlock {
             duration: 1_000,
-            cells: costs
+            groups: costs
                 .map(|(reason, cost)| {
-                    let cell = Cell { count: 1, timed: 1, parts: spent(TimePart::Kernel, cost), ..Cell::default() };
+                    let cell =
+                        ExitStats { count: 1, timed: 1, parts: spent(TimePart::Kernel, cost), ..ExitStats::default() };
                     (reason.to_string(), cell)
                 })
                 .into(),

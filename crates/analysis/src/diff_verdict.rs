@@ -7,7 +7,7 @@
 //!                    └─ its interval holds zero ─► no clear difference; and from what size on one would be clear
 //! ```
 
-use crate::{Change, ChangeVerdict, DiffRow, Measure};
+use crate::{ChangeVerdict, DiffMeasure, DiffRow, MeasureChange};
 
 /// Which way what exits cost changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ pub struct DiffVerdict {
     /// Which way.
     pub state: DiffState,
     /// What all exits cost.
-    pub cost: Option<Change>,
+    pub cost: Option<MeasureChange>,
     /// How many there are.
-    pub rate: Option<Change>,
+    pub rate: Option<MeasureChange>,
     /// The reason whose cost certainly changed the same way, and most of those; and its part of the change of all, which is
     /// more than one where others changed the other way.
     pub largest: Option<(String, f64)>,
@@ -59,13 +59,13 @@ pub struct DiffVerdict {
 impl DiffVerdict {
     /// Of all exits together, and by reason.
     pub fn of(all: &DiffRow, rows: &[DiffRow]) -> DiffVerdict {
-        let [cost, rate] = [Measure::Cost, Measure::Rate].map(|measure| all.change(measure).copied());
+        let [cost, rate] = [DiffMeasure::Cost, DiffMeasure::Rate].map(|measure| all.change(measure).copied());
         let state = state(all, rows, cost);
         let largest = match (cost.map(|cost| cost.verdict()), state) {
             (Some(way), DiffState::Worse | DiffState::Better) => largest(rows, way, cost.and_then(by)),
             _ => None,
         };
-        let reach = |change: Change| {
+        let reach = |change: MeasureChange| {
             let (by, interval) = (by(change)?, change.interval?);
             let reach = (i128::from(interval.high) - by).max(by - i128::from(interval.low));
             u64::try_from(reach).ok()
@@ -74,7 +74,7 @@ impl DiffVerdict {
     }
 }
 
-fn state(all: &DiffRow, rows: &[DiffRow], cost: Option<Change>) -> DiffState {
+fn state(all: &DiffRow, rows: &[DiffRow], cost: Option<MeasureChange>) -> DiffState {
     let lacks = |(before, after): (u64, u64)| (before == 0, after == 0);
     let is_same =
         |row: &DiffRow| row.counts.0 == row.counts.1 && row.changes.iter().all(|change| change.before == change.after);
@@ -94,13 +94,13 @@ fn state(all: &DiffRow, rows: &[DiffRow], cost: Option<Change>) -> DiffState {
 }
 
 /// After minus before.
-fn by(change: Change) -> Option<i128> {
+fn by(change: MeasureChange) -> Option<i128> {
     Some(i128::from(change.after?) - i128::from(change.before?))
 }
 
 fn largest(rows: &[DiffRow], way: ChangeVerdict, of: Option<i128>) -> Option<(String, f64)> {
     let certain = rows.iter().filter_map(|row| {
-        let cost = row.change(Measure::Cost).filter(|cost| cost.verdict() == way)?;
+        let cost = row.change(DiffMeasure::Cost).filter(|cost| cost.verdict() == way)?;
         Some((row.reason.as_ref()?, by(*cost)?))
     });
     let (reason, own) = certain.max_by_key(|row| row.1.abs())?;
@@ -115,13 +115,13 @@ mod tests {
     /// Cost on both sides, and its interval; as many exits a second as it costs.
     fn row(reason: Option<&str>, before: u64, after: u64, interval: Option<(i64, i64)>) -> DiffRow {
         let interval = interval.map(|(low, high)| Interval { low, high });
-        let change = |measure| Change { measure, before: Some(before), after: Some(after), interval };
+        let change = |measure| MeasureChange { measure, before: Some(before), after: Some(after), interval };
         DiffRow {
             reason: reason.map(str::to_string),
             without: Vec::new(),
             counts: (before, after),
             timed: (before, after),
-            changes: Measure::ALL.map(change).to_vec(),
+            changes: DiffMeasure::ALL.map(change).to_vec(),
         }
     }
 

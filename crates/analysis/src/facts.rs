@@ -1,16 +1,16 @@
 //! All facts of a report, filled together.
 
 use crate::diff::halts;
-use crate::division::{Divisions, within};
-use crate::kinds::{About, Kinds};
+use crate::exit_kinds::{KeyedSubject, StatsByExitKind};
+use crate::vcpu_time::{VcpuTimes, within};
 use crate::{
-    Accesses, Cell, Counted, Dim, Division, Gangs, Group, Halts, Keyed, Part, RunStates, Selection, Slowest, Timeline,
-    WayKey, Ways, Yields,
+    Accesses, Dimension, DimensionValue, ExitGroups, ExitSlots, ExitStats, GangFacts, Halts, PhaseKey, PhasesByReason,
+    RunStates, Selection, Slowest, StatsByKey, Timeline, VcpuTime, YieldFacts,
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, QueueStay, Sign,
-    Signed, Stretch, TimePart, Who, Yield,
+    CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, RunQueueInterval, Sign,
+    Signed, Subject, SubjectKind, TimePart, VcpuIdentity, Yield,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -26,9 +26,9 @@ const VECTORS: usize = 256;
 
 /// What is wanted of the facts.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct FactsOptions {
     /// Dimensions of the main table.
-    pub by: Vec<Dim>,
+    pub by: Vec<Dimension>,
     /// How many of the slowest exits to keep.
     pub slowest: usize,
     /// Which exits are looked at.
@@ -37,9 +37,9 @@ pub struct Wanted {
 
 /// What exits are about: kind, key (for MMIO the page's first address) and whether the guest wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DetailKey {
+pub struct SubjectKey {
     /// Kind of thing.
-    pub kind: DetailKind,
+    pub kind: SubjectKind,
     /// Its number or address.
     pub key: u64,
     /// Whether the guest wrote.
@@ -47,7 +47,7 @@ pub struct DetailKey {
 }
 
 /// In as few words as it needs: every exit is hashed.
-impl Hash for DetailKey {
+impl Hash for SubjectKey {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64((self.kind as u64) << 1 | u64::from(self.write));
@@ -55,21 +55,21 @@ impl Hash for DetailKey {
     }
 }
 
-impl DetailKey {
+impl SubjectKey {
     /// The key of a detail; addresses are cut to their page.
     #[inline]
-    pub fn of(detail: Detail) -> DetailKey {
+    pub fn of(detail: Subject) -> SubjectKey {
         let key = match detail.kind {
-            DetailKind::Mmio => detail.key >> REGION_BITS << REGION_BITS,
+            SubjectKind::Mmio => detail.key >> REGION_BITS << REGION_BITS,
             _ => detail.key,
         };
-        DetailKey { kind: detail.kind, key, write: detail.write }
+        SubjectKey { kind: detail.kind, key, write: detail.write }
     }
 
     /// Whether it is a port, or emulated memory.
     #[inline]
     pub(crate) fn is_accessed(&self) -> bool {
-        matches!(self.kind, DetailKind::Port | DetailKind::Mmio)
+        matches!(self.kind, SubjectKind::Port | SubjectKind::Mmio)
     }
 }
 
@@ -79,12 +79,12 @@ pub struct ExitCause {
     /// The reason.
     pub code: ExitCode,
     /// The subject; none where the reason has none, or the recording does not name it.
-    pub about: Option<DetailKey>,
+    pub about: Option<SubjectKey>,
 }
 
 impl ExitCause {
     /// The subject, of the guest's own; see [`Exit::subject`].
-    pub fn subject(&self) -> Option<DetailKey> {
+    pub fn subject(&self) -> Option<SubjectKey> {
         self.about.filter(|_| !self.code.nested)
     }
 }
@@ -95,24 +95,24 @@ pub struct Facts {
     selection: Selection,
     window: (Moment, Moment),
     /// Which kinds of events there were.
-    pub heard: EventKinds,
+    pub event_kinds: EventKinds,
     /// Time from the first to the last event, summed over recordings, as far as it was selected.
     pub duration: Nanos,
     /// All selected exits together.
-    pub all: Cell,
+    pub all: ExitStats,
     /// By reason, and whether they left the kernel: figures, and how the cost divides into steps. Like `accesses`, of
     /// recordings that have ended.
-    pub ways: Ways,
+    pub phases: PhasesByReason,
     /// By the dimensions that were asked for.
-    pub by: Group,
+    pub by: ExitGroups,
     /// What exits were about, but for accesses.
-    details: Keyed<DetailKey>,
+    details: StatsByKey<SubjectKey>,
     /// Accesses to ports and to emulated memory.
     pub accesses: Accesses,
     /// By reason and subject together; like `ways`.
-    pub causes: Keyed<ExitCause>,
+    pub causes: StatsByKey<ExitCause>,
     /// Of the recording in hand: all that those four will hold, as far as it was met before.
-    kinds: Kinds,
+    kinds: StatsByExitKind,
     /// Whether `by` is by reason alone, and so made of `ways`.
     by_reason: bool,
     /// Injected interrupts by vector: how often. Like `ways`.
@@ -120,9 +120,9 @@ pub struct Facts {
     /// Of the recording in hand, those of x86's vectors.
     vectors: Box<[u64; VECTORS]>,
     /// How each vCPU's time divides; unlike the rest not narrowed to reasons or lengths.
-    pub divisions: BTreeMap<Who, Division>,
+    pub divisions: BTreeMap<VcpuIdentity, VcpuTime>,
     /// Of the recording in hand.
-    running: Divisions,
+    running: VcpuTimes,
     /// Xen's run states of each vCPU; like `divisions`.
     pub run_states: RunStates,
     /// The slowest exits.
@@ -132,39 +132,39 @@ pub struct Facts {
     /// Halts; unlike the rest not narrowed to reasons or lengths.
     pub halts: Halts,
     /// Ganged exits; narrowed to VMs and moments alone.
-    pub gangs: Gangs,
+    pub gangs: GangFacts,
     /// Yields; like `halts`. The run queue is narrowed to moments alone.
-    pub yields: Yields,
+    pub yields: YieldFacts,
     /// Signs of what KVM does, and how often; narrowed to VMs and moments alone.
     pub signs: BTreeMap<(VmId, Sign), u64>,
 }
 
 impl Facts {
     /// Creates empty facts for `wanted`.
-    pub fn new(wanted: &Wanted) -> Facts {
+    pub fn new(wanted: &FactsOptions) -> Facts {
         Facts {
             selection: wanted.selection.clone(),
             window: (Moment::default(), Moment::MAX),
-            heard: EventKinds::default(),
+            event_kinds: EventKinds::default(),
             duration: Nanos::ZERO,
-            all: Cell::default(),
-            ways: Ways::default(),
-            by: Group::by(&wanted.by),
-            details: Keyed::default(),
+            all: ExitStats::default(),
+            phases: PhasesByReason::default(),
+            by: ExitGroups::by(&wanted.by),
+            details: StatsByKey::default(),
             accesses: Accesses::default(),
-            causes: Keyed::default(),
-            kinds: Kinds::default(),
-            by_reason: wanted.by == [Dim::Reason],
+            causes: StatsByKey::default(),
+            kinds: StatsByExitKind::default(),
+            by_reason: wanted.by == [Dimension::Reason],
             injected: BTreeMap::new(),
             vectors: Box::new([0; VECTORS]),
             divisions: BTreeMap::new(),
-            running: Divisions::default(),
+            running: VcpuTimes::default(),
             run_states: RunStates::default(),
             slowest: Slowest::keeping(wanted.slowest),
             timeline: Timeline::of_at_most(TIMELINE_BUCKETS),
             halts: Halts::default(),
-            gangs: Gangs::default(),
-            yields: Yields::default(),
+            gangs: GangFacts::default(),
+            yields: YieldFacts::default(),
             signs: BTreeMap::new(),
         }
     }
@@ -175,19 +175,19 @@ impl Facts {
     }
 
     /// Says which kinds of events there were so far.
-    pub fn hear(&mut self, kinds: EventKinds) {
-        self.heard.merge(kinds);
+    pub fn note_event_kinds(&mut self, kinds: EventKinds) {
+        self.event_kinds.merge(kinds);
     }
 
     /// Adds an event in which the scheduler speaks of a virtual CPU; others are left alone.
     #[inline]
-    pub fn schedule(&mut self, event: &Event) {
+    pub fn absorb_sched_event(&mut self, event: &Event) {
         self.run_states.absorb(event, self.window);
     }
 
     /// Adds one exit; where, if its vCPU is looked at.
     #[inline(always)]
-    pub fn absorb(&mut self, exit: &Exit) -> Option<Counted> {
+    pub fn absorb(&mut self, exit: &Exit) -> Option<ExitSlots> {
         if !self.selection.holds_who(&exit.who) {
             return None;
         }
@@ -195,7 +195,7 @@ impl Facts {
         let (vcpu, division) = self.running.of(exit.who);
         division.absorb(exit, window);
         if exit.at < window.0 || exit.at > window.1 {
-            return Some(Counted { vcpu, kind: None });
+            return Some(ExitSlots { vcpu, kind: None });
         }
         if exit.code.list == CodeList::KvmExit && exit.code.is_halt() {
             self.halts.absorb_in_user_space(exit.who);
@@ -203,11 +203,11 @@ impl Facts {
             self.halts.absorb_cut(exit.who);
         }
         if !self.selection.holds_exit(exit) {
-            return Some(Counted { vcpu, kind: None });
+            return Some(ExitSlots { vcpu, kind: None });
         }
         let (kind, added) = self.kinds.absorb(exit);
         if !added {
-            self.absorb_alone(exit);
+            self.absorb_unbatched(exit);
         }
         if !self.by_reason {
             self.by.absorb(exit);
@@ -223,32 +223,32 @@ impl Facts {
         }
         self.slowest.absorb(exit);
         self.timeline.absorb(exit);
-        Some(Counted { vcpu, kind: Some(kind) })
+        Some(ExitSlots { vcpu, kind: Some(kind) })
     }
 
-    /// Adds one exit to what [`Kinds`] will be put into.
+    /// Adds one exit to what [`StatsByExitKind`] will be put into.
     #[inline(never)]
-    pub(crate) fn absorb_alone(&mut self, exit: &Exit) {
-        self.ways.absorb(WayKey::of(exit), exit);
-        let about = About::of(exit);
+    pub(crate) fn absorb_unbatched(&mut self, exit: &Exit) {
+        self.phases.absorb(PhaseKey::of(exit), exit);
+        let about = KeyedSubject::of(exit);
         self.causes.absorb(ExitCause { code: exit.code, about: about.key() }, exit);
         match about {
-            About::Access(key) => self.accesses.absorb(key, exit),
-            About::Thing(key) => self.details.absorb(key, exit),
-            About::Nothing | About::Nested(_) => {}
+            KeyedSubject::Access(key) => self.accesses.absorb(key, exit),
+            KeyedSubject::Thing(key) => self.details.absorb(key, exit),
+            KeyedSubject::Nothing | KeyedSubject::Nested(_) => {}
         }
     }
 
     /// Has [`Facts::ways`], [`Facts::accesses`], [`Facts::causes`], [`Facts::details`] and [`Facts::injected`] hold all exits.
-    pub(crate) fn sum_up(&mut self) {
-        self.kinds.give(&mut self.ways, &mut self.details, &mut self.accesses, &mut self.causes);
+    pub(crate) fn flush_exit_kinds(&mut self) {
+        self.kinds.flush_into(&mut self.phases, &mut self.details, &mut self.accesses, &mut self.causes);
         for (vector, count) in (0..).zip(self.vectors.iter_mut()).filter(|(_, count)| **count > 0) {
             *self.injected.entry(vector).or_default() += std::mem::take(count);
         }
     }
 
     /// Adds a stretch of no exit.
-    pub fn absorb_stretch(&mut self, stretch: &Stretch) {
+    pub fn absorb_stretch(&mut self, stretch: &CpuInterval) {
         if self.selection.holds_who(&stretch.who) {
             self.running.of(stretch.who).1.absorb_stretch(stretch, self.window);
         }
@@ -298,10 +298,10 @@ impl Facts {
 
     /// Adds a stay of the run queue.
     #[inline]
-    pub fn absorb_queue_stay(&mut self, stay: &QueueStay) {
+    pub fn absorb_queue_stay(&mut self, stay: &RunQueueInterval) {
         let (from, to) = (stay.from.max(self.window.0), stay.to.min(self.window.1));
         if from < to {
-            self.yields.absorb_stay(&QueueStay { from, to, ..*stay });
+            self.yields.absorb_stay(&RunQueueInterval { from, to, ..*stay });
         }
     }
 
@@ -328,15 +328,15 @@ impl Facts {
 
     /// Ends one recording: its first and last event, and which thread runs which vCPU.
     pub fn end(&mut self, first: Moment, last: Moment, vcpu_of: &FxHashMap<Tid, VcpuId>) {
-        self.sum_up();
-        self.kinds = Kinds::default();
+        self.flush_exit_kinds();
+        self.kinds = StatsByExitKind::default();
         for (who, division) in self.running.take() {
             self.divisions.entry(who).or_default().merge(&division);
         }
         let within = last.min(self.window.1).since(first.max(self.window.0)).unwrap_or_default();
         self.duration = self.duration.plus(within);
         for (who, division) in std::mem::take(&mut self.divisions) {
-            if division == Division::default() {
+            if division == VcpuTime::default() {
                 continue;
             }
             self.divisions.entry(who.completed(vcpu_of)).or_default().merge(&division);
@@ -350,25 +350,25 @@ impl Facts {
         self.yields.complete(|who| who.completed(vcpu_of));
         self.by.complete(vcpu_of);
         if self.by_reason {
-            self.by = Group::by(&[Dim::Reason]);
-            for (key, way) in self.ways.cells() {
-                self.by.merge_at(&[Part::Reason(key.code)], &way.cell);
+            self.by = ExitGroups::by(&[Dimension::Reason]);
+            for (key, way) in self.phases.cells() {
+                self.by.merge_at(&[DimensionValue::Reason(key.code)], &way.stats);
             }
-            self.by.other = self.ways.other.cell.clone();
+            self.by.other = self.phases.other.stats.clone();
         }
-        self.all = Cell::default();
-        for (_, way) in self.ways.cells() {
-            self.all.merge(&way.cell);
+        self.all = ExitStats::default();
+        for (_, way) in self.phases.cells() {
+            self.all.merge(&way.stats);
         }
-        self.all.merge(&self.ways.other.cell);
+        self.all.merge(&self.phases.other.stats);
     }
 
     /// Adds what another recording, ended, gave.
     pub fn merge(&mut self, other: &Facts) {
-        self.heard.merge(other.heard);
+        self.event_kinds.merge(other.event_kinds);
         self.duration = self.duration.plus(other.duration);
         self.all.merge(&other.all);
-        self.ways.merge(&other.ways);
+        self.phases.merge(&other.phases);
         self.by.merge(&other.by);
         self.details.merge(&other.details);
         self.accesses.merge(&other.accesses);
@@ -392,10 +392,10 @@ impl Facts {
 
     /// All selected exits together without halts, and the reasons that these are: how long a vCPU halts is not how long its
     /// exits take.
-    pub fn without_halts(&self) -> (Cell, Vec<String>) {
-        let cells = || self.ways.cells().into_iter().map(|(key, way)| (key.code.name(), &way.cell));
+    pub fn without_halts(&self) -> (ExitStats, Vec<String>) {
+        let cells = || self.phases.cells().into_iter().map(|(key, way)| (key.code.name(), &way.stats));
         let halts = halts(cells());
-        let mut rest = self.ways.other.cell.clone();
+        let mut rest = self.phases.other.stats.clone();
         cells().filter(|(reason, _)| !halts.contains(reason)).for_each(|(_, cell)| rest.merge(cell));
         (rest, halts)
     }
@@ -410,7 +410,7 @@ impl Facts {
     /// ended; else from the first event to the last.
     pub fn seen(&self) -> Nanos {
         match self.vms().len() {
-            1 => self.divisions.values().map(Division::span).max().unwrap_or_default(),
+            1 => self.divisions.values().map(VcpuTime::span).max().unwrap_or_default(),
             _ => self.duration,
         }
     }
@@ -422,10 +422,10 @@ impl Facts {
 
     /// For how long a vCPU had a CPU, or wanted one. Who waits for Xen's device model does neither. Where no `kvm_exit` tells
     /// guest and kernel apart, the scheduler says that what nothing else tells is within KVM_RUN; so Xen's says that a vCPU runs.
-    pub fn time_wanted(&self) -> impl Fn(&Division) -> u64 + use<> {
+    pub fn time_wanted(&self) -> impl Fn(&VcpuTime) -> u64 + use<> {
         let has_run_states = self.has_run_states();
         let causes = self.causes.cells();
-        let is_blind = self.heard.switches
+        let is_blind = self.event_kinds.switches
             && !causes.is_empty()
             && causes.iter().all(|(cause, _)| cause.code.list == CodeList::KvmExit);
         move |of| {
@@ -437,13 +437,13 @@ impl Facts {
     }
 
     /// What exits were about, most costly first.
-    pub fn details(&self) -> Vec<(DetailKey, Cow<'_, Cell>)> {
+    pub fn details(&self) -> Vec<(SubjectKey, Cow<'_, ExitStats>)> {
         let mut rows: Vec<_> = self.details.cells().into_iter().map(|(key, cell)| (key, Cow::Borrowed(cell))).collect();
         for (key, access) in self.accesses.cells() {
             match rows.last_mut().filter(|row| row.0 == key.at) {
                 // The same, served elsewhere.
-                Some((_, cell)) => cell.to_mut().merge(&access.cell),
-                None => rows.push((key.at, Cow::Borrowed(&access.cell))),
+                Some((_, cell)) => cell.to_mut().merge(&access.stats),
+                None => rows.push((key.at, Cow::Borrowed(&access.stats))),
             }
         }
         rows.sort_by_key(|(key, cell)| (std::cmp::Reverse((cell.cost(), cell.count)), *key));

@@ -1,6 +1,6 @@
 //! Many recordings of many hosts: sides of a comparison, and who stands out.
 
-use crate::diff::{Block, Diff};
+use crate::diff::{Diff, DiffBlock};
 
 /// Blocks of a side at most: those of one host that follow one another are taken together until no more are left. Bounds
 /// what an interval takes.
@@ -17,7 +17,7 @@ pub const FEWEST: usize = 5;
 pub const STANDS_OUT: f64 = 3.5;
 
 /// A side of a comparison: what is drawn as a whole (a host, or a recording of one), with its blocks of time.
-pub fn side(units: Vec<Vec<Block>>) -> Diff {
+pub fn side(units: Vec<Vec<DiffBlock>>) -> Diff {
     let units = at_most(units, BLOCKS);
     let each = (BLOCKS / units.len().max(1)).max(1);
     let mut side = Diff::default();
@@ -29,7 +29,7 @@ pub fn side(units: Vec<Vec<Block>>) -> Diff {
 }
 
 /// Units, some of them put together if there are more.
-fn at_most(units: Vec<Vec<Block>>, most: usize) -> Vec<Vec<Block>> {
+fn at_most(units: Vec<Vec<DiffBlock>>, most: usize) -> Vec<Vec<DiffBlock>> {
     let group = units.len().div_ceil(most).max(1);
     if group == 1 {
         return units;
@@ -37,8 +37,8 @@ fn at_most(units: Vec<Vec<Block>>, most: usize) -> Vec<Vec<Block>> {
     units.chunks(group).map(|units| vec![merged(units.iter().flatten())]).collect()
 }
 
-fn merged<'a>(blocks: impl Iterator<Item = &'a Block>) -> Block {
-    blocks.fold(Block::default(), |mut all, block| {
+fn merged<'a>(blocks: impl Iterator<Item = &'a DiffBlock>) -> DiffBlock {
+    blocks.fold(DiffBlock::default(), |mut all, block| {
         all.merge(block);
         all
     })
@@ -70,8 +70,8 @@ pub fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Cell;
-    use crate::advice::made::spent;
+    use crate::ExitStats;
+    use crate::advice::test_exits::spent;
     use exitscope_model::TimePart;
 
     #[test]
@@ -118,11 +118,16 @@ mod tests {
             let mut host = || {
                 // A sum of uniform numbers is nearly normal: hosts differ by some 20 %, stretches of time by a few.
                 let own = 60_000 + (0..8).map(|_| random()).sum::<u64>();
-                let block = |kernel: u64| Block {
+                let block = |kernel: u64| DiffBlock {
                     duration: 1_000_000_000,
-                    cells: [(
+                    groups: [(
                         "msr".to_string(),
-                        Cell { count: 100, timed: 100, parts: spent(TimePart::Kernel, kernel), ..Cell::default() },
+                        ExitStats {
+                            count: 100,
+                            timed: 100,
+                            parts: spent(TimePart::Kernel, kernel),
+                            ..ExitStats::default()
+                        },
                     )]
                     .into(),
                 };
@@ -131,7 +136,7 @@ mod tests {
             (0..hosts).map(|_| host()).collect::<Vec<_>>()
         };
         let differs = |rows: &[crate::DiffRow]| {
-            let cost = rows[0].changes.iter().find(|change| change.measure == crate::Measure::Cost).unwrap();
+            let cost = rows[0].changes.iter().find(|change| change.measure == crate::DiffMeasure::Cost).unwrap();
             matches!(cost.verdict(), crate::ChangeVerdict::More | crate::ChangeVerdict::Less)
         };
         let found = (0..TRIES).filter(|_| differs(&side(units()).against(&side(units()), 9_900))).count();
@@ -146,8 +151,13 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_where_blocks_are_taken_together() {
-        let cell = |count| Cell { count, timed: count, parts: spent(TimePart::Kernel, 10 * count), ..Cell::default() };
-        let block = |count| Block { duration: 1_000_000, cells: [("msr".to_string(), cell(count))].into() };
+        let cell = |count| ExitStats {
+            count,
+            timed: count,
+            parts: spent(TimePart::Kernel, 10 * count),
+            ..ExitStats::default()
+        };
+        let block = |count| DiffBlock { duration: 1_000_000, groups: [("msr".to_string(), cell(count))].into() };
         for units in [1, 3, 700] {
             let unit = |at: u64| (0..40).map(|n| block(n + at % 2)).collect::<Vec<_>>();
             let count: u64 = (0..units).map(|at| 40 * 39 / 2 + 40 * (at % 2)).sum();

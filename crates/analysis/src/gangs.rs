@@ -13,9 +13,9 @@
 //! Runs are told by thread: several cores' runs overlap in time. vCPU numbers are those of a VM; where virtual cores of
 //! several VMs share one run (dynamic micro-threading), the trace does not tell them apart.
 
-use crate::{DetailKey, Lengths};
-use exitscope_model::{CodeList, Event, GangRow, Kind, TraceInfo, Turns};
-use exitscope_policy::vcore::{Gang, H_DOORBELL, Left, gang, script_counts};
+use crate::{DurationStats, SubjectKey};
+use exitscope_model::{CodeList, Event, EventKind, GangRow, TraceInfo, Turns};
+use exitscope_policy::vcore::{CoreRunClass, H_DOORBELL, ThreadExit, gang, script_counts};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,18 +27,18 @@ const MAX_MEMBERS: usize = 16;
 const MAX_OPEN: usize = 1 << 16;
 
 /// A vCPU of a VM.
-pub type Whose = (VmId, VcpuId);
+pub type VcpuKey = (VmId, VcpuId);
 
 /// How one thread left in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct GangMember {
     /// Which vCPU ran on it.
     pub vcpu: VcpuId,
     /// Why it left, and whether it was idle.
-    pub left: Left,
+    pub left: ThreadExit,
 }
 
-impl Member {
+impl GangMember {
     /// Whether it worked, and left only because another did.
     pub fn is_forced(&self) -> bool {
         !self.left.ceded && self.left.trap == H_DOORBELL
@@ -52,7 +52,7 @@ impl Member {
 
 /// What the runs of one virtual core, or of a VM, were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GangCell {
+pub struct GangStats {
     /// Core runs of which both ends were seen.
     pub runs: u64,
     /// Those that the script of 2015 counts.
@@ -72,7 +72,7 @@ pub struct GangCell {
     /// vCPUs that joined a run under way.
     pub joined: u64,
     /// From being forced out until the next entry.
-    pub lost: Lengths,
+    pub lost: DurationStats,
     /// Of that, nanoseconds in which another virtual core had the CPU.
     pub others: u64,
     /// CPUs that recorded the runs: of a core, its first thread.
@@ -81,7 +81,7 @@ pub struct GangCell {
 
 /// Exits that forced others out: of which vCPU, for which trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
+pub struct ForcingExits {
     /// Ganged runs in which it was a cause.
     pub runs: u64,
     /// Exits that were forced in them; with several causes in a run, nobody can tell which came first, and each has all.
@@ -93,19 +93,19 @@ pub struct Cause {
 /// A run that is under way.
 #[derive(Clone, Debug)]
 struct Run {
-    whose: Whose,
+    whose: VcpuKey,
     runnable: u32,
     /// The VM as the exits say it: not every trace names the process of a thread.
     said: VmId,
-    members: Vec<Member>,
+    members: Vec<GangMember>,
 }
 
 /// A vCPU that was forced out and has not entered again.
 #[derive(Clone, Debug)]
-pub(crate) struct Forced {
+pub(crate) struct ForcedOutVcpu {
     pub at: Moment,
-    pub members: Vec<Member>,
-    pub runner: Whose,
+    pub members: Vec<GangMember>,
+    pub runner: VcpuKey,
     /// Where, and what other virtual cores had had of that CPU.
     cpu: PcpuId,
     others: u64,
@@ -113,32 +113,32 @@ pub(crate) struct Forced {
 
 /// Pairs the events of runs.
 #[derive(Clone, Debug, Default)]
-pub struct Runs {
+pub struct CoreRunPairing {
     open: FxHashMap<Tid, Run>,
-    forced: FxHashMap<Whose, Forced>,
+    forced: FxHashMap<VcpuKey, ForcedOutVcpu>,
 }
 
 /// A core run of which both ends were seen.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreRun {
-    pub runner: Whose,
+    pub runner: VcpuKey,
     pub cpu: PcpuId,
     /// Runnable vCPUs at its beginning, and at its end.
     pub entered: u32,
     pub runnable: u32,
-    pub members: Vec<Member>,
+    pub members: Vec<GangMember>,
 }
 
 impl CoreRun {
     /// What the run was: the one rule of views and replays.
-    pub fn gang(&self) -> Gang {
+    pub fn gang(&self) -> CoreRunClass {
         gang(self.members.iter().map(|member| member.left), H_DOORBELL)
     }
 }
 
 /// A vCPU that was forced out of the guest, and is back in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drag {
+pub struct ForcedOutExit {
     /// Its VM.
     pub vm: VmId,
     /// The vCPU.
@@ -148,16 +148,16 @@ pub struct Drag {
     /// From then until its next entry.
     pub lost: Nanos,
     /// Who had to leave, and why: with several, nobody can tell which came first.
-    pub causes: Vec<Member>,
+    pub causes: Vec<GangMember>,
 }
 
 /// What an event completed.
-pub(crate) enum Completed {
+pub(crate) enum CoreRunOutcome {
     Run(CoreRun),
     /// A vCPU that had been forced out is back, after so long.
     Back {
         vcpu: VcpuId,
-        forced: Forced,
+        forced: ForcedOutVcpu,
         lost: Nanos,
         /// For how long of that another virtual core had the CPU.
         others: Nanos,
@@ -166,62 +166,63 @@ pub(crate) enum Completed {
     Unpaired,
 }
 
-impl Runs {
+impl CoreRunPairing {
     /// Takes one event: whom it shows to be back after it was forced out.
-    pub fn drag(&mut self, event: &Event) -> Option<Drag> {
+    pub fn forced_out_exit(&mut self, event: &Event) -> Option<ForcedOutExit> {
         match self.take(event, |_| 0)? {
-            Completed::Back { vcpu, forced: Forced { at, mut members, runner, .. }, lost, .. } => {
-                members.retain(Member::is_cause);
-                Some(Drag { vm: runner.0, vcpu, at, lost, causes: members })
+            CoreRunOutcome::Back { vcpu, forced: ForcedOutVcpu { at, mut members, runner, .. }, lost, .. } => {
+                members.retain(GangMember::is_cause);
+                Some(ForcedOutExit { vm: runner.0, vcpu, at, lost, causes: members })
             }
-            Completed::Run(_) | Completed::Unpaired => None,
+            CoreRunOutcome::Run(_) | CoreRunOutcome::Unpaired => None,
         }
     }
 
     /// Takes one event; `others` says for how long other virtual cores than the event's had had a CPU, in nanoseconds.
-    pub(crate) fn take(&mut self, event: &Event, others: impl Fn(PcpuId) -> u64) -> Option<Completed> {
+    pub(crate) fn take(&mut self, event: &Event, others: impl Fn(PcpuId) -> u64) -> Option<CoreRunOutcome> {
         match event.kind {
-            Kind::Exit { code, idle, .. } if code.list == CodeList::PpcTrap => {
+            EventKind::Exit { code, idle, .. } if code.list == CodeList::PpcTrap => {
                 let run = self.open.get_mut(&event.tid)?;
                 if run.members.len() < MAX_MEMBERS {
-                    let left = Left { trap: code.number as u16, ceded: idle };
-                    run.members.push(Member { vcpu: event.vcpu, left });
-                    if run.members.last().is_some_and(Member::is_forced) {
+                    let left = ThreadExit { trap: code.number as u16, ceded: idle };
+                    run.members.push(GangMember { vcpu: event.vcpu, left });
+                    if run.members.last().is_some_and(GangMember::is_forced) {
                         let (cpu, members) = (event.cpu, Vec::new());
-                        let forced = Forced { at: event.at, members, runner: run.whose, cpu, others: others(cpu) };
+                        let forced =
+                            ForcedOutVcpu { at: event.at, members, runner: run.whose, cpu, others: others(cpu) };
                         run.said = event.vm;
                         self.forced.insert((event.vm, event.vcpu), forced);
                     }
                 }
                 None
             }
-            Kind::Enter => {
+            EventKind::Enter => {
                 let forced = self.forced.remove(&(event.vm, event.vcpu)).filter(|forced| !forced.members.is_empty())?;
                 let lost = event.at.since(forced.at)?;
                 let others = Nanos(others(forced.cpu).saturating_sub(forced.others).min(lost.0));
                 let others = if forced.cpu == event.cpu { others } else { Nanos::ZERO };
-                Some(Completed::Back { vcpu: event.vcpu, forced, lost, others })
+                Some(CoreRunOutcome::Back { vcpu: event.vcpu, forced, lost, others })
             }
-            Kind::RunCore { exit: false, runnable } => {
+            EventKind::RunCore { exit: false, runnable } => {
                 if self.open.len() >= MAX_OPEN {
-                    return Some(Completed::Unpaired);
+                    return Some(CoreRunOutcome::Unpaired);
                 }
                 let run = Run { whose: (event.vm, event.vcpu), runnable, said: event.vm, members: Vec::new() };
-                self.open.insert(event.tid, run).map(|_| Completed::Unpaired)
+                self.open.insert(event.tid, run).map(|_| CoreRunOutcome::Unpaired)
             }
-            Kind::RunCore { exit: true, runnable } => {
-                let Some(run) = self.open.remove(&event.tid) else { return Some(Completed::Unpaired) };
+            EventKind::RunCore { exit: true, runnable } => {
+                let Some(run) = self.open.remove(&event.tid) else { return Some(CoreRunOutcome::Unpaired) };
                 let Run { whose, runnable: entered, said, members } = run;
                 let run = CoreRun { runner: whose, cpu: event.cpu, entered, runnable, members };
-                let is_ganged = matches!(run.gang(), Gang::Ganged { .. });
+                let is_ganged = matches!(run.gang(), CoreRunClass::Ganged { .. });
                 for member in run.members.iter().filter(|member| is_ganged && member.is_forced()) {
                     if let Some(forced) = self.forced.get_mut(&(said, member.vcpu)) {
                         forced.members = run.members.clone();
                     }
                 }
-                Some(Completed::Run(run))
+                Some(CoreRunOutcome::Run(run))
             }
-            Kind::Lost { .. } => {
+            EventKind::Lost { .. } => {
                 self.open.clear();
                 self.forced.clear();
                 None
@@ -233,18 +234,18 @@ impl Runs {
 
 /// The ganged exits of a recording.
 #[derive(Clone, Debug, Default)]
-pub struct Gangs {
-    runs: Runs,
+pub struct GangFacts {
+    runs: CoreRunPairing,
     turns: Turns,
     /// By VM and vCPU: the runs of those that ran the virtual core, and everybody's own exits.
-    vcpus: BTreeMap<Whose, GangCell>,
+    vcpus: BTreeMap<VcpuKey, GangStats>,
     /// vCPUs that were seen in one run with another: the smallest of them.
-    together: BTreeMap<Whose, VcpuId>,
-    causes: BTreeMap<(VmId, VcpuId, u16), Cause>,
+    together: BTreeMap<VcpuKey, VcpuId>,
+    causes: BTreeMap<(VmId, VcpuId, u16), ForcingExits>,
     /// What the last exit of a vCPU was about, where something said so.
-    about: FxHashMap<Whose, DetailKey>,
+    about: FxHashMap<VcpuKey, SubjectKey>,
     /// What vCPUs that were forced out lost while no other virtual core had the CPU, by what forced them.
-    forced_by: BTreeMap<(VmId, u16, Option<DetailKey>), u64>,
+    forced_by: BTreeMap<(VmId, u16, Option<SubjectKey>), u64>,
     /// Runs of which one end was not seen.
     pub unpaired: u64,
     /// Exits of powerpc guests, in runs or not.
@@ -259,20 +260,20 @@ pub struct VcoreGangs {
     /// The vCPUs that were seen to run in it, ascending.
     pub vcpus: Vec<VcpuId>,
     /// Its runs.
-    pub cell: GangCell,
+    pub stats: GangStats,
 }
 
-impl Gangs {
+impl GangFacts {
     /// Takes one event; runs of VMs that are not `selected` are left out.
     #[inline]
     pub fn absorb(&mut self, event: &Event, selected: impl Fn(VmId) -> bool) {
         match event.kind {
-            Kind::Exit { code, .. } if code.list == CodeList::PpcTrap => {
+            EventKind::Exit { code, .. } if code.list == CodeList::PpcTrap => {
                 self.guest_exits += 1;
                 self.about.remove(&(event.vm, event.vcpu));
             }
-            Kind::Detail(detail) if self.about.len() < MAX_OPEN => {
-                self.about.insert((event.vm, event.vcpu), DetailKey::of(detail));
+            EventKind::Detail(detail) if self.about.len() < MAX_OPEN => {
+                self.about.insert((event.vm, event.vcpu), SubjectKey::of(detail));
             }
             _ => {}
         }
@@ -280,16 +281,16 @@ impl Gangs {
         let others = |cpu| self.turns.of_others(cpu, event.vm, event.vcpu, event.at);
         match self.runs.take(event, others) {
             None => {}
-            Some(Completed::Unpaired) => self.unpaired += 1,
-            Some(Completed::Run(run)) if selected(run.runner.0) => self.absorb_run(&run),
-            Some(Completed::Back { forced, .. }) if !selected(forced.runner.0) => {}
-            Some(Completed::Run(_)) => {}
-            Some(Completed::Back { vcpu, forced, lost, others }) => {
+            Some(CoreRunOutcome::Unpaired) => self.unpaired += 1,
+            Some(CoreRunOutcome::Run(run)) if selected(run.runner.0) => self.absorb_run(&run),
+            Some(CoreRunOutcome::Back { forced, .. }) if !selected(forced.runner.0) => {}
+            Some(CoreRunOutcome::Run(_)) => {}
+            Some(CoreRunOutcome::Back { vcpu, forced, lost, others }) => {
                 let vm = forced.runner.0;
                 let cell = self.vcpus.entry((vm, vcpu)).or_default();
                 cell.lost.record(lost);
                 cell.others = cell.others.saturating_add(others.0);
-                let causes: Vec<&Member> = forced.members.iter().filter(|member| member.is_cause()).collect();
+                let causes: Vec<&GangMember> = forced.members.iter().filter(|member| member.is_cause()).collect();
                 let (count, mut left, mut alone) = (causes.len() as u64, lost.0, lost.0 - others.0);
                 for (before, cause) in (0..).zip(&causes) {
                     // Equal but for the nanoseconds that do not divide, so that the parts are the whole.
@@ -320,9 +321,9 @@ impl Gangs {
         cell.cpus.insert(cpu);
         cell.script += u64::from(script_counts(runnable, ceded as u32));
         cell.two_active += u64::from(members.len() - ceded >= 2);
-        cell.timer += u64::from(kind == Gang::Timer);
+        cell.timer += u64::from(kind == CoreRunClass::Timer);
         cell.joined += (members.len() as u64).saturating_sub(u64::from(entered));
-        let forced = if let Gang::Ganged { forced, .. } = kind { Some(u64::from(forced)) } else { None };
+        let forced = if let CoreRunClass::Ganged { forced, .. } = kind { Some(u64::from(forced)) } else { None };
         cell.ganged += u64::from(forced.is_some());
         for member in members.iter().filter(|member| !member.left.ceded) {
             let cell = self.vcpus.entry((runner.0, member.vcpu)).or_default();
@@ -340,7 +341,7 @@ impl Gangs {
     }
 
     /// The vCPUs of one run are of one virtual core.
-    fn join(&mut self, vm: VmId, members: &[Member]) {
+    fn join(&mut self, vm: VmId, members: &[GangMember]) {
         let least = members.iter().map(|member| self.first_of(vm, member.vcpu)).min();
         let Some(least) = least else { return };
         for member in members {
@@ -360,23 +361,23 @@ impl Gangs {
 
     /// The virtual cores: as the runs show them, or `threads` vCPUs each.
     pub fn vcores(&self, threads: Option<u32>) -> Vec<VcoreGangs> {
-        let first = |(vm, vcpu): Whose| match threads {
+        let first = |(vm, vcpu): VcpuKey| match threads {
             Some(threads) => (vm, VcpuId(vcpu.0 / threads.max(1))),
             None => (vm, self.first_of(vm, vcpu)),
         };
-        let mut vcores: BTreeMap<Whose, VcoreGangs> = BTreeMap::new();
+        let mut vcores: BTreeMap<VcpuKey, VcoreGangs> = BTreeMap::new();
         for &whose in self.together.keys() {
             vcores.entry(first(whose)).or_default().vcpus.push(whose.1);
         }
         for (&whose, cell) in &self.vcpus {
-            vcores.entry(first(whose)).or_default().cell.merge(cell);
+            vcores.entry(first(whose)).or_default().stats.merge(cell);
         }
         vcores.into_iter().map(|((vm, _), vcore)| VcoreGangs { vm, ..vcore }).collect()
     }
 
     /// By VM.
-    pub fn vms(&self) -> BTreeMap<VmId, GangCell> {
-        let mut vms: BTreeMap<VmId, GangCell> = BTreeMap::new();
+    pub fn vms(&self) -> BTreeMap<VmId, GangStats> {
+        let mut vms: BTreeMap<VmId, GangStats> = BTreeMap::new();
         for ((vm, _), cell) in &self.vcpus {
             vms.entry(*vm).or_default().merge(cell);
         }
@@ -384,20 +385,20 @@ impl Gangs {
     }
 
     /// Who forced others out, for which trap, most forced first.
-    pub fn causes(&self) -> Vec<((VmId, VcpuId, u16), Cause)> {
+    pub fn causes(&self) -> Vec<((VmId, VcpuId, u16), ForcingExits)> {
         let mut causes: Vec<_> = self.causes.iter().map(|(key, cause)| (*key, *cause)).collect();
         causes.sort_by_key(|(key, cause)| (std::cmp::Reverse((cause.forced, cause.runs)), *key));
         causes
     }
 
     /// What vCPUs lost that exits `of` this VM, trap and subject forced out, but for the time in which another virtual core had the CPU.
-    pub fn forced_by(&self, of: impl Fn(VmId, u16, Option<DetailKey>) -> bool) -> Nanos {
+    pub fn forced_by(&self, of: impl Fn(VmId, u16, Option<SubjectKey>) -> bool) -> Nanos {
         let those = self.forced_by.iter().filter(|((vm, trap, about), _)| of(*vm, *trap, *about));
         Nanos(those.map(|(_, lost)| *lost).fold(0, u64::saturating_add))
     }
 
     /// Adds what another recording gave.
-    pub fn merge(&mut self, other: &Gangs) {
+    pub fn merge(&mut self, other: &GangFacts) {
         for (key, lost) in &other.forced_by {
             let of = self.forced_by.entry(*key).or_default();
             *of = of.saturating_add(*lost);
@@ -406,7 +407,7 @@ impl Gangs {
             self.vcpus.entry(*whose).or_default().merge(cell);
         }
         for (&(vm, vcpu), &first) in &other.together {
-            let left = |vcpu| Member { vcpu, left: Left { trap: 0, ceded: true } };
+            let left = |vcpu| GangMember { vcpu, left: ThreadExit { trap: 0, ceded: true } };
             self.join(vm, &[left(vcpu), left(first)]);
         }
         for (key, cause) in &other.causes {
@@ -422,19 +423,19 @@ impl Gangs {
     /// The recording ends: runs that are open are not paired.
     pub fn end(&mut self) {
         self.unpaired += self.runs.open.len() as u64;
-        (self.runs, self.turns) = (Runs::default(), Turns::default());
+        (self.runs, self.turns) = (CoreRunPairing::default(), Turns::default());
         self.about.clear();
     }
 }
 
 impl VcoreGangs {
     /// As a row; lengths are held as `of` makes them.
-    pub fn row<L>(&self, info: &TraceInfo, of: impl Fn(&Lengths) -> L) -> GangRow<L> {
-        self.cell.row(self.vm, Some(&self.vcpus), info, of)
+    pub fn row<L>(&self, info: &TraceInfo, of: impl Fn(&DurationStats) -> L) -> GangRow<L> {
+        self.stats.row(self.vm, Some(&self.vcpus), info, of)
     }
 }
 
-impl GangCell {
+impl GangStats {
     /// What being forced out cost, in nanoseconds: all but the time in which another virtual core had the CPU.
     pub fn cost(&self) -> u64 {
         self.lost.sum.saturating_sub(self.others)
@@ -446,7 +447,7 @@ impl GangCell {
         vm: VmId,
         vcpus: Option<&[VcpuId]>,
         info: &TraceInfo,
-        of: impl Fn(&Lengths) -> L,
+        of: impl Fn(&DurationStats) -> L,
     ) -> GangRow<L> {
         GangRow {
             vm: vm.number(),
@@ -467,7 +468,7 @@ impl GangCell {
     }
 
     /// Adds what another holds.
-    pub fn merge(&mut self, other: &GangCell) {
+    pub fn merge(&mut self, other: &GangStats) {
         self.runs += other.runs;
         self.script += other.script;
         self.two_active += other.two_active;

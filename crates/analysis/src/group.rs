@@ -1,9 +1,9 @@
 //! Exits grouped by any list of dimensions.
 
-use crate::keyed::MAX_KEYS;
+use crate::stats_by_key::MAX_KEYS;
 use crate::timeline::wider;
-use crate::{Cell, DetailKey};
-use exitscope_model::{DetailKind, Door, Exit, ExitCode};
+use crate::{ExitStats, SubjectKey};
+use exitscope_model::{Exit, ExitCode, Handler, SubjectKind};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ const NARROWEST: u64 = 1_000;
 
 /// What exits can be grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dim {
+pub enum Dimension {
     /// The VM.
     Vm,
     /// The vCPU's number, or its thread where nothing says the number.
@@ -25,7 +25,7 @@ pub enum Dim {
     /// What the exit was about, of any kind, or that it was about nothing.
     Subject,
     /// Where to: the kernel, or which user-space reason.
-    Door,
+    Handler,
     /// I/O port and direction.
     Port,
     /// Page of guest-physical address space and direction.
@@ -44,77 +44,81 @@ pub enum Dim {
     Time(Option<Nanos>),
 }
 
-impl Dim {
+impl Dimension {
     /// Every dimension.
-    pub const ALL: [Dim; 13] = [
-        Dim::Vm,
-        Dim::Vcpu,
-        Dim::Reason,
-        Dim::Subject,
-        Dim::Door,
-        Dim::Port,
-        Dim::Mmio,
-        Dim::Msr,
-        Dim::Hypercall,
-        Dim::Cpuid,
-        Dim::Rip,
-        Dim::Cpu,
-        Dim::Time(None),
+    pub const ALL: [Dimension; 13] = [
+        Dimension::Vm,
+        Dimension::Vcpu,
+        Dimension::Reason,
+        Dimension::Subject,
+        Dimension::Handler,
+        Dimension::Port,
+        Dimension::Mmio,
+        Dimension::Msr,
+        Dimension::Hypercall,
+        Dimension::Cpuid,
+        Dimension::Rip,
+        Dimension::Cpu,
+        Dimension::Time(None),
     ];
 
     /// The dimension of this name.
-    pub fn parse(name: &str) -> Option<Dim> {
-        Dim::ALL.into_iter().find(|dim| dim.name() == name)
+    pub fn parse(name: &str) -> Option<Dimension> {
+        Dimension::ALL.into_iter().find(|dim| dim.name() == name)
     }
 
     /// The dimension's name.
     pub fn name(self) -> &'static str {
         match self {
-            Dim::Vm => "vm",
-            Dim::Vcpu => "vcpu",
-            Dim::Reason => "reason",
-            Dim::Subject => "subject",
-            Dim::Door => "handler",
-            Dim::Port => "port",
-            Dim::Mmio => "mmio",
-            Dim::Msr => "msr",
-            Dim::Hypercall => "hypercall",
-            Dim::Cpuid => "cpuid",
-            Dim::Rip => "rip",
-            Dim::Cpu => "cpu",
-            Dim::Time(_) => "time",
+            Dimension::Vm => "vm",
+            Dimension::Vcpu => "vcpu",
+            Dimension::Reason => "reason",
+            Dimension::Subject => "subject",
+            Dimension::Handler => "handler",
+            Dimension::Port => "port",
+            Dimension::Mmio => "mmio",
+            Dimension::Msr => "msr",
+            Dimension::Hypercall => "hypercall",
+            Dimension::Cpuid => "cpuid",
+            Dimension::Rip => "rip",
+            Dimension::Cpu => "cpu",
+            Dimension::Time(_) => "time",
         }
     }
 
     /// This exit's place along the dimension; `None` if it has none there (a HLT has no port).
     #[inline]
-    fn part(self, exit: &Exit, width: u64) -> Option<Part> {
-        let about = |wanted: DetailKind| exit.subject().filter(|detail| detail.kind == wanted);
+    fn part(self, exit: &Exit, width: u64) -> Option<DimensionValue> {
+        let about = |wanted: SubjectKind| exit.subject().filter(|detail| detail.kind == wanted);
         Some(match self {
-            Dim::Vm => Part::Vm(exit.who.vm),
-            Dim::Vcpu if exit.who.vcpu == VcpuId::UNKNOWN => Part::Thread(exit.who.tid),
+            Dimension::Vm => DimensionValue::Vm(exit.who.vm),
+            Dimension::Vcpu if exit.who.vcpu == VcpuId::UNKNOWN => DimensionValue::Thread(exit.who.tid),
             // Where nothing says the VM, two may each have a vCPU of this number.
-            Dim::Vcpu if exit.who.vm == VmId::UNKNOWN && exit.who.tid != Tid(0) => Part::Thread(exit.who.tid),
-            Dim::Vcpu => Part::Vcpu(exit.who.vcpu),
-            Dim::Reason => Part::Reason(exit.code),
-            Dim::Subject => Part::Subject(exit.detail.map(DetailKey::of)),
-            Dim::Door => Part::Door(exit.handler),
-            Dim::Port => Part::Detail(DetailKey::of(about(DetailKind::Port)?)),
-            Dim::Mmio => Part::Detail(DetailKey::of(about(DetailKind::Mmio)?)),
-            Dim::Msr => Part::Detail(DetailKey::of(about(DetailKind::Msr)?)),
-            Dim::Cpuid => Part::Detail(DetailKey::of(about(DetailKind::Cpuid)?)),
-            Dim::Hypercall => Part::Detail(DetailKey::of(exit.subject().filter(|detail| detail.kind.is_hypercall())?)),
-            Dim::Rip if exit.rip == 0 => return None,
-            Dim::Rip => Part::Rip(exit.rip),
-            Dim::Cpu => Part::Cpu(exit.cpu),
-            Dim::Time(_) => Part::Time(Moment::from_nanos(exit.at.as_nanos() / width * width)),
+            Dimension::Vcpu if exit.who.vm == VmId::UNKNOWN && exit.who.tid != Tid(0) => {
+                DimensionValue::Thread(exit.who.tid)
+            }
+            Dimension::Vcpu => DimensionValue::Vcpu(exit.who.vcpu),
+            Dimension::Reason => DimensionValue::Reason(exit.code),
+            Dimension::Subject => DimensionValue::Subject(exit.subject.map(SubjectKey::of)),
+            Dimension::Handler => DimensionValue::Handler(exit.handler),
+            Dimension::Port => DimensionValue::Detail(SubjectKey::of(about(SubjectKind::Port)?)),
+            Dimension::Mmio => DimensionValue::Detail(SubjectKey::of(about(SubjectKind::Mmio)?)),
+            Dimension::Msr => DimensionValue::Detail(SubjectKey::of(about(SubjectKind::Msr)?)),
+            Dimension::Cpuid => DimensionValue::Detail(SubjectKey::of(about(SubjectKind::Cpuid)?)),
+            Dimension::Hypercall => {
+                DimensionValue::Detail(SubjectKey::of(exit.subject().filter(|detail| detail.kind.is_hypercall())?))
+            }
+            Dimension::Rip if exit.rip == 0 => return None,
+            Dimension::Rip => DimensionValue::Rip(exit.rip),
+            Dimension::Cpu => DimensionValue::Cpu(exit.cpu),
+            Dimension::Time(_) => DimensionValue::Time(Moment::from_nanos(exit.at.as_nanos() / width * width)),
         })
     }
 }
 
 /// A place along a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum DimensionValue {
     /// A VM.
     Vm(VmId),
     /// A vCPU.
@@ -124,11 +128,11 @@ pub enum Part {
     /// An exit reason.
     Reason(ExitCode),
     /// What the exit was about, of any kind; none if it was about nothing.
-    Subject(Option<DetailKey>),
+    Subject(Option<SubjectKey>),
     /// Where to.
-    Door(Door),
+    Handler(Handler),
     /// What the exit was about.
-    Detail(DetailKey),
+    Detail(SubjectKey),
     /// An instruction pointer.
     Rip(u64),
     /// A physical CPU.
@@ -139,33 +143,33 @@ pub enum Part {
 
 /// Exits grouped by a list of dimensions.
 #[derive(Clone, Debug)]
-pub struct Group {
-    dims: Vec<Dim>,
-    index: FxHashMap<Box<[Part]>, u32>,
-    cells: Vec<(Box<[Part]>, Cell)>,
+pub struct ExitGroups {
+    dims: Vec<Dimension>,
+    index: FxHashMap<Box<[DimensionValue]>, u32>,
+    cells: Vec<(Box<[DimensionValue]>, ExitStats)>,
     /// Exits of groups beyond [`MAX_KEYS`].
-    pub other: Cell,
+    pub other: ExitStats,
     /// Exits that have no place along one of the dimensions.
     pub elsewhere: u64,
     width: u64,
     /// First and last bucket of time.
     range: Option<(u64, u64)>,
     last: usize,
-    scratch: Vec<Part>,
+    scratch: Vec<DimensionValue>,
 }
 
-impl Group {
+impl ExitGroups {
     /// Groups by `dims`.
-    pub fn by(dims: &[Dim]) -> Group {
+    pub fn by(dims: &[Dimension]) -> ExitGroups {
         let asked = dims.iter().find_map(|dim| match dim {
-            Dim::Time(width) => width.map(|width| width.0.max(1)),
+            Dimension::Time(width) => width.map(|width| width.0.max(1)),
             _ => None,
         });
-        Group {
+        ExitGroups {
             dims: dims.to_vec(),
             index: FxHashMap::default(),
             cells: Vec::new(),
-            other: Cell::default(),
+            other: ExitStats::default(),
             elsewhere: 0,
             width: asked.unwrap_or(NARROWEST),
             range: None,
@@ -175,7 +179,7 @@ impl Group {
     }
 
     /// The dimensions.
-    pub fn dims(&self) -> &[Dim] {
+    pub fn dims(&self) -> &[Dimension] {
         &self.dims
     }
 
@@ -186,13 +190,13 @@ impl Group {
 
     /// Width of a bucket of time, if exits are grouped by time.
     pub fn bucket(&self) -> Option<Nanos> {
-        self.dims.iter().any(|dim| matches!(dim, Dim::Time(_))).then_some(self.width())
+        self.dims.iter().any(|dim| matches!(dim, Dimension::Time(_))).then_some(self.width())
     }
 
     /// Adds one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        if self.dims.contains(&Dim::Time(None)) {
+        if self.dims.contains(&Dimension::Time(None)) {
             self.widen_for(exit.at.as_nanos());
         }
         self.scratch.clear();
@@ -216,12 +220,12 @@ impl Group {
     }
 
     /// Adds figures to the group of this key.
-    pub(crate) fn merge_at(&mut self, key: &[Part], cell: &Cell) {
+    pub(crate) fn merge_at(&mut self, key: &[DimensionValue], cell: &ExitStats) {
         self.cell(key).merge(cell);
     }
 
     /// Adds what another group of the same dimensions holds.
-    pub fn merge(&mut self, other: &Group) {
+    pub fn merge(&mut self, other: &ExitGroups) {
         let mut other = other.clone();
         while self.width < other.width {
             self.widen();
@@ -244,8 +248,8 @@ impl Group {
     pub fn complete(&mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) {
         // A vCPU's number says something only together with its VM.
         self.rekey(|key, part| match part {
-            Part::Thread(tid) if !key.contains(&Part::Vm(VmId::UNKNOWN)) => {
-                vcpu_of.get(tid).map(|&vcpu| Part::Vcpu(vcpu))
+            DimensionValue::Thread(tid) if !key.contains(&DimensionValue::Vm(VmId::UNKNOWN)) => {
+                vcpu_of.get(tid).map(|&vcpu| DimensionValue::Vcpu(vcpu))
             }
             _ => None,
         });
@@ -254,7 +258,7 @@ impl Group {
     /// The instruction pointers of all groups.
     pub fn rips(&self) -> impl Iterator<Item = u64> {
         self.cells.iter().flat_map(|(key, _)| key.iter()).filter_map(|part| match part {
-            Part::Rip(rip) => Some(*rip),
+            DimensionValue::Rip(rip) => Some(*rip),
             _ => None,
         })
     }
@@ -262,20 +266,20 @@ impl Group {
     /// Puts together the groups whose instruction pointers are of one function, which begins at `start_of` any of them.
     pub fn by_function(&mut self, start_of: impl Fn(u64) -> Option<u64>) {
         self.rekey(|_, part| match part {
-            Part::Rip(rip) => start_of(*rip).map(Part::Rip),
+            DimensionValue::Rip(rip) => start_of(*rip).map(DimensionValue::Rip),
             _ => None,
         });
     }
 
     /// Every group, in the order of its key.
-    pub fn cells(&self) -> Vec<(&[Part], &Cell)> {
+    pub fn cells(&self) -> Vec<(&[DimensionValue], &ExitStats)> {
         let mut cells: Vec<_> = self.cells.iter().map(|(key, cell)| (&**key, cell)).collect();
         cells.sort_by_key(|row| row.0);
         cells
     }
 
     #[inline]
-    fn cell(&mut self, key: &[Part]) -> &mut Cell {
+    fn cell(&mut self, key: &[DimensionValue]) -> &mut ExitStats {
         if let Some(&at) = self.index.get(key) {
             self.last = at as usize;
             return &mut self.cells[self.last].1;
@@ -285,7 +289,7 @@ impl Group {
         }
         self.last = self.cells.len();
         self.index.insert(key.into(), self.last as u32);
-        self.cells.push((key.into(), Cell::default()));
+        self.cells.push((key.into(), ExitStats::default()));
         &mut self.cells[self.last].1
     }
 
@@ -308,13 +312,13 @@ impl Group {
         self.width = wide;
         self.range = self.range.map(|(first, last)| (first / factor, last / factor));
         self.rekey(|_, part| match part {
-            Part::Time(at) => Some(Part::Time(Moment::from_nanos(at.as_nanos() / wide * wide))),
+            DimensionValue::Time(at) => Some(DimensionValue::Time(Moment::from_nanos(at.as_nanos() / wide * wide))),
             _ => None,
         });
     }
 
     /// Replaces parts of keys and puts together the groups that are now the same.
-    fn rekey(&mut self, replace: impl Fn(&[Part], &Part) -> Option<Part>) {
+    fn rekey(&mut self, replace: impl Fn(&[DimensionValue], &DimensionValue) -> Option<DimensionValue>) {
         self.index.clear();
         for (mut key, cell) in std::mem::take(&mut self.cells) {
             for at in 0..key.len() {

@@ -9,32 +9,32 @@
 //! halts that a poll caught, and of those that slept only where the trace has `sched_wakeup`. The *wake-up latency* is
 //! from there to the entry into the guest.
 
-use crate::{ClockCheck, Lengths, PollSettings};
-use exitscope_model::{Detail, DetailKind, Halt, HaltRow, Told, TraceInfo, Who, WhoRow, poll_limit};
+use crate::{ClockCheck, DurationStats, PollSettings};
+use exitscope_model::{Halt, HaltRow, Subject, SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, WhoRow, poll_limit};
 use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
 /// Halts of one way to end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    /// From the exit to what woke the vCPU; where that is unknown ([`Waits::inexact`]), to the halt's end.
-    pub gaps: Lengths,
+pub struct HaltEndStats {
+    /// From the exit to what woke the vCPU; where that is unknown ([`HaltEndStats::inexact`]), to the halt's end.
+    pub gaps: DurationStats,
     /// Halts that slept and whose wake-up was not recorded: their gaps include the way back to the CPU.
     pub inexact: u64,
     /// From what woke the vCPU to its entry.
-    pub latencies: Lengths,
+    pub latencies: DurationStats,
 }
 
 /// The halts of one vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HaltCell {
+pub struct HaltStats {
     /// Those that KVM ended without giving the CPU away.
-    pub caught: Waits,
+    pub successful_polls: HaltEndStats,
     /// Those that slept.
-    pub slept: Waits,
+    pub blocked: HaltEndStats,
     /// Idle exits of which KVM told no halt, in a recording in which it told of none.
-    pub untold: Waits,
+    pub untold: HaltEndStats,
     /// Idle exits of which KVM told no halt, in a recording in which it told of others: something was pending at once.
     pub at_once: u64,
     /// Whether KVM told of halts, of whichever vCPU.
@@ -52,15 +52,15 @@ pub struct HaltCell {
     /// Their CPU time, in nanoseconds.
     pub poll_miss: u64,
     /// From KVM's beginning of a halt until the thread slept: what polls that failed took at most.
-    pub before_sleep: Lengths,
+    pub before_sleep: DurationStats,
     /// Wake-up latencies of those that slept shorter than [`SHORT_SLEEP`], and of those that slept [`LONG_SLEEP`] or longer.
-    pub after_short: Lengths,
+    pub after_short: DurationStats,
     /// See there.
-    pub after_long: Lengths,
+    pub after_long: DurationStats,
     /// How long after the end of its poll something woke the vCPU that was caught nevertheless, before its thread slept.
-    pub late_caught: Lengths,
+    pub late_caught: DurationStats,
     /// The same of those that slept.
-    pub late_slept: Lengths,
+    pub late_slept: DurationStats,
     /// Changes of the poll that KVM traced: up, down.
     pub changes: (u64, u64),
     /// Idle exits that the recording's end or a loss cut off.
@@ -103,7 +103,7 @@ pub const GAP_BOUNDS: [Nanos; 8] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Halts {
     /// By vCPU.
-    pub vcpus: BTreeMap<Who, HaltCell>,
+    pub vcpus: BTreeMap<VcpuIdentity, HaltStats>,
     /// What KVM's decisions show of its settings, by VM.
     pub settings: BTreeMap<VmId, PollSettings>,
     /// Whether a guest switched the host's polling off, because it polls itself.
@@ -114,7 +114,7 @@ pub struct Halts {
 
 /// When something woke the vCPU, counted from the halt's begin, and whether that is exact.
 pub(crate) fn gap(halt: &Halt) -> (Nanos, bool) {
-    let caught = halt.told.is_some_and(|told| !told.waited);
+    let caught = halt.vcpu_wakeup.is_some_and(|told| !told.waited);
     let until = halt.woken.filter(|_| !caught).unwrap_or(halt.end);
     (until.since(halt.begin).unwrap_or_default(), caught || halt.woken.is_some())
 }
@@ -126,7 +126,7 @@ pub(crate) fn latency(halt: &Halt) -> Option<Nanos> {
     exact.then(|| Nanos(whole.0.saturating_sub(gap.0)))
 }
 
-impl Waits {
+impl HaltEndStats {
     fn absorb(&mut self, halt: &Halt) {
         let (gap, exact) = gap(halt);
         self.gaps.record(gap);
@@ -137,7 +137,7 @@ impl Waits {
     }
 
     /// Adds what another holds.
-    pub fn merge(&mut self, other: &Waits) {
+    pub fn merge(&mut self, other: &HaltEndStats) {
         self.gaps.merge(&other.gaps);
         self.inexact += other.inexact;
         self.latencies.merge(&other.latencies);
@@ -158,7 +158,7 @@ pub(crate) struct Poll {
 /// virt/kvm/kvm_main.c, kvm_vcpu_halt and update_halt_poll_stats). Before the first change, only those that were caught are
 /// known to have been polled for.
 pub(crate) fn poll(halt: &Halt, last: Option<u32>) -> Option<Poll> {
-    let told = halt.told?;
+    let told = halt.vcpu_wakeup?;
     let limit = poll_limit(told.length, halt.change, last);
     let most = match (told.waited, limit) {
         (_, Some(0)) | (true, None) => return None,
@@ -177,18 +177,18 @@ pub(crate) fn late(gap: Nanos, limit: Nanos) -> Option<Nanos> {
 }
 
 /// From KVM's beginning of a halt of which it told until something woke the vCPU.
-pub(crate) fn gap_of_kvm(halt: &Halt, told: &Told) -> Nanos {
+pub(crate) fn gap_of_kvm(halt: &Halt, told: &VcpuWakeup) -> Nanos {
     let whole = halt.end.since(halt.begin).unwrap_or_default();
     // What lies between the exit and KVM's beginning.
     let before = whole.0.saturating_sub(told.length.0);
     Nanos(gap(halt).0.0.saturating_sub(before)).min(told.length)
 }
 
-impl HaltCell {
+impl HaltStats {
     /// Adds a halt of a vCPU whose poll is `last` since its last change.
     fn absorb(&mut self, halt: &Halt, last: Option<u32>) {
         self.kicked += u64::from(halt.kicked);
-        let Some(told) = halt.told else {
+        let Some(told) = halt.vcpu_wakeup else {
             return self.untold.absorb(halt);
         };
         self.told = true;
@@ -197,7 +197,7 @@ impl HaltCell {
             let way = if change.grow { &mut self.changes.0 } else { &mut self.changes.1 };
             *way += 1;
         }
-        let waits = if told.waited { &mut self.slept } else { &mut self.caught };
+        let waits = if told.waited { &mut self.blocked } else { &mut self.successful_polls };
         waits.absorb(halt);
         let lateness = if told.waited { &mut self.late_slept } else { &mut self.late_caught };
         let limit = poll_limit(told.length, halt.change, last).map(|limit| Nanos(u64::from(limit)));
@@ -230,9 +230,9 @@ impl HaltCell {
     }
 
     /// Adds what another holds.
-    pub fn merge(&mut self, other: &HaltCell) {
-        self.caught.merge(&other.caught);
-        self.slept.merge(&other.slept);
+    pub fn merge(&mut self, other: &HaltStats) {
+        self.successful_polls.merge(&other.successful_polls);
+        self.blocked.merge(&other.blocked);
         self.untold.merge(&other.untold);
         self.at_once += other.at_once;
         self.told |= other.told;
@@ -267,34 +267,34 @@ impl HaltCell {
 
     /// Its halts.
     pub fn halts(&self) -> u64 {
-        self.caught.gaps.count + self.slept.gaps.count + self.untold.gaps.count
+        self.successful_polls.gaps.count + self.blocked.gaps.count + self.untold.gaps.count
     }
 
     /// The gaps of all its halts.
-    pub fn gaps(&self) -> Lengths {
+    pub fn gaps(&self) -> DurationStats {
         self.together(|waits| &waits.gaps)
     }
 
     /// The wake-up latencies of all its halts.
-    pub fn latencies(&self) -> Lengths {
+    pub fn latencies(&self) -> DurationStats {
         self.together(|waits| &waits.latencies)
     }
 
     /// Halts whose gap includes the way back to the CPU.
     pub fn inexact(&self) -> u64 {
-        self.caught.inexact + self.slept.inexact + self.untold.inexact
+        self.successful_polls.inexact + self.blocked.inexact + self.untold.inexact
     }
 
     /// As a row; `polls_traced`: KVM traced its polls. Lengths are held as `of` makes them.
-    fn row<L>(&self, who: WhoRow, polls_traced: bool, of: impl Fn(&Lengths) -> L) -> HaltRow<L> {
+    fn row<L>(&self, who: WhoRow, polls_traced: bool, of: impl Fn(&DurationStats) -> L) -> HaltRow<L> {
         let told = self.is_told();
         HaltRow {
             who,
             has_wakeup_events: told,
             halts: self.halts(),
             pending: self.at_once,
-            not_blocked: told.then_some(self.caught.gaps.count),
-            blocked: told.then_some(self.slept.gaps.count),
+            not_blocked: told.then_some(self.successful_polls.gaps.count),
+            blocked: told.then_some(self.blocked.gaps.count),
             invalid: self.invalid,
             kicked: self.kicked,
             unfinished: self.cut,
@@ -302,8 +302,8 @@ impl HaltCell {
             gaps: of(&self.gaps()),
             inexact_gaps: self.inexact(),
             latency: of(&self.latencies()),
-            latency_not_blocked: of(&self.caught.latencies),
-            latency_blocked: of(&self.slept.latencies),
+            latency_not_blocked: of(&self.successful_polls.latencies),
+            latency_blocked: of(&self.blocked.latencies),
             successful_polls: self.hits,
             poll_success_ns: self.poll_hit,
             poll_fail_ns: polls_traced.then_some(self.poll_miss),
@@ -314,16 +314,16 @@ impl HaltCell {
         }
     }
 
-    fn together(&self, of: impl Fn(&Waits) -> &Lengths) -> Lengths {
-        let mut lengths = of(&self.caught).clone();
-        lengths.merge(of(&self.slept));
+    fn together(&self, of: impl Fn(&HaltEndStats) -> &DurationStats) -> DurationStats {
+        let mut lengths = of(&self.successful_polls).clone();
+        lengths.merge(of(&self.blocked));
         lengths.merge(of(&self.untold));
         lengths
     }
 
     /// The gaps of halts that slept, or that nothing says this of.
-    pub fn gaps_not_caught(&self) -> Lengths {
-        let mut gaps = self.slept.gaps.clone();
+    pub fn gaps_not_caught(&self) -> DurationStats {
+        let mut gaps = self.blocked.gaps.clone();
         gaps.merge(&self.untold.gaps);
         gaps
     }
@@ -332,7 +332,7 @@ impl HaltCell {
     pub fn buckets(&self) -> Vec<GapBucket> {
         let bounds = GAP_BOUNDS.iter().map(|bound| Some(*bound)).chain([None]);
         let mut buckets: Vec<GapBucket> = bounds.map(|up_to| GapBucket { up_to, caught: 0, slept: 0 }).collect();
-        for (gaps, is_caught) in [(&self.caught.gaps, true), (&self.gaps_not_caught(), false)] {
+        for (gaps, is_caught) in [(&self.successful_polls.gaps, true), (&self.gaps_not_caught(), false)] {
             for (low, _, count) in gaps.histogram.counts().buckets() {
                 let at = GAP_BOUNDS.iter().position(|bound| low <= bound.0).unwrap_or(GAP_BOUNDS.len());
                 let cell = &mut buckets[at];
@@ -344,7 +344,7 @@ impl HaltCell {
 }
 
 /// From KVM's beginning of the halt until the thread slept.
-pub(crate) fn before_sleep(halt: &Halt, told: &Told) -> Option<Nanos> {
+pub(crate) fn before_sleep(halt: &Halt, told: &VcpuWakeup) -> Option<Nanos> {
     let began = halt.end.as_nanos().saturating_sub(told.length.0);
     halt.asleep.map(|asleep| Nanos(asleep.as_nanos().saturating_sub(began)))
 }
@@ -354,32 +354,32 @@ impl Halts {
     pub fn absorb(&mut self, halt: &Halt) {
         self.clock.absorb(halt);
         let cell = self.vcpus.entry(halt.who).or_default();
-        let Some(told) = halt.told else { return cell.absorb(halt, None) };
+        let Some(told) = halt.vcpu_wakeup else { return cell.absorb(halt, None) };
         let settings = self.settings.entry(halt.who.vm).or_default();
         cell.absorb(halt, settings.poll_of(halt.who));
         settings.absorb(halt.who, &told, halt.change);
     }
 
     /// Notes an idle exit that the recording's end or a loss cut off.
-    pub fn absorb_cut(&mut self, who: Who) {
+    pub fn absorb_cut(&mut self, who: VcpuIdentity) {
         self.vcpus.entry(who).or_default().cut += 1;
     }
 
     /// Notes an exit for a halt that user space does.
-    pub fn absorb_in_user_space(&mut self, who: Who) {
+    pub fn absorb_in_user_space(&mut self, who: VcpuIdentity) {
         self.vcpus.entry(who).or_default().in_user_space += 1;
     }
 
     /// Looks for a guest's write to MSR_KVM_POLL_CONTROL.
     #[inline]
-    pub(crate) fn absorb_detail(&mut self, detail: &Detail) {
-        let control = detail.kind == DetailKind::Msr && detail.key == u64::from(PollControl::MSR) && detail.write;
+    pub(crate) fn absorb_detail(&mut self, detail: &Subject) {
+        let control = detail.kind == SubjectKind::Msr && detail.key == u64::from(PollControl::MSR) && detail.write;
         self.guest_polls |= control && detail.value & 1 == 0;
     }
 
     /// The recording is over: gives vCPUs the names that were found out later.
-    pub fn end(&mut self, named: impl Fn(Who) -> Who) {
-        let told = self.vcpus.values().any(HaltCell::is_told);
+    pub fn end(&mut self, named: impl Fn(VcpuIdentity) -> VcpuIdentity) {
+        let told = self.vcpus.values().any(HaltStats::is_told);
         for (who, mut cell) in std::mem::take(&mut self.vcpus) {
             cell.end(told);
             self.vcpus.entry(named(who)).or_default().merge(&cell);
@@ -399,14 +399,14 @@ impl Halts {
     }
 
     /// All vCPUs together.
-    pub fn all(&self) -> HaltCell {
-        let mut all = HaltCell::default();
+    pub fn all(&self) -> HaltStats {
+        let mut all = HaltStats::default();
         self.vcpus.values().for_each(|cell| all.merge(cell));
         all
     }
 
     /// A row of each vCPU, and one of all together; lengths are held as `of` makes them.
-    pub fn rows<L>(&self, info: &TraceInfo, of: impl Fn(&Lengths) -> L) -> (Vec<HaltRow<L>>, HaltRow<L>) {
+    pub fn rows<L>(&self, info: &TraceInfo, of: impl Fn(&DurationStats) -> L) -> (Vec<HaltRow<L>>, HaltRow<L>) {
         let polls_traced = self.settings.values().any(|settings| settings.changes > 0);
         let vcpus = self.vcpus.iter().map(|(who, cell)| cell.row(WhoRow::of(*who, info), polls_traced, &of));
         (vcpus.collect(), self.all().row(WhoRow::default(), polls_traced, &of))

@@ -7,10 +7,12 @@
 //!
 //! Halts and yields are kept, so that what `advise` and `replay` read a second time for is there.
 
-use crate::advice::{Material, Trials, Untried};
-use crate::replay::{Recorded, Recorder};
-use crate::{Counted, Dim, Facts, Selection, TraceSink, Wanted};
-use exitscope_model::{Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, Yield};
+use crate::advice::{AdviceInput, SkippedTrials, Trials};
+use crate::replay::{HaltNumbering, RecordedHalt};
+use crate::{Dimension, ExitSlots, Facts, FactsOptions, Selection, TraceSink};
+use exitscope_model::{
+    CpuInterval, Event, EventKinds, Exit, Halt, PleUpdate, Preemption, RunQueueInterval, Signed, Yield,
+};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -67,7 +69,7 @@ impl<T: Copy> RecentWindow<T> {
     }
 
     /// Of how many that came before there is room: of none if a gap would lie between.
-    fn room_before(&self, most: usize) -> usize {
+    fn limits_before(&self, most: usize) -> usize {
         if self.has_all() { most.saturating_sub(self.kept.len()) } else { 0 }
     }
 }
@@ -90,25 +92,25 @@ impl KeepLimits {
 #[derive(Clone, Debug)]
 pub struct PageFacts {
     /// What rules look at, facts among it.
-    pub material: Material,
-    recorder: Recorder,
-    halts: RecentWindow<Recorded>,
+    pub material: AdviceInput,
+    recorder: HaltNumbering,
+    halts: RecentWindow<RecordedHalt>,
     yields: RecentWindow<Yield>,
     first: Moment,
 }
 
 impl PageFacts {
     /// Nothing yet; of halts and yields, the last `most` of each will be kept.
-    pub fn new(wanted: &Wanted, most: usize) -> PageFacts {
-        let mut material = Material::new(&wanted.selection);
+    pub fn new(wanted: &FactsOptions, most: usize) -> PageFacts {
+        let mut material = AdviceInput::new(&wanted.selection);
         material.facts = Facts::new(wanted);
         let (halts, yields) = (RecentWindow::of_at_most(most), RecentWindow::of_at_most(most));
-        PageFacts { material, recorder: Recorder::default(), halts, yields, first: Moment::default() }
+        PageFacts { material, recorder: HaltNumbering::default(), halts, yields, first: Moment::default() }
     }
 
     /// The same by reason, for a page.
     pub fn by_reason(selection: &Selection, slowest: usize, most: usize) -> PageFacts {
-        PageFacts::new(&Wanted { by: vec![Dim::Reason], slowest, selection: selection.clone() }, most)
+        PageFacts::new(&FactsOptions { by: vec![Dimension::Reason], slowest, selection: selection.clone() }, most)
     }
 
     /// Ends one recording: from its first to its last event, but for the stretches that earlier recordings hold.
@@ -132,10 +134,10 @@ impl PageFacts {
         self.recorder = before.recorder.clone();
     }
 
-    /// Adds the next stretch of the same recording, as [`Material::merge`].
+    /// Adds the next stretch of the same recording, as [`AdviceInput::merge`].
     pub fn add_stretch(&mut self, later: &PageFacts) {
         self.material.merge(&later.material);
-        self.halts.merge(&later.halts, |halt| self.recorder.adopted(&later.recorder, halt));
+        self.halts.merge(&later.halts, |halt| self.recorder.renumber(&later.recorder, halt));
         self.yields.merge(&later.yields, |of| *of);
     }
 
@@ -152,11 +154,11 @@ impl PageFacts {
 
     /// How many of these the stretch before may keep.
     pub fn limits_before(&self, limits: KeepLimits) -> KeepLimits {
-        KeepLimits { halts: self.halts.room_before(limits.halts), yields: self.yields.room_before(limits.yields) }
+        KeepLimits { halts: self.halts.limits_before(limits.halts), yields: self.yields.limits_before(limits.yields) }
     }
 
     /// The halts that were kept, many at once.
-    pub fn kept_halts(&self) -> impl Iterator<Item = &[Recorded]> + Clone {
+    pub fn kept_halts(&self) -> impl Iterator<Item = &[RecordedHalt]> + Clone {
         let (front, back) = self.halts.kept.as_slices();
         front.chunks(HALTS_PER_BATCH).chain(back.chunks(HALTS_PER_BATCH))
     }
@@ -189,7 +191,7 @@ impl PageFacts {
     /// Takes trials through what was kept, and leaves out what was not.
     pub fn replay_kept_only(&self, mut trials: Trials) -> Trials {
         let (halts, yields) = (!self.halts.has_all(), !self.yields.has_all());
-        trials.leave_out(Untried { halts, yields, core_runs: true });
+        trials.leave_out(SkippedTrials { halts, yields, core_runs: true });
         self.try_on_kept(&mut trials);
         trials
     }
@@ -202,12 +204,12 @@ impl TraceSink for PageFacts {
     }
 
     fn note_event_kinds(&mut self, kinds: EventKinds) {
-        self.material.heard(kinds);
+        self.material.note_event_kinds(kinds);
     }
 
     #[inline]
     fn schedule(&mut self, event: &Event) {
-        self.material.facts.schedule(event);
+        self.material.facts.absorb_sched_event(event);
     }
 
     #[inline]
@@ -216,11 +218,11 @@ impl TraceSink for PageFacts {
     }
 
     #[inline]
-    fn count(&mut self, exit: &Exit) -> Option<Counted> {
+    fn count(&mut self, exit: &Exit) -> Option<ExitSlots> {
         self.material.absorb(exit)
     }
 
-    fn stretch(&mut self, stretch: &Stretch) {
+    fn stretch(&mut self, stretch: &CpuInterval) {
         self.material.facts.absorb_stretch(stretch);
     }
 
@@ -248,7 +250,7 @@ impl TraceSink for PageFacts {
         self.material.absorb_sign(of);
     }
 
-    fn queue_stay(&mut self, stay: &QueueStay) {
+    fn queue_stay(&mut self, stay: &RunQueueInterval) {
         self.material.facts.absorb_queue_stay(stay);
     }
 
@@ -260,22 +262,22 @@ impl TraceSink for PageFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{Told, Who};
+    use exitscope_model::{VcpuIdentity, VcpuWakeup};
     use exitscope_units::{Nanos, Tid, VcpuId, VmId};
 
     /// A stretch of so many halts, from a moment on.
     fn halts(from: u64, many: u64) -> PageFacts {
         let mut gathered = PageFacts::by_reason(&Selection::default(), 0, MAX_KEPT_LIVE);
         for at in (from..from + many).map(Moment::from_nanos) {
-            let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+            let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
             // As long as the moment is late.
-            let told = Some(Told { length: Nanos(at.as_nanos()), waited: false, valid: true });
+            let told = Some(VcpuWakeup { length: Nanos(at.as_nanos()), waited: false, valid: true });
             let halt = Halt {
                 who,
                 begin: at,
                 asleep: None,
                 woken: None,
-                told,
+                vcpu_wakeup: told,
                 change: None,
                 kicked: false,
                 end: at,

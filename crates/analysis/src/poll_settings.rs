@@ -5,15 +5,15 @@
 //! halt 900 us: poll 200000 ─► 100000 (shrink)     cut from 320000 to 200000: halt_poll_ns; shrink 2
 //! ```
 
-use exitscope_model::{PollChange, Told, TraceInfo, Who};
+use exitscope_model::{PollChange, TraceInfo, VcpuIdentity, VcpuWakeup};
 use exitscope_policy::Knob;
-use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, HALT_POLL_NS_SHRINK_DEFAULTS, Params, Whose};
+use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, HALT_POLL_NS_SHRINK_DEFAULTS, Params, PollOwner};
 use exitscope_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A number that decisions showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Seen {
+pub enum ObservedValue {
     /// Not yet.
     #[default]
     Never,
@@ -23,26 +23,26 @@ pub enum Seen {
     Many,
 }
 
-impl Seen {
+impl ObservedValue {
     fn note(&mut self, value: u32) {
         *self = match *self {
-            Seen::Never => Seen::One(value),
-            Seen::One(known) if known == value => Seen::One(value),
-            _ => Seen::Many,
+            ObservedValue::Never => ObservedValue::One(value),
+            ObservedValue::One(known) if known == value => ObservedValue::One(value),
+            _ => ObservedValue::Many,
         };
     }
 
-    fn merge(&mut self, other: Seen) {
+    fn merge(&mut self, other: ObservedValue) {
         match other {
-            Seen::Never => {}
-            Seen::One(value) => self.note(value),
-            Seen::Many => *self = Seen::Many,
+            ObservedValue::Never => {}
+            ObservedValue::One(value) => self.note(value),
+            ObservedValue::Many => *self = ObservedValue::Many,
         }
     }
 
     /// The one value that was seen.
     pub fn value(self) -> Option<u32> {
-        if let Seen::One(value) = self { Some(value) } else { None }
+        if let ObservedValue::One(value) = self { Some(value) } else { None }
     }
 }
 
@@ -52,11 +52,11 @@ pub struct PollSettings {
     /// Changes of polls that KVM traced.
     pub changes: u64,
     /// The factor by which polls grew.
-    pub grow: Seen,
+    pub grow: ObservedValue,
     /// What polls of zero grew to.
-    pub start: Seen,
+    pub start: ObservedValue,
     /// The divisor by which they shrank.
-    pub shrink: Seen,
+    pub shrink: ObservedValue,
     /// The longest poll that shrank to zero.
     pub reset_from: u32,
     /// What polls that had grown beyond `halt_poll_ns` seem to have been cut to: that very setting. The longest two.
@@ -66,12 +66,12 @@ pub struct PollSettings {
     /// `halt_poll_ns` is less than this, because KVM shrank a poll after a halt so long.
     less_than: Option<u64>,
     /// The poll of each vCPU after its last change.
-    last: BTreeMap<Who, u32>,
+    last: BTreeMap<VcpuIdentity, u32>,
 }
 
 impl PollSettings {
     /// Takes note of how one halt ended.
-    pub(crate) fn absorb(&mut self, who: Who, told: &Told, change: Option<PollChange>) {
+    pub(crate) fn absorb(&mut self, who: VcpuIdentity, told: &VcpuWakeup, change: Option<PollChange>) {
         let Some(PollChange { grow, new, old }) = change else { return };
         self.changes += 1;
         if self.last.insert(who, new).is_some_and(|last| last > old) {
@@ -80,7 +80,7 @@ impl PollSettings {
         match (grow, old, new) {
             (true, 0, _) => self.start.note(new),
             (true, ..) if new % old == 0 => self.grow.note(new / old),
-            (true, ..) => self.grow = Seen::Many,
+            (true, ..) => self.grow = ObservedValue::Many,
             (false, _, 0) => self.reset_from = self.reset_from.max(old),
             (false, ..) => self.shrink.note(old / new),
         }
@@ -101,7 +101,7 @@ impl PollSettings {
     }
 
     /// The poll of a vCPU after its last change, in nanoseconds.
-    pub(crate) fn poll_of(&self, who: Who) -> Option<u32> {
+    pub(crate) fn poll_of(&self, who: VcpuIdentity) -> Option<u32> {
         self.last.get(&who).copied()
     }
 
@@ -131,7 +131,7 @@ impl PollSettings {
 
     /// `halt_poll_ns`, if decisions leave little else: a poll was cut to it, or what the recording tells of the host, or else the kernel's
     /// default, lies between bounds of which the upper one is a quarter more than the lower one at most.
-    pub fn shown(&self, host: &PollHost) -> Option<Nanos> {
+    pub fn shown(&self, host: &RecordedHaltPolling) -> Option<Nanos> {
         let (more, likely) = (self.more_than, host.params.halt_poll_ns);
         let is_near =
             |less: u64| less.saturating_sub(more).saturating_mul(4) <= more && (more + 1..less).contains(&likely.0);
@@ -143,12 +143,12 @@ impl PollSettings {
         // Half of it would have been enough to go on polling.
         let reset =
             self.reset_from / 2 >= self.start.value().unwrap_or(Params::default().halt_poll_ns_grow_start.0 as u32);
-        self.shrink.value().or((self.shrink == Seen::Never && reset && self.reset_from > 0).then_some(0))
+        self.shrink.value().or((self.shrink == ObservedValue::Never && reset && self.reset_from > 0).then_some(0))
     }
 
     /// Settings under which KVM would have decided as it did; where it showed nothing, those that the recording tells of
     /// its host.
-    pub fn params(&self, host: &PollHost) -> Params {
+    pub fn params(&self, host: &RecordedHaltPolling) -> Params {
         let mut params = host.params;
         let fits = |poll: u64| poll > self.more_than && self.less_than.is_none_or(|less| poll < less);
         if let Some(cut) = self.cut() {
@@ -168,19 +168,19 @@ impl PollSettings {
 
 /// What a recording tells of its host's polling, besides decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PollHost {
+pub struct RecordedHaltPolling {
     /// The settings of module kvm that were recorded; of the others, the defaults of architecture and kernel. A VM may have had
     /// others: a limit of its own, or the one of when it was made.
     pub params: Params,
     /// `halt_poll_ns` as it was recorded, if it was.
     pub told: Option<Nanos>,
     /// Who polls: vCPUs, or virtual cores.
-    pub whose: Whose,
+    pub whose: PollOwner,
 }
 
-impl PollHost {
+impl RecordedHaltPolling {
     /// Of the machine on which this was recorded.
-    pub fn of(info: &TraceInfo) -> PollHost {
+    pub fn of(info: &TraceInfo) -> RecordedHaltPolling {
         let mut params = Params { halt_poll_ns: default_poll(&info.arch), ..Params::default() };
         let version = exitscope_model::version(&info.release);
         let shrink = HALT_POLL_NS_SHRINK_DEFAULTS.iter().find(|row| version.is_some_and(|version| version >= row.0));
@@ -192,13 +192,13 @@ impl PollHost {
             let _ = params.set(name, value);
         }
         let told = info.setting("kvm", "halt_poll_ns").and(Some(params.halt_poll_ns));
-        let whose = if info.arch.starts_with("ppc") { Whose::Vcore } else { Whose::Vcpu };
-        PollHost { params, told, whose }
+        let whose = if info.arch.starts_with("ppc") { PollOwner::Vcore } else { PollOwner::Vcpu };
+        RecordedHaltPolling { params, told, whose }
     }
 
     /// Whether virtual cores poll, as on powerpc, whose guests have no governor of their own that does.
     pub fn is_of_vcores(&self) -> bool {
-        self.whose == Whose::Vcore
+        self.whose == PollOwner::Vcore
     }
 }
 
@@ -217,22 +217,22 @@ fn default_poll(arch: &str) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::Setting;
+    use exitscope_model::HostSetting;
     use exitscope_units::{Tid, VcpuId, VmId};
 
     fn seen(halts: &[(u64, bool, u32, u32)]) -> PollSettings {
-        let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let mut settings = PollSettings::default();
         for &(length, grow, old, new) in halts {
-            let told = Told { length: Nanos(length), waited: true, valid: true };
+            let told = VcpuWakeup { length: Nanos(length), waited: true, valid: true };
             settings.absorb(who, &told, Some(PollChange { grow, new, old }));
         }
         settings
     }
 
-    fn x86(told: &[(&str, &str)]) -> PollHost {
-        let settings = told.iter().map(|(name, value)| Setting::new("kvm", name, *value)).collect();
-        PollHost::of(&TraceInfo { arch: "x86_64".to_string(), settings, ..TraceInfo::default() })
+    fn x86(told: &[(&str, &str)]) -> RecordedHaltPolling {
+        let settings = told.iter().map(|(name, value)| HostSetting::new("kvm", name, *value)).collect();
+        RecordedHaltPolling::of(&TraceInfo { arch: "x86_64".to_string(), settings, ..TraceInfo::default() })
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
             ("", 2),
         ] {
             let info = TraceInfo { arch: "x86_64".to_string(), release: release.to_string(), ..TraceInfo::default() };
-            let host = PollHost::of(&info);
+            let host = RecordedHaltPolling::of(&info);
             assert_eq!(host.params.halt_poll_ns_shrink, shrink, "{release}");
         }
     }
@@ -276,7 +276,7 @@ mod tests {
         let settings = seen(&grown);
         assert_eq!(
             (settings.start, settings.grow, settings.bounds()),
-            (Seen::One(20_000), Seen::One(3), (170_000, None))
+            (ObservedValue::One(20_000), ObservedValue::One(3), (170_000, None))
         );
         assert_eq!(settings.params(&x86(&[])).halt_poll_ns, Nanos(200_000), "the default, which fits");
         let cut = seen(&[&grown[..], &[(900_000, false, 250_000, 62_500)]].concat());
@@ -345,27 +345,33 @@ mod tests {
 
     #[test]
     fn a_wake_up_that_nothing_came_of_shrinks_polls_of_any_length() {
-        let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let mut settings = PollSettings::default();
-        let told = Told { length: Nanos(700), waited: true, valid: false };
+        let told = VcpuWakeup { length: Nanos(700), waited: true, valid: false };
         settings.absorb(who, &told, Some(PollChange { grow: false, new: 40_000, old: 80_000 }));
-        assert_eq!((settings.bounds(), settings.shrink, settings.changes), ((0, None), Seen::One(2), 1));
+        assert_eq!((settings.bounds(), settings.shrink, settings.changes), ((0, None), ObservedValue::One(2), 1));
         assert_eq!(settings.poll_of(who), Some(40_000));
         settings.absorb(who, &told, None);
-        assert_eq!((settings.changes, settings.poll_of(Who { vcpu: VcpuId(1), ..who })), (1, None));
+        assert_eq!((settings.changes, settings.poll_of(VcpuIdentity { vcpu: VcpuId(1), ..who })), (1, None));
     }
 
     #[test]
     fn a_factor_is_seen_once_never_or_as_many() {
         let grown = |old, new| (9_000, true, old, new);
         let shrunk = |old, new| (900_000, false, old, new);
-        assert_eq!(seen(&[]).grow, Seen::Never);
-        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 180_000)]).grow, Seen::One(3));
-        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 120_000), grown(20_000, 60_000)]).grow, Seen::Many);
-        assert_eq!(seen(&[grown(20_000, 50_000)]).grow, Seen::Many, "no factor");
-        assert_eq!(seen(&[grown(0, 10_000), grown(0, 20_000)]).start, Seen::Many);
-        assert_eq!(seen(&[shrunk(70_000, 10_000)]).shrink, Seen::One(7));
-        assert_eq!([Seen::Never, Seen::One(7), Seen::Many].map(Seen::value), [None, Some(7), None]);
+        assert_eq!(seen(&[]).grow, ObservedValue::Never);
+        assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 180_000)]).grow, ObservedValue::One(3));
+        assert_eq!(
+            seen(&[grown(20_000, 60_000), grown(60_000, 120_000), grown(20_000, 60_000)]).grow,
+            ObservedValue::Many
+        );
+        assert_eq!(seen(&[grown(20_000, 50_000)]).grow, ObservedValue::Many, "no factor");
+        assert_eq!(seen(&[grown(0, 10_000), grown(0, 20_000)]).start, ObservedValue::Many);
+        assert_eq!(seen(&[shrunk(70_000, 10_000)]).shrink, ObservedValue::One(7));
+        assert_eq!(
+            [ObservedValue::Never, ObservedValue::One(7), ObservedValue::Many].map(ObservedValue::value),
+            [None, Some(7), None]
+        );
         // A poll is cut to the longest if it was longer after the change before.
         assert_eq!(seen(&[grown(20_000, 60_000), grown(60_000, 180_000)]).cut(), None);
         assert_eq!(seen(&[grown(20_000, 60_000), grown(60_001, 180_003)]).cut(), None);
@@ -402,8 +408,11 @@ mod tests {
         for (left, right) in [(&first[..], &second[..]), (&second[..], &first[..])] {
             let mut both = seen(left);
             both.merge(&seen(right));
-            assert_eq!((both.changes, both.grow, both.start), (6, Seen::One(3), Seen::One(20_000)));
-            assert_eq!((both.shrink, both.cut(), both.reset_from), (Seen::One(3), Some(Nanos(470_000)), 470_000));
+            assert_eq!((both.changes, both.grow, both.start), (6, ObservedValue::One(3), ObservedValue::One(20_000)));
+            assert_eq!(
+                (both.shrink, both.cut(), both.reset_from),
+                (ObservedValue::One(3), Some(Nanos(470_000)), 470_000)
+            );
             assert_eq!(both.bounds(), (170_000, Some(800_000)));
             both.merge(&PollSettings::default());
             assert_eq!((both.changes, both.bounds()), (6, (170_000, Some(800_000))), "nothing adds nothing");
@@ -411,10 +420,10 @@ mod tests {
         let mut many = seen(&[(9_000, true, 20_000, 60_000)]);
         many.merge(&seen(&[(9_000, true, 20_000, 40_000)]));
         many.merge(&seen(&[(9_000, true, 20_000, 40_000)]));
-        assert_eq!(many.grow, Seen::Many);
+        assert_eq!(many.grow, ObservedValue::Many);
         let mut of_many = seen(&[(9_000, true, 20_000, 40_000)]);
         of_many.merge(&many);
-        assert_eq!(of_many.grow, Seen::Many);
+        assert_eq!(of_many.grow, ObservedValue::Many);
     }
 
     /// arch/*/include/asm/kvm_host.h, KVM_HALT_POLL_NS_DEFAULT.
@@ -428,7 +437,7 @@ mod tests {
             ("ppc64le", 10_000, true),
             ("ppc64", 10_000, true),
         ] {
-            let host = PollHost::of(&TraceInfo { arch: arch.to_string(), ..TraceInfo::default() });
+            let host = RecordedHaltPolling::of(&TraceInfo { arch: arch.to_string(), ..TraceInfo::default() });
             assert_eq!(
                 (host.params.halt_poll_ns.0, host.is_of_vcores(), host.told),
                 (poll, is_of_vcores, None),

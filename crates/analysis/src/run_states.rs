@@ -6,7 +6,7 @@
 //! ```
 
 use crate::cpu_holders::{CpuHistory, CpuHolders};
-use exitscope_model::{Event, Kind, RunState, Who};
+use exitscope_model::{Event, EventKind, RunState, VcpuIdentity};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ const NEAR: usize = 256;
 
 /// How often, and how long in all, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct StayStats {
     /// Stays that ended.
     pub count: u64,
     /// Their length.
     pub total: u64,
 }
 
-impl Times {
+impl StayStats {
     fn add(&mut self, count: u64, total: u64) {
         self.count += count;
         self.total = self.total.saturating_add(total);
@@ -38,27 +38,27 @@ impl Times {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateTimes {
     /// By state, in the order of [`RunState`].
-    pub states: [Times; RunState::COUNT],
+    pub states: [StayStats; RunState::COUNT],
     /// Of runnable: after it was preempted.
-    pub preempted: Times,
+    pub preempted: StayStats,
     /// Nobody knows in which, because records were lost or contradict one another.
-    pub lost: Times,
+    pub lost: StayStats,
     /// Who had the physical CPU meanwhile, of runnable stays that ended in running.
     pub holders: CpuHolders,
 }
 
 impl StateTimes {
     /// Runnable, because it was woken and waits for a physical CPU.
-    pub fn woken(&self) -> Times {
+    pub fn woken(&self) -> StayStats {
         let runnable = self.states[RunState::Runnable as usize];
-        Times {
+        StayStats {
             count: runnable.count.saturating_sub(self.preempted.count),
             total: runnable.total.saturating_sub(self.preempted.total),
         }
     }
 
     /// Adds `count` stays in the state of `place` up to `end`, as far as that lies within `window`.
-    fn add(&mut self, place: &Place, count: u64, end: Moment, window: (Moment, Moment)) {
+    fn add(&mut self, place: &CurrentRunState, count: u64, end: Moment, window: (Moment, Moment)) {
         if place.since > window.1 || end < window.0 {
             return;
         }
@@ -84,7 +84,7 @@ impl StateTimes {
 
 /// Where a virtual CPU is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct CurrentRunState {
     /// Its state; none after a loss.
     state: Option<RunState>,
     /// Whether it was running before.
@@ -96,12 +96,12 @@ struct Place {
 /// The run states of all virtual CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct RunStates {
-    times: BTreeMap<Who, StateTimes>,
+    times: BTreeMap<VcpuIdentity, StateTimes>,
     /// Where each is in the recording in hand, and its times so far.
-    places: Vec<(Who, Place, StateTimes)>,
+    places: Vec<(VcpuIdentity, CurrentRunState, StateTimes)>,
     /// Where in `places`, and those that were looked up last.
-    index: FxHashMap<Who, u32>,
-    near: Vec<(Who, u32)>,
+    index: FxHashMap<VcpuIdentity, u32>,
+    near: Vec<(VcpuIdentity, u32)>,
     /// Who had which physical CPU.
     cpu_history: CpuHistory,
 }
@@ -110,16 +110,16 @@ impl RunStates {
     /// Uses an event, as far as it is about run states; stays count as far as they lie within `window`.
     pub fn absorb(&mut self, event: &Event, window: (Moment, Moment)) {
         match event.kind {
-            Kind::RunState { from, to } => self.change(event, from, to, window),
-            Kind::Lost { .. } => self.lose(event, window),
+            EventKind::RunState { from, to } => self.change(event, from, to, window),
+            EventKind::Lost { .. } => self.lose(event, window),
             _ => {}
         }
     }
 
     fn change(&mut self, event: &Event, from: RunState, to: RunState, window: (Moment, Moment)) {
-        let who = Who { vm: event.vm, vcpu: event.vcpu, tid: Tid(0) };
+        let who = VcpuIdentity { vm: event.vm, vcpu: event.vcpu, tid: Tid(0) };
         let preempted = from == RunState::Running;
-        let place = Place { state: Some(to), preempted, since: event.at, cpu: event.cpu };
+        let place = CurrentRunState { state: Some(to), preempted, since: event.at, cpu: event.cpu };
         if to == RunState::Running {
             self.runs(event, who, window);
         }
@@ -128,7 +128,7 @@ impl RunStates {
             let state = old.state.filter(|&state| state == from);
             // It runs on: that is no stay of its own.
             let goes_on = from == to && state.is_some();
-            times.add(&Place { state, ..*old }, u64::from(!goes_on), event.at, window);
+            times.add(&CurrentRunState { state, ..*old }, u64::from(!goes_on), event.at, window);
             *old = place;
         } else if self.places.len() < MAX_VCPUS {
             self.index.insert(who, self.places.len() as u32);
@@ -137,7 +137,7 @@ impl RunStates {
     }
 
     /// It has the CPU now: whoever had it before, had it instead of this one.
-    fn runs(&mut self, event: &Event, who: Who, window: (Moment, Moment)) {
+    fn runs(&mut self, event: &Event, who: VcpuIdentity, window: (Moment, Moment)) {
         let is_real = who.vm != VmId::IDLE_DOMAIN;
         let place = self.of(who).map(|row| row.1).filter(|old| is_real && old.state == Some(RunState::Runnable));
         if let Some(old) = place {
@@ -151,7 +151,7 @@ impl RunStates {
     }
 
     #[inline]
-    fn of(&mut self, who: Who) -> Option<&mut (Who, Place, StateTimes)> {
+    fn of(&mut self, who: VcpuIdentity) -> Option<&mut (VcpuIdentity, CurrentRunState, StateTimes)> {
         let slot = (who.vcpu.0 ^ who.vm.0 << 4) as usize % NEAR;
         match self.near.get(slot) {
             Some(&(known, at)) if known == who => self.places.get_mut(at as usize),
@@ -160,7 +160,7 @@ impl RunStates {
     }
 
     #[cold]
-    fn look_up(&mut self, who: Who, slot: usize) -> Option<&mut (Who, Place, StateTimes)> {
+    fn look_up(&mut self, who: VcpuIdentity, slot: usize) -> Option<&mut (VcpuIdentity, CurrentRunState, StateTimes)> {
         let at = *self.index.get(&who)?;
         self.near.resize(NEAR, (who, at));
         self.near[slot] = (who, at);
@@ -179,7 +179,7 @@ impl RunStates {
                 continue;
             }
             times.add(place, 1, event.at, window);
-            *place = Place { state: None, since: event.at.max(place.since), ..*place };
+            *place = CurrentRunState { state: None, since: event.at.max(place.since), ..*place };
         }
     }
 
@@ -194,7 +194,7 @@ impl RunStates {
     }
 
     /// Keeps only these.
-    pub fn retain(&mut self, keep: impl Fn(&Who) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&VcpuIdentity) -> bool) {
         self.times.retain(|who, _| keep(who));
     }
 
@@ -206,7 +206,7 @@ impl RunStates {
     }
 
     /// Every virtual CPU's times, of the recordings that were ended.
-    pub fn times(&self) -> impl Iterator<Item = (&Who, &StateTimes)> {
+    pub fn times(&self) -> impl Iterator<Item = (&VcpuIdentity, &StateTimes)> {
         self.times.iter()
     }
 }

@@ -1,6 +1,6 @@
 //! The slowest single exits.
 
-use exitscope_model::{Exit, TimePart, Who};
+use exitscope_model::{Exit, TimePart, VcpuIdentity};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -67,7 +67,7 @@ impl Slowest {
     }
 
     /// Names vCPUs that were found out after their exits were looked at.
-    pub fn complete(&mut self, named: impl Fn(Who) -> Who) {
+    pub fn complete(&mut self, named: impl Fn(VcpuIdentity) -> VcpuIdentity) {
         let heap = std::mem::take(&mut self.heap).into_iter();
         self.heap = heap.map(|Reverse(Ranked(exit))| Reverse(Ranked(Exit { who: named(exit.who), ..exit }))).collect();
     }

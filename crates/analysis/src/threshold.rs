@@ -1,6 +1,6 @@
 //! Thresholds on facts, for scripts and CI: `p99(io)>200us`, `rate(*)>50000`, `share(npf)>=30%`, `lost>0`.
 
-use crate::{Cell, Facts};
+use crate::{ExitStats, Facts};
 use exitscope_model::{Ledger, Severity};
 use exitscope_units::Nanos;
 use std::fmt;
@@ -40,9 +40,9 @@ enum Unit {
 #[derive(Clone, Copy, Debug)]
 enum Of {
     /// The exits of a reason, or all, beside all facts; else why there is none.
-    Exits(fn(&Cell, &Facts) -> Result<u64, &'static str>),
+    Exits(fn(&ExitStats, &Facts) -> Result<u64, &'static str>),
     /// How long exits take: of all reasons together, those of exits without halts, as in the row of all reasons.
-    Lengths(fn(&Cell) -> Option<u64>),
+    Lengths(fn(&ExitStats) -> Option<u64>),
     /// The recording itself; else why it does not tell.
     Recording(fn(&Ledger) -> Result<u64, &'static str>),
 }
@@ -76,7 +76,7 @@ const FIGURES: &[Figure] = &[
     Figure::new(
         "user_space",
         Unit::Share,
-        Of::Exits(|cell, facts| match facts.heard.handlers {
+        Of::Exits(|cell, facts| match facts.event_kinds.handlers {
             true => share(cell.user_count, cell.count).ok_or("there is no such exit"),
             false => Err("it does not tell which exits went on to user space"),
         }),
@@ -84,7 +84,7 @@ const FIGURES: &[Figure] = &[
     Figure::new("lost", Unit::Count, Of::Recording(lost)),
 ];
 
-fn quantile(cell: &Cell, per_10_000: u64) -> Option<u64> {
+fn quantile(cell: &ExitStats, per_10_000: u64) -> Option<u64> {
     cell.quantile(per_10_000).map(|length| length.0)
 }
 
@@ -335,11 +335,11 @@ fn share(part: u64, whole: u64) -> Option<u64> {
 
 impl Facts {
     /// The figures of the reason with this name, without regard to case.
-    pub fn of_reason(&self, name: &str) -> Cell {
-        let mut found = Cell::default();
-        for (key, way) in self.ways.cells() {
+    pub fn of_reason(&self, name: &str) -> ExitStats {
+        let mut found = ExitStats::default();
+        for (key, way) in self.phases.cells() {
             if key.code.name().eq_ignore_ascii_case(name) {
-                found.merge(&way.cell);
+                found.merge(&way.stats);
             }
         }
         found
@@ -349,9 +349,9 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::made::{exit, spent, vcpu};
-    use crate::{Selection, Wanted};
-    use exitscope_model::{CodeList, Door, Exit, ExitCode, Line, TimePart};
+    use crate::advice::test_exits::{exit, spent, vcpu};
+    use crate::{FactsOptions, Selection};
+    use exitscope_model::{CodeList, Exit, ExitCode, Handler, LedgerLine, TimePart};
     use exitscope_units::Moment;
 
     #[test]
@@ -375,9 +375,9 @@ mod tests {
 
     #[test]
     fn each_figure_is_its_own() {
-        let mut facts = Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection: Selection::default() });
+        let mut facts = Facts::new(&FactsOptions { by: Vec::new(), slowest: 0, selection: Selection::default() });
         facts.begin(Moment::default());
-        facts.heard.handlers = true;
+        facts.event_kinds.handlers = true;
         let [io, msr] = [30, 32].map(|number| ExitCode::new(CodeList::Vmx, number));
         let mut at = 0;
         let mut absorb = |code, times: u64, handler, kernel, waiting| {
@@ -387,19 +387,19 @@ mod tests {
                 facts.absorb(&Exit { handler, parts, ..exit(vcpu(0), at, code) });
             }
         };
-        absorb(io, 530, Door::Kernel, 10, 0);
-        absorb(io, 70, Door::Userspace(2), 10, 0);
-        absorb(io, 300, Door::Kernel, 15, 5);
-        absorb(io, 90, Door::Kernel, 30, 0);
-        absorb(io, 9, Door::Kernel, 40, 0);
-        absorb(io, 1, Door::Kernel, 50, 0);
-        absorb(msr, 1, Door::Kernel, 40_830, 0);
+        absorb(io, 530, Handler::Kernel, 10, 0);
+        absorb(io, 70, Handler::Userspace(2), 10, 0);
+        absorb(io, 300, Handler::Kernel, 15, 5);
+        absorb(io, 90, Handler::Kernel, 30, 0);
+        absorb(io, 9, Handler::Kernel, 40, 0);
+        absorb(io, 1, Handler::Kernel, 50, 0);
+        absorb(msr, 1, Handler::Kernel, 40_830, 0);
         let (who, parts) = (vcpu(0), exitscope_model::AllParts::ZERO.with(TimePart::Guest, Nanos(249_999_900_000)));
-        facts.absorb_stretch(&exitscope_model::Stretch { who, from: Moment::default(), parts });
+        facts.absorb_stretch(&exitscope_model::CpuInterval { who, from: Moment::default(), parts });
         facts.end(Moment::default(), Moment::from_nanos(250_000_000_000), &Default::default());
         let mut ledger = Ledger::default();
         ledger.events = 2_002;
-        ledger.add(Line::LostRecords, 3);
+        ledger.add(LedgerLine::LostRecords, 3);
         let wanted = [
             ("count", 1_000),
             ("rate", 4),

@@ -1,10 +1,10 @@
 //! What takes all that a trace gives: exits, and what is found beside them.
 
-use crate::advice::{Material, Trials};
+use crate::advice::{AdviceInput, Trials};
 use crate::replay::{SpinReplay, SpinSurvey};
-use crate::{Counted, Facts};
+use crate::{ExitSlots, Facts};
 use exitscope_model::{
-    Event, EventKinds, Exit, Halt, PleUpdate, Preemption, QueueStay, Signed, Stretch, ThreadWakeUp, Yield,
+    CpuInterval, Event, EventKinds, Exit, Halt, PleUpdate, Preemption, RunQueueInterval, Signed, ThreadWakeUp, Yield,
 };
 use exitscope_units::Moment;
 
@@ -20,17 +20,17 @@ pub trait TraceSink {
     fn absorb(&mut self, _exit: &Exit) {}
     /// A row; where it was counted, by one that counts.
     #[inline]
-    fn count(&mut self, exit: &Exit) -> Option<Counted> {
+    fn count(&mut self, exit: &Exit) -> Option<ExitSlots> {
         self.absorb(exit);
         None
     }
     /// A row that another sink of the same rows counted there.
     #[inline]
-    fn absorb_counted(&mut self, exit: &Exit, _counted: Counted) {
+    fn absorb_counted(&mut self, exit: &Exit, _counted: ExitSlots) {
         self.absorb(exit);
     }
     /// A stretch of a vCPU's time that is of no exit.
-    fn stretch(&mut self, _stretch: &Stretch) {}
+    fn stretch(&mut self, _stretch: &CpuInterval) {}
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
     /// A yield.
@@ -44,7 +44,7 @@ pub trait TraceSink {
     /// A sign of what KVM does.
     fn sign(&mut self, _of: &Signed) {}
     /// How many vCPUs waited for a CPU, and how long.
-    fn queue_stay(&mut self, _stay: &QueueStay) {}
+    fn queue_stay(&mut self, _stay: &RunQueueInterval) {}
     /// Events of a recording in which a virtual core's runner records for all its vCPUs (powerpc).
     fn runner_events(&mut self, _events: &[Event]) {}
     /// Whether what is still to come would make no difference.
@@ -72,14 +72,14 @@ impl<A: TraceSink, B: TraceSink> TraceSink for (A, B) {
         begin(Moment),
         note_event_kinds(EventKinds),
         schedule(&Event),
-        stretch(&Stretch),
+        stretch(&CpuInterval),
         halt(&Halt),
         yielded(&Yield),
         preempted(&Preemption),
         woken(&ThreadWakeUp),
         ple_update(&PleUpdate),
         sign(&Signed),
-        queue_stay(&QueueStay),
+        queue_stay(&RunQueueInterval),
         runner_events(&[Event]),
     }
 
@@ -92,7 +92,7 @@ impl<A: TraceSink, B: TraceSink> TraceSink for (A, B) {
     }
 
     #[inline]
-    fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
+    fn absorb_counted(&mut self, exit: &Exit, counted: ExitSlots) {
         self.0.absorb_counted(exit, counted);
         self.1.absorb_counted(exit, counted);
     }
@@ -108,12 +108,12 @@ impl TraceSink for Facts {
     }
 
     fn note_event_kinds(&mut self, kinds: EventKinds) {
-        self.hear(kinds);
+        self.note_event_kinds(kinds);
     }
 
     #[inline]
     fn schedule(&mut self, event: &Event) {
-        Facts::schedule(self, event);
+        Facts::absorb_sched_event(self, event);
     }
 
     #[inline]
@@ -121,7 +121,7 @@ impl TraceSink for Facts {
         Facts::absorb(self, exit);
     }
 
-    fn stretch(&mut self, stretch: &Stretch) {
+    fn stretch(&mut self, stretch: &CpuInterval) {
         self.absorb_stretch(stretch);
     }
 
@@ -145,7 +145,7 @@ impl TraceSink for Facts {
         self.absorb_sign(of);
     }
 
-    fn queue_stay(&mut self, stay: &QueueStay) {
+    fn queue_stay(&mut self, stay: &RunQueueInterval) {
         self.absorb_queue_stay(stay);
     }
 
@@ -154,25 +154,25 @@ impl TraceSink for Facts {
     }
 }
 
-impl TraceSink for Material {
+impl TraceSink for AdviceInput {
     fn begin(&mut self, first: Moment) {
-        Material::begin(self, first);
+        AdviceInput::begin(self, first);
     }
 
     fn note_event_kinds(&mut self, kinds: EventKinds) {
-        Material::heard(self, kinds);
+        AdviceInput::note_event_kinds(self, kinds);
     }
 
     fn schedule(&mut self, event: &Event) {
-        self.facts.schedule(event);
+        self.facts.absorb_sched_event(event);
     }
 
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        Material::absorb(self, exit);
+        AdviceInput::absorb(self, exit);
     }
 
-    fn stretch(&mut self, stretch: &Stretch) {
+    fn stretch(&mut self, stretch: &CpuInterval) {
         self.facts.absorb_stretch(stretch);
     }
 

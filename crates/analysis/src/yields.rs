@@ -9,8 +9,8 @@
 //! That siblings yield while a vCPU is preempted is what the preemption of a lock's holder looks like; which of several it
 //! was, and whether it held anything, no trace says.
 
-use crate::{Lengths, MAX_KEYS, Timeline};
-use exitscope_model::{PleUpdate, Preemption, QueueStay, Who, Yield, YieldCall};
+use crate::{DurationStats, MAX_KEYS, Timeline};
+use exitscope_model::{PleUpdate, Preemption, RunQueueInterval, VcpuIdentity, Yield, YieldCall};
 use exitscope_units::{Nanos, VcpuId, VmId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,13 +26,13 @@ const LONGEST: usize = 8;
 
 /// Yields of one vCPU by one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct YieldCell {
+pub struct YieldStats {
     /// Number of yields.
     pub count: u64,
     /// Those whose exit before was a yield as well; none of calls that wake.
     pub again: u64,
     /// Time in the guest between them.
-    pub between: Lengths,
+    pub between: DurationStats,
     /// Those at which a sibling had lost its CPU and waited for one.
     pub preempted: u64,
     /// Those at which no sibling had, but one was woken and waited for a CPU.
@@ -42,19 +42,19 @@ pub struct YieldCell {
     /// To whom the CPU went, in the order of [`Gave`](exitscope_model::Gave).
     pub gave: [u64; 5],
     /// From exit to entry.
-    pub lasted: Lengths,
+    pub lasted: DurationStats,
     /// Steal within it, in ns.
     pub waited: u64,
 }
 
-/// Yields to one vCPU, by where it was, in the order of [`Place`](exitscope_model::Place).
+/// Yields to one vCPU, by where it was, in the order of [`CurrentRunState`](exitscope_model::Place).
 pub type TargetCell = [u64; 5];
 
 /// How one vCPU lost its CPU though it wanted to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PreemptedCell {
+pub struct PreemptionStats {
     /// From there until it ran again.
-    pub waits: Lengths,
+    pub waits: DurationStats,
     /// Those that nobody saw the end of.
     pub cut: u64,
     /// Those during which siblings yielded.
@@ -62,7 +62,7 @@ pub struct PreemptedCell {
     /// Yields of siblings meanwhile.
     pub yields: u64,
     /// From the first of them until the vCPU ran.
-    pub blocked: Lengths,
+    pub blocked: DurationStats,
 }
 
 /// How windows of PAUSE loops changed.
@@ -80,7 +80,7 @@ pub struct PleCell {
 
 /// How many vCPUs wait for each CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
+pub struct RunQueueStats {
     /// Time by how many waited, summed over CPUs; the last is of as many and more.
     pub time: [u64; DEPTHS],
     /// The sum of waiting times: nanoseconds times vCPUs.
@@ -91,29 +91,29 @@ pub struct Queue {
     pub timeline: Timeline,
 }
 
-impl Default for Queue {
-    fn default() -> Queue {
-        Queue { time: [0; DEPTHS], waited: 0, most: 0, timeline: Timeline::of_at_most(BUCKETS) }
+impl Default for RunQueueStats {
+    fn default() -> RunQueueStats {
+        RunQueueStats { time: [0; DEPTHS], waited: 0, most: 0, timeline: Timeline::of_at_most(BUCKETS) }
     }
 }
 
 /// The yields of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Yields {
+pub struct YieldFacts {
     /// By vCPU and call.
-    pub vcpus: BTreeMap<(Who, YieldCall), YieldCell>,
+    pub vcpus: BTreeMap<(VcpuIdentity, YieldCall), YieldStats>,
     /// By the vCPU that was named, and call.
     pub targets: BTreeMap<(VmId, VcpuId, YieldCall), TargetCell>,
     /// Yields to further vCPUs than are kept.
     pub other_targets: u64,
     /// vCPUs that lost their CPU.
-    pub preempted: BTreeMap<Who, PreemptedCell>,
+    pub preempted: BTreeMap<VcpuIdentity, PreemptionStats>,
     /// Those during which siblings waited longest, longest first.
     longest: Vec<Preemption>,
     /// Windows of PAUSE loops, by VM.
     pub windows: BTreeMap<VmId, PleCell>,
     /// The run queue.
-    pub queue: Queue,
+    pub queue: RunQueueStats,
 }
 
 /// From the first yield of a sibling until a vCPU that was preempted ran.
@@ -121,7 +121,7 @@ fn blocked(of: &Preemption) -> Option<Nanos> {
     of.ran?.since(of.first?)
 }
 
-impl Yields {
+impl YieldFacts {
     /// Adds one yield.
     pub fn absorb(&mut self, of: &Yield) {
         self.vcpus.entry((of.who, of.call)).or_default().absorb(of);
@@ -131,7 +131,7 @@ impl Yields {
             self.other_targets += 1;
             return;
         }
-        self.targets.entry(key).or_default()[of.place as usize] += 1;
+        self.targets.entry(key).or_default()[of.target_state as usize] += 1;
     }
 
     /// Adds one preemption.
@@ -171,7 +171,7 @@ impl Yields {
 
     /// Adds a stay of the run queue.
     #[inline]
-    pub fn absorb_stay(&mut self, stay: &QueueStay) {
+    pub fn absorb_stay(&mut self, stay: &RunQueueInterval) {
         let length = stay.to.since(stay.from).unwrap_or_default().0;
         let waited = length.saturating_mul(u64::from(stay.waiting));
         let queue = &mut self.queue;
@@ -189,14 +189,14 @@ impl Yields {
     }
 
     /// All yields of these calls together.
-    pub fn all(&self, of: impl Fn(YieldCall) -> bool) -> YieldCell {
-        let mut all = YieldCell::default();
+    pub fn all(&self, of: impl Fn(YieldCall) -> bool) -> YieldStats {
+        let mut all = YieldStats::default();
         self.vcpus.iter().filter(|((_, call), _)| of(*call)).for_each(|(_, cell)| all.merge(cell));
         all
     }
 
     /// Gives vCPUs the names that were found out later.
-    pub(crate) fn complete(&mut self, named: impl Fn(Who) -> Who) {
+    pub(crate) fn complete(&mut self, named: impl Fn(VcpuIdentity) -> VcpuIdentity) {
         for ((who, call), cell) in std::mem::take(&mut self.vcpus) {
             self.vcpus.entry((named(who), call)).or_default().merge(&cell);
         }
@@ -209,7 +209,7 @@ impl Yields {
     }
 
     /// Adds what another recording gave.
-    pub fn merge(&mut self, other: &Yields) {
+    pub fn merge(&mut self, other: &YieldFacts) {
         for (key, cell) in &other.vcpus {
             self.vcpus.entry(*key).or_default().merge(cell);
         }
@@ -228,7 +228,7 @@ impl Yields {
     }
 }
 
-impl YieldCell {
+impl YieldStats {
     fn absorb(&mut self, of: &Yield) {
         self.count += 1;
         if of.again && of.call.waits() {
@@ -243,7 +243,7 @@ impl YieldCell {
             };
             *by += 1;
         }
-        self.gave[of.gave as usize] += 1;
+        self.gave[of.recipient as usize] += 1;
         if let Some(length) = of.entered.and_then(|entered| entered.since(of.at)) {
             self.lasted.record(length);
         }
@@ -251,7 +251,7 @@ impl YieldCell {
     }
 
     /// Adds what another holds.
-    pub fn merge(&mut self, other: &YieldCell) {
+    pub fn merge(&mut self, other: &YieldStats) {
         self.count += other.count;
         self.again += other.again;
         self.between.merge(&other.between);
@@ -269,9 +269,9 @@ impl YieldCell {
     }
 }
 
-impl PreemptedCell {
+impl PreemptionStats {
     /// Adds what another holds.
-    pub fn merge(&mut self, other: &PreemptedCell) {
+    pub fn merge(&mut self, other: &PreemptionStats) {
         self.waits.merge(&other.waits);
         self.cut += other.cut;
         self.yielded_for += other.yielded_for;
@@ -294,8 +294,8 @@ impl PleCell {
     }
 }
 
-impl Queue {
-    fn merge(&mut self, other: &Queue) {
+impl RunQueueStats {
+    fn merge(&mut self, other: &RunQueueStats) {
         add(&mut self.time, &other.time);
         self.waited = self.waited.saturating_add(other.waited);
         self.most = self.most.max(other.most);

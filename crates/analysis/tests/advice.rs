@@ -4,8 +4,10 @@
 mod common;
 
 use common::plain;
-use exitscope_analysis::advice::{Figure, GoesInto, Judgement, Machine, Material, Setting, Trials, Way, judge};
-use exitscope_analysis::{PollHost, Selection};
+use exitscope_analysis::advice::{
+    AdviceInput, AdviceSetting, CitedValue, GoesInto, InKernelPath, Judgement, RecordedHost, Trials, judge,
+};
+use exitscope_analysis::{RecordedHaltPolling, Selection};
 use exitscope_model::*;
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -30,12 +32,12 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-fn vcpu(vm: u32, vcpu: u32) -> Who {
-    Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 100 + vcpu) }
+fn vcpu(vm: u32, vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 100 + vcpu) }
 }
 
 /// An exit of VMX's number that has this much of the parts.
-fn exit(who: Who, begin: u64, number: u64, guest: u64, parts: &[(TimePart, u64)]) -> Exit {
+fn exit(who: VcpuIdentity, begin: u64, number: u64, guest: u64, parts: &[(TimePart, u64)]) -> Exit {
     let code = ExitCode::new(CodeList::Vmx, number);
     Exit {
         at: at(begin),
@@ -48,8 +50,8 @@ fn exit(who: Who, begin: u64, number: u64, guest: u64, parts: &[(TimePart, u64)]
     }
 }
 
-fn about(kind: DetailKind, key: u64, write: bool, value: u64) -> Detail {
-    Detail { kind, write, form: Form::Plain, size: 4, key, value }
+fn about(kind: SubjectKind, key: u64, write: bool, value: u64) -> Subject {
+    Subject { kind, write, form: PortAccessForm::NonString, size: 4, key, value }
 }
 
 /// What a recording holds, in the order in which each kind came.
@@ -62,8 +64,8 @@ struct Recording {
     preemptions: Vec<Preemption>,
     runs: Vec<Event>,
     /// Of no exit: what each vCPU did besides.
-    stretches: Vec<Stretch>,
-    machine: Machine,
+    stretches: Vec<CpuInterval>,
+    machine: RecordedHost,
     length: u64,
 }
 
@@ -75,30 +77,30 @@ impl Recording {
         let info = TraceInfo {
             arch: "x86_64".into(),
             release: "6.1.0".into(),
-            settings: vec![exitscope_model::Setting::new("kvm", "halt_poll_ns", "10000")],
+            settings: vec![exitscope_model::HostSetting::new("kvm", "halt_poll_ns", "10000")],
             ..TraceInfo::default()
         };
-        let machine = Machine {
+        let machine = RecordedHost {
             arch: info.arch.clone(),
             release: info.release.clone(),
             cpus: 4,
             comms: comms.map(|(tid, name)| (tid, name.to_string())).into_iter().collect(),
-            polling: PollHost::of(&info),
+            polling: RecordedHaltPolling::of(&info),
             settings: info.settings.clone(),
-            ..Machine::default()
+            ..RecordedHost::default()
         };
         Recording { kinds, machine, length, ..Recording::default() }
     }
 
-    fn rest(&mut self, who: Who, part: TimePart, time: u64) {
-        self.stretches.push(Stretch { who, from: at(0), parts: AllParts::ZERO.with(part, Nanos(time)) });
+    fn rest(&mut self, who: VcpuIdentity, part: TimePart, time: u64) {
+        self.stretches.push(CpuInterval { who, from: at(0), parts: AllParts::ZERO.with(part, Nanos(time)) });
     }
 
     /// Reads it twice, as the command does.
     fn judged(&self) -> Judgement {
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         material.begin(at(0));
-        material.heard(self.kinds);
+        material.note_event_kinds(self.kinds);
         self.exits.iter().for_each(|exit| _ = material.absorb(exit));
         self.halts.iter().for_each(|halt| _ = material.absorb_halt(halt));
         self.yields.iter().for_each(|of| _ = material.absorb_yield(of));
@@ -118,8 +120,8 @@ impl Recording {
         trials.end();
         // What two cost models say: of reads by a device little, else more.
         let simulate = |kind, way| match (kind, way) {
-            (DetailKind::Port, Way::Device) => vec![0.5, 0.75],
-            (_, Way::Coalesced) => vec![0.25],
+            (SubjectKind::Port, InKernelPath::Device) => vec![0.5, 0.75],
+            (_, InKernelPath::Coalesced) => vec![0.25],
             _ => vec![],
         };
         judge(&material, &trials, &self.machine, &simulate)
@@ -132,12 +134,12 @@ fn words(of: &Judgement) -> String {
     let vm = |vm: Option<VmId>| vm.map_or("host".to_string(), |vm| format!("VM {}", vm.0));
     for (fact, number) in of.facts().iter().zip(1..) {
         let figure = match fact.figure {
-            Figure::Count(count) => count.to_string(),
-            Figure::Rate(rate) => format!("{rate:.2}/s"),
-            Figure::Time(time) => format!("{} ns", time.0),
-            Figure::Share(share) => format!("{:.3} %", share * 100.0),
-            Figure::Cpus(cpus) => format!("{cpus:.3} CPUs"),
-            Figure::Value(value) => format!("{value:#x}"),
+            CitedValue::Count(count) => count.to_string(),
+            CitedValue::Rate(rate) => format!("{rate:.2}/s"),
+            CitedValue::Time(time) => format!("{} ns", time.0),
+            CitedValue::Share(share) => format!("{:.3} %", share * 100.0),
+            CitedValue::Cpus(cpus) => format!("{cpus:.3} CPUs"),
+            CitedValue::Value(value) => format!("{value:#x}"),
         };
         _ = writeln!(text, "[{number}] {} ({}) {}: {figure}", vm(fact.vm), fact.topic.id(), fact.what);
     }
@@ -154,7 +156,7 @@ fn words(of: &Judgement) -> String {
         _ = writeln!(text, "  {}", plan.change);
         for setting in &plan.settings {
             _ = match setting {
-                Setting::Knob { side, knob, value } => writeln!(text, "  - {side:?} {}={value}", knob.name),
+                AdviceSetting::Knob { side, knob, value } => writeln!(text, "  - {side:?} {}={value}", knob.name),
                 other => writeln!(text, "  - {other:?}"),
             };
         }
@@ -211,13 +213,13 @@ fn check(recording: &Recording, name: &str) {
 }
 
 /// A halt of this length, of which so much was polled at most; it is woken after `gap`, and back `back` later.
-fn halt(who: Who, begin: u64, gap: u64, back: u64, waited: bool, change: Option<PollChange>) -> Halt {
+fn halt(who: VcpuIdentity, begin: u64, gap: u64, back: u64, waited: bool, change: Option<PollChange>) -> Halt {
     Halt {
         who,
         begin: at(begin),
         asleep: waited.then_some(at(begin + 2 * US)),
         woken: waited.then_some(at(begin + gap)),
-        told: Some(Told { length: Nanos(if waited { gap + back } else { gap }), waited, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(if waited { gap + back } else { gap }), waited, valid: true }),
         change,
         kicked: false,
         end: at(begin + if waited { gap + back } else { gap }),
@@ -293,10 +295,10 @@ fn polls_that_mostly_fail_are_made_shorter() {
 fn cpus_that_are_short_are_shared_by_fewer_and_no_guest_polls_on_them() {
     let mut recording = Recording::of(SECOND);
     recording.machine.cpus = 2;
-    let poll_control = about(DetailKind::Msr, 0x4b56_4d05, true, 0);
+    let poll_control = about(SubjectKind::Msr, 0x4b56_4d05, true, 0);
     recording
         .exits
-        .push(Exit { detail: Some(poll_control), ..exit(vcpu(1, 0), 1, MSR_WRITE, 0, &[(TimePart::Kernel, US)]) });
+        .push(Exit { subject: Some(poll_control), ..exit(vcpu(1, 0), 1, MSR_WRITE, 0, &[(TimePart::Kernel, US)]) });
     for number in 0..1_000 {
         let begin = number * MS + 500;
         for (who, steal, by) in
@@ -348,7 +350,7 @@ fn a_cpu_that_is_left_idle_while_a_vcpu_wants_it_says_quota() {
 fn virtual_cores_are_made_as_narrow_as_wins_nearly_all() {
     let mut recording = Recording::of(100 * MS);
     recording.kinds = EventKinds { by_runner: true, ..EventKinds::default() };
-    (recording.machine.arch, recording.machine.polling) = ("ppc64le".into(), PollHost::default());
+    (recording.machine.arch, recording.machine.polling) = ("ppc64le".into(), RecordedHaltPolling::default());
     let event = |nanos, vcpu, kind| Event {
         at: at(nanos),
         tid: Tid(50),
@@ -362,32 +364,32 @@ fn virtual_cores_are_made_as_narrow_as_wins_nearly_all() {
         let begin = number * 250 * US;
         let left = |vcpu, trap, idle| {
             let code = ExitCode::new(CodeList::PpcTrap, trap);
-            event(begin + 100 * US, vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
+            event(begin + 100 * US, vcpu, EventKind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
         };
         let doorbell = u64::from(H_DOORBELL);
         recording.runs.extend([
-            event(begin, 0, Kind::RunCore { exit: false, runnable: 4 }),
+            event(begin, 0, EventKind::RunCore { exit: false, runnable: 4 }),
             left(0, 0xc00, false),
             left(1, doorbell, false),
             left(2, doorbell, false),
             left(3, doorbell, true),
-            event(begin + 101 * US, 0, Kind::RunCore { exit: true, runnable: 4 }),
-            event(begin + 140 * US, 1, Kind::Enter),
-            event(begin + 160 * US, 2, Kind::Enter),
+            event(begin + 101 * US, 0, EventKind::RunCore { exit: true, runnable: 4 }),
+            event(begin + 140 * US, 1, EventKind::Enter),
+            event(begin + 160 * US, 2, EventKind::Enter),
         ]);
         let code = ExitCode::new(CodeList::PpcTrap, 0xc00);
-        let who = Who { tid: Tid(0), ..vcpu(1, 0) };
+        let who = VcpuIdentity { tid: Tid(0), ..vcpu(1, 0) };
         let of = exit(who, begin + 100 * US, 0, 100 * US, &[(TimePart::Kernel, 20 * US)]);
         recording.exits.push(Exit { code, is_halt: false, ..of });
     }
     for of in 1..4 {
-        recording.rest(Who { tid: Tid(0), ..vcpu(1, of) }, TimePart::Unknown, 100 * MS);
+        recording.rest(VcpuIdentity { tid: Tid(0), ..vcpu(1, of) }, TimePart::Unknown, 100 * MS);
     }
     recording.machine.cpus = 4;
     check(&recording, "virtual_cores");
     // Two more vCPUs never leave the guest: of four virtual cores, one core has to do for more than two at a time.
     for of in 1..3 {
-        recording.exits.push(exit(Who { tid: Tid(0), ..vcpu(1, of) }, 99 * MS, 0, 99 * MS, &[]));
+        recording.exits.push(exit(VcpuIdentity { tid: Tid(0), ..vcpu(1, of) }, 99 * MS, 0, 99 * MS, &[]));
     }
     recording.machine.cpus = 1;
     check(&recording, "too_few_cores");
@@ -404,19 +406,19 @@ fn spins(call: YieldCall, finds: u64) -> Recording {
             at: at(begin),
             call,
             target: (number % 2 == 0).then_some(VcpuId(1 - who.vcpu.0)),
-            place: if number % 2 == 1 {
-                Place::Unknown
+            target_state: if number % 2 == 1 {
+                TargetState::Unknown
             } else if found {
-                Place::Preempted
+                TargetState::Preempted
             } else {
-                Place::Running
+                TargetState::Running
             },
-            found: Some(Waiters { preempted: u32::from(found), woken: u32::from(number % 20 == 19) }),
+            found: Some(RunnableSiblings { preempted: u32::from(found), woken: u32::from(number % 20 == 19) }),
             guest: Nanos(4_096 << (number % 4)),
             again: number % 4 > 0,
             was_out: number % 4 == 0,
             window: None,
-            gave: if found { Gave::Sibling } else { Gave::Nobody },
+            recipient: if found { YieldRecipient::Sibling } else { YieldRecipient::Nobody },
             waited: Nanos(3 * US),
             entered: Some(at(begin + 15 * US)),
         });
@@ -461,23 +463,30 @@ fn devices(vm: u32, idle: bool) -> Recording {
     let every = if idle { 3 * MS } else { MS };
     for number in 0..SECOND / every {
         let begin = number * every;
-        let mut ask = |after: u64, code, detail: Detail, outside: bool, kernel: u64, user: u64| {
+        let mut ask = |after: u64, code, detail: Subject, outside: bool, kernel: u64, user: u64| {
             let parts = [(TimePart::Kernel, kernel), (TimePart::User, user)];
-            let handler = if outside { Door::Userspace(2) } else { Door::Kernel };
+            let handler = if outside { Handler::Userspace(2) } else { Handler::Kernel };
             let of = exit(who, begin + after, code, 10 * US, &parts);
-            recording.exits.push(Exit { detail: Some(detail), handler, ..of });
+            recording.exits.push(Exit { subject: Some(detail), handler, ..of });
         };
-        ask(10 * US, IO, about(DetailKind::Port, 0x3f8, true, number), true, 5 * US, 25 * US + number % 100 * 100);
-        ask(60 * US, EPT_MISCONFIG, about(DetailKind::Mmio, 0xfe00_3000, true, number % 3), true, 4 * US, 20 * US);
-        ask(100 * US, EPT_MISCONFIG, about(DetailKind::Mmio, 0xfe80_0010, true, number * 5_000), true, 4 * US, 18 * US);
-        ask(140 * US, MSR_WRITE, about(DetailKind::Msr, 0x1234, true, number), false, 15 * US, 0);
-        ask(170 * US, CPUID, about(DetailKind::Cpuid, number % 4, false, 0), false, 30 * US, 0);
-        ask(210 * US, IO, about(DetailKind::Port, 0x1234, false, 0), true, 6 * US, 16 * US);
-        ask(240 * US, IO, about(DetailKind::Port, 0x61, false, 0), false, 2 * US, 0);
-        let string = Detail { form: Form::String, size: 2, ..about(DetailKind::Port, 0x1f0, true, 0) };
+        ask(10 * US, IO, about(SubjectKind::Port, 0x3f8, true, number), true, 5 * US, 25 * US + number % 100 * 100);
+        ask(60 * US, EPT_MISCONFIG, about(SubjectKind::Mmio, 0xfe00_3000, true, number % 3), true, 4 * US, 20 * US);
+        ask(
+            100 * US,
+            EPT_MISCONFIG,
+            about(SubjectKind::Mmio, 0xfe80_0010, true, number * 5_000),
+            true,
+            4 * US,
+            18 * US,
+        );
+        ask(140 * US, MSR_WRITE, about(SubjectKind::Msr, 0x1234, true, number), false, 15 * US, 0);
+        ask(170 * US, CPUID, about(SubjectKind::Cpuid, number % 4, false, 0), false, 30 * US, 0);
+        ask(210 * US, IO, about(SubjectKind::Port, 0x1234, false, 0), true, 6 * US, 16 * US);
+        ask(240 * US, IO, about(SubjectKind::Port, 0x61, false, 0), false, 2 * US, 0);
+        let string = Subject { form: PortAccessForm::String, size: 2, ..about(SubjectKind::Port, 0x1f0, true, 0) };
         ask(250 * US, IO, string, true, 10 * US, 30 * US);
         if number % 40 == 0 {
-            ask(290 * US, IO, about(DetailKind::Port, 0x70, true, 0x8a), true, 5 * US, 9 * US);
+            ask(290 * US, IO, about(SubjectKind::Port, 0x70, true, 0x8a), true, 5 * US, 9 * US);
         }
         // An access of which one end is missing, and one that names nothing.
         let of = exit(who, begin + 300 * US, IO, 0, &[]);
@@ -510,8 +519,8 @@ fn an_old_xen_has_its_own_words() {
     (recording.machine.xen, recording.machine.release) = (true, "4.0.1".into());
     recording.machine.comms.clear();
     for exit in &mut recording.exits {
-        if exit.handler != Door::Kernel {
-            exit.handler = Door::DeviceModel;
+        if exit.handler != Handler::Kernel {
+            exit.handler = Handler::DeviceModel;
         }
         exit.parts.add(TimePart::Steal, Nanos(20 * US));
     }
@@ -528,7 +537,7 @@ fn what_a_poor_recording_lacks_is_named_with_what_records_it() {
         recording.exits.push(exit(vcpu(1, 0), begin, IO, 300 * US, &[(TimePart::Kernel, 20 * US)]));
         recording.exits.push(exit(vcpu(1, 0), begin + 400 * US, HLT, 80 * US, &[(TimePart::Undivided, 100 * US)]));
         let of = halt(vcpu(1, 0), begin + 400 * US, 100 * US, 0, true, None);
-        recording.halts.push(Halt { asleep: None, woken: None, told: None, ..of });
+        recording.halts.push(Halt { asleep: None, woken: None, vcpu_wakeup: None, ..of });
     }
     check(&recording, "poor");
     recording.exits.iter_mut().for_each(|exit| exit.timed = false);

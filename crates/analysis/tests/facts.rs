@@ -15,16 +15,16 @@ fn any_exit() -> impl Strategy<Value = Exit> {
     (whose, times, 0u64..5, prop::option::of(0u64..4), any::<bool>(), any::<bool>()).prop_map(
         |((vm, vcpu), (at, kernel, user, idle, waiting), code, key, write, timed)| Exit {
             at: Moment::from_nanos(at),
-            who: Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu % 5) },
+            who: VcpuIdentity { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu % 5) },
             cpu: PcpuId(code as u32 % 2),
             code: ExitCode::new(CodeList::Vmx, code),
             rip: 0,
             info: exitscope_model::ExitInfo::default(),
-            handler: if write { Door::Userspace(2) } else { Door::Kernel },
-            detail: key.map(|key| Detail {
-                kind: DetailKind::Port,
+            handler: if write { Handler::Userspace(2) } else { Handler::Kernel },
+            subject: key.map(|key| Subject {
+                kind: SubjectKind::Port,
                 write,
-                form: if at % 2 == 0 { Form::Plain } else { Form::String },
+                form: if at % 2 == 0 { PortAccessForm::NonString } else { PortAccessForm::String },
                 size: 1,
                 key,
                 value: at,
@@ -35,7 +35,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
                 .with(TimePart::User, Nanos(user))
                 .with(TimePart::Halted, Nanos(idle))
                 .with(TimePart::Steal, Nanos(waiting)),
-            way: Way::default(),
+            phases: ExitPhases::default(),
             timed,
             is_halt: false,
             events: 2,
@@ -47,8 +47,12 @@ fn spent(part: TimePart, nanos: u64) -> ExitParts {
     ExitParts::ZERO.with(part, Nanos(nanos))
 }
 
-fn wanted() -> Wanted {
-    Wanted { by: vec![Dim::Vcpu, Dim::Port, Dim::Time(None)], slowest: 4, selection: Selection::default() }
+fn wanted() -> FactsOptions {
+    FactsOptions {
+        by: vec![Dimension::Vcpu, Dimension::Port, Dimension::Time(None)],
+        slowest: 4,
+        selection: Selection::default(),
+    }
 }
 
 fn facts(rows: &[Exit]) -> Facts {
@@ -79,7 +83,7 @@ fn seen(facts: &Facts) -> String {
         facts.slowest.list(),
         facts.timeline.buckets(),
         facts.accesses.cells(),
-        facts.ways.cells(),
+        facts.phases.cells(),
     )
 }
 
@@ -165,7 +169,7 @@ fn rates_are_over_time_that_no_other_recording_holds() {
     // 50 ms, of which others hold 10 and 15.
     let held = [(moment(5_000_000), moment(15_000_000)), (moment(30_000_000), moment(45_000_000))];
     let rows = recording_beside(1, 5_000, 2_000, &held).against(&whole, 9_900);
-    let rate = rows[0].changes.iter().find(|change| change.measure == Measure::Rate).unwrap();
+    let rate = rows[0].changes.iter().find(|change| change.measure == DiffMeasure::Rate).unwrap();
     // Exits a second; blocks are whole nanoseconds.
     let per_second = |rate: Option<u64>| rate.unwrap().div_ceil(1_000);
     assert_eq!((per_second(rate.before), per_second(rate.after)), (100_000, 200_000));
@@ -180,10 +184,10 @@ fn a_reason_that_became_slower_is_told_from_one_that_did_not() {
         let row = rows.iter().find(|row| row.reason == code).unwrap();
         row.changes.iter().find(|change| change.measure == measure).unwrap().verdict()
     };
-    for measure in [Measure::Mean, Measure::P50, Measure::P99, Measure::Cost] {
+    for measure in [DiffMeasure::Mean, DiffMeasure::P50, DiffMeasure::P99, DiffMeasure::Cost] {
         assert_eq!(verdict(0, measure), ChangeVerdict::More, "{measure:?}");
     }
-    for measure in Measure::ALL {
+    for measure in DiffMeasure::ALL {
         assert_eq!(verdict(1, measure), ChangeVerdict::Unclear, "{measure:?}");
     }
     assert_eq!(rows[0].reason, None, "all together come first");
@@ -230,7 +234,7 @@ fn too_little_gives_no_verdict() {
     assert!(
         rows.iter()
             .flat_map(|row| &row.changes)
-            .filter(|change| change.measure == Measure::P99)
+            .filter(|change| change.measure == DiffMeasure::P99)
             .all(|change| change.verdict() == ChangeVerdict::TooFew)
     );
 }
@@ -242,11 +246,11 @@ fn any_halt() -> impl Strategy<Value = Halt> {
         |(vcpu, (at, length, woken, rest), waited, told, change, seen)| {
             let moment = |nanos: u64| Moment::from_nanos(nanos);
             Halt {
-                who: Who { vm: VmId(1), vcpu: VcpuId(vcpu), tid: Tid(10 + vcpu) },
+                who: VcpuIdentity { vm: VmId(1), vcpu: VcpuId(vcpu), tid: Tid(10 + vcpu) },
                 begin: moment(at),
                 asleep: (waited && seen).then_some(moment(at)),
                 woken: (waited && seen).then_some(moment(at + woken.min(length))),
-                told: told.then_some(Told { length: Nanos(length), waited, valid: true }),
+                vcpu_wakeup: told.then_some(VcpuWakeup { length: Nanos(length), waited, valid: true }),
                 change: change.map(|(grow, new, old)| PollChange { grow, new, old }),
                 kicked: woken % 3 == 0,
                 end: moment(at + length),
@@ -268,7 +272,7 @@ proptest! {
     #[test]
     fn ganged_exits_merge_in_any_order(runs in prop::collection::vec(any_run(), 0..40), cut in 0usize..40) {
         let of = |runs: &[CoreRun]| {
-            let mut gangs = Gangs::default();
+            let mut gangs = GangFacts::default();
             for (number, (vm, left)) in runs.iter().enumerate() {
                 let event = |vcpu, kind| Event {
                     at: Moment::from_nanos(number as u64),
@@ -281,12 +285,12 @@ proptest! {
                 };
                 let first = left.first().map_or(0, |left| left.0);
                 let runnable = left.len() as u32;
-                gangs.absorb(&event(first, Kind::RunCore { exit: false, runnable }), |_| true);
+                gangs.absorb(&event(first, EventKind::RunCore { exit: false, runnable }), |_| true);
                 for &(vcpu, trap, idle) in left {
                     let code = ExitCode::new(CodeList::PpcTrap, trap);
-                    gangs.absorb(&event(vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 }), |_| true);
+                    gangs.absorb(&event(vcpu, EventKind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 }), |_| true);
                 }
-                gangs.absorb(&event(first, Kind::RunCore { exit: true, runnable }), |_| true);
+                gangs.absorb(&event(first, EventKind::RunCore { exit: true, runnable }), |_| true);
             }
             gangs.end();
             gangs
@@ -316,7 +320,7 @@ proptest! {
         prop_assert_eq!(&merged.vcpus, &whole.vcpus);
         let shown = |halts: &Halts| {
             let seen = halts.settings.get(&VmId(1));
-            seen.map(|seen| (seen.changes, seen.bounds(), seen.params(&PollHost::of(&TraceInfo::default()))))
+            seen.map(|seen| (seen.changes, seen.bounds(), seen.params(&RecordedHaltPolling::of(&TraceInfo::default()))))
         };
         prop_assert_eq!(shown(&merged), shown(&whole));
         let all = whole.all();
@@ -328,11 +332,11 @@ proptest! {
 #[test]
 fn run_states_are_stays_within_the_window() {
     use RunState::{Blocked, Offline, Runnable, Running};
-    let who = Who { vm: VmId(6), vcpu: VcpuId(0), tid: Tid(0) };
+    let who = VcpuIdentity { vm: VmId(6), vcpu: VcpuId(0), tid: Tid(0) };
     let change = |at: u64, from: RunState, to: RunState| Event {
         vm: who.vm,
         vcpu: who.vcpu,
-        ..Event::nameless(Moment::from_nanos(at), PcpuId(1), Kind::RunState { from, to })
+        ..Event::nameless(Moment::from_nanos(at), PcpuId(1), EventKind::RunState { from, to })
     };
     let events = [
         change(100, Runnable, Running),
@@ -355,7 +359,7 @@ fn run_states_are_stays_within_the_window() {
         *states.times().next().unwrap().1
     };
     let all = times((0, u64::MAX));
-    let of = |times: Times| (times.count, times.total);
+    let of = |times: StayStats| (times.count, times.total);
     assert_eq!(of(all.states[Running as usize]), (2, 170));
     assert_eq!(of(all.states[Runnable as usize]), (3, 30 + 10 + 200));
     assert_eq!((of(all.preempted), of(all.woken())), ((1, 30), (2, 210)));
@@ -368,26 +372,26 @@ fn run_states_are_stays_within_the_window() {
 
 /// An exit for a port, served in the kernel or outside.
 fn access(write: bool, string: bool, outside: bool, cost: u64, answered: u64) -> Exit {
-    let form = if string { Form::String } else { Form::Plain };
+    let form = if string { PortAccessForm::String } else { PortAccessForm::NonString };
     let mut exit = Exit {
         at: Moment::from_nanos(0),
-        who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
+        who: VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(1) },
         cpu: PcpuId(0),
         code: ExitCode::new(CodeList::Vmx, 30),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        handler: if outside { Door::Userspace(2) } else { Door::Kernel },
-        detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: cost }),
+        handler: if outside { Handler::Userspace(2) } else { Handler::Kernel },
+        subject: Some(Subject { kind: SubjectKind::Port, write, form, size: 1, key: 0x80, value: cost }),
         injected: None,
         guest: Nanos(0),
         parts: spent(TimePart::Kernel, cost),
-        way: Way::default(),
+        phases: ExitPhases::default(),
         timed: true,
         is_halt: false,
         events: 2,
     };
-    exit.way.handed = Nanos(cost / 10);
-    exit.way.answered = Nanos(answered);
+    exit.phases.handed = Nanos(cost / 10);
+    exit.phases.answered = Nanos(answered);
     exit
 }
 
@@ -403,20 +407,20 @@ fn accesses_are_told_apart_by_who_served_them_and_compared_with_those_of_the_ker
     let facts = facts(&rows);
     let cells = facts.accesses.cells();
     let found: Vec<_> =
-        cells.iter().map(|(key, cell)| (key.at.write, key.outside, key.string, cell.cell.count)).collect();
+        cells.iter().map(|(key, cell)| (key.at.write, key.outside, key.string, cell.stats.count)).collect();
     let expected = [(false, true, false, 1), (true, false, false, 1), (true, true, false, 2), (true, true, true, 1)];
     assert_eq!(found, expected);
     let writes = cells[2].1;
-    assert_eq!((writes.written, writes.places, writes.plain), (Some((100, 300)), Some((0x80, 0x80)), 2));
+    assert_eq!((writes.written, writes.addresses, writes.plain), (Some((100, 300)), Some((0x80, 0x80)), 2));
     // What nothing says is no length, and what the kernel serves is not answered by others.
     assert_eq!((writes.answered.count, writes.handed.count, cells[1].1.answered.count), (1, 2, 0));
-    assert_eq!(facts.accesses.typical().in_kernel(DetailKind::Port, true), Some(Nanos(20)));
+    assert_eq!(facts.accesses.typical().in_kernel(SubjectKind::Port, true), Some(Nanos(20)));
     assert_eq!(
-        facts.accesses.typical().in_kernel(DetailKind::Port, false),
+        facts.accesses.typical().in_kernel(SubjectKind::Port, false),
         Some(Nanos(20)),
         "there is no read to compare with"
     );
-    assert_eq!(facts.accesses.typical().in_kernel(DetailKind::Mmio, true), None);
+    assert_eq!(facts.accesses.typical().in_kernel(SubjectKind::Mmio, true), None);
     assert_eq!(writes.saving(Nanos(20)), Nanos(400 - 2 * 20));
     assert_eq!(writes.saving(Nanos(10_000)), Nanos(0), "no way that costs more is a saving");
     assert_eq!(facts.accesses.typical().emulation, Some(Nanos(50 - 10)));
@@ -427,7 +431,7 @@ fn accesses_are_told_apart_by_who_served_them_and_compared_with_those_of_the_ker
 
 #[test]
 fn a_ring_that_is_full_and_data_in_memory_go_outside() {
-    use exitscope_analysis::replay::{PortReplay, Served};
+    use exitscope_analysis::replay::{InKernelHandling, PortReplay};
     use exitscope_policy::port_path::{CoalescedRing, Params};
     let kernels = access(true, false, false, 20, 0);
     let facts = facts(&[kernels]);
@@ -438,19 +442,19 @@ fn a_ring_that_is_full_and_data_in_memory_go_outside() {
     };
     let now = PortReplay::recorded(false);
     let writes = vec![access(true, false, true, 100, 0); CoalescedRing::ENTRIES as usize];
-    let coalesced = run(Served::Coalesced, now, &writes);
+    let coalesced = run(InKernelHandling::Coalesced, now, &writes);
     assert_eq!((coalesced.outside, coalesced.time), (1, 100 + 20 * (u64::from(CoalescedRing::ENTRIES) - 1)));
     // Another exit to user space empties the ring.
     let mut other = access(true, false, true, 100, 0);
-    other.detail = None;
+    other.subject = None;
     let half = writes.len() / 2;
     let emptied = [&writes[..half], &[other], &writes[half..]].concat();
-    assert_eq!(run(Served::Coalesced, now, &emptied).outside, 0);
+    assert_eq!(run(InKernelHandling::Coalesced, now, &emptied).outside, 0);
     let rows = [access(true, true, true, 500, 0), access(false, false, true, 60, 0), kernels];
-    assert_eq!(run(Served::Ioeventfd, now, &rows).outside, 2, "neither a string nor a read");
-    let devices = run(Served::Devices, now, &rows);
+    assert_eq!(run(InKernelHandling::Ioeventfd, now, &rows).outside, 2, "neither a string nor a read");
+    let devices = run(InKernelHandling::Devices, now, &rows);
     assert_eq!((devices.outside, devices.time, devices.emulations), (0, 60, 1));
     // Without the quick path all are emulated, a read that goes outside twice, and nobody knows what that costs here.
-    let emulated = run(Served::Nothing, Params { quick_path: false, ..now }, &rows);
+    let emulated = run(InKernelHandling::Nothing, Params { quick_path: false, ..now }, &rows);
     assert_eq!((emulated.emulations, emulated.unknown, emulated.time), (1 + 2 + 1, 2, 500));
 }

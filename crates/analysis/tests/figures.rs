@@ -20,8 +20,8 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-fn who(vm: u32, vcpu: u32) -> Who {
-    Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
+fn who(vm: u32, vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
 }
 
 /// An exit of so many nanoseconds in the kernel, for a CPU of which it waits, and halted.
@@ -32,9 +32,9 @@ fn exit(kernel: u64, steal: u64, halted: u64) -> Exit {
 
 #[test]
 fn a_cell_sums_counts_and_knows_the_shortest_and_the_longest() {
-    let outside = Exit { handler: Door::Userspace(2), ..exit(70, 0, 30) };
-    let cut = Exit { timed: false, handler: Door::Userspace(2), ..exit(9_999, 0, 0) };
-    let mut cell = Cell::default();
+    let outside = Exit { handler: Handler::Userspace(2), ..exit(70, 0, 30) };
+    let cut = Exit { timed: false, handler: Handler::Userspace(2), ..exit(9_999, 0, 0) };
+    let mut cell = ExitStats::default();
     assert_eq!((cell.mean(), cell.quantile(5_000)), (None, None));
     [exit(40, 7, 0), outside, cut, exit(0, 0, 0), exit(20, 0, 0)].iter().for_each(|exit| cell.absorb(exit));
     assert_eq!((cell.count, cell.timed, cell.user_count), (5, 4, 2));
@@ -42,29 +42,29 @@ fn a_cell_sums_counts_and_knows_the_shortest_and_the_longest() {
     // The shortest is the shortest that took any time.
     assert_eq!((cell.min, cell.max, cell.mean()), (Some(20), 100, Some(Nanos(41))));
     assert_eq!([2_500, 5_000, 7_500, 10_000].map(|of| cell.quantile(of).unwrap().0), [0, 20, 47, 100]);
-    let mut more = Cell::default();
+    let mut more = ExitStats::default();
     [exit(300, 0, 0), exit(15, 0, 0)].iter().for_each(|exit| more.absorb(exit));
-    for (left, right) in [(&cell, &more), (&more, &cell), (&cell, &Cell::default())] {
+    for (left, right) in [(&cell, &more), (&more, &cell), (&cell, &ExitStats::default())] {
         let mut both = left.clone();
         both.merge(right);
         let is_more = right.count > 0;
         let expected = if is_more { (7, 6, 2, Some(15), 300) } else { (5, 4, 2, Some(20), 100) };
         assert_eq!((both.count, both.timed, both.user_count, both.min, both.max), expected);
-        assert_eq!((both.cost().0, both.lengths.total()), if is_more { (445, 6) } else { (130, 4) });
+        assert_eq!((both.cost().0, both.durations.total()), if is_more { (445, 6) } else { (130, 4) });
     }
     // Of more exits than are known one by one, quantiles lie between the shortest and the longest.
-    let mut alike = Cell::default();
+    let mut alike = ExitStats::default();
     (0..100).for_each(|_| alike.absorb(&exit(1_050, 0, 0)));
     assert_eq!([10, 5_000, 10_000].map(|of| alike.quantile(of).unwrap().0), [1_050; 3]);
 }
 
 #[test]
 fn further_keys_than_are_kept_are_counted_together() {
-    let mut keyed: Keyed<u32> = Keyed::default();
+    let mut keyed: StatsByKey<u32> = StatsByKey::default();
     let exits = MAX_KEYS as u32 + 3;
     (0..exits).for_each(|key| keyed.absorb(key * 7, &exit(5, 0, 0)));
     keyed.absorb(7, &exit(11, 0, 0));
-    let seen = |keyed: &Keyed<u32>| {
+    let seen = |keyed: &StatsByKey<u32>| {
         let of = |key: u32| keyed.get(&key).map(|cell| (cell.count, cell.cost().0));
         let last = MAX_KEYS as u32 * 7;
         (
@@ -81,15 +81,15 @@ fn further_keys_than_are_kept_are_counted_together() {
     let mut twice = keyed.clone();
     twice.merge(&keyed);
     assert_eq!(seen(&twice), (MAX_KEYS, 14, Some((4, 32)), Some((2, 10)), None, 6, 30));
-    let mut small: Keyed<u32> = Keyed::default();
+    let mut small: StatsByKey<u32> = StatsByKey::default();
     small.absorb(1, &exit(5, 0, 0));
     keyed.merge(&small);
     assert_eq!((keyed.get(&1), keyed.other.count), (None, 4));
 }
 
 /// The exits that a recording of a thread's events comes to.
-fn assembled(events: &[(u64, Kind)]) -> Vec<Exit> {
-    let event = |&(nanos, kind): &(u64, Kind)| {
+fn assembled(events: &[(u64, EventKind)]) -> Vec<Exit> {
+    let event = |&(nanos, kind): &(u64, EventKind)| {
         let (vm, vcpu, cpu) = (VmId(1), VcpuId::UNKNOWN, PcpuId(0));
         Event { at: at(nanos), tid: Tid(10), vm, vcpu, cpu, name: NameId::NONE, kind }
     };
@@ -101,49 +101,50 @@ fn assembled(events: &[(u64, Kind)]) -> Vec<Exit> {
 
 #[test]
 fn the_cost_of_exits_divides_into_steps_by_reason_and_by_whether_they_left_the_kernel() {
-    let left = |code| Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 };
-    let detail = Detail { kind: DetailKind::Port, write: true, form: Form::Untold, size: 1, key: 0x3f8, value: 7 };
-    let (port, user) = (Kind::Detail(detail), Kind::UserspaceExit { reason: 2, errno: 0 });
+    let left = |code| EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 };
+    let detail =
+        Subject { kind: SubjectKind::Port, write: true, form: PortAccessForm::Unknown, size: 1, key: 0x3f8, value: 7 };
+    let (port, user) = (EventKind::Detail(detail), EventKind::UserspaceExit { reason: 2, errno: 0 });
     let exits = assembled(&[
         // Reaching 30, handling 70, leaving 50 and 100, in user space 370 with two calls, entering 100.
         (1_000, left(IO)),
-        (1_010, Kind::Emulate),
+        (1_010, EventKind::Emulate),
         (1_030, port),
-        (1_100, Kind::Fpu { load: false }),
+        (1_100, EventKind::Fpu { load: false }),
         (1_150, user),
-        (1_250, Kind::CallEnd),
-        (1_300, Kind::Call { registers: true }),
-        (1_340, Kind::CallEnd),
-        (1_400, Kind::Call { registers: false }),
-        (1_520, Kind::CallEnd),
-        (1_620, Kind::RunEnter),
-        (1_650, Kind::Fpu { load: true }),
-        (1_720, Kind::Enter),
+        (1_250, EventKind::CallEnd),
+        (1_300, EventKind::Call { registers: true }),
+        (1_340, EventKind::CallEnd),
+        (1_400, EventKind::Call { registers: false }),
+        (1_520, EventKind::CallEnd),
+        (1_620, EventKind::RunEnter),
+        (1_650, EventKind::Fpu { load: true }),
+        (1_720, EventKind::Enter),
         // The kernel serves it: reaching 40, handling 60.
         (3_000, left(IO)),
         (3_040, port),
-        (3_100, Kind::Enter),
+        (3_100, EventKind::Enter),
         // Nothing marks a step.
         (4_000, left(CPUID)),
-        (4_030, Kind::Enter),
+        (4_030, EventKind::Enter),
         // Handling 20, leaving 30, in user space 350, entering 100.
         (5_000, left(IO)),
-        (5_020, Kind::Fpu { load: false }),
+        (5_020, EventKind::Fpu { load: false }),
         (5_050, user),
-        (5_400, Kind::Fpu { load: true }),
-        (5_500, Kind::Enter),
+        (5_400, EventKind::Fpu { load: true }),
+        (5_500, EventKind::Enter),
         // Nobody knows when it ended.
         (6_000, left(IO)),
         (6_040, port),
     ]);
-    let mut ways = Ways::default();
-    exits.iter().for_each(|exit| ways.absorb(WayKey::of(exit), exit));
-    let seen = |cell: &WayCell| {
+    let mut ways = PhasesByReason::default();
+    exits.iter().for_each(|exit| ways.absorb(PhaseKey::of(exit), exit));
+    let seen = |cell: &PhaseStats| {
         let calls = [cell.calls, cell.in_calls, cell.register_calls, cell.in_register_calls];
-        let counts = (cell.cell.count, cell.cell.timed, cell.cell.cost().0);
-        (counts, Step::ALL.map(|step| cell.time(step).0), Mark::ALL.map(|mark| cell.marked(mark)), calls)
+        let counts = (cell.stats.count, cell.stats.timed, cell.stats.cost().0);
+        (counts, ExitPhase::ALL.map(|step| cell.time(step).0), PhaseBoundary::ALL.map(|mark| cell.marked(mark)), calls)
     };
-    let key = |code, outside| WayKey { code, outside };
+    let key = |code, outside| PhaseKey { code, outside };
     // Steps as they come. Marks: reached, left, handed over (which is not counted), returned, called again, emulated.
     let outside = ((2, 2, 720 + 500), [30, 90, 180, 720, 0, 200], [1, 2, 0, 1, 2, 1], [2, 160, 1, 40]);
     let inside = ((2, 1, 100), [40, 60, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0; 4]);
@@ -160,35 +161,41 @@ fn the_cost_of_exits_divides_into_steps_by_reason_and_by_whether_they_left_the_k
 }
 
 /// An access, by somebody outside the kernel or not, handed over and answered after so long.
-fn access(kind: DetailKind, write: bool, form: Form, (key, value): (u64, u64), (handed, answered): (u64, u64)) -> Exit {
+fn access(
+    kind: SubjectKind,
+    write: bool,
+    form: PortAccessForm,
+    (key, value): (u64, u64),
+    (handed, answered): (u64, u64),
+) -> Exit {
     let outside = handed > 0;
     let mut exit = Exit {
-        detail: Some(Detail { kind, write, form, size: 4, key, value }),
-        handler: if outside { Door::Userspace(2) } else { Door::Kernel },
+        subject: Some(Subject { kind, write, form, size: 4, key, value }),
+        handler: if outside { Handler::Userspace(2) } else { Handler::Kernel },
         ..exit(100 + value, 0, 0)
     };
-    (exit.way.handed, exit.way.answered) = (Nanos(handed), Nanos(answered));
+    (exit.phases.handed, exit.phases.answered) = (Nanos(handed), Nanos(answered));
     exit
 }
 
 #[test]
 fn accesses_know_their_places_values_and_when_they_were_served() {
-    use DetailKind::{Mmio, Port};
-    let first = access(Mmio, true, Form::Plain, (0xfee0_00b0, 50), (30, 70));
-    let second = access(Mmio, true, Form::Untold, (0xfee0_0300, 7), (20, 0));
-    let strings = [access(Mmio, true, Form::String, (0xfee0_0020, 9_000), (40, 90)); 2];
-    let cut = Exit { timed: false, ..access(Mmio, true, Form::Plain, (0xfee0_0310, 60), (25, 75)) };
-    let read = access(Mmio, false, Form::Plain, (0xfee0_0044, 5), (10, 60));
+    use SubjectKind::{Mmio, Port};
+    let first = access(Mmio, true, PortAccessForm::NonString, (0xfee0_00b0, 50), (30, 70));
+    let second = access(Mmio, true, PortAccessForm::Unknown, (0xfee0_0300, 7), (20, 0));
+    let strings = [access(Mmio, true, PortAccessForm::String, (0xfee0_0020, 9_000), (40, 90)); 2];
+    let cut = Exit { timed: false, ..access(Mmio, true, PortAccessForm::NonString, (0xfee0_0310, 60), (25, 75)) };
+    let read = access(Mmio, false, PortAccessForm::NonString, (0xfee0_0044, 5), (10, 60));
     let mut accesses = Accesses::default();
     [first, second, strings[0], cut, read, strings[1]]
         .iter()
         .for_each(|exit| accesses.absorb(AccessKey::of(exit).unwrap(), exit));
-    let lengths = |of: &Lengths| (of.count, of.sum);
-    let seen = |cell: &AccessCell| {
-        (cell.cell.count, cell.plain, cell.places, cell.written, lengths(&cell.handed), lengths(&cell.answered))
+    let lengths = |of: &DurationStats| (of.count, of.sum);
+    let seen = |cell: &AccessStats| {
+        (cell.stats.count, cell.plain, cell.addresses, cell.written, lengths(&cell.handed), lengths(&cell.answered))
     };
     let key = |write, string| {
-        let at = DetailKey { kind: Mmio, key: 0xfee0_0000, write };
+        let at = SubjectKey { kind: Mmio, key: 0xfee0_0000, write };
         AccessKey { at, outside: true, string }
     };
     let written = (3, 2, Some((0xfee0_00b0, 0xfee0_0310)), Some((7, 60)), (2, 50), (1, 70));
@@ -202,26 +209,34 @@ fn accesses_know_their_places_values_and_when_they_were_served() {
     );
     let mut both = accesses.clone();
     let mut more = Accesses::default();
-    let further = access(Mmio, true, Form::Plain, (0xfee0_0008, 90), (15, 35));
+    let further = access(Mmio, true, PortAccessForm::NonString, (0xfee0_0008, 90), (15, 35));
     more.absorb(AccessKey::of(&further).unwrap(), &further);
     both.merge(&more);
     let merged = (4, 3, Some((0xfee0_0008, 0xfee0_0310)), Some((7, 90)), (3, 65), (2, 105));
     assert_eq!(seen(both.get(&key(true, false)).unwrap()), merged);
     // Neither an MSR nor nothing is an access.
-    let msr = access(DetailKind::Msr, true, Form::Plain, (0x6e0, 5), (0, 0));
+    let msr = access(SubjectKind::Msr, true, PortAccessForm::NonString, (0x6e0, 5), (0, 0));
     assert_eq!([AccessKey::of(&msr), AccessKey::of(&plain())], [None, None]);
-    assert!(AccessKey::of(&access(Port, true, Form::Plain, (0x80, 5), (0, 0))).is_some_and(|key| !key.outside));
+    assert!(
+        AccessKey::of(&access(Port, true, PortAccessForm::NonString, (0x80, 5), (0, 0)))
+            .is_some_and(|key| !key.outside)
+    );
 }
 
 #[test]
 fn what_the_kernel_serves_typically_takes_is_the_median_of_the_same_kind_and_direction() {
-    use DetailKind::{Mmio, Port};
+    use SubjectKind::{Mmio, Port};
     let mut accesses = Accesses::default();
     // They take 100 ns more than their value.
     let within = [(Port, true, 1), (Port, true, 20), (Port, true, 900), (Mmio, false, 7), (Mmio, true, 4)];
-    let within = within.map(|(kind, write, value)| access(kind, write, Form::Plain, (0x80, value), (0, 0)));
+    let within =
+        within.map(|(kind, write, value)| access(kind, write, PortAccessForm::NonString, (0x80, value), (0, 0)));
     // Strings are handed over 600 ns later where they are written, and nothing plain is read.
-    let outside = [(true, Form::Plain, 200), (true, Form::String, 800), (false, Form::String, 9_000)];
+    let outside = [
+        (true, PortAccessForm::NonString, 200),
+        (true, PortAccessForm::String, 800),
+        (false, PortAccessForm::String, 9_000),
+    ];
     let outside = outside.map(|(write, form, handed)| access(Port, write, form, (0x80, 5), (handed, 0)));
     within.iter().chain(&outside).for_each(|exit| accesses.absorb(AccessKey::of(exit).unwrap(), exit));
     let typical = accesses.typical();
@@ -233,18 +248,18 @@ fn what_the_kernel_serves_typically_takes_is_the_median_of_the_same_kind_and_dir
 
 #[test]
 fn subjects_with_different_numbers_kinds_or_directions_have_different_hashes() {
-    use DetailKind::{Cpuid, Hypercall, Mmio, Msr, Port};
+    use SubjectKind::{Cpuid, Hypercall, Mmio, Msr, Port};
     let mut hashes = BTreeSet::new();
     for kind in [Port, Mmio, Msr, Hypercall, Cpuid] {
         for key in [0x10, 0x11, 0x3f8, 0xfee0_0000] {
-            hashes.extend([true, false].map(|write| FxBuildHasher.hash_one(DetailKey { kind, key, write })));
+            hashes.extend([true, false].map(|write| FxBuildHasher.hash_one(SubjectKey { kind, key, write })));
         }
     }
     assert_eq!(hashes.len(), 5 * 4 * 2);
 }
 
 fn facts(selection: Selection) -> Facts {
-    let mut facts = Facts::new(&Wanted { by: vec![Dim::Cpu], slowest: 0, selection });
+    let mut facts = Facts::new(&FactsOptions { by: vec![Dimension::Cpu], slowest: 0, selection });
     facts.begin(at(1_000));
     facts
 }
@@ -253,28 +268,28 @@ fn facts(selection: Selection) -> Facts {
 fn within(vms: &[u32]) -> Selection {
     let mut selection = Selection::default();
     selection.vms = vms.iter().copied().map(VmId).collect();
-    (selection.from, selection.to) = (Some(When::At(at(2_000))), Some(When::At(at(6_000))));
+    (selection.from, selection.to) = (Some(MomentSpec::At(at(2_000))), Some(MomentSpec::At(at(6_000))));
     selection
 }
 
 #[test]
 fn a_guest_that_switches_the_hosts_polling_off_polls_itself() {
     const CONTROL: u64 = PollControl::MSR as u64;
-    let of = |kind, write, key, value| Detail { kind, write, form: Form::Plain, size: 8, key, value };
+    let of = |kind, write, key, value| Subject { kind, write, form: PortAccessForm::NonString, size: 8, key, value };
     for (what, details, polls) in [
-        ("off", &[of(DetailKind::Msr, true, CONTROL, 0)][..], true),
-        ("off, with bits that say nothing", &[of(DetailKind::Msr, true, CONTROL, 6)], true),
-        ("on", &[of(DetailKind::Msr, true, CONTROL, 1)], false),
-        ("on, with another bit", &[of(DetailKind::Msr, true, CONTROL, 3)], false),
-        ("read", &[of(DetailKind::Msr, false, CONTROL, 0)], false),
-        ("another MSR", &[of(DetailKind::Msr, true, CONTROL + 1, 0)], false),
-        ("no MSR", &[of(DetailKind::Hypercall, true, CONTROL, 0)], false),
-        ("off, and on later", &[of(DetailKind::Msr, true, CONTROL, 0), of(DetailKind::Msr, true, CONTROL, 1)], true),
-        ("on, and off later", &[of(DetailKind::Msr, true, CONTROL, 1), of(DetailKind::Msr, true, CONTROL, 0)], true),
+        ("off", &[of(SubjectKind::Msr, true, CONTROL, 0)][..], true),
+        ("off, with bits that say nothing", &[of(SubjectKind::Msr, true, CONTROL, 6)], true),
+        ("on", &[of(SubjectKind::Msr, true, CONTROL, 1)], false),
+        ("on, with another bit", &[of(SubjectKind::Msr, true, CONTROL, 3)], false),
+        ("read", &[of(SubjectKind::Msr, false, CONTROL, 0)], false),
+        ("another MSR", &[of(SubjectKind::Msr, true, CONTROL + 1, 0)], false),
+        ("no MSR", &[of(SubjectKind::Hypercall, true, CONTROL, 0)], false),
+        ("off, and on later", &[of(SubjectKind::Msr, true, CONTROL, 0), of(SubjectKind::Msr, true, CONTROL, 1)], true),
+        ("on, and off later", &[of(SubjectKind::Msr, true, CONTROL, 1), of(SubjectKind::Msr, true, CONTROL, 0)], true),
     ] {
         let mut facts = facts(Selection::default());
         for detail in details {
-            facts.absorb(&Exit { detail: Some(*detail), ..exit(5, 0, 0) });
+            facts.absorb(&Exit { subject: Some(*detail), ..exit(5, 0, 0) });
         }
         assert_eq!(facts.halts.guest_polls, polls, "{what}");
         let (mut left, mut right) = (facts.halts.clone(), Halts::default());
@@ -367,17 +382,17 @@ fn core_runs_and_run_states_are_those_of_the_vms_and_moments_that_are_looked_at(
     };
     let left = |trap: u64| {
         let code = ExitCode::new(CodeList::PpcTrap, trap);
-        Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }
+        EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }
     };
     let run = |begin, vm| {
         [
-            event(begin, vm, 0, Kind::RunCore { exit: false, runnable: 2 }),
+            event(begin, vm, 0, EventKind::RunCore { exit: false, runnable: 2 }),
             event(begin + 10, vm, 0, left(0xc00)),
             event(begin + 10, vm, 1, left(u64::from(H_DOORBELL))),
-            event(begin + 20, vm, 0, Kind::RunCore { exit: true, runnable: 2 }),
+            event(begin + 20, vm, 0, EventKind::RunCore { exit: true, runnable: 2 }),
         ]
     };
-    let ran = |nanos, vm, from, to| event(nanos, vm, 3, Kind::RunState { from, to });
+    let ran = |nanos, vm, from, to| event(nanos, vm, 3, EventKind::RunState { from, to });
     let runs = |vms: &[u32]| {
         let mut facts = facts(within(vms));
         [run(1_000, 1), run(3_000, 1), run(4_000, 2), run(7_000, 1)]
@@ -385,8 +400,8 @@ fn core_runs_and_run_states_are_those_of_the_vms_and_moments_that_are_looked_at(
             .flatten()
             .for_each(|event| facts.absorb_runner_event(event));
         for vm in [1, 2] {
-            facts.schedule(&ran(2_500, vm, RunState::Blocked, RunState::Running));
-            facts.schedule(&ran(2_570, vm, RunState::Running, RunState::Blocked));
+            facts.absorb_sched_event(&ran(2_500, vm, RunState::Blocked, RunState::Running));
+            facts.absorb_sched_event(&ran(2_570, vm, RunState::Running, RunState::Blocked));
         }
         facts.end(at(1_000), at(9_000), &FxHashMap::default());
         let gangs: Vec<_> = facts.gangs.vms().into_iter().map(|(vm, cell)| (vm.0, cell.runs)).collect();
@@ -402,7 +417,7 @@ fn core_runs_and_run_states_are_those_of_the_vms_and_moments_that_are_looked_at(
 fn facts_of_two_recordings_are_the_sum_of_both() {
     let of = |vm: u32, kernel: u64| {
         let mut facts = facts(Selection::default());
-        facts.hear(EventKinds { handlers: vm == 2, ..EventKinds::default() });
+        facts.note_event_kinds(EventKinds { handlers: vm == 2, ..EventKinds::default() });
         facts.absorb(&Exit { who: who(vm, 0), at: at(3_000), injected: Some(5), ..exit(kernel, 0, 0) });
         let lost =
             Preemption { who: who(vm, 0), at: at(3_000), ran: None, yields: 0, first: None, by: None, yielded: false };
@@ -411,10 +426,10 @@ fn facts_of_two_recordings_are_the_sum_of_both() {
         facts
     };
     let mut both = of(1, 70);
-    assert!(!both.heard.handlers);
+    assert!(!both.event_kinds.handlers);
     both.merge(&of(2, 300));
     assert_eq!(
-        (both.duration, both.all.count, both.all.cost(), both.heard.handlers),
+        (both.duration, both.all.count, both.all.cost(), both.event_kinds.handlers),
         (Nanos(370), 2, Nanos(370), true)
     );
     assert_eq!((both.divisions.len(), both.injected.get(&5), both.yields.preempted.len()), (2, Some(&2), 2));

@@ -1,7 +1,7 @@
 //! Who is made answerable for the time that vCPUs lost by being forced out.
 
-use exitscope_analysis::Gangs;
-use exitscope_model::{CodeList, Event, ExitCode, Kind, NameId, SubjectWord};
+use exitscope_analysis::GangFacts;
+use exitscope_model::{CodeList, Event, EventKind, ExitCode, NameId, SubjectWord};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
@@ -10,23 +10,23 @@ const DECREMENTER: u64 = 0x900;
 const STORAGE: u64 = 0xe00;
 const FORCED: u64 = H_DOORBELL as u64;
 
-fn event(at: u64, vcpu: u32, kind: Kind) -> Event {
+fn event(at: u64, vcpu: u32, kind: EventKind) -> Event {
     let (tid, vm, cpu) = (Tid(7), VmId(5), PcpuId(0));
     Event { at: Moment::from_nanos(at), tid, vm, vcpu: VcpuId(vcpu), cpu, name: NameId::NONE, kind }
 }
 
-fn exit(trap: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: SubjectWord::NONE, rip: 0 }
+fn exit(trap: u64, idle: bool) -> EventKind {
+    EventKind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: SubjectWord::NONE, rip: 0 }
 }
 
 /// A run whose vCPUs leave at 10 with these traps, and enter again at 10 and so many ns.
 fn run(at: u64, vcpus: &[(u64, bool, u64)]) -> Vec<Event> {
     let all = vcpus.len() as u32;
-    let mut events = vec![event(at, 0, Kind::RunCore { exit: false, runnable: all })];
+    let mut events = vec![event(at, 0, EventKind::RunCore { exit: false, runnable: all })];
     events.extend((0..).zip(vcpus).map(|(vcpu, &(trap, idle, _))| event(at + 10, vcpu, exit(trap, idle))));
-    events.push(event(at + 11, 0, Kind::RunCore { exit: true, runnable: all }));
+    events.push(event(at + 11, 0, EventKind::RunCore { exit: true, runnable: all }));
     let mut entries: Vec<_> =
-        (0..).zip(vcpus).map(|(vcpu, &(.., after))| event(at + 10 + after, vcpu, Kind::Enter)).collect();
+        (0..).zip(vcpus).map(|(vcpu, &(.., after))| event(at + 10 + after, vcpu, EventKind::Enter)).collect();
     entries.sort_by_key(|event| event.at);
     events.extend(entries);
     events
@@ -63,7 +63,7 @@ fn what_the_forced_lost_is_shared_equally_among_the_causes_of_the_run() {
             40,
         ),
     ] {
-        let mut gangs = Gangs::default();
+        let mut gangs = GangFacts::default();
         run(100, vcpus).iter().for_each(|event| gangs.absorb(event, |_| true));
         gangs.end();
         let mut found: Vec<_> = (gangs.causes().into_iter())

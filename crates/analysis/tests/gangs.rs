@@ -1,13 +1,15 @@
 //! Ganged exits: who joins a run, whose runs overlap, who shares a core.
 
-use exitscope_analysis::{DetailKey, Drag, GangCell, Gangs, Member, Runs};
-use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Form, Kind, NameId, SubjectWord};
-use exitscope_policy::vcore::{H_DOORBELL, Left};
+use exitscope_analysis::{CoreRunPairing, ForcedOutExit, GangFacts, GangMember, GangStats, SubjectKey};
+use exitscope_model::{
+    CodeList, Event, EventKind, ExitCode, NameId, PortAccessForm, Subject, SubjectKind, SubjectWord,
+};
+use exitscope_policy::vcore::{H_DOORBELL, ThreadExit};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
 
 /// An event of a runner's thread, about a vCPU of a VM.
-fn event(at: u64, (vm, tid, cpu): (u32, u32, u32), vcpu: u32, kind: Kind) -> Event {
+fn event(at: u64, (vm, tid, cpu): (u32, u32, u32), vcpu: u32, kind: EventKind) -> Event {
     Event {
         at: Moment::from_nanos(at),
         tid: Tid(tid),
@@ -19,16 +21,16 @@ fn event(at: u64, (vm, tid, cpu): (u32, u32, u32), vcpu: u32, kind: Kind) -> Eve
     }
 }
 
-fn exit(trap: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: SubjectWord::NONE, rip: 0 }
+fn exit(trap: u64, idle: bool) -> EventKind {
+    EventKind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle, words: SubjectWord::NONE, rip: 0 }
 }
 
-fn run_core(exit: bool, runnable: u32) -> Kind {
-    Kind::RunCore { exit, runnable }
+fn run_core(exit: bool, runnable: u32) -> EventKind {
+    EventKind::RunCore { exit, runnable }
 }
 
-fn gangs(events: &[Event]) -> Gangs {
-    let mut gangs = Gangs::default();
+fn gangs(events: &[Event]) -> GangFacts {
+    let mut gangs = GangFacts::default();
     events.iter().for_each(|event| gangs.absorb(event, |_| true));
     gangs.end();
     gangs
@@ -44,16 +46,16 @@ fn a_vcpu_that_joins_a_run_under_way_belongs_to_it() {
     let gangs = gangs(&[
         event(1, runner, 0, run_core(false, 2)),
         // It enters by its own thread, on another CPU, after the run began.
-        event(5, late, 2, Kind::Enter),
+        event(5, late, 2, EventKind::Enter),
         event(10, runner, 0, exit(SYSCALL, false)),
         event(10, runner, 1, exit(FORCED, false)),
         event(10, runner, 2, exit(FORCED, false)),
         event(11, runner, 0, run_core(true, 3)),
-        event(30, late, 2, Kind::Enter),
+        event(30, late, 2, EventKind::Enter),
     ]);
     let [vcore] = &gangs.vcores(None)[..] else { panic!("{:?}", gangs.vcores(None)) };
     assert_eq!(vcore.vcpus, [VcpuId(0), VcpuId(1), VcpuId(2)]);
-    let cell = &vcore.cell;
+    let cell = &vcore.stats;
     assert_eq!((cell.runs, cell.joined, cell.ganged, cell.forced), (1, 1, 1, 2));
     // One of the two that were forced out is back, 20 ns later.
     assert_eq!((cell.lost.count, cell.lost.sum, gangs.unpaired), (1, 20, 0));
@@ -72,7 +74,7 @@ fn runs_of_several_cores_overlap_and_vcpus_of_several_vms_have_the_same_numbers(
         event(11, a, 0, run_core(true, 2)),
         event(12, b, 0, run_core(true, 2)),
         // The one of VM 6 that was forced out, not the one of VM 5 with the same number.
-        event(20, b, 0, Kind::Enter),
+        event(20, b, 0, EventKind::Enter),
     ]);
     let vms = gangs.vms();
     assert_eq!((vms[&VmId(5)].ganged, vms[&VmId(5)].forced, vms[&VmId(5)].lost.count), (1, 1, 0));
@@ -95,9 +97,9 @@ fn vms_that_share_a_core_in_turn_are_told_apart() {
     };
     let gangs = gangs(&[turn(0, 5, FORCED), turn(10, 6, SYSCALL), turn(20, 5, FORCED)].concat());
     let vcores = gangs.vcores(None);
-    let rows: Vec<_> = vcores.iter().map(|row| (row.vm.0, row.cell.runs, row.cell.forced)).collect();
+    let rows: Vec<_> = vcores.iter().map(|row| (row.vm.0, row.stats.runs, row.stats.forced)).collect();
     assert_eq!(rows, [(5, 2, 2), (6, 1, 0)]);
-    assert!(vcores.iter().all(|row| row.cell.cpus == BTreeSet::from([PcpuId(0)])));
+    assert!(vcores.iter().all(|row| row.stats.cpus == BTreeSet::from([PcpuId(0)])));
 }
 
 #[test]
@@ -122,16 +124,16 @@ fn threads_that_all_leave_for_the_shared_timer_or_never_entered_force_nobody() {
 }
 
 /// Whom each event shows to be back after it was forced out.
-fn drags(events: &[Event]) -> Vec<Drag> {
-    let mut runs = Runs::default();
-    events.iter().filter_map(|event| runs.drag(event)).collect()
+fn drags(events: &[Event]) -> Vec<ForcedOutExit> {
+    let mut runs = CoreRunPairing::default();
+    events.iter().filter_map(|event| runs.forced_out_exit(event)).collect()
 }
 
 #[test]
 fn who_was_forced_out_is_told_when_it_is_back_with_who_had_to_leave() {
     let runner = (5, 7, 0);
-    let member = |vcpu, trap| Member { vcpu: VcpuId(vcpu), left: Left { trap, ceded: false } };
-    let back = |vcpu, at, lost, causes: &[Member]| Drag {
+    let member = |vcpu, trap| GangMember { vcpu: VcpuId(vcpu), left: ThreadExit { trap, ceded: false } };
+    let back = |vcpu, at, lost, causes: &[GangMember]| ForcedOutExit {
         vm: VmId(5),
         vcpu: VcpuId(vcpu),
         at: Moment::from_nanos(at),
@@ -147,11 +149,11 @@ fn who_was_forced_out_is_told_when_it_is_back_with_who_had_to_leave() {
         event(14, runner, 0, run_core(true, 4)),
     ];
     let causes = [member(0, 0xc00), member(2, 0x900)];
-    let enter = |at, vcpu| event(at, (5, 9, 3), vcpu, Kind::Enter);
+    let enter = |at, vcpu| event(at, (5, 9, 3), vcpu, EventKind::Enter);
     let entries = [enter(20, 0), enter(41, 1), enter(60, 1), enter(73, 3)];
     assert_eq!(drags(&[&first[..], &entries].concat()), [back(1, 11, 30, &causes), back(3, 13, 60, &causes)]);
     // Entries of another VM's vCPUs show nothing, nor do those after a loss.
-    let other = event(41, (6, 9, 3), 1, Kind::Enter);
+    let other = event(41, (6, 9, 3), 1, EventKind::Enter);
     assert_eq!(drags(&[&first[..], &[other]].concat()), []);
     assert_eq!(drags(&[&first[..], &[Event::lost(Moment::from_nanos(15), PcpuId(0), 1)], &entries].concat()), []);
     // One that left for a reason of its own since then was dragged by those of before.
@@ -176,7 +178,7 @@ fn who_was_forced_out_is_told_when_it_is_back_with_who_had_to_leave() {
 #[test]
 fn sixteen_threads_of_a_run_are_kept_and_exits_of_others_are_none_of_it() {
     let runner = (5, 7, 0);
-    let x86 = Kind::Exit { code: ExitCode::new(CodeList::Vmx, 30), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let x86 = EventKind::Exit { code: ExitCode::new(CodeList::Vmx, 30), idle: false, words: SubjectWord::NONE, rip: 0 };
     for (threads, exits) in [(15, 15), (16, 16), (17, 16), (20, 16)] {
         let mut events = vec![event(1, runner, 0, run_core(false, threads)), event(2, runner, 0, x86)];
         events.extend((0..threads).map(|vcpu| event(10, runner, vcpu, exit(SYSCALL, false))));
@@ -190,7 +192,7 @@ fn sixteen_threads_of_a_run_are_kept_and_exits_of_others_are_none_of_it() {
 fn further_runs_than_may_be_open_are_not_paired() {
     const MOST: u32 = 1 << 16;
     let begin = |tid| event(1, (5, tid, 0), 0, run_core(false, 1));
-    let mut gangs = Gangs::default();
+    let mut gangs = GangFacts::default();
     (0..MOST).for_each(|tid| gangs.absorb(&begin(tid), |_| true));
     assert_eq!(gangs.unpaired, 0);
     gangs.absorb(&begin(MOST), |_| true);
@@ -212,7 +214,7 @@ fn vcpus_that_were_seen_together_in_any_order_are_one_virtual_core() {
         events.push(event(11, runner, vcpus[0], run_core(true, 2)));
         events
     };
-    let cores = |gangs: &Gangs| {
+    let cores = |gangs: &GangFacts| {
         let numbers =
             |vcore: &exitscope_analysis::VcoreGangs| vcore.vcpus.iter().map(|vcpu| vcpu.0).collect::<Vec<_>>();
         gangs.vcores(None).iter().map(numbers).collect::<Vec<_>>()
@@ -222,7 +224,7 @@ fn vcpus_that_were_seen_together_in_any_order_are_one_virtual_core() {
     let all = gangs(&pairs.iter().flat_map(|pair| together(pair)).collect::<Vec<_>>());
     assert_eq!(cores(&all), [vec![2, 6], vec![4, 7, 8, 9]]);
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
-        let mut merged = Gangs::default();
+        let mut merged = GangFacts::default();
         order.iter().for_each(|&at| merged.merge(&gangs(&together(&pairs[at as usize]))));
         assert_eq!(cores(&merged), cores(&all), "{order:?}");
         assert_eq!(merged.vms()[&VmId(5)].runs, 4);
@@ -254,29 +256,37 @@ fn causes_that_forced_most_come_first_then_those_of_most_runs() {
         .map(|((_, vcpu, trap), cause)| (vcpu.0, u64::from(trap), cause.forced, cause.runs))
         .collect();
     assert_eq!(causes, [(3, SYSCALL, 3, 1), (2, SYSCALL, 2, 2), (0, 0xe00, 2, 1), (0, 0x900, 1, 1)]);
-    let GangCell { runs, ganged, exits, forced, .. } = gangs.vms()[&VmId(5)].clone();
+    let GangStats { runs, ganged, exits, forced, .. } = gangs.vms()[&VmId(5)].clone();
     assert_eq!((runs, ganged, exits, forced), (5, 5, 13, 8));
 }
 
 #[test]
 fn what_is_lost_to_a_call_leaves_out_what_another_virtual_core_had_of_the_cpu() {
     let (one, other) = ((5, 7, 0), (6, 8, 0));
-    let call = Detail { kind: DetailKind::PpcHcall, write: false, form: Form::default(), size: 0, key: 0x58, value: 0 };
+    let call = Subject {
+        kind: SubjectKind::PpcHcall,
+        write: false,
+        form: PortAccessForm::default(),
+        size: 0,
+        key: 0x58,
+        value: 0,
+    };
     let run = |lasts: u64| {
         [
             event(1, one, 0, run_core(false, 2)),
-            event(2, one, 0, Kind::Enter),
-            event(2, one, 1, Kind::Enter),
+            event(2, one, 0, EventKind::Enter),
+            event(2, one, 1, EventKind::Enter),
             event(10, one, 0, exit(SYSCALL, false)),
             event(10, one, 1, exit(FORCED, false)),
             event(11, one, 0, run_core(true, 2)),
-            event(12, one, 0, Kind::Detail(call)),
-            event(20, other, 0, Kind::Enter),
+            event(12, one, 0, EventKind::Detail(call)),
+            event(20, other, 0, EventKind::Enter),
             event(20 + lasts, other, 0, exit(SYSCALL, false)),
-            event(100, one, 1, Kind::Enter),
+            event(100, one, 1, EventKind::Enter),
         ]
     };
-    let of_call = |gangs: &Gangs| gangs.forced_by(|vm, _, about| (vm, about) == (VmId(5), Some(DetailKey::of(call))));
+    let of_call =
+        |gangs: &GangFacts| gangs.forced_by(|vm, _, about| (vm, about) == (VmId(5), Some(SubjectKey::of(call))));
     let mut some = gangs(&run(60));
     let cell = some.vms()[&VmId(5)].clone();
     assert_eq!((cell.lost.sum, cell.others, cell.cost()), (90, 60, 30));

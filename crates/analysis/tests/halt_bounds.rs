@@ -1,8 +1,8 @@
 //! Halts at the bounds of what polls catch, and polls that failed.
 
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay};
-use exitscope_analysis::{Halts, PollHost};
-use exitscope_model::{Halt, PollChange, Told, TraceInfo, Who};
+use exitscope_analysis::{Halts, RecordedHaltPolling};
+use exitscope_model::{Halt, PollChange, TraceInfo, VcpuIdentity, VcpuWakeup};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
 const US: u64 = 1_000;
@@ -11,11 +11,11 @@ const US: u64 = 1_000;
 fn slept(gap: u64, length: u64) -> Halt {
     let at = |after| Moment::from_nanos(1_000_000 * US + after);
     Halt {
-        who: Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) },
+        who: VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) },
         begin: at(0),
         asleep: Some(at(0)),
         woken: Some(at(gap)),
-        told: Some(Told { length: Nanos(length), waited: true, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: true, valid: true }),
         change: None,
         kicked: false,
         end: at(length),
@@ -38,7 +38,7 @@ fn later(halt: Halt, nanos: u64) -> Halt {
 fn replayed(policy: HaltPolicy, set: &[(&'static str, u64)], halts: &[Halt]) -> HaltOutcome {
     let mut facts = Halts::default();
     halts.iter().for_each(|halt| facts.absorb(halt));
-    let host = PollHost::of(&TraceInfo { arch: "x86_64".into(), ..TraceInfo::default() });
+    let host = RecordedHaltPolling::of(&TraceInfo { arch: "x86_64".into(), ..TraceInfo::default() });
     let mut replay = HaltReplay::new(policy, &facts.settings, &host, set, &facts.all()).unwrap();
     halts.iter().for_each(|halt| replay.absorb(halt));
     replay.outcome
@@ -117,13 +117,13 @@ fn a_failed_poll_took_no_longer_than_there_was_time_before_the_thread_slept() {
 /// vcpu->halt_poll_ns`): the poll is as the last change left it.
 #[test]
 fn polls_that_kvm_did_not_change_are_counted_from_the_last_change() {
-    let told = |length: u64, waited| Some(Told { length: Nanos(length * US), waited, valid: true });
+    let told = |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true });
     let grown = Halt { change: Some(PollChange { grow: true, new: 80_000, old: 0 }), ..slept(15 * US, 20 * US) };
     let cut_short = Halt { asleep: Some(Moment::from_nanos(1_000_000 * US + 7 * US)), ..slept(30 * US, 50 * US) };
-    let caught = Halt { told: told(30, false), asleep: None, woken: None, ..slept(30 * US, 30 * US) };
+    let caught = Halt { vcpu_wakeup: told(30, false), asleep: None, woken: None, ..slept(30 * US, 30 * US) };
     let late = Halt {
         change: Some(PollChange { grow: true, new: 160_000, old: 80_000 }),
-        told: told(90, false),
+        vcpu_wakeup: told(90, false),
         ..slept(90 * US, 90 * US)
     };
     let switched_off = slept(400 * US, 900 * US);
@@ -153,11 +153,11 @@ fn what_comes_late_is_caught_as_often_as_it_was() {
     let polled = |number: u64| {
         let is_caught = !number.is_multiple_of(4);
         let halt = slept(60 * US, if is_caught { 60 } else { 70 } * US);
-        let told = Some(Told { waited: !is_caught, ..halt.told.unwrap() });
+        let told = Some(VcpuWakeup { waited: !is_caught, ..halt.vcpu_wakeup.unwrap() });
         let change = Some(PollChange { grow: false, new: 50_000, old: 50_000 });
         let asleep = (!is_caught).then_some(after(halt.begin, 55 * US));
         let woken = halt.woken.filter(|_| !is_caught);
-        later(Halt { asleep, woken, told, change, ..halt }, number * 1_000 * US)
+        later(Halt { asleep, woken, vcpu_wakeup: told, change, ..halt }, number * 1_000 * US)
     };
     let halts: Vec<Halt> = (0..400).map(polled).collect();
     let always_50 = [("halt_poll_ns", 50 * US), ("halt_poll_ns_grow_start", 50 * US), ("halt_poll_ns_shrink", 1)];
@@ -195,7 +195,7 @@ fn the_time_before_the_sleep_begins_with_kvms_halt_and_not_with_the_exit() {
     let whole = slept(400 * US, 500 * US);
     let halt = Halt {
         // KVM's halt begins 30 us after the exit.
-        told: Some(Told { length: Nanos(470 * US), waited: true, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(470 * US), waited: true, valid: true }),
         asleep: Some(Moment::from_nanos(1_000_000 * US + 40 * US)),
         change: Some(PollChange { grow: false, new: 0, old: 50_000 }),
         ..whole

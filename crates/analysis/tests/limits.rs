@@ -5,7 +5,7 @@ mod common;
 use common::plain;
 use exitscope_analysis::*;
 use exitscope_model::{
-    AllParts, CodeList, Door, EventKinds, Exit, ExitCode, ExitParts, Ledger, Line, Stretch, TimePart,
+    AllParts, CodeList, CpuInterval, EventKinds, Exit, ExitCode, ExitParts, Handler, Ledger, LedgerLine, TimePart,
 };
 use exitscope_stats::Interval;
 use exitscope_units::{Moment, Nanos};
@@ -20,13 +20,13 @@ fn exit(code: ExitCode, kernel: u64, halted: u64) -> Exit {
 
 /// Facts of a recording of so many nanoseconds that tells which exits went on to user space, or not.
 fn facts(exits: &[Exit], length: u64, tells_doors: bool) -> Facts {
-    let mut facts = Facts::new(&Wanted { by: Vec::new(), slowest: 0, selection: Selection::default() });
+    let mut facts = Facts::new(&FactsOptions { by: Vec::new(), slowest: 0, selection: Selection::default() });
     facts.begin(Moment::default());
-    facts.hear(EventKinds { handlers: tells_doors, ..EventKinds::default() });
+    facts.note_event_kinds(EventKinds { handlers: tells_doors, ..EventKinds::default() });
     exits.iter().for_each(|exit| _ = facts.absorb(exit));
     for exit in exits.iter().take(1) {
         let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(length.saturating_sub(20_000)));
-        facts.absorb_stretch(&Stretch { who: exit.who, from: Moment::default(), parts });
+        facts.absorb_stretch(&CpuInterval { who: exit.who, from: Moment::default(), parts });
     }
     facts.end(Moment::default(), Moment::from_nanos(length), &Default::default());
     facts
@@ -35,13 +35,13 @@ fn facts(exits: &[Exit], length: u64, tells_doors: bool) -> Facts {
 /// Accesses to ports of 100, 200 and 500 ns and one of which an end is missing, one of them by user space; a halt of 9 us at
 /// a cost of 10 ns.
 fn five_exits() -> Vec<Exit> {
-    let outside = Exit { handler: Door::Userspace(2), ..exit(IO, 200, 0) };
+    let outside = Exit { handler: Handler::Userspace(2), ..exit(IO, 200, 0) };
     let cut = Exit { timed: false, ..exit(IO, 0, 0) };
     vec![exit(IO, 100, 0), outside, exit(IO, 500, 0), cut, exit(HLT, 10, 9_000)]
 }
 
 /// A ledger of so many events, with these lines.
-fn ledger(events: u64, lines: &[(Line, u64)]) -> Ledger {
+fn ledger(events: u64, lines: &[(LedgerLine, u64)]) -> Ledger {
     let mut ledger = Ledger::default();
     ledger.events = events;
     lines.iter().for_each(|&(line, count)| ledger.add(line, count));
@@ -123,22 +123,22 @@ fn what_is_found_is_said_in_the_unit_of_the_figure() {
 fn lost_is_all_that_lines_of_a_loss_or_worse_count() {
     let facts = facts(&five_exits(), 2_000_000_000, true);
     let all = [
-        (Line::LostRecords, 3),
-        (Line::SpansLoss, 2),
-        (Line::BadText, 4),
-        (Line::UncertainLoss, 50),
-        (Line::Scheduler, 700),
+        (LedgerLine::LostRecords, 3),
+        (LedgerLine::SpansLoss, 2),
+        (LedgerLine::BadText, 4),
+        (LedgerLine::UncertainLoss, 50),
+        (LedgerLine::Scheduler, 700),
     ];
     assert_eq!(checked("lost>8", &facts, &ledger(900, &all)), ": found 9");
     assert_eq!(checked("lost>9", &facts, &ledger(900, &all)), "holds");
     assert_eq!(checked("lost>=0", &facts, &ledger(900, &all[3..])), ": found 0");
-    let unsaid = ledger(900, &[(Line::LossUnknown, 1)]);
+    let unsaid = ledger(900, &[(LedgerLine::LossUnknown, 1)]);
     assert_eq!(
         checked("lost>0", &facts, &unsaid),
         " cannot be judged: the text does not say whether records were lost"
     );
     // A recording that is cut, or of which nothing could be read, has lost something for certain.
-    assert_eq!(checked("lost>0", &facts, &ledger(0, &[(Line::TruncatedBytes, 7)])), ": found 7");
+    assert_eq!(checked("lost>0", &facts, &ledger(0, &[(LedgerLine::TruncatedBytes, 7)])), ": found 7");
 }
 
 #[test]
@@ -148,12 +148,12 @@ fn what_the_recording_does_not_tell_is_not_judged() {
     let none = facts(&[], 2_000_000_000, true);
     let free = facts(&[exit(IO, 0, 0)], 0, false);
     for (limit, facts, ledger, why) in [
-        ("count>0", &whole, &ledger(4, &[(Line::BadText, 4)]), "nothing could be read"),
-        ("p99>1us", &whole, &ledger(4, &[(Line::BadText, 4)]), "nothing could be read"),
+        ("count>0", &whole, &ledger(4, &[(LedgerLine::BadText, 4)]), "nothing could be read"),
+        ("p99>1us", &whole, &ledger(4, &[(LedgerLine::BadText, 4)]), "nothing could be read"),
         (
             "count>0",
             &whole,
-            &ledger(50, &[(Line::UnfinishedFile, 1)]),
+            &ledger(50, &[(LedgerLine::UnfinishedFile, 1)]),
             "the recording is cut, and nobody knows how much is missing",
         ),
         ("count>0", &none, &readable, "no exit was recorded, or none is selected"),
@@ -215,10 +215,10 @@ fn changes() -> Vec<DiffRow> {
         without: Vec::new(),
         timed: (100, 100),
         counts: (100, 100),
-        changes: Measure::ALL
+        changes: DiffMeasure::ALL
             .map(|measure| {
                 let interval = Some(Interval { low, high });
-                Change { measure, before: Some(before), after: Some(after), interval }
+                MeasureChange { measure, before: Some(before), after: Some(after), interval }
             })
             .to_vec(),
     };
@@ -229,8 +229,8 @@ fn changes() -> Vec<DiffRow> {
     rows[2].changes[4].interval = None;
     rows[2].changes.remove(3);
     // Only the median fell.
-    rows[0].changes[3] = Change {
-        measure: Measure::P50,
+    rows[0].changes[3] = MeasureChange {
+        measure: DiffMeasure::P50,
         before: Some(400),
         after: Some(300),
         interval: Some(Interval { low: -120, high: -40 }),

@@ -4,11 +4,11 @@ mod common;
 
 use common::plain;
 use exitscope_analysis::replay::{
-    Decisions, HaltOutcome, HaltPolicy, HaltReplay, PortOutcome, PortReplay, Recorder, Served,
+    HaltNumbering, HaltOutcome, HaltPolicy, HaltReplay, InKernelHandling, PollDecisionCheck, PortOutcome, PortReplay,
 };
-use exitscope_analysis::{AccessKey, Accesses, Halts, Lengths, PollHost};
+use exitscope_analysis::{AccessKey, Accesses, DurationStats, Halts, RecordedHaltPolling};
 use exitscope_model::*;
-use exitscope_policy::port_path::{CoalescedRing, DeviceModel, Params, Phase};
+use exitscope_policy::port_path::{CoalescedRing, DeviceModel, Params, PortPathWork};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
 const US: u64 = 1_000;
@@ -17,16 +17,16 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-fn who(vm: u32, vcpu: u32) -> Who {
-    Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
+fn who(vm: u32, vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
 }
 
-fn x86() -> PollHost {
-    PollHost::of(&TraceInfo { arch: "x86_64".into(), ..TraceInfo::default() })
+fn x86() -> RecordedHaltPolling {
+    RecordedHaltPolling::of(&TraceInfo { arch: "x86_64".into(), ..TraceInfo::default() })
 }
 
-fn lengths(each: &[u64]) -> Lengths {
-    let mut lengths = Lengths::default();
+fn lengths(each: &[u64]) -> DurationStats {
+    let mut lengths = DurationStats::default();
     each.iter().for_each(|length| lengths.record(Nanos(*length * US)));
     lengths
 }
@@ -41,7 +41,7 @@ fn halt(second: u64, told: Option<bool>, [woken, end, entered]: [u64; 3]) -> Hal
         begin: after(0),
         asleep: (told == Some(true)).then_some(after(1)),
         woken: slept.then_some(after(woken)),
-        told: told.map(|waited| Told { length: Nanos(end * US), waited, valid: true }),
+        vcpu_wakeup: told.map(|waited| VcpuWakeup { length: Nanos(end * US), waited, valid: true }),
         change: None,
         kicked: false,
         end: after(end),
@@ -144,10 +144,10 @@ fn polls_are_each_vcpus_own_and_settings_each_vms() {
     assert_eq!((outcome.halts, outcome.caught, outcome.polling), (6, 3, 180 * US));
     // Of VM 2 it is known that it polls for 75 us at most, so that its vCPU never polls for 80.
     let change = |grow, old, new| Some(PollChange { grow, new, old });
-    let told = |length: u64| Some(Told { length: Nanos(length * US), waited: true, valid: true });
+    let told = |length: u64| Some(VcpuWakeup { length: Nanos(length * US), waited: true, valid: true });
     let cut = [
-        Halt { change: change(true, 70_000, 140_000), told: told(72), ..c[0] },
-        Halt { change: change(false, 75_000, 0), told: told(90), ..c[1] },
+        Halt { change: change(true, 70_000, 140_000), vcpu_wakeup: told(72), ..c[0] },
+        Halt { change: change(false, 75_000, 0), vcpu_wakeup: told(90), ..c[1] },
     ];
     let outcome = replayed(HaltPolicy::Host, &set[..0], &[a[0], cut[0], cut[1], a[1]]);
     assert_eq!((outcome.halts, outcome.caught), (4, 0));
@@ -180,19 +180,19 @@ fn what_kvm_made_of_halts_is_what_was_recorded() {
 #[test]
 fn a_halt_taken_over_from_another_reading_is_of_the_same_vcpu() {
     let of = |vcpu| Halt { who: who(1, vcpu), ..halt(1, Some(true), [60, 70, 75]) };
-    let (mut first, mut second) = (Recorder::default(), Recorder::default());
+    let (mut first, mut second) = (HaltNumbering::default(), HaltNumbering::default());
     first.recorded(&of(0));
     [2, 1, 0].iter().for_each(|&vcpu| _ = second.recorded(&of(vcpu)));
     let third = second.recorded(&Halt { who: who(1, 0), ..halt(2, Some(true), [60, 71, 75]) });
-    let adopted = first.adopted(&second, &third);
+    let adopted = first.renumber(&second, &third);
     assert_eq!(adopted.length(), Nanos(71 * US));
     // With 80 us, the second halt of vCPU 0 is caught, whichever number it had.
     let mut facts = Halts::default();
     facts.absorb(&of(0));
     let set = [("halt_poll_ns_grow_start", 80 * US)];
-    for (recorded, caught) in [(adopted, 1), (first.adopted(&second, &second.clone().recorded(&of(1))), 0)] {
+    for (recorded, caught) in [(adopted, 1), (first.renumber(&second, &second.clone().recorded(&of(1))), 0)] {
         let mut replay = HaltReplay::new(HaltPolicy::Host, &facts.settings, &x86(), &set, &facts.all()).unwrap();
-        replay.absorb_recorded(&[Recorder::default().recorded(&of(0)), recorded]);
+        replay.absorb_recorded(&[HaltNumbering::default().recorded(&of(0)), recorded]);
         assert_eq!(replay.outcome.caught, caught);
     }
 }
@@ -200,7 +200,7 @@ fn a_halt_taken_over_from_another_reading_is_of_the_same_vcpu() {
 #[test]
 fn decisions_are_compared_one_by_one_and_what_was_not_foreseen_spoils_no_other() {
     let told = |second, length: u64, change: Option<(bool, u32, u32)>| Halt {
-        told: Some(Told { length: Nanos(length), waited: true, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: true, valid: true }),
         change: change.map(|(grow, old, new)| PollChange { grow, new, old }),
         ..halt(second, Some(true), [1, 2, 3])
     };
@@ -225,7 +225,7 @@ fn decisions_are_compared_one_by_one_and_what_was_not_foreseen_spoils_no_other()
     ];
     let mut facts = Halts::default();
     halts.iter().for_each(|(halt, _)| facts.absorb(halt));
-    let mut decisions = Decisions::new(&facts.settings, &x86());
+    let mut decisions = PollDecisionCheck::new(&facts.settings, &x86());
     for (number, (halt, expected)) in halts.iter().enumerate() {
         decisions.absorb(halt);
         let found = (decisions.known, decisions.same, decisions.changes, decisions.same_changes);
@@ -235,33 +235,33 @@ fn decisions_are_compared_one_by_one_and_what_was_not_foreseen_spoils_no_other()
 
 /// An access to port 0x80 that cost so much, of a string or not, by somebody outside the kernel or not.
 fn access(write: bool, string: bool, outside: bool, cost: u64) -> Exit {
-    let form = if string { Form::String } else { Form::Plain };
+    let form = if string { PortAccessForm::String } else { PortAccessForm::NonString };
     Exit {
         code: ExitCode::new(CodeList::Vmx, 30),
-        handler: if outside { Door::Userspace(2) } else { Door::Kernel },
-        detail: Some(Detail { kind: DetailKind::Port, write, form, size: 1, key: 0x80, value: 5 }),
+        handler: if outside { Handler::Userspace(2) } else { Handler::Kernel },
+        subject: Some(Subject { kind: SubjectKind::Port, write, form, size: 1, key: 0x80, value: 5 }),
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(cost)),
         ..plain()
     }
 }
 
 /// What each step takes, so that each sum shows which steps are in it.
-fn costs() -> Vec<(Phase, u64)> {
+fn costs() -> Vec<(PortPathWork, u64)> {
     vec![
-        (Phase::Exit, 10),
-        (Phase::Decode, 3),
-        (Phase::Emulate, 100),
-        (Phase::Device, 7),
-        (Phase::Signal, 5),
-        (Phase::Store, 11),
-        (Phase::LeaveToUser, 40),
-        (Phase::WakeDeviceModel, 60),
-        (Phase::Block, 300),
-        (Phase::DeviceModel, 1_000),
-        (Phase::ReturnFromUser, 50),
-        (Phase::Resume, 70),
-        (Phase::Complete, 20),
-        (Phase::Entry, 9),
+        (PortPathWork::Exit, 10),
+        (PortPathWork::Decode, 3),
+        (PortPathWork::Emulate, 100),
+        (PortPathWork::Device, 7),
+        (PortPathWork::Signal, 5),
+        (PortPathWork::Store, 11),
+        (PortPathWork::LeaveToUser, 40),
+        (PortPathWork::WakeDeviceModel, 60),
+        (PortPathWork::Block, 300),
+        (PortPathWork::DeviceModel, 1_000),
+        (PortPathWork::ReturnFromUser, 50),
+        (PortPathWork::Resume, 70),
+        (PortPathWork::Complete, 20),
+        (PortPathWork::Entry, 9),
     ]
 }
 
@@ -281,7 +281,7 @@ fn a_port_access_costs_what_it_did_what_the_kernels_own_do_or_what_a_model_says(
     let (write, read) = (access(true, false, true, 5_000), access(false, false, true, 7_000));
     let (outs, ins) = (access(true, true, true, 9_000), access(false, true, true, 9_500));
     let (kernels, cut) = (access(true, false, false, 31), Exit { timed: false, ..write });
-    use Served::{Coalesced, Devices, Ioeventfd, Nothing};
+    use InKernelHandling::{Coalesced, Devices, Ioeventfd, Nothing};
     // Times at which somebody outside serves it, emulations and blocks; what it costs where the recording has nothing of the
     // kernel's own, where it has a write of 30 and a read of 25 ns, and where a model says it.
     for (what, params, served, exit, steps, bare, typical, model) in [
@@ -331,7 +331,8 @@ fn a_port_access_costs_what_it_did_what_the_kernels_own_do_or_what_a_model_says(
 fn a_device_model_that_was_scheduled_costs_what_it_did_where_it_still_is() {
     let write = access(true, false, true, 5_000);
     let run = |params| {
-        let mut replay = PortReplay::new(params, Served::Nothing, true, &Accesses::default().typical(), Some(costs()));
+        let mut replay =
+            PortReplay::new(params, InKernelHandling::Nothing, true, &Accesses::default().typical(), Some(costs()));
         replay.absorb(&write);
         (replay.outcome.time, replay.outcome.modelled, replay.outcome.blocks)
     };
@@ -344,9 +345,10 @@ fn only_who_leaves_the_same_vms_guest_empties_its_ring() {
     let write = access(true, false, true, 5_000);
     let read = access(false, false, true, 5_000);
     let of = |exit: Exit, vm| Exit { who: who(vm, 0), ..exit };
-    let nameless = |exit: Exit| Exit { detail: None, ..exit };
+    let nameless = |exit: Exit| Exit { subject: None, ..exit };
     let kernels = access(true, false, false, 31);
-    let memory = |exit: Exit| Exit { detail: exit.detail.map(|of| Detail { kind: DetailKind::Mmio, ..of }), ..exit };
+    let memory =
+        |exit: Exit| Exit { subject: exit.subject.map(|of| Subject { kind: SubjectKind::Mmio, ..of }), ..exit };
     // The ring has room for one less than its entries.
     let half = vec![of(write, 1); CoalescedRing::ENTRIES as usize / 2];
     for (what, between, outside, accesses) in [
@@ -359,7 +361,8 @@ fn only_who_leaves_the_same_vms_guest_empties_its_ring() {
         ("the kernel's own", of(kernels, 1), 1, 1),
     ] {
         let typical = Accesses::default().typical();
-        let mut replay = PortReplay::new(PortReplay::recorded(false), Served::Coalesced, false, &typical, None);
+        let mut replay =
+            PortReplay::new(PortReplay::recorded(false), InKernelHandling::Coalesced, false, &typical, None);
         [&half[..], &[between], &half[..]].concat().iter().for_each(|exit| replay.absorb(exit));
         let (outcome, all) = (replay.outcome, u64::from(CoalescedRing::ENTRIES));
         assert_eq!((outcome.outside, outcome.accesses), (outside, all + accesses), "{what}");

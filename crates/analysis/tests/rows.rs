@@ -10,17 +10,17 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-fn who(vcpu: u32) -> Who {
-    Who { vm: VmId(5), vcpu: VcpuId(vcpu), tid: Tid(50 + vcpu) }
+fn who(vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { vm: VmId(5), vcpu: VcpuId(vcpu), tid: Tid(50 + vcpu) }
 }
 
 /// How many, their sum, the longest.
-fn of(lengths: &Lengths) -> (u64, u64, u64) {
+fn of(lengths: &DurationStats) -> (u64, u64, u64) {
     (lengths.count, lengths.sum, lengths.max)
 }
 
-fn lengths(each: &[u64]) -> Lengths {
-    let mut lengths = Lengths::default();
+fn lengths(each: &[u64]) -> DurationStats {
+    let mut lengths = DurationStats::default();
     each.iter().for_each(|length| lengths.record(Nanos(*length)));
     lengths
 }
@@ -33,7 +33,7 @@ fn halt(vcpu: u32, times: [u64; 3], told: Option<(u64, bool)>, sleep: Option<(u6
         begin: at(begin),
         asleep: sleep.map(|sleep| at(sleep.0)),
         woken: sleep.map(|sleep| at(sleep.1)),
-        told: told.map(|(length, waited)| Told { length: Nanos(length), waited, valid: true }),
+        vcpu_wakeup: told.map(|(length, waited)| VcpuWakeup { length: Nanos(length), waited, valid: true }),
         change: None,
         kicked: false,
         end: at(end),
@@ -60,8 +60,8 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
     halts.absorb(&halt(0, [6_000, 6_010, 6_015], Some((5, false)), None));
     // Nothing came of it; a sibling's kick ended the next, of which KVM told nothing.
     let in_vain = halt(1, [1_000, 1_300, 1_310], Some((300, true)), Some((1_000, 1_200)));
-    let told = in_vain.told.map(|told| Told { valid: false, ..told });
-    halts.absorb(&Halt { told, ..in_vain });
+    let told = in_vain.vcpu_wakeup.map(|told| VcpuWakeup { valid: false, ..told });
+    halts.absorb(&Halt { vcpu_wakeup: told, ..in_vain });
     halts.absorb(&Halt { kicked: true, ..halt(1, [2_000, 2_700, 2_700], None, Some((2_100, 2_500))) });
     halts.absorb_cut(who(1));
     halts.absorb_in_user_space(who(1));
@@ -188,11 +188,11 @@ fn core_runs_of_a_virtual_core_are_one_row() {
     };
     let left = |nanos, vcpu, trap: u64, idle| {
         let code = ExitCode::new(CodeList::PpcTrap, trap);
-        event(nanos, 7, 0, vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
+        event(nanos, 7, 0, vcpu, EventKind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
     };
-    let run = |nanos, exit, runnable| event(nanos, 7, 0, 0, Kind::RunCore { exit, runnable });
+    let run = |nanos, exit, runnable| event(nanos, 7, 0, 0, EventKind::RunCore { exit, runnable });
     let doorbell = u64::from(H_DOORBELL);
-    let mut gangs = Gangs::default();
+    let mut gangs = GangFacts::default();
     let events = [
         // 0 forces 1 and 2 out, which are back 30 and 50 later; 3 is idle.
         run(0, false, 3),
@@ -201,8 +201,8 @@ fn core_runs_of_a_virtual_core_are_one_row() {
         left(10, 2, doorbell, false),
         left(10, 3, doorbell, true),
         run(11, true, 3),
-        event(40, 8, 4, 1, Kind::Enter),
-        event(60, 9, 8, 2, Kind::Enter),
+        event(40, 8, 4, 1, EventKind::Enter),
+        event(60, 9, 8, 2, EventKind::Enter),
         // 0 for the decrementer and 1 for a system call force 2 out, which is never seen again; 4 does not get in.
         run(100, false, 4),
         left(110, 0, 0x900, false),
@@ -210,7 +210,7 @@ fn core_runs_of_a_virtual_core_are_one_row() {
         left(110, 2, doorbell, false),
         left(110, 4, 0, false),
         run(111, true, 4),
-        event(120, 8, 4, 1, Kind::Enter),
+        event(120, 8, 4, 1, EventKind::Enter),
         // The shared timer forces nobody; on another CPU.
         run(200, false, 2),
         left(210, 0, 0x980, false),
@@ -243,14 +243,14 @@ fn core_runs_of_a_virtual_core_are_one_row() {
     let [vcore] = &gangs.vcores(None)[..] else { panic!("{:?}", gangs.vcores(None)) };
     assert_eq!(vcore.row(&TraceInfo::default(), of), expected);
     assert_eq!((gangs.unpaired, gangs.guest_exits), (2, 10));
-    let cause = |runs, forced, lost| Cause { runs, forced, lost };
+    let cause = |runs, forced, lost| ForcingExits { runs, forced, lost };
     let key = |vcpu, trap| (VmId(5), VcpuId(vcpu), trap);
     let causes = [(key(0, 0xc00), cause(1, 2, 80)), (key(0, 0x900), cause(1, 1, 0)), (key(1, 0xc00), cause(1, 1, 0))];
     assert_eq!(gangs.causes(), causes);
     // Two threads a core instead of as seen: whoever runs the core has the runs, everybody his own exits.
     let pairs = gangs.vcores(Some(2)).into_iter().map(|vcore| {
         let numbers: Vec<u32> = vcore.vcpus.iter().map(|vcpu| vcpu.0).collect();
-        (numbers, vcore.cell.runs, vcore.cell.exits, vcore.cell.forced, vcore.cell.lost.sum)
+        (numbers, vcore.stats.runs, vcore.stats.exits, vcore.stats.forced, vcore.stats.lost.sum)
     });
     let expected = [(vec![0, 1], 3, 6, 1, 30), (vec![2, 3], 0, 2, 2, 50), (vec![4], 0, 1, 0, 0)];
     assert_eq!(pairs.collect::<Vec<_>>(), expected);
@@ -259,7 +259,7 @@ fn core_runs_of_a_virtual_core_are_one_row() {
     assert_eq!((twice.unpaired, twice.guest_exits, twice.causes()[0].1), (4, 20, cause(2, 4, 160)));
     assert_eq!(twice.vms()[&VmId(5)].cpus, BTreeSet::from([PcpuId(0), PcpuId(8)]));
     // Of VMs that are not looked at only exits are counted.
-    let mut none = Gangs::default();
+    let mut none = GangFacts::default();
     events.iter().for_each(|event| none.absorb(event, |_| false));
     assert_eq!((none.vms().len(), none.causes().len(), none.guest_exits, none.unpaired), (0, 0, 10, 1));
 }
@@ -271,29 +271,29 @@ fn yields_are_counted_by_caller_by_target_and_by_whom_they_gave_the_cpu() {
         at: at(at_nanos),
         call,
         target: None,
-        place: Place::Unknown,
+        target_state: TargetState::Unknown,
         found,
         guest: Nanos(70),
         again,
         was_out: false,
         window: None,
-        gave,
+        recipient: gave,
         waited: Nanos(20),
         entered: Some(at(at_nanos + 90)),
     };
-    let waiters = |preempted, woken| Some(Waiters { preempted, woken });
+    let waiters = |preempted, woken| Some(RunnableSiblings { preempted, woken });
     use YieldCall::{KickCpu, Pause, SchedYield};
-    let mut yields = Yields::default();
-    yields.absorb(&of_call(Pause, 0, waiters(1, 1), Gave::Sibling, false));
-    yields.absorb(&of_call(Pause, 200, waiters(0, 2), Gave::Other, true));
-    yields.absorb(&of_call(Pause, 400, waiters(0, 0), Gave::Nobody, true));
-    yields.absorb(&Yield { entered: None, ..of_call(Pause, 600, None, Gave::Unknown, true) });
-    let named = of_call(SchedYield, 800, waiters(1, 0), Gave::Target, true);
-    yields.absorb(&Yield { target: Some(VcpuId(3)), place: Place::Preempted, ..named });
-    yields.absorb(&Yield { target: Some(VcpuId(3)), place: Place::Asleep, ..named });
+    let mut yields = YieldFacts::default();
+    yields.absorb(&of_call(Pause, 0, waiters(1, 1), YieldRecipient::Sibling, false));
+    yields.absorb(&of_call(Pause, 200, waiters(0, 2), YieldRecipient::Other, true));
+    yields.absorb(&of_call(Pause, 400, waiters(0, 0), YieldRecipient::Nobody, true));
+    yields.absorb(&Yield { entered: None, ..of_call(Pause, 600, None, YieldRecipient::Unknown, true) });
+    let named = of_call(SchedYield, 800, waiters(1, 0), YieldRecipient::Target, true);
+    yields.absorb(&Yield { target: Some(VcpuId(3)), target_state: TargetState::Preempted, ..named });
+    yields.absorb(&Yield { target: Some(VcpuId(3)), target_state: TargetState::Halted, ..named });
     // Who wakes another does not go on spinning.
-    yields.absorb(&of_call(KickCpu, 900, None, Gave::Nobody, true));
-    let pause = YieldCell {
+    yields.absorb(&of_call(KickCpu, 900, None, YieldRecipient::Nobody, true));
+    let pause = YieldStats {
         count: 4,
         again: 3,
         between: lengths(&[70, 70, 70]),
@@ -304,7 +304,7 @@ fn yields_are_counted_by_caller_by_target_and_by_whom_they_gave_the_cpu() {
         lasted: lengths(&[90, 90, 90]),
         waited: 80,
     };
-    let sched_yield = YieldCell {
+    let sched_yield = YieldStats {
         count: 2,
         again: 2,
         between: lengths(&[70, 70]),
@@ -312,10 +312,10 @@ fn yields_are_counted_by_caller_by_target_and_by_whom_they_gave_the_cpu() {
         gave: [2, 0, 0, 0, 0],
         lasted: lengths(&[90, 90]),
         waited: 40,
-        ..YieldCell::default()
+        ..YieldStats::default()
     };
     let kick =
-        YieldCell { count: 1, gave: [0, 0, 0, 1, 0], lasted: lengths(&[90]), waited: 20, ..YieldCell::default() };
+        YieldStats { count: 1, gave: [0, 0, 0, 1, 0], lasted: lengths(&[90]), waited: 20, ..YieldStats::default() };
     let cells = [(Pause, pause.clone()), (SchedYield, sched_yield), (KickCpu, kick)];
     let cells: BTreeMap<_, _> = cells.into_iter().map(|(call, cell)| ((who(0), call), cell)).collect();
     assert_eq!(yields.vcpus, cells);
@@ -338,7 +338,7 @@ fn preemptions_are_counted_with_what_siblings_waited_and_the_longest_are_kept() 
         by: None,
         yielded: false,
     };
-    let mut yields = Yields::default();
+    let mut yields = YieldFacts::default();
     yields.absorb_preemption(&lost(0, 100, Some(160), 0, None));
     yields.absorb_preemption(&lost(0, 200, None, 3, Some(210)));
     // Siblings waited for 10, 20, … 100 ns; of the same length the earliest come first.
@@ -347,7 +347,7 @@ fn preemptions_are_counted_with_what_siblings_waited_and_the_longest_are_kept() 
     }
     yields.absorb_preemption(&lost(0, 300, Some(450), 1, Some(350)));
     let first =
-        PreemptedCell { waits: lengths(&[60, 150]), cut: 1, yielded_for: 2, yields: 4, blocked: lengths(&[100]) };
+        PreemptionStats { waits: lengths(&[60, 150]), cut: 1, yielded_for: 2, yields: 4, blocked: lengths(&[100]) };
     assert_eq!((&yields.preempted[&who(0)], yields.preempted[&who(0)].count()), (&first, 3));
     let longest: Vec<_> = yields.longest().iter().map(|of| of.at.as_nanos()).collect();
     assert_eq!(longest, [300, 10_000, 9_000, 8_000, 7_000, 6_000, 5_000, 4_000]);
@@ -360,13 +360,13 @@ fn preemptions_are_counted_with_what_siblings_waited_and_the_longest_are_kept() 
 
 #[test]
 fn windows_of_pause_loops_and_depths_of_the_run_queue_are_those_of_each_change() {
-    let mut yields = Yields::default();
+    let mut yields = YieldFacts::default();
     for (old, new) in [(4_096, 8_192), (8_192, 8_192), (8_192, 2_048), (2_048, 9_000)] {
         yields.absorb_window(&PleUpdate { who: who(0), at: at(1), new, old });
     }
     assert_eq!(yields.windows[&VmId(5)], PleCell { grown: 2, shrunk: 1, least: 2_048, most: 9_000 });
     for (from, to, waiting) in [(0, 100, 0), (100, 150, 8), (150, 180, 40), (1_500, 2_500, 2)] {
-        yields.absorb_stay(&QueueStay { from: at(from), to: at(to), waiting });
+        yields.absorb_stay(&RunQueueInterval { from: at(from), to: at(to), waiting });
     }
     let queue = &yields.queue;
     // From eight on all are one.

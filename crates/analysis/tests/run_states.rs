@@ -1,7 +1,7 @@
 //! Stays of Xen's virtual CPUs in run states: where a window cuts them, and what a loss leaves unknown.
 
-use exitscope_analysis::{CpuHolders, RunStates, StateTimes, Times};
-use exitscope_model::{Event, Kind, RunState, Who};
+use exitscope_analysis::{CpuHolders, RunStates, StateTimes, StayStats};
+use exitscope_model::{Event, EventKind, RunState, VcpuIdentity};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn at(nanos: u64) -> Moment {
 
 /// A record that a virtual CPU of a domain changed its state, on a CPU.
 fn change(nanos: u64, (vm, vcpu): (u32, u32), cpu: u32, from: RunState, to: RunState) -> Event {
-    let event = Event::nameless(at(nanos), PcpuId(cpu), Kind::RunState { from, to });
+    let event = Event::nameless(at(nanos), PcpuId(cpu), EventKind::RunState { from, to });
     Event { vm: VmId(vm), vcpu: VcpuId(vcpu), ..event }
 }
 
@@ -32,7 +32,7 @@ fn times(states: &RunStates) -> BTreeMap<(u32, u32), StateTimes> {
 fn seen(times: &StateTimes) -> [(u64, u64); 6] {
     let [running, runnable, blocked, offline] =
         [Running, Runnable, Blocked, Offline].map(|state| times.states[state as usize]);
-    [running, runnable, blocked, offline, times.preempted, times.lost].map(|Times { count, total }| (count, total))
+    [running, runnable, blocked, offline, times.preempted, times.lost].map(|StayStats { count, total }| (count, total))
 }
 
 const NONE: (u64, u64) = (0, 0);
@@ -72,7 +72,7 @@ fn who_waits_for_a_cpu_was_preempted_if_it_ran_before_and_woken_else() {
     ));
     let of = states[&who];
     assert_eq!(seen(&of), [(2, 70 + 30), (3, 30 + 70 + 13), NONE, (1, 111), (1, 70), NONE]);
-    assert_eq!(of.woken(), Times { count: 2, total: 43 });
+    assert_eq!(of.woken(), StayStats { count: 2, total: 43 });
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn recordings_are_added_up_and_only_those_looked_at_are_kept() {
     states.end();
     let all = times(&states);
     assert_eq!((seen(&all[&(6, 0)])[0], seen(&all[&(6, 1)])[0]), ((2, 100), (2, 24)));
-    states.retain(|who: &Who| who.vcpu == VcpuId(1));
+    states.retain(|who: &VcpuIdentity| who.vcpu == VcpuId(1));
     assert_eq!(times(&states).into_keys().collect::<Vec<_>>(), [(6, 1)]);
     assert!(states.times().all(|(who, _)| who.tid == Tid(0)));
 }

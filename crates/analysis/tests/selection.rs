@@ -13,15 +13,15 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-fn who(vm: u32, vcpu: u32) -> Who {
-    Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
+fn who(vm: u32, vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
 }
 
 const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);
 const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
 
 /// An exit of so many nanoseconds in the kernel, after 100 ns in the guest.
-fn exit(who: Who, begin: u64, code: ExitCode, kernel: u64) -> Exit {
+fn exit(who: VcpuIdentity, begin: u64, code: ExitCode, kernel: u64) -> Exit {
     Exit {
         at: at(begin),
         who,
@@ -34,8 +34,8 @@ fn exit(who: Who, begin: u64, code: ExitCode, kernel: u64) -> Exit {
     }
 }
 
-fn facts_of(by: &[Dim], selection: Selection, exits: &[Exit]) -> Facts {
-    let mut facts = Facts::new(&Wanted { by: by.to_vec(), slowest: 3, selection });
+fn facts_of(by: &[Dimension], selection: Selection, exits: &[Exit]) -> Facts {
+    let mut facts = Facts::new(&FactsOptions { by: by.to_vec(), slowest: 3, selection });
     facts.begin(at(1_000));
     exits.iter().for_each(|exit| _ = facts.absorb(exit));
     facts
@@ -59,7 +59,7 @@ fn two_vms() -> Vec<Exit> {
 
 #[test]
 fn a_selection_is_all_that_each_of_its_parts_holds() {
-    let after = |nanos| Some(When::After(Nanos(nanos)));
+    let after = |nanos| Some(MomentSpec::After(Nanos(nanos)));
     let select = |vms: &[u32], vcpus: &[u32], reasons: &[&str], longer_than: Option<u64>, from, to| {
         let mut selection = Selection::default();
         selection.vms = vms.iter().copied().map(VmId).collect();
@@ -68,7 +68,7 @@ fn a_selection_is_all_that_each_of_its_parts_holds() {
         (selection.longer_than, selection.from, selection.to) = (longer_than.map(Nanos), from, to);
         selection
     };
-    let there = Some(When::At(at(3_400)));
+    let there = Some(MomentSpec::At(at(3_400)));
     for (what, selection, count, cost, divisions, duration) in [
         ("all", select(&[], &[], &[], None, None, None), 8, 1_000, 4, 8_000),
         ("a VM", select(&[2], &[], &[], None, None, None), 4, 500, 2, 8_000),
@@ -85,7 +85,7 @@ fn a_selection_is_all_that_each_of_its_parts_holds() {
         ("until then", select(&[], &[], &[], None, None, there), 2, 250, 1, 2_400),
         ("until before", select(&[], &[], &[], None, None, after(2_399)), 1, 200, 1, 2_399),
     ] {
-        let facts = ended(facts_of(&[Dim::Reason], selection, &two_vms()));
+        let facts = ended(facts_of(&[Dimension::Reason], selection, &two_vms()));
         let found = (facts.all.count, facts.all.cost().0, facts.divisions.len(), facts.duration.0);
         assert_eq!(found, (count, cost, divisions, duration), "{what}");
     }
@@ -106,7 +106,7 @@ fn an_exit_that_is_cut_by_a_window_divides_in_proportion_and_counts_where_it_beg
         (0, 980, 80, 0, 0, 0),
     ] {
         let mut selection = Selection::default();
-        (selection.from, selection.to) = (Some(When::At(at(from))), Some(When::At(at(to))));
+        (selection.from, selection.to) = (Some(MomentSpec::At(at(from))), Some(MomentSpec::At(at(to))));
         let facts = ended(facts_of(&[], selection, &exits));
         let division = facts.divisions.get(&who(1, 0)).copied().unwrap_or_default();
         let found = (division.part(TimePart::Guest).0, division.part(TimePart::Kernel).0, facts.all.count);
@@ -120,9 +120,9 @@ fn an_exit_that_is_cut_by_a_window_divides_in_proportion_and_counts_where_it_beg
 fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
     let mut selection = Selection::default();
     selection.vms = vec![VmId(1)];
-    (selection.from, selection.to) = (Some(When::At(at(2_000))), Some(When::At(at(3_000))));
+    (selection.from, selection.to) = (Some(MomentSpec::At(at(2_000))), Some(MomentSpec::At(at(3_000))));
     let mut facts = facts_of(&[], selection, &[]);
-    let stretch = |vm, from, unknown, steal| Stretch {
+    let stretch = |vm, from, unknown, steal| CpuInterval {
         who: who(vm, 0),
         from: at(from),
         parts: AllParts::ZERO.with(TimePart::Unknown, Nanos(unknown)).with(TimePart::Steal, Nanos(steal)),
@@ -135,7 +135,7 @@ fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
         begin: at(begin),
         asleep: None,
         woken: None,
-        told: Some(Told { length: Nanos(10), waited: false, valid: true }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(10), waited: false, valid: true }),
         change: None,
         kicked: false,
         end: at(begin + 10),
@@ -149,13 +149,13 @@ fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
         at: at(begin),
         call: YieldCall::Pause,
         target: None,
-        place: Place::Unknown,
+        target_state: TargetState::Unknown,
         found: None,
         guest: Nanos(1),
         again: false,
         was_out: false,
         window: None,
-        gave: Gave::Unknown,
+        recipient: YieldRecipient::Unknown,
         waited: Nanos::ZERO,
         entered: None,
     };
@@ -178,7 +178,7 @@ fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
     }
     // 100 of the first, 200 of the second, all of the third; one that only touches the window.
     for (from, to, waiting) in [(1_000, 2_100, 1), (2_800, 4_000, 2), (2_200, 2_300, 3), (1_000, 2_000, 4)] {
-        facts.absorb_queue_stay(&QueueStay { from: at(from), to: at(to), waiting });
+        facts.absorb_queue_stay(&RunQueueInterval { from: at(from), to: at(to), waiting });
     }
     let facts = ended(facts);
     let parts = facts.divisions[&who(1, 0)].parts;
@@ -199,9 +199,9 @@ fn what_is_of_no_exit_is_cut_by_the_window_as_well() {
 
 #[test]
 fn vcpus_whose_number_is_found_out_late_are_named_everywhere() {
-    let unknown = Who { vcpu: VcpuId::UNKNOWN, ..who(1, 0) };
+    let unknown = VcpuIdentity { vcpu: VcpuId::UNKNOWN, ..who(1, 0) };
     let mut facts = facts_of(
-        &[Dim::Vm, Dim::Vcpu],
+        &[Dimension::Vm, Dimension::Vcpu],
         Selection::default(),
         &[exit(unknown, 1_100, IO, 300), exit(who(1, 0), 2_000, IO, 200), exit(unknown, 3_000, HLT, 10)],
     );
@@ -210,7 +210,7 @@ fn vcpus_whose_number_is_found_out_late_are_named_everywhere() {
         begin: at(3_000),
         asleep: None,
         woken: None,
-        told: None,
+        vcpu_wakeup: None,
         change: None,
         kicked: true,
         end: at(3_010),
@@ -238,7 +238,7 @@ fn vcpus_whose_number_is_found_out_late_are_named_everywhere() {
     assert_eq!(facts.yields.preempted.keys().collect::<Vec<_>>(), [&who(1, 0)]);
     assert_eq!(facts.yields.longest()[0].who, who(1, 0));
     let rows: Vec<_> = facts.by.cells().into_iter().map(|(key, cell)| (key.to_vec(), cell.count)).collect();
-    assert_eq!(rows, [(vec![Part::Vm(VmId(1)), Part::Vcpu(VcpuId(0))], 3)]);
+    assert_eq!(rows, [(vec![DimensionValue::Vm(VmId(1)), DimensionValue::Vcpu(VcpuId(0))], 3)]);
 }
 
 #[test]
@@ -273,23 +273,23 @@ fn of_equally_slow_exits_the_earliest_is_kept_then_that_of_the_lowest_vcpu() {
 #[test]
 fn what_exits_were_about_is_listed_by_cost_and_memory_by_its_page() {
     let about = |kind, key, write, kernel, handler| {
-        let detail = Detail { kind, write, form: Form::Plain, size: 4, key, value: 1 };
-        Exit { detail: Some(detail), handler, ..exit(who(1, 0), 2_000, IO, kernel) }
+        let detail = Subject { kind, write, form: PortAccessForm::NonString, size: 4, key, value: 1 };
+        Exit { subject: Some(detail), handler, ..exit(who(1, 0), 2_000, IO, kernel) }
     };
-    use DetailKind::{Cpuid, Mmio, Msr, Port};
+    use SubjectKind::{Cpuid, Mmio, Msr, Port};
     let exits = [
-        about(Mmio, 0xfee0_00b0, true, 50, Door::Kernel),
-        about(Mmio, 0xfee0_0ff0, true, 60, Door::Userspace(6)),
-        about(Mmio, 0xfee0_1000, true, 7, Door::Kernel),
-        about(Msr, 0x6e0, true, 40, Door::Kernel),
-        about(Msr, 0x6e1, false, 40, Door::Kernel),
-        about(Msr, 0x6e1, true, 20, Door::Kernel),
-        about(Msr, 0x6e1, true, 20, Door::Kernel),
-        about(Port, 0x80, false, 300, Door::Userspace(2)),
-        about(Cpuid, 1, false, 1, Door::Kernel),
+        about(Mmio, 0xfee0_00b0, true, 50, Handler::Kernel),
+        about(Mmio, 0xfee0_0ff0, true, 60, Handler::Userspace(6)),
+        about(Mmio, 0xfee0_1000, true, 7, Handler::Kernel),
+        about(Msr, 0x6e0, true, 40, Handler::Kernel),
+        about(Msr, 0x6e1, false, 40, Handler::Kernel),
+        about(Msr, 0x6e1, true, 20, Handler::Kernel),
+        about(Msr, 0x6e1, true, 20, Handler::Kernel),
+        about(Port, 0x80, false, 300, Handler::Userspace(2)),
+        about(Cpuid, 1, false, 1, Handler::Kernel),
     ];
     let facts = ended(facts_of(&[], Selection::default(), &exits));
-    let key = |kind, key, write| DetailKey { kind, key, write };
+    let key = |kind, key, write| SubjectKey { kind, key, write };
     let found: Vec<_> =
         facts.details().into_iter().map(|(key, cell)| (key, cell.count, cell.user_count, cell.cost().0)).collect();
     assert_eq!(
@@ -319,7 +319,7 @@ fn signs_are_counted_by_vm_within_what_is_looked_at() {
     ];
     let mut selection = Selection::default();
     selection.vms = vec![VmId(1), VmId(2)];
-    selection.to = Some(When::At(at(8_000)));
+    selection.to = Some(MomentSpec::At(at(8_000)));
     let mut facts = facts_of(&[], selection, &[]);
     signs.iter().for_each(|of| facts.absorb_sign(of));
     let expected = BTreeMap::from([((VmId(1), Sign::Unmapped), 2), ((VmId(2), Sign::ApicvInhibited(2)), 1)]);
@@ -332,15 +332,18 @@ fn signs_are_counted_by_vm_within_what_is_looked_at() {
 #[test]
 fn a_nested_guests_things_are_not_the_guests() {
     let about = |code: ExitCode, kind| {
-        let detail = Detail { kind, write: true, form: Form::Plain, size: 4, key: 0x6e0, value: 1 };
-        Exit { detail: Some(detail), ..exit(who(1, 0), 2_000, code, 50) }
+        let detail = Subject { kind, write: true, form: PortAccessForm::NonString, size: 4, key: 0x6e0, value: 1 };
+        Exit { subject: Some(detail), ..exit(who(1, 0), 2_000, code, 50) }
     };
-    let exits =
-        [about(IO, DetailKind::Msr), about(IO.of_nested(), DetailKind::Msr), about(IO.of_nested(), DetailKind::Port)];
-    let facts = ended(facts_of(&[Dim::Msr], Selection::default(), &exits));
+    let exits = [
+        about(IO, SubjectKind::Msr),
+        about(IO.of_nested(), SubjectKind::Msr),
+        about(IO.of_nested(), SubjectKind::Port),
+    ];
+    let facts = ended(facts_of(&[Dimension::Msr], Selection::default(), &exits));
     assert_eq!(
         facts.details().iter().map(|(key, cell)| (key.kind, cell.count)).collect::<Vec<_>>(),
-        [(DetailKind::Msr, 1)]
+        [(SubjectKind::Msr, 1)]
     );
     assert_eq!(facts.accesses.cells().len(), 0);
     assert_eq!((facts.by.elsewhere, facts.all.count), (2, 3));
@@ -369,7 +372,7 @@ fn exits_without_halts_are_those_of_reasons_that_halt_no_longer_than_they_cost()
         ..exit(who(1, 0), 2_000, code, 0)
     };
     let facts = ended(facts_of(
-        &[Dim::Reason],
+        &[Dimension::Reason],
         Selection::default(),
         &[halted(HLT, 900, 20), halted(IO, 30, 30), halted(IO, 0, 5)],
     ));
@@ -377,7 +380,7 @@ fn exits_without_halts_are_those_of_reasons_that_halt_no_longer_than_they_cost()
     assert_eq!((rest.count, rest.total(), halts), (2, Nanos(65), vec!["HLT".to_string()]));
     assert_eq!(rest.part(TimePart::Halted), Nanos(30));
     // Where there is nothing else, nothing is left out.
-    let facts = ended(facts_of(&[Dim::Reason], Selection::default(), &[halted(HLT, 900, 20)]));
+    let facts = ended(facts_of(&[Dimension::Reason], Selection::default(), &[halted(HLT, 900, 20)]));
     let (rest, halts) = facts.without_halts();
     assert_eq!((rest.count, halts), (1, vec![]));
 }

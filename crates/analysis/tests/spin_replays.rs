@@ -1,8 +1,8 @@
 //! Waits that end in yields, replayed with whole outcomes that are worked out by hand: all lengths are given, none is typical.
 
-use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinReplay, SpinSurvey, TypicalSpin};
-use exitscope_model::{Gave, Place, Preemption, Waiters, Who, Yield, YieldCall};
-use exitscope_policy::yielding::{Generation, Machine, Params};
+use exitscope_analysis::replay::{MACHINE, SpinModel, SpinOutcome, SpinReplay, SpinSurvey, TypicalSpin};
+use exitscope_model::{Preemption, RunnableSiblings, TargetState, VcpuIdentity, Yield, YieldCall, YieldRecipient};
+use exitscope_policy::yielding::{DiagnoseSupport, Generation, Params};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
 use YieldCall::{Confer, Diag9c, Diag44, Pause, PauseFilter};
@@ -14,8 +14,8 @@ fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-fn who(vcpu: u32) -> Who {
-    Who { vm: VmId(1), vcpu: VcpuId(vcpu), tid: Tid(10 + vcpu) }
+fn who(vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { vm: VmId(1), vcpu: VcpuId(vcpu), tid: Tid(10 + vcpu) }
 }
 
 /// A yield after so long in the guest that lasts 2,900 ns, of which 400 without a CPU; nobody waits, and nobody gets the CPU.
@@ -25,13 +25,13 @@ fn one(call: YieldCall, guest: u64, again: bool) -> Yield {
         at: at(5_000),
         call,
         target: None,
-        place: Place::Unknown,
-        found: Some(Waiters { preempted: 0, woken: 3 }),
+        target_state: TargetState::Unknown,
+        found: Some(RunnableSiblings { preempted: 0, woken: 3 }),
         guest: Nanos(guest),
         again,
         was_out: false,
         window: None,
-        gave: Gave::Nobody,
+        recipient: YieldRecipient::Nobody,
         waited: Nanos(400),
         entered: Some(at(7_900)),
     }
@@ -39,7 +39,7 @@ fn one(call: YieldCall, guest: u64, again: bool) -> Yield {
 
 /// The same, when a sibling had lost its CPU.
 fn helpful(of: Yield) -> Yield {
-    Yield { found: Some(Waiters { preempted: 2, woken: 0 }), ..of }
+    Yield { found: Some(RunnableSiblings { preempted: 2, woken: 0 }), ..of }
 }
 
 /// Four yields of one wait, each after 1 us: when the vCPU has waited 1, 5, 9 and 13 us of its own time. It ends after 16.
@@ -48,16 +48,20 @@ fn four(call: YieldCall) -> [Yield; 4] {
 }
 
 /// Windows of so many cycles that never grow.
-fn window(ple_window: u32) -> Asks {
-    Asks::Vmx(Params { ple_window, ple_window_grow: 0, ..Params::default() })
+fn window(ple_window: u32) -> SpinModel {
+    SpinModel::Vmx(Params { ple_window, ple_window_grow: 0, ..Params::default() })
 }
 
-fn code(spin_generation: Generation, spin_retry: u32, machine: Machine) -> Asks {
-    Asks::Code(Params { spin_generation, spin_retry, ..Params::default() }, machine)
+fn code(spin_generation: Generation, spin_retry: u32, machine: DiagnoseSupport) -> SpinModel {
+    SpinModel::Code(Params { spin_generation, spin_retry, ..Params::default() }, machine)
 }
 
 /// How many waits there were, what was recorded, and what each configuration makes of it.
-fn replayed(in_force: Asks, yields: &[Yield], configurations: &[Asks]) -> (u64, SpinOutcome, Vec<SpinOutcome>) {
+fn replayed(
+    in_force: SpinModel,
+    yields: &[Yield],
+    configurations: &[SpinModel],
+) -> (u64, SpinOutcome, Vec<SpinOutcome>) {
     let mut replay = SpinReplay::new(yields[0].call, in_force, TYPICAL, configurations);
     yields.iter().for_each(|of| replay.absorb(of));
     replay.finish();
@@ -99,9 +103,9 @@ fn a_yield_is_in_vain_where_the_recorded_one_that_came_next_found_nobody() {
 #[test]
 fn what_helped_helps_again_sooner_or_later_and_who_never_yields_waits_until_a_cpu_is_free() {
     let [first, second, third, fourth] = four(Pause);
-    let last = Yield { gave: Gave::Sibling, ..helpful(fourth) };
+    let last = Yield { recipient: YieldRecipient::Sibling, ..helpful(fourth) };
     let windows = [500, 1_000, 3_000, 458_000, 458_001].map(window);
-    let configurations = [&windows[..], &[Asks::Never]].concat();
+    let configurations = [&windows[..], &[SpinModel::Never]].concat();
     let (waits, recorded, outcomes) = replayed(window(500), &[first, helpful(second), third, last], &configurations);
     assert_eq!((waits, recorded.yields, recorded.in_vain), (1, 4, 2));
     let expected = [
@@ -146,7 +150,7 @@ fn lock_code_that_names_the_holder_ends_a_wait_at_the_first_yield_that_could() {
 fn lock_code_that_senses_yields_only_to_who_does_not_run() {
     let [first, second, third, fourth] = four(Diag44);
     let yields = [first, helpful(second), helpful(third), fourth];
-    let sensing = Machine { sense_running: true, lpar: true, ..MACHINE };
+    let sensing = DiagnoseSupport { sense_running: true, lpar: true, ..MACHINE };
     let classic = code(Generation::Classic, 498, sensing);
     let (_, _, outcomes) = replayed(code(Generation::L1b, 499, MACHINE), &yields, &[classic]);
     // At once and after 1 us the owner runs; after 2 us it does not, 3 us sooner than the recorded yield.
@@ -156,7 +160,7 @@ fn lock_code_that_senses_yields_only_to_who_does_not_run() {
 #[test]
 fn who_does_not_name_the_holder_any_more_may_help_somebody_else() {
     let [first, second, third, fourth] = four(Diag9c);
-    let last = Yield { gave: Gave::Target, place: Place::Preempted, found: None, ..fourth };
+    let last = Yield { recipient: YieldRecipient::Target, target_state: TargetState::Preempted, found: None, ..fourth };
     let configurations = [Generation::L1b, Generation::L2].map(|generation| code(generation, 499, MACHINE));
     let (_, recorded, outcomes) = replayed(configurations[1], &[first, second, third, last], &configurations);
     assert_eq!((recorded.yields, recorded.in_vain), (4, 3));
@@ -166,7 +170,7 @@ fn who_does_not_name_the_holder_any_more_may_help_somebody_else() {
 
 #[test]
 fn windows_grow_with_each_yield_and_shrink_where_the_vcpu_had_been_switched_out() {
-    let grows = |ple_window| Asks::Vmx(Params { ple_window, ..Params::default() });
+    let grows = |ple_window| SpinModel::Vmx(Params { ple_window, ..Params::default() });
     let out = |of: Yield| Yield { was_out: true, ..of };
     // Windows of 500, 1,000, 500 again, and 1,000: after 1, 6, 10 and 15 us, until 18. Then another wait: after 0.7 us.
     let yields = [
@@ -197,17 +201,29 @@ fn a_wait_goes_on_while_the_next_yield_comes_within_two_rounds() {
     }
     // One that helped ends it.
     for (what, first, waits) in [
-        ("it gave a sibling the CPU", Yield { gave: Gave::Sibling, ..helpful(one(Pause, 5_000, false)) }, 2),
         (
-            "it gave the one that was named the CPU",
-            Yield { gave: Gave::Target, ..helpful(one(Pause, 5_000, false)) },
+            "it gave a sibling the CPU",
+            Yield { recipient: YieldRecipient::Sibling, ..helpful(one(Pause, 5_000, false)) },
             2,
         ),
-        ("it gave somebody else the CPU", Yield { gave: Gave::Other, ..helpful(one(Pause, 5_000, false)) }, 1),
-        ("the sibling had its CPU", Yield { gave: Gave::Sibling, ..one(Pause, 5_000, false) }, 1),
+        (
+            "it gave the one that was named the CPU",
+            Yield { recipient: YieldRecipient::Target, ..helpful(one(Pause, 5_000, false)) },
+            2,
+        ),
+        (
+            "it gave somebody else the CPU",
+            Yield { recipient: YieldRecipient::Other, ..helpful(one(Pause, 5_000, false)) },
+            1,
+        ),
+        ("the sibling had its CPU", Yield { recipient: YieldRecipient::Sibling, ..one(Pause, 5_000, false) }, 1),
         (
             "the one that was named had its CPU",
-            Yield { gave: Gave::Target, place: Place::Running, ..helpful(one(Pause, 5_000, false)) },
+            Yield {
+                recipient: YieldRecipient::Target,
+                target_state: TargetState::Running,
+                ..helpful(one(Pause, 5_000, false))
+            },
             1,
         ),
     ] {
@@ -221,9 +237,14 @@ fn a_wait_goes_on_while_the_next_yield_comes_within_two_rounds() {
 
 #[test]
 fn nobody_yields_where_loops_are_not_looked_for() {
-    let vmx = |ple_gap| Asks::Vmx(Params { ple_gap, ple_window: 500, ple_window_grow: 0, ..Params::default() });
+    let vmx = |ple_gap| SpinModel::Vmx(Params { ple_gap, ple_window: 500, ple_window_grow: 0, ..Params::default() });
     let svm = |pause_filter_count, pause_filter_thresh| {
-        Asks::Svm(Params { pause_filter_count, pause_filter_thresh, pause_filter_count_grow: 0, ..Params::default() })
+        SpinModel::Svm(Params {
+            pause_filter_count,
+            pause_filter_thresh,
+            pause_filter_count_grow: 0,
+            ..Params::default()
+        })
     };
     let configurations = [vmx(0), vmx(7), svm(0, 7), svm(500, 0), svm(500, 7)];
     let (_, _, outcomes) = replayed(window(500), &four(Pause), &configurations);
@@ -290,7 +311,7 @@ fn lengths_are_typical_where_they_are_the_shortest_the_median_or_the_mean() {
     let cheap = Yield { entered: None, ..one(Diag9c, 5_010, true) };
     let survey_of = survey(&[cheap], &[]);
     let in_force = survey_of.in_force(Diag9c);
-    assert_eq!(in_force, Asks::Code(Params::default(), MACHINE));
+    assert_eq!(in_force, SpinModel::Code(Params::default(), MACHINE));
     let expected = TypicalSpin { unit: 5_000, cost: 100_000, blocked: 0, unhelped: 0 };
     assert_eq!(survey_of.typical(&in_force), Some(expected));
     // Without a round, or of one that takes no time, there is nothing typical.
@@ -316,9 +337,9 @@ fn windows_stay_as_they_are_where_the_time_between_yields_does() {
         let grow = if is_static { 1 } else { 2 };
         let in_force = survey_of.in_force(call);
         match call {
-            Pause => assert_eq!(in_force, Asks::Vmx(Params { ple_window_grow: grow, ..Params::default() })),
+            Pause => assert_eq!(in_force, SpinModel::Vmx(Params { ple_window_grow: grow, ..Params::default() })),
             PauseFilter => {
-                assert_eq!(in_force, Asks::Svm(Params { pause_filter_count_grow: grow, ..Params::default() }))
+                assert_eq!(in_force, SpinModel::Svm(Params { pause_filter_count_grow: grow, ..Params::default() }))
             }
             _ => assert_eq!(in_force, code(Generation::L1b, 1_000, MACHINE)),
         }
@@ -342,8 +363,8 @@ fn a_window_that_was_traced_is_the_one_in_force() {
     let yields =
         |call| [traced(call, 100, false, 9_000), traced(call, 21_000, true, 7_000), traced(call, 30_000, true, 8_000)];
     for (call, in_force) in [
-        (Pause, Asks::Vmx(Params { ple_window: 7_000, ..Params::default() })),
-        (PauseFilter, Asks::Svm(Params { pause_filter_count: 7_000, ..Params::default() })),
+        (Pause, SpinModel::Vmx(Params { ple_window: 7_000, ..Params::default() })),
+        (PauseFilter, SpinModel::Svm(Params { pause_filter_count: 7_000, ..Params::default() })),
     ] {
         let survey_of = survey(&yields(call), &[]);
         assert_eq!((survey_of.least_window, survey_of.is_static()), (Some(7_000), false));

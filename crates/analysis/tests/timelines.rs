@@ -3,7 +3,7 @@
 mod common;
 
 use common::plain;
-use exitscope_analysis::{Bucket, Lengths, Timeline, wider};
+use exitscope_analysis::{Bucket, DurationStats, Timeline, wider};
 use exitscope_model::{Exit, ExitParts, TimePart};
 use exitscope_units::{Moment, Nanos};
 
@@ -124,12 +124,12 @@ fn timelines_merge_to_what_one_of_all_would_have_been() {
 
 #[test]
 fn lengths_are_counted_summed_and_distributed() {
-    let mut lengths = Lengths::default();
+    let mut lengths = DurationStats::default();
     assert_eq!((lengths.mean(), lengths.quantile(5_000)), (None, None));
     [30, 500, 70].iter().for_each(|&length| lengths.record(Nanos(length)));
     assert_eq!((lengths.count, lengths.sum, lengths.max), (3, 600, 500));
     assert_eq!((lengths.mean(), lengths.quantile(5_000)), (Some(Nanos(200)), Some(Nanos(70))));
-    let mut more = Lengths::default();
+    let mut more = DurationStats::default();
     [40, 600].iter().for_each(|&length| more.record(Nanos(length)));
     for (left, right) in [(&lengths, &more), (&more, &lengths)] {
         let mut both = left.clone();

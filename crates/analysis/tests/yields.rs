@@ -1,41 +1,51 @@
 //! Facts about yields, and their replay, where the right answer is known.
 
-use exitscope_analysis::replay::{Asks, MACHINE, SpinOutcome, SpinReplay, SpinSurvey};
-use exitscope_analysis::{Timeline, Yields};
-use exitscope_model::{Gave, Place, PleUpdate, Preemption, QueueStay, Waiters, Who, Yield, YieldCall};
-use exitscope_policy::yielding::{Generation, Machine, Params};
+use exitscope_analysis::replay::{MACHINE, SpinModel, SpinOutcome, SpinReplay, SpinSurvey};
+use exitscope_analysis::{Timeline, YieldFacts};
+use exitscope_model::{
+    PleUpdate, Preemption, RunQueueInterval, RunnableSiblings, TargetState, VcpuIdentity, Yield, YieldCall,
+    YieldRecipient,
+};
+use exitscope_policy::yielding::{DiagnoseSupport, Generation, Params};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use proptest::prelude::*;
 
 const CALLS: [YieldCall; 4] = [YieldCall::Pause, YieldCall::Diag9c, YieldCall::Confer, YieldCall::KickCpu];
-const PLACES: [Place; 5] = [Place::Running, Place::Preempted, Place::Woken, Place::Asleep, Place::Unknown];
-const GAVE: [Gave; 5] = [Gave::Target, Gave::Sibling, Gave::Other, Gave::Nobody, Gave::Unknown];
+const PLACES: [TargetState; 5] =
+    [TargetState::Running, TargetState::Preempted, TargetState::Runnable, TargetState::Halted, TargetState::Unknown];
+const GAVE: [YieldRecipient; 5] = [
+    YieldRecipient::Target,
+    YieldRecipient::Sibling,
+    YieldRecipient::Other,
+    YieldRecipient::Nobody,
+    YieldRecipient::Unknown,
+];
 
 fn at(nanos: u64) -> Moment {
     Moment::from_nanos(nanos)
 }
 
-fn who(vcpu: u32) -> Who {
-    Who { vm: VmId(1), vcpu: VcpuId(vcpu), tid: Tid(10 + vcpu) }
+fn who(vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { vm: VmId(1), vcpu: VcpuId(vcpu), tid: Tid(10 + vcpu) }
 }
 
 /// What somebody said: a yield, a preemption, a stay of the run queue, a window.
 type Said = (u32, u64, u64, (usize, usize, usize), u32);
 
-fn absorb(facts: &mut Yields, &(vcpu, begin, length, (call, place, gave), waiting): &Said) {
+fn absorb(facts: &mut YieldFacts, &(vcpu, begin, length, (call, place, gave), waiting): &Said) {
     let named = waiting % 2 == 0;
     facts.absorb(&Yield {
         who: who(vcpu),
         at: at(begin),
         call: CALLS[call],
         target: named.then_some(VcpuId(waiting)),
-        place: PLACES[place],
-        found: named.then_some(Waiters { preempted: waiting % 3, woken: waiting % 5 }),
+        target_state: PLACES[place],
+        found: named.then_some(RunnableSiblings { preempted: waiting % 3, woken: waiting % 5 }),
         guest: Nanos(length / 2),
         again: waiting % 3 == 1,
         was_out: false,
         window: None,
-        gave: GAVE[gave],
+        recipient: GAVE[gave],
         waited: Nanos(length / 4),
         entered: (waiting % 7 > 0).then_some(at(begin + length)),
     });
@@ -48,7 +58,7 @@ fn absorb(facts: &mut Yields, &(vcpu, begin, length, (call, place, gave), waitin
         by: None,
         yielded: false,
     });
-    facts.absorb_stay(&QueueStay { from: at(begin), to: at(begin + length), waiting });
+    facts.absorb_stay(&RunQueueInterval { from: at(begin), to: at(begin + length), waiting });
     facts.absorb_window(&PleUpdate { who: who(vcpu), at: at(begin), new: waiting * 9, old: length as u32 });
 }
 
@@ -60,7 +70,7 @@ proptest! {
     #[test]
     fn yields_merge_in_any_order(said in prop::collection::vec(any_said(), 0..60), cut in 0usize..60) {
         let of = |said: &[Said]| {
-            let mut facts = Yields::default();
+            let mut facts = YieldFacts::default();
             said.iter().for_each(|said| absorb(&mut facts, said));
             facts
         };
@@ -107,23 +117,23 @@ const ROUND: u64 = 5_005;
 const COST: u64 = 1_000;
 
 /// Yields one after the other, each after a round; at which of them a sibling was preempted, and what the last one gave.
-fn wait(call: YieldCall, rounds: &[u64], could_help: impl Fn(usize) -> bool, gave: Gave) -> Vec<Yield> {
+fn wait(call: YieldCall, rounds: &[u64], could_help: impl Fn(usize) -> bool, gave: YieldRecipient) -> Vec<Yield> {
     let mut now = 1_000_000;
     let one = |(number, &guest): (usize, &u64)| {
         now += guest + COST;
-        let gave = if number + 1 == rounds.len() { gave } else { Gave::Nobody };
+        let gave = if number + 1 == rounds.len() { gave } else { YieldRecipient::Nobody };
         Yield {
             who: who(0),
             at: at(now - COST),
             call,
             target: None,
-            place: Place::Unknown,
-            found: Some(Waiters { preempted: u32::from(could_help(number)), woken: 0 }),
+            target_state: TargetState::Unknown,
+            found: Some(RunnableSiblings { preempted: u32::from(could_help(number)), woken: 0 }),
             guest: Nanos(guest),
             again: number > 0,
             was_out: number == 0,
             window: None,
-            gave,
+            recipient: gave,
             waited: Nanos::ZERO,
             entered: Some(at(now)),
         }
@@ -145,7 +155,7 @@ fn preemptions() -> [Preemption; 2] {
     [one(None), one(Some(at(3_000_000)))]
 }
 
-fn replayed(yields: &[Yield], configurations: &[Asks]) -> (SpinOutcome, Vec<SpinOutcome>) {
+fn replayed(yields: &[Yield], configurations: &[SpinModel]) -> (SpinOutcome, Vec<SpinOutcome>) {
     let mut survey = SpinSurvey::default();
     yields.iter().for_each(|of| survey.absorb(of));
     preemptions().iter().for_each(|of| survey.absorb_preemption(of));
@@ -158,12 +168,12 @@ fn replayed(yields: &[Yield], configurations: &[Asks]) -> (SpinOutcome, Vec<Spin
     (replay.recorded, replay.outcomes().copied().collect())
 }
 
-fn code(spin_generation: Generation, spin_retry: u32, machine: Machine) -> Asks {
-    Asks::Code(Params { spin_generation, spin_retry, ..Params::default() }, machine)
+fn code(spin_generation: Generation, spin_retry: u32, machine: DiagnoseSupport) -> SpinModel {
+    SpinModel::Code(Params { spin_generation, spin_retry, ..Params::default() }, machine)
 }
 
-fn windows(ple_window: u32) -> Asks {
-    Asks::Vmx(Params { ple_window, ..Params::default() })
+fn windows(ple_window: u32) -> SpinModel {
+    SpinModel::Vmx(Params { ple_window, ..Params::default() })
 }
 
 /// Within the 1/32 to which percentiles are known.
@@ -173,10 +183,10 @@ fn about(seen: i64, expected: i64) -> bool {
 
 #[test]
 fn stays_of_the_run_queue_that_exceed_all_time_count_as_much_as_fits() {
-    let mut facts = Yields::default();
+    let mut facts = YieldFacts::default();
     for _ in 0..2 {
         for waiting in [0, 1, 20] {
-            facts.absorb_stay(&QueueStay { from: at(1), to: at(u64::MAX), waiting });
+            facts.absorb_stay(&RunQueueInterval { from: at(1), to: at(u64::MAX), waiting });
         }
     }
     let again = facts.clone();
@@ -186,7 +196,7 @@ fn stays_of_the_run_queue_that_exceed_all_time_count_as_much_as_fits() {
 
 #[test]
 fn the_lock_code_in_force_yields_as_it_did() {
-    let yields = wait(YieldCall::Diag44, &[ROUND; 20], |_| false, Gave::Nobody);
+    let yields = wait(YieldCall::Diag44, &[ROUND; 20], |_| false, YieldRecipient::Nobody);
     let (recorded, outcomes) = replayed(&yields, &[code(Generation::L1b, 1_000, MACHINE)]);
     assert_eq!((recorded.yields, recorded.in_vain, recorded.cost), (20, 20, 20 * COST));
     assert!((19..=20).contains(&outcomes[0].yields), "{outcomes:?}");
@@ -195,9 +205,10 @@ fn the_lock_code_in_force_yields_as_it_did() {
 
 #[test]
 fn where_nobody_is_preempted_to_say_nothing_wins_the_yields_time_and_sensing_makes_none() {
-    let yields = wait(YieldCall::Diag9c, &[ROUND + 5; 20], |_| false, Gave::Nobody);
-    let sensing = Machine { sense_running: true, lpar: true, ..MACHINE };
-    let configurations = [Asks::Never, code(Generation::Classic, 1_000, sensing), code(Generation::L2, 100, MACHINE)];
+    let yields = wait(YieldCall::Diag9c, &[ROUND + 5; 20], |_| false, YieldRecipient::Nobody);
+    let sensing = DiagnoseSupport { sense_running: true, lpar: true, ..MACHINE };
+    let configurations =
+        [SpinModel::Never, code(Generation::Classic, 1_000, sensing), code(Generation::L2, 100, MACHINE)];
     let (recorded, outcomes) = replayed(&yields, &configurations);
     assert_eq!(recorded.in_vain, 20);
     for quiet in &outcomes[..2] {
@@ -210,7 +221,7 @@ fn where_nobody_is_preempted_to_say_nothing_wins_the_yields_time_and_sensing_mak
 
 #[test]
 fn naming_the_holder_ends_a_wait_that_an_undirected_yield_did_not() {
-    let yields = wait(YieldCall::Diag44, &[ROUND; 20], |_| true, Gave::Other);
+    let yields = wait(YieldCall::Diag44, &[ROUND; 20], |_| true, YieldRecipient::Other);
     let (_, outcomes) =
         replayed(&yields, &[code(Generation::L2, 1_000, MACHINE), code(Generation::L1b, 1_000, MACHINE)]);
     assert_eq!((outcomes[0].yields, outcomes[0].in_vain), (1, 0));
@@ -221,9 +232,9 @@ fn naming_the_holder_ends_a_wait_that_an_undirected_yield_did_not() {
 
 #[test]
 fn who_yields_later_than_what_helped_loses_the_difference_and_who_never_does_loses_more() {
-    let yields = wait(YieldCall::Diag9c, &[ROUND + 5; 3], |number| number == 2, Gave::Sibling);
+    let yields = wait(YieldCall::Diag9c, &[ROUND + 5; 3], |number| number == 2, YieldRecipient::Sibling);
     let later = code(Generation::L2, 10_000, MACHINE);
-    let (_, outcomes) = replayed(&yields, &[later, Asks::Never]);
+    let (_, outcomes) = replayed(&yields, &[later, SpinModel::Never]);
     let (then, now) = (3 * (ROUND as i64 + 5) + 2 * COST as i64, 10_001 * 5);
     assert!(about(outcomes[0].least, then - now + 2_000), "{outcomes:?}");
     assert_eq!((outcomes[0].yields, outcomes[0].least), (1, outcomes[0].most));
@@ -234,7 +245,7 @@ fn who_yields_later_than_what_helped_loses_the_difference_and_who_never_does_los
 fn windows_of_pause_loops_grow_as_kvm_makes_them() {
     // At 1 ns a cycle: 4096, 8192, 16384 and 32768.
     let rounds = [4_096, 8_192, 16_384, 32_768];
-    let yields = wait(YieldCall::Pause, &rounds, |_| false, Gave::Nobody);
+    let yields = wait(YieldCall::Pause, &rounds, |_| false, YieldRecipient::Nobody);
     let (recorded, outcomes) = replayed(&yields, &[windows(4_096), windows(131_072), windows(1_024)]);
     assert_eq!(recorded.yields, 4);
     // 61,440 ns of spinning and four yields of 1 us in all.
@@ -251,23 +262,26 @@ fn windows_of_pause_loops_grow_as_kvm_makes_them() {
 #[test]
 fn there_is_nothing_to_replay_without_two_yields_in_a_row_or_by_calls_that_no_knob_moves() {
     let mut survey = SpinSurvey::default();
-    wait(YieldCall::Confer, &[ROUND; 3], |_| true, Gave::Sibling).iter().for_each(|of| survey.absorb(of));
+    wait(YieldCall::Confer, &[ROUND; 3], |_| true, YieldRecipient::Sibling).iter().for_each(|of| survey.absorb(of));
     assert_eq!(survey.main_call(), None);
-    wait(YieldCall::Pause, &[ROUND], |_| true, Gave::Sibling).iter().for_each(|of| survey.absorb(of));
+    wait(YieldCall::Pause, &[ROUND], |_| true, YieldRecipient::Sibling).iter().for_each(|of| survey.absorb(of));
     assert_eq!(survey.main_call(), Some(YieldCall::Pause));
     assert_eq!(survey.typical(&survey.in_force(YieldCall::Pause)), None);
 }
 
 #[test]
 fn yields_to_further_vcpus_than_are_kept_are_counted_together() {
-    let one = Yield { target: Some(VcpuId(0)), ..wait(YieldCall::SchedYield, &[ROUND], |_| false, Gave::Nobody)[0] };
-    let mut facts = Yields::default();
+    let one = Yield {
+        target: Some(VcpuId(0)),
+        ..wait(YieldCall::SchedYield, &[ROUND], |_| false, YieldRecipient::Nobody)[0]
+    };
+    let mut facts = YieldFacts::default();
     let most = exitscope_analysis::MAX_KEYS as u32;
     (0..most).for_each(|vcpu| facts.absorb(&Yield { target: Some(VcpuId(vcpu)), ..one }));
     assert_eq!((facts.targets.len(), facts.other_targets), (most as usize, 0));
     [most, most + 1, 7, most].iter().for_each(|&vcpu| facts.absorb(&Yield { target: Some(VcpuId(vcpu)), ..one }));
     assert_eq!((facts.targets.len(), facts.other_targets), (most as usize, 3));
-    let of = |vcpu| facts.targets[&(VmId(1), VcpuId(vcpu), YieldCall::SchedYield)][Place::Unknown as usize];
+    let of = |vcpu| facts.targets[&(VmId(1), VcpuId(vcpu), YieldCall::SchedYield)][TargetState::Unknown as usize];
     assert_eq!([of(7), of(8)], [2, 1]);
     let mut twice = facts.clone();
     twice.merge(&facts);

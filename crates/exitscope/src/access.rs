@@ -2,18 +2,18 @@
 
 use crate::cli::{AccessArgs, ClusterCommand};
 use anyhow::{Context, ensure};
-use exitscope_http::{Access, Names, access};
+use exitscope_http::{AllowedHosts, ServerAccess, credentials};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 
 /// The access that the flags ask for.
-pub fn access_of(args: &AccessArgs) -> anyhow::Result<Access> {
-    Ok(Access {
+pub fn access_of(args: &AccessArgs) -> anyhow::Result<ServerAccess> {
+    Ok(ServerAccess {
         tls: match (&args.tls_cert, &args.tls_key) {
-            (Some(certificate), Some(key)) => Some(access::tls(certificate, key)?),
+            (Some(certificate), Some(key)) => Some(credentials::tls(certificate, key)?),
             _ => None,
         },
-        token: args.token_file.as_deref().map(access::token).transpose()?,
-        ..Access::default()
+        token: args.token_file.as_deref().map(credentials::token).transpose()?,
+        ..ServerAccess::default()
     })
 }
 
@@ -27,14 +27,14 @@ pub fn listen(at: impl ToSocketAddrs + std::fmt::Display) -> anyhow::Result<(Tcp
 /// What a server that listens there may be called: by addresses if others reach it, by the name that it was told to listen
 /// on, by those of --host-name, and by this machine's own, which nobody else can have lead here. Others are somebody else's,
 /// who may let them lead here so that his page reads what we answer (DNS rebinding).
-pub fn names(args: &AccessArgs, listen: &str, address: SocketAddr) -> Names {
+pub fn names(args: &AccessArgs, listen: &str, address: SocketAddr) -> AllowedHosts {
     let host = listen.rsplit_once(':').map_or(listen, |parts| parts.0).trim_matches(['[', ']']);
     let told = host.parse::<IpAddr>().is_err().then(|| host.to_string());
     let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
     // As a Host header has it, somebody may name a port, too.
     let bare = |name: String| name.split(':').next().unwrap_or_default().trim_end_matches('.').to_string();
     let names = told.into_iter().chain([own]).chain(args.host_name.iter().cloned()).map(bare);
-    Names { any_address: !address.ip().is_loopback(), names: names.filter(|name| !name.is_empty()).collect() }
+    AllowedHosts { any_address: !address.ip().is_loopback(), names: names.filter(|name| !name.is_empty()).collect() }
 }
 
 /// Refuses to open a cluster to others than this machine unless that is said to be meant. Ballista, as it is used here, has
@@ -53,12 +53,12 @@ pub fn cluster_is_meant(what: &ClusterCommand) -> anyhow::Result<()> {
 }
 
 /// `http` or `https`.
-pub fn scheme(access: &Access) -> &'static str {
+pub fn scheme(access: &ServerAccess) -> &'static str {
     if access.tls.is_some() { "https" } else { "http" }
 }
 
 /// Says what is missing where others than this machine can reach us.
-pub fn warn(address: SocketAddr, access: &Access) {
+pub fn warn(address: SocketAddr, access: &ServerAccess) {
     if address.ip().is_loopback() {
         return;
     }

@@ -2,11 +2,11 @@
 
 use crate::Outcome;
 use crate::cli::ReportArgs;
-use crate::new_file::{can_write, is_none_of, replace};
+use crate::output_file::{can_write, is_none_of, replace};
 use crate::read;
 use anyhow::{Context, bail};
 use exitscope_pipeline::BundleSurvey;
-use exitscope_trace::Keep;
+use exitscope_trace::EventFilter;
 use exitscope_view::thousands;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub fn run(args: &ReportArgs, to: &Path, out: &mut dyn Write) -> anyhow::Result<
     let file = the_file(args)?;
     is_none_of(to, std::slice::from_ref(&file), "--bundle")?;
     can_write(to)?;
-    let (input, options) = (read::open_one(&file, &args.select.clock)?, args.select.clock.options(Keep::All));
+    let (input, options) = (read::open_one(&file, &args.select.clock)?, args.select.clock.options(EventFilter::All));
     let survey = BundleSurvey::of(&input, options)?;
     if survey.info.by_vcpu {
         bail!(

@@ -3,9 +3,9 @@
 use chrono::NaiveDate;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use exitscope_analysis::{ChangeLimit, Condition, Dim, Threshold, When};
+use exitscope_analysis::{ChangeLimit, Condition, Dimension, MomentSpec, Threshold};
 use exitscope_top::TopColumn;
-use exitscope_trace::{Keep, Options, XenMode};
+use exitscope_trace::{EventFilter, SourceOptions, XenMode};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::SortKey;
 use std::net::SocketAddr;
@@ -138,12 +138,12 @@ pub enum Command {
     /// Print a generated document: JSON schemas, lines of coverage, knobs, causes, metrics, columns
     Docs {
         /// Which one
-        what: Document,
+        what: GeneratedDocument,
     },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Document {
+pub enum GeneratedDocument {
     /// JSON schema of `report --format json`
     ReportSchema,
     /// JSON schema of `diff --format json`
@@ -202,10 +202,10 @@ pub struct ReportArgs {
     /// with commas. The subject is what an exit is about, of any kind; the handler is the kernel, or the reason for returning
     /// to user space; rip is the guest's instruction pointer [default: reason]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dim)]
-    pub by: Vec<Dim>,
+    pub by: Vec<Dimension>,
     /// What `perf kvm stat --event` groups by: vmexit, mmio, ioport, msr or hcall
     #[arg(long, value_name = "EVENT", conflicts_with = "by", value_parser = parse_perf_event)]
-    pub event: Option<Dim>,
+    pub event: Option<Dimension>,
     /// The guest's /proc/kallsyms, read there as root: --by rip then groups by function, and --html names functions
     #[arg(long, value_name = "FILE")]
     pub guestkallsyms: Option<PathBuf>,
@@ -214,7 +214,7 @@ pub struct ReportArgs {
     pub interval: Option<Nanos>,
     /// Show one mechanism instead of exits, as text; JSON always holds every view
     #[arg(long, value_enum, value_name = "VIEW", conflicts_with_all = ["by", "event", "guestkallsyms", "interval", "top", "sort"])]
-    pub view: Option<View>,
+    pub view: Option<ViewArg>,
     /// powerpc: how many consecutive vCPUs form a virtual core [default: those observed to run together]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
     pub threads_per_core: Option<u32>,
@@ -230,13 +230,13 @@ pub struct ReportArgs {
     /// Order of the groups, largest first [default: cost; with `--by time`, time]; perf's names (sample, time,
     /// percent_sample, percent_time, mean_t, max_t, min_t) are taken too
     #[arg(short = 'k', long, visible_alias = "key", value_enum)]
-    pub sort: Option<Sort>,
+    pub sort: Option<SortArg>,
     /// Show this many of the slowest single exits; 0 for none [default: 10]
     #[arg(long, value_name = "N")]
     pub slowest: Option<usize>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: ReportFormat,
     /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "event", "interval", "view", "top", "sort", "format"])]
     pub html: Option<PathBuf>,
@@ -299,12 +299,12 @@ pub enum Vendor {
 
 impl ClockArgs {
     /// The options for reading, passing on these events.
-    pub fn options(&self, keep: Keep) -> Options {
+    pub fn options(&self, keep: EventFilter) -> SourceOptions {
         let xen_mode = self.xen_mode.map(|vendor| match vendor {
             Vendor::Svm => XenMode::Svm,
             Vendor::Vmx => XenMode::Vmx,
         });
-        Options { clock_hz: self.tsc_hz, keep, exit_info: false, xen_mode }
+        SourceOptions { clock_hz: self.tsc_hz, keep, exit_info: false, xen_mode }
     }
 }
 
@@ -331,10 +331,10 @@ pub struct SelectArgs {
     /// Only exits from this moment on: seconds on the trace's clock (like 30.163347), or +LENGTH after the trace's
     /// first event (like +1.5s, +200ms)
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
-    pub from: Option<When>,
+    pub from: Option<MomentSpec>,
     /// Only exits up to this moment, given as for --from
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
-    pub to: Option<When>,
+    pub to: Option<MomentSpec>,
     /// Only exits that took longer than this from exit to entry, halts included: a number and ns, us, ms or s,
     /// like 200us
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
@@ -372,10 +372,10 @@ pub struct EventsArgs {
     /// Only events from this moment on: seconds on the trace's clock (like 30.163347), or +LENGTH after the trace's first event (like
     /// +1.5s, +200ms)
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
-    pub from: Option<When>,
+    pub from: Option<MomentSpec>,
     /// Only events up to this moment, given as for --from
     #[arg(long, value_name = "MOMENT", value_parser = parse_when)]
-    pub to: Option<When>,
+    pub to: Option<MomentSpec>,
     #[command(flatten)]
     pub clock: ClockArgs,
     /// Output format
@@ -690,8 +690,8 @@ pub struct ReplayArgs {
     /// (=0us..200us:5), or each a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every
     /// combination is replayed [default: the longest poll, from 0 to 1ms; the width of virtual cores;
     /// in_kernel, what the kernel handles of the port accesses that left it; how long a vCPU spins before it yields]
-    #[arg(long, value_name = "KNOB=VALUES", value_parser = exitscope_scenario::vary::parse)]
-    pub vary: Vec<exitscope_scenario::vary::Axis>,
+    #[arg(long, value_name = "KNOB=VALUES", value_parser = exitscope_scenario::vary_axis::parse)]
+    pub vary: Vec<exitscope_scenario::vary_axis::Axis>,
     /// Set a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
@@ -809,15 +809,15 @@ pub enum AdviceForm {
     Script,
 }
 
-impl From<AdviceForm> for exitscope_view::Form {
-    fn from(form: AdviceForm) -> exitscope_view::Form {
+impl From<AdviceForm> for exitscope_view::SettingsFormat {
+    fn from(form: AdviceForm) -> exitscope_view::SettingsFormat {
         match form {
-            AdviceForm::Tuned => exitscope_view::Form::Tuned,
-            AdviceForm::Modprobe => exitscope_view::Form::Modprobe,
-            AdviceForm::Sysfs => exitscope_view::Form::Sysfs,
-            AdviceForm::Libvirt => exitscope_view::Form::Libvirt,
-            AdviceForm::Qemu => exitscope_view::Form::Qemu,
-            AdviceForm::Script => exitscope_view::Form::Script,
+            AdviceForm::Tuned => exitscope_view::SettingsFormat::Tuned,
+            AdviceForm::Modprobe => exitscope_view::SettingsFormat::Modprobe,
+            AdviceForm::Sysfs => exitscope_view::SettingsFormat::Sysfs,
+            AdviceForm::Libvirt => exitscope_view::SettingsFormat::Libvirt,
+            AdviceForm::Qemu => exitscope_view::SettingsFormat::Qemu,
+            AdviceForm::Script => exitscope_view::SettingsFormat::Script,
         }
     }
 }
@@ -886,8 +886,8 @@ pub struct SweepArgs {
     pub limits: LimitArgs,
     /// Vary a key that --set takes: a list (halt_poll_ns=0,50us,200us), evenly spaced values (=0us..200us:5), or each
     /// a multiple of the one before (=10us..1ms:*2), and lists of these; with several, every combination is run
-    #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = exitscope_scenario::vary::parse)]
-    pub vary: Vec<exitscope_scenario::vary::Axis>,
+    #[arg(long, value_name = "KEY=VALUES", required = true, value_parser = exitscope_scenario::vary_axis::parse)]
+    pub vary: Vec<exitscope_scenario::vary_axis::Axis>,
     /// Runs of each configuration, with the seeds from --seed on
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub replicates: u32,
@@ -1050,7 +1050,7 @@ pub enum LabFormat {
 
 /// Whose exits are looked at.
 #[derive(Debug, Args)]
-pub struct WhoseArgs {
+pub struct ProcessArgs {
     /// Only this process; several with commas [default: every virtual machine's]
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["vm", "all"])]
     pub pid: Vec<u32>,
@@ -1066,7 +1066,7 @@ pub struct WhoseArgs {
 #[derive(Debug, Args)]
 pub struct RecordArgs {
     #[command(flatten)]
-    pub whose: WhoseArgs,
+    pub whose: ProcessArgs,
     /// For how long, like 10s; a number alone is of seconds [default: until the command ends, or Ctrl-C]
     #[arg(long = "for", value_name = "LENGTH", value_parser = parse_seconds)]
     pub length: Option<Nanos>,
@@ -1101,7 +1101,7 @@ pub struct RecordArgs {
 #[derive(Debug, Args)]
 pub struct TopArgs {
     #[command(flatten)]
-    pub whose: WhoseArgs,
+    pub whose: ProcessArgs,
     /// How long an interval is
     #[arg(short = 'd', long, value_name = "LENGTH", default_value = "1s", value_parser = parse_interval)]
     pub interval: Nanos,
@@ -1129,7 +1129,7 @@ pub struct ExporterArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9965")]
     pub listen: std::net::SocketAddr,
     #[command(flatten)]
-    pub whose: WhoseArgs,
+    pub whose: ProcessArgs,
     /// VMs with series of their own; further ones are counted as `other`
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub max_vms: usize,
@@ -1180,7 +1180,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub access: AccessArgs,
     #[command(flatten)]
-    pub whose: WhoseArgs,
+    pub whose: ProcessArgs,
     /// With --live: size of each CPU's ring, in bytes, or with K or M
     #[arg(short = 'm', long, value_name = "SIZE", default_value = "4M", requires = "live", conflicts_with = "files", value_parser = parse_size)]
     pub buffer: usize,
@@ -1234,7 +1234,7 @@ pub enum SimFormat {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ReportFormat {
     /// For a person, in a terminal
     #[default]
     Text,
@@ -1253,7 +1253,7 @@ pub enum EventsFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum View {
+pub enum ViewArg {
     /// Halts: gaps, successful and failed polls, wake-up latency
     Halt,
     /// Gang exits on POWER7 and POWER8: who forced whom out of the guest, and the time lost
@@ -1274,7 +1274,7 @@ pub enum ForView {
 
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Sort {
+pub enum SortArg {
     /// Handled by the kernel and by user space
     #[value(alias = "share")]
     Cost,
@@ -1301,45 +1301,45 @@ pub enum Sort {
     Key,
 }
 
-impl From<Sort> for SortKey {
-    fn from(sort: Sort) -> SortKey {
+impl From<SortArg> for SortKey {
+    fn from(sort: SortArg) -> SortKey {
         match sort {
-            Sort::Cost => SortKey::Cost,
-            Sort::ExitTime => SortKey::Total,
-            Sort::Count => SortKey::Count,
-            Sort::Mean => SortKey::Mean,
-            Sort::P50 => SortKey::P50,
-            Sort::P99 => SortKey::P99,
-            Sort::Max => SortKey::Max,
-            Sort::Min => SortKey::Min,
-            Sort::Key => SortKey::Key,
+            SortArg::Cost => SortKey::Cost,
+            SortArg::ExitTime => SortKey::Total,
+            SortArg::Count => SortKey::Count,
+            SortArg::Mean => SortKey::Mean,
+            SortArg::P50 => SortKey::P50,
+            SortArg::P99 => SortKey::P99,
+            SortArg::Max => SortKey::Max,
+            SortArg::Min => SortKey::Min,
+            SortArg::Key => SortKey::Key,
         }
     }
 }
 
-impl From<View> for exitscope_view::View {
-    fn from(view: View) -> exitscope_view::View {
+impl From<ViewArg> for exitscope_view::MechanismView {
+    fn from(view: ViewArg) -> exitscope_view::MechanismView {
         match view {
-            View::Halt => exitscope_view::View::Halt,
-            View::Gang => exitscope_view::View::Gang,
-            View::Pio => exitscope_view::View::Pio,
-            View::Phases => exitscope_view::View::Phases,
-            View::Yield => exitscope_view::View::Yield,
+            ViewArg::Halt => exitscope_view::MechanismView::Halt,
+            ViewArg::Gang => exitscope_view::MechanismView::Gang,
+            ViewArg::Pio => exitscope_view::MechanismView::Pio,
+            ViewArg::Phases => exitscope_view::MechanismView::Phases,
+            ViewArg::Yield => exitscope_view::MechanismView::Yield,
         }
     }
 }
 
-fn parse_dim(text: &str) -> Result<Dim, String> {
-    Dim::parse(text.trim()).ok_or_else(|| format!("there are {}", Dim::ALL.map(Dim::name).join(", ")))
+fn parse_dim(text: &str) -> Result<Dimension, String> {
+    Dimension::parse(text.trim()).ok_or_else(|| format!("there are {}", Dimension::ALL.map(Dimension::name).join(", ")))
 }
 
-fn parse_perf_event(text: &str) -> Result<Dim, String> {
+fn parse_perf_event(text: &str) -> Result<Dimension, String> {
     match text {
-        "vmexit" => Ok(Dim::Reason),
-        "mmio" => Ok(Dim::Mmio),
-        "ioport" => Ok(Dim::Port),
-        "msr" => Ok(Dim::Msr),
-        "hcall" => Ok(Dim::Hypercall),
+        "vmexit" => Ok(Dimension::Reason),
+        "mmio" => Ok(Dimension::Mmio),
+        "ioport" => Ok(Dimension::Port),
+        "msr" => Ok(Dimension::Msr),
+        "hcall" => Ok(Dimension::Hypercall),
         _ => Err("there are vmexit, mmio, ioport, msr, hcall".to_string()),
     }
 }
@@ -1422,11 +1422,13 @@ fn parse_scheduler(text: &str) -> Result<(String, u16), String> {
     sound.map(|(host, port)| (host.to_string(), port)).ok_or("a scheduler is named like df://host:50050".to_string())
 }
 
-fn parse_when(text: &str) -> Result<When, String> {
+fn parse_when(text: &str) -> Result<MomentSpec, String> {
     match text.strip_prefix('+') {
-        Some(after) => Nanos::parse(after).map(When::After).ok_or("after + comes a length, like +1.5s".to_string()),
+        Some(after) => {
+            Nanos::parse(after).map(MomentSpec::After).ok_or("after + comes a length, like +1.5s".to_string())
+        }
         None => {
-            let at = Moment::parse(text.strip_suffix('s').unwrap_or(text)).map(When::At);
+            let at = Moment::parse(text.strip_suffix('s').unwrap_or(text)).map(MomentSpec::At);
             at.ok_or("a moment is in seconds as the trace prints it, like 30.163347, or +1.5s".to_string())
         }
     }

@@ -2,17 +2,18 @@
 
 use crate::Outcome;
 use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
-use crate::page_file;
+use crate::html_output;
 use crate::read;
-use crate::report::{Gates, check_reason, look};
+use crate::report::{Gates, check_reason, terminal_style};
 use crate::select;
 use exitscope_analysis::{ChangeLimit, DiffRow};
-use exitscope_model::Line;
-use exitscope_page::{Other, SideLengths, write_other, write_other_data};
+use exitscope_model::LedgerLine;
+use exitscope_page::{ResultPage, SideLengths, write_result_data, write_result_page};
 use exitscope_pipeline::{DiffSide, read_side};
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::{EventFilter, Input};
 use exitscope_view::{
-    Compared, Comparison, Coverage, DiffVerdictRow, SelectionRow, SideRow, ToldRow, comparison_page, write_page,
+    Comparison, Coverage, DiffVerdictRow, EventKindsRow, ReasonComparison, SelectionRow, SideRow, comparison_page,
+    write_page,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let [before, after] = files(args)?;
     if let Some(to) = &args.html {
-        page_file::check(to, &[before.as_slice(), &after].concat())?;
+        html_output::check(to, &[before.as_slice(), &after].concat())?;
     }
     let top = args.top.unwrap_or(usize::MAX);
     for reason in args.fail_on.iter().filter_map(ChangeLimit::reason) {
@@ -33,7 +34,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let Sides { comparison, lengths, rows, cut } = compare(inputs, &args.select, args.confidence, top)?;
     let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut)));
     if let Some(to) = &args.html {
-        page_file::write(to, |out| write_other(&Other::Diff { diff: &comparison, lengths }, out))?;
+        html_output::write(to, |out| write_result_page(&ResultPage::Diff { diff: &comparison, lengths }, out))?;
         return Ok(gates.outcome());
     }
     match args.format {
@@ -41,7 +42,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             serde_json::to_writer(&mut *out, &comparison)?;
             writeln!(out)?;
         }
-        EventsFormat::Text => write_page(&comparison_page(&comparison, args.top.is_none()), look(), out)?,
+        EventsFormat::Text => write_page(&comparison_page(&comparison, args.top.is_none()), terminal_style(), out)?,
     }
     Ok(gates.outcome())
 }
@@ -52,7 +53,7 @@ pub fn data(before: Input, after: Input, clock: ClockArgs) -> anyhow::Result<Vec
     let inputs = [vec![before], vec![after]];
     let Sides { comparison, lengths, .. } = compare(inputs, &select, CONFIDENCE, usize::MAX)?;
     let mut data = Vec::new();
-    write_other_data(&Other::Diff { diff: &comparison, lengths }, &mut data)?;
+    write_result_data(&ResultPage::Diff { diff: &comparison, lengths }, &mut data)?;
     Ok(data)
 }
 
@@ -72,7 +73,7 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
     let selection = select::selection(select, &all)?;
     let [before, after] = inputs;
-    let options = read::options(&select.clock, Keep::Timed, &selection);
+    let options = read::options(&select.clock, EventFilter::Timed, &selection);
     let (before, after) = (read_side(&before, &selection, options)?, read_side(&after, &selection, options)?);
     let per_10_000 = (confidence * 100.0).round() as u64;
     let rows = after.diff.against(&before.diff, per_10_000);
@@ -81,7 +82,7 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     let shown = top.saturating_add(1);
     let of = |row: &DiffRow| SideLengths::of(row, &before.diff, &after.diff);
     let lengths = rows.iter().take(shown).map(of).collect();
-    let mut compared = Compared::all(&rows);
+    let mut compared = ReasonComparison::all(&rows);
     compared.truncate(shown);
     let [before_row, after_row] = [&before, &after].map(row);
     let comparison = Comparison {
@@ -120,11 +121,11 @@ fn row(side: &DiffSide) -> SideRow {
         traces: side.traces.iter().map(read::row).collect(),
         events: ledger.events,
         exits: *exits,
-        lost: ledger.get(Line::LostRecords),
+        lost: ledger.get(LedgerLine::LostRecords),
         duration_ns: side.duration.0,
         vcpu_ns: diff.vcpu_time().0,
         guest_ns: side.guest.0,
-        event_kinds: ToldRow {
+        event_kinds: EventKindsRow {
             user_space: side.tells_handlers,
             scheduler: side.tells_steal,
             by_runner: side.by_runner,

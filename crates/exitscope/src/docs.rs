@@ -1,12 +1,14 @@
 //! Completions, manual pages, schemas, and documents generated from the tables that they describe.
 
 use crate::Outcome;
-use crate::cli::{Cli, Document};
+use crate::cli::{Cli, GeneratedDocument};
 use anyhow::Context;
 use clap::CommandFactory;
 use exitscope_exporter::write_metrics_document;
 use exitscope_page::PageData;
-use exitscope_view::{Advised, Checkup, Comparison, EventRow, Fleet, LabReport, Report, Simulated, Sweep, documents};
+use exitscope_view::{
+    AdviceReport, Comparison, DoctorReport, EventRow, Fleet, LabReport, Report, SimReport, Sweep, documents,
+};
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -32,31 +34,31 @@ pub fn man(directory: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<Outc
     Ok(Outcome::Fine)
 }
 
-pub fn print(what: Document, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let settings = SchemaSettings::default().for_serialize();
     let schemas = settings.with_transform(RecursiveTransform(absent_is_not_null)).into_generator();
     let fine = |done: io::Result<()>| Ok(done.map(|()| Outcome::Fine)?);
     let schema = match what {
-        Document::Losses => return fine(documents::losses(out)),
-        Document::Knobs => return fine(documents::knobs(out)),
-        Document::Causes => return fine(documents::causes(out)),
-        Document::Figures => return fine(documents::figures(out)),
-        Document::Models => return fine(documents::cost_models(&exitscope_scenario::models()?, out)),
-        Document::Metrics => return fine(write_metrics_document(out)),
-        Document::Columns => return fine(documents::columns(out)),
-        Document::ReportSchema => schemas.into_root_schema_for::<Report>(),
-        Document::DiffSchema => schemas.into_root_schema_for::<Comparison>(),
-        Document::EventsSchema => schemas.into_root_schema_for::<EventRow>(),
-        Document::TopSchema => schemas.into_root_schema_for::<exitscope_top::Frame>(),
-        Document::ReplaySchema => schemas.into_root_schema_for::<exitscope_view::Replay>(),
-        Document::AdviseSchema => schemas.into_root_schema_for::<Advised>(),
-        Document::SimSchema => schemas.into_root_schema_for::<Simulated>(),
-        Document::SweepSchema => schemas.into_root_schema_for::<Sweep>(),
-        Document::LabSchema => schemas.into_root_schema_for::<LabReport>(),
-        Document::FleetSchema => schemas.into_root_schema_for::<Fleet>(),
-        Document::PageSchema => schemas.into_root_schema_for::<PageData>(),
-        Document::DoctorSchema => schemas.into_root_schema_for::<Checkup>(),
-        Document::ValidateSchema => schemas.into_root_schema_for::<exitscope_validation::Validation>(),
+        GeneratedDocument::Losses => return fine(documents::losses(out)),
+        GeneratedDocument::Knobs => return fine(documents::knobs(out)),
+        GeneratedDocument::Causes => return fine(documents::causes(out)),
+        GeneratedDocument::Figures => return fine(documents::figures(out)),
+        GeneratedDocument::Models => return fine(documents::cost_models(&exitscope_scenario::models()?, out)),
+        GeneratedDocument::Metrics => return fine(write_metrics_document(out)),
+        GeneratedDocument::Columns => return fine(documents::columns(out)),
+        GeneratedDocument::ReportSchema => schemas.into_root_schema_for::<Report>(),
+        GeneratedDocument::DiffSchema => schemas.into_root_schema_for::<Comparison>(),
+        GeneratedDocument::EventsSchema => schemas.into_root_schema_for::<EventRow>(),
+        GeneratedDocument::TopSchema => schemas.into_root_schema_for::<exitscope_top::Frame>(),
+        GeneratedDocument::ReplaySchema => schemas.into_root_schema_for::<exitscope_view::Replay>(),
+        GeneratedDocument::AdviseSchema => schemas.into_root_schema_for::<AdviceReport>(),
+        GeneratedDocument::SimSchema => schemas.into_root_schema_for::<SimReport>(),
+        GeneratedDocument::SweepSchema => schemas.into_root_schema_for::<Sweep>(),
+        GeneratedDocument::LabSchema => schemas.into_root_schema_for::<LabReport>(),
+        GeneratedDocument::FleetSchema => schemas.into_root_schema_for::<Fleet>(),
+        GeneratedDocument::PageSchema => schemas.into_root_schema_for::<PageData>(),
+        GeneratedDocument::DoctorSchema => schemas.into_root_schema_for::<DoctorReport>(),
+        GeneratedDocument::ValidateSchema => schemas.into_root_schema_for::<exitscope_validation::Validation>(),
     };
     serde_json::to_writer_pretty(&mut *out, &schema)?;
     writeln!(out)?;

@@ -2,26 +2,26 @@
 
 use crate::Outcome;
 use crate::cli::{DoctorArgs, EventsFormat};
-use crate::report::look;
+use crate::report::terminal_style;
 use exitscope_lab::doctor::checkup;
 use exitscope_lab::open_kvm;
-use exitscope_record::{Aggregation, Counting, Route};
+use exitscope_record::{Aggregation, CountingOptions, TracingBackend};
 use exitscope_scenario::findings::{Check, CheckState};
 use exitscope_signals::catch_signals;
-use exitscope_view::{Checkup, doctor_page, write_page};
+use exitscope_view::{DoctorReport, doctor_page, write_page};
 use std::io::Write;
 
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     catch_signals()?;
     let mut checks = checkup()?;
     checks.extend(recording());
-    let checkup = Checkup::of(&checks);
+    let checkup = DoctorReport::of(&checks);
     match args.format {
         EventsFormat::Json => {
             serde_json::to_writer(&mut *out, &checkup)?;
             writeln!(out)?;
         }
-        EventsFormat::Text => write_page(&doctor_page(&checkup), look(), out)?,
+        EventsFormat::Text => write_page(&doctor_page(&checkup), terminal_style(), out)?,
     }
     // The page has said all; without KVM the exit code and one line say so as well.
     out.flush()?;
@@ -34,20 +34,20 @@ fn recording() -> Vec<Check> {
     let row =
         |what: &str, state, found, remedy| Check { area: "Recording", what: what.to_string(), state, found, remedy };
     let what = "exitscope record and exporter";
-    let counting = match Aggregation::start(&Counting::default()) {
+    let counting = match Aggregation::start(&CountingOptions::default()) {
         Err(error) => {
             return vec![row(what, CheckState::Missing, "cannot be done".to_string(), Some(error.to_string()))];
         }
         Ok(counting) => counting,
     };
     match counting.route() {
-        Route::PerfEvents { because } => {
+        TracingBackend::PerfEvents { because } => {
             let remedy = "BPF costs guests less: run as root, or `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` the \
                           program; a kernel needs CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS, and in a container BPF must be \
                           allowed";
             vec![row(what, CheckState::Limited, format!("by perf events; BPF: {because}"), Some(remedy.to_string()))]
         }
-        Route::Bpf => {
+        TracingBackend::Bpf => {
             let (arguments, records) = counting.tracepoints();
             let found = format!("arguments of {}; records of {}", arguments.join(", "), records.join(", "));
             let looked_at = match arguments.iter().any(|name| *name != "kvm_entry") {

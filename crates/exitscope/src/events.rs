@@ -5,14 +5,14 @@ use crate::cli::{EventsArgs, EventsFormat};
 use crate::read;
 use exitscope_analysis::Selection;
 use exitscope_model::encode::line;
-use exitscope_model::{Event, EventNames, ExitInfo, Kind, Ledger};
-use exitscope_trace::{Keep, Options};
+use exitscope_model::{Event, EventKind, EventNames, ExitInfo, Ledger};
+use exitscope_trace::{EventFilter, SourceOptions};
 use exitscope_view::{Coverage, EventRow, event_text};
 use std::io::Write;
 
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let options = Options { exit_info: true, ..args.clock.options(Keep::All) };
+    let options = SourceOptions { exit_info: true, ..args.clock.options(EventFilter::All) };
     let mut source = exitscope_trace::open_input(read::open_one(&file, &args.clock)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
@@ -23,8 +23,8 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let (from, to) = *window.get_or_insert_with(|| selection.window(event.at));
         let is_of = |tid: &u32| {
             let other = match event.kind {
-                Kind::Switch { next, .. } => next,
-                Kind::Wakeup { tid } => tid,
+                EventKind::Switch { next, .. } => next,
+                EventKind::Wakeup { tid } => tid,
                 _ => event.tid,
             };
             event.tid.0 == *tid || other.0 == *tid
@@ -51,13 +51,13 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let names = &source.info().names;
         for event in &events {
             let before = exit.take();
-            if let Kind::ExitInfo(info) = event.kind {
+            if let EventKind::ExitInfo(info) = event.kind {
                 before.iter().try_for_each(|exit| print(exit, &info, names))?;
                 continue;
             }
             before.iter().try_for_each(|exit| print(exit, &nothing, names))?;
             match event.kind {
-                Kind::Exit { .. } => exit = Some(*event),
+                EventKind::Exit { .. } => exit = Some(*event),
                 _ => print(event, &nothing, names)?,
             }
         }

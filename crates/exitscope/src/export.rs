@@ -7,38 +7,39 @@
 use crate::Outcome;
 use crate::cli::{ExportArgs, ExportFormat};
 use crate::devices;
-use crate::new_file::{can_write, is_none_of, replace};
+use crate::output_file::{can_write, is_none_of, replace};
 use crate::read;
 use crate::report::Totals;
 use crate::select;
 use anyhow::bail;
 use exitscope_analysis::{Selection, TraceSink};
 use exitscope_export::{
-    Export, Firefox, Folded, Hdr, Lanes, MOST_EXITS, MOST_MARKERS, Perfetto, Rows, Speedscope, Survey, Written,
+    CsvExport, Export, ExportCounts, ExportedVcpus, Firefox, Folded, Hdr, MOST_EXITS, MOST_MARKERS, Perfetto,
+    Speedscope, VcpuSurvey,
 };
-use exitscope_exporter::{Limits, Recorded};
-use exitscope_model::{Exit, Halt, Line, TraceInfo, Who, WhoRow};
+use exitscope_exporter::{RecordingMetrics, SeriesLimits};
+use exitscope_model::{Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, WhoRow};
 use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input, read_with_vcpus};
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::{EventFilter, Input};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, thousands};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 /// VMs and reasons of which metrics have series of their own.
-const SERIES: Limits = Limits { vms: 1_000, reasons: 256 };
+const SERIES: SeriesLimits = SeriesLimits { vms: 1_000, reasons: 256 };
 
 /// Passes the selected exits on.
 struct Passing<'a> {
     selection: Selection,
     window: (Moment, Moment),
-    lanes: &'a Lanes,
+    lanes: &'a ExportedVcpus,
     export: &'a mut dyn Export,
     failed: Option<io::Error>,
 }
 
 impl Passing<'_> {
-    fn holds(&self, at: Moment, who: &Who) -> bool {
+    fn holds(&self, at: Moment, who: &VcpuIdentity) -> bool {
         self.window.0 <= at && at <= self.window.1 && self.selection.holds_who(who)
     }
 }
@@ -72,7 +73,7 @@ impl TraceSink for Passing<'_> {
 struct OpenMetrics<'a, W> {
     out: W,
     info: &'a TraceInfo,
-    recorded: Recorded,
+    recorded: RecordingMetrics,
     exits: u64,
 }
 
@@ -87,18 +88,19 @@ impl<W: Write> Export for OpenMetrics<'_, W> {
         self.recorded.absorb_halt(halt);
     }
 
-    fn finish(&mut self) -> io::Result<Written> {
-        let name = |vm| WhoRow::of(Who { vm: VmId(vm), vcpu: VcpuId::UNKNOWN, tid: Tid(0) }, self.info).vm_label();
+    fn finish(&mut self) -> io::Result<ExportCounts> {
+        let name =
+            |vm| WhoRow::of(VcpuIdentity { vm: VmId(vm), vcpu: VcpuId::UNKNOWN, tid: Tid(0) }, self.info).vm_label();
         self.out.write_all(self.recorded.text(SERIES, name).as_bytes())?;
         self.out.flush()?;
-        Ok(Written { exits: self.exits, ..Written::default() })
+        Ok(ExportCounts { exits: self.exits, ..ExportCounts::default() })
     }
 }
 
 /// What the first reading found.
 struct Known {
     inputs: Vec<Input>,
-    lanes: Lanes,
+    lanes: ExportedVcpus,
     totals: Totals,
     vcpu_of: Vec<FxHashMap<Tid, VcpuId>>,
 }
@@ -135,13 +137,13 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// The first reading.
 fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyhow::Result<Known> {
     let devices = devices::read(&args.names)?;
-    let (mut lanes, mut totals, mut vcpu_of) = (Lanes::default(), Totals::default(), Vec::new());
+    let (mut lanes, mut totals, mut vcpu_of) = (ExportedVcpus::default(), Totals::default(), Vec::new());
     let (mut earlier, mut before) = (EarlierFiles::of_run(&inputs), None);
     // `Lanes` learns the numbers for --vcpu at the end.
     let need_vcpus = selection.filter.is_some() && selection.needs_vcpus();
-    let options = ReadOptions { need_vcpus, ..read::options(&args.select.clock, Keep::Timed, selection) };
+    let options = ReadOptions { need_vcpus, ..read::options(&args.select.clock, EventFilter::Timed, selection) };
     for input in &inputs {
-        let (trace, survey) = read_input(input, &mut earlier, options, || Survey::new(selection))?;
+        let (trace, survey) = read_input(input, &mut earlier, options, || VcpuSurvey::new(selection))?;
         trace.has_events()?;
         if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) && !trace.is_left_out {
             // Hosts without names are told apart by what they are.
@@ -169,7 +171,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
 }
 
 /// The second reading.
-fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn Write) -> anyhow::Result<Written> {
+fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn Write) -> anyhow::Result<ExportCounts> {
     let Known { inputs, lanes, totals, vcpu_of } = known;
     let names: Vec<&str> = totals.traces.iter().map(|trace| trace.name.as_str()).collect();
     let title = format!("VM exits of {}", names.join(", "));
@@ -178,16 +180,16 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
         ExportFormat::Firefox => Box::new(Firefox::begin(out, lanes, &title)),
         ExportFormat::Speedscope => Box::new(Speedscope::begin(out, lanes, &title)),
         ExportFormat::Folded => Box::new(Folded::begin(out, lanes)),
-        ExportFormat::Csv => Box::new(Rows::begin(out, lanes)?),
+        ExportFormat::Csv => Box::new(CsvExport::begin(out, lanes)?),
         ExportFormat::Hdr => Box::new(Hdr::begin(out, lanes, args.interval)?),
         ExportFormat::Openmetrics => {
-            let mut recorded = Recorded::default();
-            recorded.lose(totals.ledger.get(Line::LostRecords));
+            let mut recorded = RecordingMetrics::default();
+            recorded.lose(totals.ledger.get(LedgerLine::LostRecords));
             Box::new(OpenMetrics { out, info: &totals.info, recorded, exits: 0 })
         }
     };
     let mut earlier = EarlierFiles::of_run(inputs);
-    let mut options = read::options(&args.select.clock, Keep::Timed, selection);
+    let mut options = read::options(&args.select.clock, EventFilter::Timed, selection);
     options.source.exit_info = true;
     for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
         let mut passing = Passing {
@@ -206,7 +208,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
 }
 
 /// Says what was written where, and what is missing.
-fn say(args: &ExportArgs, known: &Known, written: &Written) {
+fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
     let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
     if let Some(to) = &args.output {
         let size = to.metadata().map_or(0, |file| file.len());

@@ -7,21 +7,21 @@
 
 use crate::Outcome;
 use crate::cli::{ComparedArgs, EventsFormat, FleetBy, FleetCommand, QueryLimits};
-use crate::page_file;
-use crate::report::look;
+use crate::html_output;
+use crate::report::terminal_style;
 use crate::sql;
 use anyhow::bail;
 use chrono::NaiveDate;
-use exitscope_analysis::{Block, Cell, Diff, fleet};
+use exitscope_analysis::{Diff, DiffBlock, ExitStats, fleet};
 use exitscope_model::{ExitParts, TimePart};
-use exitscope_page::{Other, write_other, write_other_data};
-use exitscope_query::{Array, Columns, Engine, RecordBatch};
+use exitscope_page::{ResultPage, write_result_data, write_result_page};
+use exitscope_query::{Array, QueryEngine, RecordBatch, ResultColumns};
 use exitscope_stats::FineBuckets;
-use exitscope_store::RunRow;
+use exitscope_store::RecordingRow;
 use exitscope_units::Nanos;
 use exitscope_view::{
-    Compared, Fleet, FleetAdvice, FleetComparison, FleetSide, Headline, LeftOutFile, Outlier, Shape, fleet_page,
-    write_page,
+    Fleet, FleetAdvice, FleetComparison, FleetSide, Headline, LeftOutFile, Outlier, ReasonComparison, Shape,
+    fleet_page, write_page,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -46,7 +46,7 @@ const VMS: &str = "select recording, vm_vcpus, count(distinct coalesce(vm, 0)) a
 struct Recorded {
     /// vCPUs.
     vcpus: u64,
-    blocks: Vec<Block>,
+    blocks: Vec<DiffBlock>,
 }
 
 type All = BTreeMap<(Shape, String), Recorded>;
@@ -54,11 +54,11 @@ type All = BTreeMap<(Shape, String), Recorded>;
 pub fn run(command: &FleetCommand, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let FleetCommand::Report(args) = command;
     if let Some(to) = &args.html {
-        page_file::check(to, &[])?;
+        html_output::check(to, &[])?;
     }
     let fleet = report(&args.compared, &sql::open(&args.dir, &args.limits)?)?;
     if let Some(to) = &args.html {
-        page_file::write(to, |out| write_other(&Other::Fleet { fleet: &fleet }, out))?;
+        html_output::write(to, |out| write_result_page(&ResultPage::Fleet { fleet: &fleet }, out))?;
         return Ok(Outcome::Fine);
     }
     match args.format {
@@ -66,7 +66,7 @@ pub fn run(command: &FleetCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             serde_json::to_writer(&mut *out, &fleet)?;
             writeln!(out)?;
         }
-        EventsFormat::Text => write_page(&fleet_page(&fleet), look(), out)?,
+        EventsFormat::Text => write_page(&fleet_page(&fleet), terminal_style(), out)?,
     }
     Ok(Outcome::Fine)
 }
@@ -80,16 +80,17 @@ pub fn check(dir: &Path, limits: &QueryLimits) -> anyhow::Result<()> {
 pub fn data(dir: &Path, compared: &ComparedArgs, limits: &QueryLimits) -> anyhow::Result<Vec<u8>> {
     let fleet = report(compared, &sql::open(dir, limits)?)?;
     let mut data = Vec::new();
-    write_other_data(&Other::Fleet { fleet: &fleet }, &mut data)?;
+    write_result_data(&ResultPage::Fleet { fleet: &fleet }, &mut data)?;
     Ok(data)
 }
 
-fn report(args: &ComparedArgs, engine: &Engine) -> anyhow::Result<Fleet> {
-    let within = |run: &&RunRow| {
+fn report(args: &ComparedArgs, engine: &QueryEngine) -> anyhow::Result<Fleet> {
+    let within = |run: &&RecordingRow| {
         let day = run.day.parse::<NaiveDate>().unwrap_or_default();
         args.since.is_none_or(|since| day >= since) && args.before.is_none_or(|before| day < before)
     };
-    let runs: BTreeMap<&str, &RunRow> = engine.runs().iter().filter(within).map(|run| (run.id.as_str(), run)).collect();
+    let runs: BTreeMap<&str, &RecordingRow> =
+        engine.runs().iter().filter(within).map(|run| (run.id.as_str(), run)).collect();
     let all = read(engine, &runs)?;
     let groups = Groups::new(args, &runs)?;
     let (comparisons, not_compared) = groups.compare(args, &runs, &all);
@@ -121,9 +122,10 @@ fn report(args: &ComparedArgs, engine: &Engine) -> anyhow::Result<Fleet> {
 }
 
 /// Everything that facts say of these recordings.
-fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> {
+fn read(engine: &QueryEngine, runs: &BTreeMap<&str, &RecordingRow>) -> anyhow::Result<All> {
     let mut all = All::new();
-    let shape = |run: &RunRow, vcpus: u64| Shape { arch: run.arch.clone(), cpu: run.cpu.clone(), vcpus: vcpus as u32 };
+    let shape =
+        |run: &RecordingRow, vcpus: u64| Shape { arch: run.arch.clone(), cpu: run.cpu.clone(), vcpus: vcpus as u32 };
     let mut read = |sql: &str, of: &mut dyn FnMut(&mut All, &RecordBatch) -> anyhow::Result<()>| {
         let mut failed = Ok(());
         engine.query(sql, &mut |_, batch| {
@@ -133,7 +135,7 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
         failed
     };
     read(VMS, &mut |all, batch| {
-        let columns = Columns(batch);
+        let columns = ResultColumns(batch);
         let (run, vm_vcpus) = (columns.words("recording")?, columns.numbers("vm_vcpus")?);
         let (vms, vcpus) = (columns.numbers("vms")?, columns.numbers("vcpus")?);
         for row in 0..batch.num_rows() {
@@ -146,7 +148,7 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
         Ok(())
     })?;
     read(&facts_query(), &mut |all, batch| {
-        let columns = Columns(batch);
+        let columns = ResultColumns(batch);
         let (run, reason) = (columns.words("recording")?, columns.words("reason")?);
         let names = ["vm_vcpus", "at_ns", "span_ns", "count", "timed", "user_space_exits", "min_ns", "max_ns"];
         let parts = TimePart::OF_EXITS.map(TimePart::column);
@@ -163,12 +165,12 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
             if recorded.blocks.is_empty() {
                 let blocks = length.div_ceil(span).clamp(1, MOST_BLOCKS);
                 let duration = (length / blocks).max(1).saturating_mul(recorded.vcpus);
-                recorded.blocks = vec![Block { duration, ..Block::default() }; blocks as usize];
+                recorded.blocks = vec![DiffBlock { duration, ..DiffBlock::default() }; blocks as usize];
             }
             let last = recorded.blocks.len() - 1;
             let mut lengths = FineBuckets::default();
             columns.lengths("lengths", row).into_iter().for_each(|(low, count)| lengths.record_many(low, count));
-            let cell = Cell {
+            let cell = ExitStats {
                 count: sum(3),
                 timed: sum(4),
                 user_count: sum(5),
@@ -177,9 +179,9 @@ fn read(engine: &Engine, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<All> 
                 parts: (8..)
                     .zip(TimePart::OF_EXITS)
                     .fold(ExitParts::ZERO, |parts, (at, part)| parts.with(part, Nanos(sum(at)))),
-                lengths: lengths.into(),
+                durations: lengths.into(),
             };
-            recorded.blocks[at.min(last)].cells.entry(reason.value(row).to_string()).or_default().merge(&cell);
+            recorded.blocks[at.min(last)].groups.entry(reason.value(row).to_string()).or_default().merge(&cell);
         }
         Ok(())
     })?;
@@ -197,7 +199,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(args: &ComparedArgs, runs: &BTreeMap<&str, &RunRow>) -> anyhow::Result<Groups> {
+    fn new(args: &ComparedArgs, runs: &BTreeMap<&str, &RecordingRow>) -> anyhow::Result<Groups> {
         let mut first_days: BTreeMap<String, &str> = BTreeMap::new();
         for run in runs.values() {
             let day = first_days.entry(value_of(args.by, run)).or_insert(&run.day);
@@ -223,7 +225,7 @@ impl Groups {
     fn compare(
         &self,
         args: &ComparedArgs,
-        runs: &BTreeMap<&str, &RunRow>,
+        runs: &BTreeMap<&str, &RecordingRow>,
         all: &All,
     ) -> (Vec<FleetComparison>, Vec<String>) {
         let shapes: BTreeSet<&Shape> = all.keys().map(|key| &key.0).collect();
@@ -245,7 +247,7 @@ impl Groups {
                     _ => {}
                 }
                 let rows = new.against(&old, (args.confidence * 100.0).round() as u64);
-                let rows = rows.iter().map(Compared::of).collect();
+                let rows = rows.iter().map(ReasonComparison::of).collect();
                 let sides = [before.clone(), after];
                 let of = FleetComparison::new(name_of(self.by), value.clone(), shape.clone(), sides, rows);
                 comparisons.push(of.top(args.top));
@@ -255,8 +257,8 @@ impl Groups {
     }
 
     /// Hosts are drawn as a whole; where hosts themselves are compared, recordings.
-    fn side(&self, runs: &BTreeMap<&str, &RunRow>, all: &All, shape: &Shape, value: &str) -> (FleetSide, Diff) {
-        let mut units: BTreeMap<&str, Vec<Block>> = BTreeMap::new();
+    fn side(&self, runs: &BTreeMap<&str, &RecordingRow>, all: &All, shape: &Shape, value: &str) -> (FleetSide, Diff) {
+        let mut units: BTreeMap<&str, Vec<DiffBlock>> = BTreeMap::new();
         let (mut side, mut hosts) = (FleetSide::default(), BTreeSet::new());
         for ((of, id), recorded) in all {
             let Some(run) = runs.get(id.as_str()).filter(|run| of == shape && value_of(self.by, run) == value) else {
@@ -282,7 +284,7 @@ fn name_of(by: FleetBy) -> &'static str {
     }
 }
 
-fn value_of(by: FleetBy, run: &RunRow) -> String {
+fn value_of(by: FleetBy, run: &RecordingRow) -> String {
     let week = || run.day.parse::<NaiveDate>().map(|day| day.format("%G-W%V").to_string());
     match by {
         FleetBy::Kernel if run.release.is_empty() => "unknown".to_string(),
@@ -294,16 +296,17 @@ fn value_of(by: FleetBy, run: &RunRow) -> String {
 }
 
 /// Hosts whose VMs of a shape cost far more or less than those of the others.
-fn outliers(runs: &BTreeMap<&str, &RunRow>, all: &All) -> Vec<Outlier> {
-    let mut shapes: BTreeMap<&Shape, BTreeMap<&str, Block>> = BTreeMap::new();
+fn outliers(runs: &BTreeMap<&str, &RecordingRow>, all: &All) -> Vec<Outlier> {
+    let mut shapes: BTreeMap<&Shape, BTreeMap<&str, DiffBlock>> = BTreeMap::new();
     for ((shape, id), recorded) in all {
         let Some(run) = runs.get(id.as_str()) else { continue };
         let host = shapes.entry(shape).or_default().entry(&run.host).or_default();
         recorded.blocks.iter().for_each(|block| host.merge(block));
     }
-    let per_s = |ns: u64, block: &Block| ns as f64 * 1e9 / block.duration.max(1) as f64;
-    let cost = |block: &Block| per_s(block.cells.values().map(|cell| cell.cost().0).sum(), block);
-    let of_reason = |block: &Block, reason: &str| per_s(block.cells.get(reason).map_or(0, |cell| cell.cost().0), block);
+    let per_s = |ns: u64, block: &DiffBlock| ns as f64 * 1e9 / block.duration.max(1) as f64;
+    let cost = |block: &DiffBlock| per_s(block.groups.values().map(|cell| cell.cost().0).sum(), block);
+    let of_reason =
+        |block: &DiffBlock, reason: &str| per_s(block.groups.get(reason).map_or(0, |cell| cell.cost().0), block);
     let mut outliers = Vec::new();
     for (shape, hosts) in shapes {
         let costs: Vec<f64> = hosts.values().map(cost).collect();
@@ -312,12 +315,13 @@ fn outliers(runs: &BTreeMap<&str, &RunRow>, all: &All) -> Vec<Outlier> {
             if score.abs() <= fleet::STANDS_OUT {
                 continue;
             }
-            let medians = hosts.values().flat_map(|block| block.cells.keys()).collect::<BTreeSet<_>>().into_iter().map(
-                |reason| {
-                    let of: Vec<f64> = hosts.values().map(|block| of_reason(block, reason)).collect();
-                    (reason, of_reason(block, reason), fleet::median(&of))
-                },
-            );
+            let medians =
+                hosts.values().flat_map(|block| block.groups.keys()).collect::<BTreeSet<_>>().into_iter().map(
+                    |reason| {
+                        let of: Vec<f64> = hosts.values().map(|block| of_reason(block, reason)).collect();
+                        (reason, of_reason(block, reason), fleet::median(&of))
+                    },
+                );
             let farthest = medians.max_by(|a, b| (a.1 - a.2).abs().total_cmp(&(b.1 - b.2).abs()));
             let Some((reason, reason_cost, reason_usual)) = farthest else { continue };
             outliers.push(Outlier {
@@ -338,8 +342,8 @@ fn outliers(runs: &BTreeMap<&str, &RunRow>, all: &All) -> Vec<Outlier> {
 }
 
 /// What is advised by the newest recording of each host.
-fn advice(runs: &BTreeMap<&str, &RunRow>) -> Vec<FleetAdvice> {
-    let mut newest: BTreeMap<&str, &RunRow> = BTreeMap::new();
+fn advice(runs: &BTreeMap<&str, &RecordingRow>) -> Vec<FleetAdvice> {
+    let mut newest: BTreeMap<&str, &RecordingRow> = BTreeMap::new();
     for run in runs.values() {
         let of = newest.entry(&run.host).or_insert(run);
         if (&run.day, &run.id) > (&of.day, &of.id) {

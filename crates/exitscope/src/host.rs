@@ -1,25 +1,25 @@
 //! What a recording made on this host says of it.
 
 use exitscope_lab::host;
-use exitscope_model::{EventNames, Setting, TraceInfo};
+use exitscope_model::{EventNames, HostSetting, TraceInfo};
 use exitscope_trace::PerfHead;
 use std::fs;
 
 /// This host, as it is now.
-pub struct Host {
+pub struct LiveHost {
     hostname: String,
     release: String,
     cpu: String,
     cpuid: String,
     command: Vec<String>,
-    settings: Vec<Setting>,
+    settings: Vec<HostSetting>,
 }
 
-impl Host {
+impl LiveHost {
     /// Looks.
-    pub fn new() -> Host {
+    pub fn new() -> LiveHost {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
-        Host {
+        LiveHost {
             hostname: read("/proc/sys/kernel/hostname"),
             release: read("/proc/sys/kernel/osrelease"),
             cpu: host::of_cpu("model name"),
@@ -31,7 +31,7 @@ impl Host {
     }
 
     /// Adds what the recorder says of itself, whose values are known later; returns the place of the first.
-    pub fn add(&mut self, settings: impl IntoIterator<Item = Setting>) -> usize {
+    pub fn add(&mut self, settings: impl IntoIterator<Item = HostSetting>) -> usize {
         let place = self.settings.len();
         self.settings.extend(settings);
         place

@@ -4,33 +4,33 @@
 
 use crate::Outcome;
 use crate::cli::ReportArgs;
-use crate::page_file;
+use crate::html_output;
 use crate::read;
 use crate::report::{self, read_all};
 use crate::select;
 use exitscope_analysis::advice::TriedLimits;
-use exitscope_page::{Contents, DragsHead, finish_page_parts, write_page};
+use exitscope_page::{ForcedOutColumns, PageContents, finish_page_parts, write_page};
 use exitscope_pipeline::Gathered;
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::{EventFilter, Input};
 use std::path::Path;
 use std::sync::Arc;
 
 pub fn run(args: &ReportArgs, to: &Path) -> anyhow::Result<Outcome> {
     let files = read::files(&args.files, &args.inputs)?;
-    page_file::check(to, &files)?;
+    html_output::check(to, &files)?;
     let inputs = read::open(&files, &args.select.clock)?;
-    look_at(args, &inputs, |contents| page_file::write(to, |out| write_page(contents, out)))
+    write_page_of(args, &inputs, |contents| html_output::write(to, |out| write_page(contents, out)))
 }
 
 /// Reads traces, and has `then` make a page of what they hold.
-pub fn look_at(
+pub fn write_page_of(
     args: &ReportArgs,
     inputs: &[Input],
-    then: impl FnOnce(Contents) -> anyhow::Result<()>,
+    then: impl FnOnce(PageContents) -> anyhow::Result<()>,
 ) -> anyhow::Result<Outcome> {
     let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?.map(Arc::new);
     let selection = select::selection_named(&args.select, inputs, &args.names, symbols.clone())?;
-    let of = (&selection, Keep::Timed);
+    let of = (&selection, EventFilter::Timed);
     let fresh = || Gathered::begin(&selection, args.most_slowest());
     let (gathered, mut totals) = read_all(args, inputs, of, fresh, Gathered::end, Gathered::with_recording)?;
     let Gathered { facts: page, drags, over_time } = gathered;
@@ -43,15 +43,15 @@ pub fn look_at(
     let (advice, polls, mut over_time) =
         finish_page_parts(&page, advised, || over_time.wait(), &totals.traces, &totals.info)?;
     symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
-    let drags = DragsHead::of(drags).filter(|_| in_time);
+    let drags = ForcedOutColumns::of(drags).filter(|_| in_time);
     let facts = &page.material.facts;
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let mut report = totals.report(args, facts, &info, selection.clone(), gates.breaches, Keep::Timed);
+    let mut report = totals.report(args, facts, &info, selection.clone(), gates.breaches, EventFilter::Timed);
     if let Some(advised) = &advice {
         report.add_advice(facts, &info, advised);
     }
-    then(Contents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags })?;
+    then(PageContents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags })?;
     Ok(outcome)
 }

@@ -2,20 +2,20 @@
 
 use crate::Outcome;
 use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
-use crate::new_file::{can_write, replace};
-use crate::record::write_events;
-use crate::report::look;
+use crate::output_file::{can_write, replace};
+use crate::report::terminal_style;
 use crate::saved_run::{saved, saved_of};
-use crate::{page_file, sim};
+use crate::sim_trace::write_events;
+use crate::{html_output, sim};
 use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::hidden::{self, Traced};
-use exitscope_lab::measure::Plan;
-use exitscope_lab::{LabError, Machine, delay, exits, gang, haltpoll, pio, yielding};
-use exitscope_model::{Event, EventNames, ExitCode, Kind};
-use exitscope_page::{Other, write_other};
-use exitscope_pipeline::Feed;
-use exitscope_record::{Capture, Processes, RecordError, Wanted, of_kvm, tracefs};
+use exitscope_lab::measure::MeasurePlan;
+use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, yielding};
+use exitscope_model::{Event, EventKind, EventNames, ExitCode};
+use exitscope_page::{ResultPage, write_result_page};
+use exitscope_pipeline::SampleDecoder;
+use exitscope_record::{Capture, CaptureOptions, Processes, RecordError, of_kvm, tracefs};
 use exitscope_scenario::findings::Findings;
 use exitscope_signals::catch_signals;
 use exitscope_units::{Moment, Tid};
@@ -62,7 +62,11 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
 }
 
 /// What exits cost, and what no tracepoint sees of them.
-fn exits_and_hidden(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+fn exits_and_hidden(
+    machine: &LabMachine,
+    plan: &MeasurePlan,
+    keep_events: bool,
+) -> Result<(Findings, Vec<Event>), LabError> {
     let (mut findings, events) = exits::run(machine, plan, keep_events)?;
     // After all else, which tracing would make longer.
     let mut tracer = ExitTracer::start();
@@ -74,7 +78,7 @@ fn exits_and_hidden(machine: &Machine, plan: &Plan, keep_events: bool) -> Result
 /// Traces the exits of this process's guests, from kvm_exit to kvm_entry.
 struct ExitTracer {
     capture: Capture,
-    feed: Feed,
+    feed: SampleDecoder,
     /// By thread, what left its guest and has not entered it again.
     open: BTreeMap<Tid, (ExitCode, Moment)>,
 }
@@ -86,8 +90,9 @@ impl ExitTracer {
             // No others: each takes its time within an exit, or beside it.
             tracepoints.retain(|of| matches!(of.name.as_str(), "kvm_exit" | "kvm_entry"));
             let processes = Processes::These(vec![std::process::id()]);
-            let capture = Capture::start(Wanted { tracepoints, processes, buffer: 4 << 20, without_bpf: false })?;
-            let feed = Feed::new(capture.tracepoints(), &mut EventNames::default());
+            let capture =
+                Capture::start(CaptureOptions { tracepoints, processes, buffer: 4 << 20, without_bpf: false })?;
+            let feed = SampleDecoder::new(capture.tracepoints(), &mut EventNames::default());
             Ok(ExitTracer { capture, feed, open: BTreeMap::new() })
         };
         start().map_err(|error| format!("exits cannot be traced: {error}"))
@@ -103,8 +108,8 @@ impl ExitTracer {
         let mut exits = Vec::new();
         for event in &self.feed.events {
             match event.kind {
-                Kind::Exit { code, .. } => _ = self.open.insert(event.tid, (code, event.at)),
-                Kind::Enter => {
+                EventKind::Exit { code, .. } => _ = self.open.insert(event.tid, (code, event.at)),
+                EventKind::Enter => {
                     let open = self.open.remove(&event.tid);
                     exits.extend(open.and_then(|(code, left)| Some((code, event.at.since(left)?.0))));
                 }
@@ -127,7 +132,7 @@ fn tell_progress(over: u64, all: u64) {
 }
 
 /// An experiment that needs no more than a machine and a plan.
-type Experiment = fn(&Machine, &Plan, bool) -> Result<(Findings, Vec<Event>), LabError>;
+type Experiment = fn(&LabMachine, &MeasurePlan, bool) -> Result<(Findings, Vec<Event>), LabError>;
 
 fn experiment(
     name: &str,
@@ -143,7 +148,7 @@ fn experiment(
     check_page(args.html.as_deref(), &[])?;
     let before = args.against.iter().map(|path| saved_of(path, name)).collect::<anyhow::Result<Vec<LabReport>>>()?;
     catch_signals()?;
-    let machine = Machine::new()?;
+    let machine = LabMachine::new()?;
     if model.is_some() && machine.emulates_ring_0 {
         // What lab_costs() would say at the end.
         bail!(
@@ -153,7 +158,7 @@ fn experiment(
         );
     }
     args.trace.as_deref().into_iter().chain(model).chain(args.html.as_deref()).try_for_each(can_write)?;
-    let plan = Plan {
+    let plan = MeasurePlan {
         rounds: args.repeat,
         duration: Duration::from_nanos(args.duration.0),
         pin: !args.no_pin,
@@ -174,7 +179,7 @@ fn experiment(
         replace(path, |mut to| Ok(to.write_all(costs.as_bytes())?))?;
     }
     if !before.is_empty() {
-        write_page(&lab_comparison_page(&before, &report), look(), out)?;
+        write_page(&lab_comparison_page(&before, &report), terminal_style(), out)?;
         return Ok(Outcome::Fine);
     }
     show(&report, args.format, args.html.as_deref(), out)
@@ -183,28 +188,28 @@ fn experiment(
 /// Shows what an experiment found, or writes the page.
 fn show(report: &LabReport, format: LabFormat, html: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     match (html, format) {
-        (Some(to), _) => page_file::write(to, |out| write_other(&Other::Lab { lab: report }, out))?,
+        (Some(to), _) => html_output::write(to, |out| write_result_page(&ResultPage::Lab { lab: report }, out))?,
         (None, LabFormat::Json) => {
             serde_json::to_writer(&mut *out, report)?;
             writeln!(out)?;
         }
         (None, LabFormat::Csv) => write_lab_csv(report, out)?,
         (None, LabFormat::Benchstat) => write_benchstat(report, out)?,
-        (None, LabFormat::Text) => write_page(&lab_page(report), look(), out)?,
+        (None, LabFormat::Text) => write_page(&lab_page(report), terminal_style(), out)?,
     }
     Ok(Outcome::Fine)
 }
 
 /// Whether there will be a page, if one is asked for.
 fn check_page(html: Option<&Path>, inputs: &[PathBuf]) -> anyhow::Result<()> {
-    html.map_or(Ok(()), |to| page_file::check(to, inputs))
+    html.map_or(Ok(()), |to| html_output::check(to, inputs))
 }
 
 fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     check_page(args.html.as_deref(), std::slice::from_ref(&args.scenario.scenario))?;
     let scenario = sim::read(&args.scenario)?.scenario()?;
     catch_signals()?;
-    let machine = Machine::new()?;
+    let machine = LabMachine::new()?;
     args.trace.as_deref().into_iter().chain(args.html.as_deref()).try_for_each(can_write)?;
     let duration = args.duration.map(|length| Duration::from_nanos(length.0));
     let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;

@@ -27,10 +27,9 @@ mod exporter;
 mod fleet;
 mod host;
 mod html;
+mod html_output;
 mod lab;
-mod live;
-mod new_file;
-mod page_file;
+mod output_file;
 mod read;
 mod record;
 mod replay;
@@ -39,6 +38,7 @@ mod saved_run;
 mod select;
 mod serve;
 mod sim;
+mod sim_trace;
 #[cfg(feature = "sql")]
 mod sql;
 #[cfg_attr(not(feature = "store"), path = "no_store.rs")]
@@ -125,7 +125,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     #[cfg(feature = "cluster")]
     sweep::on_cluster::offer();
     match &cli.command {
-        Command::Record(args) => live::run(args),
+        Command::Record(args) => record::run(args),
         Command::Top(args) => top::run(args, out),
         Command::Exporter(args) => exporter::run(args),
         Command::Serve(args) => serve::run(args),

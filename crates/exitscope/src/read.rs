@@ -3,7 +3,7 @@
 use crate::cli::ClockArgs;
 use exitscope_analysis::Selection;
 use exitscope_pipeline::{Progress, ReadOptions, ReadTrace};
-use exitscope_trace::{Input, Keep};
+use exitscope_trace::{EventFilter, Input};
 use exitscope_view::TraceRow;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
@@ -46,7 +46,7 @@ fn check_owner(path: &Path, about: &fs::Metadata, clock: &ClockArgs) -> anyhow::
 }
 
 /// How the flags have traces read, passing on these events, for what is selected.
-pub fn options(clock: &ClockArgs, keep: Keep, selection: &Selection) -> ReadOptions {
+pub fn options(clock: &ClockArgs, keep: EventFilter, selection: &Selection) -> ReadOptions {
     ReadOptions { source: clock.options(keep), need_vcpus: selection.needs_vcpus(), progress: progress_bar }
 }
 

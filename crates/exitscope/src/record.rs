@@ -1,112 +1,312 @@
-//! A run of the simulator, or of the lab's guests, as a perf.data file: what a recording of such a host would hold.
+//! `exitscope record`: this host's virtual machines into a perf.data file.
+//!
+//! ```text
+//! rings ─► Capture::drain, every TURN ─► names of new threads, samples, losses ─► PerfWriter, flushed every BLOCK
+//! ```
 
-use crate::host::Host;
-use exitscope_model::{Event, EventNames, Setting};
-use exitscope_policy::Knob;
-use exitscope_policy::host_halt_poll::Params as HaltPoll;
-use exitscope_scenario::{Arch, Scenario};
-use exitscope_sim::{Observer, event_names, processes};
-use exitscope_trace::{PerfHead, PerfWriter, Written};
-use exitscope_units::{Moment, Tid, VcpuId, VmId};
-use rustc_hash::FxHashSet;
+use crate::Outcome;
+use crate::cli::{ClockArgs, ForView, NameArgs, ProcessArgs, RecordArgs, StoreAddArgs, StoreCommand};
+use crate::host::LiveHost;
+use crate::output_file;
+use crate::store;
+use anyhow::{Context, bail};
+use exitscope_live::{CostCycle, ThreadNames};
+use exitscope_model::{Event, EventKind, EventNames, HostSetting, NameId};
+use exitscope_record::{
+    Capture, CaptureOptions, MachineOf, Processes, Tracepoint, TracepointSample, TracingBackend, VmProcess, machine_of,
+    of_calls, of_kvm, of_scheduler, tracefs, vms,
+};
+use exitscope_signals::{catch_signals, signalled};
+use exitscope_trace::PerfWriter;
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
+use exitscope_view::own;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-/// Writes the events of real guests, which are in the order of time.
-pub fn write_events(to: &File, names: &EventNames, events: &[Event]) -> io::Result<()> {
-    let host = Host::new();
-    let head = host.head(names, false);
-    let mut named = FxHashSet::default();
-    let mut writer = PerfWriter::new(to, &head)?;
-    for event in events {
-        if event.vm != VmId::UNKNOWN && named.insert(event.tid) {
-            writer.thread(event.at, event.vm, Tid(event.vm.0), "exitscope lab")?;
-            writer.thread(event.at, event.vm, event.tid, &format!("CPU {}/KVM", event.vcpu.0))?;
+/// How often the rings are emptied. At a million records a second, a ring of 4 MiB is full in about 50 ms.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How often what was recorded is written even if it is not much.
+const BLOCK: Duration = Duration::from_secs(1);
+
+/// For how long what recording costs is measured, and how often. Programs are slower meanwhile.
+const MEASURE: Duration = Duration::from_millis(200);
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
+
+pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
+    #[cfg(not(feature = "store"))]
+    if args.store.is_some() {
+        bail!(crate::NO_STORE);
+    }
+    catch_signals()?;
+    let tracefs = tracefs()?;
+    let mut tracepoints = of_kvm(&tracefs)?;
+    if !args.no_sched {
+        tracepoints.extend(of_scheduler(&tracefs).unwrap_or_default());
+    }
+    if let Some(ForView::Phases) = args.for_view {
+        tracepoints
+            .extend(of_calls(&tracefs).context("a kernel needs CONFIG_FTRACE_SYSCALLS to tell of system calls")?);
+    }
+    let processes = args.whose.processes()?;
+    let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
+    let wanted = CaptureOptions { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
+    let mut capture = Capture::start(wanted)?;
+    file.note(own::TRACING_BACKEND, capture.route().name());
+    if let TracingBackend::PerfEvents { because } = capture.route() {
+        say!("recording by perf events, as BPF may not be used: {because}");
+    }
+    let began = Instant::now();
+    let mut child = start(&args.command)?;
+    let ended = record(args, &mut capture, &mut file, &child, began);
+    let took = began.elapsed();
+    // Detaching takes a while, in which a ring might get full: that is after the end.
+    let drained = file.drain(&mut capture);
+    if let Some(child) = &mut child
+        && ended.is_err()
+    {
+        let _ = child.kill();
+    }
+    let code = child.map(|mut child| child.wait()).transpose()?;
+    file.note_cost(&capture);
+    ended.and(drained).with_context(|| {
+        format!("{} holds what was recorded until then, but for its last second", args.output.display())
+    })?;
+    file.finish(args, took)?;
+    let mut outcome = Outcome::Fine;
+    if let Some(dir) = &args.store {
+        let (dir, files) = (dir.clone(), vec![args.output.clone()]);
+        let add =
+            StoreAddArgs { dir, files, host: None, day: None, clock: ClockArgs::default(), names: NameArgs::default() };
+        outcome = store::run(&StoreCommand::Add(add), &mut io::stdout())?;
+    }
+    match code.filter(|code| !code.success()) {
+        Some(code) => bail!("the recording is whole, but the command ended with {code}"),
+        None => Ok(outcome),
+    }
+}
+
+/// Records until it is time to end.
+fn record(
+    args: &RecordArgs,
+    capture: &mut Capture,
+    file: &mut Recording,
+    child: &Option<Child>,
+    began: Instant,
+) -> anyhow::Result<()> {
+    let mut flushed = Instant::now();
+    let mut cycle = CostCycle::new(MEASURE, MEASURE_EVERY);
+    loop {
+        cycle.turn(capture.route(), true);
+        file.drain(capture)?;
+        if flushed.elapsed() >= BLOCK {
+            file.note_cost(capture);
+            file.writer.flush()?;
+            flushed = Instant::now();
         }
-        writer.event(event)?;
-    }
-    say_left_out(writer.finish()?);
-    Ok(())
-}
-
-fn say_left_out(written: Written) {
-    if written.left_out > 0 {
-        say!("{} events have no place in perf.data", written.left_out);
-    }
-}
-
-/// Writes events from the end of the warm-up on.
-pub struct Recorder<'a> {
-    writer: PerfWriter<&'a File>,
-    from: Moment,
-    /// vCPU threads that have their names.
-    named: FxHashSet<Tid>,
-    /// What went wrong; nothing is written from then on.
-    error: Option<io::Error>,
-}
-
-impl<'a> Recorder<'a> {
-    /// Begins a file.
-    pub fn new(to: &'a File, scenario: &Scenario) -> io::Result<Recorder<'a>> {
-        // The processor tells `perf kvm stat` whose exit codes these are.
-        let (arch, cpuid) = match scenario.host.arch {
-            Arch::Vmx => ("x86_64", "GenuineIntel,6,85,7"),
-            Arch::Svm => ("x86_64", "AuthenticAMD,23,49,0"),
-            Arch::Powerpc => ("ppc64le", "004d0200"),
-            Arch::S390 => ("s390x", "IBM,3906,704,M04"),
+        let has_ended = match child {
+            Some(child) => has_ended(child)?,
+            None => false,
         };
-        let names: EventNames = event_names();
-        // As a recorder of a host does: advice speaks of polling only where it is said what was in force.
-        let polling = scenario.policies.host_halt_poll;
-        let setting =
-            |knob: &Knob| Some(Setting::new("kvm", knob.name, knob.text(polling.get(knob.name)?).to_string()));
-        let settings: Vec<Setting> = HaltPoll::KNOBS.iter().filter_map(setting).collect();
-        let command = ["exitscope", "sim", &scenario.name].map(String::from);
-        let head = PerfHead {
-            arch,
-            cpuid,
-            cpu: "simulated",
-            settings: &settings,
-            hostname: "simulated",
-            release: "simulated",
-            cpus: scenario.host.cpus(scenario.policies.vcore.subcores_per_core),
-            command: &command,
-            names: &names,
-            compressed: false,
-        };
-        let from = Moment::from_nanos(scenario.warmup.as_nanos());
-        let mut writer = PerfWriter::new(to, &head)?;
-        for (vm, name) in processes(scenario) {
-            writer.thread(from, vm, Tid(vm.0), &name)?;
+        let is_over = args.length.is_some_and(|length| began.elapsed() >= Duration::from_nanos(length.0));
+        if has_ended || is_over || signalled().is_some() {
+            return Ok(());
         }
-        Ok(Recorder { writer, from, named: FxHashSet::default(), error: None })
+        sleep(DRAIN_INTERVAL);
+    }
+}
+
+/// Whether the command has ended. It is not waited for yet: until then the kernel keeps its name, which its last events need.
+fn has_ended(child: &Child) -> io::Result<bool> {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return Ok(true) };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(waitid(WaitId::Pid(pid), options)?.is_some())
+}
+
+impl ProcessArgs {
+    /// The processes that are named; an error if they are not there. Their virtual machines may be still to come, which is
+    /// said.
+    pub fn processes(&self) -> anyhow::Result<Processes> {
+        self.resolved(|pid| {
+            let there = names_of(&vms());
+            say!("no virtual machine of KVM runs in process {pid} yet; there are: {there}");
+            Ok(())
+        })
     }
 
-    /// Writes the end of the file.
-    pub fn finish(self) -> io::Result<()> {
-        let written = match self.error {
-            Some(error) => return Err(error),
-            None => self.writer.finish()?,
-        };
-        say_left_out(written);
+    /// The same of virtual machines that run; an error if one does not.
+    pub fn running(&self) -> anyhow::Result<Processes> {
+        self.resolved(|pid| bail!("no virtual machine of KVM runs in process {pid}; there are: {}", names_of(&vms())))
+    }
+
+    fn resolved(&self, without_machine: impl Fn(u32) -> anyhow::Result<()>) -> anyhow::Result<Processes> {
+        if let Some(name) = &self.vm {
+            let vms = vms();
+            let these: Vec<u32> = vms.iter().filter(|vm| vm.is_called(name)).map(|vm| vm.process).collect();
+            if these.is_empty() {
+                bail!("no virtual machine called {name}; there are: {}", names_of(&vms));
+            }
+            return Ok(Processes::These(these));
+        }
+        for pid in &self.pid {
+            match machine_of(*pid) {
+                // Of a process that we may not look into, it may be one.
+                MachineOf::Process | MachineOf::Hidden => {}
+                MachineOf::Nobody => without_machine(*pid)?,
+                MachineOf::Thread { of } => bail!("{pid} is a thread of process {of}: name that"),
+                MachineOf::Gone => bail!("no process {pid}; there are: {}", names_of(&vms())),
+            }
+        }
+        match self.pid.len() {
+            0 => Ok(Processes::All),
+            1..=Processes::MAX => Ok(Processes::These(self.pid.clone())),
+            _ => bail!("at most {} processes can be named", Processes::MAX),
+        }
+    }
+}
+
+/// `web01 (pid 4711), db (pid 4712)`.
+fn names_of(vms: &[VmProcess]) -> String {
+    let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
+    if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") }
+}
+
+fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+    Ok(Some(Command::new(program).args(arguments).spawn().with_context(|| format!("cannot run {program}"))?))
+}
+
+/// The file, and what it holds.
+struct Recording {
+    writer: PerfWriter<File>,
+    threads: ThreadNames,
+    lost: u64,
+    /// CPUs that came on line, of which something may be missing.
+    came: BTreeSet<u32>,
+    events: u64,
+    kvm_events: u64,
+    /// Where the file's settings have what is said of the recorder: the first of [`OWN`].
+    own: usize,
+    /// What recording took of the guests' time, in nanoseconds, as far as that was measured.
+    cost: Option<u64>,
+}
+
+/// What a recording says of the recorder.
+const OWN: [&str; 4] = [own::TRACING_BACKEND, own::EVENTS, own::NS_PER_EVENT, own::COST_NS];
+
+impl Recording {
+    fn create(path: &Path, tracepoints: &[Tracepoint], compressed: bool) -> anyhow::Result<Recording> {
+        let mut host = LiveHost::new();
+        host.add(vms().iter().flat_map(|vm| vm.options.settings(VmId(vm.process))));
+        let own = host.add(OWN.map(|name| HostSetting::new("exitscope", name, "")));
+        let names = EventNames::default();
+        let head = host.head(&names, compressed);
+        let formats: Vec<(&str, &str)> =
+            tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
+        let file = output_file::create(path)?;
+        let writer = PerfWriter::of_formats(file, &head, &formats)?;
+        let (threads, came) = (ThreadNames::new(tracepoints), BTreeSet::new());
+        Ok(Recording { writer, threads, lost: 0, came, events: 0, kvm_events: 0, own, cost: None })
+    }
+
+    fn note(&mut self, name: &str, value: &str) {
+        let place = OWN.iter().position(|own| *own == name);
+        place.into_iter().for_each(|place| self.writer.set(self.own + place, value));
+    }
+
+    /// Notes what recording cost until now.
+    fn note_cost(&mut self, capture: &Capture) {
+        let events = self.kvm_events + self.lost;
+        self.note(own::EVENTS, &events.to_string());
+        if let Some(cost) = capture.cost() {
+            let all = (events as f64 * cost.ns as f64 / cost.runs as f64).round();
+            self.note(own::NS_PER_EVENT, &format!("{:.0}", cost.ns as f64 / cost.runs as f64));
+            self.note(own::COST_NS, &all.to_string());
+            self.cost = Some(all as u64);
+        }
+    }
+
+    /// Writes what was recorded since the last time.
+    fn drain(&mut self, capture: &mut Capture) -> anyhow::Result<()> {
+        let mut failed = None;
+        let drained = capture.drain(|sample| {
+            if failed.is_none() {
+                failed = self.write(sample).err();
+            }
+        })?;
+        failed.map_or(Ok(()), Err).context("cannot write the recording")?;
+        self.came.extend(drained.came);
+        for (cpu, count) in drained.lost {
+            self.lost += count;
+            let lost = Event::lost(Moment::from_nanos(drained.until), PcpuId(cpu), count);
+            self.writer.event(&lost).context("cannot write the recording")?;
+        }
         Ok(())
     }
 
-    fn write(&mut self, event: &Event) -> io::Result<()> {
-        // The runner of a ganged core tells of all its vCPUs; only a thread of its own has a vCPU's name.
-        if event.vm != VmId::UNKNOWN && event.vcpu != VcpuId::UNKNOWN && self.named.insert(event.tid) {
-            self.writer.thread(event.at, event.vm, event.tid, &format!("CPU {}/KVM", event.vcpu.0))?;
+    fn write(&mut self, sample: TracepointSample) -> io::Result<()> {
+        let (at, vm, tid) = (Moment::from_nanos(sample.time), VmId(sample.process), Tid(sample.thread));
+        for (thread, name) in self.threads.new_in(&sample) {
+            self.writer.thread(at, vm, Tid(thread), &name)?;
         }
-        self.writer.event(event)
+        self.events += 1;
+        self.kvm_events += u64::from(self.threads.is_of_kvm(&sample));
+        let cpu = PcpuId(sample.cpu);
+        let event = Event { at, tid, vm, vcpu: VcpuId::UNKNOWN, cpu, name: NameId::NONE, kind: EventKind::Other };
+        self.writer.sample_of(sample.tracepoint, &event, sample.payload)
+    }
+
+    fn finish(self, args: &RecordArgs, took: Duration) -> anyhow::Result<()> {
+        let written = self.writer.finish().context("cannot write the recording")?;
+        let path = args.output.display();
+        let look = if self.events > 0 { format!(". Look at it with: exitscope report {path}") } else { String::new() };
+        say!(
+            "{} events, {} lost, in {:.1} s: {:.1} MB in {path}{look}",
+            self.events,
+            self.lost,
+            took.as_secs_f64(),
+            written.bytes as f64 / 1e6
+        );
+        if let Some(cost) = self.cost.filter(|_| self.kvm_events > 0) {
+            let each = (cost as f64 / (self.kvm_events + self.lost) as f64).round() as u64;
+            say!("recording took {} of the guests' time, {} for each event of KVM", Nanos(cost), Nanos(each));
+        }
+        if self.lost > 0 {
+            say!("ring buffer overflow: retry with --buffer 16M");
+        }
+        if !self.came.is_empty() {
+            let cpus: Vec<String> = self.came.iter().map(u32::to_string).collect();
+            say!(
+                "CPU {} came on line meanwhile: what happened there in its first moments is missing and not counted \
+                 (BPF misses nothing then)",
+                cpus.join(", ")
+            );
+        }
+        if self.events == 0 {
+            say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
+        }
+        Ok(())
     }
 }
 
-impl Observer for Recorder<'_> {
-    const WANTED: bool = true;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_record::thread_name;
 
-    fn event(&mut self, event: Event) {
-        if event.at >= self.from && self.error.is_none() {
-            self.error = self.write(&event).err();
+    #[test]
+    fn a_command_that_has_ended_keeps_its_name_until_it_is_waited_for() {
+        let mut child = Command::new("true").spawn().unwrap();
+        while !has_ended(&child).unwrap() {
+            sleep(Duration::from_millis(1));
         }
+        assert_eq!(thread_name(child.id(), child.id()), "true");
+        assert!(child.wait().unwrap().success());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::bundle;
-use crate::cli::{Format, ReportArgs, View};
+use crate::cli::{ReportArgs, ReportFormat, ViewArg};
 use crate::devices;
 use crate::html;
 use crate::read;
@@ -11,15 +11,15 @@ use crate::select;
 use anyhow::Context;
 use exitscope_analysis::advice::TriedLimits;
 use exitscope_analysis::{
-    Breach, Condition, Dim, Facts, LimitCheck, MAX_KEPT_LIVE, PageFacts, Selection, TextWord, Threshold, TraceSink,
-    Wanted,
+    Breach, Condition, Dimension, Facts, FactsOptions, LimitCheck, MAX_KEPT_LIVE, PageFacts, Selection, TextWord,
+    Threshold, TraceSink,
 };
 use exitscope_model::{ExitCode, Ledger, TraceInfo};
 use exitscope_pipeline::{ReadError, ReadTrace, judgement, reread};
-use exitscope_trace::{Input, Keep, NoSymbols, Symbols};
+use exitscope_trace::{EventFilter, GuestSymbols, Input, SymbolsError};
 use exitscope_view::{
-    Advised, Coverage, HiddenTime, Look, Made, Report, SelectionRow, SortKey, TraceRow, report_page, view_page,
-    write_csv, write_page, write_summary,
+    AdviceReport, Coverage, HiddenTime, Report, ReportOptions, SelectionRow, SortKey, TerminalStyle, TraceRow,
+    report_page, view_page, write_csv, write_page, write_summary,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -68,12 +68,12 @@ impl Totals {
         info: &TraceInfo,
         selection: Selection,
         breaches: Vec<Breach>,
-        kept: Keep,
+        kept: EventFilter,
     ) -> Report {
-        let text = args.format == Format::Text && args.html.is_none();
+        let text = args.format == ReportFormat::Text && args.html.is_none();
         let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
         let default_sort = if facts.by.bucket().is_some() { SortKey::Key } else { SortKey::Cost };
-        let made = Made {
+        let made = ReportOptions {
             exits: self.exits,
             timed_exits: self.timed_exits,
             selection,
@@ -82,7 +82,7 @@ impl Totals {
             breaches,
             threads_per_core: args.threads_per_core,
             cycles_per_s: args.select.clock.tsc_hz,
-            emulations: kept > Keep::Timed,
+            emulations: kept > EventFilter::Timed,
             functions: self.functions,
         };
         Report::of(facts, &self.ledger, self.traces, info, made)
@@ -150,44 +150,44 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let by = match (args.event, &args.by[..]) {
         (Some(event), _) => vec![event],
-        (None, []) => vec![Dim::Reason],
+        (None, []) => vec![Dimension::Reason],
         (None, by) => by.to_vec(),
     };
     if let Some(twice) = by.iter().enumerate().find_map(|(at, dim)| by[..at].contains(dim).then_some(dim)) {
         anyhow::bail!("--by names {} twice", twice.name());
     }
     // Number 0 of one VM is not that of another.
-    let has_vm = by.contains(&Dim::Vm);
-    let of_vm = |dim| if dim == Dim::Vcpu && !has_vm { vec![Dim::Vm, Dim::Vcpu] } else { vec![dim] };
-    let in_time = |dim| if dim == Dim::Time(None) { Dim::Time(args.interval) } else { dim };
-    let by: Vec<Dim> = by.into_iter().flat_map(of_vm).map(in_time).collect();
-    if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dim::Time(_))) {
+    let has_vm = by.contains(&Dimension::Vm);
+    let of_vm = |dim| if dim == Dimension::Vcpu && !has_vm { vec![Dimension::Vm, Dimension::Vcpu] } else { vec![dim] };
+    let in_time = |dim| if dim == Dimension::Time(None) { Dimension::Time(args.interval) } else { dim };
+    let by: Vec<Dimension> = by.into_iter().flat_map(of_vm).map(in_time).collect();
+    if args.interval.is_some() && !by.iter().any(|dim| matches!(dim, Dimension::Time(_))) {
         anyhow::bail!("--interval requires --by time");
     }
-    if args.view.is_some() && args.format == Format::Csv {
+    if args.view.is_some() && args.format == ReportFormat::Csv {
         anyhow::bail!("CSV holds the groups of exits; --view goes with text, and JSON holds every view");
     }
     let names_places =
         |condition: &Condition| condition.words().any(|word| matches!(word, TextWord::Rip | TextWord::Function));
     if args.guestkallsyms.is_some()
-        && !by.contains(&Dim::Rip)
+        && !by.contains(&Dimension::Rip)
         && !args.select.condition.as_ref().is_some_and(names_places)
     {
         anyhow::bail!("--guestkallsyms requires --html, --by rip, or rip or function in --where");
     }
-    if args.hidden.is_some() && args.format == Format::Csv {
+    if args.hidden.is_some() && args.format == ReportFormat::Csv {
         anyhow::bail!("CSV holds the groups of exits; --hidden goes with text and JSON");
     }
     let bounds = args.hidden.as_deref().map(|path| saved_of(path, "exits")).transpose()?;
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?.map(Arc::new);
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection_named(&args.select, &inputs, &args.names, symbols.clone())?;
-    let wanted = Wanted { by, slowest: args.most_slowest(), selection: selection.clone() };
+    let wanted = FactsOptions { by, slowest: args.most_slowest(), selection: selection.clone() };
     // JSON holds every view.
-    let every = args.format == Format::Json || args.view == Some(View::Phases);
-    let keep = if every { Keep::Used } else { Keep::Timed };
-    let is_summary = args.format == Format::Text && !args.shows_all();
-    let (mut facts, mut totals, advised) = if is_summary || args.format == Format::Json {
+    let every = args.format == ReportFormat::Json || args.view == Some(ViewArg::Phases);
+    let keep = if every { EventFilter::Used } else { EventFilter::Timed };
+    let is_summary = args.format == ReportFormat::Text && !args.shows_all();
+    let (mut facts, mut totals, advised) = if is_summary || args.format == ReportFormat::Json {
         let (page, totals) = read_all(
             args,
             &inputs,
@@ -233,11 +233,11 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         report.hidden = Some(hidden);
     }
     match args.format {
-        Format::Json => {
+        ReportFormat::Json => {
             serde_json::to_writer(&mut *out, &report)?;
             writeln!(out)?;
         }
-        Format::Csv => {
+        ReportFormat::Csv => {
             // The rows have no place for it.
             for line in report.coverage.damage() {
                 say!("{line}");
@@ -245,16 +245,16 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             write_csv(&report, &mut *out)?;
         }
         // Where there is no exit, all that there is to say is short.
-        Format::Text if is_summary && report.total.count > 0 => {
+        ReportFormat::Text if is_summary && report.total.count > 0 => {
             let names: Vec<String> = report.traces.iter().map(|trace| trace.name.clone()).collect();
-            write_summary(&report, advised.as_ref(), &names.join(" "), look(), out)?;
+            write_summary(&report, advised.as_ref(), &names.join(" "), terminal_style(), out)?;
         }
-        Format::Text => {
+        ReportFormat::Text => {
             let page = match args.view {
                 Some(view) => view_page(&report, view.into()),
                 None => report_page(&report, args.top.unwrap_or(DETAIL_ROWS)),
             };
-            write_page(&page, look(), out)?;
+            write_page(&page, terminal_style(), out)?;
         }
     }
     Ok(outcome)
@@ -264,7 +264,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 pub fn read_all<S: TraceSink, T>(
     args: &ReportArgs,
     inputs: &[Input],
-    (selection, keep): (&Selection, Keep),
+    (selection, keep): (&Selection, EventFilter),
     fresh: impl Fn() -> S,
     end: impl Fn(S, &ReadTrace) -> T,
     add: impl Fn(T, T) -> T,
@@ -284,8 +284,8 @@ pub fn advised(
     inputs: &[Input],
     facts: &PageFacts,
     totals: &Totals,
-    (selection, keep): (&Selection, Keep),
-) -> anyhow::Result<Option<(Advised, TriedLimits)>> {
+    (selection, keep): (&Selection, EventFilter),
+) -> anyhow::Result<Option<(AdviceReport, TriedLimits)>> {
     let ([input], [trace]) = (inputs, &totals.traces[..]) else { return Ok(None) };
     if args.select.narrows_exits() {
         return Ok(None);
@@ -295,14 +295,14 @@ pub fn advised(
     let tried = |trials| facts.replay_kept_or_reread(trials, |trials| reread(input, options, trials));
     let (judgement, trials) = judgement(&facts.material, &trace.machine(&totals.info), tried)?;
     let of = (&facts.material.facts, &totals.info);
-    let advised = Advised::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), of);
+    let advised = AdviceReport::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), of);
     Ok(Some((advised, trials.limits())))
 }
 
 /// The functions of a guest.
-pub fn symbols(path: &Path) -> anyhow::Result<Symbols> {
-    let file = File::open(path).map_err(NoSymbols::from);
-    file.and_then(|file| Symbols::read(BufReader::new(file))).with_context(|| path.display().to_string())
+pub fn symbols(path: &Path) -> anyhow::Result<GuestSymbols> {
+    let file = File::open(path).map_err(SymbolsError::from);
+    file.and_then(|file| GuestSymbols::read(BufReader::new(file))).with_context(|| path.display().to_string())
 }
 
 /// A misspelt name must not pass for a reason that did not occur.
@@ -314,13 +314,13 @@ pub fn check_reason(name: &str) -> anyhow::Result<()> {
 }
 
 /// How to draw on standard output.
-pub fn look() -> Look {
+pub fn terminal_style() -> TerminalStyle {
     let stdout = std::io::stdout();
     let terminal = stdout.is_terminal();
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
     let width = asked.or_else(|| terminal_size::terminal_size_of(&stdout).map(|size| usize::from(size.0.0)));
     let colour = terminal && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
-    Look { width, colour, unicode: is_unicode() }
+    TerminalStyle { width, colour, unicode: is_unicode() }
 }
 
 /// Whether the locale's characters are UTF-8, as setlocale(3) finds it out.

@@ -9,10 +9,10 @@ use crate::devices;
 use crate::read;
 use crate::report::{Totals, check_reason};
 use anyhow::bail;
-use exitscope_analysis::{Condition, DetailKey, ExitFilter, Selection, TextKey, TextWord, Texts};
+use exitscope_analysis::{Condition, ExitFilter, Selection, SubjectKey, TextKey, TextWord, Texts};
 use exitscope_model::{TraceInfo, WhoRow};
 use exitscope_pipeline::{ReadOptions, read_all, vms_named};
-use exitscope_trace::{Input, Keep, Symbols};
+use exitscope_trace::{EventFilter, GuestSymbols, Input};
 use exitscope_units::{VcpuId, VmId};
 use exitscope_view::{NO_SUBJECT, TraceRow, detail_of_kind};
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub fn selection_named(
     args: &SelectArgs,
     inputs: &[Input],
     names: &NameArgs,
-    symbols: Option<Arc<Symbols>>,
+    symbols: Option<Arc<GuestSymbols>>,
 ) -> anyhow::Result<Selection> {
     let mut selection = Selection::default();
     let of_condition = args.condition.iter().flat_map(Condition::reasons);
@@ -50,7 +50,7 @@ pub fn selection_named(
 
 /// How traces are read for their names.
 fn options(args: &SelectArgs) -> ReadOptions {
-    read::options(&args.clock, Keep::Timed, &Selection::default())
+    read::options(&args.clock, EventFilter::Timed, &Selection::default())
 }
 
 /// What a condition compares: the texts that pages show.
@@ -60,7 +60,7 @@ fn texts(
     inputs: &[Input],
     selected: &[VmId],
     names: &NameArgs,
-    symbols: Option<Arc<Symbols>>,
+    symbols: Option<Arc<GuestSymbols>>,
 ) -> anyhow::Result<Texts> {
     let is_about = |words: &[TextWord]| condition.words().any(|word| words.contains(&word));
     if is_about(&[TextWord::Function]) && symbols.is_none() {
@@ -93,7 +93,7 @@ fn texts(
             TextKey::Vcpu(who) => format!("{} / {}", vm_label(who.vm, &info), WhoRow::of(who, &info).vcpu_label()),
             TextKey::Reason(code) => code.name(),
             TextKey::Subject(None) => NO_SUBJECT.to_string(),
-            TextKey::Subject(Some(DetailKey { kind, key, write })) => {
+            TextKey::Subject(Some(SubjectKey { kind, key, write })) => {
                 detail_of_kind(called.of_key(&vms, kind, key).as_deref(), kind, key, write)
             }
             TextKey::Handler { user_space } => handlers[usize::from(user_space)].to_string(),

@@ -3,21 +3,22 @@
 use crate::Outcome;
 use crate::access::{access_of, listen, names, scheme, warn};
 use crate::cli::{NameArgs, ReportArgs, SelectArgs, ServeArgs};
-use crate::host::Host;
-use crate::html::look_at;
-use crate::page_file::NOT_BUILT;
+use crate::host::LiveHost;
+use crate::html::write_page_of;
+use crate::html_output::NOT_BUILT;
 use crate::report::symbols;
 use crate::{devices, diff, fleet, read};
 use anyhow::{Context, bail};
 use exitscope_analysis::Selection;
-use exitscope_http::{Browsers, Patience, serve};
+use exitscope_http::{BrowserIsolation, Timeouts, serve};
 use exitscope_page::{Compression, Question, Reread, is_built, write_data};
 use exitscope_pipeline::read_alone;
 use exitscope_serve::{
-    Fresh, Library, Live, LiveOptions, NamedFile, Pages, RecordingPage, RecordingSummary, Recordings, Shown,
+    CachedPage, LiveCapture, LiveOptions, NamedFile, Pages, RecordingPage, RecordingSummary, Recordings, ServedContent,
+    ServedFiles,
 };
 use exitscope_signals::{catch_signals, signalled};
-use exitscope_trace::{Input, Keep, Symbols};
+use exitscope_trace::{EventFilter, GuestSymbols, Input};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,29 +50,31 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     let mut access = access_of(&args.access)?;
     let (listener, address) = listen(&args.listen)?;
     warn(address, &access);
-    access.patience = Patience { answer: PATIENCE, ..Patience::default() };
+    access.patience = Timeouts { answer: PATIENCE, ..Timeouts::default() };
     let cookie = Some(format!("exitscope-{}", address.port()));
-    access.browsers = Some(Browsers { names: names(&args.access, &args.listen, address), cookie });
+    access.browsers = Some(BrowserIsolation { names: names(&args.access, &args.listen, address), cookie });
     let host = match args.listen.rsplit_once(':') {
         // What was said, unless that is no place to go to.
         Some((host, _)) if !address.ip().is_unspecified() => host.to_string(),
         _ if address.is_ipv6() => "[::1]".to_string(),
         _ => "127.0.0.1".to_string(),
     };
-    let live = if args.live { Some(Live::start(live_options(args)?)?) } else { None };
+    let live = if args.live { Some(LiveCapture::start(live_options(args)?)?) } else { None };
     let token = access.token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
     say!("serving {}://{host}:{}/{token}", scheme(&access), address.port());
-    let ended = || signalled().is_some() || live.as_ref().is_some_and(Live::has_ended);
+    let ended = || signalled().is_some() || live.as_ref().is_some_and(LiveCapture::has_ended);
     let shown = match (&live, &args.dir) {
-        (Some(live), _) => Shown::Live(live.view()),
+        (Some(live), _) => ServedContent::Live(live.view()),
         (None, Some(dir)) => {
             let (dir, compared, limits) = (dir.clone(), args.compared.clone(), args.limits.clone());
-            Shown::Store(Rc::new(Fresh::new(Arc::new(move || said(fleet::data(&dir, &compared, &limits))))))
+            ServedContent::Store(Rc::new(CachedPage::new(Arc::new(move || {
+                said(fleet::data(&dir, &compared, &limits))
+            }))))
         }
-        (None, None) => Shown::Files(Library::new(files, Arc::new(FilesRead(report_args(args, called))))),
+        (None, None) => ServedContent::Files(ServedFiles::new(files, Arc::new(FilesRead(report_args(args, called))))),
     };
     serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
-    live.map_or(Ok(()), Live::end)?;
+    live.map_or(Ok(()), LiveCapture::end)?;
     Ok(Outcome::Fine)
 }
 
@@ -85,7 +88,7 @@ fn find(path: &Path) -> anyhow::Result<NamedFile> {
 
 fn live_options(args: &ServeArgs) -> anyhow::Result<LiveOptions> {
     Ok(LiveOptions {
-        info: Host::new().info(),
+        info: LiveHost::new().info(),
         processes: args.whose.processes()?,
         keep: args.keep,
         buffer: args.buffer,
@@ -114,7 +117,7 @@ impl Recordings for FilesRead {
     fn page(&self, file: &NamedFile) -> Result<RecordingPage, String> {
         let (mut summary, mut data) = (None, Vec::new());
         let read = self.input(file).and_then(|input| {
-            look_at(&self.0, &[input], |contents| {
+            write_page_of(&self.0, &[input], |contents| {
                 summary = Some(RecordingSummary::of(&contents.report));
                 Ok(write_data(contents, Compression::new(6), &mut data)?)
             })
@@ -131,10 +134,10 @@ impl Recordings for FilesRead {
     fn answer(&self, file: &NamedFile, version: String, question: &Question) -> Result<Vec<u8>, String> {
         let answer = || {
             let symbols = self.0.guestkallsyms.as_deref().map(symbols).transpose()?.unwrap_or_default();
-            let options = read::options(&self.0.select.clock, Keep::Timed, &Selection::default());
+            let options = read::options(&self.0.select.clock, EventFilter::Timed, &Selection::default());
             let (trace, read) = read_alone(&self.input(file)?, options, || Reread::numbered(question.clone()))?;
             let vcpus = (&trace.lanes[..], &trace.vcpu_of);
-            Ok(Reread::finish(read, version, vcpus, &trace.info, |rip| Symbols::function(&symbols, rip))?)
+            Ok(Reread::finish(read, version, vcpus, &trace.info, |rip| GuestSymbols::function(&symbols, rip))?)
         };
         said(answer())
     }

@@ -2,16 +2,16 @@
 
 use crate::Outcome;
 use crate::cli::{LimitArgs, ScenarioArgs, SimArgs, SimFormat};
-use crate::new_file::replace;
-use crate::record::Recorder;
-use crate::report::look;
+use crate::output_file::replace;
+use crate::report::terminal_style;
+use crate::sim_trace::SimTraceWriter;
 use anyhow::{Context, bail};
 use exitscope_policy::all_knobs;
 use exitscope_scenario::text::MAX_TEXT;
-use exitscope_scenario::{Document, Scenario, nearest_name};
+use exitscope_scenario::{Scenario, ScenarioDocument, nearest_name};
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_sim::{Limits, Unseen};
-use exitscope_view::{ScenarioRow, Simulated, simulated_page, write_metrics_csv, write_page};
+use exitscope_view::{ScenarioRow, SimReport, simulated_page, write_metrics_csv, write_page};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -33,33 +33,38 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             catch_signals()?;
             let limits = Limits { stop: || signalled().is_some(), ..limits };
             replace(path, |to| {
-                let (outcome, recorder) = exitscope_sim::run(&scenario, Recorder::new(to, &scenario)?, limits)?;
+                let (outcome, recorder) = exitscope_sim::run(&scenario, SimTraceWriter::new(to, &scenario)?, limits)?;
                 recorder.finish()?;
                 Ok(outcome)
             })?
         }
     };
-    let run = Simulated::of(&outcome, &scenario, row(&args.scenario, &scenario));
+    let run = SimReport::of(&outcome, &scenario, row(&args.scenario, &scenario));
     match args.format {
         SimFormat::Json => {
             serde_json::to_writer(&mut *out, &run)?;
             writeln!(out)?;
         }
         SimFormat::Csv => write_metrics_csv(&run.metrics, &mut *out)?,
-        SimFormat::Text => write_page(&simulated_page(&run), look(), out)?,
+        SimFormat::Text => write_page(&simulated_page(&run), terminal_style(), out)?,
     }
     Ok(Outcome::Fine)
 }
 
 /// The scenario file, with what --set and --seed say.
-pub fn read(args: &ScenarioArgs) -> anyhow::Result<Document> {
+pub fn read(args: &ScenarioArgs) -> anyhow::Result<ScenarioDocument> {
     let (name, text) = read_text(args)?;
     parse(&name, &text, &args.set, args.seed)
 }
 
 /// The same, of a text.
-pub fn parse(name: &str, text: &str, settings: &[(String, String)], seed: Option<u64>) -> anyhow::Result<Document> {
-    let mut document = Document::parse(name, text)?;
+pub fn parse(
+    name: &str,
+    text: &str,
+    settings: &[(String, String)],
+    seed: Option<u64>,
+) -> anyhow::Result<ScenarioDocument> {
+    let mut document = ScenarioDocument::parse(name, text)?;
     for (key, value) in settings {
         set(&mut document, key, value)?;
     }
@@ -85,14 +90,14 @@ pub fn read_text(args: &ScenarioArgs) -> anyhow::Result<(String, String)> {
 }
 
 /// Says which knobs are set and change nothing.
-pub fn warn_of_knobs(document: &Document, scenario: &Scenario) {
+pub fn warn_of_knobs(document: &ScenarioDocument, scenario: &Scenario) {
     for (knob, why) in document.idle_knobs(scenario) {
         say!("warning: {knob} changes nothing in this scenario: {why}");
     }
 }
 
 /// Sets a value. What is no key at all is most likely a misspelt knob.
-pub fn set(document: &mut Document, key: &str, value: &str) -> anyhow::Result<()> {
+pub fn set(document: &mut ScenarioDocument, key: &str, value: &str) -> anyhow::Result<()> {
     document.set(key, value)?;
     let last = key.rsplit('.').next().unwrap_or(key);
     if let Err(error) = document.scenario()

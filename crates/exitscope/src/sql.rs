@@ -2,12 +2,12 @@
 
 use crate::Outcome;
 use crate::cli::{QueryLimits, SqlArgs, SqlFormat};
-use crate::new_file;
-use crate::report::look;
+use crate::output_file;
+use crate::report::terminal_style;
 use anyhow::{Context, bail};
-use exitscope_query::{Engine, FUNCTIONS, Form, Limits, Output, TABLES, is_number, texts};
+use exitscope_query::{EngineLimits, FUNCTIONS, Output, QueryEngine, RowFormat, TABLES, is_number, texts};
 use exitscope_store::Store;
-use exitscope_view::{Column, Page, Section, Table, thousands, write_page};
+use exitscope_view::{Page, PageSection, Table, TableColumn, thousands, write_page};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -24,15 +24,15 @@ use std::time::Duration;
 const MAX_QUERIES: u64 = 16 << 20;
 
 /// Opens a store for queries, and says which of its files cannot be read.
-pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<Engine> {
+pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<QueryEngine> {
     let store = Store::open(dir)?;
     let threads =
         limits.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let most = Limits { memory: limits.memory, time: Duration::from_nanos(limits.timeout.0), threads };
+    let most = EngineLimits { memory: limits.memory, time: Duration::from_nanos(limits.timeout.0), threads };
     match &limits.cluster {
-        None => Ok(Engine::open(&store, most)?),
+        None => Ok(QueryEngine::open(&store, most)?),
         #[cfg(feature = "cluster")]
-        Some((host, port)) => Ok(Engine::on_cluster(&store, most, (host, *port))?),
+        Some((host, port)) => Ok(QueryEngine::on_cluster(&store, most, (host, *port))?),
         #[cfg(not(feature = "cluster"))]
         Some(_) => bail!(crate::NO_CLUSTER),
     }
@@ -43,13 +43,13 @@ pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("--format parquet requires --output FILE");
     }
     if let Some(to) = &args.output {
-        new_file::can_write(to)?;
+        output_file::can_write(to)?;
     }
     let mut engine = open(&args.dir, &args.limits)?;
     name_left_out(&engine);
     match (&args.query, &args.output) {
         (Some(query), Some(to)) => {
-            let rows = new_file::replace(to, |mut file| answer(&engine, query, args, &mut file))?;
+            let rows = output_file::replace(to, |mut file| answer(&engine, query, args, &mut file))?;
             say!("wrote {}: {} rows", to.display(), thousands(rows));
         }
         (Some(query), None) => drop(answer(&engine, query, args, out)?),
@@ -67,14 +67,14 @@ pub fn run(args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn name_left_out(engine: &Engine) {
+fn name_left_out(engine: &QueryEngine) {
     for file in engine.left_out() {
         say!("left out: {}: {}", file.path, file.why);
     }
 }
 
 /// Has a query asked of the store as it is now, and says if that is not what it was.
-fn look_again(engine: &mut Engine, store: &Store) -> anyhow::Result<()> {
+fn look_again(engine: &mut QueryEngine, store: &Store) -> anyhow::Result<()> {
     if engine.refresh(store)? {
         say!("the store has changed; recordings in it: {}", thousands(engine.runs().len() as u64));
         name_left_out(engine);
@@ -83,16 +83,16 @@ fn look_again(engine: &mut Engine, store: &Store) -> anyhow::Result<()> {
 }
 
 /// Writes the answer to a query; how many rows it has.
-fn answer(engine: &Engine, query: &str, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<u64> {
+fn answer(engine: &QueryEngine, query: &str, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<u64> {
     match args.format {
         SqlFormat::Text => text(engine, query, args.rows, out),
-        SqlFormat::Csv => rows(engine, query, Form::Csv, out),
-        SqlFormat::Json => rows(engine, query, Form::Json, out),
-        SqlFormat::Parquet => rows(engine, query, Form::Parquet, out),
+        SqlFormat::Csv => rows(engine, query, RowFormat::Csv, out),
+        SqlFormat::Json => rows(engine, query, RowFormat::Json, out),
+        SqlFormat::Parquet => rows(engine, query, RowFormat::Parquet, out),
     }
 }
 
-fn rows(engine: &Engine, query: &str, form: Form, out: &mut dyn Write) -> anyhow::Result<u64> {
+fn rows(engine: &QueryEngine, query: &str, form: RowFormat, out: &mut dyn Write) -> anyhow::Result<u64> {
     let (mut output, mut count) = (None, 0);
     let mut out = Some(out);
     engine.query(query, &mut |columns, batch| {
@@ -111,12 +111,12 @@ fn rows(engine: &Engine, query: &str, form: Form, out: &mut dyn Write) -> anyhow
     Ok(count)
 }
 
-fn text(engine: &Engine, query: &str, most: usize, out: &mut dyn Write) -> anyhow::Result<u64> {
+fn text(engine: &QueryEngine, query: &str, most: usize, out: &mut dyn Write) -> anyhow::Result<u64> {
     let mut table = Table::default();
     let (mut count, most) = (0, most as u64);
     engine.query(query, &mut |columns, batch| {
         if table.columns.is_empty() {
-            let column = |field: &exitscope_query::Field| Column {
+            let column = |field: &exitscope_query::Field| TableColumn {
                 title: field.name().clone().into(),
                 names: !is_number(field.data_type()),
                 rank: 0,
@@ -136,8 +136,8 @@ fn text(engine: &Engine, query: &str, most: usize, out: &mut dyn Write) -> anyho
         count if count > most => format!("The first {} rows; --rows shows more", thousands(most)),
         count => format!("{} rows", thousands(count)),
     };
-    let section = Section { title, table: Some(table), ..Section::default() };
-    write_page(&Page { sections: vec![section] }, look(), out)?;
+    let section = PageSection { title, table: Some(table), ..PageSection::default() };
+    write_page(&Page { sections: vec![section] }, terminal_style(), out)?;
     Ok(count)
 }
 
@@ -149,7 +149,7 @@ fn lines(row: Vec<String>) -> Vec<Vec<String>> {
 }
 
 /// Asks for queries until there are no more.
-fn prompt(engine: &mut Engine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+fn prompt(engine: &mut QueryEngine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let store = Store::open(&args.dir)?;
     let mut editor: Editor<Words, FileHistory> = Editor::new()?;
     editor.set_helper(Some(Words { words: engine.words() }));
@@ -188,7 +188,7 @@ fn prompt(engine: &mut Engine, args: &SqlArgs, out: &mut dyn Write) -> anyhow::R
     Ok(())
 }
 
-fn help(engine: &Engine, out: &mut dyn Write) -> anyhow::Result<()> {
+fn help(engine: &QueryEngine, out: &mut dyn Write) -> anyhow::Result<()> {
     for table in TABLES {
         let names = engine.columns(table);
         writeln!(out, "{table}: {}", names.join(", "))?;

@@ -10,21 +10,22 @@ use crate::Outcome;
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::devices;
 use crate::read;
-use crate::report::look;
+use crate::report::terminal_style;
 use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
-use exitscope_analysis::advice::{Judgement, Material};
-use exitscope_analysis::{Cell, Keyed, Lengths, Selection, TraceSink};
-use exitscope_export::{Lanes, Survey};
+use exitscope_analysis::advice::{AdviceInput, Judgement};
+use exitscope_analysis::{DurationStats, ExitStats, Selection, StatsByKey, TraceSink};
+use exitscope_export::{ExportedVcpus, VcpuSurvey};
 use exitscope_model::encode::line;
-use exitscope_model::{Exit, ExitCode, Line, Spread, SumRow, TraceInfo, WhoRow};
+use exitscope_model::{Exit, ExitCode, LedgerLine, Spread, SumRow, TraceInfo, WhoRow};
 use exitscope_pipeline::{EarlierFiles, ReadOptions, judgement, read_alone, read_with_vcpus, reread};
 use exitscope_stats::Histogram;
 use exitscope_store::{
-    Added, Adding, AdvisedRow, Checked, Compacted, Damage, RunRow, SettingRow, Store, StoreError, Sums,
+    AddOutcome, AdvisedRow, Compacted, DamagedFile, PendingRecording, RecordingRow, RecordingStats, Store, StoreCheck,
+    StoreError, StoredSettingRow,
 };
-use exitscope_trace::{Input, Keep, Options};
-use exitscope_view::{AdviceRow, Column, Coverage, Page, Section, Table, TraceRow, thousands, write_page};
+use exitscope_trace::{EventFilter, Input, SourceOptions};
+use exitscope_view::{AdviceRow, Coverage, Page, PageSection, Table, TableColumn, TraceRow, thousands, write_page};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -50,7 +51,7 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             let Compacted { before, after, damaged } = store.compact()?;
             let removed = store.clean(ABANDONED)?;
             writeln!(out, "{before} files became {after}; {removed} that belong to nothing were removed")?;
-            for Damage { path, why } in &damaged {
+            for DamagedFile { path, why } in &damaged {
                 writeln!(out, "{}", line(&format!("damaged, and left as it is: {path}: {why}")))?;
             }
             Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
@@ -61,9 +62,9 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             Ok(Outcome::Fine)
         }
         StoreCommand::Check { dir } => {
-            let Checked { whole, damaged, unlisted } = Store::open(dir)?.check()?;
+            let StoreCheck { whole, damaged, unlisted } = Store::open(dir)?.check()?;
             writeln!(out, "{whole} files are as they should be")?;
-            for Damage { path, why } in &damaged {
+            for DamagedFile { path, why } in &damaged {
                 writeln!(out, "{}", line(&format!("damaged: {path}: {why}")))?;
             }
             for path in &unlisted {
@@ -111,7 +112,7 @@ fn add_file(
     args: &StoreAddArgs,
     store: &Store,
     file: &Path,
-    there: &mut BTreeMap<String, RunRow>,
+    there: &mut BTreeMap<String, RecordingRow>,
 ) -> anyhow::Result<Done> {
     let input = read::open_one(file, &args.clock)?;
     let id = hash(&input)?;
@@ -121,7 +122,7 @@ fn add_file(
     }
     let (run, added, coverage) = add_one(args, store, file, &input, id)?;
     let says = match added {
-        Added::New { exits, sums } => {
+        AddOutcome::New { exits, sums } => {
             let each = exits as f64 / run.exits.max(1) as f64;
             format!(
                 "{} exits of host {} and day {}, {} KB ({each:.1} bytes an exit, and {} KB of sums)",
@@ -132,7 +133,7 @@ fn add_file(
                 sums.div_ceil(1000),
             )
         }
-        Added::Already => "somebody else added it just now".to_string(),
+        AddOutcome::Already => "somebody else added it just now".to_string(),
     };
     there.insert(run.id.clone(), run);
     Ok(Done { says, warnings: warnings(&coverage) })
@@ -154,10 +155,10 @@ fn add_one(
     file: &Path,
     input: &Input,
     id: String,
-) -> anyhow::Result<(RunRow, Added, Coverage)> {
+) -> anyhow::Result<(RecordingRow, AddOutcome, Coverage)> {
     let selection = Selection::default();
-    let options = read::options(&args.clock, Keep::Timed, &selection);
-    let fresh = || (Survey::new(&selection), Material::new(&selection));
+    let options = read::options(&args.clock, EventFilter::Timed, &selection);
+    let fresh = || (VcpuSurvey::new(&selection), AdviceInput::new(&selection));
     let devices = devices::read(&args.names)?;
     let (mut first, (survey, mut material)) = read_alone(input, options, fresh)?;
     let row = read::row(&first);
@@ -165,7 +166,7 @@ fn add_one(
     let (begin, end) = first.span.unwrap_or_default();
     material.end(begin, end, &first.vcpu_of);
     let (judgement, _) = judgement(&material, &row.machine(&first.info), |trials| reread(input, options, trials))?;
-    let mut lanes = Lanes::default();
+    let mut lanes = ExportedVcpus::default();
     lanes.add(survey, &first.vcpu_of, &selection);
     lanes.end(&first.info);
     if lanes.beyond > 0 {
@@ -182,8 +183,8 @@ fn add_one(
     let mut adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| lane.row.clone()).collect())?;
     adding.name_subjects(first.info.subject_names());
     let mut passing =
-        Passing { lanes: &lanes, adding, cells: Keyed::default(), stretches: Stretches::new(&row), failed: None };
-    let told = ReadOptions { source: Options { exit_info: true, ..options.source }, ..options };
+        Passing { lanes: &lanes, adding, cells: StatsByKey::default(), stretches: Stretches::new(&row), failed: None };
+    let told = ReadOptions { source: SourceOptions { exit_info: true, ..options.source }, ..options };
     let trace = read_with_vcpus(input, &mut EarlierFiles::default(), &first.vcpu_of, told, &mut passing)?;
     let Passing { adding, cells, failed, stretches, .. } = passing;
     if let Some(error) = failed {
@@ -191,7 +192,7 @@ fn add_one(
     }
     let mut vcpus: BTreeMap<Option<u32>, u32> = BTreeMap::new();
     lanes.all().iter().for_each(|lane| *vcpus.entry(lane.row.vm).or_default() += 1);
-    let fact = |(key, cell): ((usize, u64, ExitCode), &Cell)| {
+    let fact = |(key, cell): ((usize, u64, ExitCode), &ExitStats)| {
         let lane = &lanes.all()[key.0];
         SumRow {
             vm_vcpus: vcpus[&lane.row.vm],
@@ -200,15 +201,15 @@ fn add_one(
             ..fact(&lane.row, key.2, cell)
         }
     };
-    let sums = Sums {
+    let sums = RecordingStats {
         facts: cells.cells().into_iter().map(fact).collect(),
         halts: material.facts.halts.rows(&trace.info, spread).0,
         gangs: material.facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, spread)).collect(),
     };
-    let run = RunRow {
+    let run = RecordingRow {
         exits: trace.exits,
         timed: trace.timed_exits,
-        lost: trace.ledger.get(Line::LostRecords),
+        lost: trace.ledger.get(LedgerLine::LostRecords),
         advice: advice(&judgement, &first.info),
         ..run_row(id, host, day, &read::row(&trace), &trace.info)
     };
@@ -216,13 +217,13 @@ fn add_one(
     Ok((run, added, Coverage::of(&trace.ledger, trace.exits, trace.timed_exits)))
 }
 
-fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceInfo) -> RunRow {
-    let setting = |of: &exitscope_model::Setting| SettingRow {
+fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceInfo) -> RecordingRow {
+    let setting = |of: &exitscope_model::HostSetting| StoredSettingRow {
         component: of.of.clone(),
         name: of.name.clone(),
         value: of.value.clone(),
     };
-    RunRow {
+    RecordingRow {
         id,
         name: row.name.clone(),
         host,
@@ -278,7 +279,7 @@ impl Stretches {
     }
 }
 
-fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> SumRow {
+fn fact(who: &WhoRow, code: ExitCode, cell: &ExitStats) -> SumRow {
     SumRow {
         who: who.clone(),
         reason: code.name(),
@@ -288,12 +289,12 @@ fn fact(who: &WhoRow, code: ExitCode, cell: &Cell) -> SumRow {
         parts: cell.parts,
         min_ns: cell.min,
         max_ns: cell.max,
-        exit_times: buckets(&cell.lengths),
+        exit_times: buckets(&cell.durations),
         ..SumRow::default()
     }
 }
 
-fn spread(of: &Lengths) -> Spread {
+fn spread(of: &DurationStats) -> Spread {
     Spread { sum_ns: of.sum, max_ns: (of.count > 0).then_some(of.max), buckets: buckets(&of.histogram) }
 }
 
@@ -304,10 +305,10 @@ fn buckets(of: &Histogram) -> Vec<(u64, u64)> {
 
 /// Passes exits on to the store.
 struct Passing<'a> {
-    lanes: &'a Lanes,
-    adding: Adding<'a>,
+    lanes: &'a ExportedVcpus,
+    adding: PendingRecording<'a>,
     /// By vCPU, stretch of time and reason.
-    cells: Keyed<(usize, u64, ExitCode)>,
+    cells: StatsByKey<(usize, u64, ExitCode)>,
     stretches: Stretches,
     failed: Option<StoreError>,
 }
@@ -360,9 +361,9 @@ fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         return Ok(Outcome::Fine);
     }
-    let mut runs: Vec<&RunRow> = contents.runs.values().collect();
+    let mut runs: Vec<&RecordingRow> = contents.runs.values().collect();
     runs.sort_by(|a, b| (&a.host, &a.day, &a.id).cmp(&(&b.host, &b.day, &b.id)));
-    let column = |title: &'static str, names, rank| Column { title: title.into(), names, rank };
+    let column = |title: &'static str, names, rank| TableColumn { title: title.into(), names, rank };
     let table = Table {
         columns: vec![
             column("host", true, 0),
@@ -393,7 +394,7 @@ fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         thousands(bytes),
         contents.pieces.len()
     );
-    let section = Section { title, table: Some(table), ..Section::default() };
-    write_page(&Page { sections: vec![section] }, look(), out)?;
+    let section = PageSection { title, table: Some(table), ..PageSection::default() };
+    write_page(&Page { sections: vec![section] }, terminal_style(), out)?;
     Ok(Outcome::Fine)
 }

@@ -7,14 +7,14 @@
 
 use crate::Outcome;
 use crate::cli::{SimFormat, SweepArgs};
-use crate::page_file;
-use crate::report::look;
+use crate::html_output;
+use crate::report::terminal_style;
 use crate::sim;
 use anyhow::bail;
-use exitscope_page::{Other, write_other};
+use exitscope_page::{ResultPage, write_result_page};
 use exitscope_scenario::outcome::Metric;
-use exitscope_scenario::vary::Axes;
-use exitscope_scenario::{Document, Scenario};
+use exitscope_scenario::vary_axis::Axes;
+use exitscope_scenario::{Scenario, ScenarioDocument};
 use exitscope_sim::{Limits, Unseen, possible_metrics};
 use exitscope_view::{
     AxisRow, Configuration, Sweep, SweepMetric, SweepMetrics, sweep_page, write_page, write_sweep_csv,
@@ -31,7 +31,7 @@ type Figures = Vec<Option<f64>>;
 
 pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
-        page_file::check(to, std::slice::from_ref(&args.scenario.scenario))?;
+        html_output::check(to, std::slice::from_ref(&args.scenario.scenario))?;
     }
     let grid = Grid::new(args)?;
     let checked: Vec<Result<(), String>> =
@@ -68,10 +68,10 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             writeln!(out)?;
         }
         SimFormat::Csv => write_sweep_csv(&sweep, &mut *out)?,
-        SimFormat::Text => write_page(&sweep_page(&sweep), look(), out)?,
+        SimFormat::Text => write_page(&sweep_page(&sweep), terminal_style(), out)?,
     }
     if let Some(to) = &args.html {
-        page_file::write(to, |out| write_other(&Other::Sweep { sweep: &sweep }, out))?;
+        html_output::write(to, |out| write_result_page(&ResultPage::Sweep { sweep: &sweep }, out))?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
 }
@@ -86,7 +86,7 @@ struct Grid {
     /// What the scenario is called, and what is in it.
     #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
     text: (String, String),
-    document: Document,
+    document: ScenarioDocument,
     axes: Axes,
     size: usize,
 }
@@ -104,7 +104,7 @@ impl Grid {
         Ok(Grid { text, document, axes, size })
     }
 
-    fn document(&self, number: usize) -> anyhow::Result<Document> {
+    fn document(&self, number: usize) -> anyhow::Result<ScenarioDocument> {
         let mut document = self.document.clone();
         for (key, value) in self.axes.combination(number) {
             sim::set(&mut document, key, value)?;

@@ -2,8 +2,8 @@
 
 use crate::Outcome;
 use crate::cli::{EventsFormat, TopArgs};
-use crate::host::Host;
-use crate::report::look;
+use crate::host::LiveHost;
+use crate::report::terminal_style;
 use anyhow::bail;
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_top::{ChildCommands, RecordTarget, Top, TopOptions};
@@ -35,7 +35,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         processes: args.whose.running()?,
         vm_name: args.whose.vm.clone(),
         without_bpf: args.no_bpf,
-        host: Host::new().info(),
+        host: LiveHost::new().info(),
         interval: Duration::from_nanos(args.interval.0),
         iterations: args.iterations,
         columns: args.columns.clone(),
@@ -50,7 +50,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             serde_json::to_writer(&mut *out, &frame)?;
             writeln!(out)?;
         } else {
-            top.write_text(&frame, look(), out)?;
+            top.write_text(&frame, terminal_style(), out)?;
         }
         out.flush()?;
     }

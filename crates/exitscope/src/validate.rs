@@ -23,7 +23,7 @@ pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> 
         }
         Format::Csv => write_validation_csv(&validation, out)?,
         Format::Markdown => write_validation_markdown(&validation, out)?,
-        Format::Text => write_page(&validation_page(&validation), crate::report::look(), out)?,
+        Format::Text => write_page(&validation_page(&validation), crate::report::terminal_style(), out)?,
     }
     Ok(if validation.wrong > 0 { Outcome::Findings } else { Outcome::Fine })
 }

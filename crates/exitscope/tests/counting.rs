@@ -5,22 +5,22 @@
 mod common;
 
 use common::{cannot, exits_at, go, held_guest, machine, recording, report};
-use exitscope_model::DetailKind;
-use exitscope_record::{Aggregation, Cause, Counting, Processes, Route, Snapshot, process_name};
+use exitscope_model::SubjectKind;
+use exitscope_record::{Aggregation, CountedKind, CountingOptions, Processes, Snapshot, TracingBackend, process_name};
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
 /// Counting at work; `None` if that cannot be done here and was allowed not to be.
-fn start(counting: &Counting) -> Option<Aggregation> {
+fn start(counting: &CountingOptions) -> Option<Aggregation> {
     if let Err(error) = std::fs::File::open("/dev/kvm") {
         cannot(&format!("/dev/kvm: {error}"));
         return None;
     }
     match Aggregation::start(counting) {
         Ok(aggregation) => {
-            assert_eq!(*aggregation.route() == Route::Bpf, !counting.without_bpf);
+            assert_eq!(*aggregation.route() == TracingBackend::Bpf, !counting.without_bpf);
             Some(aggregation)
         }
         Err(error) => {
@@ -41,16 +41,16 @@ fn all(mut aggregation: Aggregation) -> Snapshot {
     snapshot
 }
 
-fn about(snapshot: &Snapshot, kind: DetailKind, key: u64, write: bool) -> u64 {
-    let of = snapshot.counts.iter().filter(|(of, _)| matches!(of.cause, Cause::Exit(_)));
-    let of = of.filter(|(of, _)| of.about.is_some_and(|of| (of.kind, of.key, of.write) == (kind, key, write)));
+fn about(snapshot: &Snapshot, kind: SubjectKind, key: u64, write: bool) -> u64 {
+    let of = snapshot.counts.iter().filter(|(of, _)| matches!(of.cause, CountedKind::Exit(_)));
+    let of = of.filter(|(of, _)| of.subject.is_some_and(|of| (of.kind, of.key, of.write) == (kind, key, write)));
     of.map(|(_, count)| count.count).sum()
 }
 
 fn by_reason(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     let mut reasons = BTreeMap::new();
     for (key, count) in &snapshot.counts {
-        if let Cause::Exit(code) = key.cause {
+        if let CountedKind::Exit(code) = key.cause {
             *reasons.entry(code.name()).or_insert(0) += count.count;
         }
     }
@@ -66,7 +66,9 @@ fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
         let mut guests = [held_guest(400), held_guest(300)];
         let processes = of(&guests.each_ref());
         let pids = guests.each_ref().map(|guest| guest.id().to_string()).join(",");
-        let Some(aggregation) = start(&Counting { processes, without_bpf, ..Counting::default() }) else { return };
+        let Some(aggregation) = start(&CountingOptions { processes, without_bpf, ..CountingOptions::default() }) else {
+            return;
+        };
         let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
         record.args(["record", "--buffer", "16M", "-p", &pids, "-o"]).arg(&data);
         let mut record = recording(record).unwrap();
@@ -79,9 +81,9 @@ fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
         assert_eq!(snapshot.lanes.len(), 2);
         assert!(snapshot.lanes.keys().all(|lane| process_name(lane.process).is_empty()), "they are gone");
         for (kind, name, key, write, direction, each) in [
-            (DetailKind::Port, "port", 0x10, true, "out", 23),
-            (DetailKind::Port, "port", 0x11, false, "in", 17),
-            (DetailKind::Mmio, "mmio", 0x8000, true, "write", 13),
+            (SubjectKind::Port, "port", 0x10, true, "out", 23),
+            (SubjectKind::Port, "port", 0x11, false, "in", 17),
+            (SubjectKind::Mmio, "mmio", 0x8000, true, "write", 13),
         ] {
             let counted = about(&snapshot, kind, key, write);
             assert_eq!((counted, exits_at(&report, name, key, direction)), (700 * each, 700 * each), "{without_bpf}");
@@ -90,7 +92,9 @@ fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
         let recorded: BTreeMap<String, u64> =
             rows.map(|row| (row["reason"].as_str().unwrap().to_string(), row["count"].as_u64().unwrap())).collect();
         assert_eq!(by_reason(&snapshot), recorded, "{without_bpf}");
-        for count in snapshot.counts.iter().filter(|(key, _)| key.cause != Cause::Served).map(|(_, count)| count) {
+        for count in
+            snapshot.counts.iter().filter(|(key, _)| key.cause != CountedKind::InKernel).map(|(_, count)| count)
+        {
             let untimed = count.count - count.lengths.total();
             assert!(untimed <= 2, "the last exit of each has no end, {untimed} have none");
             let mean = count.total.checked_div(count.lengths.total());
@@ -104,7 +108,8 @@ fn only_wanted_processes_are_counted_and_more_can_be_added() {
     let _machine = machine();
     for without_bpf in [false, true] {
         let mut guests = [held_guest(20), held_guest(1_000_000)];
-        let counting = Counting { processes: Processes::These(vec![1]), without_bpf, ..Counting::default() };
+        let counting =
+            CountingOptions { processes: Processes::These(vec![1]), without_bpf, ..CountingOptions::default() };
         let Some(mut aggregation) = start(&counting) else { return };
         let [other, wanted] = &mut guests;
         go(other);
@@ -139,7 +144,8 @@ fn what_has_no_room_is_counted_as_lost() {
     let _machine = machine();
     for without_bpf in [false, true] {
         let mut guest = held_guest(100);
-        let counting = Counting { processes: of(&[&guest]), without_bpf, max_counts: 2, ..Counting::default() };
+        let counting =
+            CountingOptions { processes: of(&[&guest]), without_bpf, max_counts: 2, ..CountingOptions::default() };
         let Some(aggregation) = start(&counting) else { return };
         go(&mut guest);
         assert!(guest.wait().unwrap().success());

@@ -4,7 +4,7 @@ mod common;
 
 use common::{corpus, data_of, page_data, run, stderr};
 use exitscope_model::{EventNames, Ledger};
-use exitscope_pipeline::{Feed, Ring};
+use exitscope_pipeline::{RecentSlices, SampleDecoder};
 use exitscope_serve::write_live_page;
 use exitscope_trace::open;
 use exitscope_units::Nanos;
@@ -23,8 +23,8 @@ fn through_ring(path: &Path, keep: Nanos, batch: usize) -> Value {
     let mut source = open(path).unwrap();
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
     while source.read(&mut events, &mut ledger).unwrap() {}
-    let mut ring = Ring::new(source.info().clone(), events[0].at, keep);
-    let mut feed = Feed::new(&[], &mut EventNames::default());
+    let mut ring = RecentSlices::new(source.info().clone(), events[0].at, keep);
+    let mut feed = SampleDecoder::new(&[], &mut EventNames::default());
     feed.named = source.info().comms.iter().map(|(thread, name)| (*thread, name.clone())).collect();
     feed.ledger = ledger;
     for events in events.chunks(batch) {
@@ -67,7 +67,10 @@ fn same_in_any_slices(path: &Path) -> Value {
             assert_eq!(page["report"][part], wanted["report"][part], "{path:?} {keep} {batch}: {part}");
         }
         assert_eq!(page["report"]["coverage"]["exits"], wanted["report"]["coverage"]["exits"]);
-        assert_eq!(page["over"]["lanes"].as_array().unwrap().len(), wanted["over"]["lanes"].as_array().unwrap().len());
+        assert_eq!(
+            page["timelines"]["vcpus"].as_array().unwrap().len(),
+            wanted["timelines"]["vcpus"].as_array().unwrap().len()
+        );
         for part in ["facts", "advice", "accepted_costs", "not_judged", "causes"] {
             assert_eq!(page["advice"][part], wanted["advice"][part], "{path:?} {keep} {batch}: {part}");
         }
@@ -180,8 +183,8 @@ fn only_the_last_of_it_is_kept() {
     let trace = &page["report"]["traces"][0];
     let long = number(&trace["last_ns"]) - number(&trace["first_ns"]);
     assert!(keep.0 <= long && long <= keep.0 + keep.0 / SLICES * 2, "{long}");
-    let base: u64 = page["over"]["base_ns"].as_str().unwrap().parse().unwrap();
+    let base: u64 = page["timelines"]["base_ns"].as_str().unwrap().parse().unwrap();
     // To the bucket.
-    let widest = page["over"]["tables"].as_array().unwrap().iter().map(|table| number(&table["width_ns"])).max();
+    let widest = page["timelines"]["tables"].as_array().unwrap().iter().map(|table| number(&table["width_ns"])).max();
     assert!(base + widest.unwrap() > number(&trace["first_ns"]), "nothing is older than what is kept");
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{corpus, report};
-use exitscope_model::{Assembler, DetailKind, Door, Event, Kind, Ledger};
+use exitscope_model::{Assembler, Event, EventKind, Handler, Ledger, SubjectKind};
 use std::collections::BTreeMap;
 
 /// What perf printed: samples per reason, and the total time in hundredths of a microsecond.
@@ -39,12 +39,12 @@ fn perf_rule(events: &[Event]) -> BTreeMap<String, u64> {
     let mut samples = BTreeMap::new();
     for event in events {
         match event.kind {
-            Kind::Exit { code, .. } => {
+            EventKind::Exit { code, .. } => {
                 if let Some(last) = threads.get_mut(&event.tid) {
                     *last = Some(code);
                 }
             }
-            Kind::Enter => {
+            EventKind::Enter => {
                 if let Some(code) = threads.insert(event.tid, None).flatten() {
                     // perf 6.1 has no name for 0xe80 and 0xea0.
                     let unnamed = matches!(code.number, 0xe80 | 0xea0);
@@ -61,7 +61,7 @@ fn perf_rule(events: &[Event]) -> BTreeMap<String, u64> {
 fn exits_by_reason(events: &[Event]) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for event in events {
-        if let Kind::Exit { code, .. } = event.kind {
+        if let EventKind::Exit { code, .. } = event.kind {
             *counts.entry(code.name()).or_insert(0) += 1;
         }
     }
@@ -140,11 +140,11 @@ fn on_arm64_ours_times_the_handling_and_not_the_guest() {
     for event in &events {
         let at = event.at.as_nanos();
         match event.kind {
-            Kind::Exit { .. } => {
+            EventKind::Exit { .. } => {
                 left.insert(event.tid, at);
                 guest += entered.remove(&event.tid).map_or(0, |since| at - since);
             }
-            Kind::Enter => {
+            EventKind::Enter => {
                 entered.insert(event.tid, at);
                 handling += left.remove(&event.tid).map_or(0, |since| at - since);
             }
@@ -175,14 +175,14 @@ fn every_event_of_the_corpus_is_in_a_row_or_in_the_ledger() {
 }
 
 /// How often user space did what: port or address, and whether the guest wrote.
-fn done_by_user_space(events: &[Event]) -> BTreeMap<(DetailKind, u64, bool), u64> {
+fn done_by_user_space(events: &[Event]) -> BTreeMap<(SubjectKind, u64, bool), u64> {
     let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
     let mut assembler = Assembler::default();
     assembler.push(events, &mut rows, &mut ledger);
     assembler.finish(&mut rows, &mut ledger);
     let mut counts = BTreeMap::new();
-    for detail in rows.iter().filter(|exit| exit.handler != Door::Kernel).filter_map(|exit| exit.detail) {
-        if matches!(detail.kind, DetailKind::Port | DetailKind::Mmio) {
+    for detail in rows.iter().filter(|exit| exit.handler != Handler::Kernel).filter_map(|exit| exit.subject) {
+        if matches!(detail.kind, SubjectKind::Port | SubjectKind::Mmio) {
             *counts.entry((detail.kind, detail.key, detail.write)).or_insert(0) += 1;
         }
     }
@@ -198,10 +198,10 @@ fn without_kvm_exit_what_user_space_did_is_the_same() {
         let mut events = events(trace);
         let recorded = done_by_user_space(&events);
         assert!(
-            recorded[&(DetailKind::Port, 0x3fd, false)] > 100
-                && !recorded.contains_key(&(DetailKind::Port, 0x21, true))
+            recorded[&(SubjectKind::Port, 0x3fd, false)] > 100
+                && !recorded.contains_key(&(SubjectKind::Port, 0x21, true))
         );
-        events.retain(|event| !matches!(event.kind, Kind::Exit { .. } | Kind::Enter));
+        events.retain(|event| !matches!(event.kind, EventKind::Exit { .. } | EventKind::Enter));
         assert_eq!(done_by_user_space(&events), recorded, "{trace}");
     }
 }

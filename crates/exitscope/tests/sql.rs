@@ -5,7 +5,7 @@ mod common;
 
 use common::{Terminal, check_json, corpus, exitscope, report, run, stderr, stdout};
 use exitscope_model::{ExitParts, SumRow, TimePart, WhoRow};
-use exitscope_store::{RunRow, Store, Sums};
+use exitscope_store::{RecordingRow, RecordingStats, Store};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -374,7 +374,7 @@ fn a_damaged_file_is_named_and_the_rest_is_asked() {
 fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
     let id = format!("{host}-{day}");
     let span = 1_000_000_000;
-    let run = RunRow {
+    let run = RecordingRow {
         id: id.clone(),
         name: id.clone(),
         host: host.to_string(),
@@ -418,7 +418,7 @@ fn made(store: &Store, host: &str, day: &str, release: &str, msr_ns: u64) {
             }
         }
     }
-    let sums = Sums { facts, ..Sums::default() };
+    let sums = RecordingStats { facts, ..RecordingStats::default() };
     store.add(&id, host, day, Vec::new()).unwrap().finish(&run, &sums).unwrap();
 }
 

@@ -7,7 +7,7 @@ use common::{corpus, exitscope, report, run, stderr, stdout, traces};
 use exitscope_store::arrow_array::cast::AsArray;
 use exitscope_store::arrow_array::types::{Int32Type, UInt64Type};
 use exitscope_store::arrow_array::{Array, RecordBatch};
-use exitscope_store::{Piece, Store};
+use exitscope_store::{DataFile, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -31,7 +31,7 @@ fn in_report(of: &serde_json::Value) -> Sums {
 }
 
 /// Pieces of one table, of one host or of all.
-fn pieces(store: &Store, table: &str, host: Option<&str>) -> Vec<Piece> {
+fn pieces(store: &Store, table: &str, host: Option<&str>) -> Vec<DataFile> {
     let all = store.contents().unwrap().pieces.into_values();
     all.filter(|piece| piece.table == table && host.is_none_or(|host| piece.host == host)).collect()
 }
@@ -40,7 +40,7 @@ fn numbers<'a>(batch: &'a RecordBatch, name: &str) -> &'a exitscope_store::arrow
     batch.column_by_name(name).unwrap().as_primitive::<UInt64Type>()
 }
 
-fn in_exits(store: &Store, pieces: &[Piece]) -> Sums {
+fn in_exits(store: &Store, pieces: &[DataFile]) -> Sums {
     let mut sums = Sums::new();
     for piece in pieces {
         let mut rows = 0;
@@ -63,7 +63,7 @@ fn in_exits(store: &Store, pieces: &[Piece]) -> Sums {
     sums
 }
 
-fn in_facts(store: &Store, pieces: &[Piece]) -> Sums {
+fn in_facts(store: &Store, pieces: &[DataFile]) -> Sums {
     let mut sums = Sums::new();
     for piece in pieces {
         for batch in store.rows(piece).unwrap() {
@@ -370,7 +370,7 @@ fn many_entries_become_one() {
         store
             .add(&run.id, "a", &run.day, Vec::new())
             .unwrap()
-            .finish(&exitscope_store::RunRow { exits: 0, ..run }, &exitscope_store::Sums::default())
+            .finish(&exitscope_store::RecordingRow { exits: 0, ..run }, &exitscope_store::RecordingStats::default())
             .unwrap();
     }
     let before = store.contents().unwrap();

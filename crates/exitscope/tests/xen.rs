@@ -5,8 +5,8 @@
 mod common;
 
 use common::{corpus, report, run, stderr, stdout};
-use exitscope_model::{Assembler, CodeList, DetailKind, Event, ExitCode, Kind, Ledger, RunState};
-use exitscope_trace::{Input, Keep, Options, open_input};
+use exitscope_model::{Assembler, CodeList, Event, EventKind, ExitCode, Ledger, RunState, SubjectKind};
+use exitscope_trace::{EventFilter, Input, SourceOptions, open_input};
 use exitscope_units::{PcpuId, VcpuId, VmId};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn log(name: &str) -> String {
 }
 
 fn events(name: &str) -> Vec<Event> {
-    let options = Options { clock_hz: Some(1_000_000_000), ..Options::default() };
+    let options = SourceOptions { clock_hz: Some(1_000_000_000), ..SourceOptions::default() };
     let mut source = open_input(Input::open(log(name).as_ref()).unwrap(), options).unwrap();
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
     while source.read(&mut events, &mut ledger).unwrap() {}
@@ -99,12 +99,12 @@ fn xenalyze_exits(events: &[Event]) -> BTreeMap<(Who, &'static str), Row> {
     for event in events {
         let at = event.at.as_nanos();
         let ends = match event.kind {
-            Kind::Exit { code, .. } => {
+            EventKind::Exit { code, .. } => {
                 open.insert(who(event), (code, at));
                 false
             }
-            Kind::Enter => true,
-            Kind::RunState { to, .. } => {
+            EventKind::Enter => true,
+            EventKind::RunState { to, .. } => {
                 let started = started.entry(who(event)).or_insert(false);
                 let ends = *started && to == RunState::Runnable;
                 *started |= to == RunState::Running;
@@ -134,7 +134,7 @@ fn xenalyze_states(events: &[Event]) -> BTreeMap<(Who, String), Row> {
     for event in events {
         let at = event.at.as_nanos();
         ends.insert(event.cpu, at);
-        let Kind::RunState { from, to } = event.kind else { continue };
+        let EventKind::RunState { from, to } = event.kind else { continue };
         let who = who(event);
         if let Some(&(state, since, preempted, _)) = places.get(&who) {
             // xenalyze does not tell a pause from other offline time.
@@ -221,7 +221,7 @@ fn run_states_are_xenalyzes() {
         assert_eq!(rows.len(), if name.starts_with("pvh2") { 5 } else { 4 }, "{name}");
         for row in rows {
             let who = (row["vm"].as_u64().unwrap() as u32, row["vcpu"].as_u64().unwrap() as u32);
-            let is_its = |event: &&Event| matches!(event.kind, Kind::RunState { .. }) && self::who(event) == who;
+            let is_its = |event: &&Event| matches!(event.kind, EventKind::RunState { .. }) && self::who(event) == who;
             let heard = events.iter().rev().find(is_its).unwrap().at.as_nanos();
             let tail = events.last().unwrap().at.as_nanos() - heard;
             for (ours, theirs) in [
@@ -274,8 +274,8 @@ fn the_wait_for_the_device_model_is_no_idle_time() {
     let events = events("hvm1_dm_sched_hvm");
     let changes = events.iter().rev().filter(|event| event.vm == VmId::domain(6));
     let changed = |wanted| changes.clone().find(|event| event.kind == wanted).unwrap().at.as_nanos();
-    let last = changed(Kind::RunState { from: RunState::Offline, to: RunState::Runnable })
-        - changed(Kind::RunState { from: RunState::Running, to: RunState::Offline });
+    let last = changed(EventKind::RunState { from: RunState::Offline, to: RunState::Runnable })
+        - changed(EventKind::RunState { from: RunState::Running, to: RunState::Offline });
     assert_eq!(
         waited + last,
         guest["offline"]["ns"].as_u64().unwrap(),
@@ -290,7 +290,7 @@ fn the_wait_for_the_device_model_is_no_idle_time() {
 }
 
 /// An exit: which port or address it accessed, wake-ups of its own vCPU that came while that ran, times that it went offline.
-type Woken = (Option<(DetailKind, u64)>, u64, u64);
+type Woken = (Option<(SubjectKind, u64)>, u64, u64);
 
 /// How many exits there were of each kind.
 fn wake_ups(events: &[Event]) -> BTreeMap<Woken, u64> {
@@ -299,17 +299,17 @@ fn wake_ups(events: &[Event]) -> BTreeMap<Woken, u64> {
     for event in events.iter().filter(|event| event.vcpu != VcpuId::UNKNOWN) {
         let vcpu = who(event);
         match event.kind {
-            Kind::Exit { .. } => _ = open.insert(vcpu, (None, 0, 0)),
-            Kind::Enter => *sums.entry(open.remove(&vcpu).unwrap_or_default()).or_default() += 1,
-            Kind::RunState { to, .. } => {
+            EventKind::Exit { .. } => _ = open.insert(vcpu, (None, 0, 0)),
+            EventKind::Enter => *sums.entry(open.remove(&vcpu).unwrap_or_default()).or_default() += 1,
+            EventKind::RunState { to, .. } => {
                 let is_offline = to == RunState::Offline;
                 offline.insert(vcpu, is_offline || to == RunState::Paused || to == RunState::Blocked);
                 open.entry(vcpu).and_modify(|exit| exit.2 += u64::from(is_offline));
             }
-            Kind::VcpuWake { .. } if offline.get(&vcpu) != Some(&true) => {
+            EventKind::VcpuWake { .. } if offline.get(&vcpu) != Some(&true) => {
                 _ = open.entry(vcpu).and_modify(|exit| exit.1 += 1)
             }
-            Kind::Detail(detail) if matches!(detail.kind, DetailKind::Port | DetailKind::Mmio) => {
+            EventKind::Detail(detail) if matches!(detail.kind, SubjectKind::Port | SubjectKind::Mmio) => {
                 _ = open.entry(vcpu).and_modify(|exit| exit.0 = Some((detail.kind, detail.key)))
             }
             _ => {}
@@ -332,7 +332,7 @@ fn each_access_to_a_device_of_the_device_model_waited_or_was_answered_while_the_
                 (1, 0) => answered += count,
                 _ => panic!("{name}: {count} exits with {woken} wake-ups, {offline} times offline"),
             }
-            let is_access = |key| about == Some((DetailKind::Port, key));
+            let is_access = |key| about == Some((SubjectKind::Port, key));
             let expected = name.starts_with("hvm1") && OF_DEVICE_MODEL.into_iter().any(is_access);
             assert_eq!(woken + offline, u64::from(expected), "{name}: {about:x?}, {count} exits");
         }
@@ -385,8 +385,8 @@ fn report_events_and_diff_work_on_every_log() {
 #[test]
 fn every_event_is_in_a_row_or_in_the_ledger() {
     for name in ["hvm1_boot_mem", "pvh1_hvm"].into_iter().chain(LOGS) {
-        for keep in [Keep::All, Keep::Used, Keep::Timed] {
-            let options = Options { clock_hz: Some(1_000_000_000), keep, ..Options::default() };
+        for keep in [EventFilter::All, EventFilter::Used, EventFilter::Timed] {
+            let options = SourceOptions { clock_hz: Some(1_000_000_000), keep, ..SourceOptions::default() };
             let mut source = open_input(Input::open(log(name).as_ref()).unwrap(), options).unwrap();
             let (mut events, mut rows, mut ledger) = (Vec::new(), Vec::new(), Ledger::default());
             while source.read(&mut events, &mut ledger).unwrap() {}

@@ -6,8 +6,8 @@
 //!
 //! The profile is made as a whole, in memory: of a bounded number of exits.
 
-use crate::lanes::end;
-use crate::{Export, Lanes, Segment, Written, segments};
+use crate::vcpus::end;
+use crate::{Export, ExportCounts, ExportedVcpus, Segment, segments};
 use exitscope_model::{EXIT_PARTS, Exit, ExitCode, SubjectNames, TimePart};
 use exitscope_view::detail_label;
 use fxprof_processed_profile::{
@@ -41,7 +41,7 @@ pub struct Firefox<W> {
     places: [CategoryPairHandle; 2],
     stacks: FxHashMap<(usize, ExitCode, Segment), StackHandle>,
     samples: u64,
-    written: Written,
+    written: ExportCounts,
 }
 
 /// An exit.
@@ -56,7 +56,7 @@ struct Marker {
 
 impl<W: Write> Firefox<W> {
     /// Begins a profile, with the threads of all vCPUs. `title` is what the recording is called.
-    pub fn begin(out: W, lanes: &Lanes, title: &str) -> Firefox<W> {
+    pub fn begin(out: W, lanes: &ExportedVcpus, title: &str) -> Firefox<W> {
         // A recording does not say when it was made. Its first exit is at zero.
         let reference = ReferenceTimestamp::from_millis_since_unix_epoch(0.0);
         let mut profile = Profile::new(title, reference, SamplingInterval::from_nanos(1));
@@ -88,7 +88,7 @@ impl<W: Write> Firefox<W> {
             places,
             stacks: FxHashMap::default(),
             samples: 0,
-            written: Written::default(),
+            written: ExportCounts::default(),
         }
     }
 
@@ -124,7 +124,7 @@ impl<W: Write> Firefox<W> {
             true => MarkerTiming::Interval(begin, self.at(end(exit).as_nanos())),
             false => MarkerTiming::Instant(begin),
         };
-        let subject = exit.detail.map_or(String::new(), |of| {
+        let subject = exit.subject.map_or(String::new(), |of| {
             let name = self.names.of_exit(exit);
             detail_label(name.as_deref(), of.kind, of.key, of.write)
         });
@@ -171,7 +171,7 @@ impl<W: Write> Export for Firefox<W> {
         self.written.exits + self.written.untimed >= MOST_MARKERS
     }
 
-    fn finish(&mut self) -> io::Result<Written> {
+    fn finish(&mut self) -> io::Result<ExportCounts> {
         serde_json::to_writer(&mut self.out, &self.profile)?;
         writeln!(self.out)?;
         self.out.flush()?;

@@ -1,6 +1,6 @@
 //! Collapsed stacks, as flamegraph.pl, inferno and speedscope read them: `VM;vCPU;reason;segment nanoseconds`.
 
-use crate::{Export, Lanes, Segment, Written, segments};
+use crate::{Export, ExportCounts, ExportedVcpus, Segment, segments};
 use exitscope_model::encode::frame;
 use exitscope_model::{Exit, ExitCode};
 use rustc_hash::FxHashMap;
@@ -18,15 +18,15 @@ pub struct Folded<W> {
     names: Vec<String>,
     xen: bool,
     sums: FxHashMap<(usize, Option<ExitCode>, Segment), u64>,
-    written: Written,
+    written: ExportCounts,
 }
 
 impl<W: Write> Folded<W> {
     /// Creates empty sums, to be written to `out`.
-    pub fn begin(out: W, lanes: &Lanes) -> Folded<W> {
-        let name = |lane: &crate::Lane| format!("{};{}", frame(&lane.row.vm_label()), frame(&lane.name));
+    pub fn begin(out: W, lanes: &ExportedVcpus) -> Folded<W> {
+        let name = |lane: &crate::ExportedVcpu| format!("{};{}", frame(&lane.row.vm_label()), frame(&lane.name));
         let names = lanes.all().iter().map(name).collect();
-        Folded { out, names, xen: lanes.xen, sums: FxHashMap::default(), written: Written::default() }
+        Folded { out, names, xen: lanes.xen, sums: FxHashMap::default(), written: ExportCounts::default() }
     }
 }
 
@@ -47,7 +47,7 @@ impl<W: Write> Export for Folded<W> {
         Ok(())
     }
 
-    fn finish(&mut self) -> io::Result<Written> {
+    fn finish(&mut self) -> io::Result<ExportCounts> {
         let mut stacks: Vec<_> = self.sums.iter().collect();
         stacks.sort_unstable_by_key(|((lane, code, segment), _)| (*lane, *code, segment.place()));
         for ((lane, code, segment), sum) in stacks {

@@ -6,8 +6,8 @@
 //!
 //! An exit is of the interval in which it ends, as a program that measures itself would have it.
 
-use crate::lanes::end;
-use crate::{Export, Lanes, Written};
+use crate::vcpus::end;
+use crate::{Export, ExportCounts, ExportedVcpus};
 use exitscope_model::{Exit, ExitCode};
 use exitscope_units::Nanos;
 use hdrhistogram::Histogram;
@@ -34,12 +34,12 @@ pub struct Hdr<W> {
     /// Where the last exit ends.
     last: u64,
     histograms: FxHashMap<Option<ExitCode>, Histogram<u64>>,
-    written: Written,
+    written: ExportCounts,
 }
 
 impl<W: Write> Hdr<W> {
     /// Begins a log. Without an interval, all of the recording is one.
-    pub fn begin(mut out: W, lanes: &Lanes, interval: Option<Nanos>) -> io::Result<Hdr<W>> {
+    pub fn begin(mut out: W, lanes: &ExportedVcpus, interval: Option<Nanos>) -> io::Result<Hdr<W>> {
         let begin = lanes.begin().as_nanos();
         let mut serializer = V2DeflateSerializer::new();
         IntervalLogWriterBuilder::new()
@@ -59,7 +59,7 @@ impl<W: Write> Hdr<W> {
             begin,
             last: begin,
             histograms: FxHashMap::default(),
-            written: Written::default(),
+            written: ExportCounts::default(),
         })
     }
 
@@ -104,7 +104,7 @@ impl<W: Write> Export for Hdr<W> {
         histogram.record(exit.total().0.min(i64::MAX as u64)).map_err(io::Error::other)
     }
 
-    fn finish(&mut self) -> io::Result<Written> {
+    fn finish(&mut self) -> io::Result<ExportCounts> {
         self.settle(self.interval.map_or(self.last, |interval| self.begin.saturating_add(interval.0)))?;
         self.out.flush()?;
         Ok(self.written)

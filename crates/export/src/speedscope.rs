@@ -2,7 +2,7 @@
 //!
 //! The file has one vCPU after the other, so exits are held until all are there: some ten bytes each.
 
-use crate::{Export, Lanes, Segment, Written, segments};
+use crate::{Export, ExportCounts, ExportedVcpus, Segment, segments};
 use exitscope_model::{Exit, ExitCode};
 use rustc_hash::FxHashMap;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub struct Speedscope<W> {
     /// Frames: the segments, then the reasons.
     frames: Vec<String>,
     reasons: FxHashMap<ExitCode, usize>,
-    written: Written,
+    written: ExportCounts,
 }
 
 /// The exits of one vCPU.
@@ -39,9 +39,11 @@ struct Held {
 
 impl<W: Write> Speedscope<W> {
     /// Begins a file for these lanes; `title` is the name of the recording.
-    pub fn begin(out: W, lanes: &Lanes, title: &str) -> Speedscope<W> {
-        let held =
-            |lane: &crate::Lane| Held { name: format!("{}, {}", lane.row.vm_label(), lane.name), ..Held::default() };
+    pub fn begin(out: W, lanes: &ExportedVcpus, title: &str) -> Speedscope<W> {
+        let held = |lane: &crate::ExportedVcpu| Held {
+            name: format!("{}, {}", lane.row.vm_label(), lane.name),
+            ..Held::default()
+        };
         let mut frames: Vec<String> =
             Segment::ALL.iter().map(|segment| segment.name_on(lanes.xen).to_string()).collect();
         frames.push("other reasons".to_string());
@@ -52,7 +54,7 @@ impl<W: Write> Speedscope<W> {
             lanes: lanes.all().iter().map(held).collect(),
             frames,
             reasons: FxHashMap::default(),
-            written: Written::default(),
+            written: ExportCounts::default(),
         }
     }
 
@@ -103,7 +105,7 @@ impl<W: Write> Export for Speedscope<W> {
         self.written.exits >= MOST_EXITS
     }
 
-    fn finish(&mut self) -> io::Result<Written> {
+    fn finish(&mut self) -> io::Result<ExportCounts> {
         let out = &mut self.out;
         let head = json!({
             "$schema": "https://www.speedscope.app/file-format-schema.json",

@@ -9,10 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use decode::perfetto;
 use exitscope_analysis::{Selection, TraceSink};
 use exitscope_export::{
-    Export, Firefox, Folded, Hdr, Lanes, MOST_EXITS, MOST_MARKERS, Perfetto, Rows, Speedscope, Survey, Written,
+    CsvExport, Export, ExportCounts, ExportedVcpus, Firefox, Folded, Hdr, MOST_EXITS, MOST_MARKERS, Perfetto,
+    Speedscope, VcpuSurvey,
 };
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, TimePart, TraceInfo, Way, Who,
+    CodeList, Exit, ExitCode, ExitParts, ExitPhases, Handler, PortAccessForm, Subject, SubjectKind, TimePart,
+    TraceInfo, VcpuIdentity,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use hdrhistogram::Histogram;
@@ -25,16 +27,16 @@ const NAME: &str = "a;b \"c\",d\n</script>\u{1}é 7";
 fn exit(at: u64, number: u64, kernel: u64, halted: u64) -> Exit {
     Exit {
         at: Moment::from_nanos(at),
-        who: Who { vm: VmId(70), vcpu: VcpuId(1), tid: Tid(71) },
+        who: VcpuIdentity { vm: VmId(70), vcpu: VcpuId(1), tid: Tid(71) },
         cpu: PcpuId(3),
         code: ExitCode::new(CodeList::Svm, number),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        handler: Door::Kernel,
-        detail: Some(Detail {
-            kind: DetailKind::Port,
+        handler: Handler::Kernel,
+        subject: Some(Subject {
+            kind: SubjectKind::Port,
             write: true,
-            form: Form::Plain,
+            form: PortAccessForm::NonString,
             size: 1,
             key: 0x3f8,
             value: u64::MAX,
@@ -42,26 +44,26 @@ fn exit(at: u64, number: u64, kernel: u64, halted: u64) -> Exit {
         injected: Some(0xec),
         guest: Nanos(5),
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(kernel)).with(TimePart::Halted, Nanos(halted)),
-        way: Way::default(),
+        phases: ExitPhases::default(),
         timed: true,
         is_halt: halted > 0,
         events: 2,
     }
 }
 
-fn lanes(exits: &[Exit]) -> Lanes {
-    let mut survey = Survey::new(&Selection::default());
+fn lanes(exits: &[Exit]) -> ExportedVcpus {
+    let mut survey = VcpuSurvey::new(&Selection::default());
     survey.begin(Moment::default());
     exits.iter().for_each(|exit| survey.absorb(exit));
     let mut info = TraceInfo { clock: "mono".to_string(), ..TraceInfo::default() };
     info.comms.insert(70, NAME.to_string());
-    let mut lanes = Lanes::default();
+    let mut lanes = ExportedVcpus::default();
     lanes.add(survey, &Default::default(), &Selection::default());
     lanes.end(&info);
     lanes
 }
 
-fn run(exits: &[Exit], export: &mut dyn Export) -> Written {
+fn run(exits: &[Exit], export: &mut dyn Export) -> ExportCounts {
     exits.iter().for_each(|exit| export.exit(0, exit).unwrap());
     export.finish().unwrap()
 }
@@ -78,7 +80,7 @@ fn perfetto_has_names_as_they_are_and_exits_that_overlap_as_moments() {
     let exits = odd();
     let mut bytes = Vec::new();
     let written = run(&exits, &mut Perfetto::begin(&mut bytes, &lanes(&exits)).unwrap());
-    assert_eq!(written, Written { exits: 3, untimed: 1, overlapping: 1, left_out: 0 });
+    assert_eq!(written, ExportCounts { exits: 3, untimed: 1, overlapping: 1, left_out: 0 });
     let decoded = perfetto(&bytes);
     assert_eq!(decoded.clock, Some(3));
     let names: Vec<_> = decoded.tracks.values().cloned().collect();
@@ -115,7 +117,7 @@ fn profiles_are_json_whatever_names_hold() {
     let mut bytes = Vec::new();
     // Its cost alone would be more samples than there may be.
     let written = run(&exits, &mut Firefox::begin(&mut bytes, &lanes(&exits), NAME));
-    assert_eq!(written, Written { exits: 3, untimed: 1, overlapping: 0, left_out: 1 });
+    assert_eq!(written, ExportCounts { exits: 3, untimed: 1, overlapping: 0, left_out: 1 });
     let profile: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(profile["meta"]["product"], NAME);
     assert_eq!(profile["threads"][0]["name"], "vCPU 1");
@@ -126,7 +128,7 @@ fn profiles_are_json_whatever_names_hold() {
 fn rows_stay_rows() {
     let exits = odd();
     let mut bytes = Vec::new();
-    run(&exits, &mut Rows::begin(&mut bytes, &lanes(&exits)).unwrap());
+    run(&exits, &mut CsvExport::begin(&mut bytes, &lanes(&exits)).unwrap());
     let mut reader = csv::Reader::from_reader(&bytes[..]);
     let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), exits.len());
@@ -192,14 +194,14 @@ fn what_is_too_much_for_a_viewer_is_left_out_and_counted() {
 
 #[test]
 fn exits_of_more_vcpus_than_there_is_room_for_are_counted() {
-    let mut survey = Survey::new(&Selection::default());
+    let mut survey = VcpuSurvey::new(&Selection::default());
     survey.begin(Moment::default());
     for thread in 0..65_536 + 3 {
         let mut of = exit(thread.into(), 0x7b, 1, 0);
         of.who.tid = Tid(thread);
         survey.absorb(&of);
     }
-    let mut lanes = Lanes::default();
+    let mut lanes = ExportedVcpus::default();
     lanes.add(survey, &Default::default(), &Selection::default());
     lanes.end(&TraceInfo::default());
     assert_eq!((lanes.all().len(), lanes.exits(), lanes.beyond), (65_536, 65_536, 3));

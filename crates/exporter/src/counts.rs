@@ -8,11 +8,11 @@
 //! not grow with the number of starts.
 
 use crate::families as f;
-use crate::sheet::{Sheet, Value};
+use crate::scrape::{SampleValue, Scrape};
 use exitscope_http::visible;
 use exitscope_live::{CountInterval, GroupTotals, LiveGroup};
 use exitscope_model::TimePart;
-use exitscope_record::{Cost, Count};
+use exitscope_record::{CountAndTime, CountingCost};
 use exitscope_stats::CoarseBuckets;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,14 +29,14 @@ const NAME: usize = 128;
 const KEEP: u64 = 600_000_000_000;
 
 /// Names beyond the limits that are remembered, so that they can be told to be several.
-const FOLDED: usize = 4096;
+const MAX_OVERFLOW_NAMES: usize = 4096;
 
 /// Bounds of the buckets, as powers of two of nanoseconds: 512 ns to 1.07 s, finer where exits are.
 const BOUNDS: [u32; 14] = [9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 27, 30];
 
 /// How many series there may be.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
+pub struct SeriesLimits {
     /// VMs with counts of their own.
     pub vms: usize,
     /// Exit reasons with counts of their own, of all VMs together.
@@ -46,7 +46,7 @@ pub struct Limits {
 /// Everything that was counted.
 #[derive(Debug, Default)]
 pub struct Counts {
-    limits: Limits,
+    limits: SeriesLimits,
     vms: BTreeMap<String, Vm>,
     reasons: BTreeSet<String>,
     folded_vms: BTreeSet<String>,
@@ -54,15 +54,15 @@ pub struct Counts {
     events: u64,
     lost: u64,
     missed: u64,
-    cost: Cost,
+    cost: CountingCost,
     overhead: f64,
 }
 
 #[derive(Debug, Default)]
 struct Vm {
-    exits: BTreeMap<String, Count>,
+    exits: BTreeMap<String, CountAndTime>,
     /// By whether the thread slept, and whether there was something to wake up for.
-    halts: BTreeMap<(bool, bool), Count>,
+    halts: BTreeMap<(bool, bool), CountAndTime>,
     served: u64,
     processes: BTreeSet<u32>,
     vcpus: usize,
@@ -72,7 +72,7 @@ struct Vm {
 
 impl Counts {
     /// Creates empty counts within `limits`.
-    pub fn new(limits: Limits) -> Counts {
+    pub fn new(limits: SeriesLimits) -> Counts {
         Counts { limits, ..Counts::default() }
     }
 
@@ -91,7 +91,7 @@ impl Counts {
             }
             for (group, GroupTotals { ended: new, .. }) in &totals.groups {
                 match *group {
-                    _ if *new == Count::default() => {}
+                    _ if *new == CountAndTime::default() => {}
                     LiveGroup::Reason(code) => {
                         let reason = self.reason(code.name());
                         self.vm(&place).exits.entry(reason).or_default().add(new);
@@ -107,7 +107,7 @@ impl Counts {
         let events = new.events();
         self.events += events;
         (self.lost, self.missed) = (new.lost, new.missed);
-        self.cost = Cost { runs: self.cost.runs + new.cost.runs, ns: self.cost.ns + new.cost.ns };
+        self.cost = CountingCost { runs: self.cost.runs + new.cost.runs, ns: self.cost.ns + new.cost.ns };
         if self.cost.runs > 0 {
             self.overhead += events as f64 * self.cost.ns as f64 / self.cost.runs as f64;
         }
@@ -128,7 +128,7 @@ impl Counts {
         // Whoever starts a VM names it, and who looks at a scrape may do so in a terminal.
         let name = if name.is_empty() { UNKNOWN.to_string() } else { visible(&name[..end]) };
         if !self.vms.contains_key(&name) && self.own() >= self.limits.vms {
-            if self.folded_vms.len() < FOLDED {
+            if self.folded_vms.len() < MAX_OVERFLOW_NAMES {
                 self.folded_vms.insert(name);
             }
             return OTHER.to_string();
@@ -150,7 +150,7 @@ impl Counts {
             self.reasons.insert(name.clone());
             return name;
         }
-        if self.folded_reasons.len() < FOLDED {
+        if self.folded_reasons.len() < MAX_OVERFLOW_NAMES {
             self.folded_reasons.insert(name);
         }
         OTHER.to_string()
@@ -162,38 +162,38 @@ impl Counts {
     }
 
     /// Puts all of it onto a sheet.
-    pub fn write(&self, sheet: &mut Sheet) {
+    pub fn write(&self, sheet: &mut Scrape) {
         for (name, vm) in &self.vms {
             for (reason, count) in &vm.exits {
                 let labels = [name.as_str(), reason];
-                sheet.add(&f::EXITS, labels, Value::Count(count.count));
+                sheet.add(&f::EXITS, labels, SampleValue::Count(count.count));
                 sheet.add(&f::EXIT_TIME, labels, histogram(count));
                 sheet.add(&f::EXIT_COST, labels, seconds(count.cost()));
                 for part in TimePart::OF_EXITS.into_iter().filter(|&part| count.beside.get(part).0 > 0) {
                     let labels = [name.as_str(), reason, f::part_label(part)];
                     sheet.add(&f::EXIT_PARTS, labels, seconds(count.beside.get(part).0));
                 }
-                sheet.add(&f::USER_SPACE_EXITS, labels, Value::Count(count.to_user));
+                sheet.add(&f::USER_SPACE_EXITS, labels, SampleValue::Count(count.to_user));
             }
             for ((slept, valid), count) in &vm.halts {
                 let labels = [name.as_str(), word(*slept), word(*valid)];
-                sheet.add(&f::HALTS, labels, Value::Count(count.count));
+                sheet.add(&f::HALTS, labels, SampleValue::Count(count.count));
                 sheet.add(&f::HALT_DURATION, labels, histogram(count));
             }
             if vm.served > 0 {
-                sheet.add(&f::IN_KERNEL_EVENTS, [name], Value::Count(vm.served));
+                sheet.add(&f::IN_KERNEL_EVENTS, [name], SampleValue::Count(vm.served));
             }
-            sheet.add(&f::VM_PROCESSES, [name], Value::Count(vm.processes.len() as u64));
-            sheet.add(&f::VCPUS, [name], Value::Count(vm.vcpus as u64));
+            sheet.add(&f::VM_PROCESSES, [name], SampleValue::Count(vm.processes.len() as u64));
+            sheet.add(&f::VCPUS, [name], SampleValue::Count(vm.vcpus as u64));
         }
-        sheet.add(&f::OVERFLOW_VMS, [], Value::Count(self.folded_vms.len() as u64));
-        sheet.add(&f::OVERFLOW_REASONS, [], Value::Count(self.folded_reasons.len() as u64));
-        sheet.add(&f::EVENTS, [], Value::Count(self.events));
-        sheet.add(&f::LOST, [], Value::Count(self.lost));
-        sheet.add(&f::MISSED, [], Value::Count(self.missed));
+        sheet.add(&f::OVERFLOW_VMS, [], SampleValue::Count(self.folded_vms.len() as u64));
+        sheet.add(&f::OVERFLOW_REASONS, [], SampleValue::Count(self.folded_reasons.len() as u64));
+        sheet.add(&f::EVENTS, [], SampleValue::Count(self.events));
+        sheet.add(&f::LOST, [], SampleValue::Count(self.lost));
+        sheet.add(&f::MISSED, [], SampleValue::Count(self.missed));
         if self.cost.runs > 0 {
-            sheet.add(&f::EVENT_COST, [], Value::Number(self.cost.ns as f64 / self.cost.runs as f64 / 1e9));
-            sheet.add(&f::OVERHEAD, [], Value::Number(self.overhead / 1e9));
+            sheet.add(&f::EVENT_COST, [], SampleValue::Number(self.cost.ns as f64 / self.cost.runs as f64 / 1e9));
+            sheet.add(&f::OVERHEAD, [], SampleValue::Number(self.overhead / 1e9));
         }
     }
 }
@@ -202,19 +202,19 @@ fn word(is: bool) -> &'static str {
     if is { "true" } else { "false" }
 }
 
-fn seconds(ns: u64) -> Value {
-    Value::Number(ns as f64 / 1e9)
+fn seconds(ns: u64) -> SampleValue {
+    SampleValue::Number(ns as f64 / 1e9)
 }
 
 /// The lengths in a few buckets. All bounds are bounds of [`CoarseBuckets`], too, so that none is divided.
-fn histogram(count: &Count) -> Value {
+fn histogram(count: &CountAndTime) -> SampleValue {
     let mut buckets: Vec<(f64, u64)> = BOUNDS.iter().map(|&bits| ((1u64 << bits) as f64 / 1e9, 0)).collect();
     buckets.push((f64::INFINITY, 0));
     for (low, _, lengths) in count.lengths.buckets() {
         let place = BOUNDS.iter().position(|&bits| low < 1 << bits).unwrap_or(BOUNDS.len());
         buckets[place].1 += lengths;
     }
-    Value::Histogram { sum: count.total as f64 / 1e9, buckets }
+    SampleValue::Histogram { sum: count.total as f64 / 1e9, buckets }
 }
 
 const _: () = assert!(CoarseBuckets::LIMIT_BITS > BOUNDS[BOUNDS.len() - 1], "lengths reach beyond the last bound");
@@ -224,19 +224,23 @@ mod tests {
     use super::*;
     use exitscope_live::Deltas;
     use exitscope_model::{CodeList, ExitCode};
-    use exitscope_record::{Cause, Key, Lane, Runner, Snapshot};
+    use exitscope_record::{CountKey, CountedKind, CountedVcpu, Snapshot, VcpuRunner};
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn lane(process: u32) -> Lane {
-        Lane { process, runner: Runner::Thread(process + 1) }
+    fn lane(process: u32) -> CountedVcpu {
+        CountedVcpu { process, runner: VcpuRunner::Thread(process + 1) }
     }
 
     /// So many exits of this number, of 1 us each.
     fn exits(snapshot: &mut Snapshot, process: u32, number: u64, count: u64) {
         let state = snapshot.lanes.entry(lane(process)).or_default();
         state.events += 2 * count;
-        let key = Key { lane: lane(process), cause: Cause::Exit(ExitCode::new(CodeList::Vmx, number)), about: None };
+        let key = CountKey {
+            lane: lane(process),
+            cause: CountedKind::Exit(ExitCode::new(CodeList::Vmx, number)),
+            subject: None,
+        };
         let counted = snapshot.counts.entry(key).or_default();
         counted.count += count;
         counted.total += 1_000 * count;
@@ -253,7 +257,7 @@ mod tests {
     }
 
     fn counts(vms: usize, reasons: usize) -> OfSnapshots {
-        OfSnapshots(Counts::new(Limits { vms, reasons }), Deltas::default())
+        OfSnapshots(Counts::new(SeriesLimits { vms, reasons }), Deltas::default())
     }
 
     fn of(OfSnapshots(counts, _): &OfSnapshots, vm: &str, reason: &str) -> Option<u64> {
@@ -263,7 +267,7 @@ mod tests {
     #[test]
     fn only_what_is_new_is_added() {
         let (mut counts, mut now) = (counts(9, 9), Snapshot::default());
-        now.cost = Some(Cost { runs: 10, ns: 1_000 });
+        now.cost = Some(CountingCost { runs: 10, ns: 1_000 });
         let name = |process| format!("vm{process}");
         exits(&mut now, 7, 30, 3);
         counts.absorb(&now, name);
@@ -325,11 +329,11 @@ mod tests {
 
     #[test]
     fn a_histogram_has_every_length_in_the_bucket_that_holds_it() {
-        let mut count = Count::default();
+        let mut count = CountAndTime::default();
         for ns in [1, 511, 512, 1_023, 1 << 20, (1 << 20) + 1, 1 << 40] {
             count.lengths.record(ns);
         }
-        let Value::Histogram { buckets, .. } = histogram(&count) else { unreachable!() };
+        let SampleValue::Histogram { buckets, .. } = histogram(&count) else { unreachable!() };
         let filled: Vec<(f64, u64)> = buckets.iter().copied().filter(|bucket| bucket.1 > 0).collect();
         assert_eq!(filled, [(512e-9, 2), (1_024e-9, 2), (0.004194304, 2), (f64::INFINITY, 1)]);
     }

@@ -1,10 +1,12 @@
 //! The site: counts out of a source, as metrics.
 
-use crate::counts::{Counts, Limits};
+use crate::counts::{Counts, SeriesLimits};
 use crate::families as f;
-use crate::own::Own;
-use crate::sheet::{Sheet, Value};
-use exitscope_http::{Answer, Asked, Count, HeaderName, HeaderValue, Place, Site, StatusCode};
+use crate::process_metrics::ProcessMetrics;
+use crate::scrape::{SampleValue, Scrape};
+use exitscope_http::{
+    HeaderName, HeaderValue, HttpRequest, PathAccess, Reply, RequestHandler, ServerEvent, StatusCode,
+};
 use exitscope_live::{CountInterval, LiveCounts};
 use std::cell::RefCell;
 use std::future::ready;
@@ -12,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How often the source is read if nobody asks: often enough that a VM's name is learnt while it runs.
-const TURN: Duration = Duration::from_secs(1);
+const COLLECT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What OpenMetrics calls itself.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -21,7 +23,7 @@ const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
 /// Where counts come from.
-pub trait Source {
+pub trait CountsSource {
     /// What was counted since the last call.
     fn read(&mut self) -> Result<CountInterval, String>;
 
@@ -32,7 +34,7 @@ pub trait Source {
     fn route(&self) -> &'static str;
 }
 
-impl Source for LiveCounts {
+impl CountsSource for LiveCounts {
     fn read(&mut self) -> Result<CountInterval, String> {
         self.take().map_err(|error| error.to_string())
     }
@@ -56,21 +58,21 @@ pub struct Exporter<S> {
 struct State<S> {
     source: S,
     counts: Counts,
-    own: Own,
+    own: ProcessMetrics,
     read: Instant,
     /// What went wrong when the source was last read.
     trouble: Option<String>,
 }
 
-impl<S: Source> Exporter<S> {
+impl<S: CountsSource> Exporter<S> {
     /// Serves the counts of `source`.
-    pub fn new(source: S, limits: Limits) -> Exporter<S> {
-        let (counts, own) = (Counts::new(limits), Own::new());
+    pub fn new(source: S, limits: SeriesLimits) -> Exporter<S> {
+        let (counts, own) = (Counts::new(limits), ProcessMetrics::new());
         Exporter { state: RefCell::new(State { source, counts, own, read: Instant::now(), trouble: None }) }
     }
 }
 
-impl<S: Source> State<S> {
+impl<S: CountsSource> State<S> {
     fn absorb(&mut self) -> Result<(), String> {
         self.read = Instant::now();
         let read = self.source.read();
@@ -84,9 +86,9 @@ impl<S: Source> State<S> {
         let began = Instant::now();
         let absorbed = self.absorb();
         let text = absorbed.map(|()| {
-            let mut sheet = Sheet::default();
+            let mut sheet = Scrape::default();
             self.counts.write(&mut sheet);
-            sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], Value::Info);
+            sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], SampleValue::Info);
             self.own.write(&mut sheet);
             if open_metrics { sheet.open_metrics() } else { sheet.plain() }
         });
@@ -107,12 +109,12 @@ impl<S: Source> State<S> {
     }
 }
 
-impl<S: Source + 'static> Site for Exporter<S> {
-    fn place(&self, path: &str) -> Place {
+impl<S: CountsSource + 'static> RequestHandler for Exporter<S> {
+    fn path_access(&self, path: &str) -> PathAccess {
         match path {
-            "/healthz" => Place::Open,
-            "/" | "/metrics" => Place::Guarded,
-            _ => Place::None,
+            "/healthz" => PathAccess::Open,
+            "/" | "/metrics" => PathAccess::Guarded,
+            _ => PathAccess::None,
         }
     }
 
@@ -120,34 +122,34 @@ impl<S: Source + 'static> Site for Exporter<S> {
         matches!(path, "/healthz" | "/metrics")
     }
 
-    fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
+    fn answer(self: Rc<Self>, asked: HttpRequest) -> impl Future<Output = Reply> + 'static {
         let mut state = self.state.borrow_mut();
         ready(match asked.path.as_str() {
             "/healthz" => match &state.trouble {
-                None => Answer::text(StatusCode::OK, "ok\n"),
-                Some(trouble) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")),
+                None => Reply::text(StatusCode::OK, "ok\n"),
+                Some(trouble) => Reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{trouble}\n")),
             },
             "/metrics" => {
                 let open_metrics = asks_for_open_metrics(&asked.accept);
                 match state.scrape(open_metrics) {
-                    Ok(text) => Answer::of(StatusCode::OK, if open_metrics { OPEN_METRICS } else { PLAIN }, text)
+                    Ok(text) => Reply::of(StatusCode::OK, if open_metrics { OPEN_METRICS } else { PLAIN }, text)
                         .with(HeaderName::from_static("vary"), HeaderValue::from_static("accept")),
-                    Err(trouble) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{trouble}\n")),
+                    Err(trouble) => Reply::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{trouble}\n")),
                 }
             }
-            _ => Answer::of(StatusCode::OK, HTML, state.index()),
+            _ => Reply::of(StatusCode::OK, HTML, state.index()),
         })
     }
 
-    fn turn(self: &Rc<Self>) {
+    fn poll_changes(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
-        if state.read.elapsed() >= TURN {
+        if state.read.elapsed() >= COLLECT_INTERVAL {
             // An error is kept for /healthz.
             let _ = state.absorb();
         }
     }
 
-    fn count(&self, what: Count) {
+    fn count(&self, what: ServerEvent) {
         self.state.borrow_mut().own.count(what);
     }
 }

@@ -9,7 +9,7 @@ pub struct Family {
     /// Its name, without unit and without what its kind adds.
     pub name: &'static str,
     /// What kind it is.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Its unit, if it has one: `seconds` or `bytes`.
     pub unit: Option<&'static str>,
     /// Its labels.
@@ -20,7 +20,7 @@ pub struct Family {
 
 /// What kind a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// It only grows.
     Counter,
     /// It goes up and down.
@@ -44,10 +44,10 @@ impl Family {
     pub fn samples(&self) -> Vec<String> {
         let name = self.full_name();
         let suffixes: &[&str] = match self.kind {
-            Kind::Counter => &["_total"],
-            Kind::Gauge => &[""],
-            Kind::Histogram => &["_bucket", "_count", "_sum"],
-            Kind::Info => &["_info"],
+            MetricKind::Counter => &["_total"],
+            MetricKind::Gauge => &[""],
+            MetricKind::Histogram => &["_bucket", "_count", "_sum"],
+            MetricKind::Info => &["_info"],
         };
         suffixes.iter().map(|suffix| format!("{name}{suffix}")).collect()
     }
@@ -56,7 +56,7 @@ impl Family {
 macro_rules! families {
     ($($id:ident: $kind:ident $name:literal $unit:expr, [$($label:literal),*], $help:literal;)*) => {
         $(#[doc = $help] pub static $id: Family = Family {
-            name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
+            name: $name, kind: MetricKind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
         };)*
 
         /// All of them, in the order in which they are written.

@@ -6,7 +6,7 @@
 //!                                   Site: GET /metrics, /healthz, / ◄────────────────────────────────────────┘
 //! ```
 //!
-//! [`Recorded`] makes the same of a recording, without HTTP.
+//! [`RecordingMetrics`] makes the same of a recording, without HTTP.
 //!
 //! Every metric is a row of [`FAMILIES`]: from it come the text, the documentation and the check of the dashboard.
 //! Nothing grows with time: VMs that ended are forgotten after a while, and those beyond the limit share one place.
@@ -17,11 +17,11 @@
 mod counts;
 mod exporter;
 mod families;
-mod own;
-mod recorded;
-mod sheet;
+mod process_metrics;
+mod recording_metrics;
+mod scrape;
 
-pub use counts::{Limits, OTHER, UNKNOWN};
-pub use exporter::{Exporter, Source};
-pub use families::{FAMILIES, Family, Kind, part_label, write_metrics_document};
-pub use recorded::Recorded;
+pub use counts::{OTHER, SeriesLimits, UNKNOWN};
+pub use exporter::{CountsSource, Exporter};
+pub use families::{FAMILIES, Family, MetricKind, part_label, write_metrics_document};
+pub use recording_metrics::RecordingMetrics;

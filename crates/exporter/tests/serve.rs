@@ -1,10 +1,10 @@
 //! The server and what it serves, asked by clients that behave and by clients that do not.
 
-use exitscope_exporter::{Exporter, FAMILIES, Kind, Limits, Source};
-use exitscope_http::{Access, Browsers, Names, Patience, serve};
+use exitscope_exporter::{CountsSource, Exporter, FAMILIES, MetricKind, SeriesLimits};
+use exitscope_http::{AllowedHosts, BrowserIsolation, ServerAccess, Timeouts, serve};
 use exitscope_live::{CountInterval, Deltas};
 use exitscope_model::{CodeList, ExitCode};
-use exitscope_record::{Cause, Cost, Key, Lane, LaneState, Runner, Snapshot};
+use exitscope_record::{CountKey, CountedKind, CountedVcpu, CountedVcpuState, CountingCost, Snapshot, VcpuRunner};
 use openmetrics_parser::openmetrics::parse_openmetrics;
 use openmetrics_parser::{MetricNumber, OpenMetricsValue};
 use std::io::{Read, Write};
@@ -37,29 +37,33 @@ impl Fixed {
     /// So many VMs, each with the exits of so many reasons: 1, 2, 3, … of them, 1 us each.
     fn new(vms: u32, reasons: u64) -> Fixed {
         let mut snapshot =
-            Snapshot { cost: Some(Cost { runs: 100, ns: 20_000 }), lost: 3, missed: 5, ..Snapshot::default() };
+            Snapshot { cost: Some(CountingCost { runs: 100, ns: 20_000 }), lost: 3, missed: 5, ..Snapshot::default() };
         for process in 0..vms {
-            let lane = Lane { process, runner: Runner::Thread(process) };
-            snapshot.lanes.insert(lane, LaneState { events: 7, ..LaneState::default() });
+            let lane = CountedVcpu { process, runner: VcpuRunner::Thread(process) };
+            snapshot.lanes.insert(lane, CountedVcpuState { events: 7, ..CountedVcpuState::default() });
             for number in 0..reasons {
-                let cause = Cause::Exit(ExitCode::new(CodeList::Vmx, number));
-                let count = snapshot.counts.entry(Key { lane, cause, about: None }).or_default();
+                let cause = CountedKind::Exit(ExitCode::new(CodeList::Vmx, number));
+                let count = snapshot.counts.entry(CountKey { lane, cause, subject: None }).or_default();
                 for _ in 0..=number {
                     count.count += 1;
                     count.total += 1_000;
                     count.lengths.record(1_000);
                 }
             }
-            let halts =
-                snapshot.counts.entry(Key { lane, cause: Cause::Halt { slept: true, valid: true }, about: None });
+            let halts = snapshot.counts.entry(CountKey {
+                lane,
+                cause: CountedKind::Halt { slept: true, valid: true },
+                subject: None,
+            });
             halts.or_default().count = 5;
-            snapshot.counts.entry(Key { lane, cause: Cause::Served, about: None }).or_default().count = 11;
+            snapshot.counts.entry(CountKey { lane, cause: CountedKind::InKernel, subject: None }).or_default().count =
+                11;
         }
         Fixed { snapshot, deltas: Deltas::default(), works: true }
     }
 }
 
-impl Source for Fixed {
+impl CountsSource for Fixed {
     fn read(&mut self) -> Result<CountInterval, String> {
         if self.works { Ok(self.deltas.take(&self.snapshot)) } else { Err("the kernel is gone".into()) }
     }
@@ -81,13 +85,13 @@ struct Server {
 }
 
 impl Server {
-    fn start(source: Fixed, access: Access) -> Server {
+    fn start(source: Fixed, access: ServerAccess) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let asked = stop.clone();
         let thread = std::thread::spawn(move || {
-            let exporter = Exporter::new(source, Limits { vms: 1000, reasons: 64 });
+            let exporter = Exporter::new(source, SeriesLimits { vms: 1000, reasons: 64 });
             serve(listener, access, exporter, || asked.load(Ordering::Relaxed)).unwrap();
         });
         Server { address, stop, thread: Some(thread) }
@@ -142,14 +146,14 @@ fn status(answer: &str) -> u16 {
 }
 
 fn is_unit_of_histogram(line: &str) -> bool {
-    let histograms = FAMILIES.iter().filter(|family| family.kind == Kind::Histogram);
+    let histograms = FAMILIES.iter().filter(|family| family.kind == MetricKind::Histogram);
     line.strip_prefix("# UNIT ")
         .is_some_and(|rest| histograms.into_iter().any(|of| rest == format!("{} seconds", of.full_name())))
 }
 
 #[test]
 fn another_reader_of_openmetrics_reads_every_family_and_value() {
-    let server = Server::start(Fixed::new(4, 4), Access::default());
+    let server = Server::start(Fixed::new(4, 4), ServerAccess::default());
     let answer = server.get_as("/metrics", "application/openmetrics-text; version=1.0.0");
     assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"), "{answer}");
     // This reader knows units only of counters and gauges.
@@ -194,7 +198,7 @@ fn another_reader_of_openmetrics_reads_every_family_and_value() {
 
 #[test]
 fn who_does_not_ask_for_openmetrics_gets_text_that_promtool_finds_nothing_in() {
-    let server = Server::start(Fixed::new(4, 4), Access::default());
+    let server = Server::start(Fixed::new(4, 4), ServerAccess::default());
     let answer = server.get("/metrics");
     assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
     assert!(answer.contains("vary: accept\r\n"), "{answer}");
@@ -233,7 +237,7 @@ fn who_does_not_ask_for_openmetrics_gets_text_that_promtool_finds_nothing_in() {
 
 #[test]
 fn a_hostile_name_is_a_label_and_nothing_else() {
-    let server = Server::start(Fixed::new(4, 1), Access::default());
+    let server = Server::start(Fixed::new(4, 1), ServerAccess::default());
     for accept in ["text/plain", "application/openmetrics-text"] {
         let answer = server.get_as("/metrics", accept);
         let text = body(&answer);
@@ -245,7 +249,7 @@ fn a_hostile_name_is_a_label_and_nothing_else() {
     assert!(!server.get("/").contains("script>"));
     let mut source = Fixed::new(1, 1);
     source.works = false;
-    let server = Server::start(source, Access::default());
+    let server = Server::start(source, ServerAccess::default());
     let answer = server.get("/metrics");
     assert!(answer.contains("content-type: text/plain; charset=utf-8\r\n"), "{answer}");
     assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
@@ -254,9 +258,9 @@ fn a_hostile_name_is_a_label_and_nothing_else() {
 #[test]
 fn a_scrape_succeeds_beside_half_open_and_deaf_clients() {
     let end = Duration::from_secs(86_400);
-    let patience = Patience { request: end, answer: end, notes: end };
+    let patience = Timeouts { request: end, answer: end, notes: end };
     // Some 10 MB of text, which no socket's buffers hold.
-    let server = Server::start(Fixed::new(400, 30), Access { patience, ..Access::default() });
+    let server = Server::start(Fixed::new(400, 30), ServerAccess { patience, ..ServerAccess::default() });
     let deaf: Vec<TcpStream> = (0..16).map(|_| server.connect()).collect();
     for mut stream in &deaf {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -274,8 +278,8 @@ fn a_scrape_succeeds_beside_half_open_and_deaf_clients() {
 
 #[test]
 fn nobody_elses_name_and_nobody_elses_page_get_metrics() {
-    let names = Names { any_address: false, names: vec!["host1".into()] };
-    let access = Access { browsers: Some(Browsers { names, cookie: None }), ..Access::default() };
+    let names = AllowedHosts { any_address: false, names: vec!["host1".into()] };
+    let access = ServerAccess { browsers: Some(BrowserIsolation { names, cookie: None }), ..ServerAccess::default() };
     let server = Server::start(Fixed::new(1, 1), access);
     for (head, expected) in [
         ("Host: localhost\r\n", 200),
@@ -296,7 +300,8 @@ fn nobody_elses_name_and_nobody_elses_page_get_metrics() {
 
 #[test]
 fn only_who_knows_the_token_is_answered() {
-    let server = Server::start(Fixed::new(1, 1), Access { token: Some("secret".into()), ..Access::default() });
+    let server =
+        Server::start(Fixed::new(1, 1), ServerAccess { token: Some("secret".into()), ..ServerAccess::default() });
     let ask =
         |path: &str, header: &str| status(&server.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n")));
     for (header, expected) in [
@@ -317,7 +322,7 @@ fn only_who_knows_the_token_is_answered() {
 
 #[test]
 fn what_is_no_proper_request_is_refused() {
-    let server = Server::start(Fixed::new(1, 1), Access::default());
+    let server = Server::start(Fixed::new(1, 1), ServerAccess::default());
     for (request, expected) in [
         ("GET /other HTTP/1.1\r\nHost: x\r\n\r\n".to_string(), 404),
         ("GET /metrics/../etc HTTP/1.1\r\nHost: x\r\n\r\n".to_string(), 404),
@@ -336,9 +341,9 @@ fn what_is_no_proper_request_is_refused() {
 #[test]
 fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     let two = Duration::from_secs(2);
-    let patience = Patience { request: two, answer: two, ..Patience::default() };
+    let patience = Timeouts { request: two, answer: two, ..Timeouts::default() };
     // Some 10 MB of text, which no socket's buffers hold.
-    let server = Server::start(Fixed::new(400, 30), Access { patience, ..Access::default() });
+    let server = Server::start(Fixed::new(400, 30), ServerAccess { patience, ..ServerAccess::default() });
     let mut deaf = server.connect();
     deaf.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let silent: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
@@ -358,7 +363,7 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
 fn a_source_that_fails_is_told_to_who_asks() {
     let mut source = Fixed::new(1, 1);
     source.works = false;
-    let server = Server::start(source, Access::default());
+    let server = Server::start(source, ServerAccess::default());
     let answer = server.get("/metrics");
     assert_eq!((status(&answer), body(&answer)), (500, "the kernel is gone\n"));
     assert_eq!(status(&server.get("/healthz")), 503);

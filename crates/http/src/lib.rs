@@ -8,20 +8,20 @@
 //! Every connection is accepted, and has a seat of its kind, of which there is a number in all and one for each peer
 //! (`seats.rs`): a client that never sends, never reads or sends byte by byte holds one of its own until its time is up, and
 //! nothing else. What watches over the server has seats that no other request takes. What is sent while it happens
-//! ([`Answer::notes`]) is only ever the last note: a client that is slow misses some.
+//! ([`Reply::notes`]) is only ever the last note: a client that is slow misses some.
 //!
 //! Does not know: what is served.
 
-pub mod access;
-mod admission;
-mod answer;
+mod authorization;
+pub mod credentials;
+mod reply;
 mod seats;
 mod server;
 
-pub use admission::{Browsers, Names};
-pub use answer::{Answer, Note, Notes, visible};
+pub use authorization::{AllowedHosts, BrowserIsolation};
 pub use hyper::body::Bytes;
 pub use hyper::http::{HeaderName, HeaderValue, StatusCode};
+pub use reply::{Reply, SseChannel, SseEvent, visible};
 pub use server::serve;
 pub use tokio_rustls::TlsAcceptor;
 
@@ -30,20 +30,20 @@ use std::time::Duration;
 
 /// Access policy: TLS, token, timeouts.
 #[derive(Default)]
-pub struct Access {
+pub struct ServerAccess {
     /// The certificate, if only TLS is spoken.
     pub tls: Option<TlsAcceptor>,
-    /// What whoever asks for a [`Place::Guarded`] must know.
+    /// What whoever asks for a [`PathAccess::Guarded`] must know.
     pub token: Option<String>,
     /// How long clients are waited for.
-    pub patience: Patience,
+    pub patience: Timeouts,
     /// If browsers are to be served: what is held against pages of others that run in them.
-    pub browsers: Option<Browsers>,
+    pub browsers: Option<BrowserIsolation>,
 }
 
 /// How long clients are waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// From the connection to the whole request.
     pub request: Duration,
     /// From there until the answer is read.
@@ -52,16 +52,16 @@ pub struct Patience {
     pub notes: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
         let ten = Duration::from_secs(10);
-        Patience { request: ten, answer: ten, notes: Duration::from_secs(300) }
+        Timeouts { request: ten, answer: ten, notes: Duration::from_secs(300) }
     }
 }
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PathAccess {
     /// Nothing.
     None,
     /// Something for everybody.
@@ -72,7 +72,7 @@ pub enum Place {
 
 /// A request for something that is there, of someone who may ask.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct HttpRequest {
     /// The path.
     pub path: String,
     /// What the client takes: its `Accept` headers, joined by commas.
@@ -82,9 +82,9 @@ pub struct Asked {
 }
 
 /// What the server serves.
-pub trait Site: 'static {
+pub trait RequestHandler: 'static {
     /// What is at this path.
-    fn place(&self, path: &str) -> Place;
+    fn path_access(&self, path: &str) -> PathAccess;
 
     /// Whether what watches over the server asks for this path, which then has seats that nothing else takes.
     fn is_watching(&self, _path: &str) -> bool {
@@ -92,22 +92,22 @@ pub trait Site: 'static {
     }
 
     /// Answers.
-    fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static;
+    fn answer(self: Rc<Self>, asked: HttpRequest) -> impl Future<Output = Reply> + 'static;
 
     /// Called several times a second.
-    fn turn(self: &Rc<Self>);
+    fn poll_changes(self: &Rc<Self>);
 
     /// Something that the server did.
-    fn count(&self, what: Count);
+    fn count(&self, what: ServerEvent);
 }
 
 /// What the server counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
+pub enum ServerEvent {
     /// A request was answered with this status.
     Answered(u16),
     /// A connection took too long, or lost its seat to a newer one.
-    Cut,
+    TimedOut,
     /// A client did not agree on TLS.
-    NoTls,
+    TlsFailed,
 }

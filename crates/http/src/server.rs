@@ -1,9 +1,9 @@
 //! Accepts connections, and ends them in time.
 
-use crate::admission::{admit, protect};
-use crate::answer::{Answer, Content, Sent};
+use crate::authorization::{add_security_headers, authorize};
+use crate::reply::{Content, Reply, Sent};
 use crate::seats::{Guest, Refused, Room, Rooms};
-use crate::{Access, Asked, Count, Site};
+use crate::{HttpRequest, RequestHandler, ServerAccess, ServerEvent};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 const TURN: Duration = Duration::from_millis(250);
 
 /// How long requests in hand are waited for at the end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether any is still in hand then.
 const LOOK: Duration = Duration::from_millis(10);
@@ -35,7 +35,12 @@ const LOOK: Duration = Duration::from_millis(10);
 const HEAD: usize = 16 << 10;
 
 /// Answers until `stop` says so. Returns when nothing is under way any more.
-pub fn serve<S: Site>(listener: TcpListener, access: Access, site: S, stop: impl Fn() -> bool) -> io::Result<()> {
+pub fn serve<S: RequestHandler>(
+    listener: TcpListener,
+    access: ServerAccess,
+    site: S,
+    stop: impl Fn() -> bool,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let tasks = LocalSet::new();
@@ -48,7 +53,7 @@ pub fn serve<S: Site>(listener: TcpListener, access: Access, site: S, stop: impl
 
 /// What all connections share.
 struct Server<S> {
-    access: Access,
+    access: ServerAccess,
     site: Rc<S>,
     /// Ends with the server.
     stopped: watch::Receiver<()>,
@@ -62,9 +67,9 @@ struct Client<'a, S> {
     until: Cell<Instant>,
 }
 
-async fn accept<S: Site>(
+async fn accept<S: RequestHandler>(
     listener: TcpListener,
-    access: Access,
+    access: ServerAccess,
     site: Rc<S>,
     stop: impl Fn() -> bool,
 ) -> io::Result<()> {
@@ -80,7 +85,7 @@ async fn accept<S: Site>(
                 if stop() {
                     break;
                 }
-                site.turn();
+                site.poll_changes();
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
@@ -89,9 +94,9 @@ async fn accept<S: Site>(
                         let until = Cell::new(Instant::now() + server.access.patience.request);
                         let client = Client { server: &server, guest, until };
                         tokio::select! {
-                            () = client.converse(stream) => {}
-                            () = passed(&client.until) => server.site.count(Count::Cut),
-                            () = client.guest.lost() => server.site.count(Count::Cut),
+                            () = client.handle_connection(stream) => {}
+                            () = passed(&client.until) => server.site.count(ServerEvent::TimedOut),
+                            () = client.guest.lost() => server.site.count(ServerEvent::TimedOut),
                         }
                     });
                 }
@@ -106,7 +111,7 @@ async fn accept<S: Site>(
             sleep(LOOK).await;
         }
     };
-    let _ = timeout(FAREWELL, answered).await;
+    let _ = timeout(SHUTDOWN_GRACE, answered).await;
     Ok(())
 }
 
@@ -117,19 +122,19 @@ async fn passed(until: &Cell<Instant>) {
     }
 }
 
-impl<S: Site> Client<'_, S> {
+impl<S: RequestHandler> Client<'_, S> {
     /// Hears one request and answers it.
-    async fn converse(&self, stream: TcpStream) {
+    async fn handle_connection(&self, stream: TcpStream) {
         match &self.server.access.tls {
-            None => self.speak(stream).await,
+            None => self.serve_http(stream).await,
             Some(tls) => match tls.accept(stream).await {
-                Ok(stream) => self.speak(stream).await,
-                Err(_) => self.server.site.count(Count::NoTls),
+                Ok(stream) => self.serve_http(stream).await,
+                Err(_) => self.server.site.count(ServerEvent::TlsFailed),
             },
         }
     }
 
-    async fn speak(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    async fn serve_http(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let service = service_fn(|request: Request<Incoming>| async move {
             self.until.set(Instant::now() + self.server.access.patience.answer);
             Ok::<_, Infallible>(self.respond(request).await)
@@ -144,23 +149,23 @@ impl<S: Site> Client<'_, S> {
     async fn respond(&self, request: Request<Incoming>) -> Response<Sent> {
         let Server { access, site, stopped } = self.server;
         let answer = self.answer(request).await.unwrap_or_else(refuse);
-        site.count(Count::Answered(answer.status.as_u16()));
+        site.count(ServerEvent::Answered(answer.status.as_u16()));
         if let Content::Notes(..) = answer.content {
             self.until.set(Instant::now() + access.patience.notes + access.patience.answer);
         }
         let mut response = answer.response(stopped, access.patience.notes);
         if access.browsers.is_some() {
-            protect(response.headers_mut());
+            add_security_headers(response.headers_mut());
         }
         response
     }
 
     /// The answer, which this client has a seat for.
-    async fn answer(&self, request: Request<Incoming>) -> Result<Answer, Refused> {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Reply, Refused> {
         let Server { access, site, .. } = self.server;
         let (head, _) = request.into_parts();
         let path = head.uri.path();
-        if let Err(answer) = admit(&head, access, site.place(path)) {
+        if let Err(answer) = authorize(&head, access, site.path_access(path)) {
             // A line, which takes no room: where there is no seat it keeps the one that it may lose.
             let _ = self.guest.go_to(Room::Sending);
             return Ok(answer);
@@ -170,7 +175,8 @@ impl<S: Site> Client<'_, S> {
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_string);
         let accept: Vec<String> = head.headers.get_all(ACCEPT).iter().filter_map(text).collect();
         let last_note = head.headers.get("last-event-id").and_then(text);
-        let answer = site.clone().answer(Asked { path: path.to_string(), accept: accept.join(","), last_note }).await;
+        let answer =
+            site.clone().answer(HttpRequest { path: path.to_string(), accept: accept.join(","), last_note }).await;
         if !is_watching && matches!(answer.content, Content::Whole(_)) {
             self.guest.go_to(Room::Sending)?;
         }
@@ -179,15 +185,15 @@ impl<S: Site> Client<'_, S> {
 }
 
 /// What is said to who gets no seat.
-fn refuse(refused: Refused) -> Answer {
+fn refuse(refused: Refused) -> Reply {
     let answer = match refused {
         Refused::Peer(most) => {
             let text = format!("Too many requests from this address: {most} are in progress, which is the limit.\n");
-            Answer::text(StatusCode::TOO_MANY_REQUESTS, text)
+            Reply::text(StatusCode::TOO_MANY_REQUESTS, text)
         }
         Refused::All(most) => {
             let text = format!("Too many requests: {most} are in progress, which is the limit.\n");
-            Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
+            Reply::text(StatusCode::SERVICE_UNAVAILABLE, text)
         }
     };
     answer.with(RETRY_AFTER, HeaderValue::from_static("1"))

@@ -1,7 +1,8 @@
 //! The server, asked by clients that behave, by clients that do not, and by browsers that others' pages run in.
 
 use exitscope_http::{
-    Access, Answer, Asked, Browsers, Count, Names, Note, Notes, Patience, Place, Site, StatusCode, access, serve,
+    AllowedHosts, BrowserIsolation, HttpRequest, PathAccess, Reply, RequestHandler, ServerAccess, ServerEvent,
+    SseChannel, SseEvent, StatusCode, Timeouts, credentials, serve,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,17 +21,17 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// `/open` for everybody, and `/watch` and `/watch/big` for who watches over it; `/big`, `/notes` and `/` for who may.
 struct Things {
-    notes: Notes,
+    notes: SseChannel,
     cut: Arc<AtomicU64>,
     no_tls: Arc<AtomicU64>,
 }
 
-impl Site for Things {
-    fn place(&self, path: &str) -> Place {
+impl RequestHandler for Things {
+    fn path_access(&self, path: &str) -> PathAccess {
         match path {
-            "/open" | "/watch" | "/watch/big" => Place::Open,
-            "/" | "/big" | "/notes" => Place::Guarded,
-            _ => Place::None,
+            "/open" | "/watch" | "/watch/big" => PathAccess::Open,
+            "/" | "/big" | "/notes" => PathAccess::Guarded,
+            _ => PathAccess::None,
         }
     }
 
@@ -38,27 +39,27 @@ impl Site for Things {
         path.starts_with("/watch")
     }
 
-    fn answer(self: Rc<Self>, asked: Asked) -> impl Future<Output = Answer> + 'static {
+    fn answer(self: Rc<Self>, asked: HttpRequest) -> impl Future<Output = Reply> + 'static {
         std::future::ready(match asked.path.as_str() {
             // No socket's buffers hold that.
-            "/big" | "/watch/big" => Answer::of(StatusCode::OK, "application/gzip", vec![7; 32 << 20]),
-            "/notes" => Answer::notes(self.notes.clone(), asked.last_note),
-            path => Answer::text(StatusCode::OK, format!("this is {path}\n")),
+            "/big" | "/watch/big" => Reply::of(StatusCode::OK, "application/gzip", vec![7; 32 << 20]),
+            "/notes" => Reply::event_stream(self.notes.clone(), asked.last_note),
+            path => Reply::text(StatusCode::OK, format!("this is {path}\n")),
         })
     }
 
-    fn turn(self: &Rc<Self>) {}
+    fn poll_changes(self: &Rc<Self>) {}
 
-    fn count(&self, what: Count) {
-        self.cut.fetch_add(u64::from(what == Count::Cut), Ordering::Relaxed);
-        self.no_tls.fetch_add(u64::from(what == Count::NoTls), Ordering::Relaxed);
+    fn count(&self, what: ServerEvent) {
+        self.cut.fetch_add(u64::from(what == ServerEvent::TimedOut), Ordering::Relaxed);
+        self.no_tls.fetch_add(u64::from(what == ServerEvent::TlsFailed), Ordering::Relaxed);
     }
 }
 
 /// A server at work, stopped when dropped.
 struct Server {
     address: SocketAddr,
-    notes: watch::Sender<Note>,
+    notes: watch::Sender<SseEvent>,
     cut: Arc<AtomicU64>,
     no_tls: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -66,10 +67,10 @@ struct Server {
 }
 
 impl Server {
-    fn start(access: Access) -> Server {
+    fn start(access: ServerAccess) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (notes, seen) = watch::channel(Note::default());
+        let (notes, seen) = watch::channel(SseEvent::default());
         let stop = Arc::new(AtomicBool::new(false));
         let (cut, no_tls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (asked, counts) = (stop.clone(), (cut.clone(), no_tls.clone()));
@@ -116,7 +117,7 @@ impl Server {
     }
 
     fn note(&self, id: &str, data: &str) {
-        self.notes.send_replace(Note { id: id.into(), data: data.into() });
+        self.notes.send_replace(SseEvent { id: id.into(), data: data.into() });
     }
 
     fn stop(&mut self) {
@@ -171,10 +172,10 @@ fn until(lines: &mut impl BufRead, last: &str) -> Vec<String> {
     }
 }
 
-fn browsers(token: Option<&str>) -> Access {
-    let names = Names { any_address: false, names: Vec::new() };
-    let browsers = Some(Browsers { names, cookie: Some("test".into()) });
-    Access { browsers, token: token.map(str::to_string), ..Access::default() }
+fn browsers(token: Option<&str>) -> ServerAccess {
+    let names = AllowedHosts { any_address: false, names: Vec::new() };
+    let browsers = Some(BrowserIsolation { names, cookie: Some("test".into()) });
+    ServerAccess { browsers, token: token.map(str::to_string), ..ServerAccess::default() }
 }
 
 #[test]
@@ -292,8 +293,8 @@ fn notes_come_as_a_stream_of_events_and_go_on_where_they_were() {
 #[test]
 fn who_never_reads_notes_is_dropped_and_misses_some() {
     let second = Duration::from_secs(1);
-    let patience = Patience { answer: second, notes: second, ..Patience::default() };
-    let server = Server::start(Access { patience, ..browsers(None) });
+    let patience = Timeouts { answer: second, notes: second, ..Timeouts::default() };
+    let server = Server::start(ServerAccess { patience, ..browsers(None) });
     let mut deaf = server.connect();
     deaf.write_all(b"GET /notes HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     // Megabytes, as fast as they can be made; none of them is kept.
@@ -313,8 +314,8 @@ fn who_never_reads_notes_is_dropped_and_misses_some() {
 #[test]
 fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
     let two = Duration::from_secs(2);
-    let patience = Patience { request: two, answer: two, ..Patience::default() };
-    let server = Server::start(Access { patience, ..browsers(None) });
+    let patience = Timeouts { request: two, answer: two, ..Timeouts::default() };
+    let server = Server::start(ServerAccess { patience, ..browsers(None) });
     let mut deaf = server.connect();
     deaf.write_all(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let silent: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
@@ -327,9 +328,9 @@ fn clients_that_never_read_or_never_send_are_cut_and_others_are_served() {
 }
 
 /// Nobody is cut because time is up.
-fn without_end() -> Access {
+fn without_end() -> ServerAccess {
     let end = Duration::from_secs(86_400);
-    Access { patience: Patience { request: end, answer: end, notes: end }, ..browsers(None) }
+    ServerAccess { patience: Timeouts { request: end, answer: end, notes: end }, ..browsers(None) }
 }
 
 #[test]
@@ -369,8 +370,8 @@ fn a_peer_that_has_its_share_is_told_so_and_another_is_answered() {
 
 #[test]
 fn a_head_that_comes_byte_by_byte_is_cut_when_its_time_is_up() {
-    let patience = Patience { request: Duration::from_secs(1), ..Patience::default() };
-    let server = Server::start(Access { patience, ..browsers(None) });
+    let patience = Timeouts { request: Duration::from_secs(1), ..Timeouts::default() };
+    let server = Server::start(ServerAccess { patience, ..browsers(None) });
     let mut slow = server.connect();
     let mut sent = 0;
     while server.cut.load(Ordering::Relaxed) == 0 {
@@ -398,7 +399,7 @@ fn certificate(folder: &std::path::Path) -> (PathBuf, PathBuf, CertificateDer<'s
 fn with_a_certificate_only_tls_is_spoken() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key, trusted) = certificate(folder.path());
-    let access = Access { tls: Some(access::tls(&certificate, &key).unwrap()), ..Access::default() };
+    let access = ServerAccess { tls: Some(credentials::tls(&certificate, &key).unwrap()), ..ServerAccess::default() };
     let server = Server::start(access);
     let speak = |trusted: Option<CertificateDer<'static>>| {
         let mut roots = RootCertStore::empty();
@@ -432,7 +433,7 @@ fn a_certificate_and_anothers_key_are_refused() {
     let (certificate, _, _) = self::certificate(folder.path());
     let other = tempfile::tempdir().unwrap();
     let (_, key, _) = self::certificate(other.path());
-    assert!(access::tls(&certificate, &key).is_err());
-    assert!(access::tls(&certificate, &certificate).is_err_and(|error| error.to_string().contains("private key")));
-    assert!(access::tls(&key, &key).is_err_and(|error| error.to_string().contains("certificate")));
+    assert!(credentials::tls(&certificate, &key).is_err());
+    assert!(credentials::tls(&certificate, &certificate).is_err_and(|error| error.to_string().contains("private key")));
+    assert!(credentials::tls(&key, &key).is_err_and(|error| error.to_string().contains("certificate")));
 }

@@ -5,10 +5,10 @@
 //! overhead loop.so ROUNDS EXITS ─► a line for each round: ns for each exit in C, and in the lab
 //! ```
 
-use exitscope_lab::abi::{Step, op};
-use exitscope_lab::handlers::Device;
-use exitscope_lab::serve::{Setup, parkers, serve};
-use exitscope_lab::{Machine, Payload, Place, Vm, VmConfig, Watch, next_exit, step};
+use exitscope_lab::abi::{ProgramStep, op};
+use exitscope_lab::device_model::Device;
+use exitscope_lab::run_loop::{Setup, parkers, serve};
+use exitscope_lab::{IoAddress, LabMachine, LabVm, Payload, VmConfig, Watch, next_exit, step};
 use exitscope_policy::Policies;
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -21,13 +21,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [object, rounds, exits] = &arguments[..] else { return Err("overhead LOOP.SO ROUNDS EXITS".into()) };
     let (rounds, exits): (u32, u64) = (rounds.parse()?, exits.parse()?);
     let c_loop = load(object)?;
-    let machine = Machine::new()?;
+    let machine = LabMachine::new()?;
     let config = VmConfig { irqchip: false, ..VmConfig::new(1, machine.ring()) };
-    let (vm, mut vcpus) = Vm::new(&machine.kvm, config)?;
+    let (vm, mut vcpus) = LabVm::new(&machine.kvm, config)?;
     let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
-    let out = Step { op: op::PORT_OUT, a: 1, b: 0x10, c: 1 };
-    let steps = [Step { b: exits, ..step(op::REPEAT) }, out, step(op::AGAIN)];
-    let devices = [Device::new(Place::Port(0x10), Place::Port(0x10), 0)];
+    let out = ProgramStep { op: op::PORT_OUT, a: 1, b: 0x10, c: 1 };
+    let steps = [ProgramStep { b: exits, ..step(op::REPEAT) }, out, step(op::AGAIN)];
+    let devices = [Device::new(IoAddress::Port(0x10), IoAddress::Port(0x10), 0)];
     let parkers = parkers(1);
     let setup = Setup { devices: &devices, ..Setup::new(&machine, &parkers) };
     let mut turn = |in_c: bool| -> Result<f64, Box<dyn std::error::Error>> {

@@ -133,7 +133,7 @@ pub struct Control {
 
 /// What the guest's machine has.
 pub mod machine {
-    /// The calls of `exitscope_policy::yielding::Machine`, in its order.
+    /// The calls of `exitscope_policy::yielding::LabMachine`, in its order.
     pub const DIAG44: u32 = 1;
     /// X'9C'.
     pub const DIAG9C: u32 = 2;
@@ -157,7 +157,7 @@ pub struct VcpuPage {
     pub index: u32,
     /// Steps of its program.
     pub steps: u32,
-    /// Where the program is: `steps` times [`Step`].
+    /// Where the program is: `steps` times [`ProgramStep`].
     pub program: u64,
     /// Seed of its choices.
     pub seed: u64,
@@ -170,7 +170,7 @@ pub struct VcpuPage {
     /// Samples that found no room.
     pub samples_lost: u64,
     /// How often each kind of step was done, by `op` number.
-    pub done: Done,
+    pub done: StepCounts,
     /// Halts, with the doorbell or HLT.
     pub halts: u64,
     /// Those with HLT.
@@ -212,11 +212,11 @@ pub struct VcpuPage {
 /// How often each kind of step was done, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Done(pub [u64; op::COUNT]);
+pub struct StepCounts(pub [u64; op::COUNT]);
 
-impl Default for Done {
-    fn default() -> Done {
-        Done([0; op::COUNT])
+impl Default for StepCounts {
+    fn default() -> StepCounts {
+        StepCounts([0; op::COUNT])
     }
 }
 
@@ -224,20 +224,20 @@ impl Default for Done {
 #[repr(C)]
 pub struct Shared {
     /// A word for each lock: 0 free, otherwise the holder's number + 1; a cache line each.
-    pub locks: [Line; MAX_LOCKS],
+    pub locks: [CacheLine; MAX_LOCKS],
     /// Where messages wait: for each vCPU one for interrupts ([`ipi_box`]) and one for answers ([`reply_box`]), then the
     /// scenario's channels ([`channel_box`]).
     pub boxes: [MessageBox; BOXES],
     /// Who sent the messages that wait in a channel, by number modulo [`QUEUE`].
     pub senders: [[AtomicU32; QUEUE]; CHANNELS],
     /// For each vCPU whether the lab's dispatcher has it on a CPU.
-    pub running: [Line; MAX_VCPUS],
+    pub running: [CacheLine; MAX_VCPUS],
     /// Counters that everybody may add to.
-    pub counters: [Line; COUNTERS],
+    pub counters: [CacheLine; COUNTERS],
     /// Set: programs that repeat for ever end at their next round.
-    pub stop: Line,
+    pub stop: CacheLine,
     /// Wake-up interrupts served, by all vCPUs.
-    pub interrupts: Line,
+    pub interrupts: CacheLine,
 }
 
 /// Channels at most.
@@ -279,7 +279,7 @@ pub const fn disk_box(vcpu: u32) -> u32 {
 
 /// A word in a cache line of its own.
 #[repr(C, align(64))]
-pub struct Line {
+pub struct CacheLine {
     /// The word.
     pub word: AtomicU64,
 }
@@ -298,7 +298,7 @@ pub struct MessageBox {
 /// One step of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Step {
+pub struct ProgramStep {
     /// One of [`op`].
     pub op: u32,
     /// A small argument: size, count, index.

@@ -6,13 +6,15 @@
 //!
 //! The VM is made once and its programs restarted for every turn, so that turns of many benches interleave.
 
-use crate::abi::{self, Step, op};
-use crate::account::Account;
+use crate::abi::{self, ProgramStep, op};
+use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
-use crate::handlers::{Device, DeviceThread};
+use crate::exit_account::ExitAccount;
 use crate::machine::pin_to;
-use crate::serve::{Served, Setup, parkers, serve};
-use crate::{LabError, Machine, Parker, Payload, Place, Ring, Vcpu, Vm, VmConfig, Watch, sampled, step};
+use crate::run_loop::{Setup, VcpuRun, parkers, serve};
+use crate::{
+    IoAddress, LabError, LabMachine, LabVcpu, LabVm, Parker, Payload, PrivilegeRing, VmConfig, Watch, sampled, step,
+};
 use exitscope_policy::Policies;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
 use std::time::Duration;
@@ -26,11 +28,11 @@ const TURN_LIMIT: Duration = Duration::from_secs(20);
 pub enum Job {
     /// Every vCPU does this step again and again; each is a sample. vCPU n adds n times the second number to the step's
     /// place, so that each has a device of its own.
-    Step(Step, u64),
+    Step(ProgramStep, u64),
     /// vCPU 0 does the step, while vCPU 1 spins.
-    BesideSpinner(Step),
+    BesideSpinner(ProgramStep),
     /// vCPU 0 does the step, while vCPU 1 halts with HLT again and again.
-    BesideHalter(Step),
+    BesideHalter(ProgramStep),
     /// vCPU 0 and vCPU 1 exchange messages of a byte, without ever halting: each writes a port (a device's doorbell), then
     /// the message. From one request to its response is a sample, with two exits in it.
     RequestResponse,
@@ -46,7 +48,7 @@ pub struct Spec {
     /// How the VM is made.
     pub config: VmConfig,
     /// Devices in user space.
-    pub devices: Vec<(Place, Place)>,
+    pub devices: Vec<(IoAddress, IoAddress)>,
     /// Nanoseconds that an access takes them.
     pub work_ns: u64,
     /// Whether they are a thread of their own.
@@ -60,9 +62,9 @@ pub struct Spec {
     /// Only every second exit of a vCPU does, not the first.
     pub delay_alternates: bool,
     /// Places with an ioeventfd, and the size that it asks for (0: any).
-    pub ioeventfds: Vec<(Place, u8)>,
+    pub ioeventfds: Vec<(IoAddress, u8)>,
     /// Places whose writes are coalesced.
-    pub coalesced: Vec<Place>,
+    pub coalesced: Vec<IoAddress>,
     /// MSRs that KVM does not know come out to user space.
     pub msrs_come_out: bool,
     /// Halts block inside KVM although the guest has only a doorbell for them.
@@ -75,7 +77,7 @@ pub struct Spec {
 
 impl Spec {
     /// One vCPU that does a step, with nobody who answers but KVM and zeros.
-    pub fn new(ring: Ring, step: Step) -> Spec {
+    pub fn new(ring: PrivilegeRing, step: ProgramStep) -> Spec {
         Spec {
             job: Job::Step(step, 0),
             config: VmConfig::new(1, ring),
@@ -98,7 +100,7 @@ impl Spec {
 
 /// What a turn gave.
 #[derive(Clone, Debug, Default)]
-pub struct Turn {
+pub struct BenchTurn {
     /// Ticks of each sample, of all vCPUs.
     pub samples: Vec<u32>,
     /// Ticks that taking a sample costs by itself: the median of samples of nothing.
@@ -106,7 +108,7 @@ pub struct Turn {
     /// Ticks from the first vCPU's beginning to the last one's end.
     pub ticks: u64,
     /// Exits to user space.
-    pub account: Account,
+    pub account: ExitAccount,
     /// The events of each vCPU, if they are kept.
     pub events: Vec<Events>,
     /// Median ticks from an exit to the device thread's first instruction; `None` without one.
@@ -121,18 +123,18 @@ pub struct Turn {
 #[derive(Debug)]
 pub struct Bench {
     spec: Spec,
-    vcpus: Vec<Vcpu>,
+    vcpus: Vec<LabVcpu>,
     payload: Payload,
     parkers: Vec<Parker>,
     devices: Vec<Device>,
     eventfd: EventFd,
-    vm: Vm,
+    vm: LabVm,
 }
 
 impl Bench {
     /// Makes the VM. An error says what KVM cannot do here.
-    pub fn new(machine: &Machine, spec: Spec) -> Result<Bench, LabError> {
-        let (vm, mut vcpus) = Vm::new(&machine.kvm, spec.config)?;
+    pub fn new(machine: &LabMachine, spec: Spec) -> Result<Bench, LabError> {
+        let (vm, mut vcpus) = LabVm::new(&machine.kvm, spec.config)?;
         let eventfd = EventFd::new(EFD_NONBLOCK).map_err(|error| LabError::io("eventfd", error))?;
         for &(place, size) in &spec.ioeventfds {
             vm.ioeventfd(&eventfd, place, size, None)?;
@@ -144,7 +146,7 @@ impl Bench {
             vcpus[0].map_ring()?;
         }
         if spec.msrs_come_out {
-            vm.unknown_msrs_come_out()?;
+            vm.exit_on_unknown_msrs()?;
         }
         let work = machine.ticks_in(spec.work_ns);
         let devices = spec.devices.iter().map(|&(first, last)| Device::new(first, last, work));
@@ -169,7 +171,7 @@ impl Bench {
     }
 
     /// Runs the programs for so many samples of each vCPU that takes some.
-    pub fn turn(&mut self, machine: &Machine, samples: u64, pin: bool, events: bool) -> Result<Turn, LabError> {
+    pub fn turn(&mut self, machine: &LabMachine, samples: u64, pin: bool, events: bool) -> Result<BenchTurn, LabError> {
         self.payload.reset();
         self.payload.unload();
         for vcpu in &mut self.vcpus {
@@ -177,7 +179,7 @@ impl Bench {
             let steps = program(self.spec.job, vcpu.index(), samples);
             self.payload.load(vcpu.index(), &steps, u64::from(vcpu.index()) + 1)?;
         }
-        if matches!(self.spec.job, Job::Step(Step { op: op::TOUCH, .. }, _)) {
+        if matches!(self.spec.job, Job::Step(ProgramStep { op: op::TOUCH, .. }, _)) {
             self.vm.memory().forget(abi::ARENA, abi::ARENA_SIZE)?;
         }
         let thread = self.spec.thread.then(DeviceThread::default);
@@ -221,8 +223,8 @@ impl Bench {
         Ok(turn)
     }
 
-    fn take(&self, samples: u64, served: Vec<Served>, to_thread: Option<f64>) -> Turn {
-        let mut turn = Turn { to_thread, signals: self.eventfd.read().unwrap_or(0), ..Turn::default() };
+    fn take(&self, samples: u64, served: Vec<VcpuRun>, to_thread: Option<f64>) -> BenchTurn {
+        let mut turn = BenchTurn { to_thread, signals: self.eventfd.read().unwrap_or(0), ..BenchTurn::default() };
         let mut nothing = Vec::new();
         let (mut begin, mut end) = (u64::MAX, 0);
         for vcpu in &self.vcpus {
@@ -257,22 +259,22 @@ const BASE_SAMPLES: u64 = 11;
 pub const MAX_TURN: u64 = abi::MAX_SAMPLES - BASE_SAMPLES;
 
 /// The program of a vCPU.
-fn program(job: Job, vcpu: u32, samples: u64) -> Vec<Step> {
+fn program(job: Job, vcpu: u32, samples: u64) -> Vec<ProgramStep> {
     let mut steps = sampled(BASE_SAMPLES, step(op::NOTHING)).to_vec();
-    let forever = |inner: &[Step]| [&[step(op::REPEAT)], inner, &[step(op::AGAIN)]].concat();
+    let forever = |inner: &[ProgramStep]| [&[step(op::REPEAT)], inner, &[step(op::AGAIN)]].concat();
     match (job, vcpu) {
         (Job::Step(step, stride), _) => {
-            steps.extend(sampled(samples, Step { b: step.b + stride * u64::from(vcpu), ..step }));
+            steps.extend(sampled(samples, ProgramStep { b: step.b + stride * u64::from(vcpu), ..step }));
         }
         (Job::BesideSpinner(step) | Job::BesideHalter(step), 0) => steps.extend(sampled(samples, step)),
-        (Job::BesideSpinner(_), _) => steps = forever(&[Step { b: 100, ..step(op::PAUSE) }]),
+        (Job::BesideSpinner(_), _) => steps = forever(&[ProgramStep { b: 100, ..step(op::PAUSE) }]),
         (Job::BesideHalter(_), _) => steps = forever(&[step(op::HLT)]),
         (Job::PingPong | Job::RequestResponse, _) => {
             let spins = matches!(job, Job::RequestResponse);
             let (ours, theirs) = (abi::ipi_box(vcpu), abi::ipi_box(1 - vcpu));
-            let receive = Step { a: ours, ..step(if spins { op::RECEIVE_SPIN } else { op::RECEIVE }) };
-            let kick = Step { op: op::PORT_OUT, a: 1, b: MESSAGE_PORT.into(), c: 1 };
-            let mut send = vec![Step { a: theirs, ..step(op::SEND) }];
+            let receive = ProgramStep { a: ours, ..step(if spins { op::RECEIVE_SPIN } else { op::RECEIVE }) };
+            let kick = ProgramStep { op: op::PORT_OUT, a: 1, b: MESSAGE_PORT.into(), c: 1 };
+            let mut send = vec![ProgramStep { a: theirs, ..step(op::SEND) }];
             if spins {
                 send.insert(0, kick);
             }
@@ -283,7 +285,7 @@ fn program(job: Job, vcpu: u32, samples: u64) -> Vec<Step> {
                     [&[receive], &send[..]].concat()
                 }
             };
-            let repeat = Step { b: samples, ..step(op::REPEAT) };
+            let repeat = ProgramStep { b: samples, ..step(op::REPEAT) };
             steps.extend([&[repeat], &round[..], &[step(op::AGAIN)]].concat());
         }
     }

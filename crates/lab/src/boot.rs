@@ -12,7 +12,7 @@ const PAYLOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest.elf"));
 
 /// The privilege level that a guest's program runs at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ring {
+pub enum PrivilegeRing {
     /// The kernel's: every instruction, interrupts, HLT. A back end without VMX or SVM emulates it, instruction by
     /// instruction.
     Zero,
@@ -115,7 +115,7 @@ fn load(memory: &GuestMemory) -> Result<u64, LabError> {
 }
 
 /// The registers with which vCPU `index` begins to run the payload at `entry`.
-pub(crate) fn registers(index: u32, ring: Ring, entry: u64) -> kvm_regs {
+pub(crate) fn registers(index: u32, ring: PrivilegeRing, entry: u64) -> kvm_regs {
     const IOPL_3: u64 = 3 << 12;
     let area = area(index);
     kvm_regs {
@@ -125,23 +125,23 @@ pub(crate) fn registers(index: u32, ring: Ring, entry: u64) -> kvm_regs {
         rsp: area + abi::STACK_END - 8,
         // With interrupts off: ring 0 lets them in where it expects them.
         rflags: 2 | match ring {
-            Ring::Zero => 0,
-            Ring::Three => IOPL_3,
+            PrivilegeRing::Zero => 0,
+            PrivilegeRing::Three => IOPL_3,
         },
         ..kvm_regs::default()
     }
 }
 
 /// Changes what the kernel gave as the registers of a new vCPU into those of 64-bit code with paging.
-pub(crate) fn system_registers(sregs: &mut kvm_sregs, index: u32, ring: Ring) {
+pub(crate) fn system_registers(sregs: &mut kvm_sregs, index: u32, ring: PrivilegeRing) {
     const CR0: u64 = 1 << 31 | 1 << 16 | 1 << 5 | 1 << 4 | 1 << 1 | 1; // PG WP NE ET MP PE
     const CR4: u64 = 1 << 10 | 1 << 9 | 1 << 5; // OSXMMEXCPT OSFXSR PAE
     const EFER: u64 = 1 << 10 | 1 << 8; // LMA LME
     const X2APIC: u64 = 1 << 10;
     let flat = kvm_segment { base: 0, limit: 0xffff_ffff, present: 1, s: 1, g: 1, ..kvm_segment::default() };
     let (code, data, level) = match ring {
-        Ring::Zero => (CODE_0, DATA_0, 0),
-        Ring::Three => (CODE_3, DATA_3, 3),
+        PrivilegeRing::Zero => (CODE_0, DATA_0, 0),
+        PrivilegeRing::Three => (CODE_3, DATA_3, 3),
     };
     sregs.cs = kvm_segment { selector: code, type_: 0xb, dpl: level, l: 1, ..flat };
     let data = kvm_segment { selector: data, type_: 3, dpl: level, db: 1, ..flat };

@@ -6,9 +6,9 @@
 //! Op::Pick ─► PICK CASE … steps JUMP …           Op::Repeat ─► REPEAT … AGAIN
 //! ```
 
-use crate::abi::{self, Step, op};
+use crate::abi::{self, ProgramStep, op};
 use crate::{LabError, Payload, step};
-use exitscope_scenario::{Channel, Doorbell, Op, Span};
+use exitscope_scenario::{Channel, Doorbell, Op, TimeDistribution};
 use exitscope_units::Picos;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp1, StandardNormal};
@@ -40,21 +40,21 @@ pub struct Compiler<'a> {
 
 impl Compiler<'_> {
     /// The steps of a program. Tables go into the payload's memory.
-    pub fn program(&mut self, program: &[Op], payload: &mut Payload) -> Result<Vec<Step>, LabError> {
+    pub fn program(&mut self, program: &[Op], payload: &mut Payload) -> Result<Vec<ProgramStep>, LabError> {
         let mut steps = Vec::new();
         self.steps(program, payload, &mut steps)?;
         Ok(steps)
     }
 
-    fn steps(&mut self, program: &[Op], payload: &mut Payload, steps: &mut Vec<Step>) -> Result<(), LabError> {
+    fn steps(&mut self, program: &[Op], payload: &mut Payload, steps: &mut Vec<ProgramStep>) -> Result<(), LabError> {
         for op in program {
             self.one(op, payload, steps)?;
         }
         Ok(())
     }
 
-    fn one(&mut self, op: &Op, payload: &mut Payload, steps: &mut Vec<Step>) -> Result<(), LabError> {
-        let with = |op, a: u32, b: u64| Step { op, a, b, c: 0 };
+    fn one(&mut self, op: &Op, payload: &mut Payload, steps: &mut Vec<ProgramStep>) -> Result<(), LabError> {
+        let with = |op, a: u32, b: u64| ProgramStep { op, a, b, c: 0 };
         let step = match *op {
             Op::Compute(span) => {
                 let scale = self.passes_per_us / 1e6;
@@ -66,7 +66,7 @@ impl Compiler<'_> {
             Op::Lock(lock) => with(op::LOCK, self.first_lock + lock as u32, 0),
             Op::Unlock(lock) => with(op::UNLOCK, self.first_lock + lock as u32, 0),
             Op::Port { port, size, write, string: true } => {
-                Step { c: u64::from(write), ..with(op::PORT_STRING, size.into(), port.into()) }
+                ProgramStep { c: u64::from(write), ..with(op::PORT_STRING, size.into(), port.into()) }
             }
             Op::Port { port, size, write: false, .. } => with(op::PORT_IN, size.into(), port.into()),
             Op::Port { port, size, write: true, .. } => with(op::PORT_OUT, size.into(), port.into()),
@@ -79,7 +79,7 @@ impl Compiler<'_> {
                     )));
                 }
                 let kind = if write { op::MMIO_WRITE } else { op::MMIO_READ };
-                Step { c: value, ..with(kind, size.into(), address) }
+                ProgramStep { c: value, ..with(kind, size.into(), address) }
             }
             Op::Hypercall(number) => with(op::HYPERCALL, 0, number.into()),
             Op::Cpuid => step(op::CPUID),
@@ -89,7 +89,7 @@ impl Compiler<'_> {
             Op::Await(_) => with(op::RECEIVE, abi::disk_box(self.number), 0),
             Op::Send(channel) => {
                 if self.channels.get(channel).is_some_and(|channel| channel.doorbell != Doorbell::Memory) {
-                    steps.push(Step { c: 1, ..with(op::DOORBELL, 2, doorbell_port(channel as u32).into()) });
+                    steps.push(ProgramStep { c: 1, ..with(op::DOORBELL, 2, doorbell_port(channel as u32).into()) });
                 }
                 with(op::SEND, abi::channel_box(channel as u32), 0)
             }
@@ -112,11 +112,16 @@ impl Compiler<'_> {
     }
 
     /// PICK, a CASE for each way, then the ways, each of which jumps to the end.
-    fn pick(&mut self, ways: &[(u32, Vec<Op>)], payload: &mut Payload, steps: &mut Vec<Step>) -> Result<(), LabError> {
+    fn pick(
+        &mut self,
+        ways: &[(u32, Vec<Op>)],
+        payload: &mut Payload,
+        steps: &mut Vec<ProgramStep>,
+    ) -> Result<(), LabError> {
         let weights = ways.iter().map(|(weight, _)| u64::from(*weight)).sum();
-        steps.push(Step { a: ways.len() as u32, b: weights, ..step(op::PICK) });
+        steps.push(ProgramStep { a: ways.len() as u32, b: weights, ..step(op::PICK) });
         let cases = steps.len();
-        steps.extend(ways.iter().map(|(weight, _)| Step { a: *weight, ..step(op::CASE) }));
+        steps.extend(ways.iter().map(|(weight, _)| ProgramStep { a: *weight, ..step(op::CASE) }));
         let mut ends = Vec::new();
         for (at, (_, inner)) in ways.iter().enumerate() {
             steps[cases + at].b = steps.len() as u64;
@@ -130,24 +135,30 @@ impl Compiler<'_> {
     }
 
     /// A length as a step: fixed, or by a table of random ones. `scale` is what a picosecond is in the step's unit.
-    fn lengths(&mut self, span: Span, scale: f64, ops: [u32; 2], payload: &mut Payload) -> Result<Step, LabError> {
+    fn lengths(
+        &mut self,
+        span: TimeDistribution,
+        scale: f64,
+        ops: [u32; 2],
+        payload: &mut Payload,
+    ) -> Result<ProgramStep, LabError> {
         let units = |picos: f64| (picos.max(0.0) * scale).round();
-        if let Span::Fixed(length) = span {
-            return Ok(Step { b: units(length.0 as f64) as u64, ..step(ops[0]) });
+        if let TimeDistribution::Fixed(length) = span {
+            return Ok(ProgramStep { b: units(length.0 as f64) as u64, ..step(ops[0]) });
         }
         let draws: Vec<u32> = (0..TABLE).map(|_| units(draw(span, &mut self.random)) as u32).collect();
-        Ok(Step { a: TABLE as u32, b: payload.table(&draws)?, ..step(ops[1]) })
+        Ok(ProgramStep { a: TABLE as u32, b: payload.table(&draws)?, ..step(ops[1]) })
     }
 }
 
 /// A random length, in picoseconds.
-pub fn draw(span: Span, random: &mut impl Rng) -> f64 {
+pub fn draw(span: TimeDistribution, random: &mut impl Rng) -> f64 {
     let picos = |length: Picos| length.0 as f64;
     match span {
-        Span::Fixed(length) => picos(length),
-        Span::Uniform(low, high) => picos(low) + (picos(high) - picos(low)) * random.random::<f64>(),
-        Span::Exponential(mean) => picos(mean) * Distribution::<f64>::sample(&Exp1, random),
-        Span::Normal(mean, deviation) => {
+        TimeDistribution::Fixed(length) => picos(length),
+        TimeDistribution::Uniform(low, high) => picos(low) + (picos(high) - picos(low)) * random.random::<f64>(),
+        TimeDistribution::Exponential(mean) => picos(mean) * Distribution::<f64>::sample(&Exp1, random),
+        TimeDistribution::Normal(mean, deviation) => {
             picos(mean) + picos(deviation) * Distribution::<f64>::sample(&StandardNormal, random)
         }
     }

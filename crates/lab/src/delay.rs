@@ -13,10 +13,10 @@
 
 use crate::bench::{Bench, Job, MAX_TURN, MESSAGE_PORT, Spec};
 use crate::events::Events;
-use crate::measure::{Noise, Plan, Series, machine_warnings, manifest, take_turns};
-use crate::{LabError, Machine, Place, VmConfig, abi, step};
+use crate::measure::{MeasurePlan, Noise, Series, machine_warnings, manifest, take_turns};
+use crate::{IoAddress, LabError, LabMachine, VmConfig, abi, step};
 use exitscope_model::Event;
-use exitscope_scenario::findings::{Figure, Findings, Row, Table, Unit};
+use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit};
 use std::time::Instant;
 
 /// The delays, in nanoseconds: close together where a small one begins to show.
@@ -29,11 +29,11 @@ const EARLY: u64 = 100;
 const EXITS: f64 = 2.0;
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
-pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     if machine.cpus.len() < 2 {
         return Err(LabError::CannotDo("lab delay needs two CPUs, as both its vCPUs spin".into()));
     }
-    let place = Place::Port(MESSAGE_PORT);
+    let place = IoAddress::Port(MESSAGE_PORT);
     let spec = Spec {
         job: Job::RequestResponse,
         config: VmConfig { irqchip: false, ..VmConfig::new(2, machine.ring()) },
@@ -80,23 +80,24 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     };
     findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
     let rows = DELAYS.iter().enumerate().map(|(at, delay)| {
-        let mut figures: Vec<Figure> = series[at].summary().map(|summary| summary.figures(machine)).unwrap_or_default();
-        figures.extend(Figure::of_rounds("round trips", Unit::PerSecond, &rates[at]));
+        let mut figures: Vec<FindingFigure> =
+            series[at].summary().map(|summary| summary.figures(machine)).unwrap_or_default();
+        figures.extend(FindingFigure::of_rounds("round trips", Unit::PerSecond, &rates[at]));
         let pairs = series[at].rounds().iter().zip(undelayed[at].rounds());
         let added: Vec<f64> = pairs.map(|(with, without)| machine.ns_in(with - without)).collect();
         if *delay > 0 {
-            figures.extend(Figure::of_rounds("added", Unit::Nanos, &added));
+            figures.extend(FindingFigure::of_rounds("added", Unit::Nanos, &added));
         }
-        Row { labels: vec![delay.to_string()], figures, cannot: None }
+        FindingRow { labels: vec![delay.to_string()], figures, cannot: None }
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<FindingRow> = rows.collect();
     findings.summary = summary(&rows, plan.rounds);
     findings.tables =
-        vec![Table { title: "Round trips by the delay after each exit, in ns", labels: vec!["delay"], rows }];
+        vec![FindingsTable { title: "Round trips by the delay after each exit, in ns", labels: vec!["delay"], rows }];
     Ok((findings, Events::merge(events)))
 }
 
-fn summary(rows: &[Row], rounds: u32) -> Vec<String> {
+fn summary(rows: &[FindingRow], rounds: u32) -> Vec<String> {
     let mut said = Vec::new();
     let ends = rows
         .first()
@@ -116,7 +117,7 @@ fn summary(rows: &[Row], rounds: u32) -> Vec<String> {
                 .to_string(),
         );
     }
-    let added = |row: &Row| row.figure("added").and_then(|added| added.interval);
+    let added = |row: &FindingRow| row.figure("added").and_then(|added| added.interval);
     // Each interval is wrong once in twenty times; a lone one among others that hold zero says little.
     let unsure = rows.iter().rposition(|row| added(row).is_none_or(|interval| interval.0 <= 0.0));
     let sure = DELAYS.get(unsure.map_or(0, |unsure| unsure + 1)).copied();

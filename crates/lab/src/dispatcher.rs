@@ -14,11 +14,13 @@
 //! away is known to nobody here.
 
 use crate::abi::{VcpuPage, bell};
-use crate::account::{Account, Door, Reason};
 use crate::events::Events;
-use crate::serve::Clock;
-use crate::{Exit, Kick, LabError, Machine, Payload, Vcpu, Watch, ticks};
-use exitscope_policy::yielding::{Diag44, Ignored, Outcome, Target, Waiting, diag9c, diag44, pick_undirected};
+use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::run_loop::TickClock;
+use crate::{Kick, KvmExit, LabError, LabMachine, LabVcpu, Payload, Watch, ticks};
+use exitscope_policy::yielding::{
+    Diag9cIgnored, Diag9cOutcome, Diag44, Target, Waiting, diag9c, diag44, pick_undirected,
+};
 use exitscope_units::{VcpuId, VmId};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -61,7 +63,7 @@ pub struct Dispatched {
     /// vCPUs queued in a vector, on the mean of time and vectors.
     pub queue_depth: f64,
     /// Exits to user space.
-    pub account: Account,
+    pub account: ExitAccount,
     /// The events of each vCPU, if they are kept.
     pub events: Vec<Events>,
 }
@@ -103,14 +105,14 @@ struct State {
 
 /// A vCPU with its records.
 struct Slot<'a> {
-    vcpu: &'a mut Vcpu,
-    account: Account,
+    vcpu: &'a mut LabVcpu,
+    account: ExitAccount,
     events: Events,
 }
 
 struct Dispatcher<'a> {
     config: Config,
-    machine: &'a Machine,
+    machine: &'a LabMachine,
     payload: &'a Payload,
     kicks: Vec<Kick>,
     slots: Vec<Mutex<Slot<'a>>>,
@@ -123,22 +125,23 @@ struct Dispatcher<'a> {
 }
 
 /// How often one who waits looks whether the run is over.
-const LOOK: Duration = Duration::from_millis(10);
+const END_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs the programs of all vCPUs of one VM.
 pub fn dispatch(
-    machine: &Machine,
+    machine: &LabMachine,
     payload: &Payload,
-    vcpus: &mut [Vcpu],
+    vcpus: &mut [LabVcpu],
     config: Config,
     watch: &Watch,
 ) -> Result<Dispatched, LabError> {
     let (count, threads) = (vcpus.len(), config.threads.max(1));
-    let kicks: Vec<Kick> = vcpus.iter().map(Vcpu::kick).collect();
+    let kicks: Vec<Kick> = vcpus.iter().map(LabVcpu::kick).collect();
     let mut vectors = vec![VecDeque::new(); threads];
     (0..count).for_each(|vcpu| vectors[vcpu % threads].push_back(vcpu));
-    let slots =
-        vcpus.iter_mut().map(|vcpu| Mutex::new(Slot { vcpu, account: Account::default(), events: Events::default() }));
+    let slots = vcpus
+        .iter_mut()
+        .map(|vcpu| Mutex::new(Slot { vcpu, account: ExitAccount::default(), events: Events::default() }));
     let slots = slots.collect();
     let began = Instant::now();
     let state = State {
@@ -197,7 +200,7 @@ impl Dispatcher<'_> {
     /// Ends slices, wakes sleepers, stops the programs when it is time.
     fn clock(&self, watch: &Watch) -> Result<(), LabError> {
         let stop_at = self.config.stop_after.map(|after| self.began + after);
-        let clock = Clock::new(self.machine);
+        let clock = TickClock::new(self.machine);
         let mut state = self.lock();
         loop {
             if watch.is_over() {
@@ -213,7 +216,7 @@ impl Dispatcher<'_> {
                 state.close(self.began, self.payload);
                 self.payload.stop();
             }
-            let mut next = now + LOOK;
+            let mut next = now + END_POLL_INTERVAL;
             if let Some(at) = stop_at.filter(|&at| at > now) {
                 next = next.min(at);
             }
@@ -246,7 +249,7 @@ impl Dispatcher<'_> {
 
     /// A thread that runs one vCPU after the other.
     fn run_thread(&self, thread: usize, watch: &Watch) -> Result<(), LabError> {
-        let clock = Clock::new(self.machine);
+        let clock = TickClock::new(self.machine);
         let mut vcpu = None;
         loop {
             let idle = vcpu.is_none();
@@ -272,7 +275,7 @@ impl Dispatcher<'_> {
         &self,
         thread: usize,
         slot: &mut Slot,
-        clock: &Clock,
+        clock: &TickClock,
         watch: &Watch,
     ) -> Result<Option<usize>, LabError> {
         let me = slot.vcpu.index() as usize;
@@ -286,34 +289,34 @@ impl Dispatcher<'_> {
             if self.config.events {
                 slot.events.exit(slot.vcpu, clock.ns(begin), &exit);
             }
-            if exit == Exit::Kicked && watch.is_over() {
+            if exit == KvmExit::Kicked && watch.is_over() {
                 return Err(watch.why());
             }
             answer = 0;
             let mut state = self.lock();
             let next = match exit {
-                Exit::Bell { bell: bell::DONE, .. } => Next::Off(Place::Done),
-                Exit::Bell { bell: bell::PANIC, value } => {
+                KvmExit::Bell { bell: bell::DONE, .. } => Next::Off(Place::Done),
+                KvmExit::Bell { bell: bell::PANIC, value } => {
                     return Err(LabError::Crash(format!("vCPU {me}: its payload gave up ({value})")));
                 }
-                Exit::Bell { bell: bell::YIELD, .. } => state.yield_to_anybody(thread, me),
-                Exit::Bell { bell: bell::YIELD_TO, value } => state.yield_to(me, value as usize),
-                Exit::Bell { bell: bell::SENSE, .. } => {
+                KvmExit::Bell { bell: bell::YIELD, .. } => state.yield_to_anybody(thread, me),
+                KvmExit::Bell { bell: bell::YIELD_TO, value } => state.yield_to(me, value as usize),
+                KvmExit::Bell { bell: bell::SENSE, .. } => {
                     let whom = self.payload_page(slot).sense_whom as usize;
                     answer = u64::from(state.places.get(whom) == Some(&Place::Running));
                     Next::Stay
                 }
-                Exit::Bell { bell: bell::SLEEP, .. } => {
+                KvmExit::Bell { bell: bell::SLEEP, .. } => {
                     let length = Duration::from_nanos(self.payload_page(slot).sleep_ns);
                     Next::Off(Place::Asleep(Instant::now() + length))
                 }
-                Exit::Bell { bell: bell @ (bell::HALT | bell::WAKE | bell::REPLY), .. } => {
+                KvmExit::Bell { bell: bell @ (bell::HALT | bell::WAKE | bell::REPLY), .. } => {
                     return Err(LabError::CannotDo(format!("the dispatcher knows no doorbell {bell}")));
                 }
                 _ => Next::Stay,
             };
             slot.vcpu.answer(answer);
-            slot.account.record(Reason::of(&exit), Door::Bell, clock.length(ticks() - begin));
+            slot.account.record(LabExitReason::of(&exit), LabHandler::Doorbell, clock.length(ticks() - begin));
             match self.go_on(&mut state, thread, me, next) {
                 Some(vcpu) if vcpu == me => {}
                 other => {
@@ -406,7 +409,7 @@ impl Dispatcher<'_> {
             if let Some(vcpu) = self.take(&mut state, thread, None) {
                 return Ok(Some(vcpu));
             }
-            state = self.work.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.work.wait_timeout(state, END_POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -472,12 +475,12 @@ impl State {
             Some(Place::Done) => Target::NotReady,
         };
         match diag9c(target, || None) {
-            Outcome::Run => {
+            Diag9cOutcome::Run => {
                 self.out.directed += 1;
                 return Next::Switch(whom);
             }
-            Outcome::Ignored(Ignored::AlreadyDispatched) => self.out.already_running += 1,
-            Outcome::Ignored(_) | Outcome::Forwarded => self.out.ignored_otherwise += 1,
+            Diag9cOutcome::Ignored(Diag9cIgnored::AlreadyDispatched) => self.out.already_running += 1,
+            Diag9cOutcome::Ignored(_) | Diag9cOutcome::Forwarded => self.out.ignored_otherwise += 1,
         }
         Next::Stay
     }

@@ -5,11 +5,11 @@
 //!          ─► knobs and their values ─► clocks, CPUs, permissions
 //! ```
 
-use crate::abi::{Step, op};
+use crate::abi::{ProgramStep, op};
 use crate::bench::{Bench, Job, Spec};
 use crate::machine::probe;
 use crate::vm::trouble_with_kvm;
-use crate::{LabError, Machine, Place, Ring, VmConfig, host, sampled, step};
+use crate::{IoAddress, LabError, LabMachine, PrivilegeRing, VmConfig, host, sampled, step};
 use exitscope_policy::all_knobs;
 use exitscope_scenario::findings::{Check, CheckState};
 use exitscope_signals::signalled;
@@ -28,7 +28,7 @@ const MACHINE: &str = "Machine";
 pub fn checkup() -> Result<Vec<Check>, LabError> {
     let mut checks = Vec::new();
     let machine = match fs::File::options().read(true).write(true).open("/dev/kvm") {
-        Ok(_) => match Machine::new() {
+        Ok(_) => match LabMachine::new() {
             Ok(machine) => Some(machine),
             Err(error) => {
                 checks.push(Check::new(KVM, "/dev/kvm", CheckState::Missing, error));
@@ -54,7 +54,7 @@ pub fn checkup() -> Result<Vec<Check>, LabError> {
     Ok(checks)
 }
 
-fn kvm(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
+fn kvm(machine: &LabMachine, checks: &mut Vec<Check>) -> Result<(), LabError> {
     checks.push(Check::new(KVM, "/dev/kvm", CheckState::Good, "may be opened"));
     let found = format!("{} on {}", machine.back_end, machine.vendor);
     checks.push(match machine.emulates_ring_0 {
@@ -101,33 +101,36 @@ fn kvm(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
 const PASSES: u64 = 100;
 
 /// Each handler is tried with a guest whose exits it finishes.
-fn handlers(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> {
-    let port = Step { a: 1, b: 0x10, ..step(op::PORT_OUT) };
-    let mmio = Step { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_WRITE) };
+fn handlers(machine: &LabMachine, checks: &mut Vec<Check>) -> Result<(), LabError> {
+    let port = ProgramStep { a: 1, b: 0x10, ..step(op::PORT_OUT) };
+    let mmio = ProgramStep { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_WRITE) };
     let at = |place| (place, 4);
     let spec = |ring, step| Spec::new(ring, step);
     let ring = machine.ring();
     let irqchip = VmConfig { irqchip: true, ..VmConfig::new(1, ring) };
     let mut tries = vec![
-        ("compute in ring 3", spec(Ring::Three, Step { b: PASSES, ..step(op::COMPUTE) })),
-        ("compute in ring 0", spec(Ring::Zero, Step { b: PASSES, ..step(op::COMPUTE) })),
+        ("compute in ring 3", spec(PrivilegeRing::Three, ProgramStep { b: PASSES, ..step(op::COMPUTE) })),
+        ("compute in ring 0", spec(PrivilegeRing::Zero, ProgramStep { b: PASSES, ..step(op::COMPUTE) })),
         ("ports, to user space", spec(ring, port)),
         ("MMIO, to user space", spec(ring, mmio)),
-        ("ports, answered by KVM", Spec { config: irqchip, ..spec(ring, Step { b: 0x4d0, op: op::PORT_IN, ..port }) }),
-        ("ioeventfd on a port", Spec { ioeventfds: vec![(Place::Port(0x10), 1)], ..spec(ring, port) }),
-        ("ioeventfd on an address", Spec { ioeventfds: vec![at(Place::Address(0xfeb0_0000))], ..spec(ring, mmio) }),
-        ("coalesced writes", Spec { coalesced: vec![Place::Address(0xfeb0_0000)], ..spec(ring, mmio) }),
+        (
+            "ports, answered by KVM",
+            Spec { config: irqchip, ..spec(ring, ProgramStep { b: 0x4d0, op: op::PORT_IN, ..port }) },
+        ),
+        ("ioeventfd on a port", Spec { ioeventfds: vec![(IoAddress::Port(0x10), 1)], ..spec(ring, port) }),
+        ("ioeventfd on an address", Spec { ioeventfds: vec![at(IoAddress::Address(0xfeb0_0000))], ..spec(ring, mmio) }),
+        ("coalesced writes", Spec { coalesced: vec![IoAddress::Address(0xfeb0_0000)], ..spec(ring, mmio) }),
         ("CPUID", spec(ring, step(op::CPUID))),
-        ("hypercall", spec(ring, Step { b: 100, ..step(op::HYPERCALL) })),
-        ("MSRs", spec(Ring::Zero, Step { b: 0x277, ..step(op::RDMSR) })),
-        ("interrupts", spec(Ring::Zero, step(op::INTERRUPT))),
+        ("hypercall", spec(ring, ProgramStep { b: 100, ..step(op::HYPERCALL) })),
+        ("MSRs", spec(PrivilegeRing::Zero, ProgramStep { b: 0x277, ..step(op::RDMSR) })),
+        ("interrupts", spec(PrivilegeRing::Zero, step(op::INTERRUPT))),
     ];
     for (what, spec) in tries.drain(..) {
         if let Some(signal) = signalled() {
             return Err(LabError::Signal(signal));
         }
-        let Job::Step(Step { op, .. }, _) = spec.job else { continue };
-        let emulated = spec.config.ring == Ring::Zero && machine.emulates_ring_0;
+        let Job::Step(ProgramStep { op, .. }, _) = spec.job else { continue };
+        let emulated = spec.config.ring == PrivilegeRing::Zero && machine.emulates_ring_0;
         let turn = Bench::new(machine, spec).and_then(|mut bench| bench.turn(machine, 51, false, false));
         checks.push(match turn {
             Ok(mut turn) => {
@@ -150,7 +153,7 @@ fn handlers(machine: &Machine, checks: &mut Vec<Check>) -> Result<(), LabError> 
 }
 
 /// Which of KVM's tracepoints fire for a guest that accesses ports and addresses, and executes CPUID.
-fn tracing(machine: Option<&Machine>, checks: &mut Vec<Check>) -> Result<(), LabError> {
+fn tracing(machine: Option<&LabMachine>, checks: &mut Vec<Check>) -> Result<(), LabError> {
     const NEEDED: [(&str, &str); 3] = [
         ("kvm_exit", "the length of each exit; without it only exits to user space are seen"),
         ("kvm_entry", "the end of each exit"),
@@ -229,13 +232,13 @@ impl Drop for Instance {
     }
 }
 
-fn fired(machine: &Machine, tracefs: &Path) -> Result<BTreeMap<String, u64>, LabError> {
+fn fired(machine: &LabMachine, tracefs: &Path) -> Result<BTreeMap<String, u64>, LabError> {
     let trouble = |error| LabError::io("an instance of tracefs", error);
     let instance = Instance(tracefs.join(format!("instances/exitscope-doctor-{}", std::process::id())));
     fs::create_dir(&instance.0).map_err(trouble)?;
     fs::write(instance.0.join("events/kvm/enable"), "1").map_err(trouble)?;
-    let port = Step { a: 1, b: 0x10, ..step(op::PORT_OUT) };
-    let mmio = Step { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_READ) };
+    let port = ProgramStep { a: 1, b: 0x10, ..step(op::PORT_OUT) };
+    let mmio = ProgramStep { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_READ) };
     let steps = [sampled(23, port), sampled(17, mmio), sampled(13, step(op::CPUID))].concat();
     probe(machine, VmConfig::new(1, machine.ring()), &steps)?;
     fs::write(instance.0.join("events/kvm/enable"), "0").map_err(trouble)?;
@@ -262,7 +265,7 @@ fn knobs(checks: &mut Vec<Check>) {
     }
 }
 
-fn clocks(machine: &Machine, checks: &mut Vec<Check>) {
+fn clocks(machine: &LabMachine, checks: &mut Vec<Check>) {
     let source = host::of_machine(host::CLOCK_SOURCE).unwrap_or_else(|| "unknown".to_string());
     checks.push(Check::new(MACHINE, "clock source", CheckState::Good, source));
     let said = machine.kvm_tsc_hz.map_or(String::new(), |hz| format!("; KVM says {:.3} GHz", hz as f64 / 1e9));

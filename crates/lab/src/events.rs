@@ -5,8 +5,8 @@
 //! the CPUs, a doorbell that yields is the diagnose that it stands for.
 
 use crate::abi::{BELLS, MAX_VCPUS, bell};
-use crate::{Exit, Vcpu};
-use exitscope_model::{Detail, DetailKind, Event, EventNames, Form, Kind, NameId};
+use crate::{KvmExit, LabVcpu};
+use exitscope_model::{Event, EventKind, EventNames, NameId, PortAccessForm, Subject, SubjectKind};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
 /// Events that a vCPU keeps at most; more are counted as lost.
@@ -44,7 +44,7 @@ pub struct Events {
     events: Vec<Event>,
     lost: u64,
     /// A read whose answer is told after the next entry, as KVM does.
-    read: Option<(Detail, NameId)>,
+    read: Option<(Subject, NameId)>,
     /// Which of the dispatcher's threads runs the vCPU: they are its CPUs. Without one, the host's CPUs are.
     thread: Option<u32>,
 }
@@ -52,33 +52,33 @@ pub struct Events {
 impl Events {
     /// The dispatcher's thread `thread` runs the vCPU from `at` on; it had been queued since `woken`, if it slept before.
     /// `idle`: the thread ran no other before.
-    pub fn runs(&mut self, vcpu: &Vcpu, at: u64, thread: u32, woken: Option<u64>, idle: bool) {
+    pub fn runs(&mut self, vcpu: &LabVcpu, at: u64, thread: u32, woken: Option<u64>, idle: bool) {
         self.thread = Some(thread);
         let tid = thread_of(vcpu, vcpu.index());
         if let Some(woken) = woken {
-            self.push(vcpu, woken, WAKEUP, Kind::Wakeup { tid });
+            self.push(vcpu, woken, WAKEUP, EventKind::Wakeup { tid });
         }
         if idle {
-            self.push(vcpu, at, SWITCH, Kind::Switch { prev: Tid(0), sleeps: true, next: tid });
+            self.push(vcpu, at, SWITCH, EventKind::Switch { prev: Tid(0), sleeps: true, next: tid });
         }
     }
 
     /// Its thread runs `next` from `at` on, or nobody; `sleeps`: the vCPU has nothing to do.
-    pub fn leaves(&mut self, vcpu: &Vcpu, at: u64, sleeps: bool, next: Option<u32>) {
+    pub fn leaves(&mut self, vcpu: &LabVcpu, at: u64, sleeps: bool, next: Option<u32>) {
         let next = next.map_or(Tid(0), |next| thread_of(vcpu, next));
-        self.push(vcpu, at, SWITCH, Kind::Switch { prev: thread_of(vcpu, vcpu.index()), sleeps, next });
+        self.push(vcpu, at, SWITCH, EventKind::Switch { prev: thread_of(vcpu, vcpu.index()), sleeps, next });
     }
 
     /// The vCPU enters KVM_RUN at `at` (nanoseconds of CLOCK_MONOTONIC).
-    pub fn enter(&mut self, vcpu: &Vcpu, at: u64, answer: u64) {
-        self.push(vcpu, at, ENTER, Kind::RunEnter);
+    pub fn enter(&mut self, vcpu: &LabVcpu, at: u64, answer: u64) {
+        self.push(vcpu, at, ENTER, EventKind::RunEnter);
         if let Some((detail, name)) = self.read.take() {
-            self.push(vcpu, at, name, Kind::Detail(Detail { value: answer, ..detail }));
+            self.push(vcpu, at, name, EventKind::Detail(Subject { value: answer, ..detail }));
         }
     }
 
     /// It came out at `at`.
-    pub fn exit(&mut self, vcpu: &Vcpu, at: u64, exit: &Exit) {
+    pub fn exit(&mut self, vcpu: &LabVcpu, at: u64, exit: &KvmExit) {
         const IO: u32 = 2;
         const HLT: u32 = 5;
         const MMIO_EXIT: u32 = 6;
@@ -87,10 +87,10 @@ impl Events {
         const WRMSR: u32 = 30;
         let port = |port: u16, size: u8, value: u64, write: bool| {
             (
-                Detail {
-                    kind: DetailKind::Port,
+                Subject {
+                    kind: SubjectKind::Port,
                     write,
-                    form: Form::Untold,
+                    form: PortAccessForm::Unknown,
                     size: size.into(),
                     key: port.into(),
                     value,
@@ -99,33 +99,43 @@ impl Events {
             )
         };
         let mmio = |key: u64, size: u8, value: u64, write: bool| {
-            (Detail { kind: DetailKind::Mmio, write, form: Form::Untold, size: size.into(), key, value }, MMIO)
+            (
+                Subject {
+                    kind: SubjectKind::Mmio,
+                    write,
+                    form: PortAccessForm::Unknown,
+                    size: size.into(),
+                    key,
+                    value,
+                },
+                MMIO,
+            )
         };
         let (reason, errno, detail) = match *exit {
-            Exit::PortIn { port: number, size } => (IO, 0, Some(port(number, size, 0, false))),
-            Exit::PortOut { port: number, size, value } => (IO, 0, Some(port(number, size, value.into(), true))),
-            Exit::MmioRead { address, size } => (MMIO_EXIT, 0, Some(mmio(address, size, 0, false))),
-            Exit::MmioWrite { address, size, value } => (MMIO_EXIT, 0, Some(mmio(address, size, value, true))),
+            KvmExit::PortIn { port: number, size } => (IO, 0, Some(port(number, size, 0, false))),
+            KvmExit::PortOut { port: number, size, value } => (IO, 0, Some(port(number, size, value.into(), true))),
+            KvmExit::MmioRead { address, size } => (MMIO_EXIT, 0, Some(mmio(address, size, 0, false))),
+            KvmExit::MmioWrite { address, size, value } => (MMIO_EXIT, 0, Some(mmio(address, size, value, true))),
             // A doorbell that halts is a halt, as is the end of a program: its time is no cost.
-            Exit::Bell { bell: bell::HALT | bell::SLEEP | bell::DONE, .. } | Exit::Halt => (HLT, 0, None),
+            KvmExit::Bell { bell: bell::HALT | bell::SLEEP | bell::DONE, .. } | KvmExit::Halt => (HLT, 0, None),
             // As on s390, where the call is all that the event says.
-            Exit::Bell { bell: bell::YIELD, .. } => (IO, 0, Some(diagnose(0x44))),
-            Exit::Bell { bell: bell::YIELD_TO, .. } => (IO, 0, Some(diagnose(0x9c))),
-            Exit::Bell { bell, value } => (IO, 0, Some(port(BELLS + bell, 4, value.into(), bell != bell::SENSE))),
-            Exit::Kicked => (INTR, -libc::EINTR, None),
-            Exit::Msr { written: None, .. } => (RDMSR, 0, None),
-            Exit::Msr { written: Some(_), .. } => (WRMSR, 0, None),
+            KvmExit::Bell { bell: bell::YIELD, .. } => (IO, 0, Some(diagnose(0x44))),
+            KvmExit::Bell { bell: bell::YIELD_TO, .. } => (IO, 0, Some(diagnose(0x9c))),
+            KvmExit::Bell { bell, value } => (IO, 0, Some(port(BELLS + bell, 4, value.into(), bell != bell::SENSE))),
+            KvmExit::Kicked => (INTR, -libc::EINTR, None),
+            KvmExit::Msr { written: None, .. } => (RDMSR, 0, None),
+            KvmExit::Msr { written: Some(_), .. } => (WRMSR, 0, None),
         };
         if let Some((detail, name)) = detail {
             match detail.write || name == DIAG {
-                true => self.push(vcpu, at, name, Kind::Detail(detail)),
+                true => self.push(vcpu, at, name, EventKind::Detail(detail)),
                 false => self.read = Some((detail, name)),
             }
         }
-        self.push(vcpu, at, USER_EXIT, Kind::UserspaceExit { reason, errno });
+        self.push(vcpu, at, USER_EXIT, EventKind::UserspaceExit { reason, errno });
     }
 
-    fn push(&mut self, vcpu: &Vcpu, at: u64, name: NameId, kind: Kind) {
+    fn push(&mut self, vcpu: &LabVcpu, at: u64, name: NameId, kind: EventKind) {
         if self.events.len() >= MAX_EVENTS {
             self.lost += 1;
             return;
@@ -163,11 +173,11 @@ fn this_cpu() -> PcpuId {
     PcpuId(unsafe { libc::sched_getcpu() } as u32)
 }
 
-fn diagnose(key: u64) -> (Detail, NameId) {
-    (Detail { kind: DetailKind::Diag, write: false, form: Form::Untold, size: 0, key, value: 0 }, DIAG)
+fn diagnose(key: u64) -> (Subject, NameId) {
+    (Subject { kind: SubjectKind::Diag, write: false, form: PortAccessForm::Unknown, size: 0, key, value: 0 }, DIAG)
 }
 
 /// What stands for the thread of vCPU `index` of the same VM.
-fn thread_of(vcpu: &Vcpu, index: u32) -> Tid {
+fn thread_of(vcpu: &LabVcpu, index: u32) -> Tid {
     Tid(std::process::id() + MAX_VCPUS as u32 + vcpu.number() - vcpu.index() + index)
 }

@@ -7,15 +7,15 @@
 //! 1 … 500 ioeventfds ──────────────┘
 //! ```
 
-use crate::abi::{ARENA, ARENA_SIZE, Step, op};
-use crate::account::Reason;
+use crate::abi::{ARENA, ARENA_SIZE, ProgramStep, op};
 use crate::bench::{Bench, Job, MAX_TURN, Spec};
 use crate::events::Events;
-use crate::measure::{Noise, Plan, Series, machine_warnings, manifest, take_turns};
-use crate::{LabError, Machine, Place, Ring, VmConfig, step};
+use crate::exit_account::LabExitReason;
+use crate::measure::{MeasurePlan, Noise, Series, machine_warnings, manifest, take_turns};
+use crate::{IoAddress, LabError, LabMachine, PrivilegeRing, VmConfig, step};
 use exitscope_model::Event;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
-use exitscope_scenario::findings::{Figure, Findings, Row, Table, Unit};
+use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit};
 use exitscope_stats::Histogram;
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ struct Part {
 }
 
 /// Measures all of it. With `keep_events`, the events of the last round come with it.
-pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let parts = [kinds(machine), registers(machine), locks(machine), devices(machine)];
     let (began, noise) = (Instant::now(), Noise::now());
     let mut benches: Vec<Result<Timed, String>> = Vec::new();
@@ -66,7 +66,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         if let Ok(timed) = bench
             && let Err(why) = timed.turn(machine, plan, round, keep_events && round == last)
         {
-            *bench = Err(not_ours(why)?);
+            *bench = Err(unsupported_as_row(why)?);
         }
         Ok(())
     })?;
@@ -90,21 +90,21 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     let mut events = Vec::new();
     for part in parts {
         let rows = part.rows.into_iter().zip(benches.by_ref()).map(|((labels, _), bench)| match bench {
-            Err(why) => Row { labels, cannot: Some(why), ..Row::default() },
+            Err(why) => FindingRow { labels, cannot: Some(why), ..FindingRow::default() },
             Ok(timed) => {
                 let row = timed.row(machine, labels);
                 events.extend(timed.events);
                 row
             }
         });
-        findings.tables.push(Table { title: part.title, labels: part.labels, rows: rows.collect() });
+        findings.tables.push(FindingsTable { title: part.title, labels: part.labels, rows: rows.collect() });
     }
     findings.summary = summary(&findings);
     Ok((findings, Events::merge(events)))
 }
 
 /// What the back end cannot do is a row; what ends the whole run is an error.
-pub(crate) fn not_ours(error: LabError) -> Result<String, LabError> {
+pub(crate) fn unsupported_as_row(error: LabError) -> Result<String, LabError> {
     match error {
         LabError::Signal(_) | LabError::NoKvm(_) => Err(error),
         error => Ok(format!("this back end cannot do it: {error}")),
@@ -126,7 +126,7 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    pub(crate) fn new(machine: &Machine, spec: Spec, plan: &Plan) -> Result<Result<Timed, String>, LabError> {
+    pub(crate) fn new(machine: &LabMachine, spec: Spec, plan: &MeasurePlan) -> Result<Result<Timed, String>, LabError> {
         let made = Bench::new(machine, spec).and_then(|mut bench| {
             let turn = bench.turn(machine, FIRST_TURN, plan.pin, false)?;
             let about = turn.ticks as f64 / FIRST_TURN as f64;
@@ -140,18 +140,18 @@ impl Timed {
                 events: Vec::new(),
             })
         });
-        made.map_or_else(|error| not_ours(error).map(Err), |timed| Ok(Ok(timed)))
+        made.map_or_else(|error| unsupported_as_row(error).map(Err), |timed| Ok(Ok(timed)))
     }
 
     pub(crate) fn turn(
         &mut self,
-        machine: &Machine,
-        plan: &Plan,
+        machine: &LabMachine,
+        plan: &MeasurePlan,
         round: Option<u32>,
         events: bool,
     ) -> Result<(), LabError> {
         let most = match self.bench.spec().job {
-            Job::Step(Step { op: op::TOUCH, .. }, _) => ARENA_SIZE / 4096 - 1,
+            Job::Step(ProgramStep { op: op::TOUCH, .. }, _) => ARENA_SIZE / 4096 - 1,
             _ => MAX_TURN,
         };
         let samples = plan.samples(machine, self.about, most);
@@ -162,7 +162,8 @@ impl Timed {
             self.series.add(&turn.samples, turn.base);
             let seconds = machine.ns_in(turn.ticks as f64) / 1e9;
             self.rates.push(turn.samples.len() as f64 / seconds.max(1e-9));
-            let accesses = [Reason::PortIn, Reason::PortOut, Reason::MmioRead, Reason::MmioWrite];
+            let accesses =
+                [LabExitReason::PortIn, LabExitReason::PortOut, LabExitReason::MmioRead, LabExitReason::MmioWrite];
             let mut times = Histogram::default();
             for (_, _, cell) in turn.account.rows().filter(|row| accesses.contains(&row.0)) {
                 times.merge(&cell.times);
@@ -176,16 +177,20 @@ impl Timed {
         Ok(())
     }
 
-    pub(crate) fn row(&self, machine: &Machine, labels: Vec<String>) -> Row {
+    pub(crate) fn row(&self, machine: &LabMachine, labels: Vec<String>) -> FindingRow {
         let Some(summary) = self.series.summary() else {
-            return Row { labels, cannot: Some("the guest gave no samples".to_string()), ..Row::default() };
+            return FindingRow {
+                labels,
+                cannot: Some("the guest gave no samples".to_string()),
+                ..FindingRow::default()
+            };
         };
         let parts = if matches!(self.bench.spec().job, Job::PingPong) { 2.0 } else { 1.0 };
         let mut figures = summary.divided(parts).figures(machine);
         if self.bench.spec().lock.is_some() {
-            figures.extend(Figure::of_rounds("accesses", Unit::PerSecond, &self.rates));
+            figures.extend(FindingFigure::of_rounds("accesses", Unit::PerSecond, &self.rates));
         }
-        Row { labels, figures, cannot: None }
+        FindingRow { labels, figures, cannot: None }
     }
 }
 
@@ -216,13 +221,13 @@ impl By {
     }
 }
 
-fn kinds(machine: &Machine) -> Part {
+fn kinds(machine: &LabMachine) -> Part {
     let ring = machine.ring();
     let mut rows: Vec<Wanted> = Vec::new();
     let mut kernel = |what: &str, spec: Spec| rows.push((vec![what.to_string(), "kernel".to_string()], Ok(spec)));
-    kernel("hypercall", Spec::new(ring, Step { b: HYPERCALL, ..step(op::HYPERCALL) }));
+    kernel("hypercall", Spec::new(ring, ProgramStep { b: HYPERCALL, ..step(op::HYPERCALL) }));
     kernel("CPUID", Spec::new(ring, step(op::CPUID)));
-    let msr = |op, b| Spec::new(Ring::Zero, Step { b, c: MSR_VALUE, ..step(op) });
+    let msr = |op, b| Spec::new(PrivilegeRing::Zero, ProgramStep { b, c: MSR_VALUE, ..step(op) });
     kernel("MSR read", msr(op::RDMSR, KERNEL_MSR));
     kernel("MSR write", msr(op::WRMSR, KERNEL_MSR));
     for (what, op) in [("MSR read", op::RDMSR), ("MSR write", op::WRMSR)] {
@@ -237,32 +242,37 @@ fn kinds(machine: &Machine) -> Part {
     ] {
         rows.extend(By::ALL.map(|by| (vec![what.to_string(), by.name().to_string()], accessed(ring, op, by))));
     }
-    let any_size = Spec { ioeventfds: vec![(Place::Address(ADDRESS), 0)], ..Spec::new(ring, access(op::MMIO_WRITE)) };
+    let any_size =
+        Spec { ioeventfds: vec![(IoAddress::Address(ADDRESS), 0)], ..Spec::new(ring, access(op::MMIO_WRITE)) };
     rows.push((vec!["MMIO write".into(), "ioeventfd, any size".into()], Ok(any_size)));
     let pair = |job, ring| Spec {
         job,
         config: VmConfig { irqchip: true, ..VmConfig::new(2, ring) },
         ..Spec::new(ring, step(op::NOTHING))
     };
-    let in_kernel = Spec { halts_in_kernel: ring == Ring::Three, ..pair(Job::PingPong, ring) };
+    let in_kernel = Spec { halts_in_kernel: ring == PrivilegeRing::Three, ..pair(Job::PingPong, ring) };
     rows.push((vec!["halt and wake".into(), "kernel".into()], Ok(in_kernel)));
-    let by_doorbell = Spec { config: VmConfig::new(2, Ring::Three), ..pair(Job::PingPong, Ring::Three) };
+    let by_doorbell =
+        Spec { config: VmConfig::new(2, PrivilegeRing::Three), ..pair(Job::PingPong, PrivilegeRing::Three) };
     rows.push((vec!["halt and wake".into(), "user space".into()], Ok(by_doorbell)));
-    let interrupt = Step { a: 1, ..step(op::INTERRUPT) };
+    let interrupt = ProgramStep { a: 1, ..step(op::INTERRUPT) };
     let mut kernel = |what: &str, spec: Spec| rows.push((vec![what.to_string(), "kernel".to_string()], Ok(spec)));
-    kernel("IPI to itself", Spec::new(Ring::Zero, step(op::INTERRUPT)));
-    kernel("IPI to a running vCPU", pair(Job::BesideSpinner(interrupt), Ring::Zero));
-    kernel("IPI to a halted vCPU", pair(Job::BesideHalter(interrupt), Ring::Zero));
-    kernel("end of interrupt", Spec::new(Ring::Zero, Step { b: X2APIC_EOI, ..step(op::WRMSR) }));
-    kernel("timer", Spec::new(Ring::Zero, Step { b: X2APIC_TIMER, c: u32::MAX.into(), ..step(op::WRMSR) }));
-    kernel("page fault", Spec::new(ring, Step { b: ARENA, c: 4096, ..step(op::TOUCH) }));
+    kernel("IPI to itself", Spec::new(PrivilegeRing::Zero, step(op::INTERRUPT)));
+    kernel("IPI to a running vCPU", pair(Job::BesideSpinner(interrupt), PrivilegeRing::Zero));
+    kernel("IPI to a halted vCPU", pair(Job::BesideHalter(interrupt), PrivilegeRing::Zero));
+    kernel("end of interrupt", Spec::new(PrivilegeRing::Zero, ProgramStep { b: X2APIC_EOI, ..step(op::WRMSR) }));
+    kernel(
+        "timer",
+        Spec::new(PrivilegeRing::Zero, ProgramStep { b: X2APIC_TIMER, c: u32::MAX.into(), ..step(op::WRMSR) }),
+    );
+    kernel("page fault", Spec::new(ring, ProgramStep { b: ARENA, c: 4096, ..step(op::TOUCH) }));
     Part { title: "Exits by what caused them and who answers", labels: vec!["exit", "handler"], rows }
 }
 
 /// Every kind of exit that one step makes and that some KVM can, with its labels. An interrupt is none: its handler is the
 /// guest's own time, and has exits of its own.
-pub(crate) fn single(machine: &Machine) -> impl Iterator<Item = (Vec<String>, Spec)> {
-    let is_single = |spec: &Spec| matches!(spec.job, Job::Step(Step { op, .. }, _) if op != op::INTERRUPT);
+pub(crate) fn single(machine: &LabMachine) -> impl Iterator<Item = (Vec<String>, Spec)> {
+    let is_single = |spec: &Spec| matches!(spec.job, Job::Step(ProgramStep { op, .. }, _) if op != op::INTERRUPT);
     let possible = kinds(machine).rows.into_iter().filter_map(|(labels, spec)| Some((labels, spec.ok()?)));
     possible.filter(move |(_, spec)| is_single(spec))
 }
@@ -271,26 +281,30 @@ pub(crate) fn single(machine: &Machine) -> impl Iterator<Item = (Vec<String>, Sp
 const MSR_VALUE: u64 = 0x0007_0406_0007_0406;
 
 /// One access of 4 bytes (ports: 1).
-fn access(op: u32) -> Step {
+fn access(op: u32) -> ProgramStep {
     let port = matches!(op, op::PORT_IN | op::PORT_OUT);
-    Step { op, a: if port { 1 } else { 4 }, b: if port { PORT.into() } else { ADDRESS }, c: 1 }
+    ProgramStep { op, a: if port { 1 } else { 4 }, b: if port { PORT.into() } else { ADDRESS }, c: 1 }
 }
 
-fn accessed(ring: Ring, op: u32, by: By) -> Result<Spec, String> {
+fn accessed(ring: PrivilegeRing, op: u32, by: By) -> Result<Spec, String> {
     let is_read = matches!(op, op::PORT_IN | op::MMIO_READ);
     let step = access(op);
     let place = match op {
-        op::PORT_IN | op::PORT_OUT => Place::Port(PORT),
-        _ => Place::Address(ADDRESS),
+        op::PORT_IN | op::PORT_OUT => IoAddress::Port(PORT),
+        _ => IoAddress::Address(ADDRESS),
     };
     let spec = Spec::new(ring, step);
     Ok(match by {
         By::Kernel => {
             let (b, config) = match place {
-                Place::Port(_) => (KERNEL_PORT.into(), spec.config),
-                Place::Address(_) => (KERNEL_ADDRESS, spec.config),
+                IoAddress::Port(_) => (KERNEL_PORT.into(), spec.config),
+                IoAddress::Address(_) => (KERNEL_ADDRESS, spec.config),
             };
-            Spec { job: Job::Step(Step { b, c: 0, ..step }, 0), config: VmConfig { irqchip: true, ..config }, ..spec }
+            Spec {
+                job: Job::Step(ProgramStep { b, c: 0, ..step }, 0),
+                config: VmConfig { irqchip: true, ..config },
+                ..spec
+            }
         }
         By::Ioeventfd if is_read => return Err("no KVM can: an ioeventfd takes writes only".to_string()),
         By::Coalesced if is_read => return Err("no KVM can: only writes are coalesced".to_string()),
@@ -301,7 +315,7 @@ fn accessed(ring: Ring, op: u32, by: By) -> Result<Spec, String> {
     })
 }
 
-fn registers(machine: &Machine) -> Part {
+fn registers(machine: &LabMachine) -> Part {
     let ways = [
         ("none", None),
         ("general registers, by ioctl", Some(RegisterSync::Needed)),
@@ -319,11 +333,11 @@ fn registers(machine: &Machine) -> Part {
     }
 }
 
-fn locks(machine: &Machine) -> Part {
+fn locks(machine: &LabMachine) -> Part {
     let ways = [("one big lock", DeviceLock::Big), ("a lock for each device", DeviceLock::Split)];
     let rows = [1, 2, 4, 8].into_iter().flat_map(|vcpus| {
         ways.map(|(name, lock)| {
-            let place = |vcpu: u32| Place::Port(PORT + vcpu as u16);
+            let place = |vcpu: u32| IoAddress::Port(PORT + vcpu as u16);
             let spec = Spec {
                 job: Job::Step(access(op::PORT_IN), 1),
                 config: VmConfig::new(vcpus, machine.ring()),
@@ -342,11 +356,11 @@ fn locks(machine: &Machine) -> Part {
     }
 }
 
-fn devices(machine: &Machine) -> Part {
+fn devices(machine: &LabMachine) -> Part {
     const FIRST: u16 = 0x1000;
     let rows = [1u16, 10, 100, 200, 500].into_iter().flat_map(|count| {
-        let places: Vec<Place> = (0..count).map(|at| Place::Port(FIRST + 4 * at)).collect();
-        let write = Step { op: op::PORT_OUT, a: 2, b: (FIRST + 4 * (count - 1)).into(), c: 1 };
+        let places: Vec<IoAddress> = (0..count).map(|at| IoAddress::Port(FIRST + 4 * at)).collect();
+        let write = ProgramStep { op: op::PORT_OUT, a: 2, b: (FIRST + 4 * (count - 1)).into(), c: 1 };
         let base = Spec::new(machine.ring(), write);
         let eventfds = Spec { ioeventfds: places.iter().map(|&place| (place, 2)).collect(), ..base.clone() };
         let user = Spec { devices: places.iter().map(|&place| (place, place)).collect(), ..base };

@@ -5,16 +5,18 @@
 //! width 1: [0: computes] [1: neighbour]      width 2: [0: computes, 1: neighbour]      width 4: [0, 1, 2: naps, 3: naps]
 //! ```
 
-use crate::abi::{Step, op};
-use crate::account::Reason;
+use crate::abi::{ProgramStep, op};
 use crate::events::Events;
-use crate::guests::{ComputeSpeed, Guests, repeat};
-use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
+use crate::exit_account::LabExitReason;
+use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat};
+use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
 use crate::vcores::{self, Ganged};
-use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
+use crate::{LabError, LabMachine, PrivilegeRing, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::{Policies, vcore};
-use exitscope_scenario::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
+use exitscope_scenario::findings::{
+    FindingFigure, FindingRow, Findings, FindingsTable, Measured, Unit, counted, noise,
+};
 use std::time::{Duration, Instant};
 
 /// vCPUs of a virtual core.
@@ -30,7 +32,7 @@ const TURN_LIMIT: Duration = Duration::from_secs(20);
 
 /// What the neighbours of the computing vCPU do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum SiblingLoad {
     /// They halt at once.
     Idle,
     /// They spin.
@@ -41,23 +43,23 @@ pub enum Beside {
     Storm,
 }
 
-impl Beside {
+impl SiblingLoad {
     /// All.
-    pub const ALL: [Beside; 4] = [Beside::Idle, Beside::Spin, Beside::Exits, Beside::Storm];
+    pub const ALL: [SiblingLoad; 4] = [SiblingLoad::Idle, SiblingLoad::Spin, SiblingLoad::Exits, SiblingLoad::Storm];
 
     fn name(self) -> &'static str {
         match self {
-            Beside::Idle => "nobody",
-            Beside::Spin => "a spin loop",
-            Beside::Exits => "an exit every 500 us",
-            Beside::Storm => "an exit storm",
+            SiblingLoad::Idle => "nobody",
+            SiblingLoad::Spin => "a spin loop",
+            SiblingLoad::Exits => "an exit every 500 us",
+            SiblingLoad::Storm => "an exit storm",
         }
     }
 }
 
 /// What a turn gave.
 #[derive(Clone, Debug, Default)]
-pub struct Turn {
+pub struct GangTurn {
     /// What the virtual cores did.
     pub ganged: Ganged,
     /// Rounds of vCPU 0's compute loop.
@@ -66,42 +68,42 @@ pub struct Turn {
 
 /// A guest whose vCPUs are grouped.
 #[derive(Debug)]
-pub struct Group {
-    guests: Guests,
+pub struct GangGuest {
+    guests: LoadedVm,
     speed: ComputeSpeed,
     /// Neighbours that are not idle, at most.
     active: u32,
 }
 
-impl Group {
+impl GangGuest {
     /// Makes the VM.
-    pub fn new(machine: &Machine) -> Result<Group, LabError> {
-        let config = VmConfig { irqchip: false, ..VmConfig::new(WIDTHS[WIDTHS.len() - 1], Ring::Three) };
+    pub fn new(machine: &LabMachine) -> Result<GangGuest, LabError> {
+        let config = VmConfig { irqchip: false, ..VmConfig::new(WIDTHS[WIDTHS.len() - 1], PrivilegeRing::Three) };
         let active = (machine.cpus.len() as u32).saturating_sub(1).max(1);
-        Ok(Group { guests: Guests::new(machine, config)?, speed: ComputeSpeed::measure(machine)?, active })
+        Ok(GangGuest { guests: LoadedVm::new(machine, config)?, speed: ComputeSpeed::measure(machine)?, active })
     }
 
     /// Runs virtual cores of `width` vCPUs for `length`; or, with `rounds` (more than 0), until each has done as many rounds
     /// of its program.
     pub fn turn(
         &mut self,
-        machine: &Machine,
+        machine: &LabMachine,
         width: u32,
-        beside: Beside,
+        beside: SiblingLoad,
         rounds: u64,
         length: Duration,
         events: bool,
-    ) -> Result<Turn, LabError> {
-        let read = Step { op: op::PORT_IN, a: 1, b: PORT, c: 0 };
+    ) -> Result<GangTurn, LabError> {
+        let read = ProgramStep { op: op::PORT_IN, a: 1, b: PORT, c: 0 };
         let compute = repeat(rounds, &[self.speed.step(ROUND_NS)]);
         let neighbour = match beside {
-            Beside::Idle => vec![step(op::HALT)],
-            Beside::Spin => repeat(rounds, &[Step { b: 100, ..step(op::PAUSE) }]),
-            Beside::Exits => repeat(rounds, &[self.speed.step(BETWEEN_NS), read]),
-            Beside::Storm => repeat(rounds, &[read]),
+            SiblingLoad::Idle => vec![step(op::HALT)],
+            SiblingLoad::Spin => repeat(rounds, &[ProgramStep { b: 100, ..step(op::PAUSE) }]),
+            SiblingLoad::Exits => repeat(rounds, &[self.speed.step(BETWEEN_NS), read]),
+            SiblingLoad::Storm => repeat(rounds, &[read]),
         };
         let vcpus = width.max(2);
-        let programs: Vec<Vec<Step>> = (0..vcpus)
+        let programs: Vec<Vec<ProgramStep>> = (0..vcpus)
             .map(|vcpu| match vcpu {
                 0 => compute.clone(),
                 _ if vcpu <= self.active => neighbour.clone(),
@@ -110,21 +112,21 @@ impl Group {
             .collect();
         self.guests.load(machine, &Policies::default(), 0, &programs)?;
         let params = vcore::Params { smt_mode: width, ..vcore::Params::default() };
-        let Guests { payload, vcpus: all, .. } = &mut self.guests;
+        let LoadedVm { payload, vcpus: all, .. } = &mut self.guests;
         let length = (rounds == 0).then_some(length);
         let watch = Watch::new(TURN_LIMIT);
         let ganged = vcores::run(machine, payload, &mut all[..vcpus as usize], &params, length, events, &watch)?;
-        Ok(Turn { ganged, rounds: payload.page(0).done.0[op::COMPUTE as usize] })
+        Ok(GangTurn { ganged, rounds: payload.page(0).done.0[op::COMPUTE as usize] })
     }
 }
 
-const ROUNDS: Measured<Turn> = Measured::new("rounds", Unit::PerSecond, |turn| Some(rate(turn, turn.rounds)));
+const ROUNDS: Measured<GangTurn> = Measured::new("rounds", Unit::PerSecond, |turn| Some(rate(turn, turn.rounds)));
 
-const FIGURES: [Measured<Turn>; 5] = [
+const FIGURES: [Measured<GangTurn>; 5] = [
     Measured::new("gang exits", Unit::PerSecond, |turn| Some(rate(turn, turn.ganged.gangs.ganged))),
     Measured::new("forced exits", Unit::PerSecond, |turn| Some(rate(turn, turn.ganged.gangs.forced))),
     Measured::new("own exits", Unit::PerSecond, |turn| {
-        let reads = turn.ganged.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
+        let reads = turn.ganged.accounts.iter().map(|account| account.count(LabExitReason::PortIn)).sum();
         Some(rate(turn, reads))
     }),
     Measured::new("forced out", Unit::Share, |turn| Some(outside(turn) / seconds(turn))),
@@ -134,25 +136,25 @@ const FIGURES: [Measured<Turn>; 5] = [
     }),
 ];
 
-fn seconds(turn: &Turn) -> f64 {
+fn seconds(turn: &GangTurn) -> f64 {
     turn.ganged.elapsed.as_secs_f64().max(1e-9)
 }
 
-fn rate(turn: &Turn, count: u64) -> f64 {
+fn rate(turn: &GangTurn, count: u64) -> f64 {
     count as f64 / seconds(turn)
 }
 
 /// How long the computing vCPU was not in the guest though it had no reason of its own, in seconds.
-fn outside(turn: &Turn) -> f64 {
+fn outside(turn: &GangTurn) -> f64 {
     turn.ganged.outside.first().map_or(0.0, Duration::as_secs_f64)
 }
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
-pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
-    let mut group = Group::new(machine)?;
-    let cases: Vec<(u32, Beside)> =
-        WIDTHS.into_iter().flat_map(|width| Beside::ALL.map(|beside| (width, beside))).collect();
-    let mut rounds: Vec<Vec<Turn>> = cases.iter().map(|_| Vec::new()).collect();
+pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+    let mut group = GangGuest::new(machine)?;
+    let cases: Vec<(u32, SiblingLoad)> =
+        WIDTHS.into_iter().flat_map(|width| SiblingLoad::ALL.map(|beside| (width, beside))).collect();
+    let mut rounds: Vec<Vec<GangTurn>> = cases.iter().map(|_| Vec::new()).collect();
     let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
     let mut events = Vec::new();
     take_turns(plan, cases.len(), |round, at| {
@@ -186,15 +188,15 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
             group.active + 1
         ));
     }
-    let in_table = Beside::ALL.len();
+    let in_table = SiblingLoad::ALL.len();
     let rows = cases.iter().enumerate().map(|(at, &(width, beside))| {
         let alone = &rounds[at - at % in_table];
-        let of_alone = Figure::of_rounds("of alone", Unit::Share, &ROUNDS.ratios(&rounds[at], alone));
+        let of_alone = FindingFigure::of_rounds("of alone", Unit::Share, &ROUNDS.ratios(&rounds[at], alone));
         let others = FIGURES.iter().filter_map(|figure| figure.figure(&rounds[at]));
         let shown = ROUNDS.figure(&rounds[at]).into_iter().chain(of_alone).chain(others).collect();
-        Row { labels: vec![width.to_string(), beside.name().to_string()], figures: shown, cannot: None }
+        FindingRow { labels: vec![width.to_string(), beside.name().to_string()], figures: shown, cannot: None }
     });
-    let table = Table {
+    let table = FindingsTable {
         title: "A compute loop, by its neighbours",
         labels: vec!["vCPUs a vcore", "beside"],
         rows: rows.collect(),
@@ -205,8 +207,8 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
 }
 
 /// The main points in words.
-fn summary(table: &Table) -> Vec<String> {
-    let figure = |width: u32, beside: Beside, name: &str| {
+fn summary(table: &FindingsTable) -> Vec<String> {
+    let figure = |width: u32, beside: SiblingLoad, name: &str| {
         let labels = [width.to_string(), beside.name().to_string()];
         table.rows.iter().find(|row| row.labels == labels)?.figure(name)
     };
@@ -214,7 +216,7 @@ fn summary(table: &Table) -> Vec<String> {
         let share = figure(width, beside, "of alone")?;
         Some(format!("{} %{}", share.with_margin(0.01, 0), noise(share.may_be(1.0))))
     };
-    let sentence = |beside: Beside| {
+    let sentence = |beside: SiblingLoad| {
         Some(format!(
             "Beside {}, of its throughput alone the compute loop keeps {} where each vCPU is a virtual core of its own, {} in \
              one of 2 ({:.0} gang exits a second, {:.0} % of its time forced out), {} in one of 4.",
@@ -226,7 +228,8 @@ fn summary(table: &Table) -> Vec<String> {
             of(4, beside)?,
         ))
     };
-    let mut said: Vec<String> = [Beside::Spin, Beside::Exits, Beside::Storm].into_iter().filter_map(sentence).collect();
+    let mut said: Vec<String> =
+        [SiblingLoad::Spin, SiblingLoad::Exits, SiblingLoad::Storm].into_iter().filter_map(sentence).collect();
     said.push(
         "rounds: of the compute loop, of about 5 us if nobody disturbs it; forced out: the share of the time for which it was \
          not in the guest though it had no reason of its own."

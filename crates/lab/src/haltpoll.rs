@@ -10,19 +10,21 @@
 //! Nobody polls; the guest (its governor); KVM, capped for each VM; or the lab's own run loop, as KVM would (the same
 //! policy), for halts that are doorbells.
 
-use crate::abi::{self, Step, op};
-use crate::account::Account;
+use crate::abi::{self, ProgramStep, op};
 use crate::events::Events;
-use crate::exits::not_ours;
-use crate::guests::{ComputeSpeed, Guests, repeat, thread_usage};
+use crate::exit_account::ExitAccount;
+use crate::exits::unsupported_as_row;
+use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat, thread_usage};
 use crate::machine::pin_to;
-use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
-use crate::serve::{Served, Setup, parkers, serve};
+use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
+use crate::run_loop::{Setup, VcpuRun, parkers, serve};
 use crate::stats::vcpu_counters;
-use crate::{LabError, Machine, Parker, Ring, Vcpu, VmConfig, Watch, step};
+use crate::{LabError, LabMachine, LabVcpu, Parker, PrivilegeRing, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
-use exitscope_scenario::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, noise};
+use exitscope_scenario::findings::{
+    FindingFigure, FindingRow, Findings, FindingsTable, Measured, Unit, counted, noise,
+};
 use exitscope_units::Nanos;
 use std::time::{Duration, Instant};
 
@@ -42,7 +44,7 @@ const FIRST_TURN: u64 = 20;
 
 /// Who polls before a halt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Polls {
+pub enum PollMode {
     /// Nobody; halts block in KVM.
     Nobody,
     /// KVM, at most so many nanoseconds.
@@ -53,14 +55,14 @@ pub enum Polls {
     RunLoop(u64),
 }
 
-impl Polls {
+impl PollMode {
     fn labels(self) -> Vec<String> {
         let (who, knob) = match self {
-            Polls::Nobody => ("nobody", "halts in KVM".to_string()),
-            Polls::Kvm(ns) => ("KVM", format!("halt_poll_ns={}", Nanos(ns))),
-            Polls::Guest(ns) => ("the guest", format!("guest_halt_poll_ns={}", Nanos(ns))),
-            Polls::RunLoop(0) => ("nobody", "halts in the run loop".to_string()),
-            Polls::RunLoop(ns) => ("the run loop", format!("halt_poll_ns={}", Nanos(ns))),
+            PollMode::Nobody => ("nobody", "halts in KVM".to_string()),
+            PollMode::Kvm(ns) => ("KVM", format!("halt_poll_ns={}", Nanos(ns))),
+            PollMode::Guest(ns) => ("the guest", format!("guest_halt_poll_ns={}", Nanos(ns))),
+            PollMode::RunLoop(0) => ("nobody", "halts in the run loop".to_string()),
+            PollMode::RunLoop(ns) => ("the run loop", format!("halt_poll_ns={}", Nanos(ns))),
         };
         vec![who.to_string(), knob]
     }
@@ -69,16 +71,16 @@ impl Polls {
 /// A VM of two vCPUs that play.
 #[derive(Debug)]
 pub struct PingPong {
-    polls: Polls,
+    polls: PollMode,
     policies: Policies,
-    guests: Guests,
+    guests: LoadedVm,
     parkers: Vec<Parker>,
-    work: Step,
+    work: ProgramStep,
 }
 
 /// What a turn gave.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct PingPongTurn {
     /// Round trips.
     pub rounds: u64,
     /// How long they took.
@@ -94,37 +96,43 @@ pub struct Turn {
     /// CPU time of both threads.
     pub cpu: Duration,
     /// Exits to user space.
-    pub account: Account,
+    pub account: ExitAccount,
     /// The events of each vCPU, if they are kept.
     pub events: Vec<Events>,
 }
 
 impl PingPong {
     /// Makes the VM. An error says what KVM cannot do here.
-    pub fn new(machine: &Machine, polls: Polls, work: Step) -> Result<PingPong, LabError> {
-        let in_run_loop = matches!(polls, Polls::RunLoop(_));
-        let ring = if in_run_loop { Ring::Three } else { machine.ring() };
+    pub fn new(machine: &LabMachine, polls: PollMode, work: ProgramStep) -> Result<PingPong, LabError> {
+        let in_run_loop = matches!(polls, PollMode::RunLoop(_));
+        let ring = if in_run_loop { PrivilegeRing::Three } else { machine.ring() };
         let cap = match polls {
-            Polls::Kvm(ns) => ns as u32,
-            Polls::Nobody | Polls::Guest(_) | Polls::RunLoop(_) => 0,
+            PollMode::Kvm(ns) => ns as u32,
+            PollMode::Nobody | PollMode::Guest(_) | PollMode::RunLoop(_) => 0,
         };
         let halt_poll_ns = (!in_run_loop).then_some(cap);
         let config = VmConfig { irqchip: !in_run_loop, halt_poll_ns, ..VmConfig::new(2, ring) };
         let mut policies = Policies::default();
         match polls {
-            Polls::Guest(ns) => policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns),
-            Polls::RunLoop(ns) => policies.host_halt_poll.halt_poll_ns = Nanos(ns),
-            Polls::Nobody | Polls::Kvm(_) => {}
+            PollMode::Guest(ns) => policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns),
+            PollMode::RunLoop(ns) => policies.host_halt_poll.halt_poll_ns = Nanos(ns),
+            PollMode::Nobody | PollMode::Kvm(_) => {}
         }
-        Ok(PingPong { polls, policies, guests: Guests::new(machine, config)?, parkers: parkers(2), work })
+        Ok(PingPong { polls, policies, guests: LoadedVm::new(machine, config)?, parkers: parkers(2), work })
     }
 
     /// Plays so many round trips.
-    pub fn turn(&mut self, machine: &Machine, rounds: u64, pin: bool, events: bool) -> Result<Turn, LabError> {
-        let flags = if matches!(self.polls, Polls::Guest(_)) { abi::machine::HALTPOLL } else { 0 };
+    pub fn turn(
+        &mut self,
+        machine: &LabMachine,
+        rounds: u64,
+        pin: bool,
+        events: bool,
+    ) -> Result<PingPongTurn, LabError> {
+        let flags = if matches!(self.polls, PollMode::Guest(_)) { abi::machine::HALTPOLL } else { 0 };
         let programs = [0, 1].map(|vcpu| {
-            let receive = Step { a: abi::ipi_box(vcpu), ..step(op::RECEIVE) };
-            let send = Step { a: abi::ipi_box(1 - vcpu), ..step(op::SEND) };
+            let receive = ProgramStep { a: abi::ipi_box(vcpu), ..step(op::RECEIVE) };
+            let send = ProgramStep { a: abi::ipi_box(1 - vcpu), ..step(op::SEND) };
             match vcpu {
                 0 => repeat(rounds, &[self.work, send, receive]),
                 _ => repeat(rounds, &[receive, self.work, send]),
@@ -132,8 +140,8 @@ impl PingPong {
         });
         self.parkers = parkers(2);
         self.guests.load(machine, &self.policies, flags, &programs)?;
-        let halts_by_bell = self.guests.vm.config().ring == Ring::Three;
-        let in_run_loop = matches!(self.polls, Polls::RunLoop(_));
+        let halts_by_bell = self.guests.vm.config().ring == PrivilegeRing::Three;
+        let in_run_loop = matches!(self.polls, PollMode::RunLoop(_));
         let setup = Setup {
             halts_in: (halts_by_bell && !in_run_loop).then_some(&self.guests.vm),
             halt_poll: in_run_loop.then_some(self.policies.host_halt_poll),
@@ -158,21 +166,21 @@ impl PingPong {
 
     fn take(
         &self,
-        machine: &Machine,
+        machine: &LabMachine,
         rounds: u64,
-        served: Vec<(Served, Duration, u64)>,
+        served: Vec<(VcpuRun, Duration, u64)>,
         by_kvm: Option<[u64; 2]>,
-    ) -> Turn {
+    ) -> PingPongTurn {
         let pages = [0, 1].map(|vcpu| self.guests.payload.page(vcpu));
         let sum = |of: fn(&abi::VcpuPage) -> u64| pages.iter().map(of).sum::<u64>();
         let begin = pages.iter().map(|page| page.begin_tsc).min().unwrap_or(0);
         let end = pages.iter().map(|page| page.end_tsc).max().unwrap_or(0);
-        let mut turn = Turn {
+        let mut turn = PingPongTurn {
             rounds,
             elapsed: Duration::from_nanos(machine.ns_in(end.saturating_sub(begin) as f64) as u64),
             halts: sum(|page| page.halts),
             wakes: sum(|page| page.wakes_sent),
-            ..Turn::default()
+            ..PingPongTurn::default()
         };
         let mut by_run_loop = [0; 2];
         for (part, cpu, sleeps) in served {
@@ -183,9 +191,9 @@ impl PingPong {
             (0..2).for_each(|at| by_run_loop[at] += part.polls[at]);
         }
         turn.polls = match self.polls {
-            Polls::Guest(_) => Some([sum(|page| page.polls), sum(|page| page.polls_paid)]),
-            Polls::RunLoop(_) => Some(by_run_loop),
-            Polls::Nobody | Polls::Kvm(_) => by_kvm,
+            PollMode::Guest(_) => Some([sum(|page| page.polls), sum(|page| page.polls_paid)]),
+            PollMode::RunLoop(_) => Some(by_run_loop),
+            PollMode::Nobody | PollMode::Kvm(_) => by_kvm,
         };
         turn
     }
@@ -197,7 +205,7 @@ impl PingPong {
 }
 
 /// How often KVM has polled for these vCPUs, and how often that paid.
-fn kvm_polls(vcpus: &mut [Vcpu]) -> Option<[u64; 2]> {
+fn kvm_polls(vcpus: &mut [LabVcpu]) -> Option<[u64; 2]> {
     vcpus.iter_mut().try_fold([0; 2], |sum, vcpu| {
         let [polled, paid] = vcpu_counters(vcpu, ["halt_attempted_poll", "halt_successful_poll"])?;
         Some([sum[0] + polled, sum[1] + paid])
@@ -209,15 +217,15 @@ struct Played {
     game: PingPong,
     /// Round trips that fit into a turn.
     fit: u64,
-    rounds: Vec<Turn>,
+    rounds: Vec<PingPongTurn>,
     events: Vec<Events>,
 }
 
-const ROUND_TRIPS: Measured<Turn> = Measured::new("round trips", Unit::PerSecond, |turn| {
+const ROUND_TRIPS: Measured<PingPongTurn> = Measured::new("round trips", Unit::PerSecond, |turn| {
     Some(turn.rounds as f64 / turn.elapsed.as_secs_f64().max(1e-9))
 });
 
-const FIGURES: [Measured<Turn>; 6] = [
+const FIGURES: [Measured<PingPongTurn>; 6] = [
     Measured::new("CPU each", Unit::Nanos, |turn| Some(each(turn, turn.cpu.as_nanos() as f64))),
     Measured::new("halts each", Unit::Count, |turn| Some(each(turn, turn.halts as f64))),
     Measured::new("wake-ups each", Unit::Count, |turn| Some(each(turn, turn.wakes as f64))),
@@ -229,22 +237,33 @@ const FIGURES: [Measured<Turn>; 6] = [
 ];
 
 /// For each round trip.
-fn each(turn: &Turn, count: f64) -> f64 {
+fn each(turn: &PingPongTurn, count: f64) -> f64 {
     count / turn.rounds as f64
 }
 
 impl Played {
-    fn new(machine: &Machine, plan: &Plan, polls: Polls, work: Step) -> Result<Result<Played, String>, LabError> {
+    fn new(
+        machine: &LabMachine,
+        plan: &MeasurePlan,
+        polls: PollMode,
+        work: ProgramStep,
+    ) -> Result<Result<Played, String>, LabError> {
         let made = PingPong::new(machine, polls, work).and_then(|mut game| {
             let turn = game.turn(machine, FIRST_TURN, plan.pin, false)?;
             let each = turn.elapsed.as_secs_f64() / FIRST_TURN as f64;
             let fit = ((plan.turn().as_secs_f64() / each.max(1e-6)) as u64).max(FIRST_TURN);
             Ok(Played { game, fit, rounds: Vec::new(), events: Vec::new() })
         });
-        made.map_or_else(|error| not_ours(error).map(Err), |played| Ok(Ok(played)))
+        made.map_or_else(|error| unsupported_as_row(error).map(Err), |played| Ok(Ok(played)))
     }
 
-    fn turn(&mut self, machine: &Machine, plan: &Plan, round: Option<u32>, events: bool) -> Result<(), LabError> {
+    fn turn(
+        &mut self,
+        machine: &LabMachine,
+        plan: &MeasurePlan,
+        round: Option<u32>,
+        events: bool,
+    ) -> Result<(), LabError> {
         let mut turn = self.game.turn(machine, self.fit, plan.pin, events)?;
         if events {
             self.events = std::mem::take(&mut turn.events);
@@ -259,23 +278,23 @@ impl Played {
         ROUND_TRIPS.values(&self.rounds).iter().sum::<f64>() / self.rounds.len().max(1) as f64
     }
 
-    fn row(&self, labels: Vec<String>, best: f64) -> Row {
-        let of_best = Figure::plain("of the best", Unit::Share, self.rate() / best.max(1e-9));
+    fn row(&self, labels: Vec<String>, best: f64) -> FindingRow {
+        let of_best = FindingFigure::plain("of the best", Unit::Share, self.rate() / best.max(1e-9));
         let trips = ROUND_TRIPS.figure(&self.rounds).into_iter().chain([of_best]);
         let figures = trips.chain(FIGURES.iter().filter_map(|figure| figure.figure(&self.rounds))).collect();
-        Row { labels, figures, cannot: None }
+        FindingRow { labels, figures, cannot: None }
     }
 }
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
-pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let speed = ComputeSpeed::measure(machine)?;
-    let ways: Vec<Polls> = [Polls::Nobody]
+    let ways: Vec<PollMode> = [PollMode::Nobody]
         .into_iter()
-        .chain(KNOBS.map(Polls::Kvm))
-        .chain(KNOBS.map(Polls::Guest))
-        .chain([Polls::RunLoop(0)])
-        .chain(KNOBS.map(Polls::RunLoop))
+        .chain(KNOBS.map(PollMode::Kvm))
+        .chain(KNOBS.map(PollMode::Guest))
+        .chain([PollMode::RunLoop(0)])
+        .chain(KNOBS.map(PollMode::RunLoop))
         .collect();
     let (began, noise) = (Instant::now(), Noise::now());
     let mut games = Vec::new();
@@ -289,7 +308,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         if let Ok(played) = &mut games[at]
             && let Err(why) = played.turn(machine, plan, round, keep_events && round == last)
         {
-            games[at] = Err(not_ours(why)?);
+            games[at] = Err(unsupported_as_row(why)?);
         }
         Ok(())
     })?;
@@ -306,9 +325,9 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         let best = games.iter().flatten().map(Played::rate).fold(0.0, f64::max);
         let rows = ways.iter().zip(games).map(|(polls, game)| match game {
             Ok(played) => played.row(polls.labels(), best),
-            Err(why) => Row { labels: polls.labels(), cannot: Some(why.clone()), ..Row::default() },
+            Err(why) => FindingRow { labels: polls.labels(), cannot: Some(why.clone()), ..FindingRow::default() },
         });
-        let table = Table { title, labels: vec!["polls", "knob"], rows: rows.collect() };
+        let table = FindingsTable { title, labels: vec!["polls", "knob"], rows: rows.collect() };
         findings.summary.extend(summary(gap, &table));
         findings.tables.push(table);
     }
@@ -322,7 +341,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
 }
 
 /// What cannot be shown here as it would be elsewhere.
-fn limits(machine: &Machine) -> Vec<String> {
+fn limits(machine: &LabMachine) -> Vec<String> {
     let mut said = Vec::new();
     if machine.emulates_ring_0 {
         said.push(
@@ -338,7 +357,7 @@ fn limits(machine: &Machine) -> Vec<String> {
 }
 
 /// The main point of a table in words.
-fn summary(gap: u64, table: &Table) -> Option<String> {
+fn summary(gap: u64, table: &FindingsTable) -> Option<String> {
     let none = table.rows.first()?;
     let (best, alike) = table.largest("round trips")?;
     let (most, base) = (best.figure("round trips")?, none.figure("round trips")?);

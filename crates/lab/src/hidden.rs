@@ -9,11 +9,11 @@
 //! tracing takes before it looks at the clock, or after, is in it, so it is a bound, not a measurement.
 
 use crate::bench::{Bench, MAX_TURN};
-use crate::exits::{not_ours, single};
-use crate::measure::{Plan, Series};
-use crate::{LabError, Machine};
+use crate::exits::{single, unsupported_as_row};
+use crate::measure::{MeasurePlan, Series};
+use crate::{LabError, LabMachine};
 use exitscope_model::ExitCode;
-use exitscope_scenario::findings::{Figure, HIDDEN_BOUND, HIDDEN_TITLE, Row, Table, Unit};
+use exitscope_scenario::findings::{FindingFigure, FindingRow, FindingsTable, HIDDEN_BOUND, HIDDEN_TITLE, Unit};
 use exitscope_signals::signalled;
 use std::collections::BTreeMap;
 
@@ -29,11 +29,11 @@ pub type Traced = (ExitCode, u64);
 /// Measures it for each kind of exit that a step makes. `traced` gives the exits since its last call, in the order of
 /// time, or says why nothing is traced.
 pub fn table(
-    machine: &Machine,
-    plan: &Plan,
+    machine: &LabMachine,
+    plan: &MeasurePlan,
     mut traced: impl FnMut() -> Result<Vec<Traced>, String>,
-) -> Result<Table, LabError> {
-    let mut table = Table { title: HIDDEN_TITLE, labels: LABELS.into(), rows: Vec::new() };
+) -> Result<FindingsTable, LabError> {
+    let mut table = FindingsTable { title: HIDDEN_TITLE, labels: LABELS.into(), rows: Vec::new() };
     for (labels, spec) in single(machine) {
         if let Some(signal) = signalled() {
             return Err(LabError::Signal(signal));
@@ -46,7 +46,7 @@ pub fn table(
                 return Ok(table);
             }
             Ok(Err(Nothing::Paired(why))) => cannot(labels, why),
-            Err(error) => cannot(labels, not_ours(error)?),
+            Err(error) => cannot(labels, unsupported_as_row(error)?),
         };
         table.rows.push(row);
     }
@@ -61,24 +61,24 @@ enum Nothing {
     Paired(String),
 }
 
-fn cannot(labels: Vec<String>, why: String) -> Row {
-    Row { labels, cannot: Some(why), ..Row::default() }
+fn cannot(labels: Vec<String>, why: String) -> FindingRow {
+    FindingRow { labels, cannot: Some(why), ..FindingRow::default() }
 }
 
-fn of_series(machine: &Machine, labels: Vec<String>, reason: ExitCode, series: &Series) -> Row {
+fn of_series(machine: &LabMachine, labels: Vec<String>, reason: ExitCode, series: &Series) -> FindingRow {
     let labels = [labels, vec![reason.name()]].concat();
     let Some(time) = series.summary().and_then(|summary| summary.figures(machine).into_iter().next()) else {
         return cannot(labels, "the guest gave no samples".to_string());
     };
-    let bound = time.spread.map(|(_, p95)| Figure::plain(HIDDEN_BOUND, Unit::Nanos, p95));
-    let figures = [Figure { name: "hidden", ..time }].into_iter().chain(bound).collect();
-    Row { labels, figures, cannot: None }
+    let bound = time.spread.map(|(_, p95)| FindingFigure::plain(HIDDEN_BOUND, Unit::Nanos, p95));
+    let figures = [FindingFigure { name: "hidden", ..time }].into_iter().chain(bound).collect();
+    FindingRow { labels, figures, cannot: None }
 }
 
 /// What each sample has beyond the exit that it made, in ticks.
 fn hidden(
-    machine: &Machine,
-    plan: &Plan,
+    machine: &LabMachine,
+    plan: &MeasurePlan,
     mut bench: Bench,
     traced: &mut impl FnMut() -> Result<Vec<Traced>, String>,
 ) -> Result<Result<(ExitCode, Series), Nothing>, LabError> {

@@ -4,8 +4,8 @@
 //! /sys/module/{kvm, kvm_amd, …, haltpoll}/parameters/* · the files of knobs · clock source, governor, SMT, idle driver
 //! ```
 
-use exitscope_model::Setting;
-use exitscope_policy::{Knob, Place, all_knobs};
+use exitscope_model::HostSetting;
+use exitscope_policy::{Knob, KnobLocation, all_knobs};
 use std::fs;
 use std::path::Path;
 
@@ -33,13 +33,15 @@ pub const GOVERNOR: &str = "governor";
 pub const BACK_END: &str = "back_end";
 
 /// Everything that is in force and may be read, that of one module side by side: `host`, then modules.
-pub fn settings() -> Vec<Setting> {
-    let mut settings = vec![Setting::new("host", BACK_END, back_end())];
+pub fn settings() -> Vec<HostSetting> {
+    let mut settings = vec![HostSetting::new("host", BACK_END, back_end())];
     for (name, path) in FILES {
-        settings.extend(read(path).map(|value| Setting::new("host", name, value)));
+        settings.extend(read(path).map(|value| HostSetting::new("host", name, value)));
     }
-    for knob in all_knobs().filter(|knob| matches!(knob.place, Place::File(_) | Place::FileAndBoot(..))) {
-        settings.extend(value_of(knob).map(|value| Setting::new("host", knob.name, value)));
+    for knob in
+        all_knobs().filter(|knob| matches!(knob.location, KnobLocation::File(_) | KnobLocation::FileAndBoot(..)))
+    {
+        settings.extend(value_of(knob).map(|value| HostSetting::new("host", knob.name, value)));
     }
     for module in OTHERS.into_iter().chain(BACK_ENDS) {
         let Ok(files) = fs::read_dir(Path::new("/sys/module").join(module).join("parameters")) else { continue };
@@ -47,7 +49,7 @@ pub fn settings() -> Vec<Setting> {
         names.sort_unstable();
         for name in names {
             let value = read(&format!("/sys/module/{module}/parameters/{name}"));
-            settings.extend(value.map(|value| Setting::new(module, &name, value)));
+            settings.extend(value.map(|value| HostSetting::new(module, &name, value)));
         }
     }
     settings

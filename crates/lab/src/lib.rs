@@ -22,9 +22,9 @@
 //!    there and an arm in `guest/src/program.rs`; the policies (idling, yielding) are already behind `RECEIVE` and `LOCK`,
 //!    with the knobs of the [`Payload`]'s `Policies` and the flags of [`abi::machine`].
 //! 3. Who answers its exits: a [`bench::Spec`] if the usual handlers do, and [`bench::Bench::turn`] runs it. With a run loop or
-//!    a dispatcher of your own: [`Vm::new`], [`Payload::new`] and `load`, then [`Watch::run`] (a thread for each vCPU) or
-//!    [`Watch::run_jobs`] (threads as you like) around [`next_exit`] or [`Vcpu::run`]. A [`Vcpu`] is a value: any thread may
-//!    run it, [`Kick::kick`] brings it out. Doorbells come as [`Exit::Bell`]. Wait for others on a [`Parker`] only, so that
+//!    a dispatcher of your own: [`LabVm::new`], [`Payload::new`] and `load`, then [`Watch::run`] (a thread for each vCPU) or
+//!    [`Watch::run_jobs`] (threads as you like) around [`next_exit`] or [`LabVcpu::run`]. A [`LabVcpu`] is a value: any thread may
+//!    run it, [`Kick::kick`] brings it out. Doorbells come as [`KvmExit::Bell`]. Wait for others on a [`Parker`] only, so that
 //!    the end of the run reaches you.
 //! 4. Take turns with [`measure::take_turns`], collect in a [`measure::Series`], put [`Figure`](exitscope_scenario::findings::Figure)s into rows. What
 //!    cannot be done here is a row with `cannot`.
@@ -33,43 +33,43 @@
 //! 6. A test in `crates/exitscope/tests/lab.rs` with counts that are known, and a section in docs/lab.md.
 
 pub mod abi;
-pub mod account;
 pub mod bench;
 mod boot;
 mod compile;
 pub mod delay;
+pub mod device_model;
 pub mod dispatcher;
 pub mod doctor;
 mod error;
 pub mod events;
-pub mod executed;
+pub mod exit_account;
 pub mod exits;
 pub mod gang;
-pub mod guests;
 pub mod haltpoll;
-pub mod handlers;
 pub mod hidden;
 pub mod host;
+pub mod instruction_counts;
+mod load_generator;
+pub mod loaded_vm;
 pub mod machine;
 pub mod measure;
 mod memory;
-mod outside;
 mod payload;
 pub mod pio;
 pub mod run;
-pub mod serve;
+mod run_limits;
+pub mod run_loop;
 mod stats;
 pub mod vcores;
 mod vcpu;
 mod vm;
-mod watch;
 pub mod yielding;
 
-pub use boot::Ring;
+pub use boot::PrivilegeRing;
 pub use error::LabError;
-pub use machine::{Machine, ticks};
-pub use memory::{GuestMemory, Plain};
+pub use machine::{LabMachine, ticks};
+pub use memory::{GuestMemory, PlainData};
 pub use payload::{Payload, sampled, step};
-pub use vcpu::{Exit, Kick, Vcpu};
-pub use vm::{Place, Vm, VmConfig, open_kvm};
-pub use watch::{Parker, Watch, next_exit};
+pub use run_limits::{Parker, Watch, next_exit};
+pub use vcpu::{Kick, KvmExit, LabVcpu};
+pub use vm::{IoAddress, LabVm, VmConfig, open_kvm};

@@ -3,10 +3,10 @@
 //! What the back end can do is found out by doing it, in guests that live for milliseconds; names are for people.
 
 use crate::abi::{self, op};
-use crate::executed::Executed;
 use crate::host::back_end;
+use crate::instruction_counts::InstructionCounts;
 use crate::payload::{sampled, step};
-use crate::{LabError, Payload, Ring, Vm, VmConfig, Watch, next_exit, open_kvm};
+use crate::{LabError, LabVm, Payload, PrivilegeRing, VmConfig, Watch, next_exit, open_kvm};
 use exitscope_policy::Policies;
 use kvm_ioctls::Kvm;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const EMULATED: u32 = 20;
 
 /// What is known of the machine.
 #[derive(Debug)]
-pub struct Machine {
+pub struct LabMachine {
     /// KVM.
     pub kvm: Kvm,
     /// Ticks of the time stamp counter in a second, as measured.
@@ -38,15 +38,15 @@ pub struct Machine {
     /// The CPUs on which this process may run.
     pub cpus: Vec<usize>,
     /// What guests on it executed so far.
-    pub executed: Arc<Executed>,
+    pub executed: Arc<InstructionCounts>,
 }
 
-impl Machine {
+impl LabMachine {
     /// Finds out. Without KVM, the error says why.
-    pub fn new() -> Result<Machine, LabError> {
+    pub fn new() -> Result<LabMachine, LabError> {
         let kvm = open_kvm()?;
         let vendor = vendor();
-        let mut machine = Machine {
+        let mut machine = LabMachine {
             kvm,
             tsc_hz: measure_tsc(),
             kvm_tsc_hz: None,
@@ -58,7 +58,7 @@ impl Machine {
             executed: Arc::default(),
         };
         let speed = |ring| compute_speed(&machine, ring);
-        let (three, zero) = (speed(Ring::Three)?, speed(Ring::Zero));
+        let (three, zero) = (speed(PrivilegeRing::Three)?, speed(PrivilegeRing::Zero));
         // A back end that cannot run ring 0 at all is treated as if it emulated it: programs stay in ring 3.
         machine.emulates_ring_0 = zero.map_or(true, |zero| zero / EMULATED > three.max(1));
         machine.kvm_tsc_hz = kvm_tsc(&machine)?;
@@ -66,8 +66,8 @@ impl Machine {
     }
 
     /// Where programs run natively, with all that belongs to a processor if possible.
-    pub fn ring(&self) -> Ring {
-        if self.emulates_ring_0 { Ring::Three } else { Ring::Zero }
+    pub fn ring(&self) -> PrivilegeRing {
+        if self.emulates_ring_0 { PrivilegeRing::Three } else { PrivilegeRing::Zero }
     }
 
     /// Ticks in so many nanoseconds.
@@ -99,29 +99,29 @@ fn measure_tsc() -> u64 {
     rates[1]
 }
 
-fn kvm_tsc(machine: &Machine) -> Result<Option<u64>, LabError> {
-    let (_vm, mut vcpus) = Vm::new(&machine.kvm, VmConfig::new(1, Ring::Three))?;
+fn kvm_tsc(machine: &LabMachine) -> Result<Option<u64>, LabError> {
+    let (_vm, mut vcpus) = LabVm::new(&machine.kvm, VmConfig::new(1, PrivilegeRing::Three))?;
     Ok(vcpus[0].fd().get_tsc_khz().ok().map(|khz| u64::from(khz) * 1_000))
 }
 
 /// Ticks of a short compute loop.
-fn compute_speed(machine: &Machine, ring: Ring) -> Result<u32, LabError> {
-    let loop_of_100 = abi::Step { b: 100, ..step(op::COMPUTE) };
+fn compute_speed(machine: &LabMachine, ring: PrivilegeRing) -> Result<u32, LabError> {
+    let loop_of_100 = abi::ProgramStep { b: 100, ..step(op::COMPUTE) };
     let mut samples = probe(machine, VmConfig { irqchip: false, ..VmConfig::new(1, ring) }, &sampled(5, loop_of_100))?;
     samples.sort_unstable();
     samples.get(2).copied().ok_or_else(|| LabError::CannotDo("a probing guest gave no samples".into()))
 }
 
 /// Runs a short program on a vCPU of its own and gives back its samples. An error says what the guest could not do.
-pub fn probe(machine: &Machine, config: VmConfig, steps: &[abi::Step]) -> Result<Vec<u32>, LabError> {
-    let (vm, mut vcpus) = Vm::new(&machine.kvm, config)?;
+pub fn probe(machine: &LabMachine, config: VmConfig, steps: &[abi::ProgramStep]) -> Result<Vec<u32>, LabError> {
+    let (vm, mut vcpus) = LabVm::new(&machine.kvm, config)?;
     let mut payload = Payload::new(&vm, machine, &Policies::default(), 0);
     payload.load(0, steps, 1)?;
     Watch::new(PROBE_LIMIT).run(&mut vcpus[..1], |vcpu, watch| {
         loop {
             match next_exit(vcpu, watch)? {
-                crate::Exit::Bell { bell: abi::bell::DONE, .. } => return Ok(()),
-                crate::Exit::Bell { bell: abi::bell::PANIC, value } => {
+                crate::KvmExit::Bell { bell: abi::bell::DONE, .. } => return Ok(()),
+                crate::KvmExit::Bell { bell: abi::bell::PANIC, value } => {
                     return Err(LabError::Crash(format!("its payload gave up ({value})")));
                 }
                 _ => vcpu.answer(0),

@@ -6,15 +6,15 @@
 //!                                   ├─► Summary: median of all, interval of the rounds' medians, spread, outliers
 //! ```
 
-use crate::{LabError, Machine, host};
-use exitscope_scenario::findings::{Figure, Manifest, Unit};
+use crate::{LabError, LabMachine, host};
+use exitscope_scenario::findings::{FindingFigure, Manifest, Unit};
 use exitscope_signals::signalled;
 use exitscope_stats::{Estimate, quantile_of_sorted};
 use std::time::Duration;
 
 /// How long and how often to measure.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct MeasurePlan {
     /// Rounds, not counting the first one, which warms up.
     pub rounds: u32,
     /// How long each row is measured, all rounds together.
@@ -25,20 +25,20 @@ pub struct Plan {
     pub progress: Option<fn(u64, u64)>,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan { rounds: 10, duration: Duration::from_millis(200), pin: true, progress: None }
+impl Default for MeasurePlan {
+    fn default() -> MeasurePlan {
+        MeasurePlan { rounds: 10, duration: Duration::from_millis(200), pin: true, progress: None }
     }
 }
 
-impl Plan {
+impl MeasurePlan {
     /// How long one turn may take.
     pub fn turn(&self) -> Duration {
         self.duration / self.rounds.max(1)
     }
 
     /// How many samples fit into a turn, if one takes so many ticks; at least 20.
-    pub fn samples(&self, machine: &Machine, ticks: f64, most: u64) -> u64 {
+    pub fn samples(&self, machine: &LabMachine, ticks: f64, most: u64) -> u64 {
         let ns = machine.ns_in(ticks.max(1.0));
         ((self.turn().as_nanos() as f64 / ns) as u64).clamp(20, most)
     }
@@ -51,7 +51,7 @@ pub fn order(round: u32, count: usize) -> impl Iterator<Item = usize> {
 
 /// Runs `turn(round, thing)` in interleaved order, a warm-up round first, in which the round's number is `None`.
 pub fn take_turns(
-    plan: &Plan,
+    plan: &MeasurePlan,
     count: usize,
     mut turn: impl FnMut(Option<u32>, usize) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
@@ -149,10 +149,10 @@ impl Summary {
     }
 
     /// As figures: in nanoseconds, and in cycles.
-    pub fn figures(&self, machine: &Machine) -> Vec<Figure> {
+    pub fn figures(&self, machine: &LabMachine) -> Vec<FindingFigure> {
         let ns = |ticks: f64| machine.ns_in(ticks);
         let pair = |(low, high): (f64, f64)| (ns(low), ns(high));
-        let time = Figure {
+        let time = FindingFigure {
             name: "time",
             unit: Unit::Nanos,
             value: ns(self.median),
@@ -161,8 +161,8 @@ impl Summary {
             samples: Some((self.samples, self.outliers)),
             rounds: self.rounds.iter().map(|&round| ns(round)).collect(),
         };
-        let cycles = Figure::plain("cycles", Unit::Cycles, self.median);
-        vec![time, cycles, Figure::plain("largest", Unit::Nanos, ns(self.largest))]
+        let cycles = FindingFigure::plain("cycles", Unit::Cycles, self.median);
+        vec![time, cycles, FindingFigure::plain("largest", Unit::Nanos, ns(self.largest))]
     }
 }
 
@@ -223,7 +223,7 @@ impl Noise {
 }
 
 /// What ran an experiment.
-pub fn manifest(machine: &Machine, plan: &Plan, pinned: bool) -> Manifest {
+pub fn manifest(machine: &LabMachine, plan: &MeasurePlan, pinned: bool) -> Manifest {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Manifest {
         back_end: machine.back_end.clone(),
@@ -240,7 +240,7 @@ pub fn manifest(machine: &Machine, plan: &Plan, pinned: bool) -> Manifest {
 }
 
 /// What is to be said of the machine itself before any figure.
-pub fn machine_warnings(machine: &Machine) -> Vec<String> {
+pub fn machine_warnings(machine: &LabMachine) -> Vec<String> {
     let mut warnings = Vec::new();
     if machine.emulates_ring_0 {
         warnings.push(format!(
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn turns_are_taken_forwards_and_backwards_after_a_warm_up() {
         let mut taken = Vec::new();
-        let plan = Plan { rounds: 2, ..Plan::default() };
+        let plan = MeasurePlan { rounds: 2, ..MeasurePlan::default() };
         take_turns(&plan, 3, |round, thing| {
             taken.push((round, thing));
             Ok(())

@@ -81,14 +81,14 @@ impl GuestMemory {
     }
 
     /// Writes a value.
-    pub fn put<T: Plain>(&self, address: u64, value: &T) {
+    pub fn put<T: PlainData>(&self, address: u64, value: &T) {
         let to = self.at(address, size_of::<T>() as u64).cast::<T>();
         // SAFETY: the place is within the mapping; any bytes may stand there.
         unsafe { to.write_unaligned(*value) };
     }
 
     /// Reads a value.
-    pub fn get<T: Plain>(&self, address: u64) -> T {
+    pub fn get<T: PlainData>(&self, address: u64) -> T {
         let from = self.at(address, size_of::<T>() as u64).cast::<T>();
         // SAFETY: the place is within the mapping; any bytes are a `T`, as it is plain.
         unsafe { from.read_unaligned() }
@@ -128,16 +128,16 @@ impl GuestMemory {
 /// # Safety
 ///
 /// It must consist of integers only.
-pub unsafe trait Plain: Copy {}
+pub unsafe trait PlainData: Copy {}
 
 // SAFETY: integers and arrays of them.
-unsafe impl Plain for crate::abi::Step {}
+unsafe impl PlainData for crate::abi::ProgramStep {}
 // SAFETY: as above.
-unsafe impl Plain for crate::abi::VcpuPage {}
+unsafe impl PlainData for crate::abi::VcpuPage {}
 // SAFETY: as above.
-unsafe impl Plain for crate::abi::Control {}
+unsafe impl PlainData for crate::abi::Control {}
 // SAFETY: an integer.
-unsafe impl Plain for u32 {}
+unsafe impl PlainData for u32 {}
 
 impl Drop for GuestMemory {
     fn drop(&mut self) {
@@ -149,7 +149,7 @@ impl Drop for GuestMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::Step;
+    use crate::abi::ProgramStep;
     use std::panic::catch_unwind;
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -158,12 +158,12 @@ mod tests {
     #[test]
     fn what_was_written_is_read_up_to_the_last_byte() {
         let memory = GuestMemory::new(SIZE).unwrap();
-        let step = Step { op: 1, a: 2, b: 3, c: u64::MAX };
-        let last = SIZE - size_of::<Step>() as u64;
+        let step = ProgramStep { op: 1, a: 2, b: 3, c: u64::MAX };
+        let last = SIZE - size_of::<ProgramStep>() as u64;
         // Steps may stand anywhere, aligned or not.
         for at in [0, 1, 4096 - 5, last] {
             memory.put(at, &step);
-            assert_eq!(memory.get::<Step>(at), step, "at {at}");
+            assert_eq!(memory.get::<ProgramStep>(at), step, "at {at}");
         }
         memory.write(SIZE - 3, &[7, 8, 9]);
         let mut bytes = [0; 4];
@@ -198,8 +198,8 @@ mod tests {
             &|| memory.write(SIZE - 1, &[0; 2]),
             &|| memory.read(u64::MAX, &mut [0; 2]),
             &|| memory.clear(0, SIZE + 1),
-            &|| memory.put(SIZE - 4, &Step::default()),
-            &|| assert_eq!(memory.get::<Step>(SIZE), Step::default()),
+            &|| memory.put(SIZE - 4, &ProgramStep::default()),
+            &|| assert_eq!(memory.get::<ProgramStep>(SIZE), ProgramStep::default()),
             &|| drop(memory.forget(SIZE, 1)),
             &|| memory.u32(SIZE).store(0, Relaxed),
             &|| memory.u64(SIZE).store(0, Relaxed),

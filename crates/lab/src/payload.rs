@@ -4,10 +4,10 @@
 //! Payload::new(&vm, &policies, flags) ─ load(vcpu, &steps) ─► run ─► page(vcpu), samples(vcpu)
 //! ```
 
-use crate::abi::{self, Control, Shared, Step, VcpuPage, op};
-use crate::boot::{self, Ring};
-use crate::executed::Executed;
-use crate::{GuestMemory, LabError, Machine, Vm};
+use crate::abi::{self, Control, ProgramStep, Shared, VcpuPage, op};
+use crate::boot::{self, PrivilegeRing};
+use crate::instruction_counts::InstructionCounts;
+use crate::{GuestMemory, LabError, LabMachine, LabVm};
 use exitscope_policy::{Policies, all_knobs};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ pub struct Payload {
     hlt: bool,
     /// Where the next program or table goes.
     free: u64,
-    executed: Arc<Executed>,
+    executed: Arc<InstructionCounts>,
 }
 
 impl Payload {
     /// Writes what all vCPUs of the VM are told: the knobs, and `flags` of [`abi::machine`].
-    pub fn new(vm: &Vm, machine: &Machine, policies: &Policies, flags: u32) -> Payload {
+    pub fn new(vm: &LabVm, machine: &LabMachine, policies: &Policies, flags: u32) -> Payload {
         let memory = Arc::clone(vm.memory());
-        let hlt = vm.config().ring == Ring::Zero && vm.config().irqchip;
+        let hlt = vm.config().ring == PrivilegeRing::Zero && vm.config().irqchip;
         let mut control = Control {
             magic: abi::MAGIC,
             ticks_per_2_20_ns: machine.ticks_in(1 << 20),
@@ -100,13 +100,13 @@ impl Payload {
     }
 
     /// Gives a vCPU its program, which [`op::END`] is put behind, and begins its page anew.
-    pub fn load(&mut self, vcpu: u32, steps: &[Step], seed: u64) -> Result<(), LabError> {
+    pub fn load(&mut self, vcpu: u32, steps: &[ProgramStep], seed: u64) -> Result<(), LabError> {
         self.count_program(vcpu);
-        let program = self.place((steps.len() as u64 + 1) * size_of::<Step>() as u64)?;
+        let program = self.place((steps.len() as u64 + 1) * size_of::<ProgramStep>() as u64)?;
         let page =
             VcpuPage { index: self.first + vcpu, steps: steps.len() as u32 + 1, program, seed, ..VcpuPage::default() };
         for (at, step) in steps.iter().chain([&step(op::END)]).enumerate() {
-            self.memory.put(program + (at * size_of::<Step>()) as u64, step);
+            self.memory.put(program + (at * size_of::<ProgramStep>()) as u64, step);
         }
         self.memory.put(boot::area(vcpu), &page);
         Ok(())
@@ -135,12 +135,12 @@ impl Payload {
 
     /// The word of the guest that says whether vCPU `vcpu` is on a CPU, for whom it costs no exit to ask.
     pub fn running(&self, vcpu: u32) -> &AtomicU64 {
-        self.shared(offset_of!(Shared, running) + vcpu as usize * size_of::<abi::Line>())
+        self.shared(offset_of!(Shared, running) + vcpu as usize * size_of::<abi::CacheLine>())
     }
 
     /// A counter that guests add to and wait for.
     pub fn counter(&self, number: usize) -> &AtomicU64 {
-        self.shared(offset_of!(Shared, counters) + number * size_of::<abi::Line>())
+        self.shared(offset_of!(Shared, counters) + number * size_of::<abi::CacheLine>())
     }
 
     /// Has programs that repeat for ever end at their next round.
@@ -186,11 +186,11 @@ impl Drop for Payload {
 }
 
 /// A step without arguments.
-pub fn step(op: u32) -> Step {
-    Step { op, ..Step::default() }
+pub fn step(op: u32) -> ProgramStep {
+    ProgramStep { op, ..ProgramStep::default() }
 }
 
 /// `count` samples of a step's length.
-pub fn sampled(count: u64, step: Step) -> [Step; 2] {
-    [Step { op: op::SAMPLE, b: count, ..Step::default() }, step]
+pub fn sampled(count: u64, step: ProgramStep) -> [ProgramStep; 2] {
+    [ProgramStep { op: op::SAMPLE, b: count, ..ProgramStep::default() }, step]
 }

@@ -9,15 +9,15 @@
 //! KVM reads plain accesses off the exit and emulates string ones (INS), so that both ways are there to be measured; which
 //! way an access takes is what `port_path` of the policy crate says. After Xen 3.3's quick path.
 
-use crate::abi::{Step, op};
+use crate::abi::{ProgramStep, op};
 use crate::bench::Spec;
 use crate::events::Events;
-use crate::exits::{Timed, not_ours};
-use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
-use crate::{LabError, Machine, Place, VmConfig, step};
+use crate::exits::{Timed, unsupported_as_row};
+use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
+use crate::{IoAddress, LabError, LabMachine, VmConfig, step};
 use exitscope_model::Event;
-use exitscope_policy::port_path::{Access, Direction, Params, Registration, Server, route};
-use exitscope_scenario::findings::{Figure, Findings, Row, Table, Unit};
+use exitscope_policy::port_path::{Direction, Params, PortAccess, PortHandler, PortRegistration, route};
+use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit};
 use std::time::Instant;
 
 const PORT: u16 = 0x10;
@@ -25,22 +25,26 @@ const PORT: u16 = 0x10;
 const KERNEL_PORT: u16 = 0x4d0;
 
 /// The ways: how the guest accesses the port, who is registered there, and whether the device model has a thread.
-const WAYS: [(Access, Option<Registration>, bool); 7] = [
+const WAYS: [(PortAccess, Option<PortRegistration>, bool); 7] = [
     (access(true, Direction::In, PORT), None, true),
     (access(true, Direction::In, PORT), None, false),
     (access(false, Direction::In, PORT), None, true),
     (access(false, Direction::In, PORT), None, false),
-    (access(false, Direction::In, KERNEL_PORT), Some(Registration::Device { port: KERNEL_PORT, len: 2 }), false),
-    (access(false, Direction::Out, PORT), Some(Registration::Ioeventfd { port: PORT, len: 1, datamatch: None }), false),
-    (access(false, Direction::Out, PORT), Some(Registration::Coalesced { port: PORT, len: 4 }), false),
+    (access(false, Direction::In, KERNEL_PORT), Some(PortRegistration::Device { port: KERNEL_PORT, len: 2 }), false),
+    (
+        access(false, Direction::Out, PORT),
+        Some(PortRegistration::Ioeventfd { port: PORT, len: 1, datamatch: None }),
+        false,
+    ),
+    (access(false, Direction::Out, PORT), Some(PortRegistration::Coalesced { port: PORT, len: 4 }), false),
 ];
 
-const fn access(string: bool, direction: Direction, port: u16) -> Access {
-    Access { port, size: 1, direction, value: 1, string, rep: false }
+const fn access(string: bool, direction: Direction, port: u16) -> PortAccess {
+    PortAccess { port, size: 1, direction, value: 1, string, rep: false }
 }
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
-pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     let (began, noise) = (Instant::now(), Noise::now());
     let mut ways = Vec::new();
     for (access, registration, thread) in WAYS {
@@ -51,7 +55,7 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
         if let Ok(timed) = &mut ways[at]
             && let Err(error) = timed.turn(machine, plan, round, keep_events && round == last)
         {
-            ways[at] = Err(not_ours(error)?);
+            ways[at] = Err(unsupported_as_row(error)?);
         }
         Ok(())
     })?;
@@ -68,46 +72,54 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     let rows = WAYS.into_iter().zip(ways).map(|((access, registration, thread), timed)| {
         let labels = labels(machine, access, registration, thread);
         match timed {
-            Err(why) => Row { labels, cannot: Some(why), ..Row::default() },
+            Err(why) => FindingRow { labels, cannot: Some(why), ..FindingRow::default() },
             Ok(timed) => {
                 let mut row = timed.row(machine, labels);
-                row.figures.extend(Figure::of_rounds("exit to entry", Unit::Nanos, &timed.in_user));
-                row.figures.extend(Figure::of_rounds("exit to device thread", Unit::Nanos, &timed.to_thread));
+                row.figures.extend(FindingFigure::of_rounds("exit to entry", Unit::Nanos, &timed.in_user));
+                row.figures.extend(FindingFigure::of_rounds("exit to device thread", Unit::Nanos, &timed.to_thread));
                 events.extend(timed.events);
                 row
             }
         }
     });
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<FindingRow> = rows.collect();
     findings.summary = summary(machine, &rows);
-    findings.tables =
-        vec![Table { title: "A port access by its way", labels: vec!["access", "decoded", "answered by"], rows }];
+    findings.tables = vec![FindingsTable {
+        title: "A port access by its way",
+        labels: vec!["access", "decoded", "answered by"],
+        rows,
+    }];
     Ok((findings, Events::merge(events)))
 }
 
-fn spec(machine: &Machine, access: Access, registration: Option<Registration>, thread: bool) -> Spec {
+fn spec(machine: &LabMachine, access: PortAccess, registration: Option<PortRegistration>, thread: bool) -> Spec {
     let port: u64 = access.port.into();
     let size: u32 = access.size.into();
     let step = match (access.string, access.direction) {
         (true, direction) => {
-            Step { a: size, b: port, c: u64::from(direction == Direction::Out), ..step(op::PORT_STRING) }
+            ProgramStep { a: size, b: port, c: u64::from(direction == Direction::Out), ..step(op::PORT_STRING) }
         }
-        (false, Direction::In) => Step { a: size, b: port, ..step(op::PORT_IN) },
-        (false, Direction::Out) => Step { a: size, b: port, c: access.value.into(), ..step(op::PORT_OUT) },
+        (false, Direction::In) => ProgramStep { a: size, b: port, ..step(op::PORT_IN) },
+        (false, Direction::Out) => ProgramStep { a: size, b: port, c: access.value.into(), ..step(op::PORT_OUT) },
     };
-    let place = Place::Port(access.port);
+    let place = IoAddress::Port(access.port);
     let spec = Spec { thread, ..Spec::new(machine.ring(), step) };
     match registration {
         None => Spec { devices: vec![(place, place)], ..spec },
-        Some(Registration::Device { .. }) => Spec { config: VmConfig { irqchip: true, ..spec.config }, ..spec },
-        Some(Registration::Ioeventfd { len, .. }) => Spec { ioeventfds: vec![(place, len)], ..spec },
-        Some(Registration::Coalesced { .. }) => Spec { coalesced: vec![place], ..spec },
+        Some(PortRegistration::Device { .. }) => Spec { config: VmConfig { irqchip: true, ..spec.config }, ..spec },
+        Some(PortRegistration::Ioeventfd { len, .. }) => Spec { ioeventfds: vec![(place, len)], ..spec },
+        Some(PortRegistration::Coalesced { .. }) => Spec { coalesced: vec![place], ..spec },
     }
 }
 
 /// How the access is made, how it is decoded and who answers it, by the policy.
-fn labels(machine: &Machine, access: Access, registration: Option<Registration>, thread: bool) -> Vec<String> {
-    let bus: Vec<Registration> = registration.into_iter().collect();
+fn labels(
+    machine: &LabMachine,
+    access: PortAccess,
+    registration: Option<PortRegistration>,
+    thread: bool,
+) -> Vec<String> {
+    let bus: Vec<PortRegistration> = registration.into_iter().collect();
     // A back end that emulates ring 0 emulates the instruction of every access.
     let params = Params { quick_path: !machine.emulates_ring_0, ..Params::default() };
     let way = route(&params, &bus, &access, true);
@@ -118,16 +130,16 @@ fn labels(machine: &Machine, access: Access, registration: Option<Registration>,
         (false, Direction::Out) => "OUT",
     };
     let server = match (way.server, thread) {
-        (Server::Device, _) => "kernel",
-        (Server::Ioeventfd, _) => "ioeventfd",
-        (Server::Coalesced, _) => "coalesced",
-        (Server::DeviceModel, true) => "device thread",
-        (Server::DeviceModel, false) => "user space, in place",
+        (PortHandler::Device, _) => "kernel",
+        (PortHandler::Ioeventfd, _) => "ioeventfd",
+        (PortHandler::Coalesced, _) => "coalesced",
+        (PortHandler::DeviceModel, true) => "device thread",
+        (PortHandler::DeviceModel, false) => "user space, in place",
     };
     [name, if way.quick { "off the exit" } else { "emulated" }, server].map(String::from).to_vec()
 }
 
-fn summary(machine: &Machine, rows: &[Row]) -> Vec<String> {
+fn summary(machine: &LabMachine, rows: &[FindingRow]) -> Vec<String> {
     let time = |row: usize| rows.get(row)?.figure("time");
     let mut said = Vec::new();
     if let (Some(before), Some(after)) = (time(0), time(3)) {

@@ -11,33 +11,33 @@
 //! model are not imitated (but for `delay`): the machine has its own.
 
 use crate::abi::{self, op};
-use crate::account::{Account, Door, Reason};
 use crate::compile::{Compiler, doorbell_port, generator};
+use crate::device_model::{Device, DeviceThread};
 use crate::events::Events;
-use crate::handlers::{Device, DeviceThread};
+use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::load_generator::LoadGenerator;
 use crate::machine::probe;
-use crate::measure::{Noise, Plan, machine_warnings, manifest};
-use crate::outside::World;
-use crate::serve::{Served, Setup, parkers, serve_into};
-use crate::{GuestMemory, LabError, Machine, Payload, Place, Vcpu, Vm, VmConfig, Watch, sampled, step};
+use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest};
+use crate::run_loop::{Setup, VcpuRun, parkers, serve_into};
+use crate::{GuestMemory, IoAddress, LabError, LabMachine, LabVcpu, LabVm, Payload, VmConfig, Watch, sampled, step};
 use exitscope_model::Event;
 use exitscope_policy::port_path::DeviceModel;
-use exitscope_scenario::findings::{Figure, Findings, Row, Table, Unit, counted};
-use exitscope_scenario::{Disk, Doorbell, Op, Program, RegistrationKind, Scenario, SpinWait, Vm as VmSpec};
+use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, counted};
+use exitscope_scenario::{Disk, Doorbell, Op, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
 use exitscope_stats::Histogram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// How much longer than asked for a run may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANG_GRACE: Duration = Duration::from_secs(20);
 
 /// One VM of the run.
 struct Guest {
     spec: usize,
     // Its descriptor keeps what is registered with it.
-    _vm: Vm,
-    vcpus: Vec<Vcpu>,
+    _vm: LabVm,
+    vcpus: Vec<LabVcpu>,
     payload: Payload,
     devices: Vec<Device>,
     thread: Option<DeviceThread>,
@@ -47,14 +47,14 @@ struct Guest {
 
 /// Runs a scenario for its duration, or `duration` if that is given. With `keep_events`, its events come with it.
 pub fn run(
-    machine: &Machine,
+    machine: &LabMachine,
     scenario: &Scenario,
     duration: Option<Duration>,
     keep_events: bool,
 ) -> Result<(Findings, Vec<Event>), LabError> {
     let mut warnings = machine_warnings(machine);
     warnings.extend(differences(machine, scenario));
-    let shared = Vm::shared_memory()?;
+    let shared = LabVm::shared_memory()?;
     let passes_per_us = compute_speed(machine)?;
     let mut guests = Vec::new();
     let mut number = 0;
@@ -81,7 +81,7 @@ pub fn run(
     let (noise, began) = (Noise::now(), Instant::now());
     let (served, seen, took) = play(machine, scenario, &mut guests, &parkers, disks, first_disk, length, keep_events)?;
     warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
-    let plan = Plan { rounds: 1, duration: length, pin: false, ..Plan::default() };
+    let plan = MeasurePlan { rounds: 1, duration: length, pin: false, ..MeasurePlan::default() };
     let mut findings = Findings {
         experiment: "run",
         description: "A scenario's programs on real guests: counts are exact, times are this machine's",
@@ -89,14 +89,14 @@ pub fn run(
         warnings,
         ..Findings::default()
     };
-    let mut accounts = vec![Account::default(); scenario.vms.len()];
+    let mut accounts = vec![ExitAccount::default(); scenario.vms.len()];
     let mut events = Vec::new();
     let mut served = served.into_iter();
     for guest in &guests {
         for part in served.by_ref().take(running(&scenario.vms[guest.spec]).count()) {
             accounts[guest.spec].merge(&part.account);
             // It came out like the others. Of these accounts only counts are looked at.
-            part.cut_off.inspect(|&reason| accounts[guest.spec].record(reason, Door::Bell, 0));
+            part.cut_off.inspect(|&reason| accounts[guest.spec].record(reason, LabHandler::Doorbell, 0));
             events.push(part.events);
         }
     }
@@ -123,10 +123,10 @@ fn running(spec: &VmSpec) -> impl Iterator<Item = (u32, &Program)> {
 }
 
 /// Passes of the compute loop in a microsecond.
-fn compute_speed(machine: &Machine) -> Result<f64, LabError> {
+fn compute_speed(machine: &LabMachine) -> Result<f64, LabError> {
     const PASSES: u64 = 200_000;
     let config = VmConfig { irqchip: false, ..VmConfig::new(1, machine.ring()) };
-    let mut samples = probe(machine, config, &sampled(9, abi::Step { b: PASSES, ..step(op::COMPUTE) }))?;
+    let mut samples = probe(machine, config, &sampled(9, abi::ProgramStep { b: PASSES, ..step(op::COMPUTE) }))?;
     samples.sort_unstable();
     // The quickest: others are longer by what else the machine did.
     let ticks = samples.first().copied().unwrap_or(1).max(1);
@@ -134,7 +134,7 @@ fn compute_speed(machine: &Machine) -> Result<f64, LabError> {
 }
 
 fn guest(
-    machine: &Machine,
+    machine: &LabMachine,
     scenario: &Scenario,
     at: usize,
     first: u32,
@@ -153,10 +153,10 @@ fn guest(
         )));
     }
     let config = VmConfig { irqchip: false, ..VmConfig::new(spec.vcpus, machine.ring()) };
-    let (vm, vcpus) = Vm::sharing(&machine.kvm, config, shared, first)?;
+    let (vm, vcpus) = LabVm::sharing(&machine.kvm, config, shared, first)?;
     let eventfd = EventFd::new(EFD_NONBLOCK).map_err(|error| LabError::io("eventfd", error))?;
     for registration in &spec.registrations {
-        let place = |at: u64| if registration.port { Place::Port(at as u16) } else { Place::Address(at) };
+        let place = |at: u64| if registration.port { IoAddress::Port(at as u16) } else { IoAddress::Address(at) };
         match registration.kind {
             RegistrationKind::Kernel => {}
             RegistrationKind::Ioeventfd { size, datamatch } => {
@@ -171,7 +171,7 @@ fn guest(
     }
     for (channel, spec) in scenario.channels.iter().enumerate() {
         if spec.doorbell == Doorbell::Eventfd {
-            vm.ioeventfd(&eventfd, Place::Port(doorbell_port(channel as u32)), 2, None)?;
+            vm.ioeventfd(&eventfd, IoAddress::Port(doorbell_port(channel as u32)), 2, None)?;
         }
     }
     let mut flags = if spec.cpuidle_haltpoll { abi::machine::HALTPOLL } else { 0 };
@@ -200,8 +200,8 @@ fn guest(
         payload.load(vcpu, &steps, scenario.seed.wrapping_add(number.into()))?;
     }
     let everything = [
-        Device::new(Place::Port(0), Place::Port(u16::MAX), 0),
-        Device::new(Place::Address(0), Place::Address(u64::MAX), 0),
+        Device::new(IoAddress::Port(0), IoAddress::Port(u16::MAX), 0),
+        Device::new(IoAddress::Address(0), IoAddress::Address(u64::MAX), 0),
     ];
     let scheduled = spec.policies.port_path.device_model == DeviceModel::Scheduled;
     let mut vcpus = vcpus;
@@ -219,11 +219,11 @@ fn guest(
     })
 }
 
-type Played = (Vec<Served>, Vec<crate::outside::Seen>, Duration);
+type Played = (Vec<VcpuRun>, Vec<crate::load_generator::ClientResults>, Duration);
 
 #[expect(clippy::too_many_arguments, reason = "what a run consists of, once")]
 fn play(
-    machine: &Machine,
+    machine: &LabMachine,
     scenario: &Scenario,
     guests: &mut [Guest],
     parkers: &[crate::Parker],
@@ -232,7 +232,7 @@ fn play(
     length: Duration,
     keep_events: bool,
 ) -> Result<Played, LabError> {
-    let watch = Watch::new(length + PATIENCE);
+    let watch = Watch::new(length + HANG_GRACE);
     let mut seen = Vec::new();
     let began = Instant::now();
     let mut parts = Vec::new();
@@ -241,7 +241,7 @@ fn play(
         parts.push((*spec, vcpus, &*payload, &*devices, thread.as_ref()));
     }
     let payload = parts[0].2;
-    let (mut world, handler) = World::new(scenario, payload, parkers, disks, first_disk);
+    let (mut world, handler) = LoadGenerator::new(scenario, payload, parkers, disks, first_disk);
     let setups: Vec<Setup> = parts
         .iter()
         .map(|(spec, _, _, devices, thread)| {
@@ -271,7 +271,7 @@ fn play(
             kicks.push(vcpu.kick());
             let watch = &watch;
             jobs.push(move || {
-                let mut served = Served::default();
+                let mut served = VcpuRun::default();
                 match serve_into(vcpu, setup, watch, &mut served) {
                     // The scenario's time is over.
                     Err(LabError::Stopped) | Ok(()) => Ok(served),
@@ -296,7 +296,7 @@ fn play(
 }
 
 /// What a real run cannot be as the scenario has it.
-fn differences(machine: &Machine, scenario: &Scenario) -> Vec<String> {
+fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<String> {
     let mut said = Vec::new();
     let host = &scenario.host;
     let cpus = host.cpus(scenario.policies.vcore.subcores_per_core) as usize;
@@ -352,14 +352,14 @@ fn pages<'a>(scenario: &'a Scenario, guests: &'a [Guest], spec: usize) -> impl I
 }
 
 fn work(
-    machine: &Machine,
+    machine: &LabMachine,
     scenario: &Scenario,
     guests: &[Guest],
-    seen: &[crate::outside::Seen],
+    seen: &[crate::load_generator::ClientResults],
     seconds: f64,
-) -> Table {
+) -> FindingsTable {
     let latency = |times: &Histogram| {
-        let at = |name, part| times.quantile(part).map(|ns| Figure::plain(name, Unit::Nanos, ns as f64));
+        let at = |name, part| times.quantile(part).map(|ns| FindingFigure::plain(name, Unit::Nanos, ns as f64));
         [at("p50", 5_000), at("p90", 9_000), at("p99", 9_900)].into_iter().flatten().collect::<Vec<_>>()
     };
     let mut rows = Vec::new();
@@ -374,28 +374,28 @@ fn work(
             }
         }
         let mut figures = vec![
-            Figure::plain("done", Unit::Count, done as f64),
-            Figure::plain("rate", Unit::PerSecond, done as f64 / seconds),
+            FindingFigure::plain("done", Unit::Count, done as f64),
+            FindingFigure::plain("rate", Unit::PerSecond, done as f64 / seconds),
         ];
         figures.extend(latency(&times));
-        rows.push(Row { labels: vec![spec.name.clone(), "VM".to_string()], figures, cannot: None });
+        rows.push(FindingRow { labels: vec![spec.name.clone(), "VM".to_string()], figures, cannot: None });
     }
     for (load, seen) in scenario.loads.iter().zip(seen) {
         let name = scenario.channels.get(load.channel).map_or("?", |channel| &channel.name);
         let mut figures = vec![
-            Figure::plain("done", Unit::Count, seen.times.total() as f64),
-            Figure::plain("rate", Unit::PerSecond, seen.times.total() as f64 / seconds),
+            FindingFigure::plain("done", Unit::Count, seen.times.total() as f64),
+            FindingFigure::plain("rate", Unit::PerSecond, seen.times.total() as f64 / seconds),
         ];
         figures.extend(latency(&seen.times));
         if seen.refused > 0 {
-            figures.push(Figure::plain("not sent", Unit::Count, seen.refused as f64));
+            figures.push(FindingFigure::plain("not sent", Unit::Count, seen.refused as f64));
         }
-        rows.push(Row { labels: vec![name.to_string(), "clients outside".to_string()], figures, cannot: None });
+        rows.push(FindingRow { labels: vec![name.to_string(), "clients outside".to_string()], figures, cannot: None });
     }
-    Table { title: "Work done, and how long each took", labels: vec!["name", "what"], rows }
+    FindingsTable { title: "Work done, and how long each took", labels: vec!["name", "what"], rows }
 }
 
-fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[Account], seconds: f64) -> Table {
+fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[ExitAccount], seconds: f64) -> FindingsTable {
     let mut rows = Vec::new();
     for (at, spec) in scenario.vms.iter().enumerate() {
         let mut done = [0; op::COUNT];
@@ -408,7 +408,8 @@ fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[Account], seconds: f
             senses += page.senses;
         }
         let of = |ops: &[u32]| -> u64 { ops.iter().map(|op| done[*op as usize]).sum() };
-        let came = |reasons: &[Reason]| -> u64 { reasons.iter().map(|reason| accounts[at].count(*reason)).sum() };
+        let came =
+            |reasons: &[LabExitReason]| -> u64 { reasons.iter().map(|reason| accounts[at].count(*reason)).sum() };
         // Doorbells come out as port writes, if they come out; which of them do is the channels'.
         let rung = of(&[op::DOORBELL]);
         let by_device_model = scenario.channels.iter().any(|channel| channel.doorbell == Doorbell::DeviceModel);
@@ -417,34 +418,38 @@ fn exits(scenario: &Scenario, guests: &[Guest], accounts: &[Account], seconds: f
             (
                 "port access",
                 of(&[op::PORT_IN, op::PORT_OUT, op::PORT_STRING]),
-                came(&[Reason::PortIn, Reason::PortOut]).saturating_sub(rung_out),
+                came(&[LabExitReason::PortIn, LabExitReason::PortOut]).saturating_sub(rung_out),
             ),
             ("doorbell", rung, rung_out),
-            ("MMIO access", of(&[op::MMIO_READ, op::MMIO_WRITE]), came(&[Reason::MmioRead, Reason::MmioWrite])),
+            (
+                "MMIO access",
+                of(&[op::MMIO_READ, op::MMIO_WRITE]),
+                came(&[LabExitReason::MmioRead, LabExitReason::MmioWrite]),
+            ),
             ("hypercall", of(&[op::HYPERCALL]), 0),
             ("CPUID", of(&[op::CPUID]), 0),
-            ("halt", halts + of(&[op::SLEEP, op::SLEEP_TABLE]), came(&[Reason::Halt, Reason::Sleep])),
+            ("halt", halts + of(&[op::SLEEP, op::SLEEP_TABLE]), came(&[LabExitReason::Halt, LabExitReason::Sleep])),
             // A vCPU whose program is over says so with a doorbell of its own, and halts no more.
             ("end of program", of(&[op::END]), of(&[op::END])),
-            ("diagnose X'44'", yields, came(&[Reason::Yield])),
-            ("diagnose X'9C'", yields_to, came(&[Reason::YieldTo])),
-            ("sense running", senses, came(&[Reason::Sense])),
-            ("wake-up, disk or answer", 0, came(&[Reason::Wake, Reason::Outside])),
+            ("diagnose X'44'", yields, came(&[LabExitReason::Yield])),
+            ("diagnose X'9C'", yields_to, came(&[LabExitReason::YieldTo])),
+            ("sense running", senses, came(&[LabExitReason::Sense])),
+            ("wake-up, disk or answer", 0, came(&[LabExitReason::Wake, LabExitReason::Outside])),
         ];
         for (reason, by_guest, to_user) in all.into_iter().filter(|row| row.1 + row.2 > 0) {
             let figures = vec![
-                Figure::plain("by the guest", Unit::Count, by_guest as f64),
-                Figure::plain("to user space", Unit::Count, to_user as f64),
-                Figure::plain("rate", Unit::PerSecond, by_guest.max(to_user) as f64 / seconds),
+                FindingFigure::plain("by the guest", Unit::Count, by_guest as f64),
+                FindingFigure::plain("to user space", Unit::Count, to_user as f64),
+                FindingFigure::plain("rate", Unit::PerSecond, by_guest.max(to_user) as f64 / seconds),
             ];
-            rows.push(Row { labels: vec![spec.name.clone(), reason.to_string()], figures, cannot: None });
+            rows.push(FindingRow { labels: vec![spec.name.clone(), reason.to_string()], figures, cannot: None });
         }
     }
-    Table { title: "Exits by reason", labels: vec!["VM", "reason"], rows }
+    FindingsTable { title: "Exits by reason", labels: vec!["VM", "reason"], rows }
 }
 
 /// Locks, yields and polls of the VMs that have any.
-fn yields(scenario: &Scenario, guests: &[Guest]) -> Table {
+fn yields(scenario: &Scenario, guests: &[Guest]) -> FindingsTable {
     let mut rows = Vec::new();
     for (at, spec) in scenario.vms.iter().enumerate() {
         let sum = |of: fn(&abi::VcpuPage) -> u64| -> u64 { pages(scenario, guests, at).map(|page| of(&page)).sum() };
@@ -457,9 +462,9 @@ fn yields(scenario: &Scenario, guests: &[Guest]) -> Table {
             ("messages that needed no wake-up", sum(|page| page.wakes_saved)),
         ];
         for (what, count) in all.into_iter().filter(|row| row.1 > 0) {
-            let figures = vec![Figure::plain("count", Unit::Count, count as f64)];
-            rows.push(Row { labels: vec![spec.name.clone(), what.to_string()], figures, cannot: None });
+            let figures = vec![FindingFigure::plain("count", Unit::Count, count as f64)];
+            rows.push(FindingRow { labels: vec![spec.name.clone(), what.to_string()], figures, cannot: None });
         }
     }
-    Table { title: "Locks, polls, messages", labels: vec!["VM", "what"], rows }
+    FindingsTable { title: "Locks, polls, messages", labels: vec!["VM", "what"], rows }
 }

@@ -7,7 +7,7 @@
 //!
 //! Source: Linux Documentation/virt/kvm/api.rst, 4.133.
 
-use crate::Vcpu;
+use crate::LabVcpu;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ const MAX_COUNTERS: u64 = 4_096;
 const MAX_NAME: usize = 256;
 
 /// The counters of these names so far; `None` if this kernel has not got all of them.
-pub fn vcpu_counters<const N: usize>(vcpu: &mut Vcpu, names: [&str; N]) -> Option<[u64; N]> {
+pub fn vcpu_counters<const N: usize>(vcpu: &mut LabVcpu, names: [&str; N]) -> Option<[u64; N]> {
     const KVM_GET_STATS_FD: libc::c_ulong = 0xaece;
     // SAFETY: the call takes no argument and gives a new file descriptor, or -1.
     let fd = unsafe { libc::ioctl(vcpu.fd().as_raw_fd(), KVM_GET_STATS_FD, 0) };

@@ -9,11 +9,11 @@
 //! ```
 
 use crate::abi::bell;
-use crate::account::{Account, Door, Reason};
 use crate::events::Events;
-use crate::serve::Clock;
-use crate::{Exit, Kick, LabError, Machine, Payload, Vcpu, Watch, ticks};
-use exitscope_policy::vcore::{self, Cede, Enter, Gang, H_DOORBELL, Left, Threads, Vcore};
+use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::run_loop::TickClock;
+use crate::{Kick, KvmExit, LabError, LabMachine, LabVcpu, Payload, Watch, ticks};
+use exitscope_policy::vcore::{self, Cede, CoreRunClass, Enter, H_DOORBELL, ThreadExit, ThreadMask, Vcore};
 use exitscope_units::VcpuId;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 const OWN: u16 = 0xc00;
 
 /// How often one who waits looks whether the run is over.
-const LOOK: Duration = Duration::from_millis(10);
+const END_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What happened in the virtual cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gangs {
+pub struct GangCounts {
     /// Runs of a virtual core: from entering together until all were out.
     pub runs: u64,
     /// Of these, those in which one's exit took others along that worked.
@@ -39,10 +39,10 @@ pub struct Gangs {
     pub napping: u64,
 }
 
-impl Gangs {
+impl GangCounts {
     /// These and those.
-    fn and(self, other: Gangs) -> Gangs {
-        Gangs {
+    fn and(self, other: GangCounts) -> GangCounts {
+        GangCounts {
             runs: self.runs + other.runs,
             ganged: self.ganged + other.ganged,
             forced: self.forced + other.forced,
@@ -58,9 +58,9 @@ pub struct Ganged {
     /// From the beginning until the programs were told to stop, or were all over.
     pub elapsed: Duration,
     /// Of all virtual cores, until then: how programs end is no part of it.
-    pub gangs: Gangs,
+    pub gangs: GangCounts,
     /// Exits to user space, by vCPU.
-    pub accounts: Vec<Account>,
+    pub accounts: Vec<ExitAccount>,
     /// Of each vCPU, how long it was outside the guest, from an exit to the next entry.
     pub outside: Vec<Duration>,
     /// The events of each vCPU, if they are kept.
@@ -71,15 +71,15 @@ pub struct Ganged {
 struct State {
     vcore: Vcore,
     /// Threads that want to be in the guest whenever the virtual core is.
-    runnable: Threads,
+    runnable: ThreadMask,
     /// Those of them that wait to enter.
-    arrived: Threads,
+    arrived: ThreadMask,
     /// Counts the runs that began.
     run: u64,
     /// Between the first entry and the last exit of a run.
     inside: bool,
-    left: Vec<Left>,
-    gangs: Gangs,
+    left: Vec<ThreadExit>,
+    gangs: GangCounts,
 }
 
 /// A virtual core and the threads that carry it.
@@ -95,15 +95,15 @@ type Job<'a> = Box<dyn FnOnce() -> Result<Done, LabError> + Send + 'a>;
 /// Runs the first vCPUs' programs, grouped as `params` has it, and tells them to stop after `length`, if given. A vCPU that
 /// halts is not woken any more, as nobody here is there to do so.
 pub fn run(
-    machine: &Machine,
+    machine: &LabMachine,
     payload: &Payload,
-    vcpus: &mut [Vcpu],
+    vcpus: &mut [LabVcpu],
     params: &vcore::Params,
     length: Option<Duration>,
     events: bool,
     watch: &Watch,
 ) -> Result<Ganged, LabError> {
-    let all_kicks: Vec<Kick> = vcpus.iter().map(Vcpu::kick).collect();
+    let all_kicks: Vec<Kick> = vcpus.iter().map(LabVcpu::kick).collect();
     let width = params.smt_mode.max(1) as usize;
     let cores: Vec<Core> = all_kicks.chunks(width).map(Core::new).collect();
     let (stopper, began) = (Stopper::new(vcpus.len()), Instant::now());
@@ -121,7 +121,7 @@ pub fn run(
     jobs.push(Box::new(|| {
         stopper.wait(length, watch)?;
         // Counted before those that nap may leave, and with them the others.
-        let gangs = cores.iter().fold(Gangs::default(), |sum, core| sum.and(core.lock().gangs));
+        let gangs = cores.iter().fold(GangCounts::default(), |sum, core| sum.and(core.lock().gangs));
         stopper.stop();
         payload.stop();
         cores.iter().for_each(|core| core.moved.notify_all());
@@ -145,19 +145,19 @@ pub fn run(
 /// What a thread did.
 enum Done {
     Served(Served),
-    Gangs(Gangs),
+    Gangs(GangCounts),
 }
 
 /// What one vCPU's run was.
 struct Served {
-    account: Account,
+    account: ExitAccount,
     outside: Duration,
     events: Events,
 }
 
 impl Core {
     fn new(kicks: &[Kick]) -> Core {
-        let runnable = (0..kicks.len() as u32).fold(Threads::NONE, |all, thread| all.and(Threads::one(thread)));
+        let runnable = (0..kicks.len() as u32).fold(ThreadMask::NONE, |all, thread| all.and(ThreadMask::one(thread)));
         let state = Mutex::new(State { runnable, ..State::default() });
         Core { kicks: kicks.to_vec(), state, moved: Condvar::new() }
     }
@@ -170,21 +170,21 @@ impl Core {
         if watch.is_over() {
             return Err(watch.why());
         }
-        Ok(self.moved.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0)
+        Ok(self.moved.wait_timeout(state, END_POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// Runs a thread's vCPU until its program is over, or it halted and the run ends.
     fn serve(
         &self,
-        machine: &Machine,
-        vcpu: &mut Vcpu,
+        machine: &LabMachine,
+        vcpu: &mut LabVcpu,
         thread: u32,
         events: bool,
         stopper: &Stopper,
         watch: &Watch,
     ) -> Result<Served, LabError> {
-        let clock = Clock::new(machine);
-        let mut served = Served { account: Account::default(), outside: Duration::ZERO, events: Events::default() };
+        let clock = TickClock::new(machine);
+        let mut served = Served { account: ExitAccount::default(), outside: Duration::ZERO, events: Events::default() };
         let mut answer = 0;
         let mut out_since: Option<u64> = None;
         loop {
@@ -201,17 +201,17 @@ impl Core {
                 served.events.exit(vcpu, clock.ns(begin), &exit);
             }
             answer = 0;
-            let halts = matches!(exit, Exit::Bell { bell: bell::HALT, .. } | Exit::Halt);
-            let ends = matches!(exit, Exit::Bell { bell: bell::DONE, .. });
-            if let Exit::Bell { bell: bell::PANIC, value } = exit {
+            let halts = matches!(exit, KvmExit::Bell { bell: bell::HALT, .. } | KvmExit::Halt);
+            let ends = matches!(exit, KvmExit::Bell { bell: bell::DONE, .. });
+            if let KvmExit::Bell { bell: bell::PANIC, value } = exit {
                 return Err(LabError::Crash(format!("vCPU {}: its payload gave up ({value})", vcpu.index())));
             }
             match halts {
                 true => self.cede(thread, stopper, watch)?,
-                false => self.leave(thread, if exit == Exit::Kicked { H_DOORBELL } else { OWN }, ends, watch)?,
+                false => self.leave(thread, if exit == KvmExit::Kicked { H_DOORBELL } else { OWN }, ends, watch)?,
             }
             vcpu.answer(answer);
-            served.account.record(Reason::of(&exit), Door::Bell, clock.length(ticks() - begin));
+            served.account.record(LabExitReason::of(&exit), LabHandler::Doorbell, clock.length(ticks() - begin));
             if halts || ends {
                 return Ok(served);
             }
@@ -220,25 +220,25 @@ impl Core {
     }
 
     /// Runs the guest until it comes out; a kick that came late, after its virtual core had left, is none.
-    fn next_exit(&self, vcpu: &mut Vcpu, watch: &Watch) -> Result<Exit, LabError> {
+    fn next_exit(&self, vcpu: &mut LabVcpu, watch: &Watch) -> Result<KvmExit, LabError> {
         loop {
             let exit = vcpu.run()?;
-            if exit == Exit::Kicked && watch.is_over() {
+            if exit == KvmExit::Kicked && watch.is_over() {
                 return Err(watch.why());
             }
-            if exit != Exit::Kicked || self.lock().vcore.leaves() {
+            if exit != KvmExit::Kicked || self.lock().vcore.leaves() {
                 return Ok(exit);
             }
         }
     }
 
     /// Waits until all runnable threads are there, and is in the guest's context with them.
-    fn enter(&self, vcpu: &Vcpu, thread: u32, watch: &Watch) -> Result<(), LabError> {
+    fn enter(&self, vcpu: &LabVcpu, thread: u32, watch: &Watch) -> Result<(), LabError> {
         let mut state = self.lock();
         // Whoever kicked in the last run did so before that was over.
         vcpu.forget_kick();
         let run = state.run;
-        state.arrived = state.arrived.and(Threads::one(thread));
+        state.arrived = state.arrived.and(ThreadMask::one(thread));
         self.begin_if_all_are_there(&mut state);
         while state.run == run {
             state = self.wait(state, watch)?;
@@ -247,14 +247,14 @@ impl Core {
     }
 
     fn begin_if_all_are_there(&self, state: &mut State) {
-        if state.inside || state.runnable == Threads::NONE || state.arrived != state.runnable {
+        if state.inside || state.runnable == ThreadMask::NONE || state.arrived != state.runnable {
             return;
         }
         let entered = (0..self.kicks.len() as u32)
-            .filter(|&thread| state.arrived.contain(Threads::one(thread)))
+            .filter(|&thread| state.arrived.contain(ThreadMask::one(thread)))
             .all(|thread| state.vcore.enter(thread) == Enter::Entered);
         assert!(entered, "nobody leaves before somebody has entered");
-        state.arrived = Threads::NONE;
+        state.arrived = ThreadMask::NONE;
         state.inside = true;
         state.run += 1;
         self.moved.notify_all();
@@ -265,7 +265,7 @@ impl Core {
         let mut state = self.lock();
         let run = state.run;
         if for_good {
-            state.runnable = state.runnable.without(Threads::one(thread));
+            state.runnable = state.runnable.without(ThreadMask::one(thread));
         }
         self.exit(&mut state, thread, trap, false);
         // The core may be in its next run already, if this thread is not of it.
@@ -278,7 +278,7 @@ impl Core {
     /// Naps until the others leave, which takes this thread along, or until the run ends.
     fn cede(&self, thread: u32, stopper: &Stopper, watch: &Watch) -> Result<(), LabError> {
         let mut state = self.lock();
-        state.runnable = state.runnable.without(Threads::one(thread));
+        state.runnable = state.runnable.without(ThreadMask::one(thread));
         match state.vcore.cede(thread) {
             Cede::Naps => {
                 while !state.vcore.leaves() && !stopper.is_stopped() {
@@ -294,9 +294,9 @@ impl Core {
 
     fn exit(&self, state: &mut State, thread: u32, trap: u16, ceded: bool) {
         let others = state.vcore.exit(thread, trap);
-        state.left.push(Left { trap, ceded });
+        state.left.push(ThreadExit { trap, ceded });
         for (at, kick) in self.kicks.iter().enumerate() {
-            if others.contain(Threads::one(at as u32)) {
+            if others.contain(ThreadMask::one(at as u32)) {
                 kick.kick();
             }
         }
@@ -315,7 +315,7 @@ impl Core {
         gangs.runs += 1;
         gangs.napping += left.iter().filter(|left| left.ceded).count() as u64;
         gangs.own += left.iter().filter(|left| !left.ceded && left.trap == OWN).count() as u64;
-        if let Gang::Ganged { forced, .. } = vcore::gang(left, H_DOORBELL) {
+        if let CoreRunClass::Ganged { forced, .. } = vcore::gang(left, H_DOORBELL) {
             gangs.ganged += 1;
             gangs.forced += u64::from(forced);
         }
@@ -365,7 +365,7 @@ impl Stopper {
             if watch.is_over() {
                 return Err(watch.why());
             }
-            let wait = until.map_or(LOOK, |until| LOOK.min(until - now));
+            let wait = until.map_or(END_POLL_INTERVAL, |until| END_POLL_INTERVAL.min(until - now));
             left = self.done.wait_timeout(left, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

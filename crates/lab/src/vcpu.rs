@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 /// Why a vCPU came out of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum KvmExit {
     /// IN of so many bytes; has to be answered before the next run, otherwise the guest reads zeros.
     PortIn {
         /// The port.
@@ -72,7 +72,7 @@ pub enum Exit {
 
 /// A virtual CPU.
 #[derive(Debug)]
-pub struct Vcpu {
+pub struct LabVcpu {
     fd: VcpuFd,
     index: u32,
     kick: Arc<Kicker>,
@@ -90,16 +90,16 @@ struct Unanswered(NonNull<u8>, usize);
 // SAFETY: it points into the mapping of the `VcpuFd` beside which it stands, and moves with it.
 unsafe impl Send for Unanswered {}
 
-impl Vcpu {
+impl LabVcpu {
     pub(crate) fn new(
         fd: VcpuFd,
         index: u32,
         number: u32,
         memory: [Arc<GuestMemory>; 2],
         run_size: usize,
-    ) -> Result<Vcpu, LabError> {
+    ) -> Result<LabVcpu, LabError> {
         let kick = Arc::new(Kicker::new(&fd, run_size)?);
-        Ok(Vcpu { fd, index, kick, unanswered: None, number, memory })
+        Ok(LabVcpu { fd, index, kick, unanswered: None, number, memory })
     }
 
     pub(crate) fn start(&mut self, config: &VmConfig, entry: u64) -> Result<(), LabError> {
@@ -163,7 +163,7 @@ impl Vcpu {
         }
     }
 
-    /// Has its next run begin with a halt inside KVM, which [`crate::Vm::wake`] ends; as does a wake-up that came before.
+    /// Has its next run begin with a halt inside KVM, which [`crate::LabVm::wake`] ends; as does a wake-up that came before.
     /// Needs the interrupt controllers.
     pub fn halt_in_kernel(&mut self) -> Result<(), LabError> {
         self.set_state(KVM_MP_STATE_HALTED)
@@ -174,14 +174,14 @@ impl Vcpu {
     }
 
     /// Runs the guest until it comes out.
-    pub fn run(&mut self) -> Result<Exit, LabError> {
+    pub fn run(&mut self) -> Result<KvmExit, LabError> {
         self.kick.runs_on_this_thread();
         self.unanswered = None;
         let exit = match self.fd.run() {
             Ok(exit) => exit,
             Err(error) if error.errno() == libc::EINTR || error.errno() == libc::EAGAIN => {
                 self.kick.page().store(0, Ordering::SeqCst);
-                return Ok(Exit::Kicked);
+                return Ok(KvmExit::Kicked);
             }
             Err(error) => return Err(self.crash(&format!("KVM_RUN: {}", io::Error::from_raw_os_error(error.errno())))),
         };
@@ -194,37 +194,37 @@ impl Vcpu {
                 answer(data);
                 let size = data.len().min(4) as u8;
                 match bell(port) {
-                    Some(bell) => Exit::Bell { bell, value: 0 },
-                    None => Exit::PortIn { port, size },
+                    Some(bell) => KvmExit::Bell { bell, value: 0 },
+                    None => KvmExit::PortIn { port, size },
                 }
             }
             VcpuExit::IoOut(port, data) => {
                 let value = number(data) as u32;
                 match bell(port) {
-                    Some(bell) => Exit::Bell { bell, value },
-                    None => Exit::PortOut { port, size: data.len().min(4) as u8, value },
+                    Some(bell) => KvmExit::Bell { bell, value },
+                    None => KvmExit::PortOut { port, size: data.len().min(4) as u8, value },
                 }
             }
             VcpuExit::MmioRead(address, data) => {
                 answer(data);
-                Exit::MmioRead { address, size: data.len() as u8 }
+                KvmExit::MmioRead { address, size: data.len() as u8 }
             }
             VcpuExit::MmioWrite(address, data) => {
-                Exit::MmioWrite { address, size: data.len() as u8, value: number(data) }
+                KvmExit::MmioWrite { address, size: data.len() as u8, value: number(data) }
             }
             VcpuExit::X86Rdmsr(exit) => {
                 *exit.error = 0;
                 let number = exit.index;
                 let place = NonNull::from(exit.data).cast();
                 self.unanswered = Some(Unanswered(place, 8));
-                Exit::Msr { number, written: None }
+                KvmExit::Msr { number, written: None }
             }
             VcpuExit::X86Wrmsr(exit) => {
                 *exit.error = 0;
-                Exit::Msr { number: exit.index, written: Some(exit.data) }
+                KvmExit::Msr { number: exit.index, written: Some(exit.data) }
             }
-            VcpuExit::Hlt => Exit::Halt,
-            VcpuExit::Intr => Exit::Kicked,
+            VcpuExit::Hlt => KvmExit::Halt,
+            VcpuExit::Intr => KvmExit::Kicked,
             other => {
                 let what = match other {
                     VcpuExit::Shutdown => "a fault that it has no handler for (triple fault)".to_string(),
@@ -247,15 +247,15 @@ impl Vcpu {
         }
     }
 
-    /// The next write that KVM has collected in the ring of this VM, of [`crate::Vm::coalesce`]: place, bytes, value.
-    pub fn coalesced(&mut self) -> Result<Option<(crate::Place, u8, u64)>, LabError> {
+    /// The next write that KVM has collected in the ring of this VM, of [`crate::LabVm::coalesce`]: place, bytes, value.
+    pub fn coalesced(&mut self) -> Result<Option<(crate::IoAddress, u8, u64)>, LabError> {
         let entry = self.fd.coalesced_mmio_read().map_err(LabError::kvm("the ring of coalesced accesses"))?;
         Ok(entry.map(|entry| {
             // SAFETY: both names of the field are 32-bit numbers.
             let is_port = unsafe { entry.__bindgen_anon_1.pio } != 0;
             let place = match is_port {
-                true => crate::Place::Port(entry.phys_addr as u16),
-                false => crate::Place::Address(entry.phys_addr),
+                true => crate::IoAddress::Port(entry.phys_addr as u16),
+                false => crate::IoAddress::Address(entry.phys_addr),
             };
             let size = entry.len.min(8) as u8;
             (place, size, number(&entry.data[..usize::from(size)]))
@@ -271,7 +271,7 @@ impl Vcpu {
         Ok(count)
     }
 
-    /// Maps the ring of coalesced accesses; once, before [`Vcpu::coalesced`].
+    /// Maps the ring of coalesced accesses; once, before [`LabVcpu::coalesced`].
     pub fn map_ring(&mut self) -> Result<(), LabError> {
         self.fd.map_coalesced_mmio_ring().map_err(LabError::kvm("the ring of coalesced accesses"))
     }
@@ -312,7 +312,7 @@ fn number(bytes: &[u8]) -> u64 {
 pub struct Kick(Arc<Kicker>);
 
 impl Kick {
-    /// Has the vCPU's run, or its next one if it is not running, come out as [`Exit::Kicked`].
+    /// Has the vCPU's run, or its next one if it is not running, come out as [`KvmExit::Kicked`].
     pub fn kick(&self) {
         self.0.page().store(1, Ordering::SeqCst);
         let thread = self.0.thread.load(Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! A virtual machine of KVM's: memory, vCPUs, and the handlers that KVM itself keeps.
 
-use crate::boot::{self, Ring};
-use crate::{GuestMemory, LabError, Vcpu, abi};
+use crate::boot::{self, PrivilegeRing};
+use crate::{GuestMemory, LabError, LabVcpu, abi};
 use kvm_bindings::{
     KVM_CAP_HALT_POLL, KVM_CAP_X86_USER_SPACE_MSR, KVM_MAX_CPUID_ENTRIES, KVM_MSR_EXIT_REASON_INVAL,
     KVM_MSR_EXIT_REASON_UNKNOWN, kvm_enable_cap, kvm_ioeventfd, kvm_ioeventfd_flag_nr_datamatch,
@@ -16,7 +16,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 /// Where an access leaves the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum IoAddress {
     /// An I/O port.
     Port(u16),
     /// A guest-physical address.
@@ -29,9 +29,9 @@ pub struct VmConfig {
     /// vCPUs, from 1 to [`abi::MAX_VCPUS`].
     pub vcpus: u32,
     /// The privilege level of its programs.
-    pub ring: Ring,
+    pub ring: PrivilegeRing,
     /// Whether KVM keeps the interrupt controllers. Then HLT blocks inside KVM; otherwise it comes out as
-    /// [`Exit::Halt`](crate::Exit::Halt).
+    /// [`KvmExit::Halt`](crate::Exit::Halt).
     pub irqchip: bool,
     /// The longest that KVM polls when a vCPU of this VM halts, in nanoseconds, instead of the module's `halt_poll_ns`.
     pub halt_poll_ns: Option<u32>,
@@ -39,8 +39,8 @@ pub struct VmConfig {
 
 impl VmConfig {
     /// So many vCPUs in this ring, with interrupt controllers only where ring 0 needs them to be woken.
-    pub fn new(vcpus: u32, ring: Ring) -> VmConfig {
-        VmConfig { vcpus, ring, irqchip: ring == Ring::Zero, halt_poll_ns: None }
+    pub fn new(vcpus: u32, ring: PrivilegeRing) -> VmConfig {
+        VmConfig { vcpus, ring, irqchip: ring == PrivilegeRing::Zero, halt_poll_ns: None }
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn trouble_with_kvm(error: &io::Error) -> (String, String) {
 
 /// A virtual machine.
 #[derive(Debug)]
-pub struct Vm {
+pub struct LabVm {
     fd: VmFd,
     memory: Arc<GuestMemory>,
     shared: Arc<GuestMemory>,
@@ -94,13 +94,13 @@ pub struct Vm {
     run_size: usize,
 }
 
-impl Vm {
+impl LabVm {
     /// A VM with the payload in its memory, and its vCPUs, which stand at the payload's entry.
-    pub fn new(kvm: &Kvm, config: VmConfig) -> Result<(Vm, Vec<Vcpu>), LabError> {
-        Vm::sharing(kvm, config, &Vm::shared_memory()?, 0)
+    pub fn new(kvm: &Kvm, config: VmConfig) -> Result<(LabVm, Vec<LabVcpu>), LabError> {
+        LabVm::sharing(kvm, config, &LabVm::shared_memory()?, 0)
     }
 
-    /// Memory for [`Vm::sharing`].
+    /// Memory for [`LabVm::sharing`].
     pub fn shared_memory() -> Result<Arc<GuestMemory>, LabError> {
         Ok(Arc::new(GuestMemory::new(abi::SHARED_SIZE)?))
     }
@@ -112,7 +112,7 @@ impl Vm {
         config: VmConfig,
         shared: &Arc<GuestMemory>,
         first: u32,
-    ) -> Result<(Vm, Vec<Vcpu>), LabError> {
+    ) -> Result<(LabVm, Vec<LabVcpu>), LabError> {
         assert!(first + config.vcpus <= abi::MAX_VCPUS as u32, "{} vCPUs from {first} on", config.vcpus);
         assert!((1..=abi::MAX_VCPUS as u32).contains(&config.vcpus), "{} vCPUs", config.vcpus);
         let memory = Arc::new(GuestMemory::new(abi::MEMORY_SIZE)?);
@@ -135,7 +135,7 @@ impl Vm {
             unsafe { fd.set_user_memory_region(region) }.map_err(LabError::kvm("KVM_SET_USER_MEMORY_REGION"))?;
         }
         let run_size = kvm.get_vcpu_mmap_size().map_err(LabError::kvm("KVM_GET_VCPU_MMAP_SIZE"))?;
-        let vm = Vm { fd, memory, shared: Arc::clone(shared), first, config, entry, run_size };
+        let vm = LabVm { fd, memory, shared: Arc::clone(shared), first, config, entry, run_size };
         if let Some(most) = config.halt_poll_ns {
             vm.cap_halt_polling(most)?;
         }
@@ -145,7 +145,7 @@ impl Vm {
         Ok((vm, vcpus))
     }
 
-    fn vcpu(&self, index: u32, cpuid: &kvm_bindings::CpuId) -> Result<Vcpu, LabError> {
+    fn vcpu(&self, index: u32, cpuid: &kvm_bindings::CpuId) -> Result<LabVcpu, LabError> {
         boot::prepare_vcpu(&self.memory, index);
         let fd = self.fd.create_vcpu(index.into()).map_err(LabError::kvm("KVM_CREATE_VCPU"))?;
         fd.set_cpuid2(cpuid).map_err(LabError::kvm("KVM_SET_CPUID2"))?;
@@ -156,13 +156,13 @@ impl Vm {
             enable_apic(&fd)?;
         }
         let keep = [Arc::clone(&self.memory), Arc::clone(&self.shared)];
-        let mut vcpu = Vcpu::new(fd, index, self.first + index, keep, self.run_size)?;
+        let mut vcpu = LabVcpu::new(fd, index, self.first + index, keep, self.run_size)?;
         vcpu.start(&self.config, self.entry)?;
         Ok(vcpu)
     }
 
     /// Puts a vCPU of this VM back to the payload's entry.
-    pub fn restart(&self, vcpu: &mut Vcpu) -> Result<(), LabError> {
+    pub fn restart(&self, vcpu: &mut LabVcpu) -> Result<(), LabError> {
         vcpu.start(&self.config, self.entry)
     }
 
@@ -199,11 +199,11 @@ impl Vm {
 
     /// Has KVM signal an eventfd for writes of `size` bytes (0: any) to this place, of this value only if there is one:
     /// the guest goes on at once.
-    pub fn ioeventfd(&self, fd: &EventFd, place: Place, size: u8, datamatch: Option<u64>) -> Result<(), LabError> {
+    pub fn ioeventfd(&self, fd: &EventFd, place: IoAddress, size: u8, datamatch: Option<u64>) -> Result<(), LabError> {
         const KVM_IOEVENTFD: libc::c_ulong = 0x4040_ae79;
         let (addr, flag) = match place {
-            Place::Port(port) => (port.into(), 1 << kvm_ioeventfd_flag_nr_pio),
-            Place::Address(address) => (address, 0),
+            IoAddress::Port(port) => (port.into(), 1 << kvm_ioeventfd_flag_nr_pio),
+            IoAddress::Address(address) => (address, 0),
         };
         let request = kvm_ioeventfd {
             datamatch: datamatch.unwrap_or(0),
@@ -221,15 +221,15 @@ impl Vm {
         }
     }
 
-    /// Has reads and writes of MSRs that KVM does not know come out as [`crate::Exit::Msr`].
-    pub fn unknown_msrs_come_out(&self) -> Result<(), LabError> {
+    /// Has reads and writes of MSRs that KVM does not know come out as [`crate::KvmExit::Msr`].
+    pub fn exit_on_unknown_msrs(&self) -> Result<(), LabError> {
         let mut cap = kvm_enable_cap { cap: KVM_CAP_X86_USER_SPACE_MSR, ..kvm_enable_cap::default() };
         cap.args[0] = u64::from(KVM_MSR_EXIT_REASON_UNKNOWN | KVM_MSR_EXIT_REASON_INVAL);
         self.fd.enable_cap(&cap).map_err(LabError::kvm("KVM_CAP_X86_USER_SPACE_MSR"))
     }
 
-    /// Has KVM collect writes to `size` bytes from this place on in a ring, which [`Vcpu::coalesced`] reads.
-    pub fn coalesce(&self, place: Place, size: u32) -> Result<(), LabError> {
+    /// Has KVM collect writes to `size` bytes from this place on in a ring, which [`LabVcpu::coalesced`] reads.
+    pub fn coalesce(&self, place: IoAddress, size: u32) -> Result<(), LabError> {
         self.fd.register_coalesced_mmio(address(place), size).map_err(LabError::kvm("KVM_REGISTER_COALESCED_MMIO"))
     }
 
@@ -248,10 +248,10 @@ impl Vm {
     }
 }
 
-fn address(place: Place) -> IoEventAddress {
+fn address(place: IoAddress) -> IoEventAddress {
     match place {
-        Place::Port(port) => IoEventAddress::Pio(port.into()),
-        Place::Address(address) => IoEventAddress::Mmio(address),
+        IoAddress::Port(port) => IoEventAddress::Pio(port.into()),
+        IoAddress::Address(address) => IoEventAddress::Mmio(address),
     }
 }
 

@@ -6,16 +6,18 @@
 //!              └ held: spin spin_retry times ─► nothing · X'44' · X'9C' owner · X'9C' owner, if it does not run
 //! ```
 
-use crate::abi::{Step, machine as flag, op};
+use crate::abi::{ProgramStep, machine as flag, op};
 use crate::dispatcher::{Config, Dispatched, dispatch};
 use crate::events::Events;
-use crate::guests::{ComputeSpeed, Guests, repeat};
-use crate::measure::{Noise, Plan, machine_warnings, manifest, take_turns};
-use crate::{LabError, Machine, Ring, VmConfig, Watch, step};
+use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat};
+use crate::measure::{MeasurePlan, Noise, machine_warnings, manifest, take_turns};
+use crate::{LabError, LabMachine, PrivilegeRing, VmConfig, Watch, step};
 use exitscope_model::Event;
 use exitscope_policy::Policies;
 use exitscope_policy::yielding::Generation;
-use exitscope_scenario::findings::{Figure, Findings, Measured, Row, Table, Unit, counted, largest};
+use exitscope_scenario::findings::{
+    FindingFigure, FindingRow, Findings, FindingsTable, Measured, Unit, counted, largest,
+};
 use std::time::{Duration, Instant};
 
 /// vCPUs of the guest, over [`THREADS`] threads.
@@ -42,7 +44,7 @@ const TURN_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a waiter says to the hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum WaiterCall {
     /// Nothing.
     Nothing,
     /// X'44'.
@@ -53,13 +55,13 @@ pub enum Says {
     Diag9cSensing,
 }
 
-impl Says {
+impl WaiterCall {
     fn name(self) -> &'static str {
         match self {
-            Says::Nothing => "none",
-            Says::Diag44 => "X'44'",
-            Says::Diag9c => "X'9C'",
-            Says::Diag9cSensing => "X'9C' with sense-running",
+            WaiterCall::Nothing => "none",
+            WaiterCall::Diag44 => "X'44'",
+            WaiterCall::Diag9c => "X'9C'",
+            WaiterCall::Diag9cSensing => "X'9C' with sense-running",
         }
     }
 
@@ -67,10 +69,10 @@ impl Says {
     /// between it and the machine, so that this is what the guest is told.
     fn policy(self, spin_retry: u32) -> (Policies, u32) {
         let (generation, flags) = match self {
-            Says::Nothing => (Generation::L1b, 0),
-            Says::Diag44 => (Generation::L1b, flag::DIAG44),
-            Says::Diag9c => (Generation::L2, flag::DIAG9C),
-            Says::Diag9cSensing => {
+            WaiterCall::Nothing => (Generation::L1b, 0),
+            WaiterCall::Diag44 => (Generation::L1b, flag::DIAG44),
+            WaiterCall::Diag9c => (Generation::L2, flag::DIAG9C),
+            WaiterCall::Diag9cSensing => {
                 (Generation::Classic, flag::DIAG9C | flag::SENSE_RUNNING | flag::LPAR | flag::RUNNING_IN_MEMORY)
             }
         };
@@ -83,18 +85,18 @@ impl Says {
 
 /// One way to wait, at one level of contention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Case {
+pub struct ContentionCase {
     /// How long a vCPU sleeps before it wants the lock again, in nanoseconds; 0: it computes.
     pub sleep_ns: u64,
     /// What a waiter says.
-    pub says: Says,
+    pub says: WaiterCall,
     /// After how many looks.
     pub spin_retry: u32,
 }
 
 /// What a turn gave.
 #[derive(Clone, Debug, Default)]
-pub struct Turn {
+pub struct ContentionTurn {
     /// What the dispatcher saw.
     pub dispatched: Dispatched,
     /// Locks taken to the end of the programs.
@@ -110,42 +112,42 @@ pub struct Turn {
 /// A guest that contends.
 #[derive(Debug)]
 pub struct Contention {
-    guests: Guests,
+    guests: LoadedVm,
     speed: ComputeSpeed,
     threads: usize,
 }
 
 impl Contention {
     /// Makes the VM.
-    pub fn new(machine: &Machine) -> Result<Contention, LabError> {
-        let config = VmConfig { irqchip: false, ..VmConfig::new(VCPUS, Ring::Three) };
+    pub fn new(machine: &LabMachine) -> Result<Contention, LabError> {
+        let config = VmConfig { irqchip: false, ..VmConfig::new(VCPUS, PrivilegeRing::Three) };
         let threads = THREADS.min(machine.cpus.len());
-        Ok(Contention { guests: Guests::new(machine, config)?, speed: ComputeSpeed::measure(machine)?, threads })
+        Ok(Contention { guests: LoadedVm::new(machine, config)?, speed: ComputeSpeed::measure(machine)?, threads })
     }
 
     /// Has every vCPU take the lock `rounds` times, or (0) as often as it can within `length`.
     pub fn turn(
         &mut self,
-        machine: &Machine,
-        case: Case,
+        machine: &LabMachine,
+        case: ContentionCase,
         rounds: u64,
         length: Duration,
         events: bool,
-    ) -> Result<Turn, LabError> {
+    ) -> Result<ContentionTurn, LabError> {
         let (policies, flags) = case.says.policy(case.spin_retry);
         let mut body =
             vec![step(op::LOCK), self.speed.step(HELD_NS), step(op::ADD), step(op::UNLOCK), self.speed.step(HELD_NS)];
         if case.sleep_ns > 0 {
-            body.push(Step { b: case.sleep_ns, ..step(op::SLEEP) });
+            body.push(ProgramStep { b: case.sleep_ns, ..step(op::SLEEP) });
         }
         let programs = vec![repeat(rounds, &body); VCPUS as usize];
         self.guests.load(machine, &policies, flags, &programs)?;
         let stop_after = (rounds == 0).then_some(length);
         let config = Config { threads: self.threads, slice: SLICE, stop_after, events };
-        let Guests { payload, vcpus, .. } = &mut self.guests;
+        let LoadedVm { payload, vcpus, .. } = &mut self.guests;
         let dispatched = dispatch(machine, payload, vcpus, config, &Watch::new(TURN_LIMIT))?;
         let pages = (0..VCPUS).map(|vcpu| payload.page(vcpu));
-        let mut turn = Turn { dispatched, ..Turn::default() };
+        let mut turn = ContentionTurn { dispatched, ..ContentionTurn::default() };
         for page in pages {
             turn.locks += page.done.0[op::UNLOCK as usize];
             turn.contended += page.contended;
@@ -156,9 +158,10 @@ impl Contention {
     }
 }
 
-const LOCKS: Measured<Turn> = Measured::new("locks", Unit::PerSecond, |turn| Some(rate(turn, turn.dispatched.counted)));
+const LOCKS: Measured<ContentionTurn> =
+    Measured::new("locks", Unit::PerSecond, |turn| Some(rate(turn, turn.dispatched.counted)));
 
-const FIGURES: [Measured<Turn>; 9] = [
+const FIGURES: [Measured<ContentionTurn>; 9] = [
     Measured::new("found held", Unit::Share, |turn| share(turn.contended, turn.locks)),
     Measured::new("X'44'", Unit::PerSecond, |turn| Some(rate(turn, undirected(turn)))),
     Measured::new("fast path", Unit::Share, |turn| share(turn.dispatched.fast_path, undirected(turn))),
@@ -170,7 +173,7 @@ const FIGURES: [Measured<Turn>; 9] = [
     Measured::new("queue depth", Unit::Count, |turn| Some(turn.dispatched.queue_depth)),
 ];
 
-fn rate(turn: &Turn, count: u64) -> f64 {
+fn rate(turn: &ContentionTurn, count: u64) -> f64 {
     count as f64 / turn.dispatched.elapsed.as_secs_f64().max(1e-9)
 }
 
@@ -178,28 +181,29 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn undirected(turn: &Turn) -> u64 {
+fn undirected(turn: &ContentionTurn) -> u64 {
     turn.dispatched.fast_path + turn.dispatched.normal_path
 }
 
-fn directed(turn: &Turn) -> u64 {
+fn directed(turn: &ContentionTurn) -> u64 {
     turn.dispatched.directed + turn.dispatched.already_running + turn.dispatched.ignored_otherwise
 }
 
 /// Every row of a table.
-fn cases(sleep_ns: u64) -> Vec<Case> {
-    let nothing = Case { sleep_ns, says: Says::Nothing, spin_retry: 0 };
-    let calls = [Says::Diag44, Says::Diag9c, Says::Diag9cSensing];
-    let others = calls.into_iter().flat_map(|says| SPIN_RETRY.map(|spin_retry| Case { sleep_ns, says, spin_retry }));
+fn cases(sleep_ns: u64) -> Vec<ContentionCase> {
+    let nothing = ContentionCase { sleep_ns, says: WaiterCall::Nothing, spin_retry: 0 };
+    let calls = [WaiterCall::Diag44, WaiterCall::Diag9c, WaiterCall::Diag9cSensing];
+    let others =
+        calls.into_iter().flat_map(|says| SPIN_RETRY.map(|spin_retry| ContentionCase { sleep_ns, says, spin_retry }));
     [nothing].into_iter().chain(others).collect()
 }
 
 /// Measures it. With `keep_events`, the events of the last round come with it.
-pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
+pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Result<(Findings, Vec<Event>), LabError> {
     // One VM for all rows: nothing but the programs and knobs differs.
     let mut contention = Contention::new(machine)?;
-    let all: Vec<Case> = LEVELS.into_iter().flat_map(|(sleep_ns, _)| cases(sleep_ns)).collect();
-    let mut rounds: Vec<Vec<Turn>> = all.iter().map(|_| Vec::new()).collect();
+    let all: Vec<ContentionCase> = LEVELS.into_iter().flat_map(|(sleep_ns, _)| cases(sleep_ns)).collect();
+    let mut rounds: Vec<Vec<ContentionTurn>> = all.iter().map(|_| Vec::new()).collect();
     let (began, noise, last) = (Instant::now(), Noise::now(), plan.rounds.checked_sub(1));
     let mut events = Vec::new();
     take_turns(plan, all.len(), |round, at| {
@@ -242,20 +246,20 @@ pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Finding
     Ok((findings, Events::merge(events)))
 }
 
-fn table(title: &'static str, cases: &[Case], rounds: &[Vec<Turn>]) -> Table {
+fn table(title: &'static str, cases: &[ContentionCase], rounds: &[Vec<ContentionTurn>]) -> FindingsTable {
     let rows = cases.iter().zip(rounds).map(|(case, own)| {
-        let times = Figure::of_rounds("times no call", Unit::Count, &LOCKS.ratios(own, &rounds[0]));
+        let times = FindingFigure::of_rounds("times no call", Unit::Count, &LOCKS.ratios(own, &rounds[0]));
         let others = FIGURES.iter().filter_map(|figure| figure.figure(own));
         let shown = LOCKS.figure(own).into_iter().chain(times).chain(others).collect();
-        let retry = if case.says == Says::Nothing { "-".to_string() } else { case.spin_retry.to_string() };
-        Row { labels: vec![case.says.name().to_string(), retry], figures: shown, cannot: None }
+        let retry = if case.says == WaiterCall::Nothing { "-".to_string() } else { case.spin_retry.to_string() };
+        FindingRow { labels: vec![case.says.name().to_string(), retry], figures: shown, cannot: None }
     });
-    Table { title, labels: vec!["call", "spin_retry"], rows: rows.collect() }
+    FindingsTable { title, labels: vec!["call", "spin_retry"], rows: rows.collect() }
 }
 
 /// The main point of a table in words.
-fn summary(title: &str, table: &Table) -> Option<String> {
-    let said = |says: Says| {
+fn summary(title: &str, table: &FindingsTable) -> Option<String> {
+    let said = |says: WaiterCall| {
         let rows = table.rows.iter().filter(|row| row.labels[0] == says.name());
         let (best, alike) = largest(rows, "times no call")?;
         let times = best.figure("times no call")?;
@@ -270,8 +274,8 @@ fn summary(title: &str, table: &Table) -> Option<String> {
         "{}: {} locks a second if waiters say nothing; at best {}, {}, {}.",
         title.split(':').next().unwrap_or(title),
         table.rows.first()?.figure("locks")?.with_margin(1.0, 0),
-        said(Says::Diag44)?,
-        said(Says::Diag9c)?,
-        said(Says::Diag9cSensing)?,
+        said(WaiterCall::Diag44)?,
+        said(WaiterCall::Diag9c)?,
+        said(WaiterCall::Diag9cSensing)?,
     ))
 }

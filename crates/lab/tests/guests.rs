@@ -4,22 +4,28 @@
 mod common;
 
 use common::machine;
-use exitscope_lab::abi::{self, Step, bell, op};
-use exitscope_lab::account::Reason;
+use exitscope_lab::abi::{self, ProgramStep, bell, op};
 use exitscope_lab::bench::{Bench, Job, Spec};
-use exitscope_lab::serve::{Served, Setup, parkers, serve, serve_into};
-use exitscope_lab::{Exit, LabError, Machine, Payload, Place, Ring, Vm, VmConfig, Watch, next_exit, sampled, step};
+use exitscope_lab::exit_account::LabExitReason;
+use exitscope_lab::run_loop::{Setup, VcpuRun, parkers, serve, serve_into};
+use exitscope_lab::{
+    IoAddress, KvmExit, LabError, LabMachine, LabVm, Payload, PrivilegeRing, VmConfig, Watch, next_exit, sampled, step,
+};
 use exitscope_policy::Policies;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
 use exitscope_scenario::findings::Instruction;
 use std::time::{Duration, Instant};
 
-const PORT: Step = Step { op: op::PORT_IN, a: 1, b: 0x10, c: 0 };
+const PORT: ProgramStep = ProgramStep { op: op::PORT_IN, a: 1, b: 0x10, c: 0 };
 
 /// Runs programs, one a vCPU, with nobody but parkers to serve them.
-fn programs(machine: &Machine, ring: Ring, programs: &[&[Step]]) -> (Payload, Result<Vec<u64>, LabError>) {
+fn programs(
+    machine: &LabMachine,
+    ring: PrivilegeRing,
+    programs: &[&[ProgramStep]],
+) -> (Payload, Result<Vec<u64>, LabError>) {
     let config = VmConfig { irqchip: false, ..VmConfig::new(programs.len() as u32, ring) };
-    let (vm, mut vcpus) = Vm::new(&machine.kvm, config).unwrap();
+    let (vm, mut vcpus) = LabVm::new(&machine.kvm, config).unwrap();
     let mut payload = Payload::new(&vm, machine, &Policies::default(), 0);
     for (vcpu, program) in programs.iter().enumerate() {
         payload.load(vcpu as u32, program, 1).unwrap();
@@ -27,20 +33,20 @@ fn programs(machine: &Machine, ring: Ring, programs: &[&[Step]]) -> (Payload, Re
     let parkers = parkers(config.vcpus);
     let setup = Setup::new(machine, &parkers);
     let ports = Watch::new(Duration::from_secs(10))
-        .run(&mut vcpus, |vcpu, watch| Ok(serve(vcpu, &setup, watch)?.account.count(Reason::PortIn)));
+        .run(&mut vcpus, |vcpu, watch| Ok(serve(vcpu, &setup, watch)?.account.count(LabExitReason::PortIn)));
     (payload, ports)
 }
 
 #[test]
 fn prime_numbers_of_accesses_come_out_exactly() {
     let Some(machine) = machine() else { return };
-    let out = Step { op: op::PORT_OUT, a: 2, b: 0x20, c: 7 };
-    let load = Step { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
-    let store = Step { op: op::MMIO_WRITE, a: 8, b: 0xfeb0_0008, c: u64::MAX };
-    let again = |count, step| [Step { b: count, ..self::step(op::REPEAT) }, step, self::step(op::AGAIN)];
+    let out = ProgramStep { op: op::PORT_OUT, a: 2, b: 0x20, c: 7 };
+    let load = ProgramStep { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
+    let store = ProgramStep { op: op::MMIO_WRITE, a: 8, b: 0xfeb0_0008, c: u64::MAX };
+    let again = |count, step| [ProgramStep { b: count, ..self::step(op::REPEAT) }, step, self::step(op::AGAIN)];
     let steps = [again(23, PORT), again(17, out), again(13, load), again(11, store)].concat();
     let spec = Spec::new(machine.ring(), step(op::NOTHING));
-    let (vm, mut vcpus) = Vm::new(&machine.kvm, spec.config).unwrap();
+    let (vm, mut vcpus) = LabVm::new(&machine.kvm, spec.config).unwrap();
     let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
     payload.load(0, &steps, 1).unwrap();
     let mut seen = Vec::new();
@@ -49,15 +55,15 @@ fn prime_numbers_of_accesses_come_out_exactly() {
         let exit = next_exit(&mut vcpus[0], &watch).unwrap();
         vcpus[0].answer(5);
         match exit {
-            Exit::Bell { bell: bell::DONE, .. } => break,
+            KvmExit::Bell { bell: bell::DONE, .. } => break,
             exit => seen.push(exit),
         }
     }
-    let count = |exit: Exit| seen.iter().filter(|seen| **seen == exit).count();
-    assert_eq!(count(Exit::PortIn { port: 0x10, size: 1 }), 23);
-    assert_eq!(count(Exit::PortOut { port: 0x20, size: 2, value: 7 }), 17);
-    assert_eq!(count(Exit::MmioRead { address: 0xfeb0_0000, size: 4 }), 13);
-    assert_eq!(count(Exit::MmioWrite { address: 0xfeb0_0008, size: 8, value: u64::MAX }), 11);
+    let count = |exit: KvmExit| seen.iter().filter(|seen| **seen == exit).count();
+    assert_eq!(count(KvmExit::PortIn { port: 0x10, size: 1 }), 23);
+    assert_eq!(count(KvmExit::PortOut { port: 0x20, size: 2, value: 7 }), 17);
+    assert_eq!(count(KvmExit::MmioRead { address: 0xfeb0_0000, size: 4 }), 13);
+    assert_eq!(count(KvmExit::MmioWrite { address: 0xfeb0_0008, size: 8, value: u64::MAX }), 11);
     assert_eq!(seen.len(), 23 + 17 + 13 + 11);
     let done = payload.page(0).done.0;
     assert_eq!(
@@ -69,32 +75,32 @@ fn prime_numbers_of_accesses_come_out_exactly() {
 #[test]
 fn every_door_is_gone_through_as_often_as_the_guest_asks() {
     let Some(machine) = machine() else { return };
-    let place = Place::Port(0x10);
-    let out = Step { op: op::PORT_OUT, a: 1, b: 0x10, c: 3 };
+    let place = IoAddress::Port(0x10);
+    let out = ProgramStep { op: op::PORT_OUT, a: 1, b: 0x10, c: 3 };
     let base = Spec::new(machine.ring(), out);
     let turn = |spec: Spec| Bench::new(&machine, spec).unwrap().turn(&machine, 503, false, true).unwrap();
 
     let inline = turn(Spec { devices: vec![(place, place)], ..base.clone() });
-    assert_eq!((inline.account.count(Reason::PortOut), inline.samples.len()), (503, 503));
+    assert_eq!((inline.account.count(LabExitReason::PortOut), inline.samples.len()), (503, 503));
     for registers in [RegisterSync::Page, RegisterSync::Needed, RegisterSync::All] {
         let spec = Spec { devices: vec![(place, place)], registers: Some(registers), ..base.clone() };
-        assert_eq!(turn(spec).account.count(Reason::PortOut), 503, "{registers:?}");
+        assert_eq!(turn(spec).account.count(LabExitReason::PortOut), 503, "{registers:?}");
     }
     let thread = turn(Spec { devices: vec![(place, place)], thread: true, ..base.clone() });
-    assert_eq!(thread.account.count(Reason::PortOut), 503);
+    assert_eq!(thread.account.count(LabExitReason::PortOut), 503);
     assert!(thread.to_thread.is_some_and(|ticks| ticks > 0.0));
     let eventfd = turn(Spec { ioeventfds: vec![(place, 1)], ..base.clone() });
-    assert_eq!((eventfd.account.count(Reason::PortOut), eventfd.signals), (0, 503));
+    assert_eq!((eventfd.account.count(LabExitReason::PortOut), eventfd.signals), (0, 503));
     // What finds the ring full comes out instead.
     let coalesced = turn(Spec { coalesced: vec![place], ..base.clone() });
-    assert_eq!(coalesced.account.count(Reason::PortOut) + coalesced.coalesced, 503);
+    assert_eq!(coalesced.account.count(LabExitReason::PortOut) + coalesced.coalesced, 503);
     assert!(coalesced.coalesced > 400, "{}", coalesced.coalesced);
     for lock in [DeviceLock::Big, DeviceLock::Split] {
         let config = VmConfig::new(3, machine.ring());
         let job = Job::Step(out, 1);
-        let devices = (0..3).map(|at| (Place::Port(0x10 + at), Place::Port(0x10 + at))).collect();
+        let devices = (0..3).map(|at| (IoAddress::Port(0x10 + at), IoAddress::Port(0x10 + at))).collect();
         let spec = Spec { job, config, devices, lock: Some(lock), ..base.clone() };
-        assert_eq!(turn(spec).account.count(Reason::PortOut), 3 * 503, "{lock:?}");
+        assert_eq!(turn(spec).account.count(LabExitReason::PortOut), 3 * 503, "{lock:?}");
     }
 }
 
@@ -102,8 +108,8 @@ fn every_door_is_gone_through_as_often_as_the_guest_asks() {
 fn what_guests_executed_is_counted_in_all() {
     let Some(machine) = machine() else { return };
     let ring = machine.ring();
-    let hypercall = Step { b: 100, ..step(op::HYPERCALL) };
-    let load = Step { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
+    let hypercall = ProgramStep { b: 100, ..step(op::HYPERCALL) };
+    let load = ProgramStep { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
     let ping_pong = |ring, irqchip| Spec {
         job: Job::PingPong,
         config: VmConfig { irqchip, ..VmConfig::new(2, ring) },
@@ -113,11 +119,11 @@ fn what_guests_executed_is_counted_in_all() {
     for (spec, expected) in [
         (Spec::new(ring, hypercall), [101, 0, 0, 2, 0, 0, 0]),
         (Spec::new(ring, step(op::CPUID)), [0, 101, 0, 2, 0, 0, 0]),
-        (Spec::new(Ring::Zero, Step { b: 0x277, ..step(op::RDMSR) }), [0, 0, 101, 2, 0, 0, 0]),
-        (Spec::new(Ring::Zero, step(op::INTERRUPT)), [0, 0, 2 * 101, 2, 0, 0, 0]),
+        (Spec::new(PrivilegeRing::Zero, ProgramStep { b: 0x277, ..step(op::RDMSR) }), [0, 0, 101, 2, 0, 0, 0]),
+        (Spec::new(PrivilegeRing::Zero, step(op::INTERRUPT)), [0, 0, 2 * 101, 2, 0, 0, 0]),
         (Spec::new(ring, PORT), [0, 0, 0, 101 + 2, 0, 0, 0]),
         (Spec::new(ring, load), [0, 0, 0, 2, 101, 0, 0]),
-        (Spec::new(ring, Step { b: abi::ARENA, c: 4096, ..step(op::TOUCH) }), [0, 0, 0, 2, 0, 0, 101]),
+        (Spec::new(ring, ProgramStep { b: abi::ARENA, c: 4096, ..step(op::TOUCH) }), [0, 0, 0, 2, 0, 0, 101]),
     ] {
         let before = machine.executed.rows();
         let mut bench = Bench::new(&machine, spec).unwrap();
@@ -135,7 +141,7 @@ fn what_guests_executed_is_counted_in_all() {
         assert_eq!(counts, expected);
     }
     // Who waits halts and is woken: by doorbells, or with HLT and an interrupt, whose end is an MSR's write too.
-    for (ring, irqchip) in [(Ring::Three, false), (Ring::Zero, true)] {
+    for (ring, irqchip) in [(PrivilegeRing::Three, false), (PrivilegeRing::Zero, true)] {
         let before = machine.executed.rows();
         let mut bench = Bench::new(&machine, ping_pong(ring, irqchip)).unwrap();
         let turn = bench.turn(&machine, 53, false, false).unwrap();
@@ -144,7 +150,7 @@ fn what_guests_executed_is_counted_in_all() {
         let count = |kind: Instruction| machine.executed.rows()[kind as usize].1 - before[kind as usize].1;
         let sum = |of: fn(&abi::VcpuPage) -> u64| pages.iter().map(of).sum::<u64>();
         let (halts, wakes) = (sum(|page| page.halts), sum(|page| page.wakes_sent));
-        let bells = turn.account.count(Reason::Halt) + turn.account.count(Reason::Wake);
+        let bells = turn.account.count(LabExitReason::Halt) + turn.account.count(LabExitReason::Wake);
         assert_eq!(count(Instruction::Port), bells + 2);
         match irqchip {
             false => assert_eq!((bells, count(Instruction::Halt)), (halts + wakes, 0)),
@@ -160,7 +166,7 @@ fn what_guests_executed_is_counted_in_all() {
 fn halts_and_wake_ups_are_never_lost() {
     let Some(machine) = machine() else { return };
     for (irqchip, halts_in_kernel, ring) in
-        [(false, false, Ring::Three), (true, true, Ring::Three), (true, false, machine.ring())]
+        [(false, false, PrivilegeRing::Three), (true, true, PrivilegeRing::Three), (true, false, machine.ring())]
     {
         let config = VmConfig { irqchip, ..VmConfig::new(2, ring) };
         let spec = Spec { job: Job::PingPong, config, halts_in_kernel, ..Spec::new(ring, step(op::NOTHING)) };
@@ -178,17 +184,17 @@ fn halts_and_wake_ups_are_never_lost() {
 #[test]
 fn guests_that_go_astray_are_reported_and_gone() {
     let Some(machine) = machine() else { return };
-    let wild = Step { op: op::MMIO_WRITE, a: 4, b: 1 << 40, c: 0 };
+    let wild = ProgramStep { op: op::MMIO_WRITE, a: 4, b: 1 << 40, c: 0 };
     let unknown = step(99);
     let open_loop = step(op::AGAIN);
     for (what, steps, expected) in [
         ("a wild pointer", &[wild][..], "cr2 0x10000000000"),
-        ("a null pointer", &[Step { b: 8, ..wild }], "cr2 0x8"),
+        ("a null pointer", &[ProgramStep { b: 8, ..wild }], "cr2 0x8"),
         ("an unknown step", &[unknown], "gave up (1)"),
         ("the end of a loop that never began", &[open_loop], "gave up (2)"),
         ("a privileged instruction", &[step(op::RDMSR)], "vCPU 0"),
     ] {
-        let error = programs(&machine, Ring::Three, &[steps]).1.unwrap_err().to_string();
+        let error = programs(&machine, PrivilegeRing::Three, &[steps]).1.unwrap_err().to_string();
         assert!(error.starts_with("the guest crashed") && error.contains(expected), "{what}: {error}");
     }
 }
@@ -196,11 +202,11 @@ fn guests_that_go_astray_are_reported_and_gone() {
 #[test]
 fn guests_that_never_end_are_stopped_in_time() {
     let Some(machine) = machine() else { return };
-    let endless = [step(op::REPEAT), Step { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
+    let endless = [step(op::REPEAT), ProgramStep { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
     let exits = [step(op::REPEAT), PORT, step(op::AGAIN)];
     let halted = [step(op::HALT)];
-    let config = VmConfig::new(3, Ring::Three);
-    let (vm, mut vcpus) = Vm::new(&machine.kvm, config).unwrap();
+    let config = VmConfig::new(3, PrivilegeRing::Three);
+    let (vm, mut vcpus) = LabVm::new(&machine.kvm, config).unwrap();
     let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
     for (vcpu, program) in [&endless[..], &exits, &halted].into_iter().enumerate() {
         payload.load(vcpu as u32, program, 1).unwrap();
@@ -219,19 +225,19 @@ fn guests_that_never_end_are_stopped_in_time() {
         vm.restart(vcpu).unwrap();
     }
     let served = Watch::new(Duration::from_secs(10)).run(&mut vcpus, |vcpu, watch| serve(vcpu, &setup, watch)).unwrap();
-    assert!(served.iter().all(|served| served.account.count(Reason::PortIn) == 5));
+    assert!(served.iter().all(|served| served.account.count(LabExitReason::PortIn) == 5));
 }
 
 #[test]
 fn an_exit_that_the_end_cuts_off_is_told() {
     let Some(machine) = machine() else { return };
-    let (vm, mut vcpus) = Vm::new(&machine.kvm, VmConfig::new(2, Ring::Three)).unwrap();
+    let (vm, mut vcpus) = LabVm::new(&machine.kvm, VmConfig::new(2, PrivilegeRing::Three)).unwrap();
     let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
     payload.load(0, &[PORT, step(op::HALT)], 1).unwrap();
     let parkers = parkers(2);
     let setup = Setup::new(&machine, &parkers);
     let ended = Watch::new(Duration::from_secs(20)).run(&mut vcpus, |vcpu, watch| {
-        let mut served = Served::default();
+        let mut served = VcpuRun::default();
         if vcpu.index() == 0 {
             assert!(matches!(serve_into(vcpu, &setup, watch, &mut served), Err(LabError::Stopped)));
             return Ok(served);
@@ -245,15 +251,15 @@ fn an_exit_that_the_end_cuts_off_is_told() {
         Ok(served)
     });
     let served = &ended.unwrap()[0];
-    assert_eq!((served.account.count(Reason::PortIn), served.account.count(Reason::Halt)), (1, 0));
-    assert_eq!(served.cut_off, Some(Reason::Halt));
+    assert_eq!((served.account.count(LabExitReason::PortIn), served.account.count(LabExitReason::Halt)), (1, 0));
+    assert_eq!(served.cut_off, Some(LabExitReason::Halt));
 }
 
 #[test]
 fn one_vcpu_that_fails_ends_the_others() {
     let Some(machine) = machine() else { return };
-    let endless = [step(op::REPEAT), Step { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
-    let (_, ended) = programs(&machine, Ring::Three, &[&endless, &[step(99)], &[step(op::HALT)]]);
+    let endless = [step(op::REPEAT), ProgramStep { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
+    let (_, ended) = programs(&machine, PrivilegeRing::Three, &[&endless, &[step(99)], &[step(op::HALT)]]);
     assert!(matches!(ended, Err(LabError::Crash(_))), "{ended:?}");
 }
 
@@ -261,15 +267,15 @@ fn one_vcpu_that_fails_ends_the_others() {
 fn locks_keep_others_out_and_knobs_reach_the_guest() {
     let Some(machine) = machine() else { return };
     let body = [
-        Step { b: 401, ..step(op::REPEAT) },
-        Step { a: 3, ..step(op::LOCK) },
-        Step { b: 2_000, ..step(op::COMPUTE) },
-        Step { a: 3, ..step(op::UNLOCK) },
+        ProgramStep { b: 401, ..step(op::REPEAT) },
+        ProgramStep { a: 3, ..step(op::LOCK) },
+        ProgramStep { b: 2_000, ..step(op::COMPUTE) },
+        ProgramStep { a: 3, ..step(op::UNLOCK) },
         step(op::AGAIN),
     ];
     for (spin_retry, generation) in [(0, "L2"), (1_000, "classic")] {
-        let config = VmConfig::new(2, Ring::Three);
-        let (vm, mut vcpus) = Vm::new(&machine.kvm, config).unwrap();
+        let config = VmConfig::new(2, PrivilegeRing::Three);
+        let (vm, mut vcpus) = LabVm::new(&machine.kvm, config).unwrap();
         let mut policies = Policies::default();
         policies.set("spin_retry", spin_retry).unwrap();
         let knob = exitscope_policy::knob("spin_generation").unwrap();
@@ -285,7 +291,7 @@ fn locks_keep_others_out_and_knobs_reach_the_guest() {
         for (page, served) in pages.iter().zip(&served) {
             assert_eq!((page.done.0[op::LOCK as usize], page.passes), (401, 401 * 2_000));
             // Every call that the guest counts is an exit that the run loop counts.
-            assert_eq!(page.yields_to, served.account.count(Reason::YieldTo));
+            assert_eq!(page.yields_to, served.account.count(LabExitReason::YieldTo));
         }
         if spin_retry == 0 {
             let contended: u64 = pages.iter().map(|page| page.contended).sum();

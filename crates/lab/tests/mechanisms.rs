@@ -4,12 +4,12 @@
 mod common;
 
 use exitscope_lab::abi::op;
-use exitscope_lab::account::Reason;
-use exitscope_lab::gang::{Beside, Group};
-use exitscope_lab::guests::ComputeSpeed;
-use exitscope_lab::haltpoll::{PingPong, Polls};
-use exitscope_lab::yielding::{Case, Contention, Says, VCPUS};
-use exitscope_lab::{Machine, Ring};
+use exitscope_lab::exit_account::LabExitReason;
+use exitscope_lab::gang::{GangGuest, SiblingLoad};
+use exitscope_lab::haltpoll::{PingPong, PollMode};
+use exitscope_lab::loaded_vm::ComputeSpeed;
+use exitscope_lab::yielding::{Contention, ContentionCase, VCPUS, WaiterCall};
+use exitscope_lab::{LabMachine, PrivilegeRing};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The machine, for one test at a time; `None` if there is no KVM and that was allowed.
-fn machine() -> Option<(Machine, MutexGuard<'static, ()>)> {
+fn machine() -> Option<(LabMachine, MutexGuard<'static, ()>)> {
     let guard = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
     Some((common::machine()?, guard))
 }
@@ -27,12 +27,12 @@ fn balls_are_never_lost_whoever_polls() {
     let Some((machine, _turn)) = machine() else { return };
     let work = ComputeSpeed::measure(&machine).unwrap().step(10_000);
     for polls in [
-        Polls::Nobody,
-        Polls::Kvm(100_000),
-        Polls::Guest(100_000),
-        Polls::Guest(0),
-        Polls::RunLoop(0),
-        Polls::RunLoop(100_000),
+        PollMode::Nobody,
+        PollMode::Kvm(100_000),
+        PollMode::Guest(100_000),
+        PollMode::Guest(0),
+        PollMode::RunLoop(0),
+        PollMode::RunLoop(100_000),
     ] {
         let mut game = PingPong::new(&machine, polls, work).unwrap();
         let turn = game.turn(&machine, 211, false, false).unwrap();
@@ -42,17 +42,17 @@ fn balls_are_never_lost_whoever_polls() {
             assert_eq!(page.wakes_sent + page.wakes_saved, 211, "{polls:?}");
             assert!(page.polls_paid <= page.polls, "{polls:?}");
         }
-        if machine.ring() == Ring::Three || matches!(polls, Polls::RunLoop(_)) {
-            assert_eq!(turn.account.count(Reason::Halt), turn.halts, "{polls:?}");
-            assert_eq!(turn.account.count(Reason::Wake), turn.wakes, "{polls:?}");
+        if machine.ring() == PrivilegeRing::Three || matches!(polls, PollMode::RunLoop(_)) {
+            assert_eq!(turn.account.count(LabExitReason::Halt), turn.halts, "{polls:?}");
+            assert_eq!(turn.account.count(LabExitReason::Wake), turn.wakes, "{polls:?}");
         }
         match polls {
-            Polls::RunLoop(0) | Polls::Guest(0) => assert_eq!(turn.polls, Some([0, 0]), "{polls:?}"),
+            PollMode::RunLoop(0) | PollMode::Guest(0) => assert_eq!(turn.polls, Some([0, 0]), "{polls:?}"),
             // By KVM's own counters, if it has some: a VM whose cap is 0 is not polled for.
-            Polls::Nobody => assert_eq!(turn.polls.unwrap_or([0, 0]), [0, 0]),
-            Polls::Kvm(_) => assert!(turn.polls.is_none_or(|[polled, paid]| paid <= polled), "{:?}", turn.polls),
-            Polls::Guest(_) => {}
-            Polls::RunLoop(_) => {
+            PollMode::Nobody => assert_eq!(turn.polls.unwrap_or([0, 0]), [0, 0]),
+            PollMode::Kvm(_) => assert!(turn.polls.is_none_or(|[polled, paid]| paid <= polled), "{:?}", turn.polls),
+            PollMode::Guest(_) => {}
+            PollMode::RunLoop(_) => {
                 let [polled, paid] = turn.polls.unwrap();
                 assert!(
                     paid <= polled && (polled < turn.halts || turn.halts == 0),
@@ -67,9 +67,9 @@ fn balls_are_never_lost_whoever_polls() {
 fn every_call_of_a_waiter_is_answered_and_the_lock_keeps_others_out() {
     let Some((machine, _turn)) = machine() else { return };
     let mut contention = Contention::new(&machine).unwrap();
-    for says in [Says::Nothing, Says::Diag44, Says::Diag9c, Says::Diag9cSensing] {
+    for says in [WaiterCall::Nothing, WaiterCall::Diag44, WaiterCall::Diag9c, WaiterCall::Diag9cSensing] {
         for (sleep_ns, spin_retry) in [(0, 0), (0, 1_000), (100_000, 100)] {
-            let case = Case { sleep_ns, says, spin_retry };
+            let case = ContentionCase { sleep_ns, says, spin_retry };
             let turn = contention.turn(&machine, case, 41, Duration::ZERO, false).unwrap();
             let out = &turn.dispatched;
             let locks = 41 * u64::from(VCPUS);
@@ -78,15 +78,15 @@ fn every_call_of_a_waiter_is_answered_and_the_lock_keeps_others_out() {
             let [undirected, directed, senses] = turn.calls;
             assert_eq!(out.fast_path + out.normal_path, undirected, "{case:?}");
             assert_eq!(out.directed + out.already_running + out.ignored_otherwise, directed, "{case:?}");
-            assert_eq!(out.account.count(Reason::Yield), undirected, "{case:?}");
-            assert_eq!(out.account.count(Reason::YieldTo), directed, "{case:?}");
-            assert_eq!(out.account.count(Reason::Sense), 0, "{case:?}: sensing is by memory");
-            assert_eq!(out.account.count(Reason::Sleep), if sleep_ns > 0 { locks } else { 0 }, "{case:?}");
-            let says_44 = says == Says::Diag44;
-            let says_9c = matches!(says, Says::Diag9c | Says::Diag9cSensing);
+            assert_eq!(out.account.count(LabExitReason::Yield), undirected, "{case:?}");
+            assert_eq!(out.account.count(LabExitReason::YieldTo), directed, "{case:?}");
+            assert_eq!(out.account.count(LabExitReason::Sense), 0, "{case:?}: sensing is by memory");
+            assert_eq!(out.account.count(LabExitReason::Sleep), if sleep_ns > 0 { locks } else { 0 }, "{case:?}");
+            let says_44 = says == WaiterCall::Diag44;
+            let says_9c = matches!(says, WaiterCall::Diag9c | WaiterCall::Diag9cSensing);
             assert!(says_44 || undirected == 0, "{case:?}");
             assert!(says_9c || directed == 0, "{case:?}");
-            assert!(says == Says::Diag9cSensing || senses == 0, "{case:?}");
+            assert!(says == WaiterCall::Diag9cSensing || senses == 0, "{case:?}");
             assert!((0.0..=1.0).contains(&out.queue_empty) && out.queue_depth <= f64::from(VCPUS), "{case:?}");
         }
     }
@@ -96,7 +96,7 @@ fn every_call_of_a_waiter_is_answered_and_the_lock_keeps_others_out() {
 fn programs_without_an_end_are_told_to_stop() {
     let Some((machine, _turn)) = machine() else { return };
     let mut contention = Contention::new(&machine).unwrap();
-    let case = Case { sleep_ns: 0, says: Says::Diag9c, spin_retry: 0 };
+    let case = ContentionCase { sleep_ns: 0, says: WaiterCall::Diag9c, spin_retry: 0 };
     let turn = contention.turn(&machine, case, 0, Duration::from_millis(50), false).unwrap();
     assert!(turn.locks >= turn.dispatched.counted && turn.dispatched.counted > 0);
     assert_eq!(turn.dispatched.fast_path + turn.dispatched.normal_path, 0);
@@ -106,24 +106,24 @@ fn programs_without_an_end_are_told_to_stop() {
 #[test]
 fn exits_take_siblings_along_only_within_a_virtual_core() {
     let Some((machine, _turn)) = machine() else { return };
-    let mut group = Group::new(&machine).unwrap();
+    let mut group = GangGuest::new(&machine).unwrap();
     for width in [1, 2, 4] {
-        for beside in Beside::ALL {
+        for beside in SiblingLoad::ALL {
             let turn = group.turn(&machine, width, beside, 0, Duration::from_millis(30), false).unwrap();
             let gangs = &turn.ganged.gangs;
-            let reads: u64 = turn.ganged.accounts.iter().map(|account| account.count(Reason::PortIn)).sum();
+            let reads: u64 = turn.ganged.accounts.iter().map(|account| account.count(LabExitReason::PortIn)).sum();
             let what = format!("{width} {beside:?}: {gangs:?}, {reads} reads");
             assert!(turn.rounds > 0, "{what}");
             if width == 1 {
                 assert_eq!((gangs.ganged, gangs.forced), (0, 0), "{what}");
             }
-            if width == 2 && matches!(beside, Beside::Exits | Beside::Storm) {
+            if width == 2 && matches!(beside, SiblingLoad::Exits | SiblingLoad::Storm) {
                 // vCPU 0 never leaves by itself, so that each of the other's exits takes it along. A read or two may come
                 // after the stop.
                 assert!(gangs.ganged == gangs.own && gangs.ganged == gangs.runs, "{what}");
                 assert!(gangs.ganged <= reads && reads <= gangs.ganged + 3, "{what}");
             }
-            if !matches!(beside, Beside::Exits | Beside::Storm) {
+            if !matches!(beside, SiblingLoad::Exits | SiblingLoad::Storm) {
                 assert_eq!((gangs.ganged, reads), (0, 0), "{what}");
             }
         }
@@ -133,10 +133,10 @@ fn exits_take_siblings_along_only_within_a_virtual_core() {
 #[test]
 fn programs_of_known_length_make_as_many_exits_whatever_the_group() {
     let Some((machine, _turn)) = machine() else { return };
-    let mut group = Group::new(&machine).unwrap();
+    let mut group = GangGuest::new(&machine).unwrap();
     for width in [1, 2, 4] {
-        let turn = group.turn(&machine, width, Beside::Storm, 101, Duration::ZERO, false).unwrap();
-        assert_eq!(turn.ganged.accounts[0].count(Reason::PortIn), 0, "{width}");
-        assert_eq!(turn.ganged.accounts[1].count(Reason::PortIn), 101, "{width}");
+        let turn = group.turn(&machine, width, SiblingLoad::Storm, 101, Duration::ZERO, false).unwrap();
+        assert_eq!(turn.ganged.accounts[0].count(LabExitReason::PortIn), 0, "{width}");
+        assert_eq!(turn.ganged.accounts[1].count(LabExitReason::PortIn), 101, "{width}");
     }
 }

@@ -1,6 +1,6 @@
 //! When the kernel measures what our programs cost.
 
-use exitscope_record::{Route, measure_programs};
+use exitscope_record::{TracingBackend, measure_programs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ impl CostCycle {
     }
 
     /// Begins or ends to measure if it is time to. Who may not measure does without; perf events are not measured.
-    pub fn turn(&mut self, route: &Route, is_known: bool) {
-        let is_wanted = *route == Route::Bpf && self.is_due(self.began.elapsed(), is_known);
+    pub fn turn(&mut self, route: &TracingBackend, is_known: bool) {
+        let is_wanted = *route == TracingBackend::Bpf && self.is_due(self.began.elapsed(), is_known);
         if self.is_on != is_wanted {
             self.measuring = is_wanted.then(measure_programs).and_then(Result::ok);
             self.is_on = is_wanted;

@@ -8,7 +8,7 @@
 //! and is in none for a moment. So keys are summed up by group first, and what was once given of a group is not given again.
 
 use crate::{IntervalTotals, LiveGroup};
-use exitscope_record::{Cost, Count, Lane, LaneState, Open, Snapshot};
+use exitscope_record::{CountAndTime, CountedVcpu, CountedVcpuState, CountingCost, OpenExit, Snapshot};
 use std::collections::BTreeMap;
 
 /// What was counted from one snapshot to the next.
@@ -20,13 +20,13 @@ pub struct CountInterval {
     pub length: u64,
     /// Every vCPU that is known, also those that ended in it: its state at the end, and what it did. Of a recording, a vCPU
     /// may have counts alone.
-    pub vcpus: BTreeMap<Lane, (Option<LaneState>, IntervalTotals)>,
+    pub vcpus: BTreeMap<CountedVcpu, (Option<CountedVcpuState>, IntervalTotals)>,
     /// [`Snapshot::lost`], since counting began.
     pub lost: u64,
     /// [`Snapshot::missed`], since counting began.
     pub missed: u64,
     /// What programs were measured to take in it.
-    pub cost: Cost,
+    pub cost: CountingCost,
 }
 
 impl CountInterval {
@@ -36,7 +36,7 @@ impl CountInterval {
     }
 
     /// The vCPUs that have not ended.
-    pub fn living(&self) -> impl Iterator<Item = &Lane> {
+    pub fn living(&self) -> impl Iterator<Item = &CountedVcpu> {
         self.vcpus.iter().filter(|(_, (state, _))| state.as_ref().is_some_and(|state| !state.ended)).map(|of| of.0)
     }
 
@@ -52,17 +52,17 @@ impl CountInterval {
 pub struct Deltas {
     at: u64,
     /// vCPUs that had not ended.
-    lanes: BTreeMap<Lane, LaneState>,
+    lanes: BTreeMap<CountedVcpu, CountedVcpuState>,
     /// What was given of them.
-    given: BTreeMap<(Lane, LiveGroup), Count>,
-    cost: Cost,
+    given: BTreeMap<(CountedVcpu, LiveGroup), CountAndTime>,
+    cost: CountingCost,
 }
 
 impl Deltas {
     /// What is new in `now`. A vCPU that has ended is given for the last time: should its number come again, it is another's.
     pub fn take(&mut self, now: &Snapshot) -> CountInterval {
         let length = now.at.saturating_sub(self.at.max(now.began)).max(1);
-        let mut vcpus: BTreeMap<Lane, (Option<LaneState>, IntervalTotals)> = BTreeMap::new();
+        let mut vcpus: BTreeMap<CountedVcpu, (Option<CountedVcpuState>, IntervalTotals)> = BTreeMap::new();
         for (key, count) in &now.counts {
             let (_, totals) = vcpus.entry(key.lane).or_default();
             for group in LiveGroup::of(key).into_iter().flatten() {
@@ -79,7 +79,7 @@ impl Deltas {
         }
         for (lane, state) in &now.lanes {
             let (known, totals) = vcpus.entry(*lane).or_default();
-            let none = LaneState::default();
+            let none = CountedVcpuState::default();
             let before = self.lanes.get(lane).unwrap_or(&none);
             totals.wall = state.until.saturating_sub(state.first.max(self.at));
             totals.outside = state.outside_since(before);
@@ -95,7 +95,8 @@ impl Deltas {
             *known = Some(state.clone());
         }
         let cost = now.cost.unwrap_or(self.cost);
-        let new = Cost { runs: cost.runs.saturating_sub(self.cost.runs), ns: cost.ns.saturating_sub(self.cost.ns) };
+        let new =
+            CountingCost { runs: cost.runs.saturating_sub(self.cost.runs), ns: cost.ns.saturating_sub(self.cost.ns) };
         (self.at, self.cost) = (now.at, cost);
         self.lanes = now.lanes.clone();
         self.lanes.retain(|_, state| !state.ended);
@@ -110,24 +111,25 @@ impl Deltas {
 }
 
 /// What of an exit that is open at a moment lies before that.
-fn until(open: &Open, at: u64) -> Count {
-    Count { total: at.saturating_sub(open.since), beside: open.beside, ..Count::default() }
+fn until(open: &OpenExit, at: u64) -> CountAndTime {
+    CountAndTime { total: at.saturating_sub(open.since), beside: open.beside, ..CountAndTime::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, DetailKind, ExitCode};
-    use exitscope_record::{About, Cause, Key, Runner};
+    use exitscope_model::{CodeList, ExitCode, SubjectKind};
+    use exitscope_record::{CountKey, CountedKind, CountedSubject, VcpuRunner};
 
-    const LANE: Lane = Lane { process: 7, runner: Runner::Thread(8) };
+    const LANE: CountedVcpu = CountedVcpu { process: 7, runner: VcpuRunner::Thread(8) };
     const IO: ExitCode = ExitCode::new(CodeList::Vmx, 30);
-    const PORT: About = About { kind: DetailKind::Port, write: true, key: 0x3f8 };
+    const PORT: CountedSubject = CountedSubject { kind: SubjectKind::Port, write: true, key: 0x3f8 };
 
     /// So many exits, of 1 us each, and two events for each.
-    fn exits(snapshot: &mut Snapshot, about: Option<About>, count: u64) {
+    fn exits(snapshot: &mut Snapshot, about: Option<CountedSubject>, count: u64) {
         snapshot.lanes.entry(LANE).or_default().events += 2 * count;
-        let counted = snapshot.counts.entry(Key { lane: LANE, cause: Cause::Exit(IO), about }).or_default();
+        let counted =
+            snapshot.counts.entry(CountKey { lane: LANE, cause: CountedKind::Exit(IO), subject: about }).or_default();
         counted.count += count;
         counted.total += 1_000 * count;
         (0..count).for_each(|_| counted.lengths.record(1_000));
@@ -146,7 +148,7 @@ mod tests {
         // It is on its way from one key to another.
         let (key, count) = now.counts.pop_first().unwrap();
         deltas.take(&now);
-        now.counts.insert(Key { about: Some(PORT), ..key }, count);
+        now.counts.insert(CountKey { subject: Some(PORT), ..key }, count);
         let interval = deltas.take(&now);
         assert_eq!(new(&interval, LiveGroup::Reason(IO)), (0, 0));
         assert_eq!(new(&interval, LiveGroup::Subject(PORT)), (1, 1_000));
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_vcpu_has_the_part_of_its_time_that_lies_in_the_interval() {
-        let state = |first, until| LaneState { first, until, ..LaneState::default() };
+        let state = |first, until| CountedVcpuState { first, until, ..CountedVcpuState::default() };
         let at = |at, state| Snapshot { at, began: 300, lanes: BTreeMap::from([(LANE, state)]), ..Snapshot::default() };
         let mut deltas = Deltas::default();
         for (now, length, wall) in
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_cost_that_was_not_measured_is_none_and_not_nothing() {
-        let cost = |runs, ns| Some(Cost { runs, ns });
+        let cost = |runs, ns| Some(CountingCost { runs, ns });
         for (now, before, events, per_event) in [
             (None, None, 100, None),
             (cost(0, 0), None, 100, None),
@@ -192,7 +194,7 @@ mod tests {
         ] {
             let mut deltas = Deltas::default();
             deltas.take(&Snapshot { cost: before, ..Snapshot::default() });
-            let state = LaneState { events, ..LaneState::default() };
+            let state = CountedVcpuState { events, ..CountedVcpuState::default() };
             let now = Snapshot { cost: now, lanes: BTreeMap::from([(LANE, state)]), ..Snapshot::default() };
             assert_eq!(deltas.take(&now).ns_per_event(), per_event, "{now:?} after {before:?}, {events} events");
         }

@@ -1,7 +1,7 @@
 //! What an interval was made of, for a vCPU, a VM or all of them.
 
-use exitscope_model::{AllParts, DetailKind, ExitCode, ExitParts, TimePart};
-use exitscope_record::{About, Cause, Count, Key};
+use exitscope_model::{AllParts, ExitCode, ExitParts, SubjectKind, TimePart};
+use exitscope_record::{CountAndTime, CountKey, CountedKind, CountedSubject};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub enum LiveGroup {
     /// The exit reason.
     Reason(ExitCode),
     /// The kernel did it, and tells of nothing but what it was.
-    InKernel(Option<DetailKind>),
+    InKernel(Option<SubjectKind>),
     /// Halts, which lie in exits or in no exit.
     Halt {
         /// The thread slept, else polling was enough.
@@ -20,18 +20,18 @@ pub enum LiveGroup {
         valid: bool,
     },
     /// The subject, whatever the reason. What is in such a group is in one of the others, too.
-    Subject(About),
+    Subject(CountedSubject),
 }
 
 impl LiveGroup {
     /// The groups that counts under this key belong to.
-    pub(crate) fn of(key: &Key) -> [Option<LiveGroup>; 2] {
+    pub(crate) fn of(key: &CountKey) -> [Option<LiveGroup>; 2] {
         let group = match key.cause {
-            Cause::Exit(code) => LiveGroup::Reason(code),
-            Cause::Served => LiveGroup::InKernel(key.about.map(|about| about.kind)),
-            Cause::Halt { slept, valid } => LiveGroup::Halt { slept, valid },
+            CountedKind::Exit(code) => LiveGroup::Reason(code),
+            CountedKind::InKernel => LiveGroup::InKernel(key.subject.map(|about| about.kind)),
+            CountedKind::Halt { slept, valid } => LiveGroup::Halt { slept, valid },
         };
-        let about = key.about.filter(|about| about.kind != DetailKind::PageFault);
+        let about = key.subject.filter(|about| about.kind != SubjectKind::PageFault);
         [Some(group), about.map(LiveGroup::Subject)]
     }
 }
@@ -59,9 +59,9 @@ pub struct IntervalTotals {
 #[derive(Clone, Debug, Default)]
 pub struct GroupTotals {
     /// What ended in the interval, whole.
-    pub ended: Count,
+    pub ended: CountAndTime,
     /// What of these lies in the interval, and of exits that are open at its end.
-    pub within: Count,
+    pub within: CountAndTime,
 }
 
 impl GroupTotals {

@@ -1,7 +1,7 @@
 //! Counts of this host, interval by interval.
 
 use crate::{CostCycle, CountInterval, Deltas, VmWatch};
-use exitscope_record::{Aggregation, Counting, RecordError};
+use exitscope_record::{Aggregation, CountingOptions, RecordError};
 
 /// Counting at work, of VMs that come and go.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct LiveCounts {
 
 impl LiveCounts {
     /// Begins; at first, until there are events, what counting costs is measured. Errors say what to do about them.
-    pub fn start(options: &Counting, vms: VmWatch, cycle: CostCycle) -> Result<LiveCounts, RecordError> {
+    pub fn start(options: &CountingOptions, vms: VmWatch, cycle: CostCycle) -> Result<LiveCounts, RecordError> {
         let counting = Aggregation::start(options)?;
         let mut counts = LiveCounts { counting, vms, cycle, deltas: Deltas::default(), ns_per_event: None };
         counts.cycle.turn(counts.counting.route(), false);

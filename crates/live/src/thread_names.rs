@@ -1,6 +1,6 @@
 //! Names of threads, as a recording has them.
 
-use exitscope_record::{Sample, Tracepoint, process_name, thread_name};
+use exitscope_record::{Tracepoint, TracepointSample, process_name, thread_name};
 use std::collections::BTreeSet;
 
 /// Threads and processes that are remembered at most; beyond, names are given once more.
@@ -22,14 +22,14 @@ impl ThreadNames {
     }
 
     /// Whether a sample is of one of KVM's tracepoints, which only threads of virtual CPUs reach.
-    pub fn is_of_kvm(&self, sample: &Sample) -> bool {
+    pub fn is_of_kvm(&self, sample: &TracepointSample) -> bool {
         self.of_kvm[sample.tracepoint]
     }
 
     /// The sample's thread and its process with their names, the process first, as far as they are new. A process is called as
     /// its VM is.
-    pub fn new_in(&mut self, sample: &Sample) -> Vec<(u32, String)> {
-        let Sample { process, thread, .. } = *sample;
+    pub fn new_in(&mut self, sample: &TracepointSample) -> Vec<(u32, String)> {
+        let TracepointSample { process, thread, .. } = *sample;
         if !self.is_of_kvm(sample) || self.known.contains(&thread) {
             return Vec::new();
         }

@@ -1,6 +1,6 @@
 //! Which VMs are watched, and what they are called.
 
-use exitscope_record::{Aggregation, Processes, RecordError, Vm, process_name, vms};
+use exitscope_record::{Aggregation, Processes, RecordError, VmProcess, process_name, vms};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl VmWatch {
     }
 
     /// All VMs of this host; `None` if it is not time yet to look.
-    fn scan(&mut self) -> Option<Vec<Vm>> {
+    fn scan(&mut self) -> Option<Vec<VmProcess>> {
         let began = Instant::now();
         if !self.looks || self.next.is_some_and(|next| began < next) {
             return None;

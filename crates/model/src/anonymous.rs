@@ -1,7 +1,7 @@
 //! Events without what tells whose they are: a recording to be handed to somebody else.
 //! `docs/bundle.md` says what becomes of what.
 
-use crate::{Detail, DetailKind, Event, Kind, codes};
+use crate::{Event, EventKind, Subject, SubjectKind, codes};
 use exitscope_units::{Moment, Tid, VmId};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
@@ -63,36 +63,38 @@ impl Anonymous {
         let first = *self.first.get_or_insert(event.at);
         let at = Moment::from_nanos(event.at.as_nanos().saturating_sub(first.as_nanos()));
         let kind = match event.kind {
-            Kind::Exit { code, idle, words, rip } => Kind::Exit { code, idle, words, rip: self.rip(rip) },
-            Kind::Detail(detail) => Kind::Detail(self.detail(detail)),
-            Kind::Switch { prev, sleeps, next } => Kind::Switch { prev: self.tid(prev), sleeps, next: self.tid(next) },
-            Kind::Wakeup { tid } => Kind::Wakeup { tid: self.tid(tid) },
+            EventKind::Exit { code, idle, words, rip } => EventKind::Exit { code, idle, words, rip: self.rip(rip) },
+            EventKind::Detail(detail) => EventKind::Detail(self.detail(detail)),
+            EventKind::Switch { prev, sleeps, next } => {
+                EventKind::Switch { prev: self.tid(prev), sleeps, next: self.tid(next) }
+            }
+            EventKind::Wakeup { tid } => EventKind::Wakeup { tid: self.tid(tid) },
             // What an exit says besides is not looked through.
-            Kind::ExitInfo(_) => Kind::Other,
-            kind @ (Kind::Refine { .. }
-            | Kind::Enter
-            | Kind::Leave
-            | Kind::UserspaceExit { .. }
-            | Kind::Fpu { .. }
-            | Kind::RunEnter
-            | Kind::Call { .. }
-            | Kind::CallEnd
-            | Kind::Emulate
-            | Kind::Inject { .. }
-            | Kind::Sign(_)
-            | Kind::Nested
-            | Kind::Reflect
-            | Kind::HaltEnd { .. }
-            | Kind::HaltPoll { .. }
-            | Kind::Wfx { .. }
-            | Kind::PleWindow { .. }
-            | Kind::Yield
-            | Kind::VcpuHint
-            | Kind::RunCore { .. }
-            | Kind::RunState { .. }
-            | Kind::VcpuWake { .. }
-            | Kind::Lost { .. }
-            | Kind::Other) => kind,
+            EventKind::ExitInfo(_) => EventKind::Other,
+            kind @ (EventKind::Refine { .. }
+            | EventKind::Enter
+            | EventKind::Leave
+            | EventKind::UserspaceExit { .. }
+            | EventKind::Fpu { .. }
+            | EventKind::RunEnter
+            | EventKind::Call { .. }
+            | EventKind::CallEnd
+            | EventKind::Emulate
+            | EventKind::Inject { .. }
+            | EventKind::Sign(_)
+            | EventKind::Nested
+            | EventKind::Reflect
+            | EventKind::HaltEnd { .. }
+            | EventKind::HaltPoll { .. }
+            | EventKind::Wfx { .. }
+            | EventKind::PleWindow { .. }
+            | EventKind::Yield
+            | EventKind::VcpuHint
+            | EventKind::RunCore { .. }
+            | EventKind::RunState { .. }
+            | EventKind::VcpuWake { .. }
+            | EventKind::Lost { .. }
+            | EventKind::Other) => kind,
         };
         Event { at, tid: self.tid(event.tid), vm: self.vm(event.vm), kind, ..*event }
     }
@@ -124,9 +126,9 @@ impl Anonymous {
         PARTS[part] + (self.pages[part].of(address & !IN_PAGE) << codes::REGION_BITS) + (address & IN_PAGE)
     }
 
-    fn detail(&mut self, detail: Detail) -> Detail {
-        use DetailKind as D;
-        let Detail { key, value, .. } = detail;
+    fn detail(&mut self, detail: Subject) -> Subject {
+        use SubjectKind as D;
+        let Subject { key, value, .. } = detail;
         let (key, value) = match detail.kind {
             D::PageFault | D::EptViolation => (key, self.address(value)),
             D::Mmio => (self.address(key), 0),
@@ -154,7 +156,7 @@ impl Anonymous {
             | D::PpcHcall
             | D::Hvc => (key, 0),
         };
-        Detail { key, value, ..detail }
+        Subject { key, value, ..detail }
     }
 }
 
@@ -234,10 +236,10 @@ fn is_of_vcpu(behind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CodeList, ExitCode, Form, NameId, SubjectWord};
+    use crate::{CodeList, ExitCode, NameId, PortAccessForm, SubjectWord};
     use exitscope_units::{PcpuId, VcpuId};
 
-    fn event(at: u64, tid: u32, kind: Kind) -> Event {
+    fn event(at: u64, tid: u32, kind: EventKind) -> Event {
         Event {
             at: Moment::from_nanos(at),
             tid: Tid(tid),
@@ -249,25 +251,29 @@ mod tests {
         }
     }
 
-    fn detail(kind: DetailKind, key: u64, value: u64) -> Detail {
-        Detail { kind, write: true, form: Form::Plain, size: 4, key, value }
+    fn detail(kind: SubjectKind, key: u64, value: u64) -> Subject {
+        Subject { kind, write: true, form: PortAccessForm::NonString, size: 4, key, value }
     }
 
     #[test]
     fn moments_count_from_the_first_and_processes_and_threads_in_the_order_in_which_they_come() {
         let mut anonymous = Anonymous::default();
-        let exit =
-            |rip| Kind::Exit { code: ExitCode::new(CodeList::Vmx, 12), idle: false, words: SubjectWord::NONE, rip };
+        let exit = |rip| EventKind::Exit {
+            code: ExitCode::new(CodeList::Vmx, 12),
+            idle: false,
+            words: SubjectWord::NONE,
+            rip,
+        };
         let first = anonymous.event(&event(1_000, 4712, exit(0xffff_ffff_8100_0000)));
         let told = |of: &Event| (of.at.as_nanos(), of.tid.0, of.vm.0, of.vcpu.0, of.cpu.0, of.name.0);
         assert_eq!(told(&first), (0, 1, 2, 3, 5, 7));
         assert_eq!(first.kind, exit(16));
-        let switch = Kind::Switch { prev: Tid(4712), sleeps: true, next: Tid(0) };
+        let switch = EventKind::Switch { prev: Tid(4712), sleeps: true, next: Tid(0) };
         let second = anonymous.event(&event(1_250, 4711, switch));
         assert_eq!(told(&second), (250, 2, 2, 3, 5, 7));
-        assert_eq!(second.kind, Kind::Switch { prev: Tid(1), sleeps: true, next: Tid(0) });
-        let woken = anonymous.event(&event(1_300, 0, Kind::Wakeup { tid: Tid(99) }));
-        assert_eq!((woken.tid, woken.kind), (Tid(0), Kind::Wakeup { tid: Tid(3) }));
+        assert_eq!(second.kind, EventKind::Switch { prev: Tid(1), sleeps: true, next: Tid(0) });
+        let woken = anonymous.event(&event(1_300, 0, EventKind::Wakeup { tid: Tid(99) }));
+        assert_eq!((woken.tid, woken.kind), (Tid(0), EventKind::Wakeup { tid: Tid(3) }));
         for (rip, number) in [(0, 0), (0xffff_ffff_8100_0000, 16), (1, 32), (0xffff_ffff_8100_0000, 16)] {
             assert_eq!(anonymous.event(&event(1_300, 4712, exit(rip))).kind, exit(number));
         }
@@ -292,39 +298,39 @@ mod tests {
             (u64::MAX, 0x1_0000_2fff),
             (0x7654_3000, 0x10_1000),
         ] {
-            let fault = anonymous.detail(detail(DetailKind::EptViolation, 0x182, address));
-            assert_eq!(fault, detail(DetailKind::EptViolation, 0x182, becomes), "{address:#x}");
-            let access = anonymous.detail(detail(DetailKind::Mmio, address, 0xdead_beef));
-            assert_eq!(access, detail(DetailKind::Mmio, becomes, 0), "{address:#x}");
+            let fault = anonymous.detail(detail(SubjectKind::EptViolation, 0x182, address));
+            assert_eq!(fault, detail(SubjectKind::EptViolation, 0x182, becomes), "{address:#x}");
+            let access = anonymous.detail(detail(SubjectKind::Mmio, address, 0xdead_beef));
+            assert_eq!(access, detail(SubjectKind::Mmio, becomes, 0), "{address:#x}");
         }
     }
 
     #[test]
     fn what_was_read_or_written_is_left_out_but_where_it_tells_the_cause() {
         let mut anonymous = Anonymous::default();
-        for kind in DetailKind::ALL {
+        for kind in SubjectKind::ALL {
             let is = anonymous.detail(detail(kind, 0x10, 0x4142_4344));
             let kept = match kind {
-                DetailKind::Cpuid
-                | DetailKind::Apic
-                | DetailKind::Exception
-                | DetailKind::IncompleteIpi
-                | DetailKind::TaskSwitch
-                | DetailKind::XenHypercall
-                | DetailKind::Diag => 0x4142_4344,
-                DetailKind::GhcbMsr => 0x10,
-                DetailKind::PageFault => 0x10_1344,
-                DetailKind::EptViolation => 0x10_1344,
+                SubjectKind::Cpuid
+                | SubjectKind::Apic
+                | SubjectKind::Exception
+                | SubjectKind::IncompleteIpi
+                | SubjectKind::TaskSwitch
+                | SubjectKind::XenHypercall
+                | SubjectKind::Diag => 0x4142_4344,
+                SubjectKind::GhcbMsr => 0x10,
+                SubjectKind::PageFault => 0x10_1344,
+                SubjectKind::EptViolation => 0x10_1344,
                 _ => 0,
             };
             assert_eq!(is, detail(kind, 0x10, kept), "{kind:?}");
         }
         for (key, kept) in [(0x830, 7), (0x8ff, 7), (0x7ff, 0), (0x900, 0), (0xc000_0082, 0)] {
-            assert_eq!(anonymous.detail(detail(DetailKind::Msr, key, 7)), detail(DetailKind::Msr, key, kept));
+            assert_eq!(anonymous.detail(detail(SubjectKind::Msr, key, 7)), detail(SubjectKind::Msr, key, kept));
         }
         for (key, kept) in [(codes::KICK_CPU, 7), (codes::KICK_CPU + 1, 0)] {
-            let call = anonymous.detail(detail(DetailKind::Hypercall, key, 7));
-            assert_eq!(call, detail(DetailKind::Hypercall, key, kept));
+            let call = anonymous.detail(detail(SubjectKind::Hypercall, key, 7));
+            assert_eq!(call, detail(SubjectKind::Hypercall, key, kept));
         }
     }
 

@@ -17,14 +17,14 @@ mod scheduler;
 mod yielding;
 
 use crate::codes::{ENDS, KICK_CPU};
-use crate::halt::Halting;
-use crate::lane::{Holdings, Lane, Run, SideRows, State};
+use crate::halt::OpenHalt;
+use crate::lane::{Holdings, Lane, LanePosition, LaneRunState, SideRows};
 use crate::run_queue::RunQueue;
 use crate::turns::Turns;
-use crate::yields::{PleUpdate, Preemption, QueueStay, ThreadWakeUp, Yield};
+use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
-    CodeList, Detail, DetailKind, Event, Halt, Kind, LaneSpan, Ledger, Line, Rows, Signed, Stretch, Told, TraceInfo,
-    Who, version,
+    CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, LaneSpan, Ledger, LedgerLine, Signed, Subject,
+    SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, version,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -171,7 +171,7 @@ impl Assembler {
     }
 
     /// Uses events. Rows that they complete go to `rows`.
-    pub fn push(&mut self, events: &[Event], rows: &mut impl Rows, ledger: &mut Ledger) {
+    pub fn push(&mut self, events: &[Event], rows: &mut impl ExitSink, ledger: &mut Ledger) {
         self.clear();
         self.pushes = self.pushes.saturating_add(1);
         for event in events {
@@ -180,9 +180,9 @@ impl Assembler {
     }
 
     #[inline(always)]
-    fn take(&mut self, event: &Event, rows: &mut impl Rows, ledger: &mut Ledger) {
+    fn take(&mut self, event: &Event, rows: &mut impl ExitSink, ledger: &mut Ledger) {
         if event.at < self.latest {
-            ledger.count(Line::OutOfOrder);
+            ledger.count(LedgerLine::OutOfOrder);
         } else {
             self.latest = event.at;
         }
@@ -193,11 +193,11 @@ impl Assembler {
         }
         let lane = match event.kind {
             // It is no event of its own.
-            Kind::ExitInfo(info) => {
+            EventKind::ExitInfo(info) => {
                 let lane = self.find(event).and_then(|at| self.lanes.get_mut(at));
                 return lane.and_then(|lane| lane.open.as_mut()).into_iter().for_each(|exit| exit.info = info);
             }
-            Kind::Exit { code, .. } => {
+            EventKind::Exit { code, .. } => {
                 self.has_hardware(ledger);
                 if self.arch.is_none() {
                     self.arch = code.list.arch();
@@ -211,45 +211,45 @@ impl Assembler {
                 }
                 lane
             }
-            Kind::Enter => {
+            EventKind::Enter => {
                 self.has_hardware(ledger);
                 self.lane(event).inspect(|&at| self.enters(event.at, at))
             }
-            Kind::UserspaceExit { .. } => {
+            EventKind::UserspaceExit { .. } => {
                 self.kinds.handlers = true;
                 self.lane(event)
             }
-            Kind::Leave => {
+            EventKind::Leave => {
                 self.kinds.handlers = true;
                 self.find(event)
             }
-            Kind::Detail(_) | Kind::Yield => self.lane(event),
-            Kind::Sign(sign) => {
+            EventKind::Detail(_) | EventKind::Yield => self.lane(event),
+            EventKind::Sign(sign) => {
                 let lane = self.find(event);
-                let who = lane.and_then(|at| self.lanes.get(at)).map_or(Who::of(event), |lane| lane.who);
+                let who = lane.and_then(|at| self.lanes.get(at)).map_or(VcpuIdentity::of(event), |lane| lane.who);
                 self.signs.push(Signed { who, at: event.at, sign });
                 lane
             }
-            Kind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
-            Kind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
-            Kind::RunState { from, to } => return self.run_state(event, from, to, ledger),
-            Kind::VcpuWake { paused } => return self.vcpu_wake(event, paused, ledger),
-            Kind::Lost { .. } => return self.lose(event, rows, ledger),
-            Kind::RunCore { .. } => return ledger.count(Line::OutsideExit),
-            Kind::HaltEnd { .. } if !self.recorded.halts && !self.lanes_by_vcpu => {
+            EventKind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
+            EventKind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
+            EventKind::RunState { from, to } => return self.run_state(event, from, to, ledger),
+            EventKind::VcpuWake { paused } => return self.vcpu_wake(event, paused, ledger),
+            EventKind::Lost { .. } => return self.lose(event, rows, ledger),
+            EventKind::RunCore { .. } => return ledger.count(LedgerLine::OutsideExit),
+            EventKind::HaltEnd { .. } if !self.recorded.halts && !self.lanes_by_vcpu => {
                 self.now_recorded(Holdings { halts: true, ..self.recorded });
                 self.find(event)
             }
-            Kind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
-                self.vcore_halt(event, Told { length: Nanos(ns), waited, valid });
-                return ledger.count(Line::OutsideExit);
+            EventKind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
+                self.vcore_halt(event, VcpuWakeup { length: Nanos(ns), waited, valid });
+                return ledger.count(LedgerLine::OutsideExit);
             }
             // Where kvm_entry never fires, KVM_RUN is what enters.
-            Kind::RunEnter | Kind::Fpu { load: true } if !self.recorded.hardware => {
+            EventKind::RunEnter | EventKind::Fpu { load: true } if !self.recorded.hardware => {
                 self.find(event).inspect(|&at| self.enters(event.at, at))
             }
-            Kind::VcpuHint | Kind::HaltPoll { .. } => {
-                let polls = event.kind != Kind::VcpuHint;
+            EventKind::VcpuHint | EventKind::HaltPoll { .. } => {
+                let polls = event.kind != EventKind::VcpuHint;
                 self.kinds.polls |= polls;
                 if polls && !self.recorded.polls {
                     self.now_recorded(Holdings { polls, ..self.recorded });
@@ -262,13 +262,13 @@ impl Assembler {
         };
         match lane.and_then(|at| Some((at, self.lanes.get_mut(at)?))) {
             Some((at, lane)) => {
-                if lane.run != Run::Running && !self.lanes_by_vcpu {
+                if lane.run != LaneRunState::Running && !self.lanes_by_vcpu {
                     lane.account(event.at);
                     self.comes_back(event.at, at);
                 }
                 let lane = &mut self.lanes[at];
                 if self.by_runner {
-                    let Who { vm, vcpu, .. } = lane.who;
+                    let VcpuIdentity { vm, vcpu, .. } = lane.who;
                     lane.let_others(event, self.turns.of_others(event.cpu, vm, vcpu, event.at));
                 }
                 lane.take(event, rows, &mut self.beside, ledger);
@@ -277,27 +277,29 @@ impl Assembler {
                 self.look_for_end(event, at);
             }
             None => ledger.count(match event.kind {
-                Kind::Exit { .. } | Kind::Enter | Kind::UserspaceExit { .. } if self.lanes.len() >= MAX_LANES => {
-                    Line::TooManyVcpus
+                EventKind::Exit { .. } | EventKind::Enter | EventKind::UserspaceExit { .. }
+                    if self.lanes.len() >= MAX_LANES =>
+                {
+                    LedgerLine::TooManyVcpus
                 }
-                Kind::Enter => Line::EntryWithoutExit,
-                Kind::Other => Line::OtherTracepoint,
-                _ => Line::OutsideExit,
+                EventKind::Enter => LedgerLine::EntryWithoutExit,
+                EventKind::Other => LedgerLine::OtherTracepoint,
+                _ => LedgerLine::OutsideExit,
             }),
         }
     }
 
     /// Ends the recording: open exits become rows that are counted but not timed. Returns every lane's span.
-    pub fn finish(&mut self, rows: &mut impl Rows, ledger: &mut Ledger) -> Vec<LaneSpan> {
+    pub fn finish(&mut self, rows: &mut impl ExitSink, ledger: &mut Ledger) -> Vec<LaneSpan> {
         let mut spans = Vec::new();
         self.clear();
         self.queue.finish(self.latest);
         for lane in &mut self.lanes {
             self.yields.extend(lane.yielding.take());
             spans.extend(lane.finish(rows, &mut self.beside, ledger));
-            ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut lane.early_events)));
+            ledger.add(LedgerLine::OutsideExit, u64::from(std::mem::take(&mut lane.early_events)));
             if lane.rows_without_hardware && !lane.recorded.hardware {
-                ledger.count(Line::NoKvmExit);
+                ledger.count(LedgerLine::NoKvmExit);
             }
         }
         self.lanes.clear();
@@ -339,7 +341,7 @@ impl Assembler {
     }
 
     /// The vCPUs' time of no exit that ended likewise.
-    pub fn stretches(&self) -> &[Stretch] {
+    pub fn stretches(&self) -> &[CpuInterval] {
         &self.beside.stretches
     }
 
@@ -359,7 +361,7 @@ impl Assembler {
     }
 
     /// How many vCPUs waited for a CPU, up to the last change.
-    pub fn queue_stays(&self) -> &[QueueStay] {
+    pub fn queue_stays(&self) -> &[RunQueueInterval] {
         &self.queue.stays
     }
 
@@ -385,7 +387,7 @@ impl Assembler {
     }
 
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.
-    pub fn vcpus(&self) -> impl Iterator<Item = Who> + '_ {
+    pub fn vcpus(&self) -> impl Iterator<Item = VcpuIdentity> + '_ {
         self.lanes.iter().map(|lane| lane.who).filter(|who| who.vcpu != VcpuId::UNKNOWN)
     }
 
@@ -449,15 +451,15 @@ impl Assembler {
     fn add(&mut self, event: &Event) -> Option<usize> {
         let Event { vm, vcpu, tid, .. } = *event;
         let (key, who) = match (self.lanes_by_vcpu, vcpu) {
-            (false, vcpu) => (thread_key(tid), Who { vm, vcpu, tid }),
+            (false, vcpu) => (thread_key(tid), VcpuIdentity { vm, vcpu, tid }),
             (true, VcpuId::UNKNOWN) => return None,
-            (true, vcpu) => (vcpu_key(vm, vcpu), Who { vm, vcpu, tid: Tid(0) }),
+            (true, vcpu) => (vcpu_key(vm, vcpu), VcpuIdentity { vm, vcpu, tid: Tid(0) }),
         };
         if self.lanes.len() >= MAX_LANES {
             return None;
         }
-        if self.queue.is_told() {
-            self.queue.saw(event.at, event.cpu);
+        if self.queue.has_sched_events() {
+            self.queue.note_running(event.at, event.cpu);
         }
         self.name(key, self.lanes.len());
         if vcpu != VcpuId::UNKNOWN {
@@ -474,7 +476,7 @@ impl Assembler {
     fn has_hardware(&mut self, ledger: &mut Ledger) {
         if !self.recorded.hardware {
             self.now_recorded(Holdings { hardware: true, ..self.recorded });
-            self.lanes.iter_mut().for_each(|lane| lane.let_go(ledger));
+            self.lanes.iter_mut().for_each(|lane| lane.release_held_rows(ledger));
         }
     }
 
@@ -489,7 +491,7 @@ impl Assembler {
     /// APICs have the numbers of their vCPUs, unless user space gives them others.
     #[inline(always)]
     fn look_for_kick(&mut self, event: &Event) {
-        if let Kind::Detail(Detail { kind: DetailKind::Hypercall, key: KICK_CPU, value, .. }) = event.kind
+        if let EventKind::Detail(Subject { kind: SubjectKind::Hypercall, key: KICK_CPU, value, .. }) = event.kind
             && let Some(&at) = self.index.get(&vcpu_key(event.vm, VcpuId(value as u32)))
             && let Some(lane) = self.lanes.get_mut(at as usize)
         {
@@ -504,7 +506,7 @@ impl Assembler {
         let last = &mut self.last_event_on[event.cpu.0 as usize % CPU_CACHE];
         let (cpu, before) = std::mem::replace(last, (event.cpu.0, event.at));
         if let Some(silence) = event.at.since(before).filter(|silence| cpu == event.cpu.0 && *silence > SILENCE) {
-            let runs = |lane: &&mut Lane| lane.run == Run::Running && lane.switched_to == event.cpu;
+            let runs = |lane: &&mut Lane| lane.run == LaneRunState::Running && lane.switched_to == event.cpu;
             self.lanes.iter_mut().find(runs).into_iter().for_each(|lane| lane.was_silent(event.at, silence));
         }
     }
@@ -513,7 +515,7 @@ impl Assembler {
     /// if no two have one number.
     #[inline(always)]
     fn look_for_end(&mut self, event: &Event, at: usize) {
-        if let Kind::UserspaceExit { reason, errno: 0.. } = event.kind
+        if let EventKind::UserspaceExit { reason, errno: 0.. } = event.kind
             && ENDS.contains(&reason)
         {
             self.end_vm(event.at, self.lanes[at].who.vm);
@@ -549,7 +551,7 @@ impl Assembler {
                 lane.forget_stretches();
                 dropped.push(lane.who.tid);
             }
-            lane.let_go(ledger);
+            lane.release_held_rows(ledger);
         }
         self.beside.stretches.retain(|stretch| !dropped.contains(&stretch.who.tid));
     }
@@ -564,9 +566,9 @@ impl Assembler {
     }
 
     /// On powerpc a virtual core halts when all its vCPUs have ceded; its runner tells of it.
-    fn vcore_halt(&mut self, event: &Event, told: Told) {
+    fn vcore_halt(&mut self, event: &Event, told: VcpuWakeup) {
         let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(told.length.0));
-        let who = Who::of(event);
+        let who = VcpuIdentity::of(event);
         let (asleep, woken, change, entered) = (None, None, None, None);
         let kicked = false;
         self.beside.halts.push(Halt {
@@ -574,7 +576,7 @@ impl Assembler {
             begin,
             asleep,
             woken,
-            told: Some(told),
+            vcpu_wakeup: Some(told),
             change,
             kicked,
             end: event.at,
@@ -584,19 +586,19 @@ impl Assembler {
 
     /// After a loss, what lanes on that CPU (on all, if it does not say which) did is hidden; on Xen, also of whatever waits: it
     /// may have run there meanwhile.
-    fn lose(&mut self, event: &Event, rows: &mut impl Rows, ledger: &mut Ledger) {
+    fn lose(&mut self, event: &Event, rows: &mut impl ExitSink, ledger: &mut Ledger) {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             lane.lose(event.cpu, rows, &mut self.beside, ledger);
-            if !lane.hidden || lane.state != State::Unknown {
+            if !lane.hidden || lane.state != LanePosition::Unknown {
                 continue;
             }
-            if std::mem::replace(&mut lane.run, Run::Running).waits() {
+            if std::mem::replace(&mut lane.run, LaneRunState::Running).waits() {
                 self.queue.leave(event.at, lane.ran_on, lane.who.vm, number as u32, None);
             }
             self.yields.extend(lane.yielding.take());
             lane.after_yield = false;
             lane.wake_up = Default::default();
-            lane.halt = Halting::default();
+            lane.halt = OpenHalt::default();
         }
     }
 }

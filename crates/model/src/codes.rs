@@ -1,10 +1,10 @@
 //! Exit codes: a reason's number together with whose list it is from, and the names of both.
 
-mod places;
+mod subject_names;
 pub mod tables;
 mod unlisted;
 
-pub use places::{REGION_BITS, detail_name, has_known_vectors, is_of_pcs, vector_name};
+pub use subject_names::{REGION_BITS, detail_name, has_known_vectors, is_of_pcs, vector_name};
 use tables as t;
 
 /// Whose list of exit reasons a number is from.
@@ -326,8 +326,8 @@ impl ExitCode {
 
     /// Whether no exit for this can be about such a thing, so that one within it shows that events are missing: x86's HLT, for which
     /// `kvm_emulate_halt` does nothing but wait.
-    pub const fn cannot_be_about(self, kind: crate::DetailKind) -> bool {
-        use crate::DetailKind as D;
+    pub const fn cannot_be_about(self, kind: crate::SubjectKind) -> bool {
+        use crate::SubjectKind as D;
         matches!(self.key(), (CodeList::Vmx, 12) | (CodeList::Svm, 0x78 | 0xa6))
             && matches!(kind, D::Apic | D::ControlRegister | D::Cpuid | D::Mmio | D::Port | D::Msr | D::Hypercall)
     }
@@ -359,14 +359,14 @@ impl ExitCode {
     /// Whether `KVM_RUN` returned so that user space does an access of this kind. What KVM's own device answered before is not
     /// what such an exit is about: no `kvm_userspace_exit` follows it (`emulator_pio_in_out`, `emulator_read_write` of
     /// `arch/x86/kvm/x86.c`).
-    pub const fn hands_over(self, kind: crate::DetailKind) -> bool {
+    pub const fn hands_over(self, kind: crate::SubjectKind) -> bool {
         let list = matches!(self.list, CodeList::KvmExit);
         match kind {
             // The lab's guests write their diagnoses to a port.
-            crate::DetailKind::Port | crate::DetailKind::Diag => list && self.number == 2,
-            crate::DetailKind::Mmio => list && self.number == 6,
-            crate::DetailKind::Msr => list && matches!(self.number, 29 | 30),
-            crate::DetailKind::Hypercall => list && self.number == 3,
+            crate::SubjectKind::Port | crate::SubjectKind::Diag => list && self.number == 2,
+            crate::SubjectKind::Mmio => list && self.number == 6,
+            crate::SubjectKind::Msr => list && matches!(self.number, 29 | 30),
+            crate::SubjectKind::Hypercall => list && self.number == 3,
             _ => false,
         }
     }

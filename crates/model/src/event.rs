@@ -3,7 +3,7 @@
 use crate::codes::SCHED_OP;
 use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
-use crate::{ExitCode, ExitInfo, Form, Sign, SubjectWord};
+use crate::{ExitCode, ExitInfo, PortAccessForm, Sign, SubjectWord};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
@@ -36,26 +36,26 @@ pub struct Event {
     /// The tracepoint's name.
     pub name: NameId,
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
 }
 
 const _: () = assert!(size_of::<Event>() == 64);
 
 impl Event {
     /// An event of no tracepoint that the trace names, of no known thread: a loss, or a record that cannot be read.
-    pub const fn nameless(at: Moment, cpu: PcpuId, kind: Kind) -> Event {
+    pub const fn nameless(at: Moment, cpu: PcpuId, kind: EventKind) -> Event {
         Event { at, tid: Tid(0), vm: VmId::UNKNOWN, vcpu: VcpuId::UNKNOWN, cpu, name: NameId::NONE, kind }
     }
 
     /// `count` records were lost before `at`.
     pub const fn lost(at: Moment, cpu: PcpuId, count: u64) -> Event {
-        Event::nameless(at, cpu, Kind::Lost { count })
+        Event::nameless(at, cpu, EventKind::Lost { count })
     }
 }
 
 /// What an event says, as far as the accounting of exits cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// The virtual CPU left its guest. `idle`: it says that it had nothing to do (powerpc `ceded`).
     Exit {
         /// The exit reason.
@@ -102,7 +102,7 @@ pub enum Kind {
     /// `kvm_emulate_insn`: the kernel emulates an instruction.
     Emulate,
     /// What the current exit is about.
-    Detail(Detail),
+    Detail(Subject),
     /// An interrupt of this vector is injected at the next entry.
     Inject {
         /// The vector.
@@ -227,13 +227,13 @@ impl RunState {
 
 /// What an exit was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Detail {
+pub struct Subject {
     /// Kind of thing.
-    pub kind: DetailKind,
+    pub kind: SubjectKind,
     /// Whether the guest wrote.
     pub write: bool,
     /// Where the data of an access are.
-    pub form: Form,
+    pub form: PortAccessForm,
     /// Access size in bytes, zero where that has no meaning.
     pub size: u16,
     /// Port, guest-physical address, MSR, hypercall number, CPUID leaf, …
@@ -259,19 +259,19 @@ const BLOCK_AND_POLL: [u64; 2] = [1, 3];
 pub const PORTS_IN_KERNEL: [RangeInclusive<u64>; 5] =
     [0x20..=0x21, 0x40..=0x43, 0x61..=0x61, 0xa0..=0xa1, 0x4d0..=0x4d1];
 
-impl Detail {
+impl Subject {
     /// Where `kvm_exit` never fires: whether this, the first that is told of after `KVM_RUN` went on, is what user space has read
     /// in an exit of this code; of that, kind, direction and key may be `known`. A port's read is told of when it has its value
     /// (`emulator_pio_in` of `arch/x86/kvm/x86.c`), a write before anybody answers: where user space has read, KVM had answered
     /// the write. That the read is KVM's own is possible of few ports.
-    pub fn completes(&self, code: ExitCode, known: Option<(DetailKind, bool, u64)>) -> bool {
+    pub fn completes(&self, code: ExitCode, known: Option<(SubjectKind, bool, u64)>) -> bool {
         !self.write
             && !self.kind.is_hypercall()
             && code.hands_over(self.kind)
             && match known {
                 None => true,
                 Some((kind, write, key)) if kind == self.kind => match (kind, write) {
-                    (DetailKind::Port, true) => !PORTS_IN_KERNEL.iter().any(|ports| ports.contains(&self.key)),
+                    (SubjectKind::Port, true) => !PORTS_IN_KERNEL.iter().any(|ports| ports.contains(&self.key)),
                     _ => !write && key == self.key,
                 },
                 Some(_) => false,
@@ -281,10 +281,10 @@ impl Detail {
     /// The same as part of an exit of this code. `kvm_page_fault` has an error code, but for EPT violations, where it has the exit's
     /// qualification in its place (`handle_ept_violation` of `arch/x86/kvm/vmx/vmx.c`).
     #[inline]
-    pub fn of_exit(self, code: ExitCode) -> Detail {
+    pub fn of_exit(self, code: ExitCode) -> Subject {
         match self.kind {
-            DetailKind::PageFault if code.is_ept_violation() => {
-                Detail { kind: DetailKind::EptViolation, key: self.key & EPT_SUBJECT, ..self }
+            SubjectKind::PageFault if code.is_ept_violation() => {
+                Subject { kind: SubjectKind::EptViolation, key: self.key & EPT_SUBJECT, ..self }
             }
             _ => self,
         }
@@ -292,18 +292,18 @@ impl Detail {
 
     /// Where `kvm_exit` never fires: whether KVM has answered it, if it completes nothing.
     pub fn is_answered(&self) -> bool {
-        self.kind == DetailKind::Port && !self.write
+        self.kind == SubjectKind::Port && !self.write
     }
 
     /// Whether the guest halts by it.
     #[inline]
     pub fn is_halt(&self) -> bool {
         match self.kind {
-            DetailKind::Hvc => CPU_SUSPEND.contains(&self.key),
-            DetailKind::Vmgexit => VMGEXIT_HALTS.contains(&self.key),
-            DetailKind::GhcbMsr => self.key == AP_RESET_HOLD,
-            DetailKind::PpcHcall => self.key == H_CEDE,
-            DetailKind::XenHypercall => self.key == SCHED_OP && BLOCK_AND_POLL.contains(&self.value),
+            SubjectKind::Hvc => CPU_SUSPEND.contains(&self.key),
+            SubjectKind::Vmgexit => VMGEXIT_HALTS.contains(&self.key),
+            SubjectKind::GhcbMsr => self.key == AP_RESET_HOLD,
+            SubjectKind::PpcHcall => self.key == H_CEDE,
+            SubjectKind::XenHypercall => self.key == SCHED_OP && BLOCK_AND_POLL.contains(&self.value),
             _ => false,
         }
     }
@@ -313,7 +313,7 @@ impl Detail {
 /// access that faulted on the way is about the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum DetailKind {
+pub enum SubjectKind {
     /// What an SEV-ES guest asks for by VMGEXIT; key is SVM's exit code or one of its own, value `exit_info1`.
     Vmgexit,
     /// The same by the GHCB's MSR, before there is a GHCB; key is the request (`GHCB_MSR_INFO_MASK`), value all of the MSR.
@@ -369,79 +369,79 @@ pub enum DetailKind {
     Diag,
 }
 
-impl DetailKind {
+impl SubjectKind {
     /// All.
-    pub const ALL: [DetailKind; 26] = [
-        DetailKind::Vmgexit,
-        DetailKind::GhcbMsr,
-        DetailKind::Exception,
-        DetailKind::HostVector,
-        DetailKind::EoiVector,
-        DetailKind::IncompleteIpi,
-        DetailKind::TaskSwitch,
-        DetailKind::PageFault,
-        DetailKind::EptViolation,
-        DetailKind::DebugRegister,
-        DetailKind::Apic,
-        DetailKind::ControlRegister,
-        DetailKind::SystemRegister,
-        DetailKind::Instruction,
-        DetailKind::Program,
-        DetailKind::Sigp,
-        DetailKind::Cpuid,
-        DetailKind::Mmio,
-        DetailKind::Port,
-        DetailKind::Msr,
-        DetailKind::Hypercall,
-        DetailKind::HypervHypercall,
-        DetailKind::XenHypercall,
-        DetailKind::PpcHcall,
-        DetailKind::Hvc,
-        DetailKind::Diag,
+    pub const ALL: [SubjectKind; 26] = [
+        SubjectKind::Vmgexit,
+        SubjectKind::GhcbMsr,
+        SubjectKind::Exception,
+        SubjectKind::HostVector,
+        SubjectKind::EoiVector,
+        SubjectKind::IncompleteIpi,
+        SubjectKind::TaskSwitch,
+        SubjectKind::PageFault,
+        SubjectKind::EptViolation,
+        SubjectKind::DebugRegister,
+        SubjectKind::Apic,
+        SubjectKind::ControlRegister,
+        SubjectKind::SystemRegister,
+        SubjectKind::Instruction,
+        SubjectKind::Program,
+        SubjectKind::Sigp,
+        SubjectKind::Cpuid,
+        SubjectKind::Mmio,
+        SubjectKind::Port,
+        SubjectKind::Msr,
+        SubjectKind::Hypercall,
+        SubjectKind::HypervHypercall,
+        SubjectKind::XenHypercall,
+        SubjectKind::PpcHcall,
+        SubjectKind::Hvc,
+        SubjectKind::Diag,
     ];
 
     /// All kinds that are calls from the guest to the hypervisor.
     pub const fn is_hypercall(self) -> bool {
         matches!(
             self,
-            DetailKind::Hypercall
-                | DetailKind::HypervHypercall
-                | DetailKind::XenHypercall
-                | DetailKind::PpcHcall
-                | DetailKind::Hvc
-                | DetailKind::Diag
+            SubjectKind::Hypercall
+                | SubjectKind::HypervHypercall
+                | SubjectKind::XenHypercall
+                | SubjectKind::PpcHcall
+                | SubjectKind::Hvc
+                | SubjectKind::Diag
         )
     }
 
     /// What it is called in JSON, CSV and SQL, and as a heading.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
-            DetailKind::Vmgexit => ("vmgexit", "VMGEXITs, by what the guest asks for"),
-            DetailKind::GhcbMsr => ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request"),
-            DetailKind::Exception => ("exception", "Exceptions and NMIs, by vector"),
-            DetailKind::HostVector => ("host_vector", "Interrupts of the host, by vector"),
-            DetailKind::EoiVector => ("eoi_vector", "Ends of the guest's interrupts, by vector"),
-            DetailKind::IncompleteIpi => ("incomplete_ipi", "IPIs not delivered whole, by vector"),
-            DetailKind::TaskSwitch => ("task_switch", "Task switches, by what led to them"),
-            DetailKind::EptViolation => ("ept_violation", "EPT violations, by access and what the entry allowed"),
-            DetailKind::DebugRegister => ("debug_register", "Debug registers"),
-            DetailKind::PageFault => ("page_fault", "Page faults, by error code or fault status"),
-            DetailKind::Apic => ("apic", "Local APIC registers"),
-            DetailKind::ControlRegister => ("control_register", "Control registers"),
-            DetailKind::SystemRegister => ("system_register", "System registers"),
-            DetailKind::Instruction => ("instruction", "Intercepted instructions"),
-            DetailKind::Program => ("program_interruption", "Program interruptions"),
-            DetailKind::Sigp => ("sigp", "SIGP orders"),
-            DetailKind::Cpuid => ("cpuid", "CPUID leaves"),
-            DetailKind::Mmio => ("mmio", "MMIO regions"),
-            DetailKind::Port => ("port", "I/O ports"),
-            DetailKind::Msr => ("msr", "MSRs"),
-            DetailKind::Hypercall => ("hypercall", "Hypercalls"),
-            DetailKind::HypervHypercall => ("hyperv_hypercall", "Hyper-V hypercalls"),
-            DetailKind::XenHypercall => ("xen_hypercall", "Xen hypercalls"),
-            DetailKind::PpcHcall => ("hcall", "Hypercalls"),
-            DetailKind::Hvc => ("hvc", "HVC and SMC calls, by function"),
-            DetailKind::Diag => ("diagnose", "Diagnoses"),
+            SubjectKind::Vmgexit => ("vmgexit", "VMGEXITs, by what the guest asks for"),
+            SubjectKind::GhcbMsr => ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request"),
+            SubjectKind::Exception => ("exception", "Exceptions and NMIs, by vector"),
+            SubjectKind::HostVector => ("host_vector", "Interrupts of the host, by vector"),
+            SubjectKind::EoiVector => ("eoi_vector", "Ends of the guest's interrupts, by vector"),
+            SubjectKind::IncompleteIpi => ("incomplete_ipi", "IPIs not delivered whole, by vector"),
+            SubjectKind::TaskSwitch => ("task_switch", "Task switches, by what led to them"),
+            SubjectKind::EptViolation => ("ept_violation", "EPT violations, by access and what the entry allowed"),
+            SubjectKind::DebugRegister => ("debug_register", "Debug registers"),
+            SubjectKind::PageFault => ("page_fault", "Page faults, by error code or fault status"),
+            SubjectKind::Apic => ("apic", "Local APIC registers"),
+            SubjectKind::ControlRegister => ("control_register", "Control registers"),
+            SubjectKind::SystemRegister => ("system_register", "System registers"),
+            SubjectKind::Instruction => ("instruction", "Intercepted instructions"),
+            SubjectKind::Program => ("program_interruption", "Program interruptions"),
+            SubjectKind::Sigp => ("sigp", "SIGP orders"),
+            SubjectKind::Cpuid => ("cpuid", "CPUID leaves"),
+            SubjectKind::Mmio => ("mmio", "MMIO regions"),
+            SubjectKind::Port => ("port", "I/O ports"),
+            SubjectKind::Msr => ("msr", "MSRs"),
+            SubjectKind::Hypercall => ("hypercall", "Hypercalls"),
+            SubjectKind::HypervHypercall => ("hyperv_hypercall", "Hyper-V hypercalls"),
+            SubjectKind::XenHypercall => ("xen_hypercall", "Xen hypercalls"),
+            SubjectKind::PpcHcall => ("hcall", "Hypercalls"),
+            SubjectKind::Hvc => ("hvc", "HVC and SMC calls, by function"),
+            SubjectKind::Diag => ("diagnose", "Diagnoses"),
         }
     }
 
@@ -458,15 +458,15 @@ impl DetailKind {
     /// Which way the guest went, where that has a meaning: `out`, `in`, `write`, `read`.
     pub const fn direction(self, write: bool) -> Option<&'static str> {
         match (self, write) {
-            (DetailKind::Port, true) => Some("out"),
-            (DetailKind::Port, false) => Some("in"),
+            (SubjectKind::Port, true) => Some("out"),
+            (SubjectKind::Port, false) => Some("in"),
             (
-                DetailKind::Mmio
-                | DetailKind::Msr
-                | DetailKind::Apic
-                | DetailKind::ControlRegister
-                | DetailKind::DebugRegister
-                | DetailKind::SystemRegister,
+                SubjectKind::Mmio
+                | SubjectKind::Msr
+                | SubjectKind::Apic
+                | SubjectKind::ControlRegister
+                | SubjectKind::DebugRegister
+                | SubjectKind::SystemRegister,
                 write,
             ) => Some(if write { "write" } else { "read" }),
             _ => None,
@@ -546,7 +546,7 @@ pub struct TraceInfo {
     /// The CPU's model, empty if unknown.
     pub cpu: String,
     /// What was in force on the machine, as far as the recorder says.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<HostSetting>,
     /// Command names of threads.
     pub comms: FxHashMap<u32, String>,
     /// Names of the tracepoints that the trace holds or may hold.
@@ -558,7 +558,7 @@ pub struct TraceInfo {
 /// Something that was in force on the recorded machine, in the kernel's words: of module `kvm`, the parameter
 /// `halt_poll_ns` was `200000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct HostSetting {
     /// The kernel module, `host`, or `exitscope` for what the recorder says of itself.
     pub of: String,
     /// Its name.
@@ -567,10 +567,10 @@ pub struct Setting {
     pub value: String,
 }
 
-impl Setting {
+impl HostSetting {
     /// The setting of these words.
-    pub fn new(of: &str, name: &str, value: impl Into<String>) -> Setting {
-        Setting { of: of.to_string(), name: name.to_string(), value: value.into() }
+    pub fn new(of: &str, name: &str, value: impl Into<String>) -> HostSetting {
+        HostSetting { of: of.to_string(), name: name.to_string(), value: value.into() }
     }
 }
 

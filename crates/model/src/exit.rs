@@ -1,12 +1,12 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{CodeList, Detail, Event, ExitCode, ExitInfo, ExitParts, Sign, TimePart, Way};
+use crate::{CodeList, Event, ExitCode, ExitInfo, ExitParts, ExitPhases, Sign, Subject, TimePart};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
 /// Whose exit it is. A trace that does not name the vCPU still names the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Who {
+pub struct VcpuIdentity {
     /// The VM (process), or unknown.
     pub vm: VmId,
     /// The vCPU's number, or unknown.
@@ -15,16 +15,16 @@ pub struct Who {
     pub tid: Tid,
 }
 
-impl Who {
+impl VcpuIdentity {
     /// Whose an event says that it is.
     #[inline]
-    pub fn of(event: &Event) -> Who {
-        Who { vm: event.vm, vcpu: event.vcpu, tid: event.tid }
+    pub fn of(event: &Event) -> VcpuIdentity {
+        VcpuIdentity { vm: event.vm, vcpu: event.vcpu, tid: event.tid }
     }
 
     /// The same, with the vCPU that its thread is known to run if it does not say one itself.
     #[inline]
-    pub fn completed(mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) -> Who {
+    pub fn completed(mut self, vcpu_of: &FxHashMap<Tid, VcpuId>) -> VcpuIdentity {
         if self.vcpu == VcpuId::UNKNOWN
             && let Some(&vcpu) = vcpu_of.get(&self.tid)
         {
@@ -38,7 +38,7 @@ impl Who {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signed {
     /// A vCPU, another thread of the VMM, or one of the kernel's own (khugepaged, ksmd, kswapd), which says nothing of the VM.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// The event's time.
     pub at: Moment,
     /// What the event shows of KVM.
@@ -47,7 +47,7 @@ pub struct Signed {
 
 /// Where the vCPU left to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Door {
+pub enum Handler {
     /// Handled in the kernel.
     Kernel,
     /// Went on to user space, with this `KVM_EXIT_*` reason.
@@ -56,13 +56,13 @@ pub enum Door {
     DeviceModel,
 }
 
-impl Door {
+impl Handler {
     /// `kernel`, the kernel's name of the user-space reason, or `device model`.
     pub fn name(self) -> String {
         match self {
-            Door::Kernel => "kernel".to_string(),
-            Door::Userspace(reason) => ExitCode::new(CodeList::KvmExit, u64::from(reason)).name(),
-            Door::DeviceModel => "device model".to_string(),
+            Handler::Kernel => "kernel".to_string(),
+            Handler::Userspace(reason) => ExitCode::new(CodeList::KvmExit, u64::from(reason)).name(),
+            Handler::DeviceModel => "device model".to_string(),
         }
     }
 }
@@ -73,7 +73,7 @@ pub struct Exit {
     /// When the vCPU left its guest.
     pub at: Moment,
     /// Whose exit.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// Where it happened.
     pub cpu: PcpuId,
     /// The exit reason.
@@ -84,9 +84,9 @@ pub struct Exit {
     /// What it says besides.
     pub info: ExitInfo,
     /// Where to.
-    pub handler: Door,
+    pub handler: Handler,
     /// About what.
-    pub detail: Option<Detail>,
+    pub subject: Option<Subject>,
     /// Interrupt vector injected at the entry that ended it.
     pub injected: Option<u32>,
     /// Time in the guest that this exit ended; where the vCPU lost its CPU meanwhile, since it had it again.
@@ -94,7 +94,7 @@ pub struct Exit {
     /// Where the time from exit to entry went.
     pub parts: ExitParts,
     /// How its cost divides into steps.
-    pub way: Way,
+    pub phases: ExitPhases,
     /// Whether both ends were seen; if not, the times mean nothing and only the count stands.
     pub timed: bool,
     /// Whether the guest halted: it asks for nothing but to be woken.
@@ -121,8 +121,8 @@ impl Exit {
 
     /// What it is about, of the guest's own: a nested guest's ports, registers and pages are others.
     #[inline]
-    pub fn subject(&self) -> Option<Detail> {
-        self.detail.filter(|_| !self.code.nested)
+    pub fn subject(&self) -> Option<Subject> {
+        self.subject.filter(|_| !self.code.nested)
     }
 
     /// How long one of its parts is.
@@ -133,12 +133,12 @@ impl Exit {
 }
 
 /// Takes rows as they are completed.
-pub trait Rows {
+pub trait ExitSink {
     /// Takes one.
     fn take(&mut self, row: &Exit);
 }
 
-impl Rows for Vec<Exit> {
+impl ExitSink for Vec<Exit> {
     fn take(&mut self, row: &Exit) {
         self.push(*row);
     }

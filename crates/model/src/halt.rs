@@ -10,14 +10,14 @@
 //! that comes while KVM still polls leaves out what is between `asleep` and `woken`. An exit may hold several halts: one
 //! that nothing came of is followed by the next.
 
-use crate::Who;
+use crate::VcpuIdentity;
 use exitscope_units::{Moment, Nanos};
 
 /// One halt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halt {
     /// The vCPU that halted.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// When the vCPU left its guest with nothing to do; of further halts in one exit, when KVM began them.
     pub begin: Moment,
     /// When its thread gave its CPU away, from scheduler events.
@@ -25,7 +25,7 @@ pub struct Halt {
     /// When its thread was made runnable again, from scheduler events.
     pub woken: Option<Moment>,
     /// What KVM said at its end (`kvm_vcpu_wakeup`).
-    pub told: Option<Told>,
+    pub vcpu_wakeup: Option<VcpuWakeup>,
     /// The change of the poll that KVM made of it (`kvm_halt_poll_ns`).
     pub change: Option<PollChange>,
     /// Whether a sibling ended it by `KVM_HC_KICK_CPU`: the vCPU waited for a paravirtual spinlock.
@@ -38,7 +38,7 @@ pub struct Halt {
 
 /// What `kvm_vcpu_wakeup` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct VcpuWakeup {
     /// How long the halt lasted, polling included.
     pub length: Nanos,
     /// Whether the thread slept.
@@ -70,7 +70,7 @@ pub fn poll_limit(length: Nanos, change: Option<PollChange>, last: Option<u32>) 
 
 /// A lane's halt so far.
 #[derive(Clone, Debug, Default)]
-pub struct Halting {
+pub struct OpenHalt {
     /// The exit that says that there is nothing to do.
     idle_since: Option<Moment>,
     asleep: Option<Moment>,
@@ -81,13 +81,13 @@ pub struct Halting {
     ended: Option<Halt>,
 }
 
-impl Halting {
+impl OpenHalt {
     /// The vCPU leaves its guest; `idle`: with nothing to do.
     #[inline(always)]
     pub fn exit(&mut self, at: Moment, idle: bool, halts: &mut Vec<Halt>) {
         if idle || self.is_open() {
             halts.extend(self.ended);
-            *self = Halting { idle_since: idle.then_some(at), ..Halting::default() };
+            *self = OpenHalt { idle_since: idle.then_some(at), ..OpenHalt::default() };
         }
     }
 
@@ -102,7 +102,7 @@ impl Halting {
     }
 
     /// KVM says that a halt is over.
-    pub fn told(&mut self, at: Moment, who: Who, told: Told, halts: &mut Vec<Halt>) {
+    pub fn vcpu_wakeup(&mut self, at: Moment, who: VcpuIdentity, told: VcpuWakeup, halts: &mut Vec<Halt>) {
         let begun = Moment::from_nanos(at.as_nanos().saturating_sub(told.length.0));
         let begin = self.idle_since.take().unwrap_or(begun);
         let within = |moment: Option<Moment>| moment.filter(|moment| *moment >= begin && told.waited);
@@ -110,12 +110,13 @@ impl Halting {
         let change = self.change.take();
         halts.extend(self.ended.take());
         let kicked = std::mem::take(&mut self.kicked);
-        self.ended = Some(Halt { who, begin, asleep, woken, told: Some(told), change, kicked, end: at, entered: None });
+        self.ended =
+            Some(Halt { who, begin, asleep, woken, vcpu_wakeup: Some(told), change, kicked, end: at, entered: None });
     }
 
     /// The vCPU enters its guest; `idle`: from an exit with nothing to do.
     #[inline(always)]
-    pub fn enter(&mut self, at: Moment, who: Who, idle: bool, halts: &mut Vec<Halt>) {
+    pub fn enter(&mut self, at: Moment, who: VcpuIdentity, idle: bool, halts: &mut Vec<Halt>) {
         if self.is_open() {
             self.close(at, who, idle, halts);
         }
@@ -140,13 +141,23 @@ impl Halting {
         self.idle_since.is_some() || self.ended.is_some()
     }
 
-    fn close(&mut self, at: Moment, who: Who, idle: bool, halts: &mut Vec<Halt>) {
-        let Halting { idle_since, asleep, woken, kicked, ended, .. } = std::mem::take(self);
+    fn close(&mut self, at: Moment, who: VcpuIdentity, idle: bool, halts: &mut Vec<Halt>) {
+        let OpenHalt { idle_since, asleep, woken, kicked, ended, .. } = std::mem::take(self);
         match (ended, idle_since) {
             (Some(halt), _) => halts.push(Halt { who, entered: Some(at), kicked: halt.kicked || kicked, ..halt }),
             (None, Some(begin)) if idle => {
                 let (told, change) = (None, None);
-                halts.push(Halt { who, begin, asleep, woken, told, change, kicked, end: at, entered: Some(at) });
+                halts.push(Halt {
+                    who,
+                    begin,
+                    asleep,
+                    woken,
+                    vcpu_wakeup: told,
+                    change,
+                    kicked,
+                    end: at,
+                    entered: Some(at),
+                });
             }
             _ => {}
         }
@@ -162,12 +173,12 @@ mod tests {
         Moment::from_nanos(nanos)
     }
 
-    fn who(vcpu: u32) -> Who {
-        Who { vm: VmId(3), vcpu: VcpuId(vcpu), tid: Tid(11) }
+    fn who(vcpu: u32) -> VcpuIdentity {
+        VcpuIdentity { vm: VmId(3), vcpu: VcpuId(vcpu), tid: Tid(11) }
     }
 
-    fn told(length: u64, waited: bool) -> Told {
-        Told { length: Nanos(length), waited, valid: true }
+    fn told(length: u64, waited: bool) -> VcpuWakeup {
+        VcpuWakeup { length: Nanos(length), waited, valid: true }
     }
 
     /// What is known of a halt, but for whose it is: begin, asleep, woken, end, entered.
@@ -178,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_halt_is_whole_when_its_vcpu_enters() {
-        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
         halting.exit(at(100), true, &mut halts);
         halting.sleep(at(130));
         halting.sleep(at(150));
@@ -187,13 +198,13 @@ mod tests {
         let change = PollChange { grow: true, new: 20, old: 10 };
         halting.change = Some(change);
         assert_eq!(halting.ended_change(), None, "it is not over");
-        halting.told(at(210), who(5), told(95, true), &mut halts);
+        halting.vcpu_wakeup(at(210), who(5), told(95, true), &mut halts);
         assert_eq!((halts.len(), halting.ended_change()), (0, Some(change)));
         // Who it was is known by the entry.
         halting.enter(at(220), who(7), true, &mut halts);
         let [halt] = halts[..] else { panic!("{halts:?}") };
         assert_eq!(moments(&halt), [Some(100), Some(130), Some(190), Some(210), Some(220)]);
-        let said = (halt.who, halt.told, halt.change, halt.kicked);
+        let said = (halt.who, halt.vcpu_wakeup, halt.change, halt.kicked);
         assert_eq!(said, (who(7), Some(told(95, true)), Some(change), false));
         // Nothing is left of it.
         halting.enter(at(230), who(7), true, &mut halts);
@@ -203,16 +214,16 @@ mod tests {
 
     #[test]
     fn further_halts_of_an_exit_begin_when_kvm_began_them() {
-        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
         halting.exit(at(100), true, &mut halts);
         // It slept before this halt began, and its second sleep began with it.
-        halting.told(at(200), who(5), told(30, false), &mut halts);
+        halting.vcpu_wakeup(at(200), who(5), told(30, false), &mut halts);
         halting.sleep(at(260));
         halting.wake(at(280));
-        halting.told(at(300), who(5), told(40, true), &mut halts);
+        halting.vcpu_wakeup(at(300), who(5), told(40, true), &mut halts);
         halting.sleep(at(339));
         halting.wake(at(340));
-        halting.told(at(400), who(5), told(60, true), &mut halts);
+        halting.vcpu_wakeup(at(400), who(5), told(60, true), &mut halts);
         halting.finish(&mut halts);
         let expected = [
             [Some(100), None, None, Some(200), None],
@@ -224,11 +235,11 @@ mod tests {
 
     #[test]
     fn a_poll_that_succeeded_did_not_sleep_whatever_the_scheduler_said() {
-        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
         halting.exit(at(100), true, &mut halts);
         halting.sleep(at(120));
         halting.wake(at(140));
-        halting.told(at(200), who(5), told(90, false), &mut halts);
+        halting.vcpu_wakeup(at(200), who(5), told(90, false), &mut halts);
         halting.finish(&mut halts);
         assert_eq!(halts.iter().map(moments).collect::<Vec<_>>(), [[Some(100), None, None, Some(200), None]]);
     }
@@ -236,13 +247,13 @@ mod tests {
     #[test]
     fn a_halt_that_nobody_told_of_is_the_exit_if_that_was_idle_to_its_end() {
         for idle in [true, false] {
-            let (mut halting, mut halts) = (Halting::default(), Vec::new());
+            let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
             halting.exit(at(100), true, &mut halts);
             halting.sleep(at(120));
             halting.wake(at(140));
             halting.kick();
             halting.enter(at(160), who(5), idle, &mut halts);
-            let found: Vec<_> = halts.iter().map(|halt| (moments(halt), halt.kicked, halt.told)).collect();
+            let found: Vec<_> = halts.iter().map(|halt| (moments(halt), halt.kicked, halt.vcpu_wakeup)).collect();
             let whole = ([Some(100), Some(120), Some(140), Some(160), Some(160)], true, None);
             assert_eq!(found, if idle { vec![whole] } else { vec![] });
         }
@@ -250,10 +261,10 @@ mod tests {
 
     #[test]
     fn an_exit_that_is_not_idle_ends_what_was_open_and_begins_nothing() {
-        let (mut halting, mut halts) = (Halting::default(), Vec::new());
+        let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
         // Only told of, with no idle exit before it: then another exit comes.
         halting.sleep(at(50));
-        halting.told(at(90), who(5), told(60, true), &mut halts);
+        halting.vcpu_wakeup(at(90), who(5), told(60, true), &mut halts);
         halting.exit(at(100), false, &mut halts);
         assert_eq!(halts.iter().map(moments).collect::<Vec<_>>(), [[Some(30), Some(50), None, Some(90), None]]);
         halting.enter(at(110), who(5), true, &mut halts);
@@ -265,7 +276,7 @@ mod tests {
         // What the scheduler says while nothing is open is kept for a halt of which no idle exit tells.
         halting.sleep(at(150));
         halting.exit(at(155), false, &mut halts);
-        halting.told(at(190), who(5), told(45, true), &mut halts);
+        halting.vcpu_wakeup(at(190), who(5), told(45, true), &mut halts);
         halting.finish(&mut halts);
         assert_eq!(moments(&halts[1]), [Some(145), Some(150), None, Some(190), None]);
     }
@@ -280,12 +291,12 @@ mod tests {
             ([false, false, true], true),
             ([false, true, true], true),
         ] {
-            let (mut halting, mut halts) = (Halting::default(), Vec::new());
-            let kick = |halting: &mut Halting, at: usize| kicks[at].then(|| halting.kick());
+            let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
+            let kick = |halting: &mut OpenHalt, at: usize| kicks[at].then(|| halting.kick());
             kick(&mut halting, 0);
             halting.exit(at(100), true, &mut halts);
             kick(&mut halting, 1);
-            halting.told(at(200), who(5), told(90, true), &mut halts);
+            halting.vcpu_wakeup(at(200), who(5), told(90, true), &mut halts);
             kick(&mut halting, 2);
             halting.enter(at(210), who(5), true, &mut halts);
             assert_eq!(halts.iter().map(|halt| halt.kicked).collect::<Vec<_>>(), [kicked], "{kicks:?}");

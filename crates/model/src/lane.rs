@@ -1,20 +1,21 @@
 //! A lane: the thing on which at most one exit is open.
 
 use crate::codes::UserStay;
-use crate::halt::Halting;
+use crate::halt::OpenHalt;
 use crate::{
-    AllParts, Detail, Door, Event, Exit, ExitCode, ExitParts, Halt, Kind, Ledger, Line, Mark, PollChange, Rows,
-    RunState, Step, Stretch, SubjectWord, TimePart, Told, Way, Who, Yield,
+    AllParts, CpuInterval, Event, EventKind, Exit, ExitCode, ExitParts, ExitPhase, ExitPhases, ExitSink, Halt, Handler,
+    Ledger, LedgerLine, PhaseBoundary, PollChange, RunState, Subject, SubjectWord, TimePart, VcpuIdentity, VcpuWakeup,
+    Yield,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 mod blocks;
-mod steps;
+mod phase_events;
 mod stretches;
 mod xen;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LanePosition {
     /// Before the first entry or exit, or after a loss.
     Unknown,
     Guest,
@@ -23,7 +24,7 @@ pub enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum LaneRunState {
     Running,
     Sleeping,
     /// Woken, and waits for a CPU.
@@ -38,22 +39,22 @@ pub enum Run {
     Paused,
 }
 
-impl Run {
+impl LaneRunState {
     /// Xen: what a change of run states makes of it.
-    pub fn of(from: RunState, to: RunState) -> Run {
+    pub fn of(from: RunState, to: RunState) -> LaneRunState {
         match to {
-            RunState::Running => Run::Running,
-            RunState::Runnable if from == RunState::Running => Run::Preempted,
-            RunState::Runnable => Run::Runnable,
-            RunState::Blocked => Run::Blocked,
-            RunState::Offline => Run::Offline,
-            RunState::Paused => Run::Paused,
+            RunState::Running => LaneRunState::Running,
+            RunState::Runnable if from == RunState::Running => LaneRunState::Preempted,
+            RunState::Runnable => LaneRunState::Runnable,
+            RunState::Blocked => LaneRunState::Blocked,
+            RunState::Offline => LaneRunState::Offline,
+            RunState::Paused => LaneRunState::Paused,
         }
     }
 
     /// Whether it could run and does not.
     pub fn waits(self) -> bool {
-        matches!(self, Run::Runnable | Run::Preempted)
+        matches!(self, LaneRunState::Runnable | LaneRunState::Preempted)
     }
 }
 
@@ -81,14 +82,14 @@ pub struct Holdings {
 #[derive(Clone, Debug, Default)]
 pub struct SideRows {
     pub halts: Vec<Halt>,
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<CpuInterval>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Lane {
-    pub who: Who,
-    pub state: State,
-    pub run: Run,
+    pub who: VcpuIdentity,
+    pub state: LanePosition,
+    pub run: LaneRunState,
     /// The CPU that it ran on last, as the scheduler says.
     pub ran_on: PcpuId,
     /// The CPU that the scheduler gave it, as long as it has it.
@@ -103,7 +104,7 @@ pub struct Lane {
     pub first: Option<Moment>,
     pub open: Option<Exit>,
     /// The step of its way that the open exit is in, and what it had cost when that began.
-    pub step: Step,
+    pub step: ExitPhase,
     pub cost_before: Nanos,
     /// What the open exit says of its subject.
     pub words: SubjectWord,
@@ -114,7 +115,7 @@ pub struct Lane {
     /// The system call that user space makes for the open exit: since when, and whether it is about registers.
     pub call: Option<(Moment, bool)>,
     /// A detail that came before its exit (back ends without `kvm_exit`).
-    pub early: Option<Detail>,
+    pub early: Option<Subject>,
     pub early_events: u32,
     /// Guest time since the last row, or since the vCPU had its CPU again.
     pub guest: Nanos,
@@ -137,7 +138,7 @@ pub struct Lane {
     pub closed: Option<Exit>,
     pub recorded: Holdings,
     pub rows_without_hardware: bool,
-    pub halt: Halting,
+    pub halt: OpenHalt,
     /// The poll after its last change, as far as no loss may hide another.
     pub poll: Option<u32>,
     /// A yield whose exit is open.
@@ -164,57 +165,62 @@ pub struct Lane {
 impl Lane {
     /// Uses one event of this lane.
     #[inline]
-    pub fn take(&mut self, event: &Event, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+    pub fn take(&mut self, event: &Event, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
         match event.kind {
-            Kind::Exit { code, idle, words, rip } => {
+            EventKind::Exit { code, idle, words, rip } => {
                 self.halt.exit(event.at, code.is_halt(), &mut beside.halts);
                 self.exit(event, code, idle, rip, rows, beside, ledger);
                 self.words = words;
                 return;
             }
-            Kind::Enter => {
+            EventKind::Enter => {
                 let halts = self.open.as_ref().is_some_and(|exit| exit.is_halt);
                 self.halt.enter(event.at, self.who, halts, &mut beside.halts);
                 return self.enter(event, rows, beside, ledger);
             }
-            Kind::UserspaceExit { reason, errno } => {
+            EventKind::UserspaceExit { reason, errno } => {
                 return self.userspace_exit(event, reason, errno, rows, beside, ledger);
             }
-            Kind::Fpu { load: true } | Kind::RunEnter => return self.run_enter(event.at, ledger),
-            Kind::Detail(detail) => return self.detail(event.at, detail, rows, beside, ledger),
-            Kind::Fpu { load: false } => self.leave(event.at),
-            Kind::Leave => self.leave_unsaid(event.at),
-            Kind::Refine { code } => self.refine(event.at, code, beside),
-            Kind::Call { registers } => self.call(event.at, registers),
-            Kind::CallEnd => self.call_end(event.at),
-            Kind::Emulate => {
+            EventKind::Fpu { load: true } | EventKind::RunEnter => return self.run_enter(event.at, ledger),
+            EventKind::Detail(detail) => return self.detail(event.at, detail, rows, beside, ledger),
+            EventKind::Fpu { load: false } => self.leave(event.at),
+            EventKind::Leave => self.leave_unsaid(event.at),
+            EventKind::Refine { code } => self.refine(event.at, code, beside),
+            EventKind::Call { registers } => self.call(event.at, registers),
+            EventKind::CallEnd => self.call_end(event.at),
+            EventKind::Emulate => {
                 if let Some(exit) = &mut self.open {
-                    exit.way.mark(Mark::Emulated);
+                    exit.phases.mark(PhaseBoundary::Emulated);
                 }
             }
-            Kind::HaltEnd { ns, waited, valid } => {
-                self.halt.told(event.at, self.who, Told { length: Nanos(ns), waited, valid }, &mut beside.halts);
+            EventKind::HaltEnd { ns, waited, valid } => {
+                self.halt.vcpu_wakeup(
+                    event.at,
+                    self.who,
+                    VcpuWakeup { length: Nanos(ns), waited, valid },
+                    &mut beside.halts,
+                );
                 self.end_block(event, Nanos(ns), waited, rows, beside, ledger);
             }
-            Kind::Inject { vector } => {
+            EventKind::Inject { vector } => {
                 if let Some(exit) = &mut self.open {
                     exit.injected = Some(vector);
                 }
             }
-            Kind::Nested => {
+            EventKind::Nested => {
                 if let Some(exit) = &mut self.open {
                     exit.code.nested = true;
                 }
             }
-            Kind::Wfx { wfe: true } | Kind::Reflect => {
+            EventKind::Wfx { wfe: true } | EventKind::Reflect => {
                 self.account(event.at);
                 self.does_not_halt();
             }
-            Kind::HaltPoll { grow, new, old } => {
+            EventKind::HaltPoll { grow, new, old } => {
                 self.halt.change = Some(PollChange { grow, new, old });
                 self.learn_vcpu(event.vcpu);
             }
-            Kind::VcpuHint | Kind::PleWindow { .. } => self.learn_vcpu(event.vcpu),
+            EventKind::VcpuHint | EventKind::PleWindow { .. } => self.learn_vcpu(event.vcpu),
             _ => {}
         }
         self.note(ledger);
@@ -226,11 +232,11 @@ impl Lane {
         }
     }
 
-    pub fn new(who: Who, recorded: Holdings) -> Lane {
+    pub fn new(who: VcpuIdentity, recorded: Holdings) -> Lane {
         Lane {
             who,
-            state: State::Unknown,
-            run: Run::Running,
+            state: LanePosition::Unknown,
+            run: LaneRunState::Running,
             ran_on: NO_CPU,
             runs_on: NO_CPU,
             cpu: NO_CPU,
@@ -238,7 +244,7 @@ impl Lane {
             since: Moment::default(),
             first: None,
             open: None,
-            step: Step::Reaching,
+            step: ExitPhase::ToHandler,
             cost_before: Nanos::ZERO,
             words: SubjectWord::NONE,
             user_parts: (TimePart::User, TimePart::User),
@@ -257,7 +263,7 @@ impl Lane {
             closed: None,
             recorded,
             rows_without_hardware: false,
-            halt: Halting::default(),
+            halt: OpenHalt::default(),
             poll: None,
             yielding: None,
             after_yield: false,
@@ -277,12 +283,12 @@ impl Lane {
     pub fn account(&mut self, now: Moment) -> bool {
         let Some(spent) = now.since(self.since) else { return false };
         self.since = now;
-        let runs = self.run == Run::Running;
+        let runs = self.run == LaneRunState::Running;
         match &mut self.open {
-            Some(exit) if runs && self.state == State::Kernel => exit.parts.add(TimePart::Kernel, spent),
+            Some(exit) if runs && self.state == LanePosition::Kernel => exit.parts.add(TimePart::Kernel, spent),
             Some(exit) if runs => exit.parts.add(self.user_parts.0, spent),
             Some(_) => self.spend_off_cpu(spent),
-            None if runs && self.state == State::Guest => self.guest = self.guest.plus(spent),
+            None if runs && self.state == LanePosition::Guest => self.guest = self.guest.plus(spent),
             None => self.spend_outside(spent),
         }
         true
@@ -293,7 +299,7 @@ impl Lane {
     fn note(&mut self, ledger: &mut Ledger) {
         match &mut self.open {
             Some(exit) => exit.events += 1,
-            None => ledger.count(Line::OutsideExit),
+            None => ledger.count(LedgerLine::OutsideExit),
         }
     }
 
@@ -317,17 +323,17 @@ impl Lane {
     fn open_row(&mut self, event: &Event, code: ExitCode, idle: bool, rip: u64) -> &mut Exit {
         let row = Exit {
             at: event.at,
-            who: Who { vm: VmId::UNKNOWN, vcpu: VcpuId::UNKNOWN, tid: Tid(0) },
+            who: VcpuIdentity { vm: VmId::UNKNOWN, vcpu: VcpuId::UNKNOWN, tid: Tid(0) },
             cpu: event.cpu,
             code,
             rip,
             info: crate::ExitInfo::default(),
-            handler: Door::Kernel,
-            detail: None,
+            handler: Handler::Kernel,
+            subject: None,
             injected: None,
             guest: std::mem::take(&mut self.guest),
             parts: ExitParts::ZERO,
-            way: Way::default(),
+            phases: ExitPhases::default(),
             timed: true,
             is_halt: idle || code.is_halt(),
             events: 1,
@@ -346,7 +352,7 @@ impl Lane {
         code: ExitCode,
         idle: bool,
         rip: u64,
-        rows: &mut impl Rows,
+        rows: &mut impl ExitSink,
         beside: &mut SideRows,
         ledger: &mut Ledger,
     ) {
@@ -362,8 +368,8 @@ impl Lane {
         self.heard(event.at);
         self.open_row(event, code, idle, rip);
         self.cpu = event.cpu;
-        self.state = State::Kernel;
-        self.step = Step::Reaching;
+        self.state = LanePosition::Kernel;
+        self.step = ExitPhase::ToHandler;
         self.cost_before = Nanos::ZERO;
         self.block = blocks::HaltInHand::at(self.since);
         (self.hidden, self.in_doubt) = (false, None);
@@ -371,16 +377,16 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn enter(&mut self, event: &Event, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+    fn enter(&mut self, event: &Event, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
         let in_time = self.account(event.at);
         if !in_time || self.moved_unseen(event) {
             self.spoil(event, in_time, ledger);
         } else if self.open.is_some() && self.came_from_a_loss(event) {
-            ledger.count(Line::SpansLoss);
+            ledger.count(LedgerLine::SpansLoss);
             self.spoiled = true;
         }
         self.heard(event.at);
-        self.go(Step::Reaching);
+        self.go(ExitPhase::ToHandler);
         match &mut self.open {
             Some(exit) => {
                 exit.events += 1;
@@ -396,21 +402,21 @@ impl Lane {
             }
             None => {
                 self.enter_again();
-                ledger.count(Line::EntryWithoutExit);
+                ledger.count(LedgerLine::EntryWithoutExit);
             }
         }
         self.give_outside(beside);
-        (self.state, self.cpu) = (State::Guest, event.cpu);
+        (self.state, self.cpu) = (LanePosition::Guest, event.cpu);
         (self.hidden, self.in_doubt, self.spoiled) = (false, None, false);
         self.vm_ended = None;
     }
 
     /// The open exit is over, and both ends are known.
     #[inline(always)]
-    fn give(&mut self, rows: &mut impl Rows, ledger: &mut Ledger) {
+    fn give(&mut self, rows: &mut impl ExitSink, ledger: &mut Ledger) {
         if let Some(exit) = &mut self.open {
             if exit.total() == Nanos::ZERO {
-                ledger.count(Line::NoLength);
+                ledger.count(LedgerLine::NoLength);
             }
             exit.complete(self.words);
             let time = exit.guest.plus(exit.total());
@@ -421,12 +427,12 @@ impl Lane {
     }
 
     /// Discards pending exits that began before the recording, and details without an exit.
-    pub fn let_go(&mut self, ledger: &mut Ledger) {
+    pub fn release_held_rows(&mut self, ledger: &mut Ledger) {
         for exit in [self.held.take(), self.closed.take(), self.open.take()].into_iter().flatten() {
-            ledger.add(Line::BeforeRecording, u64::from(exit.events));
+            ledger.add(LedgerLine::BeforeRecording, u64::from(exit.events));
             self.outside.add(TimePart::Unknown, exit.parts.sum().plus(exit.guest));
         }
-        ledger.add(Line::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
+        ledger.add(LedgerLine::OutsideExit, u64::from(std::mem::take(&mut self.early_events)));
         self.early = None;
         if !self.has_given && !self.has_given_stretch {
             (self.first, self.outside, self.guest) = (None, AllParts::ZERO, Nanos::ZERO);
@@ -438,30 +444,30 @@ impl Lane {
         event: &Event,
         reason: u32,
         errno: i32,
-        rows: &mut impl Rows,
+        rows: &mut impl ExitSink,
         beside: &mut SideRows,
         ledger: &mut Ledger,
     ) {
         let code = ExitCode::of_userspace(reason, errno);
-        let user_parts = steps::user_parts(UserStay::of(reason, errno), self.recorded.switches);
+        let user_parts = phase_events::user_parts(UserStay::of(reason, errno), self.recorded.switches);
         let reason = code.number as u32;
         self.hand_over();
         self.account(event.at);
         if let Some(exit) = &mut self.open {
-            exit.handler = Door::Userspace(reason);
+            exit.handler = Handler::Userspace(reason);
             exit.events += 1;
-            exit.way.mark(Mark::Handed);
-            if exit.way.handed == Nanos::ZERO {
-                exit.way.handed = event.at.since(exit.at).unwrap_or_default();
+            exit.phases.mark(PhaseBoundary::HandedOver);
+            if exit.phases.handed == Nanos::ZERO {
+                exit.phases.handed = event.at.since(exit.at).unwrap_or_default();
             }
-            self.state = State::User;
+            self.state = LanePosition::User;
             self.user_parts = user_parts;
-            self.go(Step::User);
-            self.returning = self.open.as_ref().map(|exit| exit.way.time(Step::User));
+            self.go(ExitPhase::UserSpace);
+            self.returning = self.open.as_ref().map(|exit| exit.phases.time(ExitPhase::UserSpace));
             return;
         }
         if self.recorded.hardware {
-            ledger.count(Line::OutsideExit);
+            ledger.count(LedgerLine::OutsideExit);
             return;
         }
         self.settle_closed(rows);
@@ -476,16 +482,16 @@ impl Lane {
         // What KVM answered itself is not what user space is asked for.
         let detail = detail.filter(|detail| code.hands_over(detail.kind));
         let exit = self.open_row(event, code, false, 0);
-        exit.handler = Door::Userspace(reason);
-        exit.way.mark(Mark::Handed);
-        exit.detail = detail;
+        exit.handler = Handler::Userspace(reason);
+        exit.phases.mark(PhaseBoundary::HandedOver);
+        exit.subject = detail;
         match detail {
             Some(_) => exit.events += events,
-            None => ledger.add(Line::OutsideExit, u64::from(events)),
+            None => ledger.add(LedgerLine::OutsideExit, u64::from(events)),
         }
-        self.state = State::User;
+        self.state = LanePosition::User;
         self.user_parts = user_parts;
-        self.step = Step::User;
+        self.step = ExitPhase::UserSpace;
         self.cost_before = Nanos::ZERO;
         self.returning = Some(Nanos::ZERO);
     }
@@ -495,14 +501,14 @@ impl Lane {
         self.account(at);
         self.note(ledger);
         if let Some(exit) = &mut self.open {
-            if self.state == State::User {
-                exit.way.answered = at.since(exit.at).unwrap_or_default();
+            if self.state == LanePosition::User {
+                exit.phases.answered = at.since(exit.at).unwrap_or_default();
             }
-            exit.way.mark(Mark::Called);
-            self.go(Step::Entering);
+            exit.phases.mark(PhaseBoundary::KvmRunEntered);
+            self.go(ExitPhase::Reentry);
         }
         self.call = None;
-        self.state = State::Kernel;
+        self.state = LanePosition::Kernel;
         if !self.recorded.hardware {
             if let Some(exit) = self.open.take() {
                 self.heard(at);
@@ -513,7 +519,7 @@ impl Lane {
     }
 
     /// A row without `kvm_exit` whose end is known leaves.
-    pub fn settle_closed(&mut self, rows: &mut impl Rows) {
+    pub fn settle_closed(&mut self, rows: &mut impl ExitSink) {
         if let Some(exit) = self.closed.take() {
             match (self.rows_without_hardware, self.held.take()) {
                 (false, None) => self.held = Some(exit),
@@ -552,32 +558,42 @@ impl Lane {
     }
 
     /// A row without `kvm_exit` leaves.
-    fn pass(&mut self, exit: Exit, rows: &mut impl Rows) {
+    fn pass(&mut self, exit: Exit, rows: &mut impl ExitSink) {
         self.gave(exit.guest.plus(exit.total()));
         rows.take(&exit);
     }
 
-    fn detail(&mut self, at: Moment, detail: Detail, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+    fn detail(
+        &mut self,
+        at: Moment,
+        detail: Subject,
+        rows: &mut impl ExitSink,
+        beside: &mut SideRows,
+        ledger: &mut Ledger,
+    ) {
         self.account(at);
         if detail.is_halt() {
             self.halts_after_all(at, beside);
         }
         self.reach();
         // An emulated access that goes on after user space: its completion is in the kernel again.
-        if self.state == State::User && self.open.is_some() {
-            self.state = State::Kernel;
-            self.go(Step::Entering);
+        if self.state == LanePosition::User && self.open.is_some() {
+            self.state = LanePosition::Kernel;
+            self.go(ExitPhase::Reentry);
         }
-        if self.open.as_ref().is_some_and(|exit| exit.code.cannot_be_about(detail.kind) && exit.handler == Door::Kernel)
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|exit| exit.code.cannot_be_about(detail.kind) && exit.handler == Handler::Kernel)
         {
             self.give_up(at, rows, beside, ledger);
         }
         if let Some(exit) = &mut self.open {
             exit.events += 1;
             let detail = detail.of_exit(exit.code);
-            if exit.detail.is_none_or(|known| known.kind < detail.kind) {
-                exit.detail = Some(detail);
-            } else if let Some(known) = &mut exit.detail {
+            if exit.subject.is_none_or(|known| known.kind < detail.kind) {
+                exit.subject = Some(detail);
+            } else if let Some(known) = &mut exit.subject {
                 // The completion of a read carries the value that the first mention lacked.
                 if known.kind == detail.kind && known.key == detail.key && !detail.write {
                     known.value = detail.value;
@@ -586,14 +602,14 @@ impl Lane {
             return;
         }
         if self.recorded.hardware {
-            ledger.count(Line::OutsideExit);
+            ledger.count(LedgerLine::OutsideExit);
             return;
         }
         // No kvm_exit here: a read's detail comes after re-entry, a write's before the return to user space.
         if let Some(exit) = &mut self.closed {
-            let known = exit.detail.map(|known| (known.kind, known.write, known.key));
+            let known = exit.subject.map(|known| (known.kind, known.write, known.key));
             if detail.completes(exit.code, known) {
-                exit.detail = Some(detail);
+                exit.subject = Some(detail);
                 exit.events += 1;
                 self.settle_closed(rows);
                 return;

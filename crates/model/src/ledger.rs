@@ -20,33 +20,33 @@ macro_rules! lines {
         /// What can be seen and not used.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum Line { $(#[doc = $prose] $name),* }
+        pub enum LedgerLine { $(#[doc = $prose] $name),* }
 
-        impl Line {
+        impl LedgerLine {
             /// Every line, in the order in which they are shown.
-            pub const ALL: &'static [Line] = &[$(Line::$name),*];
+            pub const ALL: &'static [LedgerLine] = &[$(LedgerLine::$name),*];
 
             /// The lines of what could not be understood.
-            pub const NOT_UNDERSTOOD: [Line; 4] =
-                [Line::UnknownFormat, Line::BadRecord, Line::BadText, Line::UnknownRecord];
+            pub const NOT_UNDERSTOOD: [LedgerLine; 4] =
+                [LedgerLine::UnknownFormat, LedgerLine::BadRecord, LedgerLine::BadText, LedgerLine::UnknownRecord];
 
             /// The lines of a recording of which a part is missing, nobody knows how much: it was not finished, is cut, or
             /// does not unpack.
-            pub const CUT: [Line; 3] = [Line::UnfinishedFile, Line::TruncatedBytes, Line::BadCompression];
+            pub const CUT: [LedgerLine; 3] = [LedgerLine::UnfinishedFile, LedgerLine::TruncatedBytes, LedgerLine::BadCompression];
 
             /// The name in JSON and in docs/losses.md.
             pub const fn id(self) -> &'static str {
-                match self { $(Line::$name => $id),* }
+                match self { $(LedgerLine::$name => $id),* }
             }
 
             /// How loudly it has to be said.
             pub const fn severity(self) -> Severity {
-                match self { $(Line::$name => Severity::$severity),* }
+                match self { $(LedgerLine::$name => Severity::$severity),* }
             }
 
             /// One sentence for a person.
             pub const fn prose(self) -> &'static str {
-                match self { $(Line::$name => $prose),* }
+                match self { $(LedgerLine::$name => $prose),* }
             }
         }
     };
@@ -92,10 +92,10 @@ const MOST_MOMENTS: usize = 8;
 /// Counts of what was seen and not used, and where each was first met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    counts: [u64; Line::ALL.len()],
-    first: [Option<u64>; Line::ALL.len()],
+    counts: [u64; LedgerLine::ALL.len()],
+    first: [Option<u64>; LedgerLine::ALL.len()],
     /// When the first few of a line were.
-    moments: Vec<(Line, Moment)>,
+    moments: Vec<(LedgerLine, Moment)>,
     /// Events that were read, used or not.
     pub events: u64,
     /// First and last moment of events that were counted here instead of being passed on.
@@ -105,8 +105,8 @@ pub struct Ledger {
 impl Default for Ledger {
     fn default() -> Ledger {
         Ledger {
-            counts: [0; Line::ALL.len()],
-            first: [None; Line::ALL.len()],
+            counts: [0; LedgerLine::ALL.len()],
+            first: [None; LedgerLine::ALL.len()],
             moments: Vec::new(),
             events: 0,
             skipped: (Moment::MAX, Moment::from_nanos(0)),
@@ -117,31 +117,31 @@ impl Default for Ledger {
 impl Ledger {
     /// Counts one.
     #[inline]
-    pub fn count(&mut self, line: Line) {
+    pub fn count(&mut self, line: LedgerLine) {
         self.add(line, 1);
     }
 
     /// Counts `n`.
     #[inline]
-    pub fn add(&mut self, line: Line, n: u64) {
+    pub fn add(&mut self, line: LedgerLine, n: u64) {
         let cell = &mut self.counts[line as usize];
         *cell = cell.saturating_add(n);
     }
 
     /// Counts one thing met at byte `offset` of the file (line number for text).
-    pub fn count_at(&mut self, line: Line, offset: u64) {
+    pub fn count_at(&mut self, line: LedgerLine, offset: u64) {
         self.add_at(line, 1, offset);
     }
 
     /// Counts `n`, the first met at byte `offset` of the file (line number for text).
-    pub fn add_at(&mut self, line: Line, n: u64, offset: u64) {
+    pub fn add_at(&mut self, line: LedgerLine, n: u64, offset: u64) {
         self.add(line, n);
         let first = &mut self.first[line as usize];
         *first = Some(first.map_or(offset, |known| known.min(offset)));
     }
 
     /// Counts one thing, and keeps when it was of the first few.
-    pub fn count_moment(&mut self, line: Line, at: Moment) {
+    pub fn count_moment(&mut self, line: LedgerLine, at: Moment) {
         self.count(line);
         if self.moments(line).count() < MOST_MOMENTS {
             self.moments.push((line, at));
@@ -149,7 +149,7 @@ impl Ledger {
     }
 
     /// When the first few of a line were.
-    pub fn moments(&self, line: Line) -> impl Iterator<Item = Moment> + '_ {
+    pub fn moments(&self, line: LedgerLine) -> impl Iterator<Item = Moment> + '_ {
         self.moments.iter().filter(move |row| row.0 == line).map(|row| row.1)
     }
 
@@ -163,23 +163,23 @@ impl Ledger {
     #[inline]
     pub fn skip_all(&mut self, count: u64, first: Moment, last: Moment) {
         self.events += count;
-        self.add(Line::OtherTracepoint, count);
+        self.add(LedgerLine::OtherTracepoint, count);
         self.skipped = (self.skipped.0.min(first), self.skipped.1.max(last));
     }
 
     /// Whether not one event could be understood.
     pub fn is_unread(&self) -> bool {
-        Line::NOT_UNDERSTOOD.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
+        LedgerLine::NOT_UNDERSTOOD.iter().fold(0, |sum: u64, &line| sum.saturating_add(self.get(line))) >= self.events
     }
 
     /// Records that were lost; `None` if none is known of and a trace would not say.
     pub fn lost(&self) -> Option<u64> {
-        Some(self.get(Line::LostRecords)).filter(|&lost| lost > 0 || self.get(Line::LossUnknown) == 0)
+        Some(self.get(LedgerLine::LostRecords)).filter(|&lost| lost > 0 || self.get(LedgerLine::LossUnknown) == 0)
     }
 
     /// Whether a part of the recording is missing, nobody knows how much.
     pub fn is_cut(&self) -> bool {
-        Line::CUT.iter().any(|&line| self.get(line) > 0)
+        LedgerLine::CUT.iter().any(|&line| self.get(line) > 0)
     }
 
     /// First and last moment of the events that were not passed on.
@@ -188,12 +188,12 @@ impl Ledger {
     }
 
     /// How many of `line` there were.
-    pub fn get(&self, line: Line) -> u64 {
+    pub fn get(&self, line: LedgerLine) -> u64 {
         self.counts[line as usize]
     }
 
     /// Where the first of `line` was met: byte offset, or line number for text.
-    pub fn first(&self, line: Line) -> Option<u64> {
+    pub fn first(&self, line: LedgerLine) -> Option<u64> {
         self.first[line as usize]
     }
 
@@ -206,7 +206,7 @@ impl Ledger {
                 self.moments.push((line, at));
             }
         }
-        for &line in Line::ALL {
+        for &line in LedgerLine::ALL {
             self.add(line, other.get(line));
             if let Some(offset) = other.first(line) {
                 let first = &mut self.first[line as usize];
@@ -216,18 +216,18 @@ impl Ledger {
     }
 
     /// The lines that are not zero, in order.
-    pub fn lines(&self) -> impl Iterator<Item = (Line, u64)> + '_ {
-        Line::ALL.iter().map(|&line| (line, self.get(line))).filter(|row| row.1 > 0)
+    pub fn lines(&self) -> impl Iterator<Item = (LedgerLine, u64)> + '_ {
+        LedgerLine::ALL.iter().map(|&line| (line, self.get(line))).filter(|row| row.1 > 0)
     }
 
     /// Events that went into no exit row: with the rows' own events they make up all events read.
     pub fn events_outside_rows(&self) -> u64 {
-        self.get(Line::OutsideExit)
-            + self.get(Line::Scheduler)
-            + self.get(Line::OtherTracepoint)
-            + self.get(Line::GuestEvent)
-            + self.get(Line::EntryWithoutExit)
-            + self.get(Line::BeforeRecording)
-            + self.get(Line::Overlapping)
+        self.get(LedgerLine::OutsideExit)
+            + self.get(LedgerLine::Scheduler)
+            + self.get(LedgerLine::OtherTracepoint)
+            + self.get(LedgerLine::GuestEvent)
+            + self.get(LedgerLine::EntryWithoutExit)
+            + self.get(LedgerLine::BeforeRecording)
+            + self.get(LedgerLine::Overlapping)
     }
 }

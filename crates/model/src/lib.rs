@@ -16,6 +16,7 @@ pub mod encode;
 mod event;
 mod exit;
 mod exit_info;
+mod exit_phases;
 mod given_names;
 mod halt;
 mod lane;
@@ -28,7 +29,6 @@ mod sign;
 mod subject;
 mod subject_names;
 mod turns;
-mod way;
 mod yields;
 
 pub use anonymous::Anonymous;
@@ -36,22 +36,26 @@ pub use assemble::{Assembler, EventKinds};
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{
-    Detail, DetailKind, Event, EventNames, Kind, NameId, PORTS_IN_KERNEL, RunState, Setting, TraceInfo, version,
+    Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, Subject, SubjectKind, TraceInfo,
+    version,
 };
-pub use exit::{Door, Exit, Rows, Signed, Who};
+pub use exit::{Exit, ExitSink, Handler, Signed, VcpuIdentity};
 pub use exit_info::{ExitInfo, ExitWord};
+pub use exit_phases::{ExitPhase, ExitPhases, PhaseBoundary};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
-pub use halt::{Halt, PollChange, Told, poll_limit};
-pub use ledger::{Ledger, Line, Severity};
-pub use part::{ALL_PARTS, AllParts, EXIT_PARTS, ExitParts, LaneSpan, Parts, Stretch, TimePart};
+pub use halt::{Halt, PollChange, VcpuWakeup, poll_limit};
+pub use ledger::{Ledger, LedgerLine, Severity};
+pub use part::{ALL_PARTS, AllParts, CpuInterval, EXIT_PARTS, ExitParts, LaneSpan, Parts, TimePart};
 pub use qemu::{QemuOptions, is_of_vm, is_qemu, is_qemu_word};
 pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
     sum_columns, vcpu_by_name,
 };
 pub use sign::Sign;
-pub use subject::{Form, SubjectWord};
+pub use subject::{PortAccessForm, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
 pub use turns::Turns;
-pub use way::{Mark, Step, Way};
-pub use yields::{Gave, Place, PleUpdate, Preemption, QueueStay, ThreadWakeUp, Waiters, Yield, YieldCall};
+pub use yields::{
+    PleUpdate, Preemption, RunQueueInterval, RunnableSiblings, TargetState, ThreadWakeUp, Yield, YieldCall,
+    YieldRecipient,
+};

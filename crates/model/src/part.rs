@@ -6,7 +6,7 @@
 //!          └ excluded: what a loss hides
 //! ```
 
-use crate::Who;
+use crate::VcpuIdentity;
 use exitscope_units::{Moment, Nanos};
 
 /// A part of a vCPU's time. Those of an exit come first.
@@ -245,20 +245,20 @@ impl<const N: usize> Parts<N> {
 /// A stretch of a vCPU's time that is of no exit: guest time that no exit ended, an exit of which only one end was seen, what
 /// a loss hides, and on hosts whose KVM fires no `kvm_exit` all but what user space has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct CpuInterval {
     /// The vCPU.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// When it begins. It is as long as its parts are together.
     pub from: Moment,
     /// What it holds.
     pub parts: AllParts,
 }
 
-/// When a vCPU was first and last heard of. Its rows and its [`Stretch`]es hold all the time between, each moment once.
+/// When a vCPU was first and last heard of. Its rows and its [`CpuInterval`]es hold all the time between, each moment once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneSpan {
     /// The vCPU.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// Its first entry or exit.
     pub first: Moment,
     /// The last event that tells of it.

@@ -8,7 +8,7 @@
 //! target/i386/kvm/kvm-cpu.c (kvm_default_props, kvm_cpu_max_instance_init); hw/i386/pc.c (pc_machine_class_init);
 //! hw/virtio/virtio-pci.c (virtio_pci_properties).
 
-use crate::Setting;
+use crate::HostSetting;
 use exitscope_units::VmId;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -135,16 +135,16 @@ impl QemuOptions {
     }
 
     /// Those that the settings of a recording have.
-    pub fn of_settings(settings: &[Setting], vm: VmId) -> QemuOptions {
+    pub fn of_settings(settings: &[HostSetting], vm: VmId) -> QemuOptions {
         let of = of_vm(vm);
         let rows = settings.iter().filter(|setting| setting.of == of);
         QemuOptions(rows.map(|setting| (setting.name.clone(), setting.value.clone())).collect())
     }
 
     /// As settings of a recording.
-    pub fn settings(&self, vm: VmId) -> impl Iterator<Item = Setting> {
+    pub fn settings(&self, vm: VmId) -> impl Iterator<Item = HostSetting> {
         let of = of_vm(vm);
-        self.0.iter().map(move |(name, value)| Setting::new(&of, name, value))
+        self.0.iter().map(move |(name, value)| HostSetting::new(&of, name, value))
     }
 
     /// Whether the command line is known.
@@ -211,7 +211,7 @@ fn of_vm(vm: VmId) -> String {
 }
 
 /// Whether a setting is one of a virtual machine's command line.
-pub fn is_of_vm(setting: &Setting) -> bool {
+pub fn is_of_vm(setting: &HostSetting) -> bool {
     setting.of.starts_with("vm ")
 }
 
@@ -249,7 +249,7 @@ mod tests {
                 "-vga: none",
             ]
         );
-        let settings: Vec<Setting> = found.settings(VmId(7)).collect();
+        let settings: Vec<HostSetting> = found.settings(VmId(7)).collect();
         assert!(settings.iter().all(is_of_vm));
         assert_eq!(QemuOptions::of_settings(&settings, VmId(7)), found);
         assert_eq!(QemuOptions::of_settings(&settings, VmId(8)), QemuOptions::default());

@@ -9,8 +9,8 @@
 //! Only vCPUs count that are lanes: the threads of a host that run no guest are left out. A vCPU waits for the CPU that it
 //! ran on; that it was moved meanwhile is not seen.
 
-use crate::yields::{Preemption, QueueStay, ThreadWakeUp, Waiters};
-use crate::{Place, Who};
+use crate::yields::{Preemption, RunQueueInterval, RunnableSiblings, ThreadWakeUp};
+use crate::{TargetState, VcpuIdentity};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -44,25 +44,25 @@ pub struct RunQueue {
     cpus: Vec<Option<Cpu>>,
     /// When the scheduler first spoke.
     since: Option<Moment>,
-    pub stays: Vec<QueueStay>,
+    pub stays: Vec<RunQueueInterval>,
     pub preemptions: Vec<Preemption>,
     pub wake_ups: Vec<ThreadWakeUp>,
 }
 
 impl RunQueue {
     /// Whether the scheduler has spoken.
-    pub fn is_told(&self) -> bool {
+    pub fn has_sched_events(&self) -> bool {
         self.since.is_some()
     }
 
     /// The scheduler speaks.
     #[inline]
-    pub fn told(&mut self, at: Moment) {
+    pub fn note_sched_events(&mut self, at: Moment) {
         self.since.get_or_insert(at);
     }
 
     /// A vCPU begins to wait for `cpu`.
-    pub fn join(&mut self, at: Moment, cpu: PcpuId, who: Who, lane: u32, is_preempted: bool) {
+    pub fn join(&mut self, at: Moment, cpu: PcpuId, who: VcpuIdentity, lane: u32, is_preempted: bool) {
         if let Some(cpu) = self.cpu(at, cpu) {
             cpu.waiting += 1;
         }
@@ -104,13 +104,19 @@ impl RunQueue {
     }
 
     /// A vCPU of `vm` yields: who of its siblings waits, and whether `target` does.
-    pub fn look(&mut self, at: Moment, vm: VmId, target: Option<VcpuId>, counts: bool) -> (Waiters, Option<Place>) {
-        let (mut found, mut place) = (Waiters::default(), None);
+    pub fn runnable_siblings(
+        &mut self,
+        at: Moment,
+        vm: VmId,
+        target: Option<VcpuId>,
+        counts: bool,
+    ) -> (RunnableSiblings, Option<TargetState>) {
+        let (mut found, mut place) = (RunnableSiblings::default(), None);
         for waiter in self.vms.get_mut(&vm).into_iter().flatten() {
             let of = &mut waiter.so_far;
             *(if waiter.is_preempted { &mut found.preempted } else { &mut found.woken }) += 1;
             if target == Some(of.who.vcpu) {
-                place = Some(if waiter.is_preempted { Place::Preempted } else { Place::Woken });
+                place = Some(if waiter.is_preempted { TargetState::Preempted } else { TargetState::Runnable });
             }
             if counts {
                 of.yields = of.yields.saturating_add(1);
@@ -135,7 +141,7 @@ impl RunQueue {
 
     /// A CPU runs a vCPU: it has a queue, be it empty.
     #[inline]
-    pub fn saw(&mut self, at: Moment, cpu: PcpuId) {
+    pub fn note_running(&mut self, at: Moment, cpu: PcpuId) {
         if self.cpus.get(cpu.0 as usize).is_none_or(Option::is_none) {
             self.add(at, cpu.0 as usize);
         }
@@ -152,7 +158,7 @@ impl RunQueue {
     /// The queue of a CPU, which is about to change.
     #[inline]
     fn cpu(&mut self, at: Moment, cpu: PcpuId) -> Option<&mut Cpu> {
-        self.saw(at, cpu);
+        self.note_running(at, cpu);
         let cpu = self.cpus.get_mut(cpu.0 as usize)?.as_mut()?;
         cpu.stay(at, &mut self.stays);
         Some(cpu)
@@ -162,9 +168,9 @@ impl RunQueue {
 impl Cpu {
     /// What the queue was up to now.
     #[inline]
-    fn stay(&mut self, to: Moment, stays: &mut Vec<QueueStay>) {
+    fn stay(&mut self, to: Moment, stays: &mut Vec<RunQueueInterval>) {
         if to > self.since {
-            stays.push(QueueStay { from: std::mem::replace(&mut self.since, to), to, waiting: self.waiting });
+            stays.push(RunQueueInterval { from: std::mem::replace(&mut self.since, to), to, waiting: self.waiting });
         }
     }
 }
@@ -179,8 +185,8 @@ mod tests {
         Moment::from_nanos(nanos)
     }
 
-    fn who(vm: u32, vcpu: u32) -> Who {
-        Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(100 + vcpu) }
+    fn who(vm: u32, vcpu: u32) -> VcpuIdentity {
+        VcpuIdentity { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(100 + vcpu) }
     }
 
     fn stays(queue: &RunQueue) -> Vec<(u64, u64, u32)> {
@@ -190,11 +196,11 @@ mod tests {
     #[test]
     fn waits_are_told_to_those_who_yield_and_end_as_preemptions() {
         let mut queue = RunQueue::default();
-        assert!(!queue.is_told());
-        queue.told(at(100));
-        queue.told(at(120));
-        assert!(queue.is_told());
-        queue.saw(at(150), CPU);
+        assert!(!queue.has_sched_events());
+        queue.note_sched_events(at(100));
+        queue.note_sched_events(at(120));
+        assert!(queue.has_sched_events());
+        queue.note_running(at(150), CPU);
         queue.join(at(170), CPU, who(1, 5), 7, true);
         queue.taken(VmId(1), 7, Some(Tid(9)), true);
         queue.join(at(190), CPU, who(1, 6), 8, false);
@@ -202,15 +208,18 @@ mod tests {
         queue.taken(VmId(1), 7, Some(Tid(10)), false);
         queue.taken(VmId(2), 8, Some(Tid(10)), false);
         queue.join(at(195), CPU, who(2, 5), 11, true);
-        let both = Waiters { preempted: 1, woken: 1 };
+        let both = RunnableSiblings { preempted: 1, woken: 1 };
         let look = |queue: &mut RunQueue, of: u64, target: u32, counts| {
-            queue.look(at(of), VmId(1), Some(VcpuId(target)), counts)
+            queue.runnable_siblings(at(of), VmId(1), Some(VcpuId(target)), counts)
         };
-        assert_eq!(look(&mut queue, 200, 6, true), (both, Some(Place::Woken)));
-        assert_eq!(look(&mut queue, 210, 5, false), (both, Some(Place::Preempted)));
+        assert_eq!(look(&mut queue, 200, 6, true), (both, Some(TargetState::Runnable)));
+        assert_eq!(look(&mut queue, 210, 5, false), (both, Some(TargetState::Preempted)));
         assert_eq!(look(&mut queue, 220, 4, true), (both, None));
-        assert_eq!(queue.look(at(222), VmId(1), None, true), (both, None));
-        assert_eq!(queue.look(at(225), VmId(4), Some(VcpuId(5)), true), (Waiters::default(), None));
+        assert_eq!(queue.runnable_siblings(at(222), VmId(1), None, true), (both, None));
+        assert_eq!(
+            queue.runnable_siblings(at(225), VmId(4), Some(VcpuId(5)), true),
+            (RunnableSiblings::default(), None)
+        );
         queue.leave(at(230), CPU, VmId(1), 7, Some(at(230)));
         queue.leave(at(240), CPU, VmId(1), 8, Some(at(240)));
         queue.leave(at(250), CPU, VmId(3), 8, None);
@@ -244,16 +253,16 @@ mod tests {
             (270, 300, 2),
         ];
         assert_eq!(stays(&queue), expected);
-        assert!(!queue.is_told(), "the next recording begins anew");
+        assert!(!queue.has_sched_events(), "the next recording begins anew");
     }
 
     #[test]
     fn a_cpus_queue_is_known_since_the_scheduler_spoke_or_since_it_was_seen() {
         let mut queue = RunQueue::default();
-        queue.saw(at(50), CPU);
-        queue.saw(at(60), CPU);
-        queue.told(at(70));
-        queue.saw(at(80), PcpuId(1));
+        queue.note_running(at(50), CPU);
+        queue.note_running(at(60), CPU);
+        queue.note_sched_events(at(70));
+        queue.note_running(at(80), PcpuId(1));
         queue.join(at(90), PcpuId(1), who(1, 5), 7, false);
         queue.join(at(90), PcpuId(1), who(1, 6), 8, false);
         queue.finish(at(100));
@@ -277,8 +286,8 @@ mod tests {
     fn of_more_vcpus_than_a_vm_may_have_the_further_ones_are_in_the_queue_alone() {
         let mut queue = RunQueue::default();
         (0..MAX_WAITING as u32 + 3).for_each(|lane| queue.join(at(10), CPU, who(1, lane), lane, true));
-        let (found, place) = queue.look(at(20), VmId(1), Some(VcpuId(MAX_WAITING as u32)), true);
-        assert_eq!((found, place), (Waiters { preempted: 4_096, woken: 0 }, None));
+        let (found, place) = queue.runnable_siblings(at(20), VmId(1), Some(VcpuId(MAX_WAITING as u32)), true);
+        assert_eq!((found, place), (RunnableSiblings { preempted: 4_096, woken: 0 }, None));
         queue.finish(at(30));
         assert_eq!((stays(&queue), queue.preemptions.len()), (vec![(10, 30, 4_099)], 4_096));
     }

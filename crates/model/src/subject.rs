@@ -1,26 +1,26 @@
 //! What an x86 exit says of its subject itself, before any event of its handler.
 //!
 //! ```text
-//! kvm_exit{io, info1 0x03f80011}                       ─► SubjectWord ─► Detail{port 0x3f8, in, 1 byte, plain}
-//! kvm_exit{APIC_WRITE, info1 0x380}                    ─► SubjectWord ─► Detail{APIC register 0x380, write}
-//! kvm_exit{EXTERNAL_INTERRUPT, intr_info 0x800000ec}   ─► SubjectWord ─► Detail{host's vector 0xec}
+//! kvm_exit{io, info1 0x03f80011}                       ─► SubjectWord ─► Subject{port 0x3f8, in, 1 byte, plain}
+//! kvm_exit{APIC_WRITE, info1 0x380}                    ─► SubjectWord ─► Subject{APIC register 0x380, write}
+//! kvm_exit{EXTERNAL_INTERRUPT, intr_info 0x800000ec}   ─► SubjectWord ─► Subject{host's vector 0xec}
 //! ```
 //!
 //! Words are those of Intel's SDM, volume 3, "Exit Qualification" and "VM-Exit Interruption Information", and of AMD's APM,
 //! volume 2, "#VMEXIT" of each intercept. `INVPCID`, `XSETBV` and MSRs say their subject in registers, which no word holds.
 
-use crate::{CodeList, Detail, DetailKind, ExitCode, ExitWord};
-use exitscope_policy::port_path::{Access, Direction};
+use crate::{CodeList, ExitCode, ExitWord, Subject, SubjectKind};
+use exitscope_policy::port_path::{Direction, PortAccess};
 
 /// Where the data of an access are, as far as the trace says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Form {
+pub enum PortAccessForm {
     /// The trace does not say.
     #[default]
-    Untold,
+    Unknown,
     /// In a register: what the exit says is enough to serve it.
-    Plain,
+    NonString,
     /// In memory (INS, OUTS, with REP or without): the instruction has to be emulated.
     String,
 }
@@ -150,9 +150,9 @@ impl SubjectWord {
     }
 
     /// The word of an exit of this code for such a port access.
-    pub const fn of_port(code: ExitCode, access: &Detail) -> SubjectWord {
+    pub const fn of_port(code: ExitCode, access: &Subject) -> SubjectWord {
         let port = (access.key as u32) << 16;
-        let (is_in, is_string) = (!access.write, matches!(access.form, Form::String));
+        let (is_in, is_string) = (!access.write, matches!(access.form, PortAccessForm::String));
         match code.list {
             _ if !code.is_port_access() => SubjectWord::NONE,
             CodeList::Vmx => {
@@ -172,45 +172,46 @@ impl SubjectWord {
     }
 
     /// The subject, of an exit of this code.
-    pub fn subject(self, code: ExitCode) -> Option<Detail> {
+    pub fn subject(self, code: ExitCode) -> Option<Subject> {
         if self == SubjectWord::NONE {
             return None;
         }
-        let is = |kind, write, key, value| Some(Detail { kind, write, form: Form::Untold, size: 0, key, value });
+        let is =
+            |kind, write, key, value| Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value });
         let saying = Saying::of(code)?;
         let word = saying.unpack(self.0);
         match saying {
             Saying::Port => self.port(code),
-            Saying::HostVector => is(DetailKind::HostVector, false, word & 0xff, 0),
-            Saying::Exception => is(DetailKind::Exception, false, word & 0xff, 0),
-            Saying::TaskSwitch => is(DetailKind::TaskSwitch, false, word >> 30, word & 0xffff),
+            Saying::HostVector => is(SubjectKind::HostVector, false, word & 0xff, 0),
+            Saying::Exception => is(SubjectKind::Exception, false, word & 0xff, 0),
+            Saying::TaskSwitch => is(SubjectKind::TaskSwitch, false, word >> 30, word & 0xffff),
             // Access types 0 and 1 are MOV to and from it; CLTS and LMSW write CR0.
             Saying::ControlRegister => match word >> 4 & 3 {
-                to @ (0 | 1) => is(DetailKind::ControlRegister, to == 0, word & 15, 0),
-                _ => is(DetailKind::ControlRegister, true, 0, 0),
+                to @ (0 | 1) => is(SubjectKind::ControlRegister, to == 0, word & 15, 0),
+                _ => is(SubjectKind::ControlRegister, true, 0, 0),
             },
-            Saying::DebugRegister => is(DetailKind::DebugRegister, word >> 4 & 1 == 0, word & 7, 0),
+            Saying::DebugRegister => is(SubjectKind::DebugRegister, word >> 4 & 1 == 0, word & 7, 0),
             // Access type 1 is a linear write; of guest-physical ones (10, 15) nothing says which they are.
-            Saying::ApicAccess => is(DetailKind::Apic, word >> 12 == 1, word & 0xfff, 0),
-            Saying::ApicWrite => is(DetailKind::Apic, true, word & 0xfff, 0),
-            Saying::VirtualEoi => is(DetailKind::EoiVector, false, word & 0xff, 0),
-            Saying::EptViolation => is(DetailKind::EptViolation, false, word, 0),
-            Saying::NestedPageFault => is(DetailKind::PageFault, false, word, 0),
-            Saying::IncompleteIpi => is(DetailKind::IncompleteIpi, false, word & 0xff, word),
-            Saying::Unaccelerated => is(DetailKind::Apic, word >> 32 & 1 != 0, word & 0xff0, 0),
+            Saying::ApicAccess => is(SubjectKind::Apic, word >> 12 == 1, word & 0xfff, 0),
+            Saying::ApicWrite => is(SubjectKind::Apic, true, word & 0xfff, 0),
+            Saying::VirtualEoi => is(SubjectKind::EoiVector, false, word & 0xff, 0),
+            Saying::EptViolation => is(SubjectKind::EptViolation, false, word, 0),
+            Saying::NestedPageFault => is(SubjectKind::PageFault, false, word, 0),
+            Saying::IncompleteIpi => is(SubjectKind::IncompleteIpi, false, word & 0xff, word),
+            Saying::Unaccelerated => is(SubjectKind::Apic, word >> 32 & 1 != 0, word & 0xff0, 0),
         }
     }
 
     /// The port access, of an exit of this code.
-    fn port(self, code: ExitCode) -> Option<Detail> {
+    fn port(self, code: ExitCode) -> Option<Subject> {
         let access = match code.list {
-            CodeList::Vmx => Access::from_vmx(self.0.into(), 0),
-            _ => Access::from_svm(self.0.into(), 0),
+            CodeList::Vmx => PortAccess::from_vmx(self.0.into(), 0),
+            _ => PortAccess::from_svm(self.0.into(), 0),
         };
-        matches!(access.size, 1 | 2 | 4).then_some(Detail {
-            kind: DetailKind::Port,
+        matches!(access.size, 1 | 2 | 4).then_some(Subject {
+            kind: SubjectKind::Port,
             write: access.direction == Direction::Out,
-            form: if access.qualifies() { Form::Plain } else { Form::String },
+            form: if access.qualifies() { PortAccessForm::NonString } else { PortAccessForm::String },
             size: access.size.into(),
             key: access.port.into(),
             value: 0,
@@ -221,7 +222,7 @@ impl SubjectWord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use DetailKind as D;
+    use SubjectKind as D;
 
     const fn vmx(number: u64) -> ExitCode {
         ExitCode::new(CodeList::Vmx, number)
@@ -238,8 +239,12 @@ mod tests {
     #[test]
     fn words_and_port_accesses_are_the_same_thing() {
         for code in [vmx(30), svm(0x7b)] {
-            for (write, size, form) in [(true, 1, Form::Plain), (false, 2, Form::String), (false, 4, Form::Plain)] {
-                let access = Detail { kind: D::Port, write, form, size, key: 0x1f7, value: 0 };
+            for (write, size, form) in [
+                (true, 1, PortAccessForm::NonString),
+                (false, 2, PortAccessForm::String),
+                (false, 4, PortAccessForm::NonString),
+            ] {
+                let access = Subject { kind: D::Port, write, form, size, key: 0x1f7, value: 0 };
                 let word = SubjectWord::of_port(code, &access);
                 assert_eq!(word.subject(code), Some(access));
                 assert_eq!(info1(code, word.word(code, ExitWord::Info1)), word);
@@ -249,22 +254,28 @@ mod tests {
             // A size that no access has.
             assert_eq!(info1(code, 0x03f8_0007 | 0x70).subject(code), None);
         }
-        let access = Detail { kind: D::Port, write: true, form: Form::Plain, size: 1, key: 0x80, value: 0 };
+        let access =
+            Subject { kind: D::Port, write: true, form: PortAccessForm::NonString, size: 1, key: 0x80, value: 0 };
         assert_eq!(SubjectWord::of_port(vmx(12), &access), SubjectWord::NONE);
     }
 
     /// OUT of a byte to the first serial port.
-    const OUT: Detail = Detail { kind: D::Port, write: true, form: Form::Plain, size: 1, key: 0x3f8, value: 0 };
+    const OUT: Subject =
+        Subject { kind: D::Port, write: true, form: PortAccessForm::NonString, size: 1, key: 0x3f8, value: 0 };
 
     /// Tables 28-5 of Intel's SDM (volume 3) and 15-7 of AMD's APM (volume 2).
     #[test]
     fn words_of_ports_have_their_bits_where_the_manuals_put_them() {
         let cases = [
             (OUT, 0x03f8_0000, 0x03f8_0010),
-            (Detail { write: false, ..OUT }, 0x03f8_0008, 0x03f8_0011),
-            (Detail { size: 4, ..OUT }, 0x03f8_0003, 0x03f8_0040),
-            (Detail { form: Form::String, ..OUT }, 0x03f8_0010, 0x03f8_0014),
-            (Detail { write: false, form: Form::String, size: 2, key: 0xffee, ..OUT }, 0xffee_0019, 0xffee_0025),
+            (Subject { write: false, ..OUT }, 0x03f8_0008, 0x03f8_0011),
+            (Subject { size: 4, ..OUT }, 0x03f8_0003, 0x03f8_0040),
+            (Subject { form: PortAccessForm::String, ..OUT }, 0x03f8_0010, 0x03f8_0014),
+            (
+                Subject { write: false, form: PortAccessForm::String, size: 2, key: 0xffee, ..OUT },
+                0xffee_0019,
+                0xffee_0025,
+            ),
         ];
         let [vmx, svm] = [vmx(30), svm(0x7b)];
         for (access, of_vmx, of_svm) in cases {
@@ -273,7 +284,7 @@ mod tests {
             assert_eq!(info1(svm, 0xabcd_0000_0000 + of_svm).subject(svm), Some(access), "the low half alone");
         }
         // Repeated, which is of memory, too.
-        let repeated = Some(Detail { form: Form::String, ..OUT });
+        let repeated = Some(Subject { form: PortAccessForm::String, ..OUT });
         assert_eq!(info1(vmx, 0x03f8_0020).subject(vmx), repeated);
         assert_eq!(info1(svm, 0x03f8_0018).subject(svm), repeated);
     }

@@ -7,7 +7,7 @@
 
 use crate::codes::{REGION_BITS, detail_name, has_known_vectors, is_of_pcs, vector_name};
 use crate::given_names::{GivenByVm, GivenNames};
-use crate::{DetailKind, Exit, TraceInfo, version};
+use crate::{Exit, SubjectKind, TraceInfo, version};
 use exitscope_units::VmId;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
@@ -106,13 +106,13 @@ impl SubjectNames {
     }
 
     /// What exactly this is called, of one VM.
-    pub fn exact(&self, vm: VmId, kind: DetailKind, key: u64) -> Option<SubjectName> {
+    pub fn exact(&self, vm: VmId, kind: SubjectKind, key: u64) -> Option<SubjectName> {
         self.spanning(&[vm], kind, key, key)
     }
 
     /// What the subject of an exit is called. What was said of a VM is not of its nested guests.
     pub fn of_exit(&self, exit: &Exit) -> Option<SubjectName> {
-        let of = exit.detail?;
+        let of = exit.subject?;
         match exit.code.nested {
             true => self.known(of.kind, of.key).map(SubjectName::Known),
             false => self.exact(exit.who.vm, of.kind, of.key),
@@ -120,16 +120,17 @@ impl SubjectNames {
     }
 
     /// The same of a key that tables have: of emulated memory that is the first address of a 4 KiB page.
-    pub fn of_key(&self, vms: &[VmId], kind: DetailKind, key: u64) -> Option<SubjectName> {
-        let last = if kind == DetailKind::Mmio { key | ((1 << REGION_BITS) - 1) } else { key };
+    pub fn of_key(&self, vms: &[VmId], kind: SubjectKind, key: u64) -> Option<SubjectName> {
+        let last = if kind == SubjectKind::Mmio { key | ((1 << REGION_BITS) - 1) } else { key };
         self.spanning(vms, kind, key, last)
     }
 
     /// What is from `first` to `last` called, of several VMs together. Where it is called differently by what was said of each,
     /// it has the name that all machines have.
-    pub fn spanning(&self, vms: &[VmId], kind: DetailKind, first: u64, last: u64) -> Option<SubjectName> {
+    pub fn spanning(&self, vms: &[VmId], kind: SubjectKind, first: u64, last: u64) -> Option<SubjectName> {
         let known = || self.known(kind, first).map(SubjectName::Known);
-        if !matches!(kind, DetailKind::Port | DetailKind::Mmio | DetailKind::EoiVector | DetailKind::IncompleteIpi) {
+        if !matches!(kind, SubjectKind::Port | SubjectKind::Mmio | SubjectKind::EoiVector | SubjectKind::IncompleteIpi)
+        {
             return known();
         }
         let GivenByVm { all, of_vm } = &*self.given;
@@ -144,17 +145,17 @@ impl SubjectNames {
 
     /// What a vector is called that guests of these VMs are interrupted with, where somebody said which Linux they are.
     pub fn guest_vector(&self, vms: &[VmId], vector: u32) -> Option<SubjectName> {
-        self.of_key(vms, DetailKind::EoiVector, vector.into())
+        self.of_key(vms, SubjectKind::EoiVector, vector.into())
     }
 
-    fn known(&self, kind: DetailKind, key: u64) -> Option<&'static str> {
+    fn known(&self, kind: SubjectKind, key: u64) -> Option<&'static str> {
         match (kind, self.host) {
-            (DetailKind::Port | DetailKind::Mmio, _) if self.is_no_pc => None,
-            (DetailKind::Msr, _) if self.is_xen && key == XEN_OR_HYPERV_MSR => {
+            (SubjectKind::Port | SubjectKind::Mmio, _) if self.is_no_pc => None,
+            (SubjectKind::Msr, _) if self.is_xen && key == XEN_OR_HYPERV_MSR => {
                 Some("hypercall page of Xen or OS of Hyper-V")
             }
-            (DetailKind::Cpuid, _) if self.is_xen && HYPERVISOR_LEAVES.contains(&key) => None,
-            (DetailKind::HostVector, Some(version)) => vector_name(version, key),
+            (SubjectKind::Cpuid, _) if self.is_xen && HYPERVISOR_LEAVES.contains(&key) => None,
+            (SubjectKind::HostVector, Some(version)) => vector_name(version, key),
             _ => detail_name(kind, key),
         }
     }
@@ -167,11 +168,11 @@ impl TraceInfo {
     }
 }
 
-fn given(names: &GivenNames, kind: DetailKind, first: u64, last: u64) -> Option<SubjectName> {
+fn given(names: &GivenNames, kind: SubjectKind, first: u64, last: u64) -> Option<SubjectName> {
     match kind {
-        DetailKind::Port => names.ports.of(first, last).map(SubjectName::Given),
-        DetailKind::Mmio => names.memory.of(first, last).map(SubjectName::Given),
-        DetailKind::EoiVector | DetailKind::IncompleteIpi => {
+        SubjectKind::Port => names.ports.of(first, last).map(SubjectName::Given),
+        SubjectKind::Mmio => names.memory.of(first, last).map(SubjectName::Given),
+        SubjectKind::EoiVector | SubjectKind::IncompleteIpi => {
             names.linux.and_then(|version| vector_name(version, first)).map(SubjectName::Known)
         }
         _ => None,
@@ -197,18 +198,18 @@ mod tests {
     fn what_was_said_of_a_vm_comes_before_what_was_said_of_all_and_that_before_what_pcs_have() {
         let exact = |vm, kind, key| names().exact(VmId(vm), kind, key).map(|name| name.to_string());
         for (vm, kind, key, name) in [
-            (5, DetailKind::Port, 0x3f9, Some("serial ttyS0")),
-            (7, DetailKind::Port, 0x3f8, Some("disk")),
-            (11, DetailKind::Port, 0x3f8, Some("COM1")),
-            (5, DetailKind::Port, 0x402, Some("firmware")),
-            (5, DetailKind::Port, 0x400, None),
-            (5, DetailKind::Mmio, 0xfebf_b1ff, Some("blk vda")),
-            (5, DetailKind::Mmio, 0xfebf_b200, Some("net eth0")),
-            (7, DetailKind::Mmio, 0xfebf_b200, None),
-            (5, DetailKind::Mmio, 0xfee0_00b0, Some("local APIC")),
-            (5, DetailKind::Msr, 0x6e0, Some("MSR_IA32_TSC_DEADLINE")),
-            (5, DetailKind::IncompleteIpi, 0xfd, Some("RESCHEDULE")),
-            (7, DetailKind::IncompleteIpi, 0xfd, None),
+            (5, SubjectKind::Port, 0x3f9, Some("serial ttyS0")),
+            (7, SubjectKind::Port, 0x3f8, Some("disk")),
+            (11, SubjectKind::Port, 0x3f8, Some("COM1")),
+            (5, SubjectKind::Port, 0x402, Some("firmware")),
+            (5, SubjectKind::Port, 0x400, None),
+            (5, SubjectKind::Mmio, 0xfebf_b1ff, Some("blk vda")),
+            (5, SubjectKind::Mmio, 0xfebf_b200, Some("net eth0")),
+            (7, SubjectKind::Mmio, 0xfebf_b200, None),
+            (5, SubjectKind::Mmio, 0xfee0_00b0, Some("local APIC")),
+            (5, SubjectKind::Msr, 0x6e0, Some("MSR_IA32_TSC_DEADLINE")),
+            (5, SubjectKind::IncompleteIpi, 0xfd, Some("RESCHEDULE")),
+            (7, SubjectKind::IncompleteIpi, 0xfd, None),
         ] {
             assert_eq!(exact(vm, kind, key).as_deref(), name, "{vm} {kind:?} {key:#x}");
         }
@@ -220,16 +221,16 @@ mod tests {
             let vms: Vec<VmId> = vms.iter().copied().map(VmId).collect();
             names().of_key(&vms, kind, key).map(|name| name.to_string())
         };
-        assert_eq!(of(&[5], DetailKind::Port, 0x3f8).as_deref(), Some("serial ttyS0"));
-        assert_eq!(of(&[5, 7], DetailKind::Port, 0x3f8).as_deref(), Some("COM1"), "all PCs have a COM1 there");
-        assert_eq!(of(&[5, 7], DetailKind::Port, 0x402).as_deref(), Some("firmware"));
-        assert_eq!(of(&[], DetailKind::Port, 0x402).as_deref(), Some("firmware"));
+        assert_eq!(of(&[5], SubjectKind::Port, 0x3f8).as_deref(), Some("serial ttyS0"));
+        assert_eq!(of(&[5, 7], SubjectKind::Port, 0x3f8).as_deref(), Some("COM1"), "all PCs have a COM1 there");
+        assert_eq!(of(&[5, 7], SubjectKind::Port, 0x402).as_deref(), Some("firmware"));
+        assert_eq!(of(&[], SubjectKind::Port, 0x402).as_deref(), Some("firmware"));
         assert_eq!(
-            of(&[5], DetailKind::Mmio, 0xfebf_b000).as_deref(),
+            of(&[5], SubjectKind::Mmio, 0xfebf_b000).as_deref(),
             Some("blk vda, net eth0"),
             "both are in the page"
         );
-        assert_eq!(of(&[5, 7], DetailKind::Mmio, 0xfebf_b000), None);
+        assert_eq!(of(&[5, 7], SubjectKind::Mmio, 0xfebf_b000), None);
         assert_eq!(names().guest_vector(&[VmId(5)], 0xec).as_deref(), Some("LOCAL_TIMER"));
         assert!(names().guest_vector(&[VmId(5), VmId(7)], 0xec).is_none());
     }
@@ -240,9 +241,9 @@ mod tests {
             let names = SubjectNames::of(&TraceInfo { by_vcpu, ..TraceInfo::default() });
             let name = |kind, key| names.exact(VmId(1), kind, key).map(|name| name.to_string());
             [
-                name(DetailKind::Msr, 0x4000_0000),
-                name(DetailKind::Cpuid, 0x4000_0001),
-                name(DetailKind::Msr, 0x4000_0020),
+                name(SubjectKind::Msr, 0x4000_0000),
+                name(SubjectKind::Cpuid, 0x4000_0001),
+                name(SubjectKind::Msr, 0x4000_0020),
             ]
         };
         let words = |name: &str| Some(name.to_string());
@@ -256,7 +257,7 @@ mod tests {
         let of = |arch: &str, release: &str, by_vcpu| {
             let info = TraceInfo { arch: arch.into(), release: release.into(), by_vcpu, ..TraceInfo::default() };
             let name = |kind, key| SubjectNames::of(&info).exact(VmId(1), kind, key).map(|name| name.to_string());
-            [name(DetailKind::Mmio, 0xa_0000), name(DetailKind::HostVector, 0xec)]
+            [name(SubjectKind::Mmio, 0xa_0000), name(SubjectKind::HostVector, 0xec)]
         };
         let [vga, timer, recent] =
             ["VGA", "LOCAL_TIMER", "LOCAL_TIMER, of recent Linux"].map(|of| Some(of.to_string()));

@@ -9,7 +9,7 @@
 //! Nothing else runs on a CPU that is in a guest; up to POWER8 it is a whole core, whose other threads are offline (`kvmppc_run_core` of
 //! `arch/powerpc/kvm/book3s_hv.c`). The scheduler's events are of threads that record for several vCPUs, and do not tell that.
 
-use crate::{CodeList, Event, Kind};
+use crate::{CodeList, Event, EventKind};
 use exitscope_units::{Moment, PcpuId, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -71,18 +71,18 @@ impl Turns {
     #[inline]
     pub fn take(&mut self, event: &Event) {
         match event.kind {
-            Kind::Exit { code, .. } if code.list == CodeList::PpcTrap => {
+            EventKind::Exit { code, .. } if code.list == CodeList::PpcTrap => {
                 let vcore = self.vcore(event.vm, event.vcpu);
                 if let Some(cpu) = self.cpus.get_mut(&event.cpu) {
                     cpu.leaves(vcore, event.vcpu, event.at);
                 }
             }
-            Kind::Enter if self.cpus.len() < MOST || self.cpus.contains_key(&event.cpu) => {
+            EventKind::Enter if self.cpus.len() < MOST || self.cpus.contains_key(&event.cpu) => {
                 let vcore = self.vcore(event.vm, event.vcpu);
                 self.cpus.entry(event.cpu).or_default().enters(vcore, event.vcpu, event.at);
             }
-            Kind::RunCore { .. } if !self.has_threads => *self = Turns { has_threads: true, ..Turns::default() },
-            Kind::Lost { .. } => self.cpus.values_mut().for_each(|cpu| cpu.now = None),
+            EventKind::RunCore { .. } if !self.has_threads => *self = Turns { has_threads: true, ..Turns::default() },
+            EventKind::Lost { .. } => self.cpus.values_mut().for_each(|cpu| cpu.now = None),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@
 
 use crate::codes::KICK_CPU;
 use crate::codes::SCHED_OP;
-use crate::{CodeList, Detail, DetailKind, ExitCode, Who};
+use crate::{CodeList, ExitCode, Subject, SubjectKind, VcpuIdentity};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 
 /// How it says so.
@@ -59,20 +59,20 @@ impl YieldCall {
     }
 
     /// What a call of the guest says, and whom it names.
-    pub fn of_detail(detail: &Detail) -> Option<(YieldCall, Option<VcpuId>)> {
+    pub fn of_detail(detail: &Subject) -> Option<(YieldCall, Option<VcpuId>)> {
         let named = u32::try_from(detail.value).ok().filter(|number| *number < u32::MAX).map(VcpuId);
         match (detail.kind, detail.key) {
-            (DetailKind::HypervHypercall, LONG_SPIN_WAIT) => Some((YieldCall::LongSpinWait, None)),
+            (SubjectKind::HypervHypercall, LONG_SPIN_WAIT) => Some((YieldCall::LongSpinWait, None)),
             // The number is of the local APIC, which is the vCPU's unless the topology leaves gaps.
-            (DetailKind::Hypercall, 11) => Some((YieldCall::SchedYield, named)),
+            (SubjectKind::Hypercall, 11) => Some((YieldCall::SchedYield, named)),
             // Its second argument has the number, which is not kept.
-            (DetailKind::Hypercall, KICK_CPU) => Some((YieldCall::KickCpu, None)),
-            (DetailKind::Diag, 0x44) => Some((YieldCall::Diag44, None)),
-            (DetailKind::Diag, 0x9c) => Some((YieldCall::Diag9c, None)),
-            (DetailKind::PpcHcall, 0xe4) => Some((YieldCall::Confer, named)),
-            (DetailKind::PpcHcall, 0xe8) => Some((YieldCall::Prod, named)),
+            (SubjectKind::Hypercall, KICK_CPU) => Some((YieldCall::KickCpu, None)),
+            (SubjectKind::Diag, 0x44) => Some((YieldCall::Diag44, None)),
+            (SubjectKind::Diag, 0x9c) => Some((YieldCall::Diag9c, None)),
+            (SubjectKind::PpcHcall, 0xe4) => Some((YieldCall::Confer, named)),
+            (SubjectKind::PpcHcall, 0xe8) => Some((YieldCall::Prod, named)),
             // A Xen guest on KVM. Xen's own records do not have the argument; another one says that it yields.
-            (DetailKind::XenHypercall, SCHED_OP) if detail.value == SCHED_OP_YIELD => Some((YieldCall::SchedOp, None)),
+            (SubjectKind::XenHypercall, SCHED_OP) if detail.value == SCHED_OP_YIELD => Some((YieldCall::SchedOp, None)),
             _ => None,
         }
     }
@@ -109,22 +109,22 @@ impl YieldCall {
 
 /// Where a vCPU is when another yields to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum TargetState {
     /// On a CPU.
     Running,
     /// Preempted: runnable, without a CPU.
     Preempted,
     /// It was woken, and waits for a CPU.
-    Woken,
+    Runnable,
     /// It has nothing to do.
-    Asleep,
+    Halted,
     /// Nobody knows: no scheduler events, or none of it yet.
     Unknown,
 }
 
 /// To whom a yield gave the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gave {
+pub enum YieldRecipient {
     /// To the vCPU that it named.
     Target,
     /// To another vCPU of the same VM.
@@ -139,7 +139,7 @@ pub enum Gave {
 
 /// Who waited for a CPU at some moment, of one VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiters {
+pub struct RunnableSiblings {
     /// vCPUs that had lost theirs.
     pub preempted: u32,
     /// vCPUs that were woken.
@@ -150,7 +150,7 @@ pub struct Waiters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Yield {
     /// The vCPU that yielded.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// When the vCPU left its guest.
     pub at: Moment,
     /// What it said.
@@ -158,9 +158,9 @@ pub struct Yield {
     /// The vCPU that it named.
     pub target: Option<VcpuId>,
     /// Where that one was.
-    pub place: Place,
+    pub target_state: TargetState,
     /// Which of the caller's siblings waited for a CPU; `None` without scheduler events.
-    pub found: Option<Waiters>,
+    pub found: Option<RunnableSiblings>,
     /// Time in the guest that the yield ended.
     pub guest: Nanos,
     /// Whether the exit before was a yield as well: in `guest` the vCPU went on spinning, or got what it waited for and
@@ -171,7 +171,7 @@ pub struct Yield {
     /// How long it might loop on PAUSE, if that grew by this: cycles on VMX, PAUSEs on SVM.
     pub window: Option<u32>,
     /// To whom the CPU went.
-    pub gave: Gave,
+    pub recipient: YieldRecipient,
     /// Time until the entry in which the vCPU could run and did not.
     pub waited: Nanos,
     /// The entry into the guest; `None` if it was not seen.
@@ -182,7 +182,7 @@ pub struct Yield {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
     /// The vCPU that was preempted.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// When it lost its CPU.
     pub at: Moment,
     /// When it ran again; `None` if that was not seen.
@@ -208,7 +208,7 @@ impl Preemption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadWakeUp {
     /// The vCPU that was woken.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// When it was woken.
     pub at: Moment,
     /// When it ran; `None` if that was not seen.
@@ -220,7 +220,7 @@ pub struct ThreadWakeUp {
 
 /// So many vCPUs waited for one CPU, for so long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueStay {
+pub struct RunQueueInterval {
     /// From when.
     pub from: Moment,
     /// Until when.
@@ -234,7 +234,7 @@ pub struct QueueStay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PleUpdate {
     /// The vCPU whose window it is.
-    pub who: Who,
+    pub who: VcpuIdentity,
     /// When the window changed.
     pub at: Moment,
     /// From now on.

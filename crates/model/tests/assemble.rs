@@ -10,7 +10,7 @@ const NPF: ExitCode = ExitCode::new(CodeList::Svm, 0x400);
 const CPUID: ExitCode = ExitCode::new(CodeList::Svm, 0x72);
 const KVM_EXIT_IO: u32 = 2;
 
-fn event(at: u64, tid: u32, kind: Kind) -> Event {
+fn event(at: u64, tid: u32, kind: EventKind) -> Event {
     Event {
         at: Moment::from_nanos(at),
         tid: Tid(tid),
@@ -23,16 +23,16 @@ fn event(at: u64, tid: u32, kind: Kind) -> Event {
 }
 
 fn exit(at: u64, code: ExitCode) -> Event {
-    event(at, 10, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
+    event(at, 10, EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
 }
 
 fn enter(at: u64) -> Event {
-    event(at, 10, Kind::Enter)
+    event(at, 10, EventKind::Enter)
 }
 
 fn port(at: u64, write: bool, value: u64) -> Event {
-    let detail = Detail { kind: DetailKind::Port, write, form: Form::Untold, size: 1, key: 0x3f8, value };
-    event(at, 10, Kind::Detail(detail))
+    let detail = Subject { kind: SubjectKind::Port, write, form: PortAccessForm::Unknown, size: 1, key: 0x3f8, value };
+    event(at, 10, EventKind::Detail(detail))
 }
 
 /// An exit for a byte in (SVM): port, whether it is INS.
@@ -41,7 +41,7 @@ fn exit_in(at: u64, port: u64, string: bool) -> Event {
     event(
         at,
         10,
-        Kind::Exit {
+        EventKind::Exit {
             code: IO,
             idle: false,
             words: SubjectWord::new(IO, |word| (word == ExitWord::Info1).then_some(info1)),
@@ -55,9 +55,9 @@ fn assemble(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>) {
     (rows, ledger, spans)
 }
 
-fn assemble_all(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>, Vec<Stretch>) {
+fn assemble_all(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>, Vec<CpuInterval>) {
     let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
-    ledger.events = events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })).count() as u64;
+    ledger.events = events.iter().filter(|event| !matches!(event.kind, EventKind::Lost { .. })).count() as u64;
     assembler.push(events, &mut rows, &mut ledger);
     let mut stretches = assembler.stretches().to_vec();
     let spans = assembler.finish(&mut rows, &mut ledger);
@@ -75,109 +75,117 @@ fn an_exit_to_user_space_is_divided_at_the_return_and_at_the_next_run() {
     let (rows, ledger, spans) = assemble(&[
         enter(100),
         exit(1_000, IO),
-        event(1_300, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 }),
-        event(5_300, 10, Kind::Fpu { load: true }),
+        event(1_300, 10, EventKind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 }),
+        event(5_300, 10, EventKind::Fpu { load: true }),
         port(5_400, false, 7),
         enter(5_800),
         exit(6_000, IO),
     ]);
     let row = rows[0];
     assert_eq!((row.guest, parts(&row)), (Nanos(900), vec![(TimePart::Kernel, 800), (TimePart::User, 4_000)]));
-    assert_eq!((row.total(), row.handler), (Nanos(4_800), Door::Userspace(KVM_EXIT_IO)));
+    assert_eq!((row.total(), row.handler), (Nanos(4_800), Handler::Userspace(KVM_EXIT_IO)));
     assert_eq!(
-        row.detail.map(|detail| (detail.key, detail.value)),
+        row.subject.map(|detail| (detail.key, detail.value)),
         Some((0x3f8, 7)),
         "an IN's port comes after the trip"
     );
-    assert_eq!((rows[1].timed, ledger.get(Line::UnfinishedExit)), (false, 1));
+    assert_eq!((rows[1].timed, ledger.get(LedgerLine::UnfinishedExit)), (false, 1));
     assert_eq!(spans[0].first.as_nanos()..spans[0].last.as_nanos(), 100..6_000);
 }
 
 #[test]
 fn the_way_of_an_exit_divides_at_each_event_that_marks_a_step() {
-    let switch =
-        |at, prev: u32, sleeps, next: u32| event(at, prev, Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) });
-    let user = Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 };
+    let switch = |at, prev: u32, sleeps, next: u32| {
+        event(at, prev, EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
+    };
+    let user = EventKind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 };
     let mut events = vec![
         exit(1_000, IO),
-        event(1_010, 10, Kind::Emulate),
+        event(1_010, 10, EventKind::Emulate),
         port(1_030, true, 7),
-        event(1_100, 10, Kind::Fpu { load: false }),
+        event(1_100, 10, EventKind::Fpu { load: false }),
         event(1_150, 10, user),
-        event(1_250, 10, Kind::CallEnd),
-        event(1_300, 10, Kind::Call { registers: true }),
-        event(1_340, 10, Kind::CallEnd),
-        event(1_400, 10, Kind::Call { registers: false }),
+        event(1_250, 10, EventKind::CallEnd),
+        event(1_300, 10, EventKind::Call { registers: true }),
+        event(1_340, 10, EventKind::CallEnd),
+        event(1_400, 10, EventKind::Call { registers: false }),
         switch(1_410, 10, true, 99),
-        event(1_810, 99, Kind::Wakeup { tid: Tid(10) }),
+        event(1_810, 99, EventKind::Wakeup { tid: Tid(10) }),
         switch(1_830, 99, true, 10),
-        event(1_840, 10, Kind::CallEnd),
-        event(1_900, 10, Kind::RunEnter),
-        event(1_950, 10, Kind::Fpu { load: true }),
+        event(1_840, 10, EventKind::CallEnd),
+        event(1_900, 10, EventKind::RunEnter),
+        event(1_950, 10, EventKind::Fpu { load: true }),
         enter(2_000),
     ];
     let (rows, ..) = assemble(&events);
-    let (row, way) = (rows[0], rows[0].way);
+    let (row, way) = (rows[0], rows[0].phases);
     // Reaching, handling, leaving, user, asleep, entering; woken and not yet running is no step.
-    assert_eq!(Step::ALL.map(|step| way.time(step).0), [30, 70, 50 + 100, 50 + 110 + 70, 400, 100]);
+    assert_eq!(ExitPhase::ALL.map(|step| way.time(step).0), [30, 70, 50 + 100, 50 + 110 + 70, 400, 100]);
     assert_eq!(parts(&row), [(TimePart::Kernel, 250), (TimePart::User, 730), (TimePart::Steal, 20)]);
     assert_eq!((way.handed, way.answered), (Nanos(150), Nanos(900)));
     assert_eq!((way.calls, way.in_calls), (2, Nanos(40 + 440)));
     assert_eq!((way.register_calls, way.in_register_calls), (1, Nanos(40)));
-    assert!(Mark::ALL.iter().all(|mark| way.has(*mark)));
+    assert!(PhaseBoundary::ALL.iter().all(|mark| way.has(*mark)));
     // Without system calls, the return to user space is part of user space; without kvm_fpu too, all of it is handling.
-    events.retain(|event| !matches!(event.kind, Kind::Call { .. } | Kind::CallEnd | Kind::RunEnter));
-    let way = assemble(&events).0[0].way;
-    assert_eq!(Step::ALL.map(|step| way.time(step).0), [30, 70, 50, 380, 400, 50]);
-    events.retain(|event| !matches!(event.kind, Kind::Fpu { .. } | Kind::Emulate | Kind::Detail(_)));
-    let way = assemble(&events).0[0].way;
-    assert_eq!(Step::ALL.map(|step| way.time(step).0), [0, 150, 0, 430, 400, 0]);
+    events.retain(|event| !matches!(event.kind, EventKind::Call { .. } | EventKind::CallEnd | EventKind::RunEnter));
+    let way = assemble(&events).0[0].phases;
+    assert_eq!(ExitPhase::ALL.map(|step| way.time(step).0), [30, 70, 50, 380, 400, 50]);
+    events.retain(|event| !matches!(event.kind, EventKind::Fpu { .. } | EventKind::Emulate | EventKind::Detail(_)));
+    let way = assemble(&events).0[0].phases;
+    assert_eq!(ExitPhase::ALL.map(|step| way.time(step).0), [0, 150, 0, 430, 400, 0]);
     assert_eq!((way.handed, way.answered), (Nanos(150), Nanos(0)), "nothing says when it was answered");
 }
 
 #[test]
 fn what_an_exit_says_of_a_port_completes_what_events_say() {
-    let about = |events: &[Event]| assemble(events).0[0].detail.map(|of| (of.key, of.write, of.form, of.value));
+    let about = |events: &[Event]| assemble(events).0[0].subject.map(|of| (of.key, of.write, of.form, of.value));
     // Nobody recorded kvm_pio.
-    assert_eq!(about(&[exit_in(0, 0x71, false), enter(10)]), Some((0x71, false, Form::Plain, 0)));
-    assert_eq!(about(&[exit_in(0, 0x1f0, true)]), Some((0x1f0, false, Form::String, 0)), "nor its end");
+    assert_eq!(about(&[exit_in(0, 0x71, false), enter(10)]), Some((0x71, false, PortAccessForm::NonString, 0)));
+    assert_eq!(about(&[exit_in(0, 0x1f0, true)]), Some((0x1f0, false, PortAccessForm::String, 0)), "nor its end");
     // The event has the value, the exit the form.
-    assert_eq!(about(&[exit_in(0, 0x3f8, true), port(5, false, 9), enter(10)]), Some((0x3f8, false, Form::String, 9)));
+    assert_eq!(
+        about(&[exit_in(0, 0x3f8, true), port(5, false, 9), enter(10)]),
+        Some((0x3f8, false, PortAccessForm::String, 9))
+    );
     // They contradict one another: the event is of the access that was made.
     let contradicted = [exit_in(0, 0x71, false), port(5, true, 9), enter(10)];
-    assert_eq!(about(&contradicted), Some((0x3f8, true, Form::Untold, 9)));
+    assert_eq!(about(&contradicted), Some((0x3f8, true, PortAccessForm::Unknown, 9)));
     // The words of one exit are not the next one's.
     let (rows, ..) = assemble(&[exit_in(0, 0x71, false), enter(10), exit(20, IO), enter(30)]);
-    assert_eq!(rows[1].detail, None);
+    assert_eq!(rows[1].subject, None);
 }
 
 #[test]
 fn an_exit_of_a_nested_guest_is_told_from_the_guests_own() {
     let (rows, ledger, _) = assemble(&[
-        event(0, 10, Kind::Nested),
+        event(0, 10, EventKind::Nested),
         exit(10, HLT),
-        event(20, 10, Kind::Nested),
-        event(50, 10, Kind::Reflect),
+        event(20, 10, EventKind::Nested),
+        event(50, 10, EventKind::Reflect),
         enter(100),
         exit(200, HLT),
         enter(300),
     ]);
     assert_eq!(rows.iter().map(|row| row.code).collect::<Vec<_>>(), [HLT.of_nested(), HLT]);
     assert_eq!((rows[0].events, rows[0].is_halt, rows[1].is_halt), (4, false, true));
-    assert_eq!(ledger.get(Line::OutsideExit), 1);
+    assert_eq!(ledger.get(LedgerLine::OutsideExit), 1);
 }
 
 #[test]
 fn signs_are_of_the_vcpu_in_whose_thread_they_are_or_of_another_thread_of_its_process() {
     let mut assembler = Assembler::default();
     let named = Event { vcpu: VcpuId(5), ..exit(10, HLT) };
-    let events =
-        [named, event(20, 10, Kind::Sign(Sign::PmlFull)), event(30, 77, Kind::Sign(Sign::Unmapped)), enter(40)];
+    let events = [
+        named,
+        event(20, 10, EventKind::Sign(Sign::PmlFull)),
+        event(30, 77, EventKind::Sign(Sign::Unmapped)),
+        enter(40),
+    ];
     let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
     assembler.push(&events, &mut rows, &mut ledger);
     let signs: Vec<_> = assembler.signs().iter().map(|of| (of.who.vcpu, of.who.tid, of.sign)).collect();
     assert_eq!(signs, [(VcpuId(5), Tid(10), Sign::PmlFull), (VcpuId::UNKNOWN, Tid(77), Sign::Unmapped)]);
-    assert_eq!((rows[0].events, ledger.get(Line::OutsideExit)), (3, 1));
+    assert_eq!((rows[0].events, ledger.get(LedgerLine::OutsideExit)), (3, 1));
 }
 
 #[test]
@@ -185,51 +193,52 @@ fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
     let [privilege, idle] = [22, 64].map(|number| ExitCode::new(CodeList::Loongarch, number));
     let (rows, ledger, _) = assemble(&[
         exit(1_000, privilege),
-        event(1_200, 10, Kind::Refine { code: idle }),
-        event(1_300, 10, Kind::Refine { code: idle }),
-        event(9_000, 10, Kind::HaltEnd { ns: 7_500, waited: true, valid: true }),
+        event(1_200, 10, EventKind::Refine { code: idle }),
+        event(1_300, 10, EventKind::Refine { code: idle }),
+        event(9_000, 10, EventKind::HaltEnd { ns: 7_500, waited: true, valid: true }),
         enter(9_400),
-        event(9_500, 10, Kind::Refine { code: idle }),
+        event(9_500, 10, EventKind::Refine { code: idle }),
     ]);
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].code, rows[0].is_halt, rows[0].events), (idle, true, 5));
     assert_eq!(parts(&rows[0]), [(TimePart::Kernel, 900), (TimePart::Undivided, 7_500)]);
-    assert_eq!(ledger.get(Line::OutsideExit), 1);
+    assert_eq!(ledger.get(LedgerLine::OutsideExit), 1);
 }
 
 #[test]
 fn who_leaves_is_in_user_space_unless_it_is_said_when_that_has_it() {
-    let leaves = [exit(1_000, IO), event(1_200, 10, Kind::Leave)];
-    let told = event(1_500, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
+    let leaves = [exit(1_000, IO), event(1_200, 10, EventKind::Leave)];
+    let told = event(1_500, 10, EventKind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
     let (rows, ..) = assemble(&[&leaves[..], &[told, enter(5_000)]].concat());
     assert_eq!(
         (rows[0].handler, parts(&rows[0])),
-        (Door::Userspace(KVM_EXIT_IO), vec![(TimePart::Kernel, 500), (TimePart::User, 3_500)])
+        (Handler::Userspace(KVM_EXIT_IO), vec![(TimePart::Kernel, 500), (TimePart::User, 3_500)])
     );
-    let steps = [Step::Handling, Step::Leaving, Step::User].map(|step| rows[0].way.time(step));
+    let steps =
+        [ExitPhase::Handling, ExitPhase::ToUserSpace, ExitPhase::UserSpace].map(|step| rows[0].phases.time(step));
     assert_eq!(steps, [Nanos(200), Nanos(300), Nanos(3_500)]);
     let (rows, ..) = assemble(&[&leaves[..], &[enter(5_000)]].concat());
     assert_eq!(
         (rows[0].handler, parts(&rows[0])),
-        (Door::Userspace(0), vec![(TimePart::Kernel, 200), (TimePart::User, 3_800)])
+        (Handler::Userspace(0), vec![(TimePart::Kernel, 200), (TimePart::User, 3_800)])
     );
-    assert_eq!(rows[0].way.time(Step::User), Nanos(3_800));
+    assert_eq!(rows[0].phases.time(ExitPhase::UserSpace), Nanos(3_800));
 }
 
 #[test]
 fn after_a_loss_the_open_exit_is_counted_but_not_timed() {
     let (rows, ledger, _) =
-        assemble(&[exit(0, IO), event(50, 0, Kind::Lost { count: 9 }), enter(100), exit(200, IO), enter(300)]);
+        assemble(&[exit(0, IO), event(50, 0, EventKind::Lost { count: 9 }), enter(100), exit(200, IO), enter(300)]);
     assert_eq!(rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [false, true]);
-    assert_eq!((ledger.get(Line::SpansLoss), ledger.get(Line::EntryWithoutExit)), (1, 1));
+    assert_eq!((ledger.get(LedgerLine::SpansLoss), ledger.get(LedgerLine::EntryWithoutExit)), (1, 1));
     assert_eq!(rows[1].guest, Nanos(100), "guest time is known again from the first entry after the loss");
 }
 
 #[test]
 fn a_back_end_without_kvm_exit_gives_rows_under_kvms_own_reasons() {
-    let user = |at| event(at, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
-    let run = |at| event(at, 10, Kind::Fpu { load: true });
-    let put = |at| event(at, 10, Kind::Fpu { load: false });
+    let user = |at| event(at, 10, EventKind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
+    let run = |at| event(at, 10, EventKind::Fpu { load: true });
+    let put = |at| event(at, 10, EventKind::Fpu { load: false });
     let mut events = vec![run(0)];
     for n in 0..5 {
         let at = 1_000 * (n + 1);
@@ -244,7 +253,7 @@ fn a_back_end_without_kvm_exit_gives_rows_under_kvms_own_reasons() {
     for (n, row) in rows.iter().enumerate() {
         assert_eq!(row.code.name(), "KVM_EXIT_IO");
         assert_eq!((row.part(TimePart::User), row.timed), (Nanos(300), true));
-        assert_eq!(row.detail.map(|detail| detail.write), Some(n % 2 == 0), "row {n}");
+        assert_eq!(row.subject.map(|detail| detail.write), Some(n % 2 == 0), "row {n}");
     }
     let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
     assert_eq!(inside + ledger.events_outside_rows(), ledger.events);
@@ -253,33 +262,38 @@ fn a_back_end_without_kvm_exit_gives_rows_under_kvms_own_reasons() {
 #[test]
 fn the_tail_of_an_exit_from_before_the_recording_is_no_exit() {
     let (rows, ledger, _) = assemble(&[
-        event(0, 10, Kind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 }),
-        event(10, 10, Kind::Fpu { load: true }),
+        event(0, 10, EventKind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 }),
+        event(10, 10, EventKind::Fpu { load: true }),
         enter(20),
         exit(100, IO),
         enter(200),
     ]);
     assert_eq!(rows.len(), 1);
-    assert_eq!(ledger.get(Line::BeforeRecording), 2);
+    assert_eq!(ledger.get(LedgerLine::BeforeRecording), 2);
 }
 
 #[test]
 fn powerpc_lanes_are_vcpus_because_one_thread_records_for_the_vcore() {
     let of = |at, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, 77, kind) };
-    let leave =
-        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle: false, words: SubjectWord::NONE, rip: 0 };
-    let (rows, ..) = assemble(&[of(0, 0, leave), of(10, 1, leave), of(100, 0, Kind::Enter), of(120, 1, Kind::Enter)]);
+    let leave = EventKind::Exit {
+        code: ExitCode::new(CodeList::PpcTrap, 0x500),
+        idle: false,
+        words: SubjectWord::NONE,
+        rip: 0,
+    };
+    let (rows, ..) =
+        assemble(&[of(0, 0, leave), of(10, 1, leave), of(100, 0, EventKind::Enter), of(120, 1, EventKind::Enter)]);
     let found: Vec<_> = rows.iter().map(|row| (row.who.vcpu.0, row.total().0)).collect();
     assert_eq!(found, [(0, 100), (1, 110)]);
 }
 
 /// Of a vCPU of a VM on powerpc, on CPU 8.
-fn of_vcore(vm: u32, vcpu: u32, at: u64, kind: Kind) -> Event {
+fn of_vcore(vm: u32, vcpu: u32, at: u64, kind: EventKind) -> Event {
     Event { vm: VmId(vm), vcpu: VcpuId(vcpu), cpu: PcpuId(8), ..event(at, 77, kind) }
 }
 
-const fn of_powerpc(number: u64, idle: bool) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, number), idle, words: SubjectWord::NONE, rip: 0 }
+const fn of_powerpc(number: u64, idle: bool) -> EventKind {
+    EventKind::Exit { code: ExitCode::new(CodeList::PpcTrap, number), idle, words: SubjectWord::NONE, rip: 0 }
 }
 
 /// Steal and kernel of the exits, by VM and vCPU.
@@ -295,29 +309,36 @@ fn steal_and_kernel(events: &[Event]) -> Vec<(u32, u32, u64, u64)> {
 
 #[test]
 fn while_another_virtual_core_has_the_cpu_an_exit_of_powerpc_waits() {
-    const SYSCALL: Kind = of_powerpc(0xc00, false);
-    let hcall = Detail { kind: DetailKind::PpcHcall, write: false, form: Form::Untold, size: 0, key: 0x58, value: 0 };
+    const SYSCALL: EventKind = of_powerpc(0xc00, false);
+    let hcall = Subject {
+        kind: SubjectKind::PpcHcall,
+        write: false,
+        form: PortAccessForm::Unknown,
+        size: 0,
+        key: 0x58,
+        value: 0,
+    };
     let elsewhere = |event: Event| Event { cpu: PcpuId(16), ..event };
-    let core = Kind::RunCore { exit: false, runnable: 1 };
+    let core = EventKind::RunCore { exit: false, runnable: 1 };
     // Up to POWER8 the threads of a virtual core are in their guest together.
     let events = [
         of_vcore(1, 0, 0, SYSCALL),
-        of_vcore(1, 0, 1, Kind::Enter),
+        of_vcore(1, 0, 1, EventKind::Enter),
         of_vcore(1, 0, 2, core),
-        of_vcore(1, 0, 10, Kind::Enter),
+        of_vcore(1, 0, 10, EventKind::Enter),
         of_vcore(1, 0, 100, SYSCALL),
-        of_vcore(1, 0, 120, Kind::Detail(hcall)),
-        of_vcore(2, 0, 200, Kind::Enter),
-        of_vcore(2, 1, 210, Kind::Enter),
-        elsewhere(of_vcore(3, 0, 200, Kind::Enter)),
+        of_vcore(1, 0, 120, EventKind::Detail(hcall)),
+        of_vcore(2, 0, 200, EventKind::Enter),
+        of_vcore(2, 1, 210, EventKind::Enter),
+        elsewhere(of_vcore(3, 0, 200, EventKind::Enter)),
         of_vcore(2, 0, 490, SYSCALL),
         of_vcore(2, 1, 500, SYSCALL),
         elsewhere(of_vcore(3, 0, 900, SYSCALL)),
-        of_vcore(1, 0, 1_000, Kind::Enter),
+        of_vcore(1, 0, 1_000, EventKind::Enter),
         of_vcore(1, 0, 1_600, SYSCALL),
-        of_vcore(2, 0, 2_000, Kind::Enter),
+        of_vcore(2, 0, 2_000, EventKind::Enter),
         // On another CPU nothing says that it waited for this one.
-        elsewhere(of_vcore(2, 1, 2_000, Kind::Enter)),
+        elsewhere(of_vcore(2, 1, 2_000, EventKind::Enter)),
     ];
     let expected = [(1, 0, 0, 1), (1, 0, 300, 600), (2, 0, 600, 910), (2, 1, 0, 1_500)];
     assert_eq!(steal_and_kernel(&events), expected);
@@ -325,67 +346,74 @@ fn while_another_virtual_core_has_the_cpu_an_exit_of_powerpc_waits() {
     let events = [
         of_vcore(1, 0, 0, SYSCALL),
         of_vcore(1, 1, 50, SYSCALL),
-        of_vcore(1, 1, 150, Kind::Enter),
-        of_vcore(1, 0, 160, Kind::Detail(hcall)),
+        of_vcore(1, 1, 150, EventKind::Enter),
+        of_vcore(1, 0, 160, EventKind::Detail(hcall)),
         of_vcore(1, 1, 200, SYSCALL),
-        of_vcore(1, 0, 300, Kind::Enter),
+        of_vcore(1, 0, 300, EventKind::Enter),
         of_vcore(1, 0, 350, of_powerpc(0xc00, true)),
-        of_vcore(1, 1, 400, Kind::Enter),
+        of_vcore(1, 1, 400, EventKind::Enter),
         of_vcore(1, 1, 500, SYSCALL),
-        of_vcore(1, 0, 600, Kind::Enter),
-        of_vcore(1, 1, 600, Kind::Enter),
+        of_vcore(1, 0, 600, EventKind::Enter),
+        of_vcore(1, 1, 600, EventKind::Enter),
     ];
     let found = steal_and_kernel(&events);
     assert_eq!(found[0], (1, 0, 50, 250));
     assert_eq!(found[1].2, 0, "halted: nothing says that it wanted the CPU");
     assert_eq!(found[2..], [(1, 1, 0, 100), (1, 1, 50, 150), (1, 1, 0, 100)]);
     // What a loss hides is nobody's turn.
-    let lost = Event { cpu: PcpuId(u32::MAX), ..event(250, 0, Kind::Lost { count: 1 }) };
+    let lost = Event { cpu: PcpuId(u32::MAX), ..event(250, 0, EventKind::Lost { count: 1 }) };
     let events = [
         of_vcore(1, 0, 0, SYSCALL),
-        of_vcore(2, 0, 200, Kind::Enter),
+        of_vcore(2, 0, 200, EventKind::Enter),
         lost,
         of_vcore(1, 0, 300, SYSCALL),
-        of_vcore(1, 0, 400, Kind::Enter),
+        of_vcore(1, 0, 400, EventKind::Enter),
     ];
     assert_eq!(steal_and_kernel(&events).last(), Some(&(1, 0, 0, 100)));
 }
 
-fn any_kind() -> impl Strategy<Value = Kind> {
+fn any_kind() -> impl Strategy<Value = EventKind> {
     let detail = (0u64..3, any::<bool>()).prop_map(|(key, write)| {
-        Kind::Detail(Detail { kind: DetailKind::Port, write, form: Form::Untold, size: 1, key, value: 0 })
+        EventKind::Detail(Subject {
+            kind: SubjectKind::Port,
+            write,
+            form: PortAccessForm::Unknown,
+            size: 1,
+            key,
+            value: 0,
+        })
     });
     prop_oneof![
-        4 => prop_oneof![Just(HLT), Just(IO), Just(NPF), Just(CPUID)].prop_map(|code| Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
-        4 => Just(Kind::Enter),
-        1 => Just(Kind::Refine { code: HLT }),
-        1 => Just(Kind::Leave),
-        2 => (0u32..3, -1..=0i32).prop_map(|(reason, errno)| Kind::UserspaceExit { reason, errno }),
-        2 => any::<bool>().prop_map(|load| Kind::Fpu { load }),
+        4 => prop_oneof![Just(HLT), Just(IO), Just(NPF), Just(CPUID)].prop_map(|code| EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        4 => Just(EventKind::Enter),
+        1 => Just(EventKind::Refine { code: HLT }),
+        1 => Just(EventKind::Leave),
+        2 => (0u32..3, -1..=0i32).prop_map(|(reason, errno)| EventKind::UserspaceExit { reason, errno }),
+        2 => any::<bool>().prop_map(|load| EventKind::Fpu { load }),
         2 => detail,
-        1 => Just(Kind::RunEnter),
-        1 => Just(Kind::CallEnd),
-        1 => any::<bool>().prop_map(|registers| Kind::Call { registers }),
-        1 => Just(Kind::Emulate),
-        1 => Just(Kind::Inject { vector: 3 }),
-        1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| Kind::HaltEnd { ns, waited, valid: true }),
-        1 => (0u32..300, 0u32..300).prop_map(|(old, new)| Kind::HaltPoll { grow: true, new, old }),
-        1 => Just(Kind::Nested),
-        1 => Just(Kind::Sign(Sign::Aged)),
-        1 => Just(Kind::Reflect),
-        1 => Just(Kind::Detail(Detail {
-            kind: DetailKind::Vmgexit, write: false, form: Form::Untold, size: 0, key: 0x78, value: 0
+        1 => Just(EventKind::RunEnter),
+        1 => Just(EventKind::CallEnd),
+        1 => any::<bool>().prop_map(|registers| EventKind::Call { registers }),
+        1 => Just(EventKind::Emulate),
+        1 => Just(EventKind::Inject { vector: 3 }),
+        1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| EventKind::HaltEnd { ns, waited, valid: true }),
+        1 => (0u32..300, 0u32..300).prop_map(|(old, new)| EventKind::HaltPoll { grow: true, new, old }),
+        1 => Just(EventKind::Nested),
+        1 => Just(EventKind::Sign(Sign::Aged)),
+        1 => Just(EventKind::Reflect),
+        1 => Just(EventKind::Detail(Subject {
+            kind: SubjectKind::Vmgexit, write: false, form: PortAccessForm::Unknown, size: 0, key: 0x78, value: 0
         })),
-        1 => any::<bool>().prop_map(|wfe| Kind::Wfx { wfe }),
-        1 => Just(Kind::VcpuHint),
-        1 => Just(Kind::RunCore { exit: false, runnable: 2 }),
-        2 => (0u32..4, any::<bool>(), 0u32..4).prop_map(|(prev, sleeps, next)| Kind::Switch {
+        1 => any::<bool>().prop_map(|wfe| EventKind::Wfx { wfe }),
+        1 => Just(EventKind::VcpuHint),
+        1 => Just(EventKind::RunCore { exit: false, runnable: 2 }),
+        2 => (0u32..4, any::<bool>(), 0u32..4).prop_map(|(prev, sleeps, next)| EventKind::Switch {
             prev: Tid(prev), sleeps, next: Tid(next)
         }),
-        1 => (0u32..4).prop_map(|tid| Kind::Wakeup { tid: Tid(tid) }),
-        1 => any::<bool>().prop_map(|paused| Kind::VcpuWake { paused }),
-        1 => (0u64..4).prop_map(|count| Kind::Lost { count }),
-        1 => Just(Kind::Other),
+        1 => (0u32..4).prop_map(|tid| EventKind::Wakeup { tid: Tid(tid) }),
+        1 => any::<bool>().prop_map(|paused| EventKind::VcpuWake { paused }),
+        1 => (0u64..4).prop_map(|count| EventKind::Lost { count }),
+        1 => Just(EventKind::Other),
     ]
 }
 
@@ -403,8 +431,8 @@ proptest! {
                 at = at.saturating_add_signed(step);
                 let vcpu = if by_vcpu { VcpuId(tid) } else { VcpuId::UNKNOWN };
                 let kind = match kind {
-                    Kind::Exit { idle, .. } if by_vcpu => {
-                        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle, words: SubjectWord::NONE, rip: 0 }
+                    EventKind::Exit { idle, .. } if by_vcpu => {
+                        EventKind::Exit { code: ExitCode::new(CodeList::PpcTrap, 0x500), idle, words: SubjectWord::NONE, rip: 0 }
                     }
                     kind => kind,
                 };
@@ -414,10 +442,10 @@ proptest! {
         let (rows, ledger, spans, stretches) = assemble_all(&events);
         let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
         prop_assert_eq!(inside + ledger.events_outside_rows(), ledger.events);
-        let exits = events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. })).count();
+        let exits = events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. })).count();
         prop_assert!(rows.len() >= exits, "every kvm_exit is a row");
         for row in rows.iter().filter(|row| row.timed) {
-            let steps: u64 = Step::ALL.iter().map(|step| row.way.time(*step).0).sum();
+            let steps: u64 = ExitPhase::ALL.iter().map(|step| row.phases.time(*step).0).sum();
             prop_assert_eq!(steps, row.cost().0, "the steps are the cost");
         }
         let timed = |row: &&Exit| row.timed;
@@ -430,7 +458,7 @@ proptest! {
 }
 
 /// An event of Xen's: it names domain and vCPU, and no thread.
-fn xen(at: u64, (vm, vcpu, cpu): (u32, u32, u32), kind: Kind) -> Event {
+fn xen(at: u64, (vm, vcpu, cpu): (u32, u32, u32), kind: EventKind) -> Event {
     Event { vm: VmId(vm), vcpu: VcpuId(vcpu), cpu: PcpuId(cpu), ..event(at, 0, kind) }
 }
 
@@ -445,34 +473,34 @@ fn assemble_xen(events: &[Event]) -> (Vec<Exit>, Ledger) {
 fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
     use RunState::{Blocked, Offline, Paused, Runnable, Running};
     let guest = (6, 0, 1);
-    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let to = |at, from, to| xen(at, guest, EventKind::RunState { from, to });
     let mut rows = Vec::new();
     let interrupt = ExitCode::new(CodeList::Svm, 0x60);
     for (code, state) in [(IO, Offline), (IO, Blocked), (HLT, Blocked), (IO, Paused), (interrupt, Offline)] {
         let (mut made, ledger) = assemble_xen(&[
-            xen(100, guest, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
+            xen(100, guest, EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
             to(110, Running, state),
             // Another vCPU's time on that CPU is its own.
-            xen(120, (7, 0, 1), Kind::Enter),
+            xen(120, (7, 0, 1), EventKind::Enter),
             to(1_110, state, Runnable),
             to(1_210, Runnable, Running),
-            xen(1_220, guest, Kind::Enter),
+            xen(1_220, guest, EventKind::Enter),
         ]);
-        assert_eq!((made.len(), ledger.get(Line::EntryWithoutExit)), (1, 1));
+        assert_eq!((made.len(), ledger.get(LedgerLine::EntryWithoutExit)), (1, 1));
         rows.append(&mut made);
     }
     let parts = |row: &Exit| (row.handler, parts(row));
     let expected = [
-        (Door::DeviceModel, vec![(TimePart::Kernel, 20), (TimePart::User, 1_000), (TimePart::Steal, 100)]),
+        (Handler::DeviceModel, vec![(TimePart::Kernel, 20), (TimePart::User, 1_000), (TimePart::Steal, 100)]),
         // As long as Xen blocked vCPUs for it.
-        (Door::DeviceModel, vec![(TimePart::Kernel, 20), (TimePart::User, 1_000), (TimePart::Steal, 100)]),
-        (Door::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Halted, 1_000), (TimePart::Steal, 100)]),
-        (Door::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Steal, 100), (TimePart::Stopped, 1_000)]),
+        (Handler::DeviceModel, vec![(TimePart::Kernel, 20), (TimePart::User, 1_000), (TimePart::Steal, 100)]),
+        (Handler::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Halted, 1_000), (TimePart::Steal, 100)]),
+        (Handler::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Steal, 100), (TimePart::Stopped, 1_000)]),
         // An interrupt waits for no device.
-        (Door::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Steal, 100), (TimePart::Stopped, 1_000)]),
+        (Handler::Kernel, vec![(TimePart::Kernel, 20), (TimePart::Steal, 100), (TimePart::Stopped, 1_000)]),
     ];
     assert_eq!(rows.iter().map(parts).collect::<Vec<_>>(), expected);
-    let asked: Vec<_> = rows.iter().map(|row| (row.way.handed.0, row.way.answered.0)).collect();
+    let asked: Vec<_> = rows.iter().map(|row| (row.phases.handed.0, row.phases.answered.0)).collect();
     assert_eq!(asked, [(10, 1_010), (10, 1_010), (0, 0), (0, 0), (0, 0)]);
 }
 
@@ -480,28 +508,28 @@ fn on_xen_waits_for_the_device_model_idle_time_and_pauses_are_told_apart() {
 fn on_xen_an_access_is_handed_over_when_another_domain_is_woken_for_it() {
     use RunState::{Blocked, Offline, Runnable, Running};
     let (guest, model) = ((6, 0, 1), (0, 0, 1));
-    let leave = |code| xen(100, guest, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 });
-    let woken = |at, whose| xen(at, whose, Kind::RunState { from: Blocked, to: Runnable });
+    let leave = |code| xen(100, guest, EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 });
+    let woken = |at, whose| xen(at, whose, EventKind::RunState { from: Blocked, to: Runnable });
     let handed = |events: &[Event]| {
-        let (rows, _) = assemble_xen(&[events, &[xen(900, guest, Kind::Enter)]].concat());
-        (rows[0].way.handed.0, rows[0].handler)
+        let (rows, _) = assemble_xen(&[events, &[xen(900, guest, EventKind::Enter)]].concat());
+        (rows[0].phases.handed.0, rows[0].handler)
     };
-    let stops = xen(180, guest, Kind::RunState { from: Running, to: Offline });
-    assert_eq!(handed(&[leave(IO), woken(150, model), stops]), (50, Door::DeviceModel));
+    let stops = xen(180, guest, EventKind::RunState { from: Running, to: Offline });
+    assert_eq!(handed(&[leave(IO), woken(150, model), stops]), (50, Handler::DeviceModel));
     // On another physical CPU, another vCPU of the guest's, or an exit that waits for nobody.
-    assert_eq!(handed(&[leave(IO), woken(150, (0, 0, 2)), stops]), (80, Door::DeviceModel));
-    assert_eq!(handed(&[leave(IO), woken(150, (6, 1, 1)), stops]), (80, Door::DeviceModel));
+    assert_eq!(handed(&[leave(IO), woken(150, (0, 0, 2)), stops]), (80, Handler::DeviceModel));
+    assert_eq!(handed(&[leave(IO), woken(150, (6, 1, 1)), stops]), (80, Handler::DeviceModel));
     let cpuid = ExitCode::new(CodeList::Svm, 0x72);
-    assert_eq!(handed(&[leave(cpuid), woken(150, model)]), (0, Door::Kernel));
+    assert_eq!(handed(&[leave(cpuid), woken(150, model)]), (0, Handler::Kernel));
     // It is said before Xen's scheduler is locked and the run state changes; of a vCPU that runs, that is all there is.
-    let said = |at, whose| xen(at, whose, Kind::VcpuWake { paused: false });
-    assert_eq!(handed(&[leave(IO), said(140, model), woken(150, model), stops]), (40, Door::DeviceModel));
-    assert_eq!(handed(&[leave(IO), said(140, (0, 0, 2)), said(150, model), stops]), (50, Door::DeviceModel));
+    let said = |at, whose| xen(at, whose, EventKind::VcpuWake { paused: false });
+    assert_eq!(handed(&[leave(IO), said(140, model), woken(150, model), stops]), (40, Handler::DeviceModel));
+    assert_eq!(handed(&[leave(IO), said(140, (0, 0, 2)), said(150, model), stops]), (50, Handler::DeviceModel));
 }
 
 /// Xen: `vcpu_wake` is called for this vCPU, on this physical CPU.
 fn woken(at: u64, (vm, vcpu): (u32, u32), cpu: u32) -> Event {
-    xen(at, (vm, vcpu, cpu), Kind::VcpuWake { paused: false })
+    xen(at, (vm, vcpu, cpu), EventKind::VcpuWake { paused: false })
 }
 
 /// Xen: domain 6's only vCPU, on CPU 1; domain 0 is on CPU 0. That one wakes up first, so that run states are known of.
@@ -510,11 +538,11 @@ fn access_on_xen(code: ExitCode, events: &[Event]) -> Exit {
     let (rows, ledger) = assemble_xen(
         &[
             &[
-                xen(50, (0, 0, 0), Kind::RunState { from: Blocked, to: Runnable }),
-                xen(100, (6, 0, 1), Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
+                xen(50, (0, 0, 0), EventKind::RunState { from: Blocked, to: Runnable }),
+                xen(100, (6, 0, 1), EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
             ],
             events,
-            &[xen(900, (6, 0, 1), Kind::Enter)],
+            &[xen(900, (6, 0, 1), EventKind::Enter)],
         ]
         .concat(),
     );
@@ -525,52 +553,55 @@ fn access_on_xen(code: ExitCode, events: &[Event]) -> Exit {
 
 #[test]
 fn on_xen_an_access_that_was_answered_before_the_vcpu_lost_its_cpu_is_the_device_models_and_cost_no_wait() {
-    let goes_on = xen(700, (6, 0, 1), Kind::RunState { from: RunState::Running, to: RunState::Running });
+    let goes_on = xen(700, (6, 0, 1), EventKind::RunState { from: RunState::Running, to: RunState::Running });
     for code in [IO, NPF, ExitCode::new(CodeList::Vmx, 30), ExitCode::new(CodeList::Vmx, 48)] {
         let row = access_on_xen(code, &[woken(150, (0, 0), 1), woken(600, (6, 0), 0), goes_on]);
-        assert_eq!((row.handler, parts(&row)), (Door::DeviceModel, vec![(TimePart::Kernel, 800)]));
-        assert_eq!((row.way.handed.0, row.way.answered.0), (50, 500));
-        assert!(row.way.has(Mark::Handed) && row.way.has(Mark::Called));
-        assert_eq!([Step::Handling, Step::User, Step::Entering].map(|step| row.way.time(step).0), [500, 0, 300]);
+        assert_eq!((row.handler, parts(&row)), (Handler::DeviceModel, vec![(TimePart::Kernel, 800)]));
+        assert_eq!((row.phases.handed.0, row.phases.answered.0), (50, 500));
+        assert!(row.phases.has(PhaseBoundary::HandedOver) && row.phases.has(PhaseBoundary::KvmRunEntered));
+        assert_eq!(
+            [ExitPhase::Handling, ExitPhase::UserSpace, ExitPhase::Reentry].map(|step| row.phases.time(step).0),
+            [500, 0, 300]
+        );
     }
     // Domain 0 ran already: when it was told is not seen.
     let row = access_on_xen(IO, &[woken(600, (6, 0), 0), goes_on]);
-    assert_eq!((row.handler, row.way.handed.0, row.way.answered.0), (Door::DeviceModel, 0, 500));
+    assert_eq!((row.handler, row.phases.handed.0, row.phases.answered.0), (Handler::DeviceModel, 0, 500));
 }
 
 #[test]
 fn on_xen_an_access_is_not_the_device_models_because_the_scheduler_looked_or_another_vcpu_was_woken() {
     use RunState::{Runnable, Running};
     let guest = (6, 0, 1);
-    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let to = |at, from, to| xen(at, guest, EventKind::RunState { from, to });
     let looked = [to(300, Running, Running)];
     let preempted = [to(300, Running, Runnable), to(400, Runnable, Running)];
     let others = [woken(200, (0, 0), 1), woken(300, (6, 1), 0), woken(400, (7, 0), 1)];
-    let unpaused = [xen(300, (6, 0, 0), Kind::VcpuWake { paused: true })];
+    let unpaused = [xen(300, (6, 0, 0), EventKind::VcpuWake { paused: true })];
     for events in [&looked[..], &preempted, &others, &unpaused] {
-        assert_eq!(access_on_xen(IO, events).handler, Door::Kernel, "{events:?}");
+        assert_eq!(access_on_xen(IO, events).handler, Handler::Kernel, "{events:?}");
     }
     // Exits that wait for no device: a halt that ends before the scheduler looked, a hypercall.
     for code in [HLT, ExitCode::new(CodeList::Svm, 0x81), ExitCode::new(CodeList::Svm, 0x72)] {
-        assert_eq!(access_on_xen(code, &[woken(300, (6, 0), 0)]).handler, Door::Kernel, "{code:?}");
+        assert_eq!(access_on_xen(code, &[woken(300, (6, 0), 0)]).handler, Handler::Kernel, "{code:?}");
     }
     // Where run states were not recorded, who answers is not known of any access.
     let (rows, _) = assemble_xen(&[
-        xen(100, guest, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(100, guest, EventKind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
         woken(300, (6, 0), 0),
-        xen(900, guest, Kind::Enter),
+        xen(900, guest, EventKind::Enter),
     ]);
-    assert_eq!(rows[0].handler, Door::Kernel);
+    assert_eq!(rows[0].handler, Handler::Kernel);
 }
 
 #[test]
 fn on_xen_a_wake_up_is_one_before_and_after_its_run_state() {
     use RunState::{Offline, Runnable, Running};
     let guest = (6, 0, 1);
-    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let to = |at, from, to| xen(at, guest, EventKind::RunState { from, to });
     let says = |at| woken(at, (6, 0), 0);
-    let leave = |at| xen(at, guest, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 });
-    let enter = |at| xen(at, guest, Kind::Enter);
+    let leave = |at| xen(at, guest, EventKind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 });
+    let enter = |at| xen(at, guest, EventKind::Enter);
     let waits = |said_first: bool| {
         let at = if said_first { 300 } else { 415 };
         let mut events =
@@ -582,43 +613,43 @@ fn on_xen_a_wake_up_is_one_before_and_after_its_run_state() {
     for said_first in [true, false] {
         // What is said of the first access only in the second (before Xen 4.7) is not the second's.
         let second = access_on_xen(IO, &waits(said_first));
-        assert_eq!(second.handler, Door::Kernel, "{said_first}");
+        assert_eq!(second.handler, Handler::Kernel, "{said_first}");
         // What is said once more is.
         let answered = [waits(said_first), vec![says(500)]].concat();
-        assert_eq!(access_on_xen(IO, &answered).handler, Door::DeviceModel, "{said_first}");
+        assert_eq!(access_on_xen(IO, &answered).handler, Handler::DeviceModel, "{said_first}");
     }
 }
 
 #[test]
 fn on_xen_a_loss_unties_what_was_open_there_and_whoever_waited() {
     let loss = Event::lost(Moment::from_nanos(200), PcpuId(0), 3);
-    let blocked = Kind::RunState { from: RunState::Running, to: RunState::Blocked };
+    let blocked = EventKind::RunState { from: RunState::Running, to: RunState::Blocked };
     let (rows, ledger) = assemble_xen(&[
-        xen(100, (1, 0, 0), Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
-        xen(110, (2, 0, 1), Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
-        xen(120, (3, 0, 2), Kind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(100, (1, 0, 0), EventKind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(110, (2, 0, 1), EventKind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(120, (3, 0, 2), EventKind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
         xen(130, (3, 0, 2), blocked),
         loss,
-        xen(300, (1, 0, 0), Kind::Enter),
-        xen(310, (2, 0, 1), Kind::Enter),
-        xen(320, (3, 0, 2), Kind::Enter),
+        xen(300, (1, 0, 0), EventKind::Enter),
+        xen(310, (2, 0, 1), EventKind::Enter),
+        xen(320, (3, 0, 2), EventKind::Enter),
     ]);
     let timed: Vec<_> = rows.iter().map(|row| (row.who.vm.0, row.timed)).collect();
     assert_eq!(timed, [(1, false), (3, false), (2, true)]);
-    assert_eq!((ledger.get(Line::SpansLoss), ledger.get(Line::EntryWithoutExit)), (2, 2));
+    assert_eq!((ledger.get(LedgerLine::SpansLoss), ledger.get(LedgerLine::EntryWithoutExit)), (2, 2));
 }
 
 #[test]
 fn on_xen_a_halt_sleeps_while_it_is_blocked() {
     let guest = (6, 0, 1);
-    let to = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let to = |at, from, to| xen(at, guest, EventKind::RunState { from, to });
     let mut assembler = Assembler::by_vcpu();
     let events = [
-        xen(100, guest, Kind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(100, guest, EventKind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
         to(110, RunState::Running, RunState::Blocked),
         to(900, RunState::Blocked, RunState::Runnable),
         to(950, RunState::Runnable, RunState::Running),
-        xen(960, guest, Kind::Enter),
+        xen(960, guest, EventKind::Enter),
     ];
     assembler.push(&events, &mut Vec::new(), &mut Ledger::default());
     let halts: Vec<_> = assembler.halts().iter().map(|halt| (halt.begin, halt.asleep, halt.woken, halt.end)).collect();
@@ -631,15 +662,15 @@ fn events_of_more_vcpus_than_are_kept_are_a_loss() {
     const KEPT: u32 = 1 << 18;
     let of = |tid: u32, at: u64| {
         [
-            event(at, tid, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
-            event(at + 1, tid, Kind::Enter),
+            event(at, tid, EventKind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+            event(at + 1, tid, EventKind::Enter),
         ]
     };
     let events: Vec<Event> = (1..=KEPT + 3).flat_map(|tid| of(tid, u64::from(tid) * 10)).collect();
     let (rows, ledger, spans) = assemble(&events);
     assert_eq!((rows.len(), spans.len()), (KEPT as usize, KEPT as usize));
-    assert_eq!(ledger.get(Line::TooManyVcpus), 6);
-    assert_eq!(Line::TooManyVcpus.severity(), Severity::Loss);
+    assert_eq!(ledger.get(LedgerLine::TooManyVcpus), 6);
+    assert_eq!(LedgerLine::TooManyVcpus.severity(), Severity::Loss);
 }
 
 /// An assembler that has these events behind it, its rows and its ledger.
@@ -652,7 +683,7 @@ fn pushed(mut assembler: Assembler, events: &[Event]) -> (Assembler, Vec<Exit>, 
 /// A trap of powerpc, of this vCPU, which its runner's thread records.
 fn trap(at: u64, vcpu: VcpuId) -> Event {
     let code = ExitCode::new(CodeList::PpcTrap, 0xc00);
-    Event { vcpu, ..event(at, 77, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }) }
+    Event { vcpu, ..event(at, 77, EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }) }
 }
 
 #[test]
@@ -674,16 +705,16 @@ fn kinds_of_events_add_up_each_for_itself() {
 
 #[test]
 fn which_kinds_of_events_there_were_is_told_by_the_events() {
-    let poll = Kind::HaltPoll { grow: true, new: 20, old: 10 };
-    let cases: [(&[Kind], EventKinds); 7] = [
-        (&[Kind::Enter, Kind::VcpuHint], EventKinds::default()),
-        (&[Kind::UserspaceExit { reason: 2, errno: 0 }], EventKinds { handlers: true, ..EventKinds::default() }),
-        (&[Kind::Leave], EventKinds { handlers: true, ..EventKinds::default() }),
-        (&[poll, Kind::VcpuHint], EventKinds { polls: true, ..EventKinds::default() }),
-        (&[Kind::VcpuHint, poll], EventKinds { polls: true, ..EventKinds::default() }),
-        (&[Kind::Wakeup { tid: Tid(10) }], EventKinds { wakeups: true, ..EventKinds::default() }),
+    let poll = EventKind::HaltPoll { grow: true, new: 20, old: 10 };
+    let cases: [(&[EventKind], EventKinds); 7] = [
+        (&[EventKind::Enter, EventKind::VcpuHint], EventKinds::default()),
+        (&[EventKind::UserspaceExit { reason: 2, errno: 0 }], EventKinds { handlers: true, ..EventKinds::default() }),
+        (&[EventKind::Leave], EventKinds { handlers: true, ..EventKinds::default() }),
+        (&[poll, EventKind::VcpuHint], EventKinds { polls: true, ..EventKinds::default() }),
+        (&[EventKind::VcpuHint, poll], EventKinds { polls: true, ..EventKinds::default() }),
+        (&[EventKind::Wakeup { tid: Tid(10) }], EventKinds { wakeups: true, ..EventKinds::default() }),
         (
-            &[Kind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) }],
+            &[EventKind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) }],
             EventKinds { switches: true, ..EventKinds::default() },
         ),
     ];
@@ -691,12 +722,12 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
         let events: Vec<Event> = kinds.iter().zip(100..).map(|(kind, at)| event(at, 10, *kind)).collect();
         assert_eq!(pushed(Assembler::default(), &events).0.kinds(), expected, "{kinds:?}");
     }
-    let states = Kind::RunState { from: RunState::Running, to: RunState::Blocked };
+    let states = EventKind::RunState { from: RunState::Running, to: RunState::Blocked };
     let all = EventKinds { switches: true, wakeups: true, handlers: true, polls: false, by_runner: false };
     assert_eq!(pushed(Assembler::by_vcpu(), &[xen(100, (6, 0, 1), states)]).0.kinds(), all);
     // Of powerpc's runner, what the scheduler says is of threads.
-    let switch = event(5, 77, Kind::Switch { prev: Tid(77), sleeps: true, next: Tid(78) });
-    let wakeup = event(6, 78, Kind::Wakeup { tid: Tid(77) });
+    let switch = event(5, 77, EventKind::Switch { prev: Tid(77), sleeps: true, next: Tid(78) });
+    let wakeup = event(6, 78, EventKind::Wakeup { tid: Tid(77) });
     let (assembler, ..) = pushed(Assembler::default(), &[switch, wakeup, trap(10, VcpuId(3))]);
     let runner = EventKinds { by_runner: true, ..EventKinds::default() };
     assert_eq!((assembler.is_by_runner(), assembler.kinds()), (true, runner));
@@ -708,15 +739,15 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
 
 #[test]
 fn only_events_older_than_the_latest_are_out_of_order() {
-    let [a, b, c, d] = [10, 10, 9, 12].map(|at| event(at, 10, Kind::Other));
-    assert_eq!(assemble(&[a, b, c, d]).1.get(Line::OutOfOrder), 1);
-    assert_eq!(assemble(&[d, a, b, d]).1.get(Line::OutOfOrder), 2, "the latest stays the latest");
+    let [a, b, c, d] = [10, 10, 9, 12].map(|at| event(at, 10, EventKind::Other));
+    assert_eq!(assemble(&[a, b, c, d]).1.get(LedgerLine::OutOfOrder), 1);
+    assert_eq!(assemble(&[d, a, b, d]).1.get(LedgerLine::OutOfOrder), 2, "the latest stays the latest");
 }
 
 #[test]
 fn what_an_exit_says_besides_is_no_event_of_its_own() {
     let info = ExitInfo::from_words(|word| Some(70 + word as u64)).unwrap();
-    let tells = |at| event(at, 10, Kind::ExitInfo(info));
+    let tells = |at| event(at, 10, EventKind::ExitInfo(info));
     let (rows, ledger, _) = assemble(&[tells(90), exit(100, NPF), tells(100), enter(150), tells(160), exit(170, NPF)]);
     assert_eq!(
         rows.iter().map(|row| (row.info, row.events)).collect::<Vec<_>>(),
@@ -730,36 +761,44 @@ fn events_of_no_lane_are_counted_by_what_they_are() {
     let unknown = |kind| Event { vcpu: VcpuId::UNKNOWN, ..xen(100, (6, 0, 1), kind) };
     let words = SubjectWord::NONE;
     let cases = [
-        (Kind::Exit { code: IO, idle: false, words, rip: 0 }, Line::OutsideExit),
-        (Kind::Enter, Line::EntryWithoutExit),
-        (Kind::UserspaceExit { reason: 2, errno: 0 }, Line::OutsideExit),
-        (Kind::Inject { vector: 7 }, Line::OutsideExit),
-        (Kind::Other, Line::OtherTracepoint),
-        (Kind::RunCore { exit: true, runnable: 2 }, Line::OutsideExit),
+        (EventKind::Exit { code: IO, idle: false, words, rip: 0 }, LedgerLine::OutsideExit),
+        (EventKind::Enter, LedgerLine::EntryWithoutExit),
+        (EventKind::UserspaceExit { reason: 2, errno: 0 }, LedgerLine::OutsideExit),
+        (EventKind::Inject { vector: 7 }, LedgerLine::OutsideExit),
+        (EventKind::Other, LedgerLine::OtherTracepoint),
+        (EventKind::RunCore { exit: true, runnable: 2 }, LedgerLine::OutsideExit),
     ];
     for (kind, line) in cases {
         let (rows, ledger) = assemble_xen(&[unknown(kind)]);
         assert_eq!((rows.len(), ledger.lines().collect::<Vec<_>>()), (0, vec![(line, 1)]), "{kind:?}");
     }
     // A core's run is of no exit, even if it is told within one.
-    let run = event(110, 10, Kind::RunCore { exit: true, runnable: 2 });
-    let (rows, ledger, _) = assemble(&[exit(100, IO), run, event(120, 10, Kind::Other), enter(150)]);
-    assert_eq!((rows[0].events, ledger.lines().collect::<Vec<_>>()), (3, vec![(Line::OutsideExit, 1)]));
+    let run = event(110, 10, EventKind::RunCore { exit: true, runnable: 2 });
+    let (rows, ledger, _) = assemble(&[exit(100, IO), run, event(120, 10, EventKind::Other), enter(150)]);
+    assert_eq!((rows[0].events, ledger.lines().collect::<Vec<_>>()), (3, vec![(LedgerLine::OutsideExit, 1)]));
 }
 
 #[test]
 fn exits_of_no_length_are_told() {
     let (rows, ledger, _) = assemble(&[exit(5, IO), enter(5), exit(5, IO), enter(7), exit(9, IO)]);
     let found: Vec<_> = rows.iter().map(|row| (row.total().0, row.timed)).collect();
-    assert_eq!((found, ledger.get(Line::NoLength)), (vec![(0, true), (2, true), (0, false)], 1));
+    assert_eq!((found, ledger.get(LedgerLine::NoLength)), (vec![(0, true), (2, true), (0, false)], 1));
 }
 
 #[test]
 fn who_is_silent_is_who_was_heard_of_last_before() {
     let of = |at, tid, kind| event(at, tid, kind);
-    let hypercall = Detail { kind: DetailKind::Hypercall, write: false, form: Form::Untold, size: 0, key: 9, value: 0 };
+    let hypercall = Subject {
+        kind: SubjectKind::Hypercall,
+        write: false,
+        form: PortAccessForm::Unknown,
+        size: 0,
+        key: 9,
+        value: 0,
+    };
     // Of the third nothing but a detail came: it may run no guest.
-    let events = [of(100, 10, Kind::Enter), of(130, 12, Kind::Detail(hypercall)), of(200, 11, Kind::Enter)];
+    let events =
+        [of(100, 10, EventKind::Enter), of(130, 12, EventKind::Detail(hypercall)), of(200, 11, EventKind::Enter)];
     let (assembler, ..) = pushed(Assembler::default(), &events);
     let silent = [100, 101, 200, 201].map(|moment| assembler.silent_since(Moment::from_nanos(moment)));
     assert_eq!(silent, [0, 1, 1, 2]);
@@ -769,18 +808,19 @@ fn who_is_silent_is_who_was_heard_of_last_before() {
 fn a_thread_is_that_of_the_vcpu_that_any_event_names() {
     let names = |at, tid, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, tid, kind) };
     for kind in [
-        Kind::VcpuHint,
-        Kind::HaltPoll { grow: false, new: 10, old: 20 },
-        Kind::PleWindow { new: 4_096, old: 8_192 },
-        Kind::Enter,
+        EventKind::VcpuHint,
+        EventKind::HaltPoll { grow: false, new: 10, old: 20 },
+        EventKind::PleWindow { new: 4_096, old: 8_192 },
+        EventKind::Enter,
     ] {
         let events = [exit(100, IO), names(110, 10, 3, kind), enter(150), exit(170, IO), enter(190)];
         let (assembler, rows, _) = pushed(Assembler::default(), &events);
-        assert_eq!(rows.last().unwrap().who, Who { vm: VmId(1), vcpu: VcpuId(3), tid: Tid(10) }, "{kind:?}");
+        assert_eq!(rows.last().unwrap().who, VcpuIdentity { vm: VmId(1), vcpu: VcpuId(3), tid: Tid(10) }, "{kind:?}");
         assert_eq!(assembler.vcpus().collect::<Vec<_>>(), [rows.last().unwrap().who]);
     }
     // A hint does not take a number away, and an event that names none either.
-    let events = [names(100, 10, 5, Kind::Enter), names(110, 10, 3, Kind::VcpuHint), exit(120, IO), enter(130)];
+    let events =
+        [names(100, 10, 5, EventKind::Enter), names(110, 10, 3, EventKind::VcpuHint), exit(120, IO), enter(130)];
     assert_eq!(pushed(Assembler::default(), &events).1[0].who.vcpu, VcpuId(5));
     assert_eq!(pushed(Assembler::default(), &[enter(100)]).0.vcpus().count(), 0);
 }
@@ -788,12 +828,12 @@ fn a_thread_is_that_of_the_vcpu_that_any_event_names() {
 #[test]
 fn a_vcpu_of_an_unknown_vm_is_not_the_thread_of_its_number() {
     let of = |at, tid, vcpu, kind| Event { vm: VmId::UNKNOWN, vcpu, ..event(at, tid, kind) };
-    let leaves = Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 };
+    let leaves = EventKind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 };
     let (rows, ..) = assemble(&[
         of(100, 11, VcpuId(10), leaves),
         of(130, 10, VcpuId::UNKNOWN, leaves),
-        of(170, 11, VcpuId(10), Kind::Enter),
-        of(210, 10, VcpuId::UNKNOWN, Kind::Enter),
+        of(170, 11, VcpuId(10), EventKind::Enter),
+        of(210, 10, VcpuId::UNKNOWN, EventKind::Enter),
     ]);
     assert_eq!(rows.iter().map(|row| (row.who.tid.0, row.total().0)).collect::<Vec<_>>(), [(11, 70), (10, 80)]);
 }
@@ -801,21 +841,22 @@ fn a_vcpu_of_an_unknown_vm_is_not_the_thread_of_its_number() {
 #[test]
 fn rows_need_no_cpu() {
     let nowhere = |event: Event| Event { cpu: PcpuId(u32::MAX), ..event };
-    let switch =
-        |at, prev, sleeps, next| nowhere(event(at, prev, Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) }));
+    let switch = |at, prev, sleeps, next| {
+        nowhere(event(at, prev, EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) }))
+    };
     let (rows, ledger, _) =
         assemble(&[nowhere(exit(100, IO)), switch(120, 10, false, 12), switch(150, 12, true, 10), nowhere(enter(160))]);
     assert_eq!(parts(&rows[0]), [(TimePart::Kernel, 30), (TimePart::Steal, 30)]);
-    assert_eq!(ledger.get(Line::ImpossibleExit), 0);
+    assert_eq!(ledger.get(LedgerLine::ImpossibleExit), 0);
     // Xen.
     let of = |at, kind| xen(at, (6, 0, u32::MAX), kind);
-    let state = |at, from, to| of(at, Kind::RunState { from, to });
+    let state = |at, from, to| of(at, EventKind::RunState { from, to });
     let (rows, _) = assemble_xen(&[
-        of(100, Kind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
-        of(105, Kind::Yield),
+        of(100, EventKind::Exit { code: IO, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        of(105, EventKind::Yield),
         state(110, RunState::Running, RunState::Runnable),
         state(150, RunState::Runnable, RunState::Running),
-        of(170, Kind::Enter),
+        of(170, EventKind::Enter),
     ]);
     assert_eq!(parts(&rows[0]), [(TimePart::Kernel, 30), (TimePart::Steal, 40)]);
 }
@@ -826,21 +867,21 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
     let events = [
         trap(1_000, VcpuId(4)),
         // Another thread runs vCPU 4 for the runner: an event that names none is of that.
-        of(1_010, 78, VcpuId(4), Kind::VcpuHint),
-        of(1_020, 78, VcpuId::UNKNOWN, Kind::Inject { vector: 9 }),
-        of(1_030, 79, VcpuId::UNKNOWN, Kind::Inject { vector: 8 }),
-        of(1_100, 77, VcpuId(4), Kind::Enter),
-        of(2_500, 77, VcpuId(4), Kind::HaltEnd { ns: 700, waited: true, valid: false }),
+        of(1_010, 78, VcpuId(4), EventKind::VcpuHint),
+        of(1_020, 78, VcpuId::UNKNOWN, EventKind::Inject { vector: 9 }),
+        of(1_030, 79, VcpuId::UNKNOWN, EventKind::Inject { vector: 8 }),
+        of(1_100, 77, VcpuId(4), EventKind::Enter),
+        of(2_500, 77, VcpuId(4), EventKind::HaltEnd { ns: 700, waited: true, valid: false }),
     ];
     let (assembler, rows, ledger) = pushed(Assembler::default(), &events);
     assert_eq!((rows.len(), rows[0].injected, rows[0].events), (1, Some(9), 4));
-    assert_eq!(ledger.lines().collect::<Vec<_>>(), [(Line::OutsideExit, 2)]);
+    assert_eq!(ledger.lines().collect::<Vec<_>>(), [(LedgerLine::OutsideExit, 2)]);
     let halt = Halt {
-        who: Who { vm: VmId(1), vcpu: VcpuId(4), tid: Tid(77) },
+        who: VcpuIdentity { vm: VmId(1), vcpu: VcpuId(4), tid: Tid(77) },
         begin: Moment::from_nanos(1_800),
         asleep: None,
         woken: None,
-        told: Some(Told { length: Nanos(700), waited: true, valid: false }),
+        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(700), waited: true, valid: false }),
         change: None,
         kicked: false,
         end: Moment::from_nanos(2_500),
@@ -852,12 +893,12 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
 #[test]
 fn what_a_runner_recorded_before_the_first_exit_is_of_no_vcpu() {
     let of = |at, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, 77, kind) };
-    let entries = (0..4).map(|vcpu| of(100 + u64::from(vcpu), vcpu, Kind::Enter));
-    let events: Vec<Event> = entries.chain([trap(1_000, VcpuId(2)), of(1_100, 2, Kind::Enter)]).collect();
+    let entries = (0..4).map(|vcpu| of(100 + u64::from(vcpu), vcpu, EventKind::Enter));
+    let events: Vec<Event> = entries.chain([trap(1_000, VcpuId(2)), of(1_100, 2, EventKind::Enter)]).collect();
     let (mut assembler, mut rows, mut ledger) = pushed(Assembler::default(), &events);
     let stretches = assembler.stretches().to_vec();
     let spans = assembler.finish(&mut rows, &mut ledger);
-    let who = Who { vm: VmId(1), vcpu: VcpuId(2), tid: Tid(0) };
+    let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(2), tid: Tid(0) };
     assert_eq!(spans.iter().map(|span| span.who).collect::<Vec<_>>(), [who], "not the thread's");
     assert!(stretches.iter().all(|stretch| stretch.who == who), "{stretches:?}");
 }
@@ -866,7 +907,7 @@ fn what_a_runner_recorded_before_the_first_exit_is_of_no_vcpu() {
 fn an_event_may_say_itself_that_its_vcpu_is_idle() {
     let ceded = |at, idle| {
         let code = ExitCode::new(CodeList::PpcTrap, 0xc00);
-        event(at, 10, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
+        event(at, 10, EventKind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
     };
     let (rows, ..) = assemble(&[ceded(100, true), enter(140), ceded(170, false), enter(190)]);
     assert_eq!(rows.iter().map(|row| row.is_halt).collect::<Vec<_>>(), [true, false]);
@@ -874,66 +915,66 @@ fn an_event_may_say_itself_that_its_vcpu_is_idle() {
 
 #[test]
 fn the_strongest_detail_of_an_exit_stays_and_a_reads_completion_has_its_value() {
-    let of = |kind, write, key, value| Detail { kind, write, form: Form::Untold, size: 1, key, value };
-    let about = |code, words, details: &[Detail]| {
-        let mut events = vec![event(100, 10, Kind::Exit { code, idle: false, words, rip: 0 })];
-        events.extend(details.iter().zip(101..).map(|(detail, at)| event(at, 10, Kind::Detail(*detail))));
+    let of = |kind, write, key, value| Subject { kind, write, form: PortAccessForm::Unknown, size: 1, key, value };
+    let about = |code, words, details: &[Subject]| {
+        let mut events = vec![event(100, 10, EventKind::Exit { code, idle: false, words, rip: 0 })];
+        events.extend(details.iter().zip(101..).map(|(detail, at)| event(at, 10, EventKind::Detail(*detail))));
         events.push(enter(150));
         let (rows, ..) = assemble(&events);
         assert_eq!(rows[0].events as usize, events.len());
-        rows[0].detail
+        rows[0].subject
     };
     let none = SubjectWord::NONE;
-    let [read, write] = [false, true].map(|write| of(DetailKind::Port, write, 0x3f8, 7));
-    let fault = of(DetailKind::PageFault, false, 0x14, 0xfee0_0000);
-    let msr = of(DetailKind::Msr, true, 0x6e0, 9);
+    let [read, write] = [false, true].map(|write| of(SubjectKind::Port, write, 0x3f8, 7));
+    let fault = of(SubjectKind::PageFault, false, 0x14, 0xfee0_0000);
+    let msr = of(SubjectKind::Msr, true, 0x6e0, 9);
     // A later kind replaces an earlier one, whichever comes first.
     assert_eq!(about(NPF, none, &[fault, read]), Some(read));
     assert_eq!(about(NPF, none, &[read, fault]), Some(read));
     // Of one kind the first stays; only its own completion, which is a read, tells its value.
-    assert_eq!(about(IO, none, &[read, Detail { value: 65, ..read }]), Some(Detail { value: 65, ..read }));
-    assert_eq!(about(IO, none, &[read, Detail { key: 0x3f9, value: 65, ..read }]), Some(read));
-    assert_eq!(about(IO, none, &[write, Detail { value: 65, ..write }]), Some(write));
-    assert_eq!(about(IO, none, &[read, Detail { kind: DetailKind::Mmio, value: 65, ..read }]), Some(read));
+    assert_eq!(about(IO, none, &[read, Subject { value: 65, ..read }]), Some(Subject { value: 65, ..read }));
+    assert_eq!(about(IO, none, &[read, Subject { key: 0x3f9, value: 65, ..read }]), Some(read));
+    assert_eq!(about(IO, none, &[write, Subject { value: 65, ..write }]), Some(write));
+    assert_eq!(about(IO, none, &[read, Subject { kind: SubjectKind::Mmio, value: 65, ..read }]), Some(read));
     // What the exit says of a port replaces what is weaker, and nothing that is stronger.
-    let words = SubjectWord::of_port(IO, &Detail { form: Form::Plain, ..write });
-    let said = Some(Detail { form: Form::Plain, value: 0, ..write });
+    let words = SubjectWord::of_port(IO, &Subject { form: PortAccessForm::NonString, ..write });
+    let said = Some(Subject { form: PortAccessForm::NonString, value: 0, ..write });
     assert_eq!(about(IO, words, &[]), said);
-    assert_eq!(about(IO, words, &[Detail { key: 0x3f8, ..fault }]), said);
+    assert_eq!(about(IO, words, &[Subject { key: 0x3f8, ..fault }]), said);
     assert_eq!(about(IO, words, &[msr]), Some(msr));
-    assert_eq!(about(IO, words, &[write]), Some(Detail { form: Form::Plain, ..write }));
-    for other in [Detail { key: 0x3f9, ..write }, read] {
+    assert_eq!(about(IO, words, &[write]), Some(Subject { form: PortAccessForm::NonString, ..write }));
+    for other in [Subject { key: 0x3f9, ..write }, read] {
         assert_eq!(about(IO, words, &[other]), Some(other), "the event is of the access that was made");
     }
 }
 
 #[test]
 fn an_ept_violation_is_told_by_its_reason_and_has_its_address_by_kvm_page_fault() {
-    let of = |kind, write, key, value| Detail { kind, write, form: Form::Untold, size: 0, key, value };
+    let of = |kind, write, key, value| Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value };
     let ept = ExitCode::new(CodeList::Vmx, 48);
-    let fault = of(DetailKind::PageFault, false, 0x1f82, 0x7fff_f000);
-    let about = |code, info1: u64, detail: Option<Detail>| {
+    let fault = of(SubjectKind::PageFault, false, 0x1f82, 0x7fff_f000);
+    let about = |code, info1: u64, detail: Option<Subject>| {
         let words = SubjectWord::new(code, |word| (word == ExitWord::Info1 && info1 > 0).then_some(info1));
-        let mut events = vec![event(100, 10, Kind::Exit { code, idle: false, words, rip: 0 })];
-        events.extend(detail.map(|detail| event(110, 10, Kind::Detail(detail))));
+        let mut events = vec![event(100, 10, EventKind::Exit { code, idle: false, words, rip: 0 })];
+        events.extend(detail.map(|detail| event(110, 10, EventKind::Detail(detail))));
         events.push(enter(150));
-        assemble(&events).0[0].detail
+        assemble(&events).0[0].subject
     };
-    let told = Detail { kind: DetailKind::EptViolation, key: 0x182, ..fault };
+    let told = Subject { kind: SubjectKind::EptViolation, key: 0x182, ..fault };
     for info1 in [0, 0x1f82] {
         assert_eq!(about(ept, info1, Some(fault)), Some(told));
     }
-    assert_eq!(about(ept, 0x1f82, None), Some(Detail { value: 0, ..told }));
+    assert_eq!(about(ept, 0x1f82, None), Some(Subject { value: 0, ..told }));
     assert_eq!(about(NPF, 0, Some(fault)), Some(fault), "an error code");
-    let mmio = of(DetailKind::Mmio, true, 0xfee0_0000, 1);
+    let mmio = of(SubjectKind::Mmio, true, 0xfee0_0000, 1);
     assert_eq!(about(ept, 0x182, Some(mmio)), Some(mmio));
 }
 
 #[test]
 fn what_leaves_in_one_push_has_left() {
-    let window = Event { vcpu: VcpuId(3), ..event(120, 10, Kind::PleWindow { new: 4_096, old: 8_192 }) };
+    let window = Event { vcpu: VcpuId(3), ..event(120, 10, EventKind::PleWindow { new: 4_096, old: 8_192 }) };
     let (mut assembler, mut rows, mut ledger) = pushed(Assembler::default(), &[exit(100, HLT), window, enter(150)]);
-    let who = Who { vm: VmId(1), vcpu: VcpuId(3), tid: Tid(10) };
+    let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(3), tid: Tid(10) };
     let update = PleUpdate { who, at: window.at, new: 4_096, old: 8_192 };
     assert_eq!((assembler.ple_updates(), assembler.halts().len()), (&[update][..], 1));
     assembler.push(&[exit(170, IO)], &mut rows, &mut ledger);
@@ -948,13 +989,13 @@ fn what_leaves_in_one_push_has_left() {
 #[test]
 fn on_xen_a_blocked_vcpu_stays_blocked_whatever_else_is_told_of_it() {
     let guest = (6, 0, 1);
-    let state = |at, from, to| xen(at, guest, Kind::RunState { from, to });
+    let state = |at, from, to| xen(at, guest, EventKind::RunState { from, to });
     let (rows, _) = assemble_xen(&[
-        xen(100, guest, Kind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
+        xen(100, guest, EventKind::Exit { code: HLT, idle: false, words: SubjectWord::NONE, rip: 0 }),
         state(110, RunState::Running, RunState::Blocked),
-        xen(150, guest, Kind::Inject { vector: 7 }),
+        xen(150, guest, EventKind::Inject { vector: 7 }),
         state(200, RunState::Blocked, RunState::Running),
-        xen(230, guest, Kind::Enter),
+        xen(230, guest, EventKind::Enter),
     ]);
     assert_eq!((parts(&rows[0]), rows[0].injected), (vec![(TimePart::Kernel, 40), (TimePart::Halted, 90)], Some(7)));
 }

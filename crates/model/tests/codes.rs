@@ -39,10 +39,10 @@ fn no_halt_can_be_within_these() {
 
 #[test]
 fn these_are_about_nothing() {
-    for kind in [DetailKind::Apic, DetailKind::Cpuid, DetailKind::Mmio, DetailKind::Port, DetailKind::Msr] {
+    for kind in [SubjectKind::Apic, SubjectKind::Cpuid, SubjectKind::Mmio, SubjectKind::Port, SubjectKind::Msr] {
         assert_eq!(all(|code| code.cannot_be_about(kind)), ["vmx HLT", "svm hlt", "svm idle-halt"], "{kind:?}");
     }
-    assert!(all(|code| code.cannot_be_about(DetailKind::PageFault)).is_empty());
+    assert!(all(|code| code.cannot_be_about(SubjectKind::PageFault)).is_empty());
 }
 
 #[test]
@@ -90,12 +90,12 @@ fn fast_paths_are_those_of_vmx_that_enter_again() {
 
 #[test]
 fn user_space_is_asked_for_an_access_of_its_own_kind_alone() {
-    for kind in DetailKind::ALL {
+    for kind in SubjectKind::ALL {
         let expected: &[&str] = match kind {
-            DetailKind::Port | DetailKind::Diag => &["kvm KVM_EXIT_IO"],
-            DetailKind::Mmio => &["kvm KVM_EXIT_MMIO"],
-            DetailKind::Msr => &["kvm KVM_EXIT_X86_RDMSR", "kvm KVM_EXIT_X86_WRMSR"],
-            DetailKind::Hypercall => &["kvm KVM_EXIT_HYPERCALL"],
+            SubjectKind::Port | SubjectKind::Diag => &["kvm KVM_EXIT_IO"],
+            SubjectKind::Mmio => &["kvm KVM_EXIT_MMIO"],
+            SubjectKind::Msr => &["kvm KVM_EXIT_X86_RDMSR", "kvm KVM_EXIT_X86_WRMSR"],
+            SubjectKind::Hypercall => &["kvm KVM_EXIT_HYPERCALL"],
             _ => &[],
         };
         assert_eq!(all(|code| code.hands_over(kind)), expected, "{kind:?}");
@@ -218,6 +218,6 @@ fn a_name_that_no_list_has_is_kept_for_its_code() {
 
 #[test]
 fn doors_are_called_what_the_kernel_calls_them() {
-    let handlers = [Door::Kernel, Door::Userspace(2), Door::Userspace(0x99), Door::DeviceModel];
-    assert_eq!(handlers.map(Door::name), ["kernel", "KVM_EXIT_IO", "0x99", "device model"]);
+    let handlers = [Handler::Kernel, Handler::Userspace(2), Handler::Userspace(0x99), Handler::DeviceModel];
+    assert_eq!(handlers.map(Handler::name), ["kernel", "KVM_EXIT_IO", "0x99", "device model"]);
 }

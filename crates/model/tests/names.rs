@@ -49,7 +49,7 @@ fn a_release_has_two_numbers() {
 fn a_setting_is_found_by_its_module_and_its_name() {
     let settings =
         [("kvm", "nx_huge_pages", "Y"), ("kvm_intel", "halt_poll_ns", "7"), ("kvm", "halt_poll_ns", "200000")];
-    let settings = settings.map(|(of, name, value)| Setting::new(of, name, value)).to_vec();
+    let settings = settings.map(|(of, name, value)| HostSetting::new(of, name, value)).to_vec();
     let info = TraceInfo { settings, ..TraceInfo::default() };
     let cases = [
         ("kvm", "halt_poll_ns", Some("200000")),
@@ -65,7 +65,7 @@ fn a_setting_is_found_by_its_module_and_its_name() {
 
 #[test]
 fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction() {
-    let shown = DetailKind::ALL.map(|kind| {
+    let shown = SubjectKind::ALL.map(|kind| {
         let directions = [true, false].map(|write| kind.direction(write).unwrap_or("-"));
         (kind.name(), kind.heading(), directions, kind.is_hypercall())
     });
@@ -103,17 +103,18 @@ fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction() {
 
 #[test]
 fn a_guest_halts_by_these_calls() {
-    let halts = |kind, key, value| Detail { kind, write: false, form: Form::Untold, size: 0, key, value }.is_halt();
+    let halts =
+        |kind, key, value| Subject { kind, write: false, form: PortAccessForm::Unknown, size: 0, key, value }.is_halt();
     // PSCI's CPU_SUSPEND in both widths, and CPU_OFF, which ends a vCPU.
-    assert_eq!([0x8400_0001, 0xc400_0001, 0x8400_0002].map(|key| halts(DetailKind::Hvc, key, 0)), [true, true, false]);
+    assert_eq!([0x8400_0001, 0xc400_0001, 0x8400_0002].map(|key| halts(SubjectKind::Hvc, key, 0)), [true, true, false]);
     // H_CEDE, H_CONFER.
-    assert_eq!([0xe0, 0xe4].map(|key| halts(DetailKind::PpcHcall, key, 0)), [true, false]);
+    assert_eq!([0xe0, 0xe4].map(|key| halts(SubjectKind::PpcHcall, key, 0)), [true, false]);
     // SCHEDOP_yield, _block, _shutdown, _poll, and block's number of a hypercall that is not sched_op.
-    assert_eq!([0, 1, 2, 3].map(|value| halts(DetailKind::XenHypercall, 29, value)), [false, true, false, true]);
-    assert!(!halts(DetailKind::XenHypercall, 30, 1));
+    assert_eq!([0, 1, 2, 3].map(|value| halts(SubjectKind::XenHypercall, 29, value)), [false, true, false, true]);
+    assert!(!halts(SubjectKind::XenHypercall, 30, 1));
     // The same numbers of other kinds mean other things.
-    for kind in DetailKind::ALL {
-        let known = [DetailKind::Hvc, DetailKind::PpcHcall, DetailKind::XenHypercall].contains(&kind);
+    for kind in SubjectKind::ALL {
+        let known = [SubjectKind::Hvc, SubjectKind::PpcHcall, SubjectKind::XenHypercall].contains(&kind);
         assert_eq!([0x8400_0001, 0xe0, 29].into_iter().any(|key| halts(kind, key, 1)), known, "{kind:?}");
     }
 }
@@ -121,47 +122,47 @@ fn a_guest_halts_by_these_calls() {
 #[test]
 fn a_ports_read_is_answered_when_it_is_told_of_and_nothing_else_is() {
     let answered =
-        DetailKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]).filter(|&(kind, write)| {
-            Detail { kind, write, form: Form::Untold, size: 1, key: 0x3f8, value: 0 }.is_answered()
+        SubjectKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]).filter(|&(kind, write)| {
+            Subject { kind, write, form: PortAccessForm::Unknown, size: 1, key: 0x3f8, value: 0 }.is_answered()
         });
-    assert_eq!(answered.collect::<Vec<_>>(), [(DetailKind::Port, false)]);
+    assert_eq!(answered.collect::<Vec<_>>(), [(SubjectKind::Port, false)]);
 }
 
 /// Where `kvm_exit` never fires: which access told of after `KVM_RUN` is the one that user space has answered.
 #[test]
 fn a_read_completes_the_exit_in_which_user_space_answered_it() {
     let [io, mmio, signal] = [2, 6, 10].map(|reason| ExitCode::of_userspace(reason, 0));
-    let of = |kind, write, key| Detail { kind, write, form: Form::Untold, size: 1, key, value: 0 };
-    let serial = of(DetailKind::Port, false, 0x3f8);
+    let of = |kind, write, key| Subject { kind, write, form: PortAccessForm::Unknown, size: 1, key, value: 0 };
+    let serial = of(SubjectKind::Port, false, 0x3f8);
     let cases = [
         ("a read of which nothing was known", serial, io, None, true),
-        ("a write", of(DetailKind::Port, true, 0x3f8), io, None, false),
+        ("a write", of(SubjectKind::Port, true, 0x3f8), io, None, false),
         ("a read in an exit for something else", serial, mmio, None, false),
         ("a read after a signal", serial, signal, None, false),
-        ("the read that was known", serial, io, Some((DetailKind::Port, false, 0x3f8)), true),
-        ("a read of another port", serial, io, Some((DetailKind::Port, false, 0x3f9)), false),
-        ("a read after a write that KVM answered", serial, io, Some((DetailKind::Port, true, 0x20)), true),
+        ("the read that was known", serial, io, Some((SubjectKind::Port, false, 0x3f8)), true),
+        ("a read of another port", serial, io, Some((SubjectKind::Port, false, 0x3f9)), false),
+        ("a read after a write that KVM answered", serial, io, Some((SubjectKind::Port, true, 0x20)), true),
         (
             "a read that KVM answers itself",
-            of(DetailKind::Port, false, 0x21),
+            of(SubjectKind::Port, false, 0x21),
             io,
-            Some((DetailKind::Port, true, 0x80)),
+            Some((SubjectKind::Port, true, 0x80)),
             false,
         ),
-        ("a read of a thing of another kind", serial, io, Some((DetailKind::Mmio, false, 0x3f8)), false),
-        ("memory's read", of(DetailKind::Mmio, false, 0xa0), mmio, Some((DetailKind::Mmio, false, 0xa0)), true),
+        ("a read of a thing of another kind", serial, io, Some((SubjectKind::Mmio, false, 0x3f8)), false),
+        ("memory's read", of(SubjectKind::Mmio, false, 0xa0), mmio, Some((SubjectKind::Mmio, false, 0xa0)), true),
         (
             "memory's read elsewhere",
-            of(DetailKind::Mmio, false, 0xa0),
+            of(SubjectKind::Mmio, false, 0xa0),
             mmio,
-            Some((DetailKind::Mmio, false, 0xa1)),
+            Some((SubjectKind::Mmio, false, 0xa1)),
             false,
         ),
         (
             "memory's read after a write",
-            of(DetailKind::Mmio, false, 0xa0),
+            of(SubjectKind::Mmio, false, 0xa0),
             mmio,
-            Some((DetailKind::Mmio, true, 0xa0)),
+            Some((SubjectKind::Mmio, true, 0xa0)),
             false,
         ),
     ];
@@ -169,8 +170,8 @@ fn a_read_completes_the_exit_in_which_user_space_answered_it() {
         assert_eq!(detail.completes(code, known), completes, "{what}");
     }
     // The ports of KVM's own devices, and their neighbours.
-    let write = Some((DetailKind::Port, true, 0x80));
-    let own: Vec<u64> = (0..0x600).filter(|&key| !of(DetailKind::Port, false, key).completes(io, write)).collect();
+    let write = Some((SubjectKind::Port, true, 0x80));
+    let own: Vec<u64> = (0..0x600).filter(|&key| !of(SubjectKind::Port, false, key).completes(io, write)).collect();
     assert_eq!(own, [0x20, 0x21, 0x40, 0x41, 0x42, 0x43, 0x61, 0xa0, 0xa1, 0x4d0, 0x4d1]);
 }
 
@@ -205,23 +206,23 @@ fn yields_have_their_hypervisors_names() {
 #[test]
 fn a_yield_names_whom_it_is_for_as_far_as_the_number_is_one() {
     let of = |kind, key, value| {
-        YieldCall::of_detail(&Detail { kind, write: false, form: Form::Untold, size: 0, key, value })
+        YieldCall::of_detail(&Subject { kind, write: false, form: PortAccessForm::Unknown, size: 0, key, value })
     };
     for (value, named) in
         [(0, Some(0)), (7, Some(7)), (0xffff_fffe, Some(0xffff_fffe)), (0xffff_ffff, None), (1 << 32, None)]
     {
         for (kind, key, call) in [
-            (DetailKind::Hypercall, 11, YieldCall::SchedYield),
-            (DetailKind::PpcHcall, 0xe4, YieldCall::Confer),
-            (DetailKind::PpcHcall, 0xe8, YieldCall::Prod),
+            (SubjectKind::Hypercall, 11, YieldCall::SchedYield),
+            (SubjectKind::PpcHcall, 0xe4, YieldCall::Confer),
+            (SubjectKind::PpcHcall, 0xe8, YieldCall::Prod),
         ] {
             assert_eq!(of(kind, key, value), Some((call, named.map(VcpuId))), "{call:?} {value:#x}");
         }
         for (kind, key, call) in [
-            (DetailKind::Hypercall, 5, YieldCall::KickCpu),
-            (DetailKind::Diag, 0x44, YieldCall::Diag44),
-            (DetailKind::Diag, 0x9c, YieldCall::Diag9c),
-            (DetailKind::HypervHypercall, 8, YieldCall::LongSpinWait),
+            (SubjectKind::Hypercall, 5, YieldCall::KickCpu),
+            (SubjectKind::Diag, 0x44, YieldCall::Diag44),
+            (SubjectKind::Diag, 0x9c, YieldCall::Diag9c),
+            (SubjectKind::HypervHypercall, 8, YieldCall::LongSpinWait),
         ] {
             assert_eq!(of(kind, key, value), Some((call, None)), "{call:?} {value:#x}");
         }
@@ -232,7 +233,7 @@ fn a_yield_names_whom_it_is_for_as_far_as_the_number_is_one() {
 fn whose_a_row_is_is_said_as_well_as_it_is_known() {
     let mut info = TraceInfo::default();
     info.comms.extend([(41, "qemu-system-x86".to_string()), (0, "swapper".to_string())]);
-    let row = |vm, vcpu, tid| WhoRow::of(Who { vm: VmId(vm), vcpu, tid: Tid(tid) }, &info);
+    let row = |vm, vcpu, tid| WhoRow::of(VcpuIdentity { vm: VmId(vm), vcpu, tid: Tid(tid) }, &info);
     let labels = |row: WhoRow| (row.vm_label(), row.vcpu_label());
     let words = |vm: &str, vcpu: &str| (vm.to_string(), vcpu.to_string());
     let named = row(41, VcpuId(3), 43);
@@ -249,7 +250,7 @@ fn whose_a_row_is_is_said_as_well_as_it_is_known() {
 
 #[test]
 fn a_vcpu_that_an_event_does_not_name_is_that_of_its_thread() {
-    let of = |vcpu, tid| Who { vm: VmId(41), vcpu, tid: Tid(tid) };
+    let of = |vcpu, tid| VcpuIdentity { vm: VmId(41), vcpu, tid: Tid(tid) };
     let known: FxHashMap<_, _> = [(Tid(43), VcpuId(3))].into_iter().collect();
     assert_eq!(of(VcpuId::UNKNOWN, 43).completed(&known), of(VcpuId(3), 43));
     assert_eq!(of(VcpuId(7), 43).completed(&known), of(VcpuId(7), 43), "the event says it itself");

@@ -3,17 +3,17 @@
 use exitscope_model::*;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
-fn event(at: u64, kind: Kind) -> Event {
+fn event(at: u64, kind: EventKind) -> Event {
     let (tid, vm, vcpu, cpu, name) = (Tid(10), VmId(1), VcpuId::UNKNOWN, PcpuId(0), NameId(0));
     Event { at: Moment::from_nanos(at), tid, vm, vcpu, cpu, name, kind }
 }
 
 fn run(at: u64) -> Event {
-    event(at, Kind::Fpu { load: true })
+    event(at, EventKind::Fpu { load: true })
 }
 
 fn user(at: u64) -> Event {
-    event(at, Kind::UserspaceExit { reason: 2, errno: 0 })
+    event(at, EventKind::UserspaceExit { reason: 2, errno: 0 })
 }
 
 /// Rows that came before the end, all rows, and the ledger.
@@ -42,7 +42,7 @@ fn every_return_to_user_space_is_a_row_also_the_last_one_that_was_held_back() {
         }
         let inside: u64 = rows.iter().map(|row| u64::from(row.events)).sum();
         assert_eq!(inside + ledger.events_outside_rows(), ledger.events, "{returns}");
-        assert_eq!(ledger.get(Line::BeforeRecording), 0, "{returns}");
+        assert_eq!(ledger.get(LedgerLine::BeforeRecording), 0, "{returns}");
     }
 }
 
@@ -52,42 +52,43 @@ fn a_row_that_was_held_back_is_whole_when_the_next_is_cut_off() {
     let (before_end, rows, ledger) = assemble(&[run(0), user(1_000), run(1_300), user(2_000)]);
     assert_eq!((before_end, rows.len()), (1, 2));
     assert_eq!(rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, false]);
-    assert_eq!(ledger.get(Line::UnfinishedExit), 1);
+    assert_eq!(ledger.get(LedgerLine::UnfinishedExit), 1);
 }
 
-fn detail(at: u64, kind: DetailKind, write: bool, key: u64) -> Event {
-    event(at, Kind::Detail(Detail { kind, write, form: Form::Untold, size: 1, key, value: 7 }))
+fn detail(at: u64, kind: SubjectKind, write: bool, key: u64) -> Event {
+    event(at, EventKind::Detail(Subject { kind, write, form: PortAccessForm::Unknown, size: 1, key, value: 7 }))
 }
 
 /// The first thing that is told of a vCPU may be what it then leaves for.
 #[test]
 fn a_write_that_is_the_first_event_of_its_thread_is_what_the_first_row_is_about() {
-    let (_, rows, ledger) = assemble(&[detail(1_000, DetailKind::Port, true, 0x80), user(1_020), run(1_300)]);
-    assert_eq!((rows.len(), rows[0].detail.map(|of| of.key), rows[0].events), (1, Some(0x80), 3));
+    let (_, rows, ledger) = assemble(&[detail(1_000, SubjectKind::Port, true, 0x80), user(1_020), run(1_300)]);
+    assert_eq!((rows.len(), rows[0].subject.map(|of| of.key), rows[0].events), (1, Some(0x80), 3));
     assert_eq!(ledger.events_outside_rows(), 0);
     // A hypercall is not what user space does a port access for.
-    let (_, rows, ledger) = assemble(&[detail(1_000, DetailKind::Hypercall, false, 9), user(1_020), run(1_300)]);
-    assert_eq!((rows[0].detail, rows[0].events, ledger.get(Line::OutsideExit)), (None, 2, 1));
+    let (_, rows, ledger) = assemble(&[detail(1_000, SubjectKind::Hypercall, false, 9), user(1_020), run(1_300)]);
+    assert_eq!((rows[0].subject, rows[0].events, ledger.get(LedgerLine::OutsideExit)), (None, 2, 1));
 }
 
 #[test]
 fn vcpus_without_kvm_exit_are_counted_if_they_have_rows_that_show_it() {
-    let counted = |events: &[Event]| assemble(events).2.get(Line::NoKvmExit);
+    let counted = |events: &[Event]| assemble(events).2.get(LedgerLine::NoKvmExit);
     let returns = [user(1_000), run(1_300), user(2_000), run(2_300), user(3_000), run(3_300)];
     let other = |event: &Event| Event { tid: Tid(11), ..*event };
     assert_eq!(counted(&returns), 1);
     assert_eq!(counted(&[&returns[..], &returns.map(|event| other(&event))].concat()), 2);
     // One return may be the tail of an exit, and an access is none.
     assert_eq!(counted(&returns[..2]), 0);
-    assert_eq!(counted(&[detail(1_000, DetailKind::Port, true, 0x80)]), 0);
+    assert_eq!(counted(&[detail(1_000, SubjectKind::Port, true, 0x80)]), 0);
     // Then one fires.
-    assert_eq!(counted(&[&returns[..], &[event(4_000, Kind::Enter)]].concat()), 0);
+    assert_eq!(counted(&[&returns[..], &[event(4_000, EventKind::Enter)]].concat()), 0);
 }
 
 #[test]
 fn accesses_in_hand_when_kvm_exit_fires_belong_to_no_exit() {
     let io = ExitCode::new(CodeList::Vmx, 30);
-    let leaves = event(1_100, Kind::Exit { code: io, idle: false, words: SubjectWord::NONE, rip: 0 });
-    let (_, rows, ledger) = assemble(&[detail(1_000, DetailKind::Port, true, 0x80), leaves, event(1_200, Kind::Enter)]);
-    assert_eq!((rows.len(), rows[0].detail, rows[0].events, ledger.get(Line::OutsideExit)), (1, None, 2, 1));
+    let leaves = event(1_100, EventKind::Exit { code: io, idle: false, words: SubjectWord::NONE, rip: 0 });
+    let (_, rows, ledger) =
+        assemble(&[detail(1_000, SubjectKind::Port, true, 0x80), leaves, event(1_200, EventKind::Enter)]);
+    assert_eq!((rows.len(), rows[0].subject, rows[0].events, ledger.get(LedgerLine::OutsideExit)), (1, None, 2, 1));
 }

@@ -12,53 +12,59 @@ const EPT_VIOLATION: ExitCode = ExitCode::new(CodeList::Vmx, 48);
 const MWAIT: ExitCode = ExitCode::new(CodeList::Vmx, 36);
 const VMRESUME: ExitCode = ExitCode::new(CodeList::Vmx, 24);
 const VMGEXIT: ExitCode = ExitCode::new(CodeList::Svm, 0x403);
-const ASKS_FOR_HLT: Kind =
-    Kind::Detail(Detail { kind: DetailKind::Vmgexit, write: false, form: Form::Untold, size: 0, key: 0x78, value: 0 });
+const ASKS_FOR_HLT: EventKind = EventKind::Detail(Subject {
+    kind: SubjectKind::Vmgexit,
+    write: false,
+    form: PortAccessForm::Unknown,
+    size: 0,
+    key: 0x78,
+    value: 0,
+});
 const EINTR: i32 = -4;
 const KVM_EXIT_IO: u32 = 2;
 const KVM_EXIT_HLT: u32 = 5;
 
-fn event(at: u64, kind: Kind) -> Event {
+fn event(at: u64, kind: EventKind) -> Event {
     let (at, tid, vcpu) = (Moment::from_nanos(at), Tid(10), VcpuId::UNKNOWN);
     Event { at, tid, vm: VmId(1), vcpu, cpu: PcpuId(0), name: NameId(0), kind }
 }
 
 fn exit(at: u64, code: ExitCode) -> Event {
-    event(at, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
+    event(at, EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
 }
 
 fn enter(at: u64) -> Event {
-    event(at, Kind::Enter)
+    event(at, EventKind::Enter)
 }
 
 fn woken(at: u64, ns: u64, waited: bool) -> Event {
-    event(at, Kind::HaltEnd { ns, waited, valid: true })
+    event(at, EventKind::HaltEnd { ns, waited, valid: true })
 }
 
 fn polled(at: u64, old: u32) -> Event {
-    event(at, Kind::HaltPoll { grow: true, new: old * 2, old })
+    event(at, EventKind::HaltPoll { grow: true, new: old * 2, old })
 }
 
 /// The thread goes to sleep, or loses its CPU.
 fn out(at: u64, sleeps: bool) -> Event {
-    event(at, Kind::Switch { prev: Tid(10), sleeps, next: Tid(0) })
+    event(at, EventKind::Switch { prev: Tid(10), sleeps, next: Tid(0) })
 }
 
 /// It has a CPU again.
 fn back(at: u64) -> Event {
-    event(at, Kind::Switch { prev: Tid(0), sleeps: false, next: Tid(10) })
+    event(at, EventKind::Switch { prev: Tid(0), sleeps: false, next: Tid(10) })
 }
 
 fn wakeup(at: u64) -> Event {
-    event(at, Kind::Wakeup { tid: Tid(10) })
+    event(at, EventKind::Wakeup { tid: Tid(10) })
 }
 
 fn returns(at: u64, reason: u32, errno: i32) -> Event {
-    event(at, Kind::UserspaceExit { reason, errno })
+    event(at, EventKind::UserspaceExit { reason, errno })
 }
 
 fn run(at: u64) -> Event {
-    event(at, Kind::RunEnter)
+    event(at, EventKind::RunEnter)
 }
 
 /// What is made of a recording.
@@ -139,7 +145,7 @@ fn a_poll_that_succeeds_is_all_polling_and_the_rest_cost() {
     let none = [exit(0, HLT), polled(890, 0), woken(900, 800, false), enter(1_000)];
     check(&none, &[("kernel", 1_000)]);
     let mut info = TraceInfo::default();
-    info.settings.push(Setting::new("kvm", "halt_poll_ns", "0"));
+    info.settings.push(HostSetting::new("kvm", "halt_poll_ns", "0"));
     let found = account_of(&info, &[exit(0, HLT), woken(900, 800, false), enter(1_000)]);
     assert_eq!(found.parts, [("kernel", 1_000)].into());
 }
@@ -160,7 +166,7 @@ fn without_wakeups_the_scheduler_says_when_a_halt_was_blocked() {
     check(&events, &[("halt, not divided", 200), ("halted", 1_000), ("steal", 200)]);
     // Then a poll is all that might be in the rest: a host without says so.
     let mut info = TraceInfo::default();
-    info.settings.push(Setting::new("kvm", "halt_poll_ns", "0"));
+    info.settings.push(HostSetting::new("kvm", "halt_poll_ns", "0"));
     assert_eq!(account_of(&info, &events).parts, [("kernel", 200), ("halted", 1_000), ("steal", 200)].into());
 }
 
@@ -225,21 +231,34 @@ fn what_is_a_halt_and_what_is_not() {
         assert_eq!(slept(code, &[]), halted, "{}", code.name());
     }
     assert_eq!(slept(VMGEXIT, &[event(50, ASKS_FOR_HLT)]), halted, "SEV-ES asks for it by VMGEXIT");
-    let vmgexit = |kind, key| Kind::Detail(Detail { kind, write: false, form: Form::Untold, size: 0, key, value: 0 });
-    assert_eq!(slept(VMGEXIT, &[event(50, vmgexit(DetailKind::Vmgexit, 0x8000_0004))]), halted, "AP_HLT_LOOP");
-    assert_eq!(slept(VMGEXIT, &[event(50, vmgexit(DetailKind::GhcbMsr, 6))]), halted, "AP_RESET_HOLD");
-    assert_ne!(slept(VMGEXIT, &[event(50, vmgexit(DetailKind::Vmgexit, 0x72))]), halted, "CPUID");
-    let psci = Detail { kind: DetailKind::Hvc, write: false, form: Form::Untold, size: 0, key: 0xc400_0001, value: 0 };
-    assert_eq!(slept(ExitCode::new(CodeList::Arm64Ec, 0x16), &[event(50, Kind::Detail(psci))]), halted, "CPU_SUSPEND");
-    let cede = Detail { kind: DetailKind::PpcHcall, key: 0xe0, ..psci };
-    assert_eq!(slept(ExitCode::new(CodeList::PpcTrap, 0xc00), &[event(50, Kind::Detail(cede))]), halted, "H_CEDE");
+    let vmgexit = |kind, key| {
+        EventKind::Detail(Subject { kind, write: false, form: PortAccessForm::Unknown, size: 0, key, value: 0 })
+    };
+    assert_eq!(slept(VMGEXIT, &[event(50, vmgexit(SubjectKind::Vmgexit, 0x8000_0004))]), halted, "AP_HLT_LOOP");
+    assert_eq!(slept(VMGEXIT, &[event(50, vmgexit(SubjectKind::GhcbMsr, 6))]), halted, "AP_RESET_HOLD");
+    assert_ne!(slept(VMGEXIT, &[event(50, vmgexit(SubjectKind::Vmgexit, 0x72))]), halted, "CPUID");
+    let psci = Subject {
+        kind: SubjectKind::Hvc,
+        write: false,
+        form: PortAccessForm::Unknown,
+        size: 0,
+        key: 0xc400_0001,
+        value: 0,
+    };
+    assert_eq!(
+        slept(ExitCode::new(CodeList::Arm64Ec, 0x16), &[event(50, EventKind::Detail(psci))]),
+        halted,
+        "CPU_SUSPEND"
+    );
+    let cede = Subject { kind: SubjectKind::PpcHcall, key: 0xe0, ..psci };
+    assert_eq!(slept(ExitCode::new(CodeList::PpcTrap, 0xc00), &[event(50, EventKind::Detail(cede))]), halted, "H_CEDE");
     let riscv = slept(ExitCode::new(CodeList::Riscv, 22), &[]);
     assert_eq!(riscv, [("kernel", 200), ("halted", 800)].into(), "riscv's WFI is one of several instructions");
 
     let cost: BTreeMap<_, _> = [("kernel", 1_000)].into();
-    assert_eq!(slept(ExitCode::new(CodeList::Arm64Ec, 1), &[event(50, Kind::Wfx { wfe: true })]), cost, "WFE");
+    assert_eq!(slept(ExitCode::new(CodeList::Arm64Ec, 1), &[event(50, EventKind::Wfx { wfe: true })]), cost, "WFE");
     assert_eq!(slept(MWAIT, &[]), cost, "KVM runs MWAIT as a NOP");
-    assert_eq!(slept(HLT, &[event(50, Kind::Reflect)]), cost, "L2's HLT is L1's to handle");
+    assert_eq!(slept(HLT, &[event(50, EventKind::Reflect)]), cost, "L2's HLT is L1's to handle");
     let memory: BTreeMap<_, _> = [("kernel", 200), ("waiting for memory", 800)].into();
     assert_eq!(slept(EPT_VIOLATION, &[]), memory);
     // As KVM told of such waits, too, before 5.17.
@@ -330,7 +349,17 @@ fn a_back_end_without_kvm_exit_has_the_same_account_as_far_as_events_tell() {
 #[test]
 fn an_access_that_kvm_answered_is_not_what_the_exit_after_it_is_about() {
     let port = |at, write, key| {
-        event(at, Kind::Detail(Detail { kind: DetailKind::Port, write, form: Form::Plain, size: 1, key, value: 7 }))
+        event(
+            at,
+            EventKind::Detail(Subject {
+                kind: SubjectKind::Port,
+                write,
+                form: PortAccessForm::NonString,
+                size: 1,
+                key,
+                value: 7,
+            }),
+        )
     };
     let events = [
         returns(0, KVM_EXIT_IO, 0),
@@ -355,23 +384,30 @@ fn an_access_that_kvm_answered_is_not_what_the_exit_after_it_is_about() {
         port(62, false, 0x71),
     ];
     let found = account(&events);
-    let told = found.rows.iter().map(|row| (row.at.as_nanos(), row.detail.map(|of| (of.write, of.key))));
+    let told = found.rows.iter().map(|row| (row.at.as_nanos(), row.subject.map(|of| (of.write, of.key))));
     assert_eq!(
         told.collect::<Vec<_>>(),
         [(0, None), (10, Some((false, 0x3fd))), (30, None), (41, Some((true, 0x80))), (60, Some((false, 0x71)))]
     );
     let rows: u64 = found.rows.iter().map(|row| u64::from(row.events)).sum();
-    assert_eq!(rows + found.ledger.get(Line::OutsideExit), events.len() as u64);
+    assert_eq!(rows + found.ledger.get(LedgerLine::OutsideExit), events.len() as u64);
 }
 
 #[test]
 fn a_kick_of_a_sibling_makes_a_halt_a_wait_for_a_spinlock() {
-    let kick = Detail { kind: DetailKind::Hypercall, write: false, form: Form::Untold, size: 0, key: 5, value: 1 };
+    let kick = Subject {
+        kind: SubjectKind::Hypercall,
+        write: false,
+        form: PortAccessForm::Unknown,
+        size: 0,
+        key: 5,
+        value: 1,
+    };
     let of = |tid, vcpu, event: Event| Event { tid: Tid(tid), vcpu: VcpuId(vcpu), ..event };
     let events = [
         of(11, 1, exit(0, HLT)),
         of(10, 0, exit(100, ExitCode::new(CodeList::Vmx, 18))),
-        of(10, 0, event(110, Kind::Detail(kick))),
+        of(10, 0, event(110, EventKind::Detail(kick))),
         of(10, 0, enter(200)),
         of(11, 1, woken(300, 250, true)),
         of(11, 1, enter(400)),
@@ -396,11 +432,11 @@ fn an_exit_that_cannot_halt_and_does_is_not_timed() {
     let found = account(&events);
     assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(found.parts, [("guest", 100 + 100), ("kernel", 200), ("excluded", 121_900)].into());
-    assert_eq!(found.ledger.moments(Line::ImpossibleExit).collect::<Vec<_>>(), [Moment::from_nanos(122_000)]);
-    assert_eq!(Line::ImpossibleExit.severity(), Severity::Loss);
+    assert_eq!(found.ledger.moments(LedgerLine::ImpossibleExit).collect::<Vec<_>>(), [Moment::from_nanos(122_000)]);
+    assert_eq!(LedgerLine::ImpossibleExit.severity(), Severity::Loss);
     // User space may have had a part in it.
     let handed = [exit(0, APIC_WRITE), returns(10, KVM_EXIT_IO, 0), run(20), woken(900, 800, false), enter(1_000)];
-    assert_eq!(account(&handed).ledger.get(Line::ImpossibleExit), 0);
+    assert_eq!(account(&handed).ledger.get(LedgerLine::ImpossibleExit), 0);
     // A halt in the guest: the exit that it was in is missing.
     let found =
         account(&[exit(0, CPUID), enter(100), woken(900, 500, true), enter(1_000), exit(1_100, CPUID), enter(1_200)]);
@@ -409,14 +445,16 @@ fn an_exit_that_cannot_halt_and_does_is_not_timed() {
 
 #[test]
 fn a_halt_in_which_the_guest_writes_a_register_is_not_timed() {
-    let written = |kind| Kind::Detail(Detail { kind, write: true, form: Form::Untold, size: 0, key: 0x380, value: 5 });
+    let written = |kind| {
+        EventKind::Detail(Subject { kind, write: true, form: PortAccessForm::Unknown, size: 0, key: 0x380, value: 5 })
+    };
     let with = |kind| account(&[exit(0, HLT), event(122_000, written(kind)), enter(122_100), exit(122_200, CPUID)]);
-    let found = with(DetailKind::Apic);
-    assert_eq!((found.rows[0].timed, found.rows[0].detail), (false, None));
+    let found = with(SubjectKind::Apic);
+    assert_eq!((found.rows[0].timed, found.rows[0].subject), (false, None));
     assert_eq!(found.parts, [("excluded", 122_100), ("guest", 100)].into());
-    assert_eq!(found.ledger.moments(Line::ImpossibleExit).collect::<Vec<_>>(), [Moment::from_nanos(122_000)]);
-    let tells = with(DetailKind::PageFault);
-    assert_eq!((tells.rows[0].timed, tells.ledger.get(Line::ImpossibleExit)), (true, 0));
+    assert_eq!(found.ledger.moments(LedgerLine::ImpossibleExit).collect::<Vec<_>>(), [Moment::from_nanos(122_000)]);
+    let tells = with(SubjectKind::PageFault);
+    assert_eq!((tells.rows[0].timed, tells.ledger.get(LedgerLine::ImpossibleExit)), (true, 0));
 }
 
 #[test]
@@ -424,11 +462,11 @@ fn a_halt_that_ends_where_events_were_lost_is_not_timed() {
     let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
     let told = [on(8, exit(0, HLT)), on(8, woken(90, 80, true)), on(8, enter(100))];
     let halted = |ends_on, lost_on: &[u32]| {
-        let losses = lost_on.iter().map(|&cpu| on(cpu, event(900, Kind::Lost { count: 0 })));
+        let losses = lost_on.iter().map(|&cpu| on(cpu, event(900, EventKind::Lost { count: 0 })));
         let end = [on(ends_on, enter(1_000)), on(ends_on, exit(1_050, CPUID)), on(ends_on, enter(1_060))];
         let events: Vec<Event> = told.into_iter().chain([on(8, exit(200, HLT))]).chain(losses).chain(end).collect();
         let found = account(&events);
-        (found.rows[1].timed, found.parts.get("excluded").copied(), found.ledger.get(Line::SpansLoss))
+        (found.rows[1].timed, found.parts.get("excluded").copied(), found.ledger.get(LedgerLine::SpansLoss))
     };
     // Where it ends, what says that it was over may be lost: it is not the whole of it that ran.
     assert_eq!(halted(6, &[6]), (false, Some(800), 1));
@@ -459,7 +497,7 @@ fn a_vcpu_on_another_cpu_without_a_switch_has_lost_something() {
     assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [false, true, true, true]);
     let expected = [("guest", 400), ("kernel", 300), ("steal", 100), ("excluded", 4_900 + 3_400)];
     assert_eq!(found.parts, expected.into());
-    assert_eq!(found.ledger.get(Line::ImpossibleExit), 2);
+    assert_eq!(found.ledger.get(LedgerLine::ImpossibleExit), 2);
     // Without the scheduler nobody knows of moves.
     let found = account(&[on(0, exit(100, CPUID)), on(3, enter(5_000))]);
     assert_eq!(found.parts, [("kernel", 4_900)].into());
@@ -467,7 +505,7 @@ fn a_vcpu_on_another_cpu_without_a_switch_has_lost_something() {
 
 #[test]
 fn what_a_loss_hides_is_excluded() {
-    let lost = |at| event(at, Kind::Lost { count: 9 });
+    let lost = |at| event(at, EventKind::Lost { count: 9 });
     check(
         &[exit(0, IO), lost(50), enter(100), exit(200, IO), enter(300)],
         &[("guest", 100), ("kernel", 100), ("excluded", 100)],
@@ -553,8 +591,15 @@ fn the_time_of_an_exit_that_the_recording_cuts_off_is_where_its_events_put_it() 
 /// `../shared/found/min-tail-guest-beyond-span.txt`.
 #[test]
 fn guest_time_after_the_last_entry_is_within_the_span() {
-    let port = Detail { kind: DetailKind::Port, write: true, form: Form::Plain, size: 1, key: 0x80, value: 0x65 };
-    let detail = |at| event(at, Kind::Detail(port));
+    let port = Subject {
+        kind: SubjectKind::Port,
+        write: true,
+        form: PortAccessForm::NonString,
+        size: 1,
+        key: 0x80,
+        value: 0x65,
+    };
+    let detail = |at| event(at, EventKind::Detail(port));
     check(&[exit(0, IO), enter(10), detail(500), detail(900)], &[("guest", 890), ("kernel", 10)]);
 }
 
@@ -567,12 +612,12 @@ fn an_exit_that_begins_before_one_that_has_ended_is_a_loss() {
     assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, true, false, false]);
     let expected = [("guest", 10 + 9), ("kernel", 10), ("halt, not divided", 10), ("excluded", 1)];
     assert_eq!(found.parts, expected.into());
-    assert_eq!(found.ledger.moments(Line::ExitOutOfOrder).collect::<Vec<_>>(), [Moment::from_nanos(1_005)]);
+    assert_eq!(found.ledger.moments(LedgerLine::ExitOutOfOrder).collect::<Vec<_>>(), [Moment::from_nanos(1_005)]);
 }
 
 /// The account of Xen's events, by part; where there are any, they name domain 6's vCPU 0 on CPU 1.
-fn on_xen(events: &[(u64, Kind)]) -> Account {
-    let of = |&(at, kind): &(u64, Kind)| Event {
+fn on_xen(events: &[(u64, EventKind)]) -> Account {
+    let of = |&(at, kind): &(u64, EventKind)| Event {
         tid: Tid(0),
         vm: VmId(6),
         vcpu: VcpuId(0),
@@ -582,31 +627,32 @@ fn on_xen(events: &[(u64, Kind)]) -> Account {
     account_in(Assembler::by_vcpu(), &events.iter().map(of).collect::<Vec<_>>())
 }
 
-fn state(from: RunState, to: RunState) -> Kind {
-    Kind::RunState { from, to }
+fn state(from: RunState, to: RunState) -> EventKind {
+    EventKind::RunState { from, to }
 }
 
 #[test]
 fn on_xen_a_cpu_that_records_nothing_for_long_does_what_nothing_explains() {
     use RunState::{Runnable, Running};
     const MS: u64 = 1_000_000;
-    let io = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
-    let begins = [(90, state(Runnable, Running)), (100, Kind::Enter), (200, io)];
-    let with = |events: &[(u64, Kind)]| on_xen(&[&begins, events].concat()).parts;
+    let io =
+        EventKind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let begins = [(90, state(Runnable, Running)), (100, EventKind::Enter), (200, io)];
+    let with = |events: &[(u64, EventKind)]| on_xen(&[&begins, events].concat()).parts;
     let of = |kernel, unknown| -> BTreeMap<_, _> {
         let parts = [("guest", 100), ("kernel", kernel), ("unknown", unknown)];
         parts.into_iter().filter(|part| part.1 > 0).collect()
     };
-    assert_eq!(with(&[(200 + 3 * MS, Kind::Enter)]), of(0, 3 * MS));
-    assert_eq!(with(&[(200 + 2 * MS, Kind::Enter)]), of(2 * MS, 0));
+    assert_eq!(with(&[(200 + 3 * MS, EventKind::Enter)]), of(0, 3 * MS));
+    assert_eq!(with(&[(200 + 2 * MS, EventKind::Enter)]), of(2 * MS, 0));
     // Any event of the CPU is one.
-    assert_eq!(with(&[(200 + MS, Kind::Other), (200 + 3 * MS, Kind::Enter)]), of(3 * MS, 0));
+    assert_eq!(with(&[(200 + MS, EventKind::Other), (200 + 3 * MS, EventKind::Enter)]), of(3 * MS, 0));
     assert_eq!(
-        with(&[(300 + MS, Kind::Other), (300 + 4 * MS, Kind::Other), (400 + 4 * MS, Kind::Enter)]),
+        with(&[(300 + MS, EventKind::Other), (300 + 4 * MS, EventKind::Other), (400 + 4 * MS, EventKind::Enter)]),
         of(MS + 200, 3 * MS)
     );
     // In the guest it is the guest's time; without run states nothing says who ran.
-    assert_eq!(on_xen(&[(100, io), (100 + 3 * MS, Kind::Enter)]).parts, [("kernel", 3 * MS)].into());
+    assert_eq!(on_xen(&[(100, io), (100 + 3 * MS, EventKind::Enter)]).parts, [("kernel", 3 * MS)].into());
 }
 
 #[test]
@@ -628,7 +674,7 @@ fn a_halt_of_which_no_wakeup_tells_is_cost_only_where_that_is_certain() {
     let halt = [exit(0, HLT), enter(700)];
     let of = |poll: Option<&str>, tracepoints: &[&str]| {
         let mut info = perf(tracepoints);
-        info.settings.extend(poll.map(|value| Setting::new("kvm", "halt_poll_ns", value)));
+        info.settings.extend(poll.map(|value| HostSetting::new("kvm", "halt_poll_ns", value)));
         account_of(&info, &halt).parts.into_keys().collect::<Vec<_>>()
     };
     // Without polls and with the scheduler, all that it ran is cost; with either alone, it may have slept or polled.
@@ -647,7 +693,7 @@ fn a_halt_of_which_no_wakeup_tells_is_cost_only_where_that_is_certain() {
 fn where_polls_are_told_of_a_halt_without_a_change_did_not_poll() {
     let second =
         [exit(1_100, HLT), out(1_200, true), wakeup(1_900), back(1_950), woken(1_960, 800, true), enter(2_000)];
-    let change = |new| event(940, Kind::HaltPoll { grow: new > 0, new, old: 1_000 });
+    let change = |new| event(940, EventKind::HaltPoll { grow: new > 0, new, old: 1_000 });
     let first = [exit(0, HLT), change(0), woken(950, 900, false), enter(1_000)];
     // 100 + 10 + 40 of the second halt ran: 60 before KVM began it, 40 after it, the rest in it.
     check(
@@ -703,7 +749,7 @@ fn a_sleep_in_an_exit_that_halts_after_all_is_halted() {
     );
     assert_eq!(found.parts, [("kernel", 170), ("halted", 700), ("steal", 30)].into());
     assert_eq!((found.rows[0].is_halt, found.rows[0].cost().0), (true, 170));
-    let steps: u64 = Step::ALL.iter().map(|step| found.rows[0].way.time(*step).0).sum();
+    let steps: u64 = ExitPhase::ALL.iter().map(|step| found.rows[0].phases.time(*step).0).sum();
     assert_eq!(steps, 170);
     // Said twice, it is one halt.
     let twice = [exit(0, VMGEXIT), event(50, ASKS_FOR_HLT), event(60, ASKS_FOR_HLT), enter(900)];
@@ -727,7 +773,7 @@ fn in_kvm_run_a_sleep_without_a_wakeup_is_not_divided() {
 
 #[test]
 fn a_thread_that_is_heard_of_runs_whether_or_not_the_scheduler_says_so() {
-    let inject = |at| event(at, Kind::Inject { vector: 3 });
+    let inject = |at| event(at, EventKind::Inject { vector: 3 });
     check(&[exit(0, CPUID), out(100, false), inject(600), enter(700)], &[("kernel", 200), ("steal", 500)]);
     check(&[exit(0, CPUID), out(100, false), enter(700)], &[("kernel", 100), ("steal", 600)]);
     // In the guest: the switch back is missing.
@@ -747,13 +793,13 @@ fn a_sleep_outside_every_exit_is_unknown() {
 #[test]
 fn a_vmx_fast_path_is_one_only_if_nothing_else_is_told_of_it() {
     let msr = ExitCode::new(CodeList::Vmx, 32);
-    let first = |idle| event(0, Kind::Exit { code: msr, idle, words: SubjectWord::NONE, rip: 0 });
+    let first = |idle| event(0, EventKind::Exit { code: msr, idle, words: SubjectWord::NONE, rip: 0 });
     let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
     let then = [exit(200, IO), enter(300)];
     check(&[&[enter(0), first(false)][..], &then].concat(), &[("guest", 200), ("kernel", 100)]);
     let unknown = [("unknown", 200), ("kernel", 100)];
     check(&[&[enter(0), first(true)][..], &then].concat(), &unknown);
-    check(&[&[enter(0), first(false), event(5, Kind::Inject { vector: 3 })][..], &then].concat(), &unknown);
+    check(&[&[enter(0), first(false), event(5, EventKind::Inject { vector: 3 })][..], &then].concat(), &unknown);
     check(&[&[enter(0), on(3, first(false))][..], &then].concat(), &unknown);
     check(&[&[enter(0), exit(0, IO)][..], &then].concat(), &unknown);
 }
@@ -765,9 +811,10 @@ fn what_is_out_of_order_is_excluded_whatever_comes_next() {
     let found = account(&events);
     assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(found.parts, [("kernel", 10 + 30), ("excluded", 90)].into());
-    assert_eq!(found.ledger.get(Line::ExitOutOfOrder), 1);
+    assert_eq!(found.ledger.get(LedgerLine::ExitOutOfOrder), 1);
     // An exit that is still open when a late entry comes.
-    let found = account(&[exit(1_000, IO), event(1_040, Kind::Inject { vector: 3 }), out(1_050, false), enter(1_020)]);
+    let found =
+        account(&[exit(1_000, IO), event(1_040, EventKind::Inject { vector: 3 }), out(1_050, false), enter(1_020)]);
     assert_eq!(found.rows.iter().map(|row| row.timed).collect::<Vec<_>>(), [false]);
     assert_eq!(found.parts, [("excluded", 50)].into());
 }
@@ -777,7 +824,10 @@ fn an_event_of_no_known_cpu_shows_no_move() {
     let on = |cpu, event: Event| Event { cpu: PcpuId(cpu), ..event };
     let events = [enter(0), out(0, false), on(2, back(0)), on(u32::MAX, exit(100, CPUID)), on(2, enter(150))];
     let found = account(&events);
-    assert_eq!((found.ledger.get(Line::ImpossibleExit), found.parts), (0, [("guest", 100), ("kernel", 50)].into()));
+    assert_eq!(
+        (found.ledger.get(LedgerLine::ImpossibleExit), found.parts),
+        (0, [("guest", 100), ("kernel", 50)].into())
+    );
 }
 
 #[test]
@@ -792,7 +842,7 @@ fn a_loss_hides_who_may_have_been_on_its_cpu_meanwhile() {
     check(&guest(any), &[("kernel", 200), ("excluded", 100)]);
     // Where the vCPU is is not known.
     let nowhere =
-        guest(other).map(|event| if matches!(event.kind, Kind::Lost { .. }) { event } else { on(any, event) });
+        guest(other).map(|event| if matches!(event.kind, EventKind::Lost { .. }) { event } else { on(any, event) });
     check(&nowhere, &[("kernel", 200), ("excluded", 100)]);
     // Preempted in the guest, it may be given any CPU; preempted in an exit, it goes on with that.
     let preempted = |cpu| [exit(0, IO), enter(100), out(150, false), lost(200, cpu), back(250), exit(300, IO)];
@@ -803,7 +853,7 @@ fn a_loss_hides_who_may_have_been_on_its_cpu_meanwhile() {
     let hidden = [exit(0, IO), enter(100), lost(150, here), woken(180, 20, true), enter(200), exit(230, IO)];
     let found = account(&hidden);
     assert_eq!(found.parts, [("guest", 30), ("kernel", 100), ("excluded", 100)].into());
-    assert_eq!(found.ledger.get(Line::ImpossibleExit), 0);
+    assert_eq!(found.ledger.get(LedgerLine::ImpossibleExit), 0);
     // Two entries, of which a loss elsewhere may hide what was between.
     let twice = [exit(0, IO), enter(100), lost(150, other), enter(200), exit(230, IO)];
     check(&twice, &[("guest", 30), ("kernel", 100), ("excluded", 100)]);
@@ -812,11 +862,11 @@ fn a_loss_hides_who_may_have_been_on_its_cpu_meanwhile() {
 #[test]
 fn a_halt_within_an_emulated_exit_is_none_that_cannot_be() {
     let events = |more: &[Event]| [&[exit(0, APIC_WRITE)], more, &[woken(900, 700, false), enter(1_000)]].concat();
-    let found = account(&events(&[event(50, Kind::Emulate)]));
-    assert_eq!((found.ledger.get(Line::ImpossibleExit), found.rows[0].timed), (0, true));
+    let found = account(&events(&[event(50, EventKind::Emulate)]));
+    assert_eq!((found.ledger.get(LedgerLine::ImpossibleExit), found.rows[0].timed), (0, true));
     assert_eq!(found.parts, [("kernel", 300), ("polling", 700)].into());
-    let found = account(&events(&[event(50, Kind::Inject { vector: 3 })]));
-    assert_eq!((found.ledger.get(Line::ImpossibleExit), found.rows[0].timed), (1, false));
+    let found = account(&events(&[event(50, EventKind::Inject { vector: 3 })]));
+    assert_eq!((found.ledger.get(LedgerLine::ImpossibleExit), found.rows[0].timed), (1, false));
 }
 
 #[test]
@@ -827,22 +877,23 @@ fn an_exit_that_goes_to_user_space_twice_keeps_when_it_first_did() {
         run(1_350),
         returns(1_400, 6, 0),
         run(1_900),
-        event(1_910, Kind::Fpu { load: true }),
+        event(1_910, EventKind::Fpu { load: true }),
         enter(2_000),
     ];
     let found = account(&events);
     let row = &found.rows[0];
-    assert_eq!((row.handler, row.events), (Door::Userspace(6), 7));
-    assert_eq!((row.way.handed.0, row.way.answered.0), (150, 900), "answered when it was last called");
+    assert_eq!((row.handler, row.events), (Handler::Userspace(6), 7));
+    assert_eq!((row.phases.handed.0, row.phases.answered.0), (150, 900), "answered when it was last called");
     assert_eq!(found.parts, [("kernel", 150 + 50 + 100), ("user space", 200 + 500)].into());
 }
 
 #[test]
 fn on_xen_run_states_outside_every_exit_divide_the_time_of_a_vcpu() {
     use RunState::{Blocked, Offline, Paused, Runnable, Running};
-    let leaves = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x72), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let leaves =
+        EventKind::Exit { code: ExitCode::new(CodeList::Svm, 0x72), idle: false, words: SubjectWord::NONE, rip: 0 };
     let found = on_xen(&[
-        (100, Kind::Enter),
+        (100, EventKind::Enter),
         (150, state(Running, Paused)),
         (250, state(Paused, Runnable)),
         (280, state(Runnable, Running)),
@@ -854,7 +905,7 @@ fn on_xen_run_states_outside_every_exit_divide_the_time_of_a_vcpu() {
         (380, state(Running, Runnable)),
         (383, state(Runnable, Running)),
         (400, leaves),
-        (403, Kind::Enter),
+        (403, EventKind::Enter),
     ]);
     let guest = 50 + 20 + 20 + 5 + 17;
     let expected = [("guest", guest), ("kernel", 3), ("halted", 40), ("steal", 30 + 5 + 3), ("stopped", 100 + 10)];
@@ -865,26 +916,28 @@ fn on_xen_run_states_outside_every_exit_divide_the_time_of_a_vcpu() {
 #[test]
 fn on_xen_an_access_that_was_answered_before_the_vcpu_lost_its_cpu_is_kernel_and_the_device_models() {
     use RunState::{Blocked, Running};
-    let io = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
-    let wake = |at| (at, Kind::VcpuWake { paused: false });
+    let io =
+        EventKind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let wake = |at| (at, EventKind::VcpuWake { paused: false });
     let goes_on = state(Running, Running);
-    let found = on_xen(&[(90, goes_on), (100, io), wake(160), (170, goes_on), (200, Kind::Enter)]);
-    assert_eq!((found.rows[0].handler, found.parts), (Door::DeviceModel, [("kernel", 100)].into()));
+    let found = on_xen(&[(90, goes_on), (100, io), wake(160), (170, goes_on), (200, EventKind::Enter)]);
+    assert_eq!((found.rows[0].handler, found.parts), (Handler::DeviceModel, [("kernel", 100)].into()));
     // A wait is a wait, whether the vCPU is said to be woken before it or in it.
     for (blocked, woken) in [(130, 120), (130, 140)] {
         let mut events =
             [(90, goes_on), (100, io), wake(woken), (blocked, state(Running, Blocked)), (150, state(Blocked, Running))];
         events.sort_by_key(|event| event.0);
-        let found = on_xen(&[&events[..], &[(200, Kind::Enter)]].concat());
+        let found = on_xen(&[&events[..], &[(200, EventKind::Enter)]].concat());
         let expected = [("kernel", 30 + 50), ("user space", 20)].into();
-        assert_eq!((found.rows[0].handler, found.parts), (Door::DeviceModel, expected), "{woken}");
+        assert_eq!((found.rows[0].handler, found.parts), (Handler::DeviceModel, expected), "{woken}");
     }
 }
 
 #[test]
 fn on_xen_a_state_that_is_told_again_goes_on() {
     use RunState::{Blocked, Offline, Runnable, Running};
-    let io = Kind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let io =
+        EventKind::Exit { code: ExitCode::new(CodeList::Svm, 0x7b), idle: false, words: SubjectWord::NONE, rip: 0 };
     let found = on_xen(&[
         (100, io),
         (110, state(Running, Offline)),
@@ -893,14 +946,14 @@ fn on_xen_a_state_that_is_told_again_goes_on() {
         (320, state(Runnable, Running)),
         (330, state(Running, Offline)),
         (390, state(Offline, Running)),
-        (400, Kind::Enter),
+        (400, EventKind::Enter),
     ]);
-    let way = &found.rows[0].way;
+    let way = &found.rows[0].phases;
     assert_eq!(found.parts, [("kernel", 10 + 10 + 10), ("user space", 190 + 60), ("steal", 20)].into());
     // It was handed over once, and answered when it last waited no more.
     assert_eq!((way.handed.0, way.answered.0), (10, 290));
-    assert_eq!(Step::ALL.map(|step| way.time(step).0), [0, 10, 0, 250, 0, 20]);
-    assert!([Mark::Handed, Mark::Called].into_iter().all(|mark| way.has(mark)));
+    assert_eq!(ExitPhase::ALL.map(|step| way.time(step).0), [0, 10, 0, 250, 0, 20]);
+    assert!([PhaseBoundary::HandedOver, PhaseBoundary::KvmRunEntered].into_iter().all(|mark| way.has(mark)));
 }
 
 #[test]
@@ -919,8 +972,8 @@ fn user_space_that_is_told_twice_has_the_exit_all_the_while() {
     let events = [exit(0, IO), returns(100, KVM_EXIT_IO, 0), returns(230, KVM_EXIT_IO, 0), run(300), enter(350)];
     let found = account(&events);
     assert_eq!(found.parts, [("kernel", 150), ("user space", 200)].into());
-    assert_eq!(Step::ALL.map(|step| found.rows[0].way.time(step).0), [0, 100, 0, 200, 0, 50]);
-    assert_eq!(found.rows[0].way.handed.0, 100);
+    assert_eq!(ExitPhase::ALL.map(|step| found.rows[0].phases.time(step).0), [0, 100, 0, 200, 0, 50]);
+    assert_eq!(found.rows[0].phases.handed.0, 100);
 }
 
 #[test]
@@ -943,7 +996,7 @@ fn what_was_in_hand_when_kvm_exit_fires_is_of_no_row() {
     let found = account(&events);
     assert_eq!(found.rows.iter().map(|row| row.at.as_nanos()).collect::<Vec<_>>(), [0, 200, 650]);
     assert_eq!(found.parts, [("user space", 200), ("unknown", 400), ("guest", 50), ("kernel", 30)].into());
-    assert_eq!((found.ledger.get(Line::BeforeRecording), found.ledger.get(Line::NoKvmExit)), (2, 0));
+    assert_eq!((found.ledger.get(LedgerLine::BeforeRecording), found.ledger.get(LedgerLine::NoKvmExit)), (2, 0));
 }
 
 #[test]

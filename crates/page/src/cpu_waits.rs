@@ -8,7 +8,7 @@
 //! after the chunk's `first_ns`; zigzag), the vCPU, whether it was woken, how long it waited + 1 (0: that it ran was not seen), and the
 //! thread's place in the list + 1 (0: not recorded).
 
-use crate::over_time::LaneOrder;
+use crate::timelines::LaneOrder;
 use exitscope_analysis::over_time::CpuWait;
 use exitscope_analysis::over_time::columns::{push_all, push_planes, zigzag};
 use exitscope_model::TraceInfo;

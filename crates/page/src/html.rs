@@ -4,14 +4,14 @@
 //! base64( gzip( length of the JSON (4 bytes, lowest first) │ JSON │ columns ) )
 //! ```
 
-use crate::drags::DragsHead;
-use crate::other::Other;
-use crate::over_time::{OverTimeHead, TimeTables};
-use crate::polls::Polls;
+use crate::forced_out_timeline::ForcedOutColumns;
+use crate::poll_limits::PollLimitTable;
+use crate::result_page::ResultPage;
+use crate::timelines::{OverTimeHead, TimelineTables};
 use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderWriter;
 use exitscope_model::encode;
-use exitscope_view::{Advised, Report};
+use exitscope_view::{AdviceReport, Report};
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,17 +34,17 @@ const MOST_ROWS: usize = 2_000;
 
 /// What a page shows.
 #[derive(Debug)]
-pub struct Contents<'a> {
+pub struct PageContents<'a> {
     /// The report.
     pub report: Report,
     /// Advice, where there can be some.
-    pub advice: Option<&'a Advised>,
+    pub advice: Option<&'a AdviceReport>,
     /// Halt polling with other limits.
-    pub polls: Option<&'a Polls>,
+    pub polls: Option<&'a PollLimitTable>,
     /// What happened when.
-    pub over_time: TimeTables,
+    pub over_time: TimelineTables,
     /// Who forced whom out of the guest, when.
-    pub drags: Option<DragsHead>,
+    pub drags: Option<ForcedOutColumns>,
 }
 
 /// What the front end is given as JSON. Lengths are in nanoseconds.
@@ -63,7 +63,7 @@ pub struct PageData<'a> {
 #[serde(untagged)]
 pub(crate) enum PageContent<'a> {
     Report(&'a ReportPage<'a>),
-    Other(&'a Other<'a>),
+    Other(&'a ResultPage<'a>),
 }
 
 impl<'a> From<PageContent<'a>> for PageData<'a> {
@@ -80,10 +80,10 @@ pub(crate) struct ReportPage<'a> {
     report: &'a Report,
     /// How many of the report's `details` a page does not hold.
     left_out: usize,
-    advice: Option<&'a Advised>,
-    polls: Option<&'a Polls>,
-    over: OverTimeHead,
-    drags: Option<DragsHead>,
+    advice: Option<&'a AdviceReport>,
+    polls: Option<&'a PollLimitTable>,
+    timelines: OverTimeHead,
+    forced_out: Option<ForcedOutColumns>,
 }
 
 /// Whether the front end was there when this program was built.
@@ -92,22 +92,23 @@ pub fn is_built() -> bool {
 }
 
 /// Writes the page of a report. Errors: those of `out`; also if the front end is not there.
-pub fn write_page(contents: Contents<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_page(contents: PageContents<'_>, out: &mut dyn Write) -> io::Result<()> {
     let names: Vec<&str> = contents.report.traces.iter().map(|trace| trace.name.as_str()).collect();
     let title = names.join(", ");
     write_file(&title, |to| write_data(contents, PACKING, to), out)
 }
 
 /// Writes what the page of a report shows, packed, without the page. Errors: those of `out`.
-pub fn write_data(contents: Contents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
-    let Contents { mut report, advice, polls, over_time, drags } = contents;
+pub fn write_data(contents: PageContents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
+    let PageContents { mut report, advice, polls, over_time, drags } = contents;
     let left_out = report.subjects.len().saturating_sub(MOST_ROWS);
     report.subjects.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
         pio.rows.truncate(MOST_ROWS);
     }
-    let TimeTables { head: over, columns } = over_time;
-    let shown = ReportPage { kind: "report", report: &report, left_out, advice, polls, over, drags };
+    let TimelineTables { head: over, columns } = over_time;
+    let shown =
+        ReportPage { kind: "report", report: &report, left_out, advice, polls, timelines: over, forced_out: drags };
     pack(&PageData::from(PageContent::Report(&shown)), &columns, packing, out)
 }
 

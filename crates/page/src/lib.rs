@@ -13,22 +13,22 @@
 //! Does not know: files to read, where rows came from.
 
 mod cpu_waits;
-mod drags;
+mod forced_out_timeline;
 mod html;
-mod other;
-mod over_time;
 mod page_parts;
-mod polls;
+mod poll_limits;
 mod reread;
-mod served;
+mod result_page;
+mod served_page;
 mod single_exits;
+mod timelines;
 
-pub use drags::DragsHead;
 pub use flate2::Compression;
-pub use html::{Contents, PageData, is_built, write_data, write_page};
-pub use other::{Other, SideLengths, write_other, write_other_data};
-pub use over_time::TimeTables;
+pub use forced_out_timeline::ForcedOutColumns;
+pub use html::{PageContents, PageData, is_built, write_data, write_page};
 pub use page_parts::finish_page_parts;
-pub use polls::Polls;
+pub use poll_limits::PollLimitTable;
 pub use reread::{NoAnswer, Question, Reread};
-pub use served::{Addresses, served_page};
+pub use result_page::{ResultPage, SideLengths, write_result_data, write_result_page};
+pub use served_page::{ServedUrls, served_page};
+pub use timelines::TimelineTables;

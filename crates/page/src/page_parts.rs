@@ -1,10 +1,10 @@
 //! The parts of a page that take long: what to change, a replay of polling, what happened when.
 
-use crate::over_time::TimeTables;
-use crate::polls::{Polls, halt_polls};
-use exitscope_analysis::advice::{Machine, TriedLimits, told_apart};
-use exitscope_analysis::over_time::OverTime;
-use exitscope_analysis::{ExitCause, PageFacts, PollHost};
+use crate::poll_limits::{PollLimitTable, halt_polls};
+use crate::timelines::TimelineTables;
+use exitscope_analysis::advice::{RecordedHost, TriedLimits, told_apart};
+use exitscope_analysis::over_time::Timelines;
+use exitscope_analysis::{ExitCause, PageFacts, RecordedHaltPolling};
 use exitscope_model::TraceInfo;
 use exitscope_view::TraceRow;
 use std::panic::resume_unwind;
@@ -12,14 +12,19 @@ use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
 
 /// What other limits of polling would have made of the halts; `tried` waits for those that advice tries.
-fn polls(of: &PageFacts, info: &TraceInfo, is_xen: bool, tried: impl FnOnce() -> TriedLimits) -> Option<Polls> {
+fn polls(
+    of: &PageFacts,
+    info: &TraceInfo,
+    is_xen: bool,
+    tried: impl FnOnce() -> TriedLimits,
+) -> Option<PollLimitTable> {
     // Xen does not poll for halted vCPUs, and its guests have no cpuidle governor haltpoll.
     if is_xen {
         return None;
     }
     // Advice is on all halts.
     let tried = of.has_all_halts().then_some(tried);
-    halt_polls(&of.material.facts.halts, of.kept_halts(), &PollHost::of(info), tried)
+    halt_polls(&of.material.facts.halts, of.kept_halts(), &RecordedHaltPolling::of(info), tried)
 }
 
 /// All that takes long, at once: what is `advised`, the replay of polling, what happened when. There is a time axis if there
@@ -27,16 +32,16 @@ fn polls(of: &PageFacts, info: &TraceInfo, is_xen: bool, tried: impl FnOnce() ->
 pub fn finish_page_parts<A, E>(
     of: &PageFacts,
     advised: impl FnOnce() -> Result<(A, TriedLimits), E>,
-    over_time: impl FnOnce() -> OverTime + Send,
+    over_time: impl FnOnce() -> Timelines + Send,
     traces: &[TraceRow],
     info: &TraceInfo,
-) -> Result<(A, Option<Polls>, TimeTables), E> {
-    let machine = traces.first().map_or(Machine::default(), |trace| trace.machine(info));
+) -> Result<(A, Option<PollLimitTable>, TimelineTables), E> {
+    let machine = traces.first().map_or(RecordedHost::default(), |trace| trace.machine(info));
     let is_xen = machine.xen;
     let is_qemu = of.material.has_qemu(&machine);
     let apart = |cause: &ExitCause| told_apart(&machine, is_qemu, cause);
     thread::scope(|scope| {
-        let over_time = scope.spawn(move || TimeTables::of(over_time(), traces.len() == 1, info, apart));
+        let over_time = scope.spawn(move || TimelineTables::of(over_time(), traces.len() == 1, info, apart));
         let (send, tried) = channel();
         // Where there is no advice, nothing was tried.
         let polls = scope.spawn(move || polls(of, info, is_xen, || tried.recv().unwrap_or_default()));
@@ -56,7 +61,7 @@ mod tests {
     use super::*;
     use exitscope_analysis::advice::Trials;
     use exitscope_analysis::{MAX_KEPT_LIVE, Selection, TraceSink};
-    use exitscope_model::{Halt, Told, Who};
+    use exitscope_model::{Halt, VcpuIdentity, VcpuWakeup};
     use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
     #[test]
@@ -69,17 +74,28 @@ mod tests {
                 let gap = 1_000 << (number % 11);
                 let waited = gap > 150_000;
                 let moment = |after| Moment::from_nanos(number * 5_000_000 + after);
-                let who = Who {
+                let who = VcpuIdentity {
                     vm: VmId((number % vms) as u32),
                     vcpu: VcpuId((number % 3) as u32),
                     tid: Tid((number % 6) as u32),
                 };
                 // Now and then something is pending, and KVM tells of no halt.
-                let told = (number % 13 != 5).then_some(Told { length: Nanos(gap), waited, valid: number % 7 != 0 });
+                let told =
+                    (number % 13 != 5).then_some(VcpuWakeup { length: Nanos(gap), waited, valid: number % 7 != 0 });
                 let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
                 let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
                 let (change, kicked) = (None, false);
-                facts.halt(&Halt { who, begin: moment(0), asleep, woken, told, change, kicked, end, entered });
+                facts.halt(&Halt {
+                    who,
+                    begin: moment(0),
+                    asleep,
+                    woken,
+                    vcpu_wakeup: told,
+                    change,
+                    kicked,
+                    end,
+                    entered,
+                });
             }
             facts.material.sum_up();
             let info = TraceInfo::default();

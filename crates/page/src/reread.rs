@@ -10,11 +10,11 @@
 
 use crate::cpu_waits::ThreadRow;
 use crate::html::{PACKING, pack};
-use crate::over_time::{CauseNumbering, LaneOrder};
 use crate::single_exits::{Places, SingleExitsHead};
+use crate::timelines::{CauseNumbering, LaneOrder};
 use exitscope_analysis::over_time::columns::push_all;
-use exitscope_analysis::over_time::{Brief, BriefSink, Briefs, Names, Numbered, SingleExits};
-use exitscope_analysis::{Index, Length, Limit, Selection, Than};
+use exitscope_analysis::over_time::{BriefSink, Briefs, ExitSample, Numbered, SingleExits, TimelineKeys};
+use exitscope_analysis::{KeyNumbering, Length, Limit, Selection, Than};
 use exitscope_model::{EXIT_PARTS, ExitParts, LaneSpan, TimePart, TraceInfo};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -115,7 +115,7 @@ fn limits_of(text: &str) -> Result<Vec<Limit>, NoAnswer> {
     }
 }
 
-fn part_of(exit: &Brief, parts: &[ExitParts], part: TimePart) -> u64 {
+fn part_of(exit: &ExitSample, parts: &[ExitParts], part: TimePart) -> u64 {
     match (part, exit.parts(parts)) {
         (_, Some(parts)) => parts.get(part).0,
         (TimePart::Kernel, None) => exit.kernel,
@@ -143,7 +143,7 @@ pub struct Reread {
     question: Question,
     singles: SingleExits,
     groups: Groups,
-    rips: Index<u64>,
+    rips: KeyNumbering<u64>,
 }
 
 /// An answer.
@@ -174,9 +174,9 @@ impl Reread {
             What::Singles => SingleExits::within(question.from, question.to),
             What::Groups(..) => SingleExits::none(),
         };
-        let rips = Index::of_at_most(RIPS);
+        let rips = KeyNumbering::of_at_most(RIPS);
         let reread = Reread { question, singles, groups: Groups::default(), rips };
-        Numbered::passing_to(Names::new(&Selection::default()), reread)
+        Numbered::passing_to(TimelineKeys::new(&Selection::default()), reread)
     }
 
     /// The answer, packed, of this version of the file, which has been read: its vCPUs had these spans, and threads run these vCPUs.
@@ -234,7 +234,7 @@ impl Reread {
 }
 
 impl Groups {
-    fn add(&mut self, key: Key, exit: &Brief, parts: &[ExitParts]) {
+    fn add(&mut self, key: Key, exit: &ExitSample, parts: &[ExitParts]) {
         if self.sums.len() >= MOST_GROUPS && !self.sums.contains_key(&key) {
             self.is_full = true;
             return;

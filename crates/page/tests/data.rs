@@ -1,15 +1,15 @@
 //! The data of a page: what is unpacked is what went in, and what its schema says.
 
 use exitscope_analysis::advice::ToldApart;
-use exitscope_analysis::over_time::OverTime;
-use exitscope_analysis::{Dim, ExitCause, Facts, Selection, TraceSink, Wanted, When};
+use exitscope_analysis::over_time::Timelines;
+use exitscope_analysis::{Dimension, ExitCause, Facts, FactsOptions, MomentSpec, Selection, TraceSink};
 use exitscope_model::{
-    AllParts, CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, LaneSpan, Ledger, Stretch, TimePart,
-    TraceInfo, Way, Who,
+    AllParts, CodeList, CpuInterval, Exit, ExitCode, ExitParts, ExitPhases, Handler, LaneSpan, Ledger, PortAccessForm,
+    Subject, SubjectKind, TimePart, TraceInfo, VcpuIdentity,
 };
-use exitscope_page::{Compression, Contents, TimeTables, is_built, write_data, write_page};
+use exitscope_page::{Compression, PageContents, TimelineTables, is_built, write_data, write_page};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
-use exitscope_view::{Made, Report, SortKey, TraceRow};
+use exitscope_view::{Report, ReportOptions, SortKey, TraceRow};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,23 +18,24 @@ use std::io::Read;
 /// 23 writes to a port, each finished by user space, all but the first of which had to wait for a CPU, and 17 halts, which
 /// nobody saw the end of; on two vCPUs.
 fn exits() -> Vec<Exit> {
-    let written = Detail { kind: DetailKind::Port, write: true, form: Form::Plain, size: 1, key: 0x10, value: 0 };
+    let written =
+        Subject { kind: SubjectKind::Port, write: true, form: PortAccessForm::NonString, size: 1, key: 0x10, value: 0 };
     let exit = |number: u64, is_write: bool| Exit {
         at: Moment::from_nanos(1_000_000_000 + number * 70_000),
-        who: Who { vm: VmId(7), vcpu: VcpuId((number % 2) as u32), tid: Tid(70 + (number % 2) as u32) },
+        who: VcpuIdentity { vm: VmId(7), vcpu: VcpuId((number % 2) as u32), tid: Tid(70 + (number % 2) as u32) },
         cpu: PcpuId(0),
         code: ExitCode::new(CodeList::Vmx, if is_write { 30 } else { 12 }),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        handler: if is_write { Door::Userspace(2) } else { Door::Kernel },
-        detail: is_write.then_some(written),
+        handler: if is_write { Handler::Userspace(2) } else { Handler::Kernel },
+        subject: is_write.then_some(written),
         injected: None,
         guest: Nanos(5_000),
         parts: ExitParts::ZERO
             .with(TimePart::Kernel, Nanos(2_000))
             .with(TimePart::User, Nanos(300))
             .with(TimePart::Steal, Nanos(if number == 0 { 0 } else { 11 })),
-        way: Way::default(),
+        phases: ExitPhases::default(),
         timed: is_write,
         is_halt: false,
         events: 2,
@@ -47,22 +48,22 @@ fn after(at: Moment, nanos: u64) -> Moment {
 }
 
 /// 6 us of the first vCPU that are of no exit.
-fn stretch(exits: &[Exit]) -> Stretch {
+fn stretch(exits: &[Exit]) -> CpuInterval {
     let parts = AllParts::ZERO.with(TimePart::Unknown, Nanos(4_000)).with(TimePart::Excluded, Nanos(2_000));
-    Stretch { who: exits[0].who, from: after(exits[38].at, 9_000), parts }
+    CpuInterval { who: exits[0].who, from: after(exits[38].at, 9_000), parts }
 }
 
 /// What a page of these exits shows, of a trace of this name.
-fn contents(name: &str, in_time: bool) -> Contents<'static> {
+fn contents(name: &str, in_time: bool) -> PageContents<'static> {
     contents_of(name, in_time, Selection::default())
 }
 
 /// The same of what is selected.
-fn contents_of(name: &str, in_time: bool, selection: Selection) -> Contents<'static> {
+fn contents_of(name: &str, in_time: bool, selection: Selection) -> PageContents<'static> {
     let (info, exits) = (TraceInfo::default(), exits());
     let (first, last) = (exits[0].at, exits[exits.len() - 1].at);
-    let mut facts = Facts::new(&Wanted { by: vec![Dim::Reason], slowest: 3, selection: selection.clone() });
-    let mut over_time = OverTime::new(&selection);
+    let mut facts = Facts::new(&FactsOptions { by: vec![Dimension::Reason], slowest: 3, selection: selection.clone() });
+    let mut over_time = Timelines::new(&selection);
     facts.begin(first);
     over_time.begin(first);
     for exit in &exits {
@@ -75,7 +76,7 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> Contents<'sta
     let lanes = [span(exits[0].who), span(exits[1].who)];
     facts.end(first, last, &Default::default());
     over_time.end(&lanes, &Default::default());
-    let made = Made {
+    let made = ReportOptions {
         exits: exits.len() as u64,
         timed_exits: 23,
         selection,
@@ -92,8 +93,8 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> Contents<'sta
     // As rules tell ports from other exits.
     let apart =
         |cause: &ExitCause| if cause.about.is_some() { ToldApart::ByName("serial port") } else { ToldApart::No };
-    let over_time = TimeTables::of(over_time, in_time, &info, apart);
-    Contents { report, advice: None, polls: None, over_time, drags: None }
+    let over_time = TimelineTables::of(over_time, in_time, &info, apart);
+    PageContents { report, advice: None, polls: None, over_time, drags: None }
 }
 
 /// The JSON of a page's data, and its columns by table and name, read as the front end reads them.
@@ -116,14 +117,14 @@ fn unpacked(packed: &[u8]) -> (Value, BTreeMap<(String, String), Vec<u64>>) {
         }
     };
     let mut found = BTreeMap::new();
-    for table in json["over"]["tables"].as_array().unwrap() {
+    for table in json["timelines"]["tables"].as_array().unwrap() {
         for column in table["columns"].as_array().unwrap() {
             let numbers: Vec<u64> = (0..table["rows"].as_u64().unwrap()).map(|_| next(&mut columns)).collect();
             let [table, column] = [&table["name"], column].map(|name| name.as_str().unwrap().to_string());
             found.insert((table, column), numbers);
         }
     }
-    if let Some(singles) = json["over"]["singles"].as_object() {
+    if let Some(singles) = json["timelines"]["singles"].as_object() {
         for chunk in singles["chunks"].as_array().unwrap() {
             let rows = chunk["rows"].as_u64().unwrap() as usize;
             for column in singles["columns"].as_array().unwrap() {
@@ -153,7 +154,7 @@ fn unpacked(packed: &[u8]) -> (Value, BTreeMap<(String, String), Vec<u64>>) {
     (json, found)
 }
 
-fn packed(contents: Contents) -> Vec<u8> {
+fn packed(contents: PageContents) -> Vec<u8> {
     let mut packed = Vec::new();
     write_data(contents, Compression::fast(), &mut packed).unwrap();
     packed
@@ -181,17 +182,17 @@ fn columns_hold_every_exit_and_all_its_time_once_in_time_and_without() {
         let singles = || ["kernel_ns", "user_space_ns", "of others", "to_user"].map(|name| sum("singles", name));
         // That they go to user space is said at the first of them.
         assert!(!in_time || singles() == [23 * 2_000, 23 * 300, 22 * 11, 2], "{:?}", singles());
-        assert_eq!(json["over"]["singles"].is_null(), !in_time);
+        assert_eq!(json["timelines"]["singles"].is_null(), !in_time);
         // The writes are one cause, the halts another; then come the further causes of each reason, and those of further reasons.
         assert_eq!([0, 1, 2, 3, 4].map(|cause| counted("cause", cause)), [23, 17, 0, 0, 0]);
-        let causes = json["over"]["causes"].as_array().unwrap();
+        let causes = json["timelines"]["causes"].as_array().unwrap();
         let of = |name: &str| causes.iter().map(|cause| cause[name].clone()).collect::<Vec<Value>>();
         assert_eq!(of("reason"), [0.into(), 1.into(), 0.into(), 1.into(), Value::Null]);
         assert_eq!(of("about"), [0.into(), Value::Null, Value::Null, Value::Null, Value::Null]);
         assert_eq!(of("named"), ["serial port".into(), Value::Null, Value::Null, Value::Null, Value::Null]);
         assert_eq!(of("is_told_apart"), [true, false, false, false, false].map(Value::from));
         assert_eq!(of("is_further"), [false, false, true, true, true].map(Value::from));
-        let parts = json["over"]["parts"].as_array().unwrap();
+        let parts = json["timelines"]["parts"].as_array().unwrap();
         assert_eq!(parts.len(), TimePart::ALL.len());
         let times: BTreeMap<&str, u64> = parts
             .iter()
@@ -223,8 +224,8 @@ fn every_part_is_narrowed_to_the_moments_that_are_looked_at_as_in_the_report() {
     let exits = exits();
     let (first, second) = (after(exits[2].at, 1_000), after(exits[38].at, 12_000));
     let mut selection = Selection::default();
-    selection.from = Some(When::At(first));
-    selection.to = Some(When::At(second));
+    selection.from = Some(MomentSpec::At(first));
+    selection.to = Some(MomentSpec::At(second));
     let (json, columns) = unpacked(&packed(contents_of("trace", true, selection)));
     for part in TimePart::ALL {
         let of_page: u64 = columns[&("states".to_string(), part.column().to_string())].iter().sum();
@@ -241,7 +242,7 @@ fn data_are_as_their_schema_says() {
     let (mut json, _) = unpacked(&packed(contents("trace", true)));
     let misfits: Vec<String> = schema.iter_errors(&json).map(|misfit| misfit.to_string()).collect();
     assert_eq!(misfits, [""; 0]);
-    json["over"]["lanes"][0]["vcpu_label"].take();
+    json["timelines"]["vcpus"][0]["vcpu_label"].take();
     assert!(!schema.is_valid(&json), "a label is a text");
 }
 

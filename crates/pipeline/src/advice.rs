@@ -2,7 +2,7 @@
 
 use crate::simulations::Simulations;
 use crate::{ReadError, ReadOptions, read_alone};
-use exitscope_analysis::advice::{Judgement, Machine, Material, Trials, judge};
+use exitscope_analysis::advice::{AdviceInput, Judgement, RecordedHost, Trials, judge};
 use exitscope_scenario::ScenarioError;
 use exitscope_sim::SimError;
 use exitscope_trace::Input;
@@ -23,8 +23,8 @@ pub enum AdviceError {
 
 /// What the rules make of a recording. `again` takes trials through it once more, if there is something to try.
 pub fn judgement(
-    material: &Material,
-    machine: &Machine,
+    material: &AdviceInput,
+    machine: &RecordedHost,
     again: impl FnOnce(Trials) -> Result<Trials, ReadError>,
 ) -> Result<(Judgement, Trials), AdviceError> {
     let mut trials = Trials::new(material, machine);

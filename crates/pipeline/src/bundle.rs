@@ -7,10 +7,10 @@
 //! Only what events say in the words of the model is written: of fields that are not read, nothing is.
 
 use exitscope_model::{
-    Anonymous, CodeList, Event, EventNames, Kind, Ledger, Line, NameId, QemuOptions, Setting, Severity, TraceInfo,
-    is_of_vm,
+    Anonymous, CodeList, Event, EventKind, EventNames, HostSetting, Ledger, LedgerLine, NameId, QemuOptions, Severity,
+    TraceInfo, is_of_vm,
 };
-use exitscope_trace::{Input, Options, PerfHead, PerfWriter, TraceError, Written, open_input};
+use exitscope_trace::{Input, PerfHead, PerfWriter, SourceOptions, TraceError, WrittenTrace, open_input};
 use exitscope_units::{Tid, VmId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
@@ -64,7 +64,7 @@ pub struct BundleSurvey {
 
 impl BundleSurvey {
     /// Reads a recording once.
-    pub fn of(input: &Input, options: Options) -> Result<BundleSurvey, BundleError> {
+    pub fn of(input: &Input, options: SourceOptions) -> Result<BundleSurvey, BundleError> {
         let mut survey = BundleSurvey {
             info: TraceInfo::default(),
             names: EventNames::default(),
@@ -77,14 +77,14 @@ impl BundleSurvey {
         let mut told = 0u64;
         let (ledger, info) = read_events(input, options, |event, _| {
             survey.events += 1;
-            if let Kind::Lost { count } = event.kind {
+            if let EventKind::Lost { count } = event.kind {
                 // As whoever reads the bundle will count them.
                 told = told.saturating_add(count.max(1));
             }
             if event.vm != VmId::UNKNOWN {
                 survey.process_of.entry(event.tid).or_insert(event.vm);
             }
-            if let Kind::Exit { code, .. } = event.kind {
+            if let EventKind::Exit { code, .. } = event.kind {
                 survey.list.get_or_insert(code.list);
             }
             Ok(())
@@ -95,10 +95,10 @@ impl BundleSurvey {
             }
         }
         survey.info = info;
-        survey.lost = ledger.get(Line::LostRecords).saturating_sub(told);
-        survey.is_whole = Line::ALL
+        survey.lost = ledger.get(LedgerLine::LostRecords).saturating_sub(told);
+        survey.is_whole = LedgerLine::ALL
             .iter()
-            .all(|line| ledger.get(*line) == 0 || line.severity() < Severity::Error && !Line::CUT.contains(line));
+            .all(|line| ledger.get(*line) == 0 || line.severity() < Severity::Error && !LedgerLine::CUT.contains(line));
         Ok(survey)
     }
 
@@ -119,10 +119,10 @@ impl BundleSurvey {
     }
 
     /// Writes the bundle; also how many events were of tracepoints that are not written.
-    pub fn write(&self, input: &Input, options: Options, to: &File) -> Result<(Written, u64), BundleError> {
-        let made_of = |name, value: &str| Setting::new("bundle", name, value);
+    pub fn write(&self, input: &Input, options: SourceOptions, to: &File) -> Result<(WrittenTrace, u64), BundleError> {
+        let made_of = |name, value: &str| HostSetting::new("bundle", name, value);
         let mut anonymous = Anonymous::default();
-        let mut settings: Vec<Setting> =
+        let mut settings: Vec<HostSetting> =
             self.info.settings.iter().filter(|setting| !is_of_vm(setting)).cloned().collect();
         // What is kept under a process's number is kept under its new one; of VMs without an event, nothing is.
         let vms: BTreeSet<VmId> = self.process_of.values().copied().collect();
@@ -180,8 +180,8 @@ impl BundleSurvey {
 /// The threads that an event is of or names, and the first of their process.
 fn threads(event: &Event) -> impl Iterator<Item = Tid> {
     let others = match event.kind {
-        Kind::Switch { prev, next, .. } => [prev, next],
-        Kind::Wakeup { tid } => [tid, event.tid],
+        EventKind::Switch { prev, next, .. } => [prev, next],
+        EventKind::Wakeup { tid } => [tid, event.tid],
         _ => [event.tid, event.tid],
     };
     let process = event.vm.number().map_or(event.tid, Tid);
@@ -191,7 +191,7 @@ fn threads(event: &Event) -> impl Iterator<Item = Tid> {
 /// Reads a recording from its beginning to its end.
 fn read_events(
     input: &Input,
-    options: Options,
+    options: SourceOptions,
     mut each: impl FnMut(&Event, &EventNames) -> Result<(), BundleError>,
 ) -> Result<(Ledger, TraceInfo), BundleError> {
     let mut source = open_input(input.try_clone()?, options)?;

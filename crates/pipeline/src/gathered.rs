@@ -6,18 +6,18 @@
 //! ```
 
 use crate::{ReadTrace, TimelineJoin, TimelineThread};
-use exitscope_analysis::over_time::{Drags, Numbered, OverTime};
+use exitscope_analysis::over_time::{ForcedOutTimeline, Numbered, Timelines};
 use exitscope_analysis::{MAX_KEPT_RECORDING, PageFacts, Selection};
 
 /// A trace while it is read.
-pub type Gathering = (PageFacts, (Drags, Numbered<TimelineThread>));
+pub type Gathering = (PageFacts, (ForcedOutTimeline, Numbered<TimelineThread>));
 
 /// All of one trace, or of several.
 pub struct Gathered {
     /// What reports, advice and replays of polling are made of.
     pub facts: PageFacts,
     /// Who forced whom out, when; of the first trace.
-    pub drags: Drags,
+    pub drags: ForcedOutTimeline,
     /// What happened when.
     pub over_time: TimelineJoin,
 }
@@ -25,8 +25,8 @@ pub struct Gathered {
 impl Gathered {
     /// Begins to read a trace for what is selected of it, with so many of the slowest exits.
     pub fn begin(selection: &Selection, slowest: usize) -> Gathering {
-        let over_time = TimelineThread::start(OverTime::new(selection));
-        (PageFacts::by_reason(selection, slowest, MAX_KEPT_RECORDING), (Drags::new(selection), over_time))
+        let over_time = TimelineThread::start(Timelines::new(selection));
+        (PageFacts::by_reason(selection, slowest, MAX_KEPT_RECORDING), (ForcedOutTimeline::new(selection), over_time))
     }
 
     /// All of a trace that has been read.

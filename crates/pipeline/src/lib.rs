@@ -10,11 +10,11 @@
 mod advice;
 mod bundle;
 mod diff_side;
-mod feed;
 mod gathered;
 mod read_trace;
+mod recent_slices;
 pub mod replay;
-mod ring;
+mod sample_decoder;
 mod simulations;
 mod timeline_thread;
 mod vms;
@@ -22,12 +22,12 @@ mod vms;
 pub use advice::{AdviceError, judgement, reread};
 pub use bundle::{BundleError, BundleSurvey};
 pub use diff_side::{DiffSide, read_side};
-pub use feed::Feed;
 pub use gathered::{Gathered, Gathering};
 pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
     read_with_vcpus,
 };
-pub use ring::{Kept, MergedSlices, Ring};
+pub use recent_slices::{MergedSlices, RecentSlices, SliceSnapshot};
+pub use sample_decoder::SampleDecoder;
 pub use timeline_thread::{TimelineJoin, TimelineThread};
 pub use vms::{VmError, vms_named};

@@ -2,11 +2,11 @@
 
 use exitscope_analysis::TraceSink;
 use exitscope_model::{
-    Assembler, Exit, Halt, Kind, LaneSpan, Ledger, Line, PleUpdate, Preemption, QueueStay, Rows, Stretch, ThreadWakeUp,
-    TraceInfo, Who, Yield, vcpu_by_name,
+    Assembler, CpuInterval, EventKind, Exit, ExitSink, Halt, LaneSpan, Ledger, LedgerLine, PleUpdate, Preemption,
+    RunQueueInterval, ThreadWakeUp, TraceInfo, VcpuIdentity, Yield, vcpu_by_name,
 };
 use exitscope_trace::tracedat::{self, Session};
-use exitscope_trace::{Input, Options, TraceError};
+use exitscope_trace::{Input, SourceOptions, TraceError};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -20,7 +20,7 @@ pub type Progress = Box<dyn FnMut(u64)>;
 #[derive(Clone, Copy)]
 pub struct ReadOptions {
     /// What a trace does not say, and which of its events are passed on.
-    pub source: Options,
+    pub source: SourceOptions,
     /// Whether a trace is read a second time if a vCPU's number turns up only after exits of it were seen.
     pub need_vcpus: bool,
     /// What is told how far the reading of a trace is, if anything.
@@ -191,7 +191,7 @@ fn read_once(
     let by_vcpu = source.info().by_vcpu;
     let is_left_out = earlier.left_out.contains(&name);
     if is_left_out && !source.info().is_guests {
-        ledger.count(Line::GuestRecording);
+        ledger.count(LedgerLine::GuestRecording);
     }
     let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
     assembler.know(source.info());
@@ -213,8 +213,8 @@ fn read_once(
         last = events.last().map_or(last, |event| last.max(event.at));
         if is_left_out {
             let recorded =
-                events.drain(..).filter(|event| !matches!(event.kind, Kind::Lost { .. } | Kind::ExitInfo(_)));
-            ledger.add(Line::GuestEvent, recorded.count() as u64);
+                events.drain(..).filter(|event| !matches!(event.kind, EventKind::Lost { .. } | EventKind::ExitInfo(_)));
+            ledger.add(LedgerLine::GuestEvent, recorded.count() as u64);
         }
         if by_vcpu {
             events.iter().for_each(|event| rows.sink.schedule(event));
@@ -230,7 +230,7 @@ fn read_once(
         if !more {
             let lanes = finish(&mut assembler, source.info(), &mut rows, &mut ledger);
             rows.pass_beside(&assembler);
-            ledger.add(Line::Overlapping, rows.overlapping);
+            ledger.add(LedgerLine::Overlapping, rows.overlapping);
             let mut info = source.info().clone();
             if let (true, false, Some(arch)) = (info.arch.is_empty(), by_vcpu, assembler.arch()) {
                 info.arch = arch.to_string();
@@ -277,7 +277,7 @@ struct Passing<'a, S> {
     unnamed: Vec<Tid>,
 }
 
-impl<S: TraceSink> Rows for Passing<'_, S> {
+impl<S: TraceSink> ExitSink for Passing<'_, S> {
     #[inline(always)]
     fn take(&mut self, row: &Exit) {
         // Most say their vCPU, and most traces are of a time of their own.
@@ -330,12 +330,12 @@ fn pass_beside(
 ) {
     sink.note_event_kinds(assembler.kinds());
     // Of whom it is, if no earlier trace holds it.
-    let new = |who: Who, at: Moment| {
+    let new = |who: VcpuIdentity, at: Moment| {
         let who = who.completed(vcpu_of);
         (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
     };
     for of in assembler.stretches() {
-        new(of.who, of.from).into_iter().for_each(|who| sink.stretch(&Stretch { who, ..*of }));
+        new(of.who, of.from).into_iter().for_each(|who| sink.stretch(&CpuInterval { who, ..*of }));
     }
     for halt in assembler.halts() {
         new(halt.who, halt.begin).into_iter().for_each(|who| sink.halt(&Halt { who, ..*halt }));
@@ -359,7 +359,7 @@ fn pass_beside(
     }
     for stay in assembler.queue_stays() {
         for (from, to) in beyond((stay.from, stay.to), &spans) {
-            sink.queue_stay(&QueueStay { from, to, ..*stay });
+            sink.queue_stay(&RunQueueInterval { from, to, ..*stay });
         }
     }
 }
@@ -420,7 +420,7 @@ fn guests_beside_hosts(inputs: &[Input]) -> Vec<String> {
 }
 
 impl EarlierTrace {
-    fn holds(&self, who: &Who, at: Moment) -> bool {
+    fn holds(&self, who: &VcpuIdentity, at: Moment) -> bool {
         let at = at.as_nanos();
         self.lanes.iter().any(|lane| {
             let (first, last) = (lane.first.as_nanos(), lane.last.as_nanos());
@@ -430,7 +430,7 @@ impl EarlierTrace {
     }
 }
 
-fn same_lane(a: &Who, b: &Who) -> bool {
+fn same_lane(a: &VcpuIdentity, b: &VcpuIdentity) -> bool {
     a.vm == b.vm && a.tid == b.tid && (a.tid != Tid(0) || a.vcpu == b.vcpu)
 }
 

@@ -6,9 +6,9 @@
 //! ```
 
 use crate::AdviceError;
-use exitscope_analysis::advice::{Machine, Way};
-use exitscope_model::DetailKind;
-use exitscope_scenario::Document;
+use exitscope_analysis::advice::{InKernelPath, RecordedHost};
+use exitscope_model::SubjectKind;
+use exitscope_scenario::ScenarioDocument;
 use exitscope_sim::{Limits, Unseen};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,29 +18,29 @@ use std::sync::{Mutex, PoisonError};
 const MODELS: [&str; 4] = ["default", "small-packet-2019", "broadwell-2016", "ivy-bridge-2016"];
 
 /// Accesses, and where they go: what a step says, and what a registration does.
-const ACCESSES: [(DetailKind, &str, &str); 2] = [
-    (DetailKind::Port, "port_out = 0xc000", "port = 0xc000"),
-    (DetailKind::Mmio, "mmio_write = 0xfeb00000", "address = 0xfeb00000"),
+const ACCESSES: [(SubjectKind, &str, &str); 2] = [
+    (SubjectKind::Port, "port_out = 0xc000", "port = 0xc000"),
+    (SubjectKind::Mmio, "mmio_write = 0xfeb00000", "address = 0xfeb00000"),
 ];
 
 /// What was found out since the program began: the same for every machine that has such costs, so that a page that is made
 /// each second does not simulate each time.
-static FOUND: Mutex<BTreeMap<(DetailKind, Way), Vec<f64>>> = Mutex::new(BTreeMap::new());
+static FOUND: Mutex<BTreeMap<(SubjectKind, InKernelPath), Vec<f64>>> = Mutex::new(BTreeMap::new());
 
 /// Simulations that were asked for.
 pub struct Simulations<'a> {
-    machine: &'a Machine,
+    machine: &'a RecordedHost,
     failed: RefCell<Option<AdviceError>>,
 }
 
 impl Simulations<'_> {
     /// Of such machines; none yet.
-    pub fn of(machine: &Machine) -> Simulations<'_> {
+    pub fn of(machine: &RecordedHost) -> Simulations<'_> {
         Simulations { machine, failed: RefCell::default() }
     }
 
     /// The share of an access that a way spares, on each cost model; nothing for a machine that they are not of.
-    pub fn shares(&self, kind: DetailKind, way: Way) -> Vec<f64> {
+    pub fn shares(&self, kind: SubjectKind, way: InKernelPath) -> Vec<f64> {
         if self.machine.xen || !self.machine.arch.starts_with("x86") {
             return Vec::new();
         }
@@ -63,12 +63,12 @@ impl Simulations<'_> {
     }
 }
 
-fn simulate(kind: DetailKind, way: Way) -> Result<Vec<f64>, AdviceError> {
+fn simulate(kind: SubjectKind, way: InKernelPath) -> Result<Vec<f64>, AdviceError> {
     let Some((_, step, place)) = ACCESSES.iter().find(|access| access.0 == kind) else { return Ok(Vec::new()) };
     let name = match way {
-        Way::Device => "kernel",
-        Way::Ioeventfd => "ioeventfd",
-        Way::Coalesced => "coalesced",
+        InKernelPath::Device => "kernel",
+        InKernelPath::Ioeventfd => "ioeventfd",
+        InKernelPath::Coalesced => "coalesced",
     };
     let register = format!("register = [{{ kind = '{name}', {place} }}]");
     MODELS.iter().map(|model| Ok(1.0 - time(model, step, &register)? / time(model, step, "")?)).collect()
@@ -80,7 +80,7 @@ fn time(model: &str, step: &str, register: &str) -> Result<f64, AdviceError> {
         "name = 'ways'\nduration = '2ms'\n[host]\ncores = 1\n[costs]\nmodel = '{model}'\n[[vm]]\nname = 'guest'\n{register}\n\
          [[vm.program]]\nsteps = [{{ forever = [{{ compute = '10us' }}, {{ {step} }}, 'count'] }}]\n"
     );
-    let scenario = Document::parse("ways", &text)?.scenario()?;
+    let scenario = ScenarioDocument::parse("ways", &text)?.scenario()?;
     let (outcome, _) = exitscope_sim::run(&scenario, Unseen, Limits::default())?;
     let vm = &outcome.vms[0];
     let time = vm.time.kernel.0 + vm.time.user.0;
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn every_way_spares_something_and_none_all_of_it() {
-        let machine = Machine { arch: "x86_64".to_string(), ..Machine::default() };
+        let machine = RecordedHost { arch: "x86_64".to_string(), ..RecordedHost::default() };
         let simulations = Simulations::of(&machine);
         for (kind, ..) in ACCESSES {
-            for way in [Way::Device, Way::Ioeventfd, Way::Coalesced] {
+            for way in [InKernelPath::Device, InKernelPath::Ioeventfd, InKernelPath::Coalesced] {
                 let shares = simulations.shares(kind, way);
                 assert_eq!(shares.len(), MODELS.len());
                 assert!(shares.iter().all(|share| 0.0 < *share && *share < 1.0), "{kind:?} {way:?}: {shares:?}");
@@ -104,7 +104,7 @@ mod tests {
             }
         }
         simulations.check().unwrap();
-        let powerpc = Machine { arch: "ppc64le".to_string(), ..Machine::default() };
-        assert!(Simulations::of(&powerpc).shares(DetailKind::Port, Way::Device).is_empty());
+        let powerpc = RecordedHost { arch: "ppc64le".to_string(), ..RecordedHost::default() };
+        assert!(Simulations::of(&powerpc).shares(SubjectKind::Port, InKernelPath::Device).is_empty());
     }
 }

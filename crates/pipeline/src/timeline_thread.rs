@@ -6,7 +6,7 @@
 //!                        └─────────────── empty again ─────────────────┘
 //! ```
 
-use exitscope_analysis::over_time::{BriefSink, Briefs, Numbered, OverTime, Sums};
+use exitscope_analysis::over_time::{BriefSink, Briefs, ExitTimeline, Numbered, Timelines};
 use exitscope_model::LaneSpan;
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -30,12 +30,12 @@ enum Message {
 pub struct TimelineThread {
     to: SyncSender<Message>,
     empty: Receiver<Briefs>,
-    thread: JoinHandle<Sums>,
+    thread: JoinHandle<ExitTimeline>,
 }
 
 impl TimelineThread {
     /// Goes on with `over_time` on another thread.
-    pub fn start(over_time: OverTime) -> Numbered<TimelineThread> {
+    pub fn start(over_time: Timelines) -> Numbered<TimelineThread> {
         let Numbered { names, to: mut sums, .. } = over_time;
         let (to, messages) = sync_channel(MAX_QUEUED_BATCHES);
         let (back, empty) = sync_channel(MAX_QUEUED_BATCHES);
@@ -77,7 +77,7 @@ impl TimelineThread {
 }
 
 /// An [`OverTime`] of which all is on its way.
-pub struct TimelineJoin(JoinHandle<OverTime>);
+pub struct TimelineJoin(JoinHandle<Timelines>);
 
 impl TimelineJoin {
     /// With what another recording gave.
@@ -90,7 +90,7 @@ impl TimelineJoin {
     }
 
     /// All of it.
-    pub fn wait(self) -> OverTime {
+    pub fn wait(self) -> Timelines {
         joined(self.0)
     }
 }

@@ -18,25 +18,25 @@
 //! Sources: Linux arch/x86/kvm/x86.c (vcpu_run, vcpu_enter_guest, kvm_arch_vcpu_ioctl_run), virt/kvm/kvm_main.c,
 //! Documentation/virt/kvm/api.rst (KVM_CAP_SYNC_REGS, KVM_CAP_IMMEDIATE_EXIT); KVM Forum 2016, "As Time Goes By".
 
-use crate::knob::{Place, Unit, choice, params};
-use crate::steps::Steps;
+use crate::bounded_list::BoundedList;
+use crate::knob::{KnobLocation, KnobUnit, choice, params};
 
 params! {
     /// The choices that make an exit short or long.
-    early_exit: bool, Unit::Bool, 1, 0 => 1, Place::Design,
+    early_exit: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
         "Whether one look decides that no timer, signal or request is pending; otherwise each is tested for";
-    request_tests: u32, Unit::Count, 30, 0 => 64, Place::Design,
+    request_tests: u32, KnobUnit::Count, 30, 0 => 64, KnobLocation::Design,
         "How many kinds of requests are tested for one by one; x86 has about 30";
-    lazy_fpu: bool, Unit::Bool, 1, 0 => 1, Place::Design,
+    lazy_fpu: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
         "Whether the guest's floating-point state stays loaded until KVM_RUN returns; otherwise every exit saves and every entry loads it";
-    signal_mask: bool, Unit::Bool, 0, 0 => 1, Place::Ioctl("KVM_SET_SIGNAL_MASK"),
+    signal_mask: bool, KnobUnit::Bool, 0, 0 => 1, KnobLocation::Ioctl("KVM_SET_SIGNAL_MASK"),
         "Whether KVM_RUN switches to a signal mask of its own and back, instead of being told by immediate_exit";
-    register_sync: RegisterSync, Unit::Choice(RegisterSync::WORDS), RegisterSync::Needed, 0 => RegisterSync::ALL.len() - 1,
-        Place::Ioctl("KVM_CAP_SYNC_REGS"), "How user space gets at a vCPU's registers: all by ioctl, those needed by ioctl, or through the shared page";
-    register_ioctls: u32, Unit::Count, 15, 0 => 64, Place::Design,
+    register_sync: RegisterSync, KnobUnit::Choice(RegisterSync::WORDS), RegisterSync::Needed, 0 => RegisterSync::ALL.len() - 1,
+        KnobLocation::Ioctl("KVM_CAP_SYNC_REGS"), "How user space gets at a vCPU's registers: all by ioctl, those needed by ioctl, or through the shared page";
+    register_ioctls: u32, KnobUnit::Count, 15, 0 => 64, KnobLocation::Design,
         "System calls of synchronising all registers, reading and writing together; x86 needs 14 to 16";
-    device_lock: DeviceLock, Unit::Choice(DeviceLock::WORDS), DeviceLock::Big, 0 => DeviceLock::ALL.len() - 1,
-        Place::Design, "Whether user space holds one lock for all devices, registers included, or each device's own";
+    device_lock: DeviceLock, KnobUnit::Choice(DeviceLock::WORDS), DeviceLock::Big, 0 => DeviceLock::ALL.len() - 1,
+        KnobLocation::Design, "Whether user space holds one lock for all devices, registers included, or each device's own";
 }
 
 choice! {
@@ -63,7 +63,7 @@ choice! {
 
 /// What an exit needs, as far as the way out and back depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct ExitNeeds {
     /// KVM's fast path handles it with interrupts off, and enters again at once.
     pub fast: bool,
     /// A device in user space is needed.
@@ -89,7 +89,7 @@ pub struct Registers {
 
 /// A phase of an needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ExitPathWork {
     /// The hardware leaves the guest.
     Exit,
     /// The guest's floating-point state is put aside and the host's loaded.
@@ -148,9 +148,9 @@ pub enum Phase {
 
 /// A phase, and how often it happens in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct RepeatedWork {
     /// What happens.
-    pub phase: Phase,
+    pub phase: ExitPathWork,
     /// How often; at least once.
     pub times: u32,
 }
@@ -158,22 +158,22 @@ pub struct Step {
 /// The most steps that any exit takes.
 pub const MAX_STEPS: usize = 24;
 
-type Path = Steps<Step, MAX_STEPS>;
+type Path = BoundedList<RepeatedWork, MAX_STEPS>;
 
 /// The phases of one exit, in order.
-pub fn phases(params: &Params, needs: &Needs) -> Path {
-    let mut path = Steps::new(Step { phase: Phase::Exit, times: 0 });
-    once(&mut path, Phase::Exit);
+pub fn phases(params: &Params, needs: &ExitNeeds) -> Path {
+    let mut path = BoundedList::new(RepeatedWork { phase: ExitPathWork::Exit, times: 0 });
+    once(&mut path, ExitPathWork::Exit);
     if !params.lazy_fpu {
-        once(&mut path, Phase::SaveFpu);
+        once(&mut path, ExitPathWork::SaveFpu);
     }
     let needs_user = match (needs.fast, needs.user) {
         (true, _) => {
-            once(&mut path, Phase::HandleFast);
+            once(&mut path, ExitPathWork::HandleFast);
             false
         }
         (false, user) => {
-            once(&mut path, Phase::Handle);
+            once(&mut path, ExitPathWork::Handle);
             user.is_some() || in_kernel(&mut path, params, needs)
         }
     };
@@ -181,26 +181,32 @@ pub fn phases(params: &Params, needs: &Needs) -> Path {
         through_user_space(&mut path, params, needs);
     }
     if !needs.fast {
-        ask(&mut path, params, needs.requests > 0, Phase::LookForRequests, (Phase::TestRequest, params.request_tests));
-        push(&mut path, Phase::ServeRequest, needs.requests);
+        ask(
+            &mut path,
+            params,
+            needs.requests > 0,
+            ExitPathWork::LookForRequests,
+            (ExitPathWork::TestRequest, params.request_tests),
+        );
+        push(&mut path, ExitPathWork::ServeRequest, needs.requests);
     }
     // Returning from user space has loaded it already, if it is not done at every entry.
     let put_aside = needs.switched_out && !needs.fast && !needs_user;
     if !params.lazy_fpu || put_aside {
-        once(&mut path, Phase::LoadFpu);
+        once(&mut path, ExitPathWork::LoadFpu);
     }
-    once(&mut path, Phase::Entry);
+    once(&mut path, ExitPathWork::Entry);
     path
 }
 
 /// What KVM's loop asks after an exit that it handled itself. Whether it has to return to user space after all.
-fn in_kernel(path: &mut Path, params: &Params, needs: &Needs) -> bool {
-    ask(path, params, needs.timer, Phase::LookForTimer, (Phase::ServeTimer, 1));
-    ask(path, params, needs.signal, Phase::LookForSignal, (Phase::ServeSignal, 1));
+fn in_kernel(path: &mut Path, params: &Params, needs: &ExitNeeds) -> bool {
+    ask(path, params, needs.timer, ExitPathWork::LookForTimer, (ExitPathWork::ServeTimer, 1));
+    ask(path, params, needs.signal, ExitPathWork::LookForSignal, (ExitPathWork::ServeSignal, 1));
     needs.signal
 }
 
-fn through_user_space(path: &mut Path, params: &Params, needs: &Needs) {
+fn through_user_space(path: &mut Path, params: &Params, needs: &ExitNeeds) {
     // A signal takes the vCPU to user space for nothing that a device or a register would be needed for.
     let (get, set) = needs.user.map_or((0, 0), |registers| match params.register_sync {
         RegisterSync::All => (params.register_ioctls.div_ceil(2), params.register_ioctls / 2),
@@ -209,60 +215,62 @@ fn through_user_space(path: &mut Path, params: &Params, needs: &Needs) {
     });
     let shared = needs.user.filter(|_| params.register_sync == RegisterSync::Page).unwrap_or_default();
     if params.lazy_fpu {
-        once(path, Phase::SaveFpu);
+        once(path, ExitPathWork::SaveFpu);
     }
-    push(path, Phase::CopyOut, shared.read);
-    push(path, Phase::SwitchSignalMask, u32::from(params.signal_mask));
-    once(path, Phase::LeaveKernel);
-    once(path, Phase::UserLoop);
+    push(path, ExitPathWork::CopyOut, shared.read);
+    push(path, ExitPathWork::SwitchSignalMask, u32::from(params.signal_mask));
+    once(path, ExitPathWork::LeaveKernel);
+    once(path, ExitPathWork::UserLoop);
     if needs.user.is_some() {
         match params.device_lock {
             DeviceLock::Big => {
-                once(path, Phase::TakeBigLock);
-                push(path, Phase::GetRegisters, get);
-                once(path, Phase::Device);
-                push(path, Phase::SetRegisters, set);
-                once(path, Phase::ReleaseBigLock);
+                once(path, ExitPathWork::TakeBigLock);
+                push(path, ExitPathWork::GetRegisters, get);
+                once(path, ExitPathWork::Device);
+                push(path, ExitPathWork::SetRegisters, set);
+                once(path, ExitPathWork::ReleaseBigLock);
             }
             DeviceLock::Split => {
-                push(path, Phase::GetRegisters, get);
-                once(path, Phase::TakeDeviceLock);
-                once(path, Phase::Device);
-                once(path, Phase::ReleaseDeviceLock);
-                push(path, Phase::SetRegisters, set);
+                push(path, ExitPathWork::GetRegisters, get);
+                once(path, ExitPathWork::TakeDeviceLock);
+                once(path, ExitPathWork::Device);
+                once(path, ExitPathWork::ReleaseDeviceLock);
+                push(path, ExitPathWork::SetRegisters, set);
             }
         }
     }
-    once(path, Phase::EnterKernel);
-    push(path, Phase::SwitchSignalMask, u32::from(params.signal_mask));
+    once(path, ExitPathWork::EnterKernel);
+    push(path, ExitPathWork::SwitchSignalMask, u32::from(params.signal_mask));
     if params.lazy_fpu {
-        once(path, Phase::LoadFpu);
+        once(path, ExitPathWork::LoadFpu);
     }
-    push(path, Phase::CopyIn, shared.written);
-    push(path, Phase::CompleteIo, u32::from(needs.user.is_some()));
+    push(path, ExitPathWork::CopyIn, shared.written);
+    push(path, ExitPathWork::CompleteIo, u32::from(needs.user.is_some()));
 }
 
 /// A question: one look, and the work only if something is pending; without early exits, the work in any case.
-fn ask(path: &mut Path, params: &Params, pending: bool, look: Phase, (work, times): (Phase, u32)) {
+fn ask(path: &mut Path, params: &Params, pending: bool, look: ExitPathWork, (work, times): (ExitPathWork, u32)) {
     push(path, look, u32::from(params.early_exit));
     if pending || !params.early_exit {
         push(path, work, times);
     }
 }
 
-fn once(path: &mut Path, phase: Phase) {
+fn once(path: &mut Path, phase: ExitPathWork) {
     push(path, phase, 1);
 }
 
-fn push(path: &mut Path, phase: Phase, times: u32) {
+fn push(path: &mut Path, phase: ExitPathWork, times: u32) {
     if times > 0 {
-        path.push(Step { phase, times });
+        path.push(RepeatedWork { phase, times });
     }
 }
 
 /// How many system calls user space makes for an exit: KVM_RUN and those for registers.
-pub fn system_calls(path: &[Step]) -> u32 {
-    let calls = |step: &&Step| matches!(step.phase, Phase::EnterKernel | Phase::GetRegisters | Phase::SetRegisters);
+pub fn system_calls(path: &[RepeatedWork]) -> u32 {
+    let calls = |step: &&RepeatedWork| {
+        matches!(step.phase, ExitPathWork::EnterKernel | ExitPathWork::GetRegisters | ExitPathWork::SetRegisters)
+    };
     path.iter().filter(calls).map(|step| step.times).sum()
 }
 
@@ -270,20 +278,20 @@ pub fn system_calls(path: &[Step]) -> u32 {
 mod tests {
     extern crate std;
     use super::*;
-    use Phase::*;
+    use ExitPathWork::*;
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    const IN_KERNEL: Needs =
-        Needs { fast: false, user: None, timer: false, signal: false, requests: 0, switched_out: false };
-    const DEVICE: Needs = Needs { user: Some(Registers { read: 0, written: 0 }), ..IN_KERNEL };
-    const VMPORT: Needs = Needs { user: Some(Registers { read: 2, written: 1 }), ..IN_KERNEL };
+    const IN_KERNEL: ExitNeeds =
+        ExitNeeds { fast: false, user: None, timer: false, signal: false, requests: 0, switched_out: false };
+    const DEVICE: ExitNeeds = ExitNeeds { user: Some(Registers { read: 0, written: 0 }), ..IN_KERNEL };
+    const VMPORT: ExitNeeds = ExitNeeds { user: Some(Registers { read: 2, written: 1 }), ..IN_KERNEL };
 
-    fn path(params: &Params, needs: &Needs) -> Vec<(Phase, u32)> {
+    fn path(params: &Params, needs: &ExitNeeds) -> Vec<(ExitPathWork, u32)> {
         phases(params, needs).iter().map(|step| (step.phase, step.times)).collect()
     }
 
-    fn names(params: &Params, needs: &Needs) -> Vec<Phase> {
+    fn names(params: &Params, needs: &ExitNeeds) -> Vec<ExitPathWork> {
         phases(params, needs).iter().map(|step| step.phase).collect()
     }
 
@@ -298,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_is_pending_is_served_behind_its_look() {
-        let busy = Needs { timer: true, requests: 2, switched_out: true, ..IN_KERNEL };
+        let busy = ExitNeeds { timer: true, requests: 2, switched_out: true, ..IN_KERNEL };
         let params = Params { request_tests: 5, ..Params::default() };
         let served = [
             (Exit, 1),
@@ -317,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_fast_path_asks_nothing() {
-        let fast = Needs { fast: true, requests: 3, ..IN_KERNEL };
+        let fast = ExitNeeds { fast: true, requests: 3, ..IN_KERNEL };
         assert_eq!(names(&Params::default(), &fast), [Exit, HandleFast, Entry]);
         let eager = Params { lazy_fpu: false, ..Params::default() };
         assert_eq!(names(&eager, &fast), [Exit, SaveFpu, HandleFast, LoadFpu, Entry]);
@@ -348,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_signal_takes_the_vcpu_to_user_space_and_to_no_device() {
-        let signalled = Needs { signal: true, ..IN_KERNEL };
+        let signalled = ExitNeeds { signal: true, ..IN_KERNEL };
         let way = [
             Exit,
             Handle,
@@ -388,7 +396,7 @@ mod tests {
     fn split_locks_are_held_for_the_device_alone() {
         let held = |device_lock| {
             let steps = names(&Params { device_lock, ..Params::default() }, &VMPORT);
-            let at = |phases: [Phase; 2]| steps.iter().position(|step| phases.contains(step)).unwrap();
+            let at = |phases: [ExitPathWork; 2]| steps.iter().position(|step| phases.contains(step)).unwrap();
             steps[at([TakeBigLock, TakeDeviceLock]) + 1..at([ReleaseBigLock, ReleaseDeviceLock])].to_vec()
         };
         assert_eq!(held(DeviceLock::Big), [GetRegisters, Device, SetRegisters]);
@@ -404,19 +412,14 @@ mod tests {
         )
     }
 
-    fn any_needs() -> impl Strategy<Value = Needs> {
+    fn any_needs() -> impl Strategy<Value = ExitNeeds> {
         let user = prop::option::of((0u32..4, 0u32..4).prop_map(|(read, written)| Registers { read, written }));
-        (any::<[bool; 4]>(), user, 0u32..5).prop_map(|([fast, timer, signal, switched_out], user, requests)| Needs {
-            fast,
-            user,
-            timer,
-            signal,
-            requests,
-            switched_out,
+        (any::<[bool; 4]>(), user, 0u32..5).prop_map(|([fast, timer, signal, switched_out], user, requests)| {
+            ExitNeeds { fast, user, timer, signal, requests, switched_out }
         })
     }
 
-    fn times(params: &Params, needs: &Needs) -> u32 {
+    fn times(params: &Params, needs: &ExitNeeds) -> u32 {
         phases(params, needs).iter().map(|step| step.times).sum()
     }
 
@@ -435,7 +438,7 @@ mod tests {
 
         #[test]
         fn no_way_around_makes_a_quiet_exit_longer(params in any_params(), needs in any_needs()) {
-            let quiet = Needs { timer: false, signal: false, requests: 0, ..needs };
+            let quiet = ExitNeeds { timer: false, signal: false, requests: 0, ..needs };
             let looks = |early_exit| Params { early_exit, request_tests: params.request_tests.max(1), ..params };
             prop_assert!(times(&looks(true), &quiet) <= times(&looks(false), &quiet));
             let fpu = |lazy_fpu| times(&Params { lazy_fpu, ..params }, &needs);

@@ -19,9 +19,9 @@
 //! applied for 6.9), drivers/cpuidle/poll_state.c, drivers/cpuidle/cpuidle-haltpoll.c, arch/x86/kvm/x86.c (the host's side of
 //! the handshake).
 
-pub use crate::change::Change;
+pub use crate::poll_adjustment::PollAdjustment;
 
-use crate::knob::{Place, Unit, params};
+use crate::knob::{KnobLocation, KnobUnit, params};
 use exitscope_units::Nanos;
 
 /// After how many rounds of its loop `poll_idle` looks at the clock.
@@ -29,27 +29,27 @@ pub const RELAX_COUNT: u64 = 201;
 
 params! {
     /// The tunables of guest halt polling.
-    guest_halt_poll_ns: Nanos, Unit::Nanos, 200_000, 0 => u32::MAX, Place::Module("haltpoll"),
+    guest_halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
         "The longest a vCPU polls before it halts, in nanoseconds; 0 switches guest polling off";
-    guest_halt_poll_shrink: u32, Unit::Factor, 2, 0 => u32::MAX, Place::Module("haltpoll"),
+    guest_halt_poll_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
         "The limit is divided by this after a long halt; 0 resets it to 0";
-    guest_halt_poll_grow: u32, Unit::Factor, 2, 0 => u32::MAX, Place::Module("haltpoll"),
+    guest_halt_poll_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
         "The limit is multiplied by this after a halt that a longer poll would have caught";
-    guest_halt_poll_grow_start: Nanos, Unit::Nanos, 50_000, 0 => u32::MAX, Place::Module("haltpoll"),
+    guest_halt_poll_grow_start: Nanos, KnobUnit::Nanos, 50_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
         "The limit at which growing begins, in nanoseconds, and the smallest but 0 if guest_halt_poll_reset is Y";
-    guest_halt_poll_allow_shrink: bool, Unit::Bool, 1, 0 => 1, Place::Module("haltpoll"),
+    guest_halt_poll_allow_shrink: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Module("haltpoll"),
         "Whether the limit may shrink";
-    guest_halt_poll_reset: bool, Unit::Bool, 1, 0 => 1, Place::Design,
+    guest_halt_poll_reset: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
         "Whether a limit that shrinks below guest_halt_poll_grow_start becomes 0: Y in guests of Linux 6.9 and later, N in older ones, where it goes on shrinking";
-    cpu_relax_ns: Nanos, Unit::Nanos, 0, 0 => 1_000_000, Place::Machine,
+    cpu_relax_ns: Nanos, KnobUnit::Nanos, 0, 0 => 1_000_000, KnobLocation::Machine,
         "What one round of the poll loop takes, in nanoseconds; 201 of them pass between looks at the clock. 0: the limit is met exactly";
-    tick_ns: Nanos, Unit::Nanos, 4_000_000, 100_000 => 10_000_000, Place::Design,
+    tick_ns: Nanos, KnobUnit::Nanos, 4_000_000, 100_000 => 10_000_000, KnobLocation::Design,
         "The guest kernel's tick, in nanoseconds (CONFIG_HZ): a poll without a limit lasts a sixteenth of it";
 }
 
 /// What the governor chose for the next moment of idleness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
+pub enum IdleState {
     /// Poll for at most `limit`; the tick goes on.
     Poll {
         /// Nanoseconds.
@@ -61,7 +61,7 @@ pub enum Idle {
 
 /// What became of it: told to the governor afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
+pub enum IdleOutcome {
     /// The poll ended, with work to do or, if `expired`, because the limit passed.
     Polled {
         /// Nothing came within the limit.
@@ -76,7 +76,7 @@ pub enum Entered {
 
 /// How one idle period passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Period {
+pub struct IdlePeriod {
     /// Time spent polling, and the CPU's time with it.
     pub polled: Nanos,
     /// Time spent halted. Zero: the poll caught the event, and no exit was needed.
@@ -117,39 +117,39 @@ impl GuestHaltPoll {
     }
 
     /// Chooses between polling and halting.
-    pub fn select(&self) -> Idle {
+    pub fn select(&self) -> IdleState {
         match (self.last, self.expired) {
-            _ if self.limit == Nanos::ZERO => Idle::Halt,
-            (State::Poll, true) => Idle::Halt,
-            _ => Idle::Poll { limit: self.limit },
+            _ if self.limit == Nanos::ZERO => IdleState::Halt,
+            (State::Poll, true) => IdleState::Halt,
+            _ => IdleState::Poll { limit: self.limit },
         }
     }
 
     /// As [`select`](Self::select) while somebody asks for no latency at all (a PM-QoS request of 0): always polls. A
     /// poll without a limit is given a sixteenth of a tick, and the kernel stores that: it may exceed
     /// `guest_halt_poll_ns`, and stays until the next halt adjusts it.
-    pub fn select_without_latency(&mut self, params: &Params) -> Idle {
+    pub fn select_without_latency(&mut self, params: &Params) -> IdleState {
         if self.limit == Nanos::ZERO {
             self.limit = Nanos(params.tick_ns.0 / 16);
         }
-        Idle::Poll { limit: self.limit }
+        IdleState::Poll { limit: self.limit }
     }
 
     /// Takes note of what became of the choice. Not called when there was work to do before a halt could begin.
-    pub fn reflect(&mut self, params: &Params, entered: Entered) -> Option<Change> {
+    pub fn reflect(&mut self, params: &Params, entered: IdleOutcome) -> Option<PollAdjustment> {
         match entered {
-            Entered::Polled { expired } => {
+            IdleOutcome::Polled { expired } => {
                 (self.last, self.expired) = (State::Poll, expired);
                 None
             }
-            Entered::Halted { residency } => {
+            IdleOutcome::Halted { residency } => {
                 self.last = State::Halt;
                 self.adjust(params, residency)
             }
         }
     }
 
-    fn adjust(&mut self, params: &Params, block: Nanos) -> Option<Change> {
+    fn adjust(&mut self, params: &Params, block: Nanos) -> Option<PollAdjustment> {
         let (old, most) = (self.limit, params.guest_halt_poll_ns);
         let start = params.guest_halt_poll_grow_start;
         let grow = block > old && block <= most;
@@ -164,23 +164,23 @@ impl GuestHaltPoll {
             return None;
         };
         self.limit = new;
-        Some(Change { grow, old, new })
+        Some(PollAdjustment { grow, old, new })
     }
 
     /// One idle period, step by step, that ends when an event comes `event` after it began.
-    pub fn idle(&mut self, params: &Params, event: Nanos) -> Period {
+    pub fn idle(&mut self, params: &Params, event: Nanos) -> IdlePeriod {
         let mut polled = Nanos::ZERO;
-        if let Idle::Poll { limit } = self.select() {
+        if let IdleState::Poll { limit } = self.select() {
             let end = params.poll_end(limit);
             let expired = event > end;
-            self.reflect(params, Entered::Polled { expired });
+            self.reflect(params, IdleOutcome::Polled { expired });
             polled = event.min(end);
         }
         let halted = Nanos(event.0 - polled.0);
         if halted > Nanos::ZERO {
-            self.reflect(params, Entered::Halted { residency: halted });
+            self.reflect(params, IdleOutcome::Halted { residency: halted });
         }
-        Period { polled, halted, limit: self.limit }
+        IdlePeriod { polled, halted, limit: self.limit }
     }
 }
 
@@ -271,7 +271,11 @@ mod tests {
         ] {
             assert_eq!(vcpu.limit(), us(limit), "before {event}");
             let period = vcpu.idle(&params, us(event));
-            assert_eq!(period, Period { polled: us(polled), halted: us(halted), limit: us(after) }, "event at {event}");
+            assert_eq!(
+                period,
+                IdlePeriod { polled: us(polled), halted: us(halted), limit: us(after) },
+                "event at {event}"
+            );
         }
     }
 
@@ -280,16 +284,16 @@ mod tests {
         let params = Params::default();
         for (residency, grow, new) in [(200_000, true, 200_000), (200_001, false, 50_000)] {
             let mut vcpu = GuestHaltPoll::with_limit(us(100));
-            let change = vcpu.reflect(&params, Entered::Halted { residency: Nanos(residency) });
-            assert_eq!(change, Some(Change { grow, old: us(100), new: Nanos(new) }));
+            let change = vcpu.reflect(&params, IdleOutcome::Halted { residency: Nanos(residency) });
+            assert_eq!(change, Some(PollAdjustment { grow, old: us(100), new: Nanos(new) }));
         }
     }
 
     #[test]
     fn a_shrink_of_nothing_is_still_traced_and_a_forbidden_one_is_not() {
-        let long = Entered::Halted { residency: us(900) };
+        let long = IdleOutcome::Halted { residency: us(900) };
         let traced = GuestHaltPoll::new().reflect(&Params::default(), long);
-        assert_eq!(traced, Some(Change { grow: false, old: Nanos::ZERO, new: Nanos::ZERO }));
+        assert_eq!(traced, Some(PollAdjustment { grow: false, old: Nanos::ZERO, new: Nanos::ZERO }));
         let stiff = Params { guest_halt_poll_allow_shrink: false, ..Params::default() };
         assert_eq!(GuestHaltPoll::with_limit(us(100)).reflect(&stiff, long), None);
         let reset = Params { guest_halt_poll_shrink: 0, ..Params::default() };
@@ -300,19 +304,19 @@ mod tests {
     fn an_interrupt_that_wakes_nobody_begins_a_new_poll() {
         let params = Params::default();
         let mut vcpu = GuestHaltPoll::with_limit(us(50));
-        vcpu.reflect(&params, Entered::Polled { expired: true });
-        assert_eq!(vcpu.select(), Idle::Halt);
-        vcpu.reflect(&params, Entered::Halted { residency: us(60) });
-        assert_eq!(vcpu.select(), Idle::Poll { limit: us(100) });
+        vcpu.reflect(&params, IdleOutcome::Polled { expired: true });
+        assert_eq!(vcpu.select(), IdleState::Halt);
+        vcpu.reflect(&params, IdleOutcome::Halted { residency: us(60) });
+        assert_eq!(vcpu.select(), IdleState::Poll { limit: us(100) });
     }
 
     #[test]
     fn work_between_an_expired_poll_and_its_halt_makes_the_next_period_halt_at_once() {
         let params = Params::default();
         let mut vcpu = GuestHaltPoll::with_limit(us(50));
-        vcpu.reflect(&params, Entered::Polled { expired: true });
-        assert_eq!(vcpu.idle(&params, us(20)), Period { polled: us(0), halted: us(20), limit: us(50) });
-        assert_eq!(vcpu.idle(&params, us(20)), Period { polled: us(20), halted: us(0), limit: us(50) });
+        vcpu.reflect(&params, IdleOutcome::Polled { expired: true });
+        assert_eq!(vcpu.idle(&params, us(20)), IdlePeriod { polled: us(0), halted: us(20), limit: us(50) });
+        assert_eq!(vcpu.idle(&params, us(20)), IdlePeriod { polled: us(20), halted: us(0), limit: us(50) });
     }
 
     #[test]
@@ -322,9 +326,9 @@ mod tests {
             let mut vcpu = GuestHaltPoll::with_limit(us(50));
             assert_eq!(
                 vcpu.idle(&params, Nanos(event)),
-                Period { polled: us(50), halted: Nanos(halted), limit: us(50) }
+                IdlePeriod { polled: us(50), halted: Nanos(halted), limit: us(50) }
             );
-            assert_eq!(vcpu.select(), Idle::Poll { limit: us(50) }, "after an event at {event}");
+            assert_eq!(vcpu.select(), IdleState::Poll { limit: us(50) }, "after an event at {event}");
         }
     }
 
@@ -332,8 +336,8 @@ mod tests {
     fn a_request_for_no_latency_stores_a_limit_that_may_exceed_the_largest() {
         let params = Params::default();
         let mut vcpu = GuestHaltPoll::new();
-        assert_eq!(vcpu.select_without_latency(&params), Idle::Poll { limit: us(250) });
-        assert_eq!(vcpu.select(), Idle::Poll { limit: us(250) });
+        assert_eq!(vcpu.select_without_latency(&params), IdleState::Poll { limit: us(250) });
+        assert_eq!(vcpu.select(), IdleState::Poll { limit: us(250) });
     }
 
     #[test]
@@ -342,7 +346,7 @@ mod tests {
         assert_eq!(params.poll_end(Nanos(50_000)), Nanos(7 * 201 * 40));
         assert_eq!(params.poll_end(Nanos(201 * 40)), Nanos(2 * 201 * 40));
         let mut vcpu = GuestHaltPoll::with_limit(us(50));
-        assert_eq!(vcpu.idle(&params, us(56)), Period { polled: us(56), halted: us(0), limit: us(50) });
+        assert_eq!(vcpu.idle(&params, us(56)), IdlePeriod { polled: us(56), halted: us(0), limit: us(50) });
     }
 
     #[test]
@@ -377,12 +381,12 @@ mod tests {
         fn the_limit_is_zero_or_within_its_bounds(params in any_params(), halts in prop::collection::vec(0u64..600_000, 1..40)) {
             let mut vcpu = GuestHaltPoll::new();
             for halt in halts {
-                let change = vcpu.reflect(&params, Entered::Halted { residency: Nanos(halt) });
+                let change = vcpu.reflect(&params, IdleOutcome::Halted { residency: Nanos(halt) });
                 prop_assert!(vcpu.limit() <= params.guest_halt_poll_ns);
                 let least = params.guest_halt_poll_grow_start.min(params.guest_halt_poll_ns);
                 let floor = if params.guest_halt_poll_reset { least } else { Nanos::ZERO };
                 prop_assert!(vcpu.limit() == Nanos::ZERO || vcpu.limit() >= floor);
-                if let Some(Change { grow: false, old, new }) = change {
+                if let Some(PollAdjustment { grow: false, old, new }) = change {
                     prop_assert!(new <= old);
                 }
             }

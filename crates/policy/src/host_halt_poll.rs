@@ -19,22 +19,22 @@
 //! Sources: Linux virt/kvm/kvm_main.c (kvm_vcpu_halt), arch/powerpc/kvm/book3s_hv.c (kvmppc_vcore_blocked),
 //! arch/s390/kvm/kvm-s390.c (kvm_arch_no_poll).
 
-pub use crate::change::Change;
+pub use crate::poll_adjustment::PollAdjustment;
 
-use crate::knob::{Place, Unit, params};
+use crate::knob::{KnobLocation, KnobUnit, params};
 use exitscope_units::Nanos;
 
 params! {
     /// The tunables of host halt polling.
-    halt_poll_ns: Nanos, Unit::Nanos, 200_000, 0 => u32::MAX, Place::Module("kvm"),
+    halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::Module("kvm"),
         "The longest KVM polls for a halted vCPU, in nanoseconds; 0 switches host polling off";
-    halt_poll_ns_grow: u32, Unit::Factor, 2, 0 => u32::MAX, Place::Module("kvm"),
+    halt_poll_ns_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"),
         "The poll is multiplied by this after a halt that a longer poll would have caught; 0 never grows";
-    halt_poll_ns_grow_start: Nanos, Unit::Nanos, 10_000, 0 => u32::MAX, Place::Module("kvm"),
+    halt_poll_ns_grow_start: Nanos, KnobUnit::Nanos, 10_000, 0 => u32::MAX, KnobLocation::Module("kvm"),
         "The smallest poll but 0, in nanoseconds";
-    halt_poll_ns_shrink: u32, Unit::Factor, 2, 0 => u32::MAX, Place::Module("kvm"),
+    halt_poll_ns_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"),
         "The poll is divided by this after a long halt; 0 resets it to 0. The default is 2 from Linux 6.11 on, before 0";
-    halt_poll_max_steal: u32, Unit::Percent, 10, 0 => 255, Place::Module("kvm"),
+    halt_poll_max_steal: u32, KnobUnit::Percent, 10, 0 => 255, KnobLocation::Module("kvm"),
         "s390: no polling while the hypervisor below takes at least this share of the time";
 }
 
@@ -60,7 +60,7 @@ impl Params {
 
 /// What one VM and one vCPU say about polling for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leave {
+pub struct PollPermission {
     /// The VM's own largest poll, set with KVM_CAP_HALT_POLL; it replaces the module's.
     pub cap: Option<Nanos>,
     /// No polling for this vCPU: on x86 its guest polls ([`PollControl`](crate::guest_halt_poll::PollControl)), on s390
@@ -70,7 +70,7 @@ pub struct Leave {
 
 /// Whose polling it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Whose {
+pub enum PollOwner {
     /// A vCPU's: everywhere but below.
     #[default]
     Vcpu,
@@ -81,7 +81,7 @@ pub enum Whose {
 
 /// How one halt passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Halt {
+pub struct HaltResult {
     /// Time spent polling.
     pub polled: Nanos,
     /// Time spent blocked, the CPU given away. Zero after a poll: `halt_successful_poll`.
@@ -93,18 +93,18 @@ pub struct Halt {
 /// KVM's polling state of one vCPU or virtual core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostHaltPoll {
-    whose: Whose,
+    whose: PollOwner,
     poll: u32,
 }
 
 impl HostHaltPoll {
     /// One that has never halted: it does not poll the first time.
-    pub const fn new(whose: Whose) -> HostHaltPoll {
+    pub const fn new(whose: PollOwner) -> HostHaltPoll {
         HostHaltPoll { whose, poll: 0 }
     }
 
     /// A vCPU whose poll length is known, for one that is met in the middle of a trace.
-    pub const fn with_poll(whose: Whose, poll: u32) -> HostHaltPoll {
+    pub const fn with_poll(whose: PollOwner, poll: u32) -> HostHaltPoll {
         HostHaltPoll { whose, poll }
     }
 
@@ -117,8 +117,8 @@ impl HostHaltPoll {
     ///
     /// The poll also ends when another task waits for this CPU or the thread is to be rescheduled: one task runs alone.
     #[inline]
-    pub fn start(&mut self, params: &Params, leave: &Leave) -> Nanos {
-        if self.whose == Whose::Vcpu {
+    pub fn start(&mut self, params: &Params, leave: &PollPermission) -> Nanos {
+        if self.whose == PollOwner::Vcpu {
             self.poll = self.poll.min(self.largest(params, leave));
             if leave.no_poll {
                 return Nanos::ZERO;
@@ -130,14 +130,20 @@ impl HostHaltPoll {
     /// The halt is over, `halt` after it began, the poll included. `valid` is false for wake-ups that s390 says nothing
     /// came of.
     #[inline]
-    pub fn finish(&mut self, params: &Params, leave: &Leave, halt: Nanos, valid: bool) -> Option<Change> {
-        if self.whose == Whose::Vcpu && leave.no_poll {
+    pub fn finish(
+        &mut self,
+        params: &Params,
+        leave: &PollPermission,
+        halt: Nanos,
+        valid: bool,
+    ) -> Option<PollAdjustment> {
+        if self.whose == PollOwner::Vcpu && leave.no_poll {
             return None;
         }
         let most = self.largest(params, leave);
         let longest = Nanos(u64::from(most));
         let change = match () {
-            _ if self.whose == Whose::Vcpu && !valid => Some(self.shrink(params)),
+            _ if self.whose == PollOwner::Vcpu && !valid => Some(self.shrink(params)),
             _ if most == 0 => {
                 self.poll = 0;
                 None
@@ -147,40 +153,40 @@ impl HostHaltPoll {
             _ if self.poll < most && halt < longest => Some(self.grow(params)),
             _ => None,
         };
-        if self.whose == Whose::Vcore {
+        if self.whose == PollOwner::Vcore {
             self.poll = self.poll.min(most);
         }
-        change.map(|change| Change { new: self.poll(), ..change })
+        change.map(|change| PollAdjustment { new: self.poll(), ..change })
     }
 
-    fn largest(&self, params: &Params, leave: &Leave) -> u32 {
-        let cap = leave.cap.filter(|_| self.whose == Whose::Vcpu);
+    fn largest(&self, params: &Params, leave: &PollPermission) -> u32 {
+        let cap = leave.cap.filter(|_| self.whose == PollOwner::Vcpu);
         u32::try_from(cap.unwrap_or(params.halt_poll_ns).0).unwrap_or(u32::MAX)
     }
 
-    fn grow(&mut self, params: &Params) -> Change {
+    fn grow(&mut self, params: &Params) -> PollAdjustment {
         let old = self.poll();
         if params.halt_poll_ns_grow > 0 {
             let grown = self.poll.wrapping_mul(params.halt_poll_ns_grow);
             self.poll = grown.max(params.halt_poll_ns_grow_start.0 as u32);
         }
-        Change { grow: true, old, new: self.poll() }
+        PollAdjustment { grow: true, old, new: self.poll() }
     }
 
-    fn shrink(&mut self, params: &Params) -> Change {
+    fn shrink(&mut self, params: &Params) -> PollAdjustment {
         let old = self.poll();
         self.poll = self.poll.checked_div(params.halt_poll_ns_shrink).unwrap_or(0);
-        if self.whose == Whose::Vcpu && self.poll() < params.halt_poll_ns_grow_start {
+        if self.whose == PollOwner::Vcpu && self.poll() < params.halt_poll_ns_grow_start {
             self.poll = 0;
         }
-        Change { grow: false, old, new: self.poll() }
+        PollAdjustment { grow: false, old, new: self.poll() }
     }
 
     /// One halt, step by step, that a valid event ends `event` after it began; nobody else wants the CPU.
-    pub fn halt(&mut self, params: &Params, leave: &Leave, event: Nanos) -> Halt {
+    pub fn halt(&mut self, params: &Params, leave: &PollPermission, event: Nanos) -> HaltResult {
         let polled = self.start(params, leave).min(event);
         self.finish(params, leave, event, true);
-        Halt { polled, blocked: Nanos(event.0 - polled.0), poll: self.poll() }
+        HaltResult { polled, blocked: Nanos(event.0 - polled.0), poll: self.poll() }
     }
 }
 
@@ -196,8 +202,8 @@ mod tests {
 
     #[test]
     fn the_worked_example_holds_with_the_x86_defaults() {
-        let (params, leave) = (Params::default(), Leave::default());
-        let mut vcpu = HostHaltPoll::new(Whose::Vcpu);
+        let (params, leave) = (Params::default(), PollPermission::default());
+        let mut vcpu = HostHaltPoll::new(PollOwner::Vcpu);
         for (event, polled, after) in [
             (15_000, 0, 10_000),
             (15_000, 10_000, 20_000),
@@ -217,76 +223,83 @@ mod tests {
         ] {
             let halt = vcpu.halt(&params, &leave, Nanos(event));
             let blocked = Nanos(event - polled);
-            assert_eq!(halt, Halt { polled: Nanos(polled), blocked, poll: Nanos(after) }, "event at {event}");
+            assert_eq!(halt, HaltResult { polled: Nanos(polled), blocked, poll: Nanos(after) }, "event at {event}");
         }
     }
 
     #[test]
     fn what_is_traced_is_what_was_decided() {
-        let (params, leave) = (Params::default(), Leave::default());
-        let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 160_000);
+        let (params, leave) = (Params::default(), PollPermission::default());
+        let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 160_000);
         let grown = vcpu.finish(&params, &leave, us(170), true);
-        assert_eq!(grown, Some(Change { grow: true, old: us(160), new: us(320) }));
+        assert_eq!(grown, Some(PollAdjustment { grow: true, old: us(160), new: us(320) }));
         let still = Params { halt_poll_ns_grow: 0, ..params };
-        let mut vcpu = HostHaltPoll::new(Whose::Vcpu);
+        let mut vcpu = HostHaltPoll::new(PollOwner::Vcpu);
         let traced = vcpu.finish(&still, &leave, us(5), true);
-        assert_eq!(traced, Some(Change { grow: true, old: us(0), new: us(0) }));
+        assert_eq!(traced, Some(PollAdjustment { grow: true, old: us(0), new: us(0) }));
     }
 
     #[test]
     fn a_poll_that_is_switched_off_meanwhile_is_zero_and_nothing_is_traced() {
         let off = Params { halt_poll_ns: Nanos::ZERO, ..Params::default() };
         for halt in [us(5), us(900)] {
-            let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 160_000);
-            assert_eq!((vcpu.finish(&off, &Leave::default(), halt, true), vcpu.poll()), (None, us(0)), "{halt}");
+            let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 160_000);
+            assert_eq!(
+                (vcpu.finish(&off, &PollPermission::default(), halt, true), vcpu.poll()),
+                (None, us(0)),
+                "{halt}"
+            );
         }
     }
 
     #[test]
     fn a_halt_of_exactly_the_largest_poll_changes_nothing() {
-        let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 100_000);
-        assert_eq!(vcpu.finish(&Params::default(), &Leave::default(), us(200), true), None);
+        let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 100_000);
+        assert_eq!(vcpu.finish(&Params::default(), &PollPermission::default(), us(200), true), None);
     }
 
     #[test]
     fn a_wake_up_that_is_not_valid_shrinks_even_after_a_short_halt() {
-        let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 100_000);
-        let change = vcpu.finish(&Params::default(), &Leave::default(), us(5), false);
-        assert_eq!(change, Some(Change { grow: false, old: us(100), new: us(50) }));
+        let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 100_000);
+        let change = vcpu.finish(&Params::default(), &PollPermission::default(), us(5), false);
+        assert_eq!(change, Some(PollAdjustment { grow: false, old: us(100), new: us(50) }));
     }
 
     #[test]
     fn the_vms_cap_replaces_the_modules_largest_in_either_direction() {
         let params = Params::default();
-        let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 200_000);
-        assert_eq!(vcpu.start(&params, &Leave { cap: Some(us(60)), no_poll: false }), us(60));
-        let wide = Leave { cap: Some(us(900)), no_poll: false };
-        let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 200_000);
+        let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 200_000);
+        assert_eq!(vcpu.start(&params, &PollPermission { cap: Some(us(60)), no_poll: false }), us(60));
+        let wide = PollPermission { cap: Some(us(900)), no_poll: false };
+        let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 200_000);
         assert_eq!(vcpu.halt(&params, &wide, us(700)).poll, us(400));
-        let off = Leave { cap: Some(Nanos::ZERO), no_poll: false };
-        assert_eq!(vcpu.halt(&params, &off, us(700)), Halt { polled: us(0), blocked: us(700), poll: us(0) });
+        let off = PollPermission { cap: Some(Nanos::ZERO), no_poll: false };
+        assert_eq!(vcpu.halt(&params, &off, us(700)), HaltResult { polled: us(0), blocked: us(700), poll: us(0) });
     }
 
     #[test]
     fn a_vcpu_whose_guest_polls_is_left_alone() {
-        let leave = Leave { no_poll: true, cap: None };
-        let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 100_000);
-        assert_eq!(vcpu.halt(&Params::default(), &leave, us(5)), Halt { polled: us(0), blocked: us(5), poll: us(100) });
+        let leave = PollPermission { no_poll: true, cap: None };
+        let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 100_000);
+        assert_eq!(
+            vcpu.halt(&Params::default(), &leave, us(5)),
+            HaltResult { polled: us(0), blocked: us(5), poll: us(100) }
+        );
         assert!(Params::default().polls_despite_steal(9) && !Params::default().polls_despite_steal(10));
     }
 
     #[test]
     fn a_virtual_core_shrinks_without_a_floor_and_never_exceeds_the_largest() {
         let params = Params { halt_poll_ns: us(10), ..Params::default() };
-        let leave = Leave { cap: Some(us(900)), no_poll: true };
-        let mut vcore = HostHaltPoll::new(Whose::Vcore);
+        let leave = PollPermission { cap: Some(us(900)), no_poll: true };
+        let mut vcore = HostHaltPoll::new(PollOwner::Vcore);
         for (event, after) in [(5_000, 10_000), (20_000, 5_000), (20_000, 2_500), (9_000, 10_000), (20_000, 5_000)] {
             assert_eq!(vcore.halt(&params, &leave, Nanos(event)).poll, Nanos(after), "event at {event}");
         }
         let wide = Params { halt_poll_ns: us(200), ..Params::default() };
-        let mut vcore = HostHaltPoll::with_poll(Whose::Vcore, 160_000);
+        let mut vcore = HostHaltPoll::with_poll(PollOwner::Vcore, 160_000);
         let capped = vcore.finish(&wide, &leave, us(170), true);
-        assert_eq!(capped, Some(Change { grow: true, old: us(160), new: us(200) }));
+        assert_eq!(capped, Some(PollAdjustment { grow: true, old: us(160), new: us(200) }));
     }
 
     fn any_params() -> impl Strategy<Value = Params> {
@@ -300,8 +313,8 @@ mod tests {
         })
     }
 
-    fn any_whose() -> impl Strategy<Value = Whose> {
-        prop_oneof![Just(Whose::Vcpu), Just(Whose::Vcore)]
+    fn any_whose() -> impl Strategy<Value = PollOwner> {
+        prop_oneof![Just(PollOwner::Vcpu), Just(PollOwner::Vcore)]
     }
 
     proptest! {
@@ -309,7 +322,7 @@ mod tests {
         fn step_by_step_equals_whole(
             params in any_params(), whose in any_whose(), events in prop::collection::vec(0u64..600_000, 1..40)
         ) {
-            let leave = Leave::default();
+            let leave = PollPermission::default();
             let mut vcpu = HostHaltPoll::new(whose);
             for event in events {
                 let (before, most) = (vcpu.poll().0, params.halt_poll_ns.0);
@@ -318,7 +331,7 @@ mod tests {
                 let poll = before.min(most);
                 prop_assert_eq!(halt.polled, Nanos(poll.min(event)));
                 prop_assert_eq!(halt.polled.0 + halt.blocked.0, event);
-                let floor = if whose == Whose::Vcpu { params.halt_poll_ns_grow_start.0 } else { 0 };
+                let floor = if whose == PollOwner::Vcpu { params.halt_poll_ns_grow_start.0 } else { 0 };
                 let next = match () {
                     _ if most == 0 => 0,
                     _ if event <= poll => poll,
@@ -331,7 +344,7 @@ mod tests {
                     }
                     _ => poll,
                 };
-                let next = if whose == Whose::Vcore { next.min(most) } else { next };
+                let next = if whose == PollOwner::Vcore { next.min(most) } else { next };
                 prop_assert_eq!(halt.poll, Nanos(next));
             }
         }
@@ -341,14 +354,14 @@ mod tests {
             params in any_params(), whose in any_whose(), cap in prop::option::of(0u64..400_000), no_poll: bool,
             events in prop::collection::vec(0u64..600_000, 1..40)
         ) {
-            let leave = Leave { cap: cap.map(Nanos), no_poll };
+            let leave = PollPermission { cap: cap.map(Nanos), no_poll };
             let mut vcpu = HostHaltPoll::new(whose);
             for event in events {
                 let polled = vcpu.halt(&params, &leave, Nanos(event)).polled;
                 match whose {
-                    Whose::Vcpu if no_poll => prop_assert_eq!(polled, Nanos::ZERO),
-                    Whose::Vcpu => prop_assert!(polled <= leave.cap.unwrap_or(params.halt_poll_ns)),
-                    Whose::Vcore => prop_assert!(polled <= params.halt_poll_ns),
+                    PollOwner::Vcpu if no_poll => prop_assert_eq!(polled, Nanos::ZERO),
+                    PollOwner::Vcpu => prop_assert!(polled <= leave.cap.unwrap_or(params.halt_poll_ns)),
+                    PollOwner::Vcore => prop_assert!(polled <= params.halt_poll_ns),
                 }
             }
         }

@@ -13,7 +13,7 @@ use exitscope_units::Nanos;
 
 /// What a knob's number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum KnobUnit {
     /// Nanoseconds.
     Nanos,
     /// How many of something.
@@ -34,7 +34,7 @@ pub enum Unit {
 
 /// Where a running system has a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum KnobLocation {
     /// A parameter of a kernel module: `/sys/module/<module>/parameters/<name>`, and `<module>.<name>=` at boot.
     Module(&'static str),
     /// The same, but only until the module is loaded: its file can be read and not written.
@@ -57,7 +57,7 @@ pub struct Knob {
     /// The kernel's name for it, or ours where the kernel has none.
     pub name: &'static str,
     /// What the number counts.
-    pub unit: Unit,
+    pub unit: KnobUnit,
     /// The kernel's default.
     pub default: u64,
     /// The smallest value that makes sense.
@@ -65,7 +65,7 @@ pub struct Knob {
     /// The largest value.
     pub max: u64,
     /// Where a running system has it.
-    pub place: Place,
+    pub location: KnobLocation,
     /// What it does, in a sentence.
     pub about: &'static str,
 }
@@ -96,12 +96,12 @@ impl Knob {
         let text = text.trim();
         let number = text.parse::<u64>().ok();
         let value = match self.unit {
-            Unit::Nanos => number.or_else(|| Nanos::parse(text).map(|nanos| nanos.0)),
-            Unit::Bool => switch(text).map(u64::from),
-            Unit::Choice(words) => {
+            KnobUnit::Nanos => number.or_else(|| Nanos::parse(text).map(|nanos| nanos.0)),
+            KnobUnit::Bool => switch(text).map(u64::from),
+            KnobUnit::Choice(words) => {
                 words.iter().position(|word| word.eq_ignore_ascii_case(text)).map(|position| position as u64)
             }
-            Unit::Count | Unit::Factor | Unit::Percent | Unit::Hertz | Unit::Cycles => number,
+            KnobUnit::Count | KnobUnit::Factor | KnobUnit::Percent | KnobUnit::Hertz | KnobUnit::Cycles => number,
         };
         self.check(value.ok_or(KnobError::NotAValue { knob: self })?)
     }
@@ -121,22 +121,19 @@ impl Knob {
 
     /// The file that shows it on a running system, if there is one.
     pub fn file(&self) -> Option<KnobFile> {
-        let is_file = !matches!(self.place, Place::Ioctl(_) | Place::Design | Place::Machine);
-        is_file.then_some(KnobFile { place: self.place, name: self.name })
+        let is_file = !matches!(self.location, KnobLocation::Ioctl(_) | KnobLocation::Design | KnobLocation::Machine);
+        is_file.then_some(KnobFile { place: self.location, name: self.name })
     }
 
     /// Whether writing its file changes it on a running system.
     pub fn is_writable(&self) -> bool {
-        self.file().is_some() && !matches!(self.place, Place::ModuleAtLoad(_))
+        self.file().is_some() && !matches!(self.location, KnobLocation::ModuleAtLoad(_))
     }
 
     /// The words for a kernel's command line that set it, if it can be set there.
     pub fn boot(&self, value: u64) -> Option<KnobBoot> {
-        matches!(self.place, Place::Module(_) | Place::ModuleAtLoad(_) | Place::FileAndBoot(..)).then(|| KnobBoot {
-            place: self.place,
-            name: self.name,
-            text: self.text(value),
-        })
+        matches!(self.location, KnobLocation::Module(_) | KnobLocation::ModuleAtLoad(_) | KnobLocation::FileAndBoot(..))
+            .then(|| KnobBoot { place: self.location, name: self.name, text: self.text(value) })
     }
 }
 
@@ -153,15 +150,15 @@ fn switch(text: &str) -> Option<bool> {
 /// A knob's value in the kernel's spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnobText {
-    unit: Unit,
+    unit: KnobUnit,
     value: u64,
 }
 
 impl fmt::Display for KnobText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.unit {
-            Unit::Bool => f.write_str(if self.value == 0 { "N" } else { "Y" }),
-            Unit::Choice(words) => f.write_str(words.get(self.value as usize).copied().unwrap_or("?")),
+            KnobUnit::Bool => f.write_str(if self.value == 0 { "N" } else { "Y" }),
+            KnobUnit::Choice(words) => f.write_str(words.get(self.value as usize).copied().unwrap_or("?")),
             _ => write!(f, "{}", self.value),
         }
     }
@@ -170,18 +167,18 @@ impl fmt::Display for KnobText {
 /// The path of a knob's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnobFile {
-    place: Place,
+    place: KnobLocation,
     name: &'static str,
 }
 
 impl fmt::Display for KnobFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            Place::Module(module) | Place::ModuleAtLoad(module) => {
+            KnobLocation::Module(module) | KnobLocation::ModuleAtLoad(module) => {
                 write!(f, "/sys/module/{module}/parameters/{}", self.name)
             }
-            Place::File(path) | Place::FileAndBoot(path, _) => f.write_str(path),
-            Place::Ioctl(_) | Place::Design | Place::Machine => Ok(()),
+            KnobLocation::File(path) | KnobLocation::FileAndBoot(path, _) => f.write_str(path),
+            KnobLocation::Ioctl(_) | KnobLocation::Design | KnobLocation::Machine => Ok(()),
         }
     }
 }
@@ -189,7 +186,7 @@ impl fmt::Display for KnobFile {
 /// A knob on a kernel's command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnobBoot {
-    place: Place,
+    place: KnobLocation,
     name: &'static str,
     text: KnobText,
 }
@@ -197,24 +194,26 @@ pub struct KnobBoot {
 impl fmt::Display for KnobBoot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            Place::Module(module) | Place::ModuleAtLoad(module) => write!(f, "{module}.{}={}", self.name, self.text),
-            Place::FileAndBoot(_, word) => write!(f, "{word}={}", self.text),
-            Place::File(_) | Place::Ioctl(_) | Place::Design | Place::Machine => Ok(()),
+            KnobLocation::Module(module) | KnobLocation::ModuleAtLoad(module) => {
+                write!(f, "{module}.{}={}", self.name, self.text)
+            }
+            KnobLocation::FileAndBoot(_, word) => write!(f, "{word}={}", self.text),
+            KnobLocation::File(_) | KnobLocation::Ioctl(_) | KnobLocation::Design | KnobLocation::Machine => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for KnobUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unit::Nanos => "ns",
-            Unit::Count => "count",
-            Unit::Factor => "factor",
-            Unit::Percent => "%",
-            Unit::Hertz => "1/s",
-            Unit::Cycles => "cycles",
-            Unit::Bool => "Y or N",
-            Unit::Choice(words) => {
+            KnobUnit::Nanos => "ns",
+            KnobUnit::Count => "count",
+            KnobUnit::Factor => "factor",
+            KnobUnit::Percent => "%",
+            KnobUnit::Hertz => "1/s",
+            KnobUnit::Cycles => "cycles",
+            KnobUnit::Bool => "Y or N",
+            KnobUnit::Choice(words) => {
                 for (at, word) in words.iter().enumerate() {
                     write!(f, "{}{word}", if at == 0 { "" } else { ", " })?;
                 }
@@ -224,16 +223,16 @@ impl fmt::Display for Unit {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for KnobLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Module(module) => write!(f, "module {module}"),
-            Place::ModuleAtLoad(module) => write!(f, "module {module}, when it is loaded"),
-            Place::File(path) => f.write_str(path),
-            Place::FileAndBoot(path, word) => write!(f, "{path}, {word}= at boot"),
-            Place::Ioctl(name) => f.write_str(name),
-            Place::Design => f.write_str("built in"),
-            Place::Machine => f.write_str("the machine"),
+            KnobLocation::Module(module) => write!(f, "module {module}"),
+            KnobLocation::ModuleAtLoad(module) => write!(f, "module {module}, when it is loaded"),
+            KnobLocation::File(path) => f.write_str(path),
+            KnobLocation::FileAndBoot(path, word) => write!(f, "{path}, {word}= at boot"),
+            KnobLocation::Ioctl(name) => f.write_str(name),
+            KnobLocation::Design => f.write_str("built in"),
+            KnobLocation::Machine => f.write_str("the machine"),
         }
     }
 }
@@ -250,9 +249,9 @@ impl fmt::Display for KnobError {
         };
         let Knob { name, unit, min, max, .. } = knob;
         match unit {
-            Unit::Bool => write!(f, "{name} is Y or N"),
-            Unit::Choice(_) => write!(f, "{name} is one of {unit}"),
-            Unit::Nanos => write!(f, "{name} is a time from {min} to {max} ns, such as {} or 80us", knob.default),
+            KnobUnit::Bool => write!(f, "{name} is Y or N"),
+            KnobUnit::Choice(_) => write!(f, "{name} is one of {unit}"),
+            KnobUnit::Nanos => write!(f, "{name} is a time from {min} to {max} ns, such as {} or 80us", knob.default),
             _ => write!(f, "{name} is a whole number from {min} to {max} ({unit})"),
         }
     }
@@ -261,12 +260,12 @@ impl fmt::Display for KnobError {
 impl core::error::Error for KnobError {}
 
 /// A type that a knob's number is stored as.
-pub(crate) trait Value: Copy {
+pub(crate) trait KnobType: Copy {
     fn from_knob(value: u64) -> Self;
     fn to_knob(self) -> u64;
 }
 
-impl Value for u32 {
+impl KnobType for u32 {
     fn from_knob(value: u64) -> u32 {
         value as u32 // within the row's bounds, which a test holds to be within the type's
     }
@@ -275,7 +274,7 @@ impl Value for u32 {
     }
 }
 
-impl Value for Nanos {
+impl KnobType for Nanos {
     fn from_knob(value: u64) -> Nanos {
         Nanos(value)
     }
@@ -284,7 +283,7 @@ impl Value for Nanos {
     }
 }
 
-impl Value for bool {
+impl KnobType for bool {
     fn from_knob(value: u64) -> bool {
         value != 0
     }
@@ -311,14 +310,14 @@ macro_rules! params {
                 default: $default as u64,
                 min: $min as u64,
                 max: $max as u64,
-                place: $place,
+                location: $place,
                 about: $about,
             }),*];
 
             /// The value of the knob of this name.
             pub fn get(&self, name: &str) -> Option<u64> {
                 match name {
-                    $(stringify!($name) => Some($crate::knob::Value::to_knob(self.$name)),)*
+                    $(stringify!($name) => Some($crate::knob::KnobType::to_knob(self.$name)),)*
                     _ => None,
                 }
             }
@@ -328,7 +327,7 @@ macro_rules! params {
                 let knob = Self::KNOBS.iter().find(|knob| knob.name == name);
                 let value = knob.ok_or($crate::KnobError::NoSuchKnob)?.check(value)?;
                 match name {
-                    $(stringify!($name) => self.$name = $crate::knob::Value::from_knob(value),)*
+                    $(stringify!($name) => self.$name = $crate::knob::KnobType::from_knob(value),)*
                     _ => {}
                 }
                 Ok(())
@@ -337,7 +336,7 @@ macro_rules! params {
 
         impl Default for Params {
             fn default() -> Params {
-                Params { $($name: $crate::knob::Value::from_knob($default as u64)),* }
+                Params { $($name: $crate::knob::KnobType::from_knob($default as u64)),* }
             }
         }
     };
@@ -360,7 +359,7 @@ macro_rules! choice {
             pub const WORDS: &'static [&'static str] = &[$($word),*];
         }
 
-        impl $crate::knob::Value for $type {
+        impl $crate::knob::KnobType for $type {
             fn from_knob(value: u64) -> $type {
                 // `set` let through only what the row allows, and the row is made of WORDS.
                 Self::ALL[(value as usize).min(Self::ALL.len() - 1)]
@@ -381,17 +380,17 @@ mod tests {
 
     static TIME: Knob = Knob {
         name: "some_time",
-        unit: Unit::Nanos,
+        unit: KnobUnit::Nanos,
         default: 200_000,
         min: 10,
         max: 1_000_000,
-        place: Place::Module("haltpoll"),
+        location: KnobLocation::Module("haltpoll"),
         about: "",
     };
-    static SWITCH: Knob = Knob { name: "some_switch", unit: Unit::Bool, default: 1, min: 0, max: 1, ..TIME };
+    static SWITCH: Knob = Knob { name: "some_switch", unit: KnobUnit::Bool, default: 1, min: 0, max: 1, ..TIME };
     static WORD: Knob =
-        Knob { name: "some_word", unit: Unit::Choice(&["big", "split"]), default: 0, min: 0, max: 1, ..TIME };
-    static COUNT: Knob = Knob { name: "some_count", unit: Unit::Count, default: 3, min: 0, max: 9, ..TIME };
+        Knob { name: "some_word", unit: KnobUnit::Choice(&["big", "split"]), default: 0, min: 0, max: 1, ..TIME };
+    static COUNT: Knob = Knob { name: "some_count", unit: KnobUnit::Count, default: 3, min: 0, max: 9, ..TIME };
 
     #[test]
     fn values_are_read_as_people_and_the_kernel_write_them() {
@@ -434,16 +433,19 @@ mod tests {
     #[test]
     fn a_place_says_where_a_person_finds_the_knob() {
         for (place, says) in [
-            (Place::Module("kvm"), "module kvm"),
-            (Place::ModuleAtLoad("kvm_amd"), "module kvm_amd, when it is loaded"),
-            (Place::File("/sys/devices/system/cpu/subcores_per_core"), "/sys/devices/system/cpu/subcores_per_core"),
+            (KnobLocation::Module("kvm"), "module kvm"),
+            (KnobLocation::ModuleAtLoad("kvm_amd"), "module kvm_amd, when it is loaded"),
             (
-                Place::FileAndBoot("/proc/sys/kernel/spin_retry", "spin_retry"),
+                KnobLocation::File("/sys/devices/system/cpu/subcores_per_core"),
+                "/sys/devices/system/cpu/subcores_per_core",
+            ),
+            (
+                KnobLocation::FileAndBoot("/proc/sys/kernel/spin_retry", "spin_retry"),
                 "/proc/sys/kernel/spin_retry, spin_retry= at boot",
             ),
-            (Place::Ioctl("KVM_CAP_PPC_SMT"), "KVM_CAP_PPC_SMT"),
-            (Place::Design, "built in"),
-            (Place::Machine, "the machine"),
+            (KnobLocation::Ioctl("KVM_CAP_PPC_SMT"), "KVM_CAP_PPC_SMT"),
+            (KnobLocation::Design, "built in"),
+            (KnobLocation::Machine, "the machine"),
         ] {
             assert_eq!(place.to_string(), says);
         }
@@ -454,13 +456,13 @@ mod tests {
         assert_eq!(TIME.file().unwrap().to_string(), "/sys/module/haltpoll/parameters/some_time");
         assert_eq!(TIME.boot(80_000).unwrap().to_string(), "haltpoll.some_time=80000");
         assert_eq!(SWITCH.text(1).to_string(), "Y");
-        let sysctl = Knob { place: Place::FileAndBoot("/proc/sys/kernel/spin_retry", "spin_retry"), ..COUNT };
+        let sysctl = Knob { location: KnobLocation::FileAndBoot("/proc/sys/kernel/spin_retry", "spin_retry"), ..COUNT };
         assert_eq!(sysctl.file().unwrap().to_string(), "/proc/sys/kernel/spin_retry");
         assert_eq!(sysctl.boot(7).unwrap().to_string(), "spin_retry=7");
-        let loaded = Knob { place: Place::ModuleAtLoad("kvm_amd"), ..COUNT };
+        let loaded = Knob { location: KnobLocation::ModuleAtLoad("kvm_amd"), ..COUNT };
         assert_eq!(loaded.file().unwrap().to_string(), "/sys/module/kvm_amd/parameters/some_count");
         assert!(!loaded.is_writable() && loaded.boot(1).is_some() && sysctl.is_writable());
-        let design = Knob { place: Place::Design, ..COUNT };
+        let design = Knob { location: KnobLocation::Design, ..COUNT };
         assert_eq!((design.file(), design.boot(1), design.is_writable()), (None, None, false));
     }
 }

@@ -15,18 +15,18 @@
 //! Every tunable number is a [`Knob`]: one row, under the kernel's own name.
 #![no_std]
 
-mod change;
+mod bounded_list;
 pub mod exit_path;
 pub mod guest_halt_poll;
 pub mod host_halt_poll;
 mod knob;
+mod poll_adjustment;
 pub mod port_path;
-mod steps;
 pub mod vcore;
 pub mod yielding;
 
-pub use knob::{Knob, KnobBoot, KnobError, KnobFile, KnobText, Place, Unit};
-pub use steps::Steps;
+pub use bounded_list::BoundedList;
+pub use knob::{Knob, KnobBoot, KnobError, KnobFile, KnobLocation, KnobText, KnobUnit};
 
 /// Lists the policies: makes `Policies`, a field each, and all that goes through every one of them.
 macro_rules! policies {
@@ -98,8 +98,10 @@ mod tests {
             assert!(knob.max <= u64::from(u32::MAX), "{}", knob.name);
             assert!(knob.about.len() > 10 && !knob.about.ends_with('.'), "{}", knob.name);
             match knob.unit {
-                Unit::Bool => assert_eq!((knob.min, knob.max), (0, 1), "{}", knob.name),
-                Unit::Choice(words) => assert_eq!((knob.min, knob.max), (0, words.len() as u64 - 1), "{}", knob.name),
+                KnobUnit::Bool => assert_eq!((knob.min, knob.max), (0, 1), "{}", knob.name),
+                KnobUnit::Choice(words) => {
+                    assert_eq!((knob.min, knob.max), (0, words.len() as u64 - 1), "{}", knob.name)
+                }
                 _ => {}
             }
         }

@@ -19,15 +19,15 @@
 //! Sources: Xen xen/arch/x86/hvm/{io,emulate}.c and hvm/vmx/vmx.c at 3.1, 3.3 and today; Linux arch/x86/kvm/x86.c
 //! (kvm_fast_pio), virt/kvm/eventfd.c, virt/kvm/coalesced_mmio.c.
 
-use crate::knob::{Place, Unit, choice, params};
-use crate::steps::Steps;
+use crate::bounded_list::BoundedList;
+use crate::knob::{KnobLocation, KnobUnit, choice, params};
 
 params! {
     /// The choices of a hypervisor about port accesses.
-    quick_path: bool, Unit::Bool, 1, 0 => 1, Place::Design,
+    quick_path: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
         "Whether plain port accesses are decoded from the exit (Xen 3.1, Xen since 2010, KVM) or all are emulated (Xen 3.3)";
-    device_model: DeviceModel, Unit::Choice(DeviceModel::WORDS), DeviceModel::Inline, 0 => DeviceModel::ALL.len() - 1,
-        Place::Design, "Where the device model runs: in the vCPU's own thread (KVM), or in one that the scheduler must run (Xen)";
+    device_model: DeviceModel, KnobUnit::Choice(DeviceModel::WORDS), DeviceModel::Inline, 0 => DeviceModel::ALL.len() - 1,
+        KnobLocation::Design, "Where the device model runs: in the vCPU's own thread (KVM), or in one that the scheduler must run (Xen)";
 }
 
 choice! {
@@ -51,7 +51,7 @@ pub enum Direction {
 
 /// A guest's access to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct PortAccess {
     /// The port.
     pub port: u16,
     /// Bytes: 1, 2 or 4.
@@ -66,10 +66,10 @@ pub struct Access {
     pub rep: bool,
 }
 
-impl Access {
+impl PortAccess {
     /// The access out of a VMX exit qualification. `value` is the guest's EAX.
-    pub const fn from_vmx(qualification: u64, value: u32) -> Access {
-        Access {
+    pub const fn from_vmx(qualification: u64, value: u32) -> PortAccess {
+        PortAccess {
             port: (qualification >> 16) as u16,
             size: (qualification & 7) as u8 + 1,
             direction: direction(qualification & 1 << 3 != 0),
@@ -80,8 +80,8 @@ impl Access {
     }
 
     /// The access out of an SVM EXITINFO1. `value` is the guest's EAX.
-    pub const fn from_svm(exitinfo1: u64, value: u32) -> Access {
-        Access {
+    pub const fn from_svm(exitinfo1: u64, value: u32) -> PortAccess {
+        PortAccess {
             port: (exitinfo1 >> 16) as u16,
             size: (exitinfo1 >> 4 & 7) as u8, // three bits, of which one is set: 1, 2 or 4
             direction: direction(exitinfo1 & 1 != 0),
@@ -109,7 +109,7 @@ const fn direction(is_in: bool) -> Direction {
 
 /// Somebody in the kernel who serves ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registration {
+pub enum PortRegistration {
     /// A device in the kernel or the hypervisor.
     Device {
         /// Its first port.
@@ -137,46 +137,48 @@ pub enum Registration {
 
 /// Why a registration is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RegistrationError {
     /// A size that no write has, or a value to match but no size (EINVAL).
     Invalid,
     /// A write could signal two event descriptors (EEXIST).
     Exists,
 }
 
-impl Registration {
+impl PortRegistration {
     /// Whether it may be added to `others`. An event descriptor may not, if a write to its port could be meant for
     /// another one as well: same port, and one of either size, or the same size and one of any value or the same value.
-    pub fn check(&self, others: &[Registration]) -> Result<(), Refused> {
-        let Registration::Ioeventfd { port, len, datamatch } = *self else { return Ok(()) };
+    pub fn check(&self, others: &[PortRegistration]) -> Result<(), RegistrationError> {
+        let PortRegistration::Ioeventfd { port, len, datamatch } = *self else { return Ok(()) };
         if !matches!(len, 0 | 1 | 2 | 4 | 8) || (len == 0 && datamatch.is_some()) {
-            return Err(Refused::Invalid);
+            return Err(RegistrationError::Invalid);
         }
         let collides = others.iter().any(|other| match *other {
-            Registration::Ioeventfd { port: its_port, len: its_len, datamatch: its_match } => {
+            PortRegistration::Ioeventfd { port: its_port, len: its_len, datamatch: its_match } => {
                 let values_meet = datamatch.is_none() || its_match.is_none() || datamatch == its_match;
                 port == its_port && (len == 0 || its_len == 0 || (len == its_len && values_meet))
             }
-            Registration::Device { .. } | Registration::Coalesced { .. } => false,
+            PortRegistration::Device { .. } | PortRegistration::Coalesced { .. } => false,
         });
-        if collides { Err(Refused::Exists) } else { Ok(()) }
+        if collides { Err(RegistrationError::Exists) } else { Ok(()) }
     }
 
     /// How it serves the access; `None` if it lets it pass. `room`: the ring has room for one more.
-    fn serves(&self, access: &Access, room: bool) -> Option<Server> {
+    fn serves(&self, access: &PortAccess, room: bool) -> Option<PortHandler> {
         let is_write = access.direction == Direction::Out;
         match *self {
-            Registration::Device { port, len } => access.is_within(port, u32::from(len)).then_some(Server::Device),
-            Registration::Ioeventfd { port, len, datamatch } => {
+            PortRegistration::Device { port, len } => {
+                access.is_within(port, u32::from(len)).then_some(PortHandler::Device)
+            }
+            PortRegistration::Ioeventfd { port, len, datamatch } => {
                 let mask = u32::MAX >> (32 - 8 * u32::from(access.size.clamp(1, 4)));
                 let hit = is_write
                     && port == access.port
                     && (len == 0 || len == access.size)
                     && datamatch.is_none_or(|value| value == access.value & mask);
-                hit.then_some(Server::Ioeventfd)
+                hit.then_some(PortHandler::Ioeventfd)
             }
-            Registration::Coalesced { port, len } => {
-                (is_write && room && access.is_within(port, u32::from(len))).then_some(Server::Coalesced)
+            PortRegistration::Coalesced { port, len } => {
+                (is_write && room && access.is_within(port, u32::from(len))).then_some(PortHandler::Coalesced)
             }
         }
     }
@@ -184,7 +186,7 @@ impl Registration {
 
 /// Who serves an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
+pub enum PortHandler {
     /// A device in the kernel or the hypervisor.
     Device,
     /// An event descriptor: somebody else does the work, the guest does not wait.
@@ -197,29 +199,29 @@ pub enum Server {
 
 /// The way of one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct PortRoute {
     /// Decoded from the exit, otherwise emulated.
     pub quick: bool,
     /// Who serves it.
-    pub server: Server,
+    pub server: PortHandler,
     /// The position of the registration that took it.
     pub registration: Option<usize>,
 }
 
 /// The way that an access takes. `bus` is asked in order; who lets the access pass leaves it to the next, and at last to
 /// the device model. `room`: the coalesced ring has room ([`CoalescedRing::has_room`]).
-pub fn route(params: &Params, bus: &[Registration], access: &Access, room: bool) -> Route {
+pub fn route(params: &Params, bus: &[PortRegistration], access: &PortAccess, room: bool) -> PortRoute {
     let taken = bus.iter().enumerate().find_map(|(at, who)| Some((at, who.serves(access, room)?)));
     let (registration, server) = match taken {
         Some((at, server)) => (Some(at), server),
-        None => (None, Server::DeviceModel),
+        None => (None, PortHandler::DeviceModel),
     };
-    Route { quick: params.quick_path && access.qualifies(), server, registration }
+    PortRoute { quick: params.quick_path && access.qualifies(), server, registration }
 }
 
 /// One thing that happens on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum PortPathWork {
     /// The hardware leaves the guest.
     Exit,
     /// The access is read off the exit's own words.
@@ -254,26 +256,31 @@ pub enum Phase {
 pub const MAX_PHASES: usize = 8;
 
 /// What an access pays, in order. Accesses of a REP instruction each pay for their own.
-pub fn phases(params: &Params, route: &Route, direction: Direction) -> Steps<Phase, MAX_PHASES> {
-    let decode = if route.quick { Phase::Decode } else { Phase::Emulate };
-    let mut steps = Steps::new(Phase::Exit);
-    steps.extend([Phase::Exit, decode]);
+pub fn phases(params: &Params, route: &PortRoute, direction: Direction) -> BoundedList<PortPathWork, MAX_PHASES> {
+    let decode = if route.quick { PortPathWork::Decode } else { PortPathWork::Emulate };
+    let mut steps = BoundedList::new(PortPathWork::Exit);
+    steps.extend([PortPathWork::Exit, decode]);
     match (route.server, params.device_model) {
-        (Server::Device, _) => steps.push(Phase::Device),
-        (Server::Ioeventfd, _) => steps.push(Phase::Signal),
-        (Server::Coalesced, _) => steps.push(Phase::Store),
-        (Server::DeviceModel, DeviceModel::Inline) => {
-            steps.extend([Phase::LeaveToUser, Phase::DeviceModel, Phase::ReturnFromUser]);
+        (PortHandler::Device, _) => steps.push(PortPathWork::Device),
+        (PortHandler::Ioeventfd, _) => steps.push(PortPathWork::Signal),
+        (PortHandler::Coalesced, _) => steps.push(PortPathWork::Store),
+        (PortHandler::DeviceModel, DeviceModel::Inline) => {
+            steps.extend([PortPathWork::LeaveToUser, PortPathWork::DeviceModel, PortPathWork::ReturnFromUser]);
         }
-        (Server::DeviceModel, DeviceModel::Scheduled) => {
-            steps.extend([Phase::WakeDeviceModel, Phase::Block, Phase::DeviceModel, Phase::Resume]);
+        (PortHandler::DeviceModel, DeviceModel::Scheduled) => {
+            steps.extend([
+                PortPathWork::WakeDeviceModel,
+                PortPathWork::Block,
+                PortPathWork::DeviceModel,
+                PortPathWork::Resume,
+            ]);
         }
     }
     // An access that is served in place is finished by the decoding that is still under way.
-    if direction == Direction::In && route.server == Server::DeviceModel {
-        steps.push(if route.quick { Phase::Complete } else { Phase::Emulate });
+    if direction == Direction::In && route.server == PortHandler::DeviceModel {
+        steps.push(if route.quick { PortPathWork::Complete } else { PortPathWork::Emulate });
     }
-    steps.push(Phase::Entry);
+    steps.push(PortPathWork::Entry);
     steps
 }
 
@@ -315,93 +322,94 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    const READ: Access = Access { port: 0x1f0, size: 2, direction: Direction::In, value: 0, string: false, rep: false };
-    const WRITE: Access = Access { direction: Direction::Out, value: 7, ..READ };
+    const READ: PortAccess =
+        PortAccess { port: 0x1f0, size: 2, direction: Direction::In, value: 0, string: false, rep: false };
+    const WRITE: PortAccess = PortAccess { direction: Direction::Out, value: 7, ..READ };
     const XEN_3_3: Params = Params { quick_path: false, device_model: DeviceModel::Scheduled };
     const PATCHED: Params = Params { quick_path: true, ..XEN_3_3 };
 
-    fn way(params: &Params, access: &Access) -> Vec<Phase> {
+    fn way(params: &Params, access: &PortAccess) -> Vec<PortPathWork> {
         phases(params, &route(params, &[], access, true), access.direction).to_vec()
     }
 
     #[test]
     fn accesses_are_read_off_the_exits_own_words() {
-        let read = Access { port: 0x71, size: 1, value: 5, ..READ };
-        assert_eq!(Access::from_vmx(0x0071_0008, 5), read);
-        assert_eq!(Access::from_svm(0x0071_0011, 5), read);
-        let outs = Access { port: 0x1f0, size: 4, value: 0, string: true, rep: true, ..WRITE };
-        assert_eq!(Access::from_vmx(0x01f0_0033, 0), outs);
-        assert_eq!(Access::from_svm(0x01f0_004c, 0), outs);
+        let read = PortAccess { port: 0x71, size: 1, value: 5, ..READ };
+        assert_eq!(PortAccess::from_vmx(0x0071_0008, 5), read);
+        assert_eq!(PortAccess::from_svm(0x0071_0011, 5), read);
+        let outs = PortAccess { port: 0x1f0, size: 4, value: 0, string: true, rep: true, ..WRITE };
+        assert_eq!(PortAccess::from_vmx(0x01f0_0033, 0), outs);
+        assert_eq!(PortAccess::from_svm(0x01f0_004c, 0), outs);
         assert!(read.qualifies() && !outs.qualifies());
-        assert!(!Access { string: false, ..outs }.qualifies() && !Access { rep: false, ..outs }.qualifies());
+        assert!(!PortAccess { string: false, ..outs }.qualifies() && !PortAccess { rep: false, ..outs }.qualifies());
     }
 
     #[test]
     fn xen_3_3_emulates_an_in_twice_and_an_out_once() {
-        use Phase::*;
+        use PortPathWork::*;
         let sent = [Exit, Emulate, WakeDeviceModel, Block, DeviceModel, Resume];
         assert_eq!(way(&XEN_3_3, &READ), [&sent[..], &[Emulate, Entry]].concat());
         assert_eq!(way(&XEN_3_3, &WRITE), [&sent[..], &[Entry]].concat());
         let quick = [Exit, Decode, WakeDeviceModel, Block, DeviceModel, Resume];
         assert_eq!(way(&PATCHED, &READ), [&quick[..], &[Complete, Entry]].concat());
         assert_eq!(way(&PATCHED, &WRITE), [&quick[..], &[Entry]].concat());
-        let string = Access { string: true, ..READ };
+        let string = PortAccess { string: true, ..READ };
         assert_eq!(way(&PATCHED, &string), way(&XEN_3_3, &string));
     }
 
     #[test]
     fn kvm_serves_a_port_in_its_own_thread_unless_somebody_in_the_kernel_takes_it() {
-        use Phase::*;
+        use PortPathWork::*;
         let params = Params::default();
         assert_eq!(way(&params, &READ), [Exit, Decode, LeaveToUser, DeviceModel, ReturnFromUser, Complete, Entry]);
         for (who, server, phase) in [
-            (Registration::Device { port: 0x1f0, len: 8 }, Server::Device, Device),
-            (Registration::Ioeventfd { port: 0x1f0, len: 2, datamatch: Some(7) }, Server::Ioeventfd, Signal),
-            (Registration::Coalesced { port: 0x1f0, len: 2 }, Server::Coalesced, Store),
+            (PortRegistration::Device { port: 0x1f0, len: 8 }, PortHandler::Device, Device),
+            (PortRegistration::Ioeventfd { port: 0x1f0, len: 2, datamatch: Some(7) }, PortHandler::Ioeventfd, Signal),
+            (PortRegistration::Coalesced { port: 0x1f0, len: 2 }, PortHandler::Coalesced, Store),
         ] {
             let route = route(&params, &[who], &WRITE, true);
-            assert_eq!(route, Route { quick: true, server, registration: Some(0) });
+            assert_eq!(route, PortRoute { quick: true, server, registration: Some(0) });
             assert_eq!(phases(&params, &route, Direction::Out)[..], [Exit, Decode, phase, Entry]);
         }
     }
 
     #[test]
     fn an_ioeventfd_takes_exactly_its_port_size_and_value_and_lets_the_rest_pass() {
-        let event = |len, datamatch| Registration::Ioeventfd { port: 0x1f0, len, datamatch };
+        let event = |len, datamatch| PortRegistration::Ioeventfd { port: 0x1f0, len, datamatch };
         for (who, access, taken) in [
             (event(0, None), WRITE, true),
-            (event(0, None), Access { size: 4, ..WRITE }, true),
+            (event(0, None), PortAccess { size: 4, ..WRITE }, true),
             (event(2, None), WRITE, true),
             (event(2, Some(7)), WRITE, true),
-            (event(2, Some(7)), Access { value: 0xabcd_0007, ..WRITE }, true),
+            (event(2, Some(7)), PortAccess { value: 0xabcd_0007, ..WRITE }, true),
             (event(2, Some(8)), WRITE, false),
             // As many bytes of the value count as are written.
-            (event(2, Some(0x1234)), Access { value: 0x5678_1234, ..WRITE }, true),
-            (event(1, Some(0x34)), Access { size: 1, value: 0x5678_1234, ..WRITE }, true),
-            (event(4, Some(0x1234)), Access { size: 4, value: 0x5678_1234, ..WRITE }, false),
+            (event(2, Some(0x1234)), PortAccess { value: 0x5678_1234, ..WRITE }, true),
+            (event(1, Some(0x34)), PortAccess { size: 1, value: 0x5678_1234, ..WRITE }, true),
+            (event(4, Some(0x1234)), PortAccess { size: 4, value: 0x5678_1234, ..WRITE }, false),
             (event(4, None), WRITE, false),
             (event(0, None), READ, false),
-            (event(0, None), Access { port: 0x1f1, ..WRITE }, false),
+            (event(0, None), PortAccess { port: 0x1f1, ..WRITE }, false),
         ] {
-            let bus = [who, Registration::Device { port: 0x1f0, len: 8 }];
+            let bus = [who, PortRegistration::Device { port: 0x1f0, len: 8 }];
             let server = route(&Params::default(), &bus, &access, true).server;
-            assert_eq!(server, if taken { Server::Ioeventfd } else { Server::Device }, "{who:?} {access:?}");
+            assert_eq!(server, if taken { PortHandler::Ioeventfd } else { PortHandler::Device }, "{who:?} {access:?}");
         }
     }
 
     #[test]
     fn a_coalesced_zone_takes_whole_writes_while_its_ring_has_room() {
-        let bus = [Registration::Coalesced { port: 0x1f0, len: 2 }];
-        let server = |access: &Access, room| route(&Params::default(), &bus, access, room).server;
-        assert_eq!(server(&WRITE, true), Server::Coalesced);
+        let bus = [PortRegistration::Coalesced { port: 0x1f0, len: 2 }];
+        let server = |access: &PortAccess, room| route(&Params::default(), &bus, access, room).server;
+        assert_eq!(server(&WRITE, true), PortHandler::Coalesced);
         for (access, room) in [
             (WRITE, false),
             (READ, true),
-            (Access { size: 4, ..WRITE }, true),
-            (Access { port: 0x1f1, ..WRITE }, true),
-            (Access { port: 0x1ef, ..WRITE }, true),
+            (PortAccess { size: 4, ..WRITE }, true),
+            (PortAccess { port: 0x1f1, ..WRITE }, true),
+            (PortAccess { port: 0x1ef, ..WRITE }, true),
         ] {
-            assert_eq!(server(&access, room), Server::DeviceModel, "{access:?}");
+            assert_eq!(server(&access, room), PortHandler::DeviceModel, "{access:?}");
         }
     }
 
@@ -417,26 +425,26 @@ mod tests {
 
     #[test]
     fn an_ioeventfd_that_could_be_mistaken_for_another_is_refused() {
-        let event = |len, datamatch| Registration::Ioeventfd { port: 0x1f0, len, datamatch };
+        let event = |len, datamatch| PortRegistration::Ioeventfd { port: 0x1f0, len, datamatch };
         for (new, old, answer) in [
-            (event(3, None), event(1, None), Err(Refused::Invalid)),
-            (event(0, Some(1)), event(1, None), Err(Refused::Invalid)),
-            (event(2, Some(1)), event(2, Some(1)), Err(Refused::Exists)),
+            (event(3, None), event(1, None), Err(RegistrationError::Invalid)),
+            (event(0, Some(1)), event(1, None), Err(RegistrationError::Invalid)),
+            (event(2, Some(1)), event(2, Some(1)), Err(RegistrationError::Exists)),
             (event(2, Some(1)), event(2, Some(2)), Ok(())),
-            (event(2, Some(1)), event(2, None), Err(Refused::Exists)),
+            (event(2, Some(1)), event(2, None), Err(RegistrationError::Exists)),
             (event(2, None), event(4, None), Ok(())),
-            (event(0, None), event(4, Some(1)), Err(Refused::Exists)),
-            (event(2, None), Registration::Device { port: 0x1f0, len: 8 }, Ok(())),
-            (Registration::Ioeventfd { port: 0x1f4, len: 0, datamatch: None }, event(0, None), Ok(())),
+            (event(0, None), event(4, Some(1)), Err(RegistrationError::Exists)),
+            (event(2, None), PortRegistration::Device { port: 0x1f0, len: 8 }, Ok(())),
+            (PortRegistration::Ioeventfd { port: 0x1f4, len: 0, datamatch: None }, event(0, None), Ok(())),
         ] {
             assert_eq!(new.check(&[old]), answer, "{new:?} beside {old:?}");
         }
     }
 
-    fn any_access() -> impl Strategy<Value = Access> {
+    fn any_access() -> impl Strategy<Value = PortAccess> {
         let size = prop::sample::select(std::vec![1u8, 2, 4]);
         (0u16..16, size, any::<bool>(), 0u32..4, any::<bool>(), any::<bool>()).prop_map(
-            |(port, size, is_in, value, string, rep)| Access {
+            |(port, size, is_in, value, string, rep)| PortAccess {
                 port,
                 size,
                 direction: direction(is_in),
@@ -447,13 +455,13 @@ mod tests {
         )
     }
 
-    fn any_registration() -> impl Strategy<Value = Registration> {
+    fn any_registration() -> impl Strategy<Value = PortRegistration> {
         let len = prop::sample::select(std::vec![0u8, 1, 2, 4]);
         prop_oneof![
-            (0u16..16, 1u16..8).prop_map(|(port, len)| Registration::Device { port, len }),
-            (0u16..16, 1u16..8).prop_map(|(port, len)| Registration::Coalesced { port, len }),
+            (0u16..16, 1u16..8).prop_map(|(port, len)| PortRegistration::Device { port, len }),
+            (0u16..16, 1u16..8).prop_map(|(port, len)| PortRegistration::Coalesced { port, len }),
             (0u16..16, len, prop::option::of(0u32..4)).prop_map(|(port, len, datamatch)| {
-                Registration::Ioeventfd { port, len, datamatch: datamatch.filter(|_| len > 0) }
+                PortRegistration::Ioeventfd { port, len, datamatch: datamatch.filter(|_| len > 0) }
             }),
         ]
     }
@@ -468,25 +476,25 @@ mod tests {
             let params = Params { quick_path: quick, device_model };
             let route = route(&params, &bus, &access, room);
             let steps = phases(&params, &route, access.direction);
-            prop_assert_eq!((steps[0], steps[steps.len() - 1]), (Phase::Exit, Phase::Entry));
+            prop_assert_eq!((steps[0], steps[steps.len() - 1]), (PortPathWork::Exit, PortPathWork::Entry));
             let count = |phase| steps.iter().filter(|step| **step == phase).count();
-            let served = [Phase::Device, Phase::Signal, Phase::Store, Phase::DeviceModel].map(count);
+            let served = [PortPathWork::Device, PortPathWork::Signal, PortPathWork::Store, PortPathWork::DeviceModel].map(count);
             prop_assert_eq!(served.iter().sum::<usize>(), 1);
-            prop_assert_eq!(count(Phase::Decode) == 1, quick && access.qualifies());
-            prop_assert_eq!(route.registration.is_none(), route.server == Server::DeviceModel);
+            prop_assert_eq!(count(PortPathWork::Decode) == 1, quick && access.qualifies());
+            prop_assert_eq!(route.registration.is_none(), route.server == PortHandler::DeviceModel);
         }
 
         #[test]
         fn at_most_one_accepted_ioeventfd_takes_a_write(
             wanted in prop::collection::vec(any_registration(), 0..12), access in any_access()
         ) {
-            let mut bus: Vec<Registration> = Vec::new();
+            let mut bus: Vec<PortRegistration> = Vec::new();
             for who in wanted {
                 if who.check(&bus).is_ok() {
                     bus.push(who);
                 }
             }
-            let takers = bus.iter().filter(|who| who.serves(&access, true) == Some(Server::Ioeventfd)).count();
+            let takers = bus.iter().filter(|who| who.serves(&access, true) == Some(PortHandler::Ioeventfd)).count();
             prop_assert!(takers <= 1);
         }
     }

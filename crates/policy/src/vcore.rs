@@ -18,20 +18,20 @@
 //! Sources: Linux arch/powerpc/kvm/book3s_hv_builtin.c (kvmhv_commence_exit), book3s_hv.c (kvmppc_run_core,
 //! subcore_config_ok), book3s_hv_rmhandlers.S (H_CEDE); the gang-exits script posted to linuxppc-dev in May 2015.
 
-use crate::knob::{Place, Unit, params};
+use crate::knob::{KnobLocation, KnobUnit, params};
 use exitscope_units::VcpuId;
 
 params! {
     /// The topology of cores and virtual cores.
-    threads_per_core: u32, Unit::Count, 8, 1 => 8, Place::Machine,
+    threads_per_core: u32, KnobUnit::Count, 8, 1 => 8, KnobLocation::Machine,
         "Hardware threads of a core";
-    subcores_per_core: u32, Unit::Count, 1, 1 => 4, Place::File("/sys/devices/system/cpu/subcores_per_core"),
+    subcores_per_core: u32, KnobUnit::Count, 1, 1 => 4, KnobLocation::File("/sys/devices/system/cpu/subcores_per_core"),
         "Into how many subcores each core is split for good: 1, 2 or 4";
-    smt_mode: u32, Unit::Count, 1, 1 => 8, Place::Ioctl("KVM_CAP_PPC_SMT"),
+    smt_mode: u32, KnobUnit::Count, 1, 1 => 8, KnobLocation::Ioctl("KVM_CAP_PPC_SMT"),
         "Consecutive vCPUs that form a virtual core: 1, 2, 4 or 8";
-    dynamic_mt_modes: u32, Unit::Count, 6, 0 => 6, Place::Module("kvm_hv"),
+    dynamic_mt_modes: u32, KnobUnit::Count, 6, 0 => 6, KnobLocation::Module("kvm_hv"),
         "Into how many subcores a core may be split for one run: 0 none, 2, 4, or 6 for either";
-    one_vm_per_core: bool, Unit::Bool, 0, 0 => 1, Place::Module("kvm_hv"),
+    one_vm_per_core: bool, KnobUnit::Bool, 0, 0 => 1, KnobLocation::Module("kvm_hv"),
         "Only virtual cores of the same VM may share a core for one run";
 }
 
@@ -89,30 +89,30 @@ impl Params {
 
 /// Some threads of a core: bit n is thread n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Threads(pub u8);
+pub struct ThreadMask(pub u8);
 
-impl Threads {
+impl ThreadMask {
     /// No thread.
-    pub const NONE: Threads = Threads(0);
+    pub const NONE: ThreadMask = ThreadMask(0);
 
     /// One thread. None, if a core has no such thread.
-    pub const fn one(thread: u32) -> Threads {
-        if thread < MAX_THREADS as u32 { Threads(1 << thread) } else { Threads::NONE }
+    pub const fn one(thread: u32) -> ThreadMask {
+        if thread < MAX_THREADS as u32 { ThreadMask(1 << thread) } else { ThreadMask::NONE }
     }
 
     /// Whether all of `other` are among these.
-    pub const fn contain(self, other: Threads) -> bool {
+    pub const fn contain(self, other: ThreadMask) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// These and those.
-    pub const fn and(self, other: Threads) -> Threads {
-        Threads(self.0 | other.0)
+    pub const fn and(self, other: ThreadMask) -> ThreadMask {
+        ThreadMask(self.0 | other.0)
     }
 
     /// These without those.
-    pub const fn without(self, other: Threads) -> Threads {
-        Threads(self.0 & !other.0)
+    pub const fn without(self, other: ThreadMask) -> ThreadMask {
+        ThreadMask(self.0 & !other.0)
     }
 
     /// Number of threads in the set.
@@ -144,9 +144,9 @@ pub enum Cede {
 /// The state of one virtual core during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vcore {
-    entered: Threads,
-    left: Threads,
-    napping: Threads,
+    entered: ThreadMask,
+    left: ThreadMask,
+    napping: ThreadMask,
     asked_to_leave: bool,
     first: Option<u8>,
 }
@@ -154,7 +154,7 @@ pub struct Vcore {
 impl Vcore {
     /// A virtual core with all threads outside the guest.
     pub const fn new() -> Vcore {
-        let none = Threads::NONE;
+        let none = ThreadMask::NONE;
         Vcore { entered: none, left: none, napping: none, asked_to_leave: false, first: None }
     }
 
@@ -163,28 +163,28 @@ impl Vcore {
         if self.leaves() {
             return Enter::TooLate;
         }
-        self.entered = self.entered.and(Threads::one(thread));
+        self.entered = self.entered.and(ThreadMask::one(thread));
         Enter::Entered
     }
 
     /// A thread leaves the guest for `trap`. The threads it has to interrupt: all others that entered if it is the
     /// first, none if it is not, or if the trap comes to all of them anyway.
-    pub fn exit(&mut self, thread: u32, trap: u16) -> Threads {
-        let (me, is_first) = (Threads::one(thread), !self.leaves());
+    pub fn exit(&mut self, thread: u32, trap: u16) -> ThreadMask {
+        let (me, is_first) = (ThreadMask::one(thread), !self.leaves());
         self.left = self.left.and(me);
         self.napping = self.napping.without(me);
         if !is_first {
-            return Threads::NONE;
+            return ThreadMask::NONE;
         }
         self.first = Some(thread as u8);
-        if trap == HV_DECREMENTER { Threads::NONE } else { self.entered.without(me) }
+        if trap == HV_DECREMENTER { ThreadMask::NONE } else { self.entered.without(me) }
     }
 
     /// A subcore of a core that is split for one run is told to leave because another subcore does. The threads to be
     /// interrupted.
-    pub fn ask_to_leave(&mut self) -> Threads {
+    pub fn ask_to_leave(&mut self) -> ThreadMask {
         if self.leaves() {
-            return Threads::NONE;
+            return ThreadMask::NONE;
         }
         self.asked_to_leave = true;
         self.entered
@@ -192,7 +192,7 @@ impl Vcore {
 
     /// A thread has nothing to do: H_CEDE with nothing pending.
     pub fn cede(&mut self, thread: u32) -> Cede {
-        let napping = self.napping.and(Threads::one(thread));
+        let napping = self.napping.and(ThreadMask::one(thread));
         if napping == self.entered {
             return Cede::Leaves;
         }
@@ -205,16 +205,16 @@ impl Vcore {
 
     /// A napping thread is prodded or has an interrupt: it goes on in the guest.
     pub fn wake(&mut self, thread: u32) {
-        self.napping = self.napping.without(Threads::one(thread));
+        self.napping = self.napping.without(ThreadMask::one(thread));
     }
 
     /// Threads in the guest's context, awake or napping, that have not left.
-    pub const fn inside(&self) -> Threads {
+    pub const fn inside(&self) -> ThreadMask {
         self.entered.without(self.left)
     }
 
     /// Threads that do the guest's work now.
-    pub const fn working(&self) -> Threads {
+    pub const fn working(&self) -> ThreadMask {
         self.inside().without(self.napping)
     }
 
@@ -232,7 +232,7 @@ impl Vcore {
     /// again. `false`: some are still inside.
     #[must_use]
     pub fn finish(&mut self) -> bool {
-        let out = self.inside() == Threads::NONE;
+        let out = self.inside() == ThreadMask::NONE;
         if out {
             *self = Vcore::new();
         }
@@ -242,17 +242,17 @@ impl Vcore {
 
 /// A core that runs several virtual cores at once, in subcores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Core {
+pub struct SplitCore {
     /// The virtual core of each subcore; those beyond the split stay empty.
     pub subcores: [Vcore; MAX_SUBCORES],
     /// Split for one run only: the subcores leave together.
     pub for_one_run: bool,
 }
 
-impl Core {
+impl SplitCore {
     /// A thread of a subcore leaves the guest. Whom it has to interrupt, in each subcore.
-    pub fn exit(&mut self, subcore: usize, thread: u32, trap: u16) -> [Threads; MAX_SUBCORES] {
-        let mut interrupted = [Threads::NONE; MAX_SUBCORES];
+    pub fn exit(&mut self, subcore: usize, thread: u32, trap: u16) -> [ThreadMask; MAX_SUBCORES] {
+        let mut interrupted = [ThreadMask::NONE; MAX_SUBCORES];
         let Some(vcore) = self.subcores.get_mut(subcore) else { return interrupted };
         let is_first = !vcore.leaves();
         interrupted[subcore] = vcore.exit(thread, trap);
@@ -267,7 +267,7 @@ impl Core {
 
 /// How one thread left in one run: what the tracepoint `kvm_hv:kvm_guest_exit` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct ThreadExit {
     /// Why; 0 if it never got into the guest, or out of a nap.
     pub trap: u16,
     /// It had ceded: it did no work that could be interrupted.
@@ -276,7 +276,7 @@ pub struct Left {
 
 /// What a run was, by the rule that looks at every thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gang {
+pub enum CoreRunClass {
     /// At most one thread worked: nobody was forced out.
     Alone,
     /// Several worked, and the hypervisor decrementer ended it for all.
@@ -299,9 +299,9 @@ pub const fn script_counts(runnable_at_exit: u32, ceded: u32) -> bool {
 
 /// The rule that looks at how every thread left. `kick` is the trap of an interrupted thread, [`H_DOORBELL`] or
 /// [`EXTERNAL`]. One run counts at most once, however many were forced out.
-pub fn gang(threads: impl IntoIterator<Item = Left>, kick: u16) -> Gang {
+pub fn gang(threads: impl IntoIterator<Item = ThreadExit>, kick: u16) -> CoreRunClass {
     let (mut forced, mut own, mut timer) = (0, 0, 0);
-    for Left { trap, .. } in threads.into_iter().filter(|left| !left.ceded && left.trap != 0) {
+    for ThreadExit { trap, .. } in threads.into_iter().filter(|left| !left.ceded && left.trap != 0) {
         match trap {
             _ if trap == kick => forced += 1,
             HV_DECREMENTER => timer += 1,
@@ -309,9 +309,9 @@ pub fn gang(threads: impl IntoIterator<Item = Left>, kick: u16) -> Gang {
         }
     }
     match forced + own + timer {
-        0 | 1 => Gang::Alone,
-        working if working == timer => Gang::Timer,
-        _ => Gang::Ganged { forced, own: own + timer },
+        0 | 1 => CoreRunClass::Alone,
+        working if working == timer => CoreRunClass::Timer,
+        _ => CoreRunClass::Ganged { forced, own: own + timer },
     }
 }
 
@@ -333,11 +333,11 @@ mod tests {
     #[test]
     fn the_first_to_leave_interrupts_all_others_and_only_the_first() {
         let mut vcore = running(4);
-        assert_eq!(vcore.exit(2, EXTERNAL), Threads(0b1011));
+        assert_eq!(vcore.exit(2, EXTERNAL), ThreadMask(0b1011));
         assert_eq!(vcore.enter(5), Enter::TooLate);
         assert!(!vcore.finish());
         for thread in [0, 1, 3] {
-            assert_eq!(vcore.exit(thread, H_DOORBELL), Threads::NONE);
+            assert_eq!(vcore.exit(thread, H_DOORBELL), ThreadMask::NONE);
         }
         assert_eq!((vcore.first(), vcore.finish()), (Some(2), true));
         assert_eq!(vcore.enter(5), Enter::Entered);
@@ -346,15 +346,15 @@ mod tests {
     #[test]
     fn the_hypervisor_decrementer_interrupts_nobody() {
         let mut vcore = running(4);
-        assert_eq!(vcore.exit(0, HV_DECREMENTER), Threads::NONE);
-        assert_eq!(vcore.exit(1, SYSCALL), Threads::NONE);
+        assert_eq!(vcore.exit(0, HV_DECREMENTER), ThreadMask::NONE);
+        assert_eq!(vcore.exit(1, SYSCALL), ThreadMask::NONE);
     }
 
     #[test]
     fn a_late_thread_joins_a_run_that_nobody_leaves_yet() {
         let mut vcore = running(2);
         assert_eq!(vcore.enter(6), Enter::Entered);
-        assert_eq!(vcore.exit(6, SYSCALL), Threads(0b11));
+        assert_eq!(vcore.exit(6, SYSCALL), ThreadMask(0b11));
     }
 
     #[test]
@@ -362,40 +362,41 @@ mod tests {
         let mut vcore = running(3);
         assert_eq!(vcore.cede(0), Cede::Naps);
         assert_eq!(vcore.cede(2), Cede::Naps);
-        assert_eq!(vcore.working(), Threads(0b010));
+        assert_eq!(vcore.working(), ThreadMask(0b010));
         vcore.wake(2);
         assert_eq!(vcore.cede(1), Cede::Naps);
         assert_eq!(vcore.cede(2), Cede::Leaves);
         // Napping threads are entered ones: they are interrupted as well.
-        assert_eq!(vcore.exit(2, SYSCALL), Threads(0b011));
+        assert_eq!(vcore.exit(2, SYSCALL), ThreadMask(0b011));
         assert_eq!(vcore.cede(1), Cede::TooLate);
     }
 
     #[test]
     fn subcores_leave_together_only_if_split_for_one_run() {
-        let core = |for_one_run| Core { subcores: [running(2), running(2), Vcore::new(), Vcore::new()], for_one_run };
-        let none = Threads::NONE;
-        assert_eq!(core(false).exit(0, 1, SYSCALL), [Threads(0b01), none, none, none]);
+        let core =
+            |for_one_run| SplitCore { subcores: [running(2), running(2), Vcore::new(), Vcore::new()], for_one_run };
+        let none = ThreadMask::NONE;
+        assert_eq!(core(false).exit(0, 1, SYSCALL), [ThreadMask(0b01), none, none, none]);
         let mut split = core(true);
-        assert_eq!(split.exit(0, 1, SYSCALL), [Threads(0b01), Threads(0b11), none, none]);
+        assert_eq!(split.exit(0, 1, SYSCALL), [ThreadMask(0b01), ThreadMask(0b11), none, none]);
         assert_eq!(split.subcores[1].enter(3), Enter::TooLate);
         // One that is pulled out pulls nobody out.
         assert_eq!(split.exit(1, 0, H_DOORBELL), [none; MAX_SUBCORES]);
         // The other subcores do not share the deadline.
-        assert_eq!(core(true).exit(0, 1, HV_DECREMENTER), [none, Threads(0b11), none, none]);
+        assert_eq!(core(true).exit(0, 1, HV_DECREMENTER), [none, ThreadMask(0b11), none, none]);
     }
 
     #[test]
     fn threads_are_a_set() {
-        let (some, others) = (Threads(0b0111), Threads(0b0110_0010));
-        assert_eq!((some.and(others), some.without(others)), (Threads(0b0110_0111), Threads(0b0101)));
-        assert_eq!([Threads::NONE, some, some.and(others)].map(Threads::count), [0, 3, 5]);
-        assert!(some.contain(Threads(0b0011)) && !some.contain(others));
+        let (some, others) = (ThreadMask(0b0111), ThreadMask(0b0110_0010));
+        assert_eq!((some.and(others), some.without(others)), (ThreadMask(0b0110_0111), ThreadMask(0b0101)));
+        assert_eq!([ThreadMask::NONE, some, some.and(others)].map(ThreadMask::count), [0, 3, 5]);
+        assert!(some.contain(ThreadMask(0b0011)) && !some.contain(others));
     }
 
     #[test]
     fn a_core_has_no_ninth_thread() {
-        assert_eq!([7, 8, 255].map(Threads::one), [Threads(0b1000_0000), Threads::NONE, Threads::NONE]);
+        assert_eq!([7, 8, 255].map(ThreadMask::one), [ThreadMask(0b1000_0000), ThreadMask::NONE, ThreadMask::NONE]);
     }
 
     #[test]
@@ -436,22 +437,22 @@ mod tests {
 
     #[test]
     fn a_run_counts_once_and_never_with_a_single_active_thread() {
-        let left = |trap, ceded| Left { trap, ceded };
+        let left = |trap, ceded| ThreadExit { trap, ceded };
         let (own, kicked, napping) = (left(SYSCALL, false), left(H_DOORBELL, false), left(H_DOORBELL, true));
         let (timer, late) = (left(HV_DECREMENTER, false), left(0, false));
         for (threads, expected) in [
-            (&[own][..], Gang::Alone),
-            (&[own, napping, napping], Gang::Alone),
-            (&[own, late], Gang::Alone),
-            (&[own, kicked, kicked, napping], Gang::Ganged { forced: 2, own: 1 }),
-            (&[own, own], Gang::Ganged { forced: 0, own: 2 }),
-            (&[timer, timer, napping], Gang::Timer),
-            (&[timer, kicked], Gang::Ganged { forced: 1, own: 1 }),
-            (&[], Gang::Alone),
+            (&[own][..], CoreRunClass::Alone),
+            (&[own, napping, napping], CoreRunClass::Alone),
+            (&[own, late], CoreRunClass::Alone),
+            (&[own, kicked, kicked, napping], CoreRunClass::Ganged { forced: 2, own: 1 }),
+            (&[own, own], CoreRunClass::Ganged { forced: 0, own: 2 }),
+            (&[timer, timer, napping], CoreRunClass::Timer),
+            (&[timer, kicked], CoreRunClass::Ganged { forced: 1, own: 1 }),
+            (&[], CoreRunClass::Alone),
         ] {
             assert_eq!(gang(threads.iter().copied(), H_DOORBELL), expected, "{threads:?}");
         }
-        assert_eq!(gang([own, left(EXTERNAL, false)], EXTERNAL), Gang::Ganged { forced: 1, own: 1 });
+        assert_eq!(gang([own, left(EXTERNAL, false)], EXTERNAL), CoreRunClass::Ganged { forced: 1, own: 1 });
     }
 
     #[test]
@@ -485,17 +486,17 @@ mod tests {
             let (mut vcore, mut interrupters) = (Vcore::new(), 0);
             for act in acts {
                 let (before, inside) = (vcore, vcore.inside());
-                let has = |thread| inside.contain(Threads::one(thread));
+                let has = |thread| inside.contain(ThreadMask::one(thread));
                 match act {
-                    Act::Enter(thread) if !before.entered.contain(Threads::one(thread)) => {
+                    Act::Enter(thread) if !before.entered.contain(ThreadMask::one(thread)) => {
                         prop_assert_eq!(vcore.enter(thread) == Enter::TooLate, before.leaves());
                     }
                     Act::Exit(thread, trap) if has(thread) => {
                         let interrupted = vcore.exit(thread, trap);
-                        interrupters += u32::from(interrupted != Threads::NONE);
-                        prop_assert!(inside.without(Threads::one(thread)).contain(interrupted));
+                        interrupters += u32::from(interrupted != ThreadMask::NONE);
+                        prop_assert!(inside.without(ThreadMask::one(thread)).contain(interrupted));
                     }
-                    Act::Cede(thread) if before.working().contain(Threads::one(thread)) => {
+                    Act::Cede(thread) if before.working().contain(ThreadMask::one(thread)) => {
                         vcore.cede(thread);
                     }
                     Act::Wake(thread) => vcore.wake(thread),
@@ -512,9 +513,9 @@ mod tests {
 
         #[test]
         fn one_thread_alone_is_never_ganged(trap: u16, others in prop::collection::vec(any::<u16>(), 0..7)) {
-            let napping: Vec<_> = others.into_iter().map(|trap| Left { trap, ceded: true }).collect();
-            let threads = napping.iter().copied().chain([Left { trap, ceded: false }]);
-            prop_assert_eq!(gang(threads, H_DOORBELL), Gang::Alone);
+            let napping: Vec<_> = others.into_iter().map(|trap| ThreadExit { trap, ceded: true }).collect();
+            let threads = napping.iter().copied().chain([ThreadExit { trap, ceded: false }]);
+            prop_assert_eq!(gang(threads, H_DOORBELL), CoreRunClass::Alone);
             prop_assert!(!script_counts(napping.len() as u32 + 1, napping.len() as u32));
         }
     }

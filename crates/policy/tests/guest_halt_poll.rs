@@ -12,13 +12,13 @@
 //! Source: Linux Documentation/virt/guest-halt-polling.rst; where it is silent (a halt of exactly the largest, the floor of
 //! shrinking), drivers/cpuidle/governors/haltpoll.c.
 
-use exitscope_policy::guest_halt_poll::{Entered, GuestHaltPoll, Idle, Params};
+use exitscope_policy::guest_halt_poll::{GuestHaltPoll, IdleOutcome, IdleState, Params};
 use exitscope_units::Nanos;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 fn halted(governor: &mut GuestHaltPoll, params: &Params, residency: u64) -> u64 {
-    governor.reflect(params, Entered::Halted { residency: Nanos(residency) });
+    governor.reflect(params, IdleOutcome::Halted { residency: Nanos(residency) });
     governor.limit().0
 }
 
@@ -115,7 +115,7 @@ proptest! {
         let halts = halts(&params, &picks);
         let mut governor = GuestHaltPoll::new();
         for (halt, expired) in halts.iter().zip(ends) {
-            governor.reflect(&params, Entered::Polled { expired });
+            governor.reflect(&params, IdleOutcome::Polled { expired });
             halted(&mut governor, &params, *halt);
         }
         prop_assert_eq!(governor.limit().0, after(&params, 0, &halts));
@@ -199,14 +199,14 @@ fn a_limit_grows_in_32_bits() {
 fn the_governor_polls_once_before_each_halt() {
     let params = Params::default();
     for limit in [0, 50_000] {
-        let poll = if limit == 0 { Idle::Halt } else { Idle::Poll { limit: Nanos(limit) } };
+        let poll = if limit == 0 { IdleState::Halt } else { IdleState::Poll { limit: Nanos(limit) } };
         for (entered, next) in [
-            (Entered::Polled { expired: true }, Idle::Halt),
-            (Entered::Polled { expired: false }, poll),
+            (IdleOutcome::Polled { expired: true }, IdleState::Halt),
+            (IdleOutcome::Polled { expired: false }, poll),
             // Of no length: it changes no limit.
-            (Entered::Halted { residency: Nanos::ZERO }, poll),
+            (IdleOutcome::Halted { residency: Nanos::ZERO }, poll),
         ] {
-            for before in [Entered::Polled { expired: true }, Entered::Halted { residency: Nanos::ZERO }] {
+            for before in [IdleOutcome::Polled { expired: true }, IdleOutcome::Halted { residency: Nanos::ZERO }] {
                 let mut governor = GuestHaltPoll::with_limit(Nanos(limit));
                 governor.reflect(&params, before);
                 governor.reflect(&params, entered);

@@ -1,7 +1,7 @@
 //! Halt polling exactly at its bounds, where `<` and `<=` part. Random lengths hardly ever meet them.
 
-use exitscope_policy::guest_halt_poll::{self, Entered, GuestHaltPoll, Period};
-use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave, Whose};
+use exitscope_policy::guest_halt_poll::{self, GuestHaltPoll, IdleOutcome, IdlePeriod};
+use exitscope_policy::host_halt_poll::{self, HostHaltPoll, PollOwner, PollPermission};
 use exitscope_units::Nanos;
 
 /// virt/kvm/kvm_main.c, kvm_vcpu_halt: `halt_ns <= vcpu->halt_poll_ns` keeps the poll, `halt_ns > max_halt_poll_ns` shrinks
@@ -27,9 +27,9 @@ fn a_host_compares_a_halt_with_its_poll_and_with_the_largest_as_kvm_does() {
         (200_000, 200_000, 200_000),
         (200_000, 200_001, 100_000),
     ] {
-        for whose in [Whose::Vcpu, Whose::Vcore] {
+        for whose in [PollOwner::Vcpu, PollOwner::Vcore] {
             let mut vcpu = HostHaltPoll::with_poll(whose, poll);
-            vcpu.finish(&params, &Leave::default(), Nanos(halt), true);
+            vcpu.finish(&params, &PollPermission::default(), Nanos(halt), true);
             assert_eq!(vcpu.poll(), Nanos(after), "{whose:?}, a poll of {poll} and a halt of {halt}");
         }
     }
@@ -40,8 +40,8 @@ fn a_host_compares_a_halt_with_its_poll_and_with_the_largest_as_kvm_does() {
 fn a_wake_up_at_the_end_of_the_hosts_poll_is_caught_and_keeps_it() {
     let params = host_halt_poll::Params::default();
     for (event, polled, blocked, after) in [(50_000, 50_000, 0, 50_000), (50_001, 50_000, 1, 100_000)] {
-        let mut vcpu = HostHaltPoll::with_poll(Whose::Vcpu, 50_000);
-        let halt = vcpu.halt(&params, &Leave::default(), Nanos(event));
+        let mut vcpu = HostHaltPoll::with_poll(PollOwner::Vcpu, 50_000);
+        let halt = vcpu.halt(&params, &PollPermission::default(), Nanos(event));
         assert_eq!((halt.polled, halt.blocked, halt.poll), (Nanos(polled), Nanos(blocked), Nanos(after)), "{event}");
     }
 }
@@ -62,7 +62,7 @@ fn a_guest_compares_a_halt_with_its_limit_and_with_the_largest_as_the_governor_d
         (200_000, 200_000, 200_000),
     ] {
         let mut governor = GuestHaltPoll::with_limit(Nanos(limit));
-        governor.reflect(&params, Entered::Halted { residency: Nanos(residency) });
+        governor.reflect(&params, IdleOutcome::Halted { residency: Nanos(residency) });
         assert_eq!(governor.limit(), Nanos(after), "a limit of {limit} and a halt of {residency}");
     }
 }
@@ -72,8 +72,8 @@ fn a_guest_compares_a_halt_with_its_limit_and_with_the_largest_as_the_governor_d
 fn an_event_at_the_end_of_the_guests_poll_is_caught() {
     let params = guest_halt_poll::Params::default();
     for (event, period) in [
-        (50_000, Period { polled: Nanos(50_000), halted: Nanos(0), limit: Nanos(50_000) }),
-        (50_001, Period { polled: Nanos(50_000), halted: Nanos(1), limit: Nanos(50_000) }),
+        (50_000, IdlePeriod { polled: Nanos(50_000), halted: Nanos(0), limit: Nanos(50_000) }),
+        (50_001, IdlePeriod { polled: Nanos(50_000), halted: Nanos(1), limit: Nanos(50_000) }),
     ] {
         let mut governor = GuestHaltPoll::with_limit(Nanos(50_000));
         assert_eq!(governor.idle(&params, Nanos(event)), period);

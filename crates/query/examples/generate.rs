@@ -3,12 +3,13 @@
 //!
 //! `cargo run --release --package exitscope-query --example generate -- FROM TO EXITS HOSTS DAYS`
 
-use exitscope_analysis::Cell;
+use exitscope_analysis::ExitStats;
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Door, Exit, ExitCode, ExitParts, Form, SumRow, TimePart, Way, Who, WhoRow,
+    CodeList, Exit, ExitCode, ExitParts, ExitPhases, Handler, PortAccessForm, Subject, SubjectKind, SumRow, TimePart,
+    VcpuIdentity, WhoRow,
 };
-use exitscope_query::{Array, Columns, Engine, Limits};
-use exitscope_store::{RunRow, Store, Sums};
+use exitscope_query::{Array, EngineLimits, QueryEngine, ResultColumns};
+use exitscope_store::{RecordingRow, RecordingStats, Store};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut adding = store.add(&id, &host, &day, vcpus.clone())?;
         let length = run.last_ns - run.first_ns + 1;
         let span = (length * count.div_ceil(seen.len() as u64)).div_ceil(STRETCHES);
-        let mut cells: BTreeMap<(usize, u64, ExitCode), Cell> = BTreeMap::new();
+        let mut cells: BTreeMap<(usize, u64, ExitCode), ExitStats> = BTreeMap::new();
         let mut chance = 0x9e37_79b9_7f4a_7c15 ^ file;
         for number in 0..count {
             let of = &seen[(number % seen.len() as u64) as usize];
@@ -66,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let stretch = (exit.at.as_nanos() - run.first_ns) / span;
             cells.entry((of.vcpu, stretch, exit.code)).or_default().absorb(&exit);
         }
-        let fact = |((vcpu, stretch, reason), cell): ((usize, u64, ExitCode), Cell)| SumRow {
+        let fact = |((vcpu, stretch, reason), cell): ((usize, u64, ExitCode), ExitStats)| SumRow {
             who: WhoRow::clone(&vcpus[vcpu]),
             vm_vcpus: vcpus.len() as u32,
             at_ns: run.first_ns + stretch * span,
@@ -78,33 +79,33 @@ fn main() -> Result<(), Box<dyn Error>> {
             parts: cell.parts,
             min_ns: cell.min,
             max_ns: cell.max,
-            exit_times: cell.lengths.counts().buckets().map(|(low, _, count)| (low, count)).collect(),
+            exit_times: cell.durations.counts().buckets().map(|(low, _, count)| (low, count)).collect(),
         };
-        let sums = Sums { facts: cells.into_iter().map(fact).collect(), ..Sums::default() };
+        let sums = RecordingStats { facts: cells.into_iter().map(fact).collect(), ..RecordingStats::default() };
         let last_ns = run.first_ns + span * STRETCHES - 1;
-        let run = RunRow { id, host, day, last_ns, exits: count, timed: count, ..run.clone() };
+        let run = RecordingRow { id, host, day, last_ns, exits: count, timed: count, ..run.clone() };
         adding.finish(&run, &sums)?;
     }
     Ok(())
 }
 
 /// The only recording of a store.
-fn recording(at: &Path) -> Result<(RunRow, Vec<Seen>), Box<dyn Error>> {
+fn recording(at: &Path) -> Result<(RecordingRow, Vec<Seen>), Box<dyn Error>> {
     let store = Store::open(at)?;
-    let limits = Limits { memory: 1 << 30, time: Duration::from_secs(60), threads: 1 };
-    let engine = Engine::open(&store, limits)?;
+    let limits = EngineLimits { memory: 1 << 30, time: Duration::from_secs(60), threads: 1 };
+    let engine = QueryEngine::open(&store, limits)?;
     let run = engine.runs().first().ok_or("the store has no recording")?.clone();
     let mut seen = Vec::new();
     let mut failed = Ok(());
     engine.query("select * from exits order by at_ns", &mut |_, batch| {
-        failed = batch.map_or(Ok(()), |batch| read(Columns(batch), &mut seen));
+        failed = batch.map_or(Ok(()), |batch| read(ResultColumns(batch), &mut seen));
         Ok(failed.is_ok())
     })?;
     failed?;
     Ok((run, seen))
 }
 
-fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>> {
+fn read(columns: ResultColumns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>> {
     let names = ["reason", "handler", "subject_kind", "direction"];
     let words: Result<Vec<_>, _> = names.iter().map(|name| columns.words(name)).collect();
     let parts = TimePart::OF_EXITS.map(TimePart::column);
@@ -115,31 +116,31 @@ fn read(columns: Columns<'_>, seen: &mut Vec<Seen>) -> Result<(), Box<dyn Error>
         let number = |at: usize| numbers[at].is_valid(row).then(|| numbers[at].value(row));
         let or_zero = |at: usize| number(at).unwrap_or(0);
         let word = |at: usize| if words[at].is_valid(row) { words[at].value(row) } else { "" };
-        let kind = DetailKind::ALL.into_iter().find(|kind| kind.name() == word(2));
-        let detail = kind.zip(number(3)).map(|(kind, key)| Detail {
+        let kind = SubjectKind::ALL.into_iter().find(|kind| kind.name() == word(2));
+        let detail = kind.zip(number(3)).map(|(kind, key)| Subject {
             kind,
             write: ["out", "write"].contains(&word(3)),
-            form: Form::Untold,
+            form: PortAccessForm::Unknown,
             size: or_zero(5) as u16,
             key,
             value: or_zero(4),
         });
         let exit = Exit {
             at: Moment::from_nanos(or_zero(1)),
-            who: Who { vm: VmId::UNKNOWN, vcpu: VcpuId(or_zero(0) as u32), tid: Tid(0) },
+            who: VcpuIdentity { vm: VmId::UNKNOWN, vcpu: VcpuId(or_zero(0) as u32), tid: Tid(0) },
             cpu: PcpuId(or_zero(2) as u32),
             code: ExitCode::of_unlisted(word(0)),
             rip: 0,
             info: exitscope_model::ExitInfo::default(),
             handler: ExitCode::from_name(CodeList::KvmExit, word(1))
-                .map_or(Door::Kernel, |of| Door::Userspace(of.number as u32)),
-            detail,
+                .map_or(Handler::Kernel, |of| Handler::Userspace(of.number as u32)),
+            subject: detail,
             injected: None,
             guest: Nanos(0),
             parts: (6..)
                 .zip(TimePart::OF_EXITS)
                 .fold(ExitParts::ZERO, |parts, (at, part)| parts.with(part, Nanos(or_zero(at)))),
-            way: Way::default(),
+            phases: ExitPhases::default(),
             timed: number(6).is_some(),
             is_halt: false,
             events: 1,

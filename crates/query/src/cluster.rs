@@ -14,8 +14,8 @@
 
 use crate::engine::{QueryError, wrong};
 use crate::functions;
-use crate::objects::environment;
-use crate::table::{Pieces, Recorded};
+use crate::object_stores::environment;
+use crate::table::{MemoryTable, ParquetTable};
 use ballista::prelude::{SessionConfigExt, SessionContextExt};
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::registry::BallistaFunctionRegistry;
@@ -50,7 +50,7 @@ const MESSAGE: u32 = 256 << 20;
 const LOST_AFTER: Duration = Duration::from_secs(6);
 
 /// How often that is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+const EXECUTOR_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// When Ballista itself takes an executor for lost, in seconds: a day later than the watch.
 const NEVER: u64 = 24 * 3600;
@@ -106,7 +106,7 @@ pub fn schedule(listen: SocketAddr) -> Result<(), QueryError> {
 async fn watch(scheduler: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>) {
     let mut alive: BTreeSet<String> = BTreeSet::new();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(EXECUTOR_CHECK_INTERVAL).await;
         let Ok(executors) = scheduler.state.executor_manager.get_executors_state().await else { continue };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let heard = |seen: &Option<Duration>| seen.is_some_and(|seen| now.saturating_sub(seen) < LOST_AFTER);
@@ -218,8 +218,8 @@ impl LogicalExtensionCodec for Codec {
         context: &TaskContext,
     ) -> Result<Arc<dyn TableProvider>> {
         match bytes {
-            [OF_FILES, rest @ ..] => Ok(Arc::new(Pieces::from_bytes(rest)?)),
-            [OF_ROWS, rest @ ..] => Ok(Arc::new(Recorded::from_bytes(rest)?)),
+            [OF_FILES, rest @ ..] => Ok(Arc::new(ParquetTable::from_bytes(rest)?)),
+            [OF_ROWS, rest @ ..] => Ok(Arc::new(MemoryTable::from_bytes(rest)?)),
             [] => plan_err!("the table {name} is nothing"),
             _ => self.0.try_decode_table_provider(bytes, name, schema, context),
         }
@@ -232,10 +232,10 @@ impl LogicalExtensionCodec for Codec {
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
         let any: &dyn std::any::Any = table.as_ref();
-        if let Some(table) = any.downcast_ref::<Pieces>() {
+        if let Some(table) = any.downcast_ref::<ParquetTable>() {
             bytes.push(OF_FILES);
             bytes.extend(table.to_bytes()?);
-        } else if let Some(table) = any.downcast_ref::<Recorded>() {
+        } else if let Some(table) = any.downcast_ref::<MemoryTable>() {
             bytes.push(OF_ROWS);
             bytes.extend(table.to_bytes()?);
         } else {

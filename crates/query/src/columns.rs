@@ -7,9 +7,9 @@ use datafusion::arrow::datatypes::{DataType, UInt64Type};
 
 /// Rows of an answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Columns<'a>(pub &'a RecordBatch);
+pub struct ResultColumns<'a>(pub &'a RecordBatch);
 
-impl Columns<'_> {
+impl ResultColumns<'_> {
     /// Words.
     pub fn words(&self, name: &str) -> Result<StringArray, QueryError> {
         Ok(self.of(name, &DataType::Utf8)?.as_string::<i32>().clone())

@@ -1,15 +1,15 @@
 //! Queries, and their limits.
 
 use crate::functions;
-use crate::objects::environment;
+use crate::object_stores::environment;
 use crate::recordings;
-use crate::table::{Origin, Pieces};
+use crate::table::{Origin, ParquetTable};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::context::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use exitscope_store::{Damage, Piece, RunRow, Store, StoreError};
+use exitscope_store::{DamagedFile, DataFile, RecordingRow, Store, StoreError};
 use exitscope_units::Nanos;
 use futures::StreamExt;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ const WAITING: usize = 4;
 
 /// What a query may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct EngineLimits {
     /// Bytes of memory for what is sorted, grouped and joined; what does not fit goes to disk where it can.
     pub memory: u64,
     /// Time from its begin to its last row.
@@ -61,30 +61,30 @@ pub enum QueryError {
 }
 
 /// Who takes the columns and the rows of an answer.
-pub type Take<'a> = &'a mut dyn FnMut(&SchemaRef, Option<&RecordBatch>) -> std::io::Result<bool>;
+pub type BatchCallback<'a> = &'a mut dyn FnMut(&SchemaRef, Option<&RecordBatch>) -> std::io::Result<bool>;
 
 /// How often a cluster is asked at most.
 const ATTEMPTS: u32 = 4;
 
 /// Asks a store.
-pub struct Engine {
+pub struct QueryEngine {
     context: SessionContext,
     /// Runs queries. Always there, until the end.
     runtime: Option<Runtime>,
     /// Keeps time while they run: the other one may not get to it.
     waiting: Runtime,
-    limits: Limits,
+    limits: EngineLimits,
     /// How often it asks at most.
     attempts: u32,
     /// The newest entry of the store's log that it knows.
     newest: u64,
-    runs: Vec<RunRow>,
-    left_out: Vec<Damage>,
+    runs: Vec<RecordingRow>,
+    left_out: Vec<DamagedFile>,
 }
 
-impl Engine {
+impl QueryEngine {
     /// Opens a store for queries that this process answers.
-    pub fn open(store: &Store, limits: Limits) -> Result<Engine, QueryError> {
+    pub fn open(store: &Store, limits: EngineLimits) -> Result<QueryEngine, QueryError> {
         let pool = FairSpillPool::new(limits.memory as usize);
         let named = NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN);
         let environment = environment()
@@ -94,30 +94,35 @@ impl Engine {
         let config = session_config(SessionConfig::new()).with_target_partitions(limits.threads.max(1));
         let context = SessionContext::new_with_config_rt(config, environment);
         functions::register(&context);
-        Engine::new(limits, workers(limits)?, context, 1)?.with(store)
+        QueryEngine::new(limits, workers(limits)?, context, 1)?.with(store)
     }
 
     /// Opens a store for queries that the cluster of this scheduler answers. Memory is bounded by its executors.
     #[cfg(feature = "cluster")]
-    pub fn on_cluster(store: &Store, limits: Limits, scheduler: (&str, u16)) -> Result<Engine, QueryError> {
-        Engine::without_store(limits, scheduler)?.with(store)
+    pub fn on_cluster(store: &Store, limits: EngineLimits, scheduler: (&str, u16)) -> Result<QueryEngine, QueryError> {
+        QueryEngine::without_store(limits, scheduler)?.with(store)
     }
 
     /// For what the cluster of this scheduler is to do without a store.
     #[cfg(feature = "cluster")]
-    pub(crate) fn without_store(limits: Limits, scheduler: (&str, u16)) -> Result<Engine, QueryError> {
+    pub(crate) fn without_store(limits: EngineLimits, scheduler: (&str, u16)) -> Result<QueryEngine, QueryError> {
         let runtime = workers(limits)?;
         let context = runtime.block_on(crate::cluster::connect(scheduler))?;
-        Engine::new(limits, runtime, context, ATTEMPTS)
+        QueryEngine::new(limits, runtime, context, ATTEMPTS)
     }
 
-    fn new(limits: Limits, runtime: Runtime, context: SessionContext, attempts: u32) -> Result<Engine, QueryError> {
+    fn new(
+        limits: EngineLimits,
+        runtime: Runtime,
+        context: SessionContext,
+        attempts: u32,
+    ) -> Result<QueryEngine, QueryError> {
         let waiting = Builder::new_current_thread().enable_time().build()?;
         let (newest, runs, left_out) = (0, Vec::new(), Vec::new());
-        Ok(Engine { context, runtime: Some(runtime), waiting, limits, attempts, newest, runs, left_out })
+        Ok(QueryEngine { context, runtime: Some(runtime), waiting, limits, attempts, newest, runs, left_out })
     }
 
-    fn with(mut self, store: &Store) -> Result<Engine, QueryError> {
+    fn with(mut self, store: &Store) -> Result<QueryEngine, QueryError> {
         self.load(store)?;
         Ok(self)
     }
@@ -146,16 +151,16 @@ impl Engine {
 
     /// Adds a table.
     #[cfg(feature = "cluster")]
-    pub(crate) fn table(&self, name: &str, table: crate::table::Recorded) -> Result<(), DataFusionError> {
+    pub(crate) fn table(&self, name: &str, table: crate::table::MemoryTable) -> Result<(), DataFusionError> {
         self.context.register_table(name, Arc::new(table)).map(drop)
     }
 
-    fn register(&self, store: &Store, pieces: &[Piece]) -> Result<(), DataFusionError> {
+    fn register(&self, store: &Store, pieces: &[DataFile]) -> Result<(), DataFusionError> {
         let (url, prefix) = store.address();
         for table in exitscope_store::TABLES {
             let pieces = pieces.iter().filter(|piece| piece.table == table).cloned().collect();
             let (url, prefix) = (url.to_string(), prefix.to_string());
-            let provider = Pieces::new(Origin { table: table.to_string(), url, prefix, pieces })?;
+            let provider = ParquetTable::new(Origin { table: table.to_string(), url, prefix, pieces })?;
             self.context.register_table(table, Arc::new(provider))?;
         }
         self.context.register_table("recordings", Arc::new(recordings::runs(&self.runs)?))?;
@@ -166,19 +171,19 @@ impl Engine {
     }
 
     /// The recordings of the store.
-    pub fn runs(&self) -> &[RunRow] {
+    pub fn runs(&self) -> &[RecordingRow] {
         &self.runs
     }
 
     /// Files that cannot be read.
-    pub fn left_out(&self) -> &[Damage] {
+    pub fn left_out(&self) -> &[DamagedFile] {
         &self.left_out
     }
 
     /// Answers a query. `take` gets the columns, and batches of rows as they come; `None` comes first, so that columns
     /// are known where there are no rows. It may say that it has enough. On a cluster that lost an executor meanwhile, the
     /// query is asked again, from the columns on.
-    pub fn query(&self, sql: &str, take: Take<'_>) -> Result<(), QueryError> {
+    pub fn query(&self, sql: &str, take: BatchCallback<'_>) -> Result<(), QueryError> {
         let end = Instant::now() + self.limits.time;
         for _ in 1..self.attempts {
             match self.attempt(sql, end, take) {
@@ -189,7 +194,7 @@ impl Engine {
         self.attempt(sql, end, take)
     }
 
-    fn attempt(&self, sql: &str, end: Instant, take: Take<'_>) -> Result<(), QueryError> {
+    fn attempt(&self, sql: &str, end: Instant, take: BatchCallback<'_>) -> Result<(), QueryError> {
         let only_reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let (send, mut rows) = channel(WAITING);
         let (context, sql) = (self.context.clone(), sql.to_string());
@@ -268,7 +273,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for QueryEngine {
     /// What a query that was given up is still at need not be waited for.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -282,7 +287,7 @@ pub(crate) fn session_config(config: SessionConfig) -> SessionConfig {
     config.with_information_schema(true).set_bool("datafusion.execution.parquet.pushdown_filters", true)
 }
 
-fn workers(limits: Limits) -> std::io::Result<Runtime> {
+fn workers(limits: EngineLimits) -> std::io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(limits.threads.max(1)).enable_all().build()
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A function of ours, for docs and help.
 #[derive(Clone, Copy, Debug)]
-pub struct Function {
+pub struct SqlFunction {
     /// How it is called.
     pub call: &'static str,
     /// What it gives.
@@ -24,27 +24,27 @@ pub struct Function {
 }
 
 /// Our functions.
-pub const FUNCTIONS: [Function; 5] = [
-    Function {
+pub const FUNCTIONS: [SqlFunction; 5] = [
+    SqlFunction {
         call: "histogram_percentile(bucket_ns, bucket_count, p)",
         gives: "Aggregate: the length below or at which p per cent of the exits (or halts, with gap_bucket_ns and gap_bucket_count, …) are, \
                 in nanoseconds, exact to the buckets (1/32)",
     },
-    Function {
+    SqlFunction {
         call: "histogram_share_over(bucket_ns, bucket_count, length)",
         gives: "Aggregate: the share of exits in buckets that begin at this length ('100us', or a number of \
                 nanoseconds) or above, 0 to 1",
     },
-    Function {
+    SqlFunction {
         call: "histogram_merge(bucket_ns, bucket_count)",
         gives: "Aggregate: the distribution of all of them, with the fields bucket_ns and bucket_count",
     },
-    Function {
+    SqlFunction {
         call: "time_bucket(width, at_ns)",
         gives: "The begin of the bucket of time that a moment is in, in nanoseconds; the width like '10ms', or a number of \
                 nanoseconds",
     },
-    Function {
+    SqlFunction {
         call: "exit_name(list, code)",
         gives: "The kernel's name of an exit code; the list is vmx, svm, arm64, arm64_ec, s390, book3s, booke, \
                 riscv, loongarch or kvm (KVM's own KVM_EXIT_*)",
@@ -67,7 +67,7 @@ pub(crate) fn scalar() -> Vec<ScalarUDF> {
     let two = || Signature::any(2, Volatility::Immutable);
     let ours = [ScalarUDF::from(TimeBucket(two())), ScalarUDF::from(ExitName(two()))];
     #[cfg(feature = "cluster")]
-    let ours = ours.into_iter().chain(crate::offered::offered());
+    let ours = ours.into_iter().chain(crate::cluster_function::registered());
     ours.into_iter().collect()
 }
 

@@ -6,25 +6,25 @@
 //! ```
 //!
 //! Queries only read; each has a limit on memory and on time. A file that is missing, truncated or foreign is left out,
-//! and named by [`Engine::left_out`].
+//! and named by [`QueryEngine::left_out`].
 //!
 //! Does not know: flags, where recordings came from, what an answer means.
 
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "cluster")]
+pub mod cluster_function;
 mod columns;
 mod engine;
 mod functions;
-mod objects;
-#[cfg(feature = "cluster")]
-pub mod offered;
+mod object_stores;
 mod output;
 mod recordings;
 mod table;
 
-pub use columns::Columns;
+pub use columns::ResultColumns;
 pub use datafusion::arrow::array::{Array, RecordBatch};
 pub use datafusion::arrow::datatypes::{Field, SchemaRef};
-pub use engine::{Engine, Limits, QueryError, TABLES};
-pub use functions::{FUNCTIONS, Function};
-pub use output::{Form, Output, is_number, texts};
+pub use engine::{EngineLimits, QueryEngine, QueryError, TABLES};
+pub use functions::{FUNCTIONS, SqlFunction};
+pub use output::{Output, RowFormat, is_number, texts};

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum RowFormat {
     /// With a line of names first.
     Csv,
     /// A line of JSON for each row.
@@ -39,16 +39,16 @@ enum Rows {
 
 impl<W: Write> Output<W> {
     /// Begins to write rows of these columns.
-    pub fn begin(form: Form, columns: &SchemaRef, out: W) -> io::Result<Output<W>> {
+    pub fn begin(form: RowFormat, columns: &SchemaRef, out: W) -> io::Result<Output<W>> {
         let passed = Passed::default();
         let rows = match form {
-            Form::Csv => {
+            RowFormat::Csv => {
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(passed.clone());
                 writer.write(&RecordBatch::new_empty(columns.clone())).map_err(io::Error::other)?;
                 Rows::Csv(Box::new(writer))
             }
-            Form::Json => Rows::Json(LineDelimitedWriter::new(passed.clone())),
-            Form::Parquet => {
+            RowFormat::Json => Rows::Json(LineDelimitedWriter::new(passed.clone())),
+            RowFormat::Parquet => {
                 let writer = ArrowWriter::try_new(passed.clone(), columns.clone(), None).map_err(io::Error::other)?;
                 Rows::Parquet(Box::new(writer))
             }
@@ -157,7 +157,7 @@ mod tests {
             [("text", texts), ("host", Arc::new(hosts)), ("n", Arc::new(Int64Array::from(vec![-1, 2, 3])))];
         let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, of)| (name, of, true))).unwrap();
         let mut bytes = Vec::new();
-        let mut output = Output::begin(Form::Csv, &batch.schema(), &mut bytes).unwrap();
+        let mut output = Output::begin(RowFormat::Csv, &batch.schema(), &mut bytes).unwrap();
         output.rows(&batch).unwrap();
         output.finish().unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), "text,host,n\n'=cmd(),'@a,-1\n,b,2\nio,'@a,3\n");

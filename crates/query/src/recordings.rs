@@ -1,10 +1,10 @@
 //! The tables that the log says: `recordings`, `hosts`, `knobs`, `advice`.
 
-use crate::table::Recorded;
+use crate::table::MemoryTable;
 use datafusion::arrow::array::{ArrayRef, Date32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, ScalarValue};
-use exitscope_store::{AdvisedRow, RunRow, SettingRow};
+use exitscope_store::{AdvisedRow, RecordingRow, StoredSettingRow};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 type Columns = Vec<(&'static str, ArrayRef)>;
 
 /// A row for each recording.
-pub(crate) fn runs(runs: &[RunRow]) -> Result<Recorded> {
+pub(crate) fn runs(runs: &[RecordingRow]) -> Result<MemoryTable> {
     table(vec![
         ("recording", words(runs, |run| &run.id)),
         ("host", words(runs, |run| &run.host)),
@@ -34,11 +34,11 @@ pub(crate) fn runs(runs: &[RunRow]) -> Result<Recorded> {
 }
 
 /// A row for each host: what its newest recording says, and sums over all.
-pub(crate) fn hosts(runs: &[RunRow]) -> Result<Recorded> {
-    let mut by_host: BTreeMap<&str, Vec<&RunRow>> = BTreeMap::new();
+pub(crate) fn hosts(runs: &[RecordingRow]) -> Result<MemoryTable> {
+    let mut by_host: BTreeMap<&str, Vec<&RecordingRow>> = BTreeMap::new();
     runs.iter().for_each(|run| by_host.entry(&run.host).or_default().push(run));
     by_host.values_mut().for_each(|runs| runs.sort_by_key(|run| (&run.day, &run.id)));
-    let hosts: Vec<(&RunRow, &RunRow, Vec<&RunRow>)> =
+    let hosts: Vec<(&RecordingRow, &RecordingRow, Vec<&RecordingRow>)> =
         by_host.into_values().filter_map(|runs| Some((*runs.first()?, *runs.last()?, runs))).collect();
     table(vec![
         ("host", words(&hosts, |of| &of.1.host)),
@@ -55,8 +55,8 @@ pub(crate) fn hosts(runs: &[RunRow]) -> Result<Recorded> {
 }
 
 /// A row for each thing that was in force during a recording.
-pub(crate) fn knobs(runs: &[RunRow]) -> Result<Recorded> {
-    let knobs: Vec<(&RunRow, &SettingRow)> =
+pub(crate) fn knobs(runs: &[RecordingRow]) -> Result<MemoryTable> {
+    let knobs: Vec<(&RecordingRow, &StoredSettingRow)> =
         runs.iter().flat_map(|run| run.settings.iter().map(move |setting| (run, setting))).collect();
     table(vec![
         ("recording", words(&knobs, |of| &of.0.id)),
@@ -69,8 +69,8 @@ pub(crate) fn knobs(runs: &[RunRow]) -> Result<Recorded> {
 }
 
 /// A row for each thing to change, by each recording.
-pub(crate) fn advice(runs: &[RunRow]) -> Result<Recorded> {
-    let advice: Vec<(&RunRow, &AdvisedRow)> =
+pub(crate) fn advice(runs: &[RecordingRow]) -> Result<MemoryTable> {
+    let advice: Vec<(&RecordingRow, &AdvisedRow)> =
         runs.iter().flat_map(|run| run.advice.iter().map(move |advice| (run, advice))).collect();
     table(vec![
         ("recording", words(&advice, |of| &of.0.id)),
@@ -85,12 +85,12 @@ pub(crate) fn advice(runs: &[RunRow]) -> Result<Recorded> {
     ])
 }
 
-fn table(columns: Columns) -> Result<Recorded> {
+fn table(columns: Columns) -> Result<MemoryTable> {
     let fields: Vec<Field> =
         columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true)).collect();
     let schema = Arc::new(Schema::new(fields));
     let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|of| of.1).collect())?;
-    Recorded::new(schema, vec![batch])
+    MemoryTable::new(schema, vec![batch])
 }
 
 /// What is empty is not known.

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::object_store::path::Path;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use exitscope_store::{Piece, schema};
+use exitscope_store::{DataFile, schema};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const FOLDERS: [&str; 2] = ["host", "day"];
 
 /// Files of one table.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct ParquetTable {
     #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
     origin: Origin,
     schema: TableSchema,
@@ -47,12 +47,12 @@ pub(crate) struct Origin {
     /// The path to the store there.
     pub prefix: String,
     /// The files.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<DataFile>,
 }
 
-impl Pieces {
+impl ParquetTable {
     /// A table of these files.
-    pub(crate) fn new(origin: Origin) -> Result<Pieces> {
+    pub(crate) fn new(origin: Origin) -> Result<ParquetTable> {
         let Some(columns) = schema(&origin.table) else { return plan_err!("there is no table {}", origin.table) };
         let folders: Vec<FieldRef> = vec![
             Arc::new(Field::new(FOLDERS[0], words(), false)),
@@ -60,9 +60,9 @@ impl Pieces {
         ];
         let schema = TableSchema::builder(flat(&columns)).with_table_partition_cols(folders).build();
         let unknown = Statistics::new_unknown(schema.table_schema());
-        let file = |piece: &Piece| file(&origin.prefix, piece, &unknown);
+        let file = |piece: &DataFile| file(&origin.prefix, piece, &unknown);
         let files: Result<Vec<PartitionedFile>> = origin.pieces.iter().map(file).collect();
-        Ok(Pieces { url: ObjectStoreUrl::parse(&origin.url)?, schema, files: files?, origin })
+        Ok(ParquetTable { url: ObjectStoreUrl::parse(&origin.url)?, schema, files: files?, origin })
     }
 
     /// For another process.
@@ -73,8 +73,8 @@ impl Pieces {
 
     /// Of another process.
     #[cfg(feature = "cluster")]
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Pieces> {
-        Pieces::new(serde_json::from_slice(bytes).map_err(|error| DataFusionError::External(error.into()))?)
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<ParquetTable> {
+        ParquetTable::new(serde_json::from_slice(bytes).map_err(|error| DataFusionError::External(error.into()))?)
     }
 
     /// What is known of the rows of these files: how many.
@@ -103,7 +103,7 @@ impl Pieces {
 }
 
 #[async_trait]
-impl TableProvider for Pieces {
+impl TableProvider for ParquetTable {
     fn schema(&self) -> SchemaRef {
         self.schema.table_schema().clone()
     }
@@ -155,17 +155,17 @@ impl TableProvider for Pieces {
 
 /// A table of rows in memory.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct MemoryTable {
     #[cfg_attr(not(feature = "cluster"), expect(dead_code))]
     parts: Vec<RecordBatch>,
     table: MemTable,
 }
 
-impl Recorded {
+impl MemoryTable {
     /// A table of these rows, of which each part may be worked on by itself.
-    pub(crate) fn new(schema: SchemaRef, parts: Vec<RecordBatch>) -> Result<Recorded> {
+    pub(crate) fn new(schema: SchemaRef, parts: Vec<RecordBatch>) -> Result<MemoryTable> {
         let table = MemTable::try_new(schema, parts.iter().map(|part| vec![part.clone()]).collect())?;
-        Ok(Recorded { parts, table })
+        Ok(MemoryTable { parts, table })
     }
 
     /// For another process.
@@ -178,15 +178,15 @@ impl Recorded {
 
     /// Of another process.
     #[cfg(feature = "cluster")]
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Recorded> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<MemoryTable> {
         let reader = StreamReader::try_new(bytes, None)?;
         let schema = reader.schema();
-        Recorded::new(schema, reader.collect::<std::result::Result<_, _>>()?)
+        MemoryTable::new(schema, reader.collect::<std::result::Result<_, _>>()?)
     }
 }
 
 #[async_trait]
-impl TableProvider for Recorded {
+impl TableProvider for MemoryTable {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
     }
@@ -221,7 +221,7 @@ fn flat(columns: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(columns.fields().iter().map(of).collect::<Vec<_>>()))
 }
 
-fn file(prefix: &str, piece: &Piece, unknown: &Statistics) -> Result<PartitionedFile> {
+fn file(prefix: &str, piece: &DataFile, unknown: &Statistics) -> Result<PartitionedFile> {
     let path = format!("{prefix}/{}", piece.path);
     let host = ScalarValue::Dictionary(Box::new(DataType::UInt16), Box::new(ScalarValue::from(piece.host.as_str())));
     let day = ScalarValue::try_from_string(piece.day.clone(), &DataType::Date32)?;

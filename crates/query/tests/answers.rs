@@ -1,20 +1,20 @@
 //! Answers of known sums, and that a query ends: at its limits, with an error, or when enough was taken.
 
 use exitscope_model::{ExitParts, SumRow, TimePart};
-use exitscope_query::{Columns, Engine, Limits, QueryError, TABLES};
-use exitscope_store::{RunRow, Store, Sums};
+use exitscope_query::{EngineLimits, QueryEngine, QueryError, ResultColumns, TABLES};
+use exitscope_store::{RecordingRow, RecordingStats, Store};
 use exitscope_units::Nanos;
 use std::time::{Duration, Instant};
 
-const LIMITS: Limits = Limits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
+const LIMITS: EngineLimits = EngineLimits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
 
 /// A store of a recording of each host, with 23 `MSR_WRITE` and 41 `HLT` in each of some stretches of 10 ns.
-fn opened(hosts: &[&str], stretches: u64, limits: Limits) -> (tempfile::TempDir, Engine) {
+fn opened(hosts: &[&str], stretches: u64, limits: EngineLimits) -> (tempfile::TempDir, QueryEngine) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     for host in hosts {
         let text = String::new;
-        let run = RunRow {
+        let run = RecordingRow {
             id: host.to_string(),
             name: text(),
             host: host.to_string(),
@@ -46,18 +46,18 @@ fn opened(hosts: &[&str], stretches: u64, limits: Limits) -> (tempfile::TempDir,
         let of = |at| [(at, "MSR_WRITE", 23, 1_000), (at, "HLT", 41, 64_000)];
         let facts = (0..stretches).flat_map(of).map(fact).collect();
         let adding = store.add(host, host, "2026-11-22", Vec::new()).unwrap();
-        adding.finish(&run, &Sums { facts, ..Sums::default() }).unwrap();
+        adding.finish(&run, &RecordingStats { facts, ..RecordingStats::default() }).unwrap();
     }
-    let engine = Engine::open(&store, limits).unwrap();
+    let engine = QueryEngine::open(&store, limits).unwrap();
     (folder, engine)
 }
 
 /// The numbers of a column of an answer.
-fn ask(engine: &Engine, sql: &str, column: &str) -> Result<Vec<u64>, QueryError> {
+fn ask(engine: &QueryEngine, sql: &str, column: &str) -> Result<Vec<u64>, QueryError> {
     let mut numbers = Vec::new();
     engine.query(sql, &mut |_, batch| {
         let Some(batch) = batch else { return Ok(true) };
-        numbers.extend(Columns(batch).numbers(column).expect("a column of numbers").values());
+        numbers.extend(ResultColumns(batch).numbers(column).expect("a column of numbers").values());
         Ok(true)
     })?;
     Ok(numbers)
@@ -136,13 +136,13 @@ fn what_is_wrong_or_would_change_something_is_an_error_that_names_it() {
 
 #[test]
 fn a_query_that_takes_too_long_or_too_much_ends_with_that_limit() {
-    let (_folder, engine) = opened(&["a"], 500, Limits { time: Duration::from_millis(300), ..LIMITS });
+    let (_folder, engine) = opened(&["a"], 500, EngineLimits { time: Duration::from_millis(300), ..LIMITS });
     let began = Instant::now();
     let long = "select count(*) as n from reason_stats a, reason_stats b, reason_stats c, reason_stats d where a.count + b.count + c.count + d.count = 1";
     assert!(matches!(ask(&engine, long, "n"), Err(QueryError::Time(_))));
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     // A hash join of this edition writes nothing to disk: its smaller side has to fit.
-    let (_folder, engine) = opened(&["a"], 500, Limits { memory: 1 << 14, ..LIMITS });
+    let (_folder, engine) = opened(&["a"], 500, EngineLimits { memory: 1 << 14, ..LIMITS });
     let large =
         "select count(*) as n from reason_stats a join reason_stats b on a.at_ns = b.at_ns and a.reason = b.reason";
     assert!(matches!(ask(&engine, large, "n"), Err(QueryError::Memory(memory, _)) if memory == 1 << 14));

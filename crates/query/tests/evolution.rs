@@ -6,13 +6,13 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
 use exitscope_model::SumRow;
-use exitscope_query::{Columns, Engine, Limits};
-use exitscope_store::{RunRow, SCHEMA, Store, Sums};
+use exitscope_query::{EngineLimits, QueryEngine, ResultColumns};
+use exitscope_store::{RecordingRow, RecordingStats, SCHEMA, Store};
 use std::time::Duration;
 
-fn run(host: &str) -> RunRow {
+fn run(host: &str) -> RecordingRow {
     let text = String::new;
-    RunRow {
+    RecordingRow {
         id: host.to_string(),
         name: text(),
         host: host.to_string(),
@@ -39,7 +39,7 @@ fn files_without_later_columns_are_read_with_those_that_have_them() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
     let fact = SumRow { reason: "msr".to_string(), count: 23, at_ns: 5, span_ns: 10, ..SumRow::default() };
-    let sums = Sums { facts: vec![fact], ..Sums::default() };
+    let sums = RecordingStats { facts: vec![fact], ..RecordingStats::default() };
     for host in ["a", "b"] {
         let adding = store.add(host, host, "2026-11-22", Vec::new()).unwrap();
         adding.finish(&run(host), &sums).unwrap();
@@ -65,15 +65,15 @@ fn files_without_later_columns_are_read_with_those_that_have_them() {
     let text = text.replace(&format!("\"bytes\":{before}"), &format!("\"bytes\":{after}"));
     std::fs::write(&entry, text).unwrap();
 
-    let limits = Limits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
-    let engine = Engine::open(&store, limits).unwrap();
+    let limits = EngineLimits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
+    let engine = QueryEngine::open(&store, limits).unwrap();
     assert_eq!(engine.left_out(), []);
     let mut seen = Vec::new();
     let query = "select host, sum(count) as n, count(at_ns) as with_time from reason_stats group by host order by host";
     engine
         .query(query, &mut |_, batch| {
             let Some(batch) = batch else { return Ok(true) };
-            let columns = Columns(batch);
+            let columns = ResultColumns(batch);
             let (n, with_time) = (columns.numbers("n").unwrap(), columns.numbers("with_time").unwrap());
             seen.extend((0..batch.num_rows()).map(|row| (n.value(row), with_time.value(row))));
             Ok(true)
@@ -88,17 +88,17 @@ fn files_that_are_joined_and_removed_under_an_open_engine_are_found_anew() {
     let store = Store::make(folder.path()).unwrap();
     let add = |id: &str| {
         let fact = SumRow { reason: "msr".to_string(), count: 23, span_ns: 10, ..SumRow::default() };
-        let run = RunRow { id: id.to_string(), ..run("a") };
+        let run = RecordingRow { id: id.to_string(), ..run("a") };
         let adding = store.add(id, "a", "2026-11-22", Vec::new()).unwrap();
-        adding.finish(&run, &Sums { facts: vec![fact], ..Sums::default() }).unwrap();
+        adding.finish(&run, &RecordingStats { facts: vec![fact], ..RecordingStats::default() }).unwrap();
     };
     ["r1", "r2"].into_iter().for_each(add);
-    let limits = Limits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
-    let mut engine = Engine::open(&store, limits).unwrap();
-    let count = |engine: &Engine| {
+    let limits = EngineLimits { memory: 64 << 20, time: Duration::from_secs(60), threads: 2 };
+    let mut engine = QueryEngine::open(&store, limits).unwrap();
+    let count = |engine: &QueryEngine| {
         let mut sum = 0;
         engine.query("select sum(count) as n from reason_stats", &mut |_, batch| {
-            sum += batch.map_or(0, |batch| Columns(batch).numbers("n").unwrap().value(0));
+            sum += batch.map_or(0, |batch| ResultColumns(batch).numbers("n").unwrap().value(0));
             Ok(true)
         })?;
         Ok::<u64, exitscope_query::QueryError>(sum)

@@ -3,9 +3,9 @@
 use crate::bpf::{Bpf, NoBpf};
 use crate::perf_events::PerfEvents;
 use crate::tracepoints::COMMON;
-use crate::{Cost, RecordError, Tracepoint, sys};
+use crate::{CountingCost, RecordError, Tracepoint, sys};
 use exitscope_model::Event;
-use exitscope_trace::tracefs::{Decoder, Order};
+use exitscope_trace::tracefs::{ByteOrder, Decoder};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::collections::HashSet;
 use std::io;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long after its stamp perf's record of an event is in its ring, at most (BPF programs stamp what has its place already):
 /// usually less than a microsecond, but more where this host is a guest itself and its CPU is away.
-const PLACED: Duration = Duration::from_millis(3);
+const MAX_RECORD_DELAY_NS: Duration = Duration::from_millis(3);
 
 /// Whose events are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Processes {
 
 /// What to record.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct CaptureOptions {
     /// The tracepoints: see [`crate::of_kvm`]. Those of scheduler and system calls are recorded for threads that were seen in
     /// others.
     pub tracepoints: Vec<Tracepoint>,
@@ -46,7 +46,7 @@ pub struct Wanted {
 
 /// How it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum TracingBackend {
     /// By BPF programs.
     Bpf,
     /// By perf events, and why not by BPF.
@@ -56,16 +56,16 @@ pub enum Route {
     },
 }
 
-impl Route {
+impl TracingBackend {
     /// Its name in outputs: `bpf` or `perf_events`.
     pub fn name(&self) -> &'static str {
-        if *self == Route::Bpf { "bpf" } else { "perf_events" }
+        if *self == TracingBackend::Bpf { "bpf" } else { "perf_events" }
     }
 }
 
 /// A record of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample<'a> {
+pub struct TracepointSample<'a> {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub time: u64,
     /// On which CPU.
@@ -80,18 +80,18 @@ pub struct Sample<'a> {
     pub payload: &'a [u8],
 }
 
-impl Sample<'_> {
+impl TracepointSample<'_> {
     /// The event that it is, by its tracepoint's decoder; `None` if it is too short for its format. Decoders know where fields
     /// are in whole records: `record` is room for one.
     pub fn event(&self, decoder: &Decoder, record: &mut Vec<u8>) -> Option<Event> {
         record.clear();
         record.resize(COMMON, 0);
         record.extend_from_slice(self.payload);
-        let decoded = decoder.decode(record, Order::NATIVE)?;
+        let decoded = decoder.decode(record, ByteOrder::NATIVE)?;
         Some(Event {
             at: Moment::from_nanos(self.time),
             tid: Tid(self.thread),
-            vm: decoder.vm(record, Order::NATIVE).unwrap_or(VmId(self.process)),
+            vm: decoder.vm(record, ByteOrder::NATIVE).unwrap_or(VmId(self.process)),
             vcpu: decoded.vcpu,
             cpu: PcpuId(self.cpu),
             name: decoder.name,
@@ -117,9 +117,9 @@ pub struct Drained {
 /// CPU is in its handler any more, for one after the other, in however many threads they are closed.
 #[derive(Debug)]
 pub struct Capture {
-    wanted: Wanted,
+    wanted: CaptureOptions,
     engine: Engine,
-    route: Route,
+    route: TracingBackend,
     batch: Batch,
     /// Threads that run virtual CPUs.
     vcpus: HashSet<u32>,
@@ -133,7 +133,7 @@ enum Engine {
 
 impl Capture {
     /// Begins.
-    pub fn start(wanted: Wanted) -> Result<Capture, RecordError> {
+    pub fn start(wanted: CaptureOptions) -> Result<Capture, RecordError> {
         let size = wanted.buffer.clamp(sys::page_size(), 1 << 28).next_power_of_two();
         let cpus = possible_cpus()?;
         let all = Vec::new();
@@ -147,10 +147,10 @@ impl Capture {
             Bpf::start(&wanted.tracepoints, processes, cpus, size)
         };
         let (engine, route) = match bpf {
-            Ok(bpf) => (Engine::Bpf(bpf), Route::Bpf),
+            Ok(bpf) => (Engine::Bpf(bpf), TracingBackend::Bpf),
             Err(NoBpf::Trouble(error)) => return Err(error),
             Err(NoBpf::Forbidden(bpf)) => match PerfEvents::start(&wanted.tracepoints, processes, size) {
-                Ok(events) => (Engine::PerfEvents(events), Route::PerfEvents { because: bpf.to_string() }),
+                Ok(events) => (Engine::PerfEvents(events), TracingBackend::PerfEvents { because: bpf.to_string() }),
                 Err(perf) => return Err(RecordError::NoRoute { bpf, perf }),
             },
         };
@@ -158,7 +158,7 @@ impl Capture {
     }
 
     /// How it is recorded.
-    pub fn route(&self) -> &Route {
+    pub fn route(&self) -> &TracingBackend {
         &self.route
     }
 
@@ -169,22 +169,22 @@ impl Capture {
 
     /// What recording an event of KVM costs the CPU where it happens, as far as it was measured
     /// ([`measure_programs`](crate::measure_programs)).
-    pub fn cost(&self) -> Option<Cost> {
+    pub fn cost(&self) -> Option<CountingCost> {
         let Engine::Bpf(bpf) = &self.engine else { return None };
         let runs = bpf.runs(&self.wanted.tracepoints);
-        (runs.count > 0).then_some(Cost { runs: runs.count, ns: runs.ns })
+        (runs.count > 0).then_some(CountingCost { runs: runs.count, ns: runs.ns })
     }
 
     /// Hands out what was recorded since the last call, in the order of time, over all calls. Everything that happened before
     /// the call is handed out by then.
-    pub fn drain(&mut self, mut each: impl FnMut(Sample)) -> Result<Drained, RecordError> {
+    pub fn drain(&mut self, mut each: impl FnMut(TracepointSample)) -> Result<Drained, RecordError> {
         // What is stamped with an earlier time has its place in a ring when that is looked at.
         let until = sys::now();
         let tracepoints = &self.wanted.tracepoints;
         match &mut self.engine {
             Engine::Bpf(bpf) => bpf.gather(tracepoints, &mut self.batch).map_err(|e| RecordError::io("bpf", e))?,
             Engine::PerfEvents(events) => {
-                sleep(PLACED);
+                sleep(MAX_RECORD_DELAY_NS);
                 events.gather(tracepoints, &mut self.batch).map_err(|e| RecordError::io("perf_event_open", e))?;
             }
         }
@@ -233,13 +233,13 @@ impl Batch {
     }
 
     /// Hands out the records up to `until`, by time, and keeps the others. Returns how many it handed out.
-    fn hand_out(&mut self, until: u64, each: &mut impl FnMut(Sample)) -> u64 {
+    fn hand_out(&mut self, until: u64, each: &mut impl FnMut(TracepointSample)) -> u64 {
         self.rows.sort_by_key(|row| row.time);
         let due = self.rows.partition_point(|row| row.time <= until);
         for row in &self.rows[..due] {
             let Row { time, cpu, process, thread, .. } = *row;
             let payload = &self.bytes[row.from..row.from + row.size];
-            each(Sample { time, cpu, process, thread, tracepoint: row.number.into(), payload });
+            each(TracepointSample { time, cpu, process, thread, tracepoint: row.number.into(), payload });
         }
         let mut kept = Batch::default();
         for row in &self.rows[due..] {

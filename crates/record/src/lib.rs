@@ -32,10 +32,13 @@ mod sys;
 mod tracepoints;
 mod vms;
 
-pub use aggregate::{About, Aggregation, Cause, Cost, Count, Counting, Key, Lane, LaneState, Open, Runner, Snapshot};
-pub use capture::{Capture, Drained, Processes, Route, Sample, Wanted};
+pub use aggregate::{
+    Aggregation, CountAndTime, CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingCost,
+    CountingOptions, OpenExit, Snapshot, VcpuRunner,
+};
+pub use capture::{Capture, CaptureOptions, Drained, Processes, TracepointSample, TracingBackend};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};
 pub use sys::measure_programs;
 pub use tracepoints::{Tracepoint, of_calls, of_kvm, of_scheduler, tracefs};
-pub use vms::{KVM_DEBUGFS, MachineOf, Vm, machine_of, process_name, thread_name, vms};
+pub use vms::{KVM_DEBUGFS, MachineOf, VmProcess, machine_of, process_name, thread_name, vms};

@@ -184,7 +184,7 @@ const RUN_TIME: usize = 24;
 
 /// How a program runs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Runs {
+pub struct BpfRunStats {
     /// Time that it took, in nanoseconds, while [`measure_programs`] was in force.
     pub ns: u64,
     /// How often it ran in that time.
@@ -202,14 +202,14 @@ struct ObjInfo {
 }
 
 /// What the kernel says of a program's runs.
-pub fn runs(program: &OwnedFd) -> io::Result<Runs> {
+pub fn runs(program: &OwnedFd) -> io::Result<BpfRunStats> {
     let mut info = [0u64; PROG_INFO];
     let size = size_of_val(&info) as u32;
     let attr = ObjInfo { fd: program.as_raw_fd() as u32, info_len: size, info: info.as_mut_ptr() as u64 };
     if bpf(OBJ_GET_INFO_BY_FD, &attr) < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Runs { ns: info[RUN_TIME], count: info[RUN_TIME + 1], missed: info[RUN_TIME + 2] })
+    Ok(BpfRunStats { ns: info[RUN_TIME], count: info[RUN_TIME + 1], missed: info[RUN_TIME + 2] })
 }
 
 /// Has the kernel measure the runs of BPF programs, whosever they are, as long as what it returns is open; that makes them

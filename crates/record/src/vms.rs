@@ -19,7 +19,7 @@ pub const KVM_DEBUGFS: &str = "/sys/kernel/debug/kvm";
 
 /// A process that runs virtual machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vm {
+pub struct VmProcess {
     /// Its id.
     pub process: u32,
     /// What its command line calls the machine, or the process's own name.
@@ -28,7 +28,7 @@ pub struct Vm {
     pub options: QemuOptions,
 }
 
-impl Vm {
+impl VmProcess {
     /// Whether a person means it by this name: its own, or its process's id.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.process.to_string() == name
@@ -36,10 +36,10 @@ impl Vm {
 }
 
 /// The processes that have virtual machines and into whose descriptors we may look, by id.
-pub fn vms() -> Vec<Vm> {
+pub fn vms() -> Vec<VmProcess> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut vms: Vec<Vm> = processes.filter_map(vm).collect();
+    let mut vms: Vec<VmProcess> = processes.filter_map(vm).collect();
     vms.sort_by_key(|vm| vm.process);
     vms
 }
@@ -103,13 +103,13 @@ fn is(target: &Path, kind: &str) -> bool {
     target.to_str().is_some_and(|target| target.starts_with(kind))
 }
 
-fn vm(process: u32) -> Option<Vm> {
+fn vm(process: u32) -> Option<VmProcess> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
     let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
     targets.find(|target| is(target, MACHINE))?;
     let command = command(process);
     let name = machine_name(&command).unwrap_or_else(|| thread_name(process, process));
-    Some(Vm { process, name, options: QemuOptions::of_command(&command).unwrap_or_default() })
+    Some(VmProcess { process, name, options: QemuOptions::of_command(&command).unwrap_or_default() })
 }
 
 /// How the machine of this process is called, or the process.

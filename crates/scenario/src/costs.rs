@@ -4,7 +4,7 @@ use exitscope_units::Picos;
 
 /// Where a number of a cost model comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub enum CostOrigin {
     /// Printed in a publication, or read off one.
     Published,
     /// Fitted to rows of published figures that are then no longer predictions.
@@ -13,24 +13,24 @@ pub enum Origin {
     Assumed,
 }
 
-impl Origin {
+impl CostOrigin {
     /// Its word in files: `published`, `calibrated` or `assumed`.
     pub const fn word(self) -> &'static str {
         match self {
-            Origin::Published => "published",
-            Origin::Calibrated => "calibrated",
-            Origin::Assumed => "assumed",
+            CostOrigin::Published => "published",
+            CostOrigin::Calibrated => "calibrated",
+            CostOrigin::Assumed => "assumed",
         }
     }
 }
 
 /// One cost: how long, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cost {
+pub struct CostFigure {
     /// How long it takes.
     pub time: Picos,
     /// How the number is known.
-    pub origin: Origin,
+    pub origin: CostOrigin,
     /// Source or reason, for people.
     pub source: String,
 }
@@ -42,7 +42,7 @@ pub struct SmtSpeed {
     /// holds for more.
     pub thousandths: Vec<u32>,
     /// How the numbers are known.
-    pub origin: Origin,
+    pub origin: CostOrigin,
     /// Source or reason, for people.
     pub source: String,
 }
@@ -63,15 +63,15 @@ macro_rules! costs {
             pub clock_hz: u64,
             /// What hardware threads of a core take from each other.
             pub smt_speed: SmtSpeed,
-            $($(#[doc = $about])+ pub $name: Cost,)+
+            $($(#[doc = $about])+ pub $name: CostFigure,)+
         }
 
         impl Default for CostModel {
             /// A plain server of about 2020: every number of the right size, none measured.
             fn default() -> CostModel {
-                let assumed = |nanos: u64| Cost {
+                let assumed = |nanos: u64| CostFigure {
                     time: Picos::from_nanos(nanos),
-                    origin: Origin::Assumed,
+                    origin: CostOrigin::Assumed,
                     source: OF_THE_RIGHT_SIZE.to_string(),
                 };
                 CostModel {
@@ -80,7 +80,7 @@ macro_rules! costs {
                     clock_hz: 2_500_000_000,
                     smt_speed: SmtSpeed {
                         thousandths: vec![1000, 650, 550, 475, 400, 350, 310, 275],
-                        origin: Origin::Assumed,
+                        origin: CostOrigin::Assumed,
                         source: OF_THE_RIGHT_SIZE.to_string(),
                     },
                     $($name: assumed($nanos),)+
@@ -94,7 +94,7 @@ macro_rules! costs {
                 &[$((stringify!($name), concat!($($about,)+)),)+];
 
             /// The cost of this name.
-            pub fn get(&self, name: &str) -> Option<&Cost> {
+            pub fn get(&self, name: &str) -> Option<&CostFigure> {
                 match name {
                     $(stringify!($name) => Some(&self.$name),)+
                     _ => None,
@@ -102,7 +102,7 @@ macro_rules! costs {
             }
 
             /// The cost of this name, to change.
-            pub fn get_mut(&mut self, name: &str) -> Option<&mut Cost> {
+            pub fn get_mut(&mut self, name: &str) -> Option<&mut CostFigure> {
                 match name {
                     $(stringify!($name) => Some(&mut self.$name),)+
                     _ => None,

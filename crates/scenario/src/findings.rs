@@ -22,7 +22,7 @@ pub struct Findings {
     /// What makes the figures less sure.
     pub warnings: Vec<String>,
     /// The figures.
-    pub tables: Vec<Table>,
+    pub tables: Vec<FindingsTable>,
     /// What the guests executed in all that leaves a guest: known when every guest is gone.
     pub executed: Vec<(Instruction, u64)>,
 }
@@ -54,29 +54,29 @@ pub struct Manifest {
 
 /// Figures of a kind.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct FindingsTable {
     /// What they are.
     pub title: &'static str,
     /// The names of the labels.
     pub labels: Vec<&'static str>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<FindingRow>,
 }
 
 /// One thing that was measured, or cannot be.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct FindingRow {
     /// What tells it from the others: a text for each of the table's labels.
     pub labels: Vec<String>,
     /// The figures, in the same order in every row of a table that has them.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<FindingFigure>,
     /// Why it could not be measured; there are no figures then.
     pub cannot: Option<String>,
 }
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct FindingFigure {
     /// Its name.
     pub name: &'static str,
     /// What it counts.
@@ -124,8 +124,8 @@ impl<Round> Measured<Round> {
     }
 
     /// Its figure; none of no round.
-    pub fn figure(&self, rounds: &[Round]) -> Option<Figure> {
-        Figure::of_rounds(self.name, self.unit, &self.values(rounds))
+    pub fn figure(&self, rounds: &[Round]) -> Option<FindingFigure> {
+        FindingFigure::of_rounds(self.name, self.unit, &self.values(rounds))
     }
 
     /// Its values.
@@ -141,20 +141,20 @@ impl<Round> Measured<Round> {
     }
 }
 
-impl Figure {
+impl FindingFigure {
     /// A figure with a value of each round: their mean, with its interval.
-    pub fn of_rounds(name: &'static str, unit: Unit, rounds: &[f64]) -> Option<Figure> {
+    pub fn of_rounds(name: &'static str, unit: Unit, rounds: &[f64]) -> Option<FindingFigure> {
         let estimate = Estimate::of(rounds)?;
-        Some(Figure {
+        Some(FindingFigure {
             interval: estimate.interval,
             rounds: rounds.to_vec(),
-            ..Figure::plain(name, unit, estimate.mean)
+            ..FindingFigure::plain(name, unit, estimate.mean)
         })
     }
 
     /// A figure of which only the value is known.
-    pub fn plain(name: &'static str, unit: Unit, value: f64) -> Figure {
-        Figure { name, unit, value, interval: None, spread: None, samples: None, rounds: Vec::new() }
+    pub fn plain(name: &'static str, unit: Unit, value: f64) -> FindingFigure {
+        FindingFigure { name, unit, value, interval: None, spread: None, samples: None, rounds: Vec::new() }
     }
 
     /// Half of its interval's width, if it has one.
@@ -168,7 +168,7 @@ impl Figure {
     }
 
     /// Whether chance may have ordered the two: their intervals meet, or one has none.
-    pub fn may_equal(&self, other: &Figure) -> bool {
+    pub fn may_equal(&self, other: &FindingFigure) -> bool {
         self.interval.zip(other.interval).is_none_or(|(own, other)| own.0 <= other.1 && other.0 <= own.1)
     }
 
@@ -184,7 +184,7 @@ impl Figure {
 
     /// How much longer it is than another length, both of nanoseconds, and whether that may be chance:
     /// `9.88 ±1.20 us`.
-    pub fn longer_than(&self, other: &Figure) -> String {
+    pub fn longer_than(&self, other: &FindingFigure) -> String {
         let half = self.half().zip(other.half()).map(|(own, other)| own.hypot(other));
         format!("{}{}", micros(self.value - other.value, half), noise(self.may_equal(other)))
     }
@@ -205,22 +205,25 @@ fn margin(value: f64, half: Option<f64>, decimals: usize) -> String {
     format!("{value:.decimals$}{half}")
 }
 
-impl Row {
+impl FindingRow {
     /// Its figure of this name.
-    pub fn figure(&self, name: &str) -> Option<&Figure> {
+    pub fn figure(&self, name: &str) -> Option<&FindingFigure> {
         self.figures.iter().find(|figure| figure.name == name)
     }
 }
 
-impl Table {
+impl FindingsTable {
     /// The row with the largest figure of this name, and those that only chance may have kept from being it.
-    pub fn largest(&self, name: &str) -> Option<(&Row, Vec<&Row>)> {
+    pub fn largest(&self, name: &str) -> Option<(&FindingRow, Vec<&FindingRow>)> {
         largest(self.rows.iter(), name)
     }
 }
 
 /// The same among some rows.
-pub fn largest<'a>(rows: impl Iterator<Item = &'a Row> + Clone, name: &str) -> Option<(&'a Row, Vec<&'a Row>)> {
+pub fn largest<'a>(
+    rows: impl Iterator<Item = &'a FindingRow> + Clone,
+    name: &str,
+) -> Option<(&'a FindingRow, Vec<&'a FindingRow>)> {
     let having = rows.filter_map(|row| Some((row, row.figure(name)?)));
     let (best, most) = having.clone().max_by(|a, b| f64::total_cmp(&a.1.value, &b.1.value))?;
     let alike = having.filter(|(row, figure)| !std::ptr::eq(*row, best) && most.may_equal(figure));
@@ -330,16 +333,16 @@ pub const HIDDEN_REASON: usize = 2;
 mod tests {
     use super::*;
 
-    fn row(label: &str, rounds: &[f64]) -> Row {
-        let figures = Figure::of_rounds("rate", Unit::PerSecond, rounds).into_iter().collect();
-        Row { labels: vec![label.to_string()], figures, cannot: None }
+    fn row(label: &str, rounds: &[f64]) -> FindingRow {
+        let figures = FindingFigure::of_rounds("rate", Unit::PerSecond, rounds).into_iter().collect();
+        FindingRow { labels: vec![label.to_string()], figures, cannot: None }
     }
 
     #[test]
     fn the_largest_is_named_with_those_that_may_be_as_large() {
         let rows =
             vec![row("low", &[10.0, 11.0, 12.0]), row("wide", &[20.0, 60.0, 40.0]), row("most", &[49.0, 50.0, 51.0])];
-        let table = Table { rows, ..Table::default() };
+        let table = FindingsTable { rows, ..FindingsTable::default() };
         let (best, alike) = table.largest("rate").unwrap();
         assert_eq!(best.labels, ["most"]);
         assert_eq!(alike.iter().map(|row| row.labels[0].as_str()).collect::<Vec<_>>(), ["wide"]);
@@ -354,13 +357,13 @@ mod tests {
 
     #[test]
     fn differences_have_the_margin_of_both_and_say_what_may_be_chance() {
-        let time = |value, half| Figure {
+        let time = |value, half| FindingFigure {
             interval: Some((value - half, value + half)),
-            ..Figure::plain("time", Unit::Nanos, value)
+            ..FindingFigure::plain("time", Unit::Nanos, value)
         };
         assert_eq!(time(52_300.0, 400.0).longer_than(&time(42_500.0, 300.0)), "9.80 ±0.50 us");
         assert_eq!(time(42_600.0, 400.0).longer_than(&time(42_500.0, 300.0)), "0.10 ±0.50 us (within the noise)");
-        assert_eq!(Figure::plain("time", Unit::Nanos, 14_530.0).micros(), "14.5 us");
+        assert_eq!(FindingFigure::plain("time", Unit::Nanos, 14_530.0).micros(), "14.5 us");
     }
 
     #[test]

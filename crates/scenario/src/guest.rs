@@ -1,14 +1,14 @@
 //! Guests: VMs, their devices, the channels between them, and the load from outside.
 
-use crate::program::{Program, Span};
+use crate::program::{Program, TimeDistribution};
 use exitscope_policy::Policies;
 use exitscope_policy::exit_path::Registers;
-use exitscope_policy::yielding::Machine;
+use exitscope_policy::yielding::DiagnoseSupport;
 use exitscope_units::Picos;
 
 /// Some VMs that are alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vm {
+pub struct VmSpec {
     /// Its name, unique in the scenario; copies are numbered.
     pub name: String,
     /// How many VMs like this there are.
@@ -28,7 +28,7 @@ pub struct Vm {
     /// Classes of registers that its device model reads and writes, by ioctl or page as `register_sync` says.
     pub registers: Registers,
     /// What is registered with the hypervisor for ports and addresses.
-    pub registrations: Vec<Registration>,
+    pub registrations: Vec<HandlerSpec>,
     /// Its disks.
     pub disks: Vec<Disk>,
     /// Which vCPUs run which program. A vCPU without one idles.
@@ -49,12 +49,12 @@ pub enum SpinWait {
     /// Looks whether the holder runs, and calls the hypervisor for it if it does not (powerpc).
     Confer,
     /// Spins `spin_retry` times, then calls the hypervisor, if the machine has a call for that (s390).
-    Diagnose(Machine),
+    Diagnose(DiagnoseSupport),
 }
 
 /// What answers an access, where it is not the device model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registration {
+pub struct HandlerSpec {
     /// Whether `first` and `last` are ports, not addresses.
     pub port: bool,
     /// First port or guest-physical address.
@@ -87,7 +87,7 @@ pub struct Disk {
     /// Its name.
     pub name: String,
     /// How long a request takes.
-    pub service: Span,
+    pub service: TimeDistribution,
     /// How many requests it works on at once.
     pub parallel: u32,
     /// Host CPU time of the thread that serves a request (half before, half after); zero: no thread.
@@ -100,7 +100,7 @@ pub struct Channel {
     /// Its name, unique in the scenario.
     pub name: String,
     /// From the sender's device to the receiver's, one way.
-    pub latency: Span,
+    pub latency: TimeDistribution,
     /// What a send costs the sender.
     pub doorbell: Doorbell,
     /// Host CPU time of the device thread for each message on each side; zero: no thread.
@@ -135,12 +135,12 @@ pub enum Arrival {
         /// How many clients.
         clients: u32,
         /// How long each thinks.
-        think: Span,
+        think: TimeDistribution,
     },
     /// A message after each such time, whatever became of the last one.
     Open {
         /// Between two messages.
-        every: Span,
+        every: TimeDistribution,
     },
 }
 
@@ -159,10 +159,10 @@ pub struct HostThread {
     pub program: Program,
 }
 
-impl Vm {
+impl VmSpec {
     /// One VM without devices, whose vCPUs run anywhere and do nothing.
-    pub fn new(name: &str, vcpus: u32) -> Vm {
-        Vm {
+    pub fn new(name: &str, vcpus: u32) -> VmSpec {
+        VmSpec {
             name: name.to_string(),
             copies: 1,
             vcpus,
@@ -182,7 +182,7 @@ impl Vm {
     }
 
     /// The same, with `program` on all its vCPUs that have none yet.
-    pub fn running(mut self, program: Program) -> Vm {
+    pub fn running(mut self, program: Program) -> VmSpec {
         let free = (0..self.vcpus).filter(|vcpu| !self.programs.iter().any(|(vcpus, _)| vcpus.contains(vcpu)));
         let free = free.collect();
         self.programs.push((free, program));
@@ -190,7 +190,7 @@ impl Vm {
     }
 
     /// The same, with `program` on one vCPU.
-    pub fn running_on(mut self, vcpu: u32, program: Program) -> Vm {
+    pub fn running_on(mut self, vcpu: u32, program: Program) -> VmSpec {
         self.programs.push((vec![vcpu], program));
         self
     }
@@ -199,6 +199,11 @@ impl Vm {
 impl Channel {
     /// A channel through shared memory, without latency.
     pub fn new(name: &str) -> Channel {
-        Channel { name: name.to_string(), latency: Span::ZERO, doorbell: Doorbell::Memory, thread: Picos::ZERO }
+        Channel {
+            name: name.to_string(),
+            latency: TimeDistribution::ZERO,
+            doorbell: Doorbell::Memory,
+            thread: Picos::ZERO,
+        }
     }
 }

@@ -9,7 +9,7 @@ use exitscope_units::Picos;
 ///                   └─ a CPU of the scheduler: one thread, or with `ganged` all threads of a (sub)core
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct HostSpec {
     /// Whose exit codes a trace of the run has.
     pub arch: Arch,
     /// Sockets.
@@ -29,7 +29,7 @@ pub struct Host {
     pub scheduler: Scheduler,
 }
 
-impl Host {
+impl HostSpec {
     /// CPUs of the scheduler in one core, if each core is split into `subcores`.
     pub const fn cpus_per_core(&self, subcores: u32) -> u32 {
         if self.ganged { subcores } else { self.threads }
@@ -105,10 +105,10 @@ impl Default for Scheduler {
     }
 }
 
-impl Host {
+impl HostSpec {
     /// A host of so many single-threaded cores, with VMX and Linux's scheduler.
-    pub fn new(cores: u32) -> Host {
-        Host {
+    pub fn new(cores: u32) -> HostSpec {
+        HostSpec {
             arch: Arch::Vmx,
             sockets: 1,
             cores,

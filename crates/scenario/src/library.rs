@@ -7,12 +7,12 @@
 //!
 //! None has anything measured in it: the defaults are round numbers of the right size.
 
+use crate::text::{DEMAND, Fault, Fields, ScenarioKey, Scope, row};
 use crate::text::{
-    Absent::{Error, Means, Says},
-    Kind,
+    KeyDefault::{Error, Means, Says},
+    KeyType,
 };
-use crate::text::{DEMAND, Fault, Fields, Row, Scope, row};
-use crate::{Op, Program, Span};
+use crate::{Op, Program, TimeDistribution};
 
 /// A workload of the library.
 pub struct LibraryProgram {
@@ -21,19 +21,28 @@ pub struct LibraryProgram {
     /// What it does, what one `Count` of it is, and what it needs.
     pub about: &'static str,
     /// Its parameters.
-    pub parameters: &'static [Row],
+    pub parameters: &'static [ScenarioKey],
     pub(crate) build: fn(&Fields, &Scope) -> Result<Program, Fault>,
 }
 
-const CHANNEL: Row = row("channel", Kind::Channel, Says("the only one"), "The channel for requests");
-const LOCK: Row = row("lock", Kind::Lock, Says("the only one"), "The lock of the critical sections");
-const SECTIONS: Row =
-    row("sections", Kind::Number("number of sections", 0, 100_000), Means("20"), "Critical sections in each request");
-const SECTION: Row = row("section", Kind::Span, Means("\"2us\""), "How long the lock is held");
-const BETWEEN: Row =
-    row("between", Kind::Span, Means("{ exponential = \"20us\" }"), "Computing before each section, without the lock");
+const CHANNEL: ScenarioKey = row("channel", KeyType::Channel, Says("the only one"), "The channel for requests");
+const LOCK: ScenarioKey = row("lock", KeyType::Lock, Says("the only one"), "The lock of the critical sections");
+const SECTIONS: ScenarioKey = row(
+    "sections",
+    KeyType::Number("number of sections", 0, 100_000),
+    Means("20"),
+    "Critical sections in each request",
+);
+const SECTION: ScenarioKey = row("section", KeyType::Span, Means("\"2us\""), "How long the lock is held");
+const BETWEEN: ScenarioKey = row(
+    "between",
+    KeyType::Span,
+    Means("{ exponential = \"20us\" }"),
+    "Computing before each section, without the lock",
+);
 
-const COUNTED: Row = row("count", Kind::Switch, Means("true"), "Whether it counts; a VM's counts are added up");
+const COUNTED: ScenarioKey =
+    row("count", KeyType::Switch, Means("true"), "Whether it counts; a VM's counts are added up");
 
 /// Every library program.
 pub const LIBRARY: &[LibraryProgram] = &[
@@ -41,9 +50,9 @@ pub const LIBRARY: &[LibraryProgram] = &[
         name: "ebizzy",
         about: "Allocates a chunk of memory, copies and searches it, again and again. Counts records.",
         parameters: &[
-            row("allocate", Kind::Span, Means("\"5us\""), "Allocating a chunk, in the kernel"),
-            row("search", Kind::SomeSpan, Means("{ uniform = [\"40us\", \"60us\"] }"), "Copying and searching it"),
-            row("lock", Kind::Lock, Says("none"), "The lock held while allocating"),
+            row("allocate", KeyType::Span, Means("\"5us\""), "Allocating a chunk, in the kernel"),
+            row("search", KeyType::SomeSpan, Means("{ uniform = [\"40us\", \"60us\"] }"), "Copying and searching it"),
+            row("lock", KeyType::Lock, Says("none"), "The lock held while allocating"),
         ],
         build: ebizzy,
     },
@@ -54,7 +63,7 @@ pub const LIBRARY: &[LibraryProgram] = &[
             CHANNEL,
             row(
                 "mix",
-                Kind::Other("list of { weight, time, name }"),
+                KeyType::Other("list of { weight, time, name }"),
                 Means(
                     "[{ name = \"GET\", weight = 8, time = \"10us\" }, { name = \"SET\", weight = 2, time = \"12us\" }]",
                 ),
@@ -68,9 +77,9 @@ pub const LIBRARY: &[LibraryProgram] = &[
         about: "Two vCPUs, of one VM or of two, that exchange small messages: one runs the client, one the server. The \
                 client counts round trips; the latency is that of a round trip.",
         parameters: &[
-            row("role", Kind::Word(&["client", "server"]), Error, "Which side it is"),
+            row("role", KeyType::Word(&["client", "server"]), Error, "Which side it is"),
             CHANNEL,
-            row("compute", Kind::Span, Means("\"2us\""), "Computing for each message"),
+            row("compute", KeyType::Span, Means("\"2us\""), "Computing for each message"),
         ],
         build: ping_pong,
     },
@@ -78,30 +87,35 @@ pub const LIBRARY: &[LibraryProgram] = &[
         name: "random_io",
         about: "Random reads and writes of a disk, one at a time. Counts requests; the latency is that of a request.",
         parameters: &[
-            row("read_disk", Kind::Disk, Says("the only one"), "The disk for reads"),
-            row("write_disk", Kind::Disk, Says("`read_disk`"), "The disk for writes, if they take another time"),
-            row("read_percent", Kind::Number("percentage", 0, 100), Means("67"), "Reads among the requests"),
+            row("read_disk", KeyType::Disk, Says("the only one"), "The disk for reads"),
+            row("write_disk", KeyType::Disk, Says("`read_disk`"), "The disk for writes, if they take another time"),
+            row("read_percent", KeyType::Number("percentage", 0, 100), Means("67"), "Reads among the requests"),
             row(
                 "access",
-                Kind::Word(&["ports", "doorbell"]),
+                KeyType::Word(&["ports", "doorbell"]),
                 Means("\"ports\""),
                 "Programs a controller through its ports, as IDE's, or writes one doorbell, as virtio does",
             ),
-            row("port", Kind::Number("port", 0, 0xffff), Means("0x1f0"), "With ports: the port"),
+            row("port", KeyType::Number("port", 0, 0xffff), Means("0x1f0"), "With ports: the port"),
             row(
                 "writes",
-                Kind::Number("number of accesses", 0, 1_000),
+                KeyType::Number("number of accesses", 0, 1_000),
                 Means("10"),
                 "With ports: writes before a request",
             ),
-            row("reads", Kind::Number("number of accesses", 0, 1_000), Means("3"), "With ports: reads after a request"),
+            row(
+                "reads",
+                KeyType::Number("number of accesses", 0, 1_000),
+                Means("3"),
+                "With ports: reads after a request",
+            ),
             row(
                 "doorbell",
-                Kind::Number("guest-physical address", 0, i64::MAX as u64),
+                KeyType::Number("guest-physical address", 0, i64::MAX as u64),
                 Means("0xfeb00000"),
                 "With a doorbell: its address",
             ),
-            row("compute", Kind::Span, Means("\"20us\""), "Computing for each request"),
+            row("compute", KeyType::Span, Means("\"20us\""), "Computing for each request"),
         ],
         build: random_io,
     },
@@ -116,7 +130,7 @@ pub const LIBRARY: &[LibraryProgram] = &[
             BETWEEN,
             row(
                 "serve",
-                Kind::Span,
+                KeyType::Span,
                 Means("{ exponential = \"200us\" }"),
                 "Computing for each request, beside the sections",
             ),
@@ -131,7 +145,7 @@ pub const LIBRARY: &[LibraryProgram] = &[
             CHANNEL,
             row(
                 "connections",
-                Kind::Number("number of connections", 1, 1_000),
+                KeyType::Number("number of connections", 1, 1_000),
                 Means("1"),
                 "Pages asked for at once, by each vCPU",
             ),
@@ -139,7 +153,7 @@ pub const LIBRARY: &[LibraryProgram] = &[
             SECTIONS,
             SECTION,
             BETWEEN,
-            row("think", Kind::Span, Means("\"0ns\""), "Idling between two pages"),
+            row("think", KeyType::Span, Means("\"0ns\""), "Idling between two pages"),
         ],
         build: web_client,
     },
@@ -150,23 +164,23 @@ pub const LIBRARY: &[LibraryProgram] = &[
         parameters: &[
             row(
                 "channel",
-                Kind::Channel,
+                KeyType::Channel,
                 Says("one of `channel`, `device` must be given"),
                 "The channel to the other side",
             ),
             row(
                 "device",
-                Kind::Disk,
+                KeyType::Disk,
                 Says("one of `channel`, `device` must be given"),
                 "A disk that stands for the network: its `service` is the time until the answer",
             ),
             row(
                 "doorbell",
-                Kind::Number("guest-physical address", 0, i64::MAX as u64),
+                KeyType::Number("guest-physical address", 0, i64::MAX as u64),
                 Means("0xfeb00000"),
                 "With a device: the address written to send",
             ),
-            row("compute", Kind::Span, Means("\"1us\""), "Computing for each message"),
+            row("compute", KeyType::Span, Means("\"1us\""), "Computing for each message"),
             COUNTED,
         ],
         build: ping_flood,
@@ -175,7 +189,7 @@ pub const LIBRARY: &[LibraryProgram] = &[
         name: "spin",
         about: "Computes for ever. Counts chunks.",
         parameters: &[
-            row("chunk", Kind::SomeSpan, Means("\"100us\""), "Computing for each count"),
+            row("chunk", KeyType::SomeSpan, Means("\"100us\""), "Computing for each count"),
             row(
                 "demand",
                 DEMAND,
@@ -190,11 +204,11 @@ pub const LIBRARY: &[LibraryProgram] = &[
         name: "port_loop",
         about: "Accesses a port again and again. Counts accesses; the latency is that of one.",
         parameters: &[
-            row("port", Kind::Number("port", 0, 0xffff), Means("0x3f8"), "The port"),
-            row("size", Kind::OneOf("size", &[1, 2, 4]), Means("1"), "Bytes"),
-            row("direction", Kind::Word(&["in", "out"]), Means("\"in\""), "Reads or writes"),
-            row("string", Kind::Switch, Means("false"), "INS or OUTS"),
-            row("compute", Kind::Span, Means("\"0ns\""), "Computing between two accesses"),
+            row("port", KeyType::Number("port", 0, 0xffff), Means("0x3f8"), "The port"),
+            row("size", KeyType::OneOf("size", &[1, 2, 4]), Means("1"), "Bytes"),
+            row("direction", KeyType::Word(&["in", "out"]), Means("\"in\""), "Reads or writes"),
+            row("string", KeyType::Switch, Means("false"), "INS or OUTS"),
+            row("compute", KeyType::Span, Means("\"0ns\""), "Computing between two accesses"),
         ],
         build: port_loop,
     },
@@ -202,8 +216,8 @@ pub const LIBRARY: &[LibraryProgram] = &[
         name: "tick",
         about: "Sleeps, works a little, sleeps: an almost idle system. Counts ticks.",
         parameters: &[
-            row("period", Kind::SomeSpan, Means("\"4ms\""), "Between two ticks"),
-            row("work", Kind::Span, Means("\"5us\""), "Computing at each"),
+            row("period", KeyType::SomeSpan, Means("\"4ms\""), "Between two ticks"),
+            row("work", KeyType::Span, Means("\"5us\""), "Computing at each"),
             COUNTED,
         ],
         build: tick,
@@ -221,8 +235,8 @@ fn forever(steps: Vec<Op>) -> Program {
 }
 
 /// Computing, unless it takes no time.
-fn compute(span: Span) -> Option<Op> {
-    (span != Span::ZERO).then_some(Op::Compute(span))
+fn compute(span: TimeDistribution) -> Option<Op> {
+    (span != TimeDistribution::ZERO).then_some(Op::Compute(span))
 }
 
 /// Counting, unless the program is not to count.
@@ -251,10 +265,10 @@ fn ebizzy(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
     Ok(forever(steps))
 }
 
-const COMMAND: &[Row] = &[
-    row("name", Kind::Text, Means("\"\""), "For people"),
-    row("weight", Kind::Number("weight", 1, 100_000), Means("1"), "How often, compared with the others"),
-    row("time", Kind::Span, Error, "How long it computes"),
+const COMMAND: &[ScenarioKey] = &[
+    row("name", KeyType::Text, Means("\"\""), "For people"),
+    row("weight", KeyType::Number("weight", 1, 100_000), Means("1"), "How often, compared with the others"),
+    row("time", KeyType::Span, Error, "How long it computes"),
 ];
 
 fn redis(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
@@ -341,7 +355,7 @@ fn web_client(fields: &Fields, scope: &Scope) -> Result<Program, Fault> {
     let send = Op::Send(scope.channel(fields, "channel")?);
     let sections = sections(fields, scope)?;
     let think = fields.span("think")?;
-    let think = (think != Span::ZERO).then_some(Op::Sleep(think));
+    let think = (think != TimeDistribution::ZERO).then_some(Op::Sleep(think));
     let connections = fields.number("connections")?;
     if connections == 1 {
         let mut steps = vec![Op::Start, send, Op::AwaitReply];

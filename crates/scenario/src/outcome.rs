@@ -6,7 +6,7 @@ use exitscope_units::Nanos;
 
 /// What a run measured, from the end of the warm-up on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// How long was measured.
     pub time: Nanos,
     /// Events that the machine went through, warm-up included.
@@ -16,17 +16,17 @@ pub struct Outcome {
     /// By description of the host's threads.
     pub threads: Vec<Work>,
     /// Times from request to answer as clients outside see them, in nanoseconds, by load.
-    pub loads: Vec<Times>,
+    pub loads: Vec<SimDurations>,
     /// The CPUs' queues.
     pub queues: Queues,
     /// How many of the scheduler's CPUs have a task to run, on average; a vCPU for which the host polls is one.
     pub busy_cpus: f64,
     /// Host halt polls, and how many of them made sleeping unnecessary.
-    pub host_polls: Paid,
+    pub host_polls: PollCounts,
     /// Guest halt polls, and how many of them made halting unnecessary.
-    pub guest_polls: Paid,
+    pub guest_polls: PollCounts,
     /// Yields, by what became of them.
-    pub yields: Yields,
+    pub yields: SimYields,
     /// Spinlocks.
     pub locks: Locks,
     /// How often a vCPU waited for the lock of all devices in user space.
@@ -37,14 +37,14 @@ pub struct Outcome {
 
 /// Lengths of time: how they are spread, and their exact mean.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times {
+pub struct SimDurations {
     /// In nanoseconds.
     pub histogram: Histogram,
     /// Their sum, in picoseconds.
     sum: u128,
 }
 
-impl Times {
+impl SimDurations {
     /// Records one, in picoseconds.
     pub fn record(&mut self, picos: u64) {
         self.histogram.record(picos / 1_000);
@@ -74,7 +74,7 @@ pub struct Work {
     /// How often a program came by `Count`.
     pub count: u64,
     /// From `Start` to `Stop`, in nanoseconds.
-    pub latency: Times,
+    pub latency: SimDurations,
 }
 
 /// What was measured of the VMs of one description, all copies together.
@@ -91,14 +91,14 @@ pub struct VmOutcome {
     /// The same as the script of 2015 counts them.
     pub gang_exits_by_script: u64,
     /// From an exit to the wake-up of the device model's task, in nanoseconds.
-    pub to_device_model: Times,
+    pub to_device_model: SimDurations,
     /// Where the vCPUs' time went.
-    pub time: Split,
+    pub time: SimVcpuTime,
 }
 
 /// Where vCPUs' time went, summed over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Split {
+pub struct SimVcpuTime {
     /// In the guest, working.
     pub guest: Nanos,
     /// In the guest, spinning for a lock.
@@ -119,7 +119,7 @@ pub struct Split {
     pub blocked: Nanos,
 }
 
-impl Split {
+impl SimVcpuTime {
     /// The time in which they have a CPU.
     pub fn cpu(&self) -> Nanos {
         let parts = [self.guest, self.spinning, self.guest_polling, self.polling, self.kernel, self.user];
@@ -129,7 +129,7 @@ impl Split {
 
 /// Tries, and those that paid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paid {
+pub struct PollCounts {
     /// How many there were.
     pub tried: u64,
     /// How many paid.
@@ -147,7 +147,7 @@ pub struct Queues {
 
 /// Yields, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Yields {
+pub struct SimYields {
     /// Diagnose X'44' on the fast path.
     pub fast: u64,
     /// Without a target.
@@ -168,12 +168,12 @@ pub struct Locks {
     /// How often somebody had it.
     pub contended: u64,
     /// How long those waited, in nanoseconds.
-    pub wait: Times,
+    pub wait: SimDurations,
 }
 
 /// What a figure is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub enum OutcomeUnit {
     /// Things a second.
     PerSecond,
     /// Nanoseconds.
@@ -192,7 +192,7 @@ pub struct Metric {
     /// Its value.
     pub value: f64,
     /// What it is measured in.
-    pub measure: Measure,
+    pub measure: OutcomeUnit,
     /// Whether more of it is better, or less; none where neither is.
     pub higher_is_better: Option<bool>,
 }
@@ -232,7 +232,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("`big_lock_waits`", "A second"),
 ];
 
-impl Outcome {
+impl SimOutcome {
     /// All figures, in a fixed order. A latency or share of which nothing was seen is left out, so that no figure is
     /// made up.
     /// [`FIGURES`] says what they mean.
@@ -243,7 +243,7 @@ impl Outcome {
         list.rate("throughput", done, MORE);
         if self.busy_cpus > 0.0 {
             let per_s = done as f64 / list.seconds;
-            list.push("throughput_per_cpu", per_s / self.busy_cpus, Measure::PerSecond, MORE);
+            list.push("throughput_per_cpu", per_s / self.busy_cpus, OutcomeUnit::PerSecond, MORE);
         }
         for (vm, spec) in self.vms.iter().zip(&scenario.vms) {
             let name = &vm.name;
@@ -274,7 +274,7 @@ impl Outcome {
             for (part, time, better) in parts {
                 list.share(&format!("{name}.{part}"), time.0 as f64, whole, better);
             }
-            list.push(&format!("{name}.cpu"), t.cpu().0 as f64 / self.time.0 as f64, Measure::Count, LESS);
+            list.push(&format!("{name}.cpu"), t.cpu().0 as f64 / self.time.0 as f64, OutcomeUnit::Count, LESS);
         }
         for (thread, spec) in self.threads.iter().zip(&scenario.threads) {
             list.rate(&format!("{}.throughput", spec.name), thread.count, MORE);
@@ -285,9 +285,9 @@ impl Outcome {
             list.rate(&format!("load.{name}.throughput"), latency.total(), MORE);
             list.latency(&format!("load.{name}"), latency);
         }
-        list.push("cpus.busy", self.busy_cpus, Measure::Count, LESS);
-        list.push("queues.empty", self.queues.empty, Measure::Share, NEITHER);
-        list.push("queues.depth", self.queues.depth, Measure::Count, NEITHER);
+        list.push("cpus.busy", self.busy_cpus, OutcomeUnit::Count, LESS);
+        list.push("queues.empty", self.queues.empty, OutcomeUnit::Share, NEITHER);
+        list.push("queues.depth", self.queues.depth, OutcomeUnit::Count, NEITHER);
         let y = &self.yields;
         let yields = y.fast + y.undirected + y.directed + y.ignored;
         list.rate("yields", yields, LESS);
@@ -320,31 +320,31 @@ struct List {
 }
 
 impl List {
-    fn push(&mut self, name: &str, value: f64, measure: Measure, higher_is_better: Option<bool>) {
+    fn push(&mut self, name: &str, value: f64, measure: OutcomeUnit, higher_is_better: Option<bool>) {
         self.metrics.push(Metric { name: name.to_string(), value, measure, higher_is_better });
     }
 
     fn rate(&mut self, name: &str, count: u64, higher_is_better: Option<bool>) {
-        self.push(name, count as f64 / self.seconds, Measure::PerSecond, higher_is_better);
+        self.push(name, count as f64 / self.seconds, OutcomeUnit::PerSecond, higher_is_better);
     }
 
     fn share(&mut self, name: &str, part: f64, whole: f64, higher_is_better: Option<bool>) {
         if whole > 0.0 {
-            self.push(name, part / whole, Measure::Share, higher_is_better);
+            self.push(name, part / whole, OutcomeUnit::Share, higher_is_better);
         }
     }
 
-    fn mean(&mut self, name: &str, times: &Times) {
+    fn mean(&mut self, name: &str, times: &SimDurations) {
         if let Some(mean) = times.mean() {
-            self.push(name, mean, Measure::Nanos, LESS);
+            self.push(name, mean, OutcomeUnit::Nanos, LESS);
         }
     }
 
-    fn latency(&mut self, name: &str, times: &Times) {
+    fn latency(&mut self, name: &str, times: &SimDurations) {
         self.mean(&format!("{name}.latency_mean"), times);
         for (suffix, per_10_000) in [("p50", 5_000), ("p90", 9_000), ("p99", 9_900)] {
             if let Some(value) = times.quantile(per_10_000) {
-                self.push(&format!("{name}.latency_{suffix}"), value as f64, Measure::Nanos, LESS);
+                self.push(&format!("{name}.latency_{suffix}"), value as f64, OutcomeUnit::Nanos, LESS);
             }
         }
     }

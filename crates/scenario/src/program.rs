@@ -8,7 +8,7 @@ use exitscope_units::Picos;
 
 /// A length of time, fixed or random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
+pub enum TimeDistribution {
     /// Always this long.
     Fixed(Picos),
     /// Evenly spread from the first to the second.
@@ -19,15 +19,17 @@ pub enum Span {
     Normal(Picos, Picos),
 }
 
-impl Span {
+impl TimeDistribution {
     /// No time.
-    pub const ZERO: Span = Span::Fixed(Picos(0));
+    pub const ZERO: TimeDistribution = TimeDistribution::Fixed(Picos(0));
 
     /// Its mean (of a normal one, before what is below zero is cut).
     pub const fn mean(self) -> Picos {
         match self {
-            Span::Fixed(mean) | Span::Exponential(mean) | Span::Normal(mean, _) => mean,
-            Span::Uniform(low, high) => Picos(low.0 / 2 + high.0 / 2 + (low.0 & high.0 & 1)),
+            TimeDistribution::Fixed(mean) | TimeDistribution::Exponential(mean) | TimeDistribution::Normal(mean, _) => {
+                mean
+            }
+            TimeDistribution::Uniform(low, high) => Picos(low.0 / 2 + high.0 / 2 + (low.0 & high.0 & 1)),
         }
     }
 }
@@ -36,7 +38,7 @@ impl Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Runs guest code that would take this long on a core of its own.
-    Compute(Span),
+    Compute(TimeDistribution),
     /// From here on its code takes this much from its siblings in a core, in thousandths of what ordinary code takes.
     Demand(u32),
     /// Takes a spinlock of the VM.
@@ -70,7 +72,7 @@ pub enum Op {
     /// Executes CPUID; handled in the kernel.
     Cpuid,
     /// Sets a timer and idles until it fires.
-    Sleep(Span),
+    Sleep(TimeDistribution),
     /// Sends an inter-processor interrupt to a vCPU of the same VM.
     Ipi(u32),
     /// Idles until an inter-processor interrupt arrives; returns at once if one is pending.

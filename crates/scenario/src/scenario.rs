@@ -1,6 +1,6 @@
 //! A scenario: everything that a run depends on, as one value.
 
-use crate::{Channel, CostModel, Host, HostThread, Load, Policies, Vm};
+use crate::{Channel, CostModel, HostSpec, HostThread, Load, Policies, VmSpec};
 use exitscope_policy::port_path::DeviceModel;
 use exitscope_units::Picos;
 
@@ -18,13 +18,13 @@ pub struct Scenario {
     /// Simulated time that is measured.
     pub duration: Picos,
     /// Processors and hypervisor.
-    pub host: Host,
+    pub host: HostSpec,
     /// What each step costs.
     pub costs: CostModel,
     /// Knobs that hold where a VM does not say otherwise.
     pub policies: Policies,
     /// The VMs.
-    pub vms: Vec<Vm>,
+    pub vms: Vec<VmSpec>,
     /// Threads of the host that run programs.
     pub threads: Vec<HostThread>,
     /// The channels.
@@ -35,7 +35,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// One second after a tenth of a second of warm-up, with nothing on the host yet.
-    pub fn new(name: &str, host: Host) -> Scenario {
+    pub fn new(name: &str, host: HostSpec) -> Scenario {
         Scenario {
             name: name.to_string(),
             description: String::new(),
@@ -56,7 +56,7 @@ impl Scenario {
     /// many, `smt_speed` has to have a speed.
     pub fn busy_threads(&self) -> u32 {
         let threads_of_channels = self.channels.iter().filter(|channel| channel.thread > Picos::ZERO).count();
-        let of_vm = |vm: &Vm| {
+        let of_vm = |vm: &VmSpec| {
             let scheduled = usize::from(vm.policies.port_path.device_model == DeviceModel::Scheduled);
             let disks = vm.disks.iter().filter(|disk| disk.thread > Picos::ZERO).count();
             u64::from(vm.copies) * (u64::from(vm.vcpus) + (scheduled + disks + threads_of_channels) as u64)

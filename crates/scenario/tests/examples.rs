@@ -1,6 +1,6 @@
 //! The examples and the documentation are what the reader reads.
 
-use exitscope_scenario::{Document, LIBRARY, Scenario, text};
+use exitscope_scenario::{LIBRARY, Scenario, ScenarioDocument, text};
 use std::path::PathBuf;
 
 fn top() -> PathBuf {
@@ -22,7 +22,7 @@ fn examples() -> Vec<(String, String)> {
 #[test]
 fn every_example_is_a_scenario_of_its_own_name() {
     for (name, text) in examples() {
-        let scenario = Document::parse(&name, &text).and_then(|document| document.scenario());
+        let scenario = ScenarioDocument::parse(&name, &text).and_then(|document| document.scenario());
         let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(scenario.name, name);
         assert!(!scenario.description.is_empty(), "{name}");
@@ -43,7 +43,7 @@ fn what_the_examples_tell_to_try_can_be_set() {
         for (_, set) in text.match_indices("--set ").map(|(at, found)| text[at..].split_at(found.len())) {
             let set = set.split([',', ' ', '\n']).next().unwrap().trim_end_matches('.');
             let (key, value) = set.split_once('=').unwrap();
-            let mut document = Document::parse(&name, &text).unwrap();
+            let mut document = ScenarioDocument::parse(&name, &text).unwrap();
             let before = document.scenario().unwrap();
             document.set(key, value).unwrap_or_else(|error| panic!("{name}: {error}"));
             let after = document.scenario().unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -1,6 +1,6 @@
 //! Cost models by name and by path.
 
-use exitscope_scenario::{CostModel, Document, Origin, Scenario, ScenarioError, models};
+use exitscope_scenario::{CostModel, CostOrigin, Scenario, ScenarioDocument, ScenarioError, models};
 use exitscope_units::Picos;
 
 const VM: &str = "[[vm]]\nname = \"v\"\n";
@@ -13,7 +13,7 @@ fn scenario(costs: &str) -> Result<Scenario, ScenarioError> {
 fn a_named_model_gives_the_costs_that_the_scenario_does_not_change() {
     let costs = scenario("model = \"nehalem-xen-3.3\"\nentry = \"1us\"").unwrap().costs;
     assert_eq!((costs.name.as_str(), costs.clock_hz), ("nehalem-xen-3.3", 2_800_000_000));
-    assert_eq!((costs.exit.time, costs.exit.origin), (Picos(500 * 1_000_000 / 2_800), Origin::Calibrated));
+    assert_eq!((costs.exit.time, costs.exit.origin), (Picos(500 * 1_000_000 / 2_800), CostOrigin::Calibrated));
     assert_eq!((costs.entry.time, costs.entry.source.as_str()), (Picos(1_000_000), "the scenario"));
     assert_eq!(costs.halt, CostModel::default().halt, "what neither has is the default's");
 }
@@ -41,7 +41,7 @@ fn a_path_begins_at_the_scenarios_folder_and_faults_are_told_where_they_are() {
     let read = |model: &str, text: &str| {
         std::fs::write(folder.join("mine.toml"), text).unwrap();
         let file = format!("name = \"x\"\n[costs]\nmodel = \"{model}\"\n{VM}");
-        Document::parse(folder.join("scenario.toml").to_str().unwrap(), &file).unwrap().scenario()
+        ScenarioDocument::parse(folder.join("scenario.toml").to_str().unwrap(), &file).unwrap().scenario()
     };
     let costs = read("mine.toml", "description = \"My machine\"\nbase = \"z9-zvm-5.3\"\nexit = \"7ns\"").unwrap().costs;
     assert_eq!((costs.exit.time, costs.clock_hz), (Picos(7_000), 1_700_000_000));

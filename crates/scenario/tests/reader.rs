@@ -1,11 +1,12 @@
 //! Scenario files into scenarios, overrides, and texts that nobody meant as one.
 
 use exitscope_policy::exit_path::Registers;
-use exitscope_policy::yielding::Machine;
+use exitscope_policy::yielding::DiagnoseSupport;
 use exitscope_scenario::text::{MAX_NESTING, MAX_OPS, MAX_TEXT};
 use exitscope_scenario::{
-    Arch, Arrival, Channel, Cost, CostModel, Disk, Document, Doorbell, Host, HostThread, LIBRARY, Load, Op, Origin,
-    Policies, Registration, RegistrationKind, Scenario, Scheduler, Span, SpinWait, Vm, YieldRules,
+    Arch, Arrival, Channel, CostFigure, CostModel, CostOrigin, Disk, Doorbell, HandlerSpec, HostSpec, HostThread,
+    LIBRARY, Load, Op, Policies, RegistrationKind, Scenario, ScenarioDocument, Scheduler, SpinWait, TimeDistribution,
+    VmSpec, YieldRules,
 };
 use exitscope_units::Picos;
 use proptest::prelude::*;
@@ -126,10 +127,10 @@ library = "spin"
 
 #[test]
 fn every_key_comes_where_it_belongs() {
-    let fixed = |picos| Span::Fixed(Picos(picos));
+    let fixed = |picos| TimeDistribution::Fixed(Picos(picos));
     let mut costs = CostModel { clock_hz: 1_000_000_000, ..CostModel::default() };
-    costs.entry = Cost { time: Picos(400 * NS), origin: Origin::Assumed, source: "the scenario".to_string() };
-    costs.exit = Cost { time: Picos(200 * NS), origin: Origin::Published, source: "a paper".to_string() };
+    costs.entry = CostFigure { time: Picos(400 * NS), origin: CostOrigin::Assumed, source: "the scenario".to_string() };
+    costs.exit = CostFigure { time: Picos(200 * NS), origin: CostOrigin::Published, source: "a paper".to_string() };
     let mut policies = Policies::default();
     for (knob, value) in [("spin_retry", 5), ("quick_path", 0), ("halt_poll_ns", 10_000), ("device_model", 1)] {
         policies.set(knob, value).unwrap();
@@ -160,7 +161,7 @@ fn every_key_comes_where_it_belongs() {
         Op::Stop,
         Op::Repeat(Some(2), vec![Op::Count]),
         Op::Pick(vec![(1, vec![]), (3, vec![Op::Cpuid])]),
-        Op::Repeat(None, vec![Op::Compute(Span::Exponential(Picos(US)))]),
+        Op::Repeat(None, vec![Op::Compute(TimeDistribution::Exponential(Picos(US)))]),
     ];
     let port = Op::Port { port: 2, size: 1, write: true, string: false };
     let wanted = Scenario {
@@ -169,7 +170,7 @@ fn every_key_comes_where_it_belongs() {
         seed: 7,
         warmup: Picos(MS),
         duration: Picos(500 * MS),
-        host: Host {
+        host: HostSpec {
             arch: Arch::S390,
             sockets: 2,
             cores: 3,
@@ -187,7 +188,7 @@ fn every_key_comes_where_it_belongs() {
         },
         costs,
         policies,
-        vms: vec![Vm {
+        vms: vec![VmSpec {
             name: "a".to_string(),
             copies: 2,
             vcpus: 4,
@@ -198,14 +199,14 @@ fn every_key_comes_where_it_belongs() {
             device_model_cpus: vec![5],
             registers: Registers { read: 2, written: 1 },
             registrations: vec![
-                Registration {
+                HandlerSpec {
                     port: false,
                     first: 0xfee0_0000,
                     last: 0xfee0_0000,
                     kind: RegistrationKind::Ioeventfd { size: 4, datamatch: Some(9) },
                 },
-                Registration { port: true, first: 0x10, last: 0x1f, kind: RegistrationKind::Coalesced },
-                Registration { port: true, first: 0x70, last: 0x70, kind: RegistrationKind::Kernel },
+                HandlerSpec { port: true, first: 0x10, last: 0x1f, kind: RegistrationKind::Coalesced },
+                HandlerSpec { port: true, first: 0x70, last: 0x70, kind: RegistrationKind::Kernel },
             ],
             disks: vec![Disk { name: "d".to_string(), service: fixed(MS), parallel: 4, thread: Picos(5 * US) }],
             programs: vec![
@@ -214,7 +215,7 @@ fn every_key_comes_where_it_belongs() {
             ],
             policies: own,
             cpuidle_haltpoll: true,
-            spin: SpinWait::Diagnose(Machine { diag44: true, diag9c: false, sense_running: false, lpar: true }),
+            spin: SpinWait::Diagnose(DiagnoseSupport { diag44: true, diag9c: false, sense_running: false, lpar: true }),
         }],
         threads: vec![HostThread {
             name: "t".to_string(),
@@ -226,15 +227,18 @@ fn every_key_comes_where_it_belongs() {
         channels: vec![
             Channel {
                 name: "net".to_string(),
-                latency: Span::Normal(Picos(10 * US), Picos(2 * US)),
+                latency: TimeDistribution::Normal(Picos(10 * US), Picos(2 * US)),
                 doorbell: Doorbell::DeviceModel,
                 thread: Picos(3 * US),
             },
             Channel::new("pipe"),
         ],
         loads: vec![
-            Load { channel: 0, arrival: Arrival::Closed { clients: 3, think: Span::Exponential(Picos(MS)) } },
-            Load { channel: 0, arrival: Arrival::Open { every: Span::Uniform(Picos(US), Picos(2 * US)) } },
+            Load {
+                channel: 0,
+                arrival: Arrival::Closed { clients: 3, think: TimeDistribution::Exponential(Picos(MS)) },
+            },
+            Load { channel: 0, arrival: Arrival::Open { every: TimeDistribution::Uniform(Picos(US), Picos(2 * US)) } },
         ],
     };
     assert_eq!(WHOLE.parse(), Ok(wanted));
@@ -243,8 +247,8 @@ fn every_key_comes_where_it_belongs() {
 #[test]
 fn defaults_are_those_of_the_values() {
     let scenario = Scenario::from_toml("name = 'x'\n[[vm]]\nname = 'v'").unwrap();
-    let mut wanted = Scenario::new("x", Host::new(4));
-    wanted.vms.push(Vm::new("v", 1));
+    let mut wanted = Scenario::new("x", HostSpec::new(4));
+    wanted.vms.push(VmSpec::new("v", 1));
     assert_eq!(scenario, wanted);
 }
 
@@ -264,7 +268,7 @@ fn what_the_architecture_has_is_the_default() {
 
 /// What `--set` makes of WHOLE.
 fn set(key: &str, value: &str) -> Result<Scenario, String> {
-    let mut document = Document::parse("whole.toml", WHOLE).map_err(|error| error.to_string())?;
+    let mut document = ScenarioDocument::parse("whole.toml", WHOLE).map_err(|error| error.to_string())?;
     document.set(key, value).map_err(|error| error.to_string())?;
     document.scenario().map_err(|error| error.to_string())
 }
@@ -283,11 +287,12 @@ fn what_is_set_is_as_if_it_stood_in_the_file() {
         ("host.scheduler.balance", "true", |s| s.host.scheduler.balance = true),
         ("host.smt_speed", "[1000, 500]", |s| s.host.smt_speed = vec![1000, 500]),
         ("delay", "1us", |s| {
-            s.costs.delay = Cost { time: Picos(US), origin: Origin::Assumed, source: "the scenario".to_string() };
+            s.costs.delay =
+                CostFigure { time: Picos(US), origin: CostOrigin::Assumed, source: "the scenario".to_string() };
         }),
         ("cost.exit.source", "a book", |s| s.costs.exit.source = "a book".to_string()),
         ("costs.halt", "{ time = \"1us\", source = \"S\" }", |s| {
-            s.costs.halt = Cost { time: Picos(US), origin: Origin::Assumed, source: "S".to_string() };
+            s.costs.halt = CostFigure { time: Picos(US), origin: CostOrigin::Assumed, source: "S".to_string() };
         }),
         ("spin_retry", "9", |s| {
             s.policies.yielding.spin_retry = 9;
@@ -307,13 +312,16 @@ fn what_is_set_is_as_if_it_stood_in_the_file() {
             let port = Op::Port { port: 2, size: 4, write: true, string: false };
             s.vms[0].programs[1].1 = vec![Op::Repeat(None, vec![Op::Start, port, Op::Stop, Op::Count])];
         }),
-        ("channel.pipe.latency", "{ exponential = \"1us\" }", |s| s.channels[1].latency = Span::Exponential(Picos(US))),
+        ("channel.pipe.latency", "{ exponential = \"1us\" }", |s| {
+            s.channels[1].latency = TimeDistribution::Exponential(Picos(US))
+        }),
         ("load.0.clients", "4", |s| {
-            s.loads[0].arrival = Arrival::Closed { clients: 4, think: Span::Exponential(Picos(MS)) };
+            s.loads[0].arrival = Arrival::Closed { clients: 4, think: TimeDistribution::Exponential(Picos(MS)) };
         }),
         ("thread.t.copies", "1", |s| s.threads[0].copies = 1),
         ("thread.t.chunk", "1us", |s| {
-            s.threads[0].program = vec![Op::Repeat(None, vec![Op::Compute(Span::Fixed(Picos(US))), Op::Count])];
+            s.threads[0].program =
+                vec![Op::Repeat(None, vec![Op::Compute(TimeDistribution::Fixed(Picos(US))), Op::Count])];
         }),
     ];
     for (key, value, change) in cases {
@@ -481,7 +489,7 @@ const WORDS: &[&str] = &[
 
 /// Reads, sets and reads again; whatever becomes of it, nothing breaks.
 fn survives(text: &str) {
-    if let Ok(mut document) = Document::parse("x", text) {
+    if let Ok(mut document) = ScenarioDocument::parse("x", text) {
         let _ = document.scenario();
         let _ = document.set("vm.0.vcpus", "3");
         let _ = document.set("spin_retry", "3");
@@ -518,7 +526,7 @@ proptest! {
 
     #[test]
     fn no_override_breaks_the_reader(key in "[a-z_.0-9]{0,30}", at in 0..WORDS.len(), whole in prop::sample::select(WORDS)) {
-        let mut document = Document::parse("x", WHOLE).unwrap();
+        let mut document = ScenarioDocument::parse("x", WHOLE).unwrap();
         for (key, value) in [(key.as_str(), whole), (&format!("vm.a.{}", WORDS[at]), whole), (WORDS[at], whole)] {
             let _ = document.set(key, value);
             let _ = document.scenario();

@@ -10,16 +10,16 @@
 //!
 //! Does not know: flags, signals, SQL.
 
-mod fresh;
-mod library;
-mod live;
+mod cached_page;
+mod live_capture;
 mod live_page;
 mod named_file;
-mod pages;
+mod routes;
+mod served_files;
 
-pub use fresh::{Fresh, Make};
-pub use library::{Library, RecordingPage, RecordingSummary, Recordings};
-pub use live::{Live, LiveError, LiveOptions, LiveView};
+pub use cached_page::{CachedPage, Make};
+pub use live_capture::{LiveCapture, LiveError, LiveOptions, LiveView};
 pub use live_page::{LivePageError, write_live_page};
 pub use named_file::{CannotRead, NamedFile};
-pub use pages::{Pages, Shown};
+pub use routes::{Pages, ServedContent};
+pub use served_files::{RecordingPage, RecordingSummary, Recordings, ServedFiles};

@@ -1,9 +1,9 @@
 //! The page of what happens now.
 
 use exitscope_analysis::Selection;
-use exitscope_page::{Compression, Contents, finish_page_parts, write_data};
-use exitscope_pipeline::{AdviceError, Kept, MergedSlices, judgement};
-use exitscope_view::{Advised, Coverage, Made, Report, SelectionRow, SortKey, TraceRow};
+use exitscope_page::{Compression, PageContents, finish_page_parts, write_data};
+use exitscope_pipeline::{AdviceError, MergedSlices, SliceSnapshot, judgement};
+use exitscope_view::{AdviceReport, Coverage, Report, ReportOptions, SelectionRow, SortKey, TraceRow};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ pub enum LivePageError {
 }
 
 /// Writes what the page shows, packed.
-pub fn write_live_page(kept: Kept, out: &mut dyn Write) -> Result<(), LivePageError> {
+pub fn write_live_page(kept: SliceSnapshot, out: &mut dyn Write) -> Result<(), LivePageError> {
     let MergedSlices { page, over_time, ledger, exits, timed_exits, info, ends } = kept.merged();
     let selection = Selection::default();
     let name = format!("live on {}", info.hostname);
@@ -30,12 +30,12 @@ pub fn write_live_page(kept: Kept, out: &mut dyn Write) -> Result<(), LivePageEr
         let (judgement, trials) = judgement(&page.material, &trace.machine(&info), tried)?;
         let coverage = Coverage::of(&ledger, exits, timed_exits);
         let selection = SelectionRow::of(&selection);
-        let advised = Advised::of(&judgement, trace.clone(), coverage, selection, (facts, &info));
+        let advised = AdviceReport::of(&judgement, trace.clone(), coverage, selection, (facts, &info));
         Ok::<_, AdviceError>((advised, trials.limits()))
     };
     let traces = std::slice::from_ref(&trace);
     let (advice, polls, over_time) = finish_page_parts(&page, advised, || over_time, traces, &info)?;
-    let made = Made {
+    let made = ReportOptions {
         exits,
         timed_exits,
         selection,
@@ -49,6 +49,6 @@ pub fn write_live_page(kept: Kept, out: &mut dyn Write) -> Result<(), LivePageEr
     };
     let mut report = Report::of(facts, &ledger, vec![trace], &info, made);
     report.add_advice(facts, &info, &advice);
-    let contents = Contents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };
+    let contents = PageContents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };
     Ok(write_data(contents, Compression::fast(), out)?)
 }

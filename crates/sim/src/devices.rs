@@ -1,14 +1,14 @@
 //! Devices: messages, disks, device models, and the load from outside.
 
-use crate::exits::Reason;
+use crate::entities::{Effect, Message, MessageSender, NONE, QueuedEvent, StrandWait, TaskKind};
+use crate::exits::SimExitReason;
 use crate::guest::sample;
-use crate::state::{Effect, Kind, Message, NONE, Party, Wait, What};
-use crate::world::World;
+use crate::world::SimWorld;
 use crate::{Observer, SimError};
 use exitscope_scenario::{Arrival, Doorbell};
 
-impl<O: Observer> World<'_, O> {
-    pub(crate) fn new_message(&mut self, channel: u32, from: Party, to: Party) -> u32 {
+impl<O: Observer> SimWorld<'_, O> {
+    pub(crate) fn new_message(&mut self, channel: u32, from: MessageSender, to: MessageSender) -> u32 {
         let message = Message { channel, from, to, taker: NONE };
         match self.free_messages.pop() {
             Some(at) => {
@@ -34,9 +34,9 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn answer(&mut self, strand: u32) -> Option<(u32, u32)> {
         let at = std::mem::replace(&mut self.strands[strand as usize].message, NONE);
         let message = self.messages.get_mut(at as usize)?;
-        (message.to, message.from) = (message.from, Party::Strand(strand));
+        (message.to, message.from) = (message.from, MessageSender::Strand(strand));
         message.taker = NONE;
-        if message.to == Party::Nobody {
+        if message.to == MessageSender::Nobody {
             self.free_messages.push(at);
             return None;
         }
@@ -49,7 +49,7 @@ impl<O: Observer> World<'_, O> {
             self.send(message);
             return false;
         }
-        self.exit(strand, Reason::Doorbell { channel, message });
+        self.exit(strand, SimExitReason::Doorbell { channel, message });
         true
     }
 
@@ -57,8 +57,8 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn send(&mut self, message: u32) {
         let Message { channel, from, .. } = self.messages[message as usize];
         let task = match from {
-            Party::Strand(strand) => self.channel_task(strand, channel),
-            Party::Client { .. } | Party::Nobody => NONE,
+            MessageSender::Strand(strand) => self.channel_task(strand, channel),
+            MessageSender::Client { .. } | MessageSender::Nobody => NONE,
         };
         self.by_device(task, self.s.channels[channel as usize].thread.0, Effect::Depart { message });
     }
@@ -74,7 +74,7 @@ impl<O: Observer> World<'_, O> {
             self.take_effect(NONE, effect);
             return;
         };
-        if let Kind::Device { jobs, .. } = &mut state.kind {
+        if let TaskKind::Device { jobs, .. } = &mut state.kind {
             jobs.push_back((time, effect));
         }
         self.wake(task);
@@ -84,19 +84,19 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn depart(&mut self, message: u32) {
         let channel = self.messages[message as usize].channel;
         let latency = sample(&mut self.outside, self.s.channels[channel as usize].latency);
-        self.queue.plan(self.now.saturating_add(latency), What::Arrive { message });
+        self.queue.plan(self.now.saturating_add(latency), QueuedEvent::Arrive { message });
     }
 
     /// The message reaches the other side: a client, or the device of the VM that takes it.
     pub(crate) fn arrive(&mut self, message: u32) {
         let Message { channel, to, .. } = self.messages[message as usize];
         let taker = match to {
-            Party::Client { load, client } => {
+            MessageSender::Client { load, client } => {
                 self.free_messages.push(message);
                 return self.client_is_answered(load, client);
             }
-            Party::Strand(strand) => strand,
-            Party::Nobody => match self.channels[channel as usize].waiting.pop_front() {
+            MessageSender::Strand(strand) => strand,
+            MessageSender::Nobody => match self.channels[channel as usize].waiting.pop_front() {
                 Some(strand) => strand,
                 None => return self.arrive_busy(channel, message),
             },
@@ -121,10 +121,10 @@ impl<O: Observer> World<'_, O> {
         let Message { channel, to, taker, .. } = self.messages[message as usize];
         // Between vCPUs that share memory, what one writes the other sees if it polls.
         let by_memory = self.s.channels[channel as usize].doorbell == Doorbell::Memory;
-        if let Party::Strand(strand) = to {
+        if let MessageSender::Strand(strand) = to {
             self.free_messages.push(message);
             self.strands[strand as usize].replies += 1;
-            if self.strands[strand as usize].wait == Wait::Reply {
+            if self.strands[strand as usize].wait == StrandWait::Reply {
                 self.interrupt(strand, by_memory);
             }
             return;
@@ -165,13 +165,14 @@ impl<O: Observer> World<'_, O> {
             Arrival::Open { every } => every,
         };
         let at = self.now.saturating_add(sample(&mut self.outside, span));
-        self.queue.plan(at, What::Client { load, client });
+        self.queue.plan(at, QueuedEvent::Client { load, client });
     }
 
     pub(crate) fn client_sends(&mut self, load: u32, client: u32) {
         let spec = &self.s.loads[load as usize];
         self.sent_at[load as usize][client as usize] = self.now;
-        let message = self.new_message(spec.channel as u32, Party::Client { load, client }, Party::Nobody);
+        let message =
+            self.new_message(spec.channel as u32, MessageSender::Client { load, client }, MessageSender::Nobody);
         self.depart(message);
         if matches!(spec.arrival, Arrival::Open { .. }) {
             self.plan_client(load, client);
@@ -215,7 +216,7 @@ impl<O: Observer> World<'_, O> {
         }
         state.busy += 1;
         let time = sample(&mut self.strands[strand as usize].rng, service);
-        self.queue.plan(self.now.saturating_add(time), What::DiskDone { disk, strand });
+        self.queue.plan(self.now.saturating_add(time), QueuedEvent::DiskDone { disk, strand });
     }
 
     pub(crate) fn disk_done(&mut self, disk: u32, strand: u32) {
@@ -231,7 +232,7 @@ impl<O: Observer> World<'_, O> {
         let first = self.vms[self.strands[strand as usize].vm as usize].first_disk;
         let st = &mut self.strands[strand as usize];
         st.disk_done[(disk - first) as usize] += 1;
-        if st.wait == Wait::Disk(disk - first) {
+        if st.wait == StrandWait::Disk(disk - first) {
             self.interrupt(strand, false);
         }
     }

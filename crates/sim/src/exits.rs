@@ -6,18 +6,18 @@
 //! ```
 
 use crate::Observer;
+use crate::entities::{Effect, HostWork, NONE, SimYieldCall, StrandActivity, StrandStatus, TaskKind, TaskState};
 use crate::run::FULL_LOAD;
-use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, YieldCall};
-use crate::world::World;
-use exitscope_policy::exit_path::{self, Needs};
-use exitscope_policy::port_path::{self, Access, Direction, Server};
+use crate::world::SimWorld;
+use exitscope_policy::exit_path::{self, ExitNeeds};
+use exitscope_policy::port_path::{self, Direction, PortAccess, PortHandler};
 use exitscope_policy::vcore;
 use exitscope_policy::yielding::{Diag44, diag44};
-use exitscope_scenario::{Cost, CostModel, Doorbell, RegistrationKind, Vm, YieldRules};
+use exitscope_scenario::{CostFigure, CostModel, Doorbell, RegistrationKind, VmSpec, YieldRules};
 
 /// Why a strand leaves the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum SimExitReason {
     Port {
         port: u16,
         size: u8,
@@ -47,7 +47,7 @@ pub(crate) enum Reason {
     Interrupt,
     /// The host's timer.
     Tick,
-    Yield(YieldCall),
+    Yield(SimYieldCall),
     Sense {
         of: u32,
     },
@@ -67,25 +67,25 @@ pub(crate) enum After {
 /// How many kinds of reasons there are.
 pub(crate) const REASONS: usize = 15;
 
-impl Reason {
+impl SimExitReason {
     /// A number below [`REASONS`].
     pub(crate) const fn number(self) -> usize {
         match self {
-            Reason::Port { .. } => 0,
-            Reason::Mmio { .. } => 1,
-            Reason::Hypercall(_) => 2,
-            Reason::Cpuid => 3,
-            Reason::Doorbell { .. } => 4,
-            Reason::Ipi { .. } => 5,
-            Reason::Halt => 6,
-            Reason::Interrupt => 7,
-            Reason::Tick => 8,
-            Reason::Yield(YieldCall::Pause) => 9,
-            Reason::Yield(YieldCall::Diag44) => 10,
-            Reason::Yield(YieldCall::Diag9c { .. }) => 11,
-            Reason::Sense { .. } => 12,
-            Reason::Timer => 13,
-            Reason::Yield(YieldCall::Confer { .. }) => 14,
+            SimExitReason::Port { .. } => 0,
+            SimExitReason::Mmio { .. } => 1,
+            SimExitReason::Hypercall(_) => 2,
+            SimExitReason::Cpuid => 3,
+            SimExitReason::Doorbell { .. } => 4,
+            SimExitReason::Ipi { .. } => 5,
+            SimExitReason::Halt => 6,
+            SimExitReason::Interrupt => 7,
+            SimExitReason::Tick => 8,
+            SimExitReason::Yield(SimYieldCall::Pause) => 9,
+            SimExitReason::Yield(SimYieldCall::Diag44) => 10,
+            SimExitReason::Yield(SimYieldCall::Diag9c { .. }) => 11,
+            SimExitReason::Sense { .. } => 12,
+            SimExitReason::Timer => 13,
+            SimExitReason::Yield(SimYieldCall::Confer { .. }) => 14,
         }
     }
 
@@ -111,8 +111,8 @@ impl Reason {
     /// The trap that a powerpc thread leaves with.
     pub(crate) const fn trap(self) -> u16 {
         match self {
-            Reason::Tick => vcore::HV_DECREMENTER,
-            Reason::Interrupt => vcore::EXTERNAL,
+            SimExitReason::Tick => vcore::HV_DECREMENTER,
+            SimExitReason::Interrupt => vcore::EXTERNAL,
             _ => 0xc00,
         }
     }
@@ -120,7 +120,7 @@ impl Reason {
 
 /// The ways of a VM's exits: what `exit_path` says under its policies, with costs. They are the same at every exit.
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct ExitPaths {
     /// The time from the exit to its handler, all of it in the kernel.
     out: u64,
     /// From the handler to the entry.
@@ -139,31 +139,32 @@ enum Stage {
     CompleteIo,
 }
 
-impl Ways {
-    pub(crate) fn new(costs: &CostModel, vm: &Vm) -> Ways {
-        let phases = |user| exit_path::phases(&vm.policies.exit_path, &Needs { user, ..Needs::default() });
+impl ExitPaths {
+    pub(crate) fn new(costs: &CostModel, vm: &VmSpec) -> ExitPaths {
+        let phases = |user| exit_path::phases(&vm.policies.exit_path, &ExitNeeds { user, ..ExitNeeds::default() });
         // What comes before the handler does not depend on what it does.
         let (before, in_kernel) = ways(costs, &phases(None));
         let (_, through_user) = ways(costs, &phases(Some(vm.registers)));
         let out = before.iter().map(|stage| if let Stage::Spend { time, .. } = stage { *time } else { 0 });
-        Ways { out: out.fold(0, u64::saturating_add), in_kernel, through_user }
+        ExitPaths { out: out.fold(0, u64::saturating_add), in_kernel, through_user }
     }
 }
 
 /// The stages before the handler, and those after it.
-fn ways(costs: &CostModel, phases: &[exit_path::Step]) -> (Vec<Stage>, Vec<Stage>) {
-    use exit_path::Phase as P;
-    let is_handler = |step: &exit_path::Step| matches!(step.phase, P::Handle | P::HandleFast);
+fn ways(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> (Vec<Stage>, Vec<Stage>) {
+    use exit_path::ExitPathWork as P;
+    let is_handler = |step: &exit_path::RepeatedWork| matches!(step.phase, P::Handle | P::HandleFast);
     let handler = phases.iter().position(is_handler).unwrap_or(phases.len());
     let (before, after) = phases.split_at(handler);
     (way(costs, before), way(costs, after))
 }
 
-fn way(costs: &CostModel, phases: &[exit_path::Step]) -> Vec<Stage> {
-    use exit_path::Phase as P;
+fn way(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> Vec<Stage> {
+    use exit_path::ExitPathWork as P;
     let mut way = Vec::new();
     for step in phases {
-        let spend = |cost: &Cost, user| Stage::Spend { time: cost.time.0.saturating_mul(step.times.into()), user };
+        let spend =
+            |cost: &CostFigure, user| Stage::Spend { time: cost.time.0.saturating_mul(step.times.into()), user };
         let kernel = |cost| spend(cost, false);
         let user = |cost| spend(cost, true);
         match step.phase {
@@ -201,39 +202,39 @@ fn way(costs: &CostModel, phases: &[exit_path::Step]) -> Vec<Stage> {
 /// What to do outside the guest, in order, times added up as long as nothing happens in between.
 #[derive(Default)]
 struct Plan {
-    steps: Vec<Step>,
+    steps: Vec<HostWork>,
 }
 
 impl Plan {
     fn spend(&mut self, time: u64, in_user: bool) {
-        if let Some(Step::Spend { time: sum, user }) = self.steps.last_mut()
+        if let Some(HostWork::Spend { time: sum, user }) = self.steps.last_mut()
             && *user == in_user
         {
             *sum = sum.saturating_add(time);
             return;
         }
-        self.steps.push(Step::Spend { time, user: in_user });
+        self.steps.push(HostWork::Spend { time, user: in_user });
     }
 
-    fn kernel(&mut self, cost: &Cost) {
+    fn kernel(&mut self, cost: &CostFigure) {
         self.spend(cost.time.0, false);
     }
 
     fn then(&mut self, effect: Effect) {
-        self.steps.push(Step::Then(effect));
+        self.steps.push(HostWork::Then(effect));
     }
 }
 
-impl<O: Observer> World<'_, O> {
+impl<O: Observer> SimWorld<'_, O> {
     /// A strand in the guest exits.
-    pub(crate) fn exit(&mut self, strand: u32, reason: Reason) {
+    pub(crate) fn exit(&mut self, strand: u32, reason: SimExitReason) {
         let task = self.strands[strand as usize].task;
         let native = self.strands[strand as usize].vm == NONE;
         self.stop(strand);
         self.strands[strand as usize].exit_at = self.now;
         self.strands[strand as usize].free_steps = 0;
-        if reason == Reason::Halt {
-            self.strands[strand as usize].doing = Doing::Halted;
+        if reason == SimExitReason::Halt {
+            self.strands[strand as usize].doing = StrandActivity::Halted;
         }
         let mut plan = Plan { steps: std::mem::take(&mut self.tasks[task as usize].plan) };
         if native {
@@ -242,7 +243,7 @@ impl<O: Observer> World<'_, O> {
             self.count_exit(strand, reason);
             self.observe_exit(strand, reason);
             let time = if self.is_gang(task) { self.gang_out(strand, reason) } else { 0 };
-            if self.tasks[task as usize].state == State::Queued {
+            if self.tasks[task as usize].state == TaskState::Queued {
                 return self.leave_others_core(task, plan, strand, reason, time);
             }
             plan.spend(time, false);
@@ -254,16 +255,16 @@ impl<O: Observer> World<'_, O> {
         t.in_guest = false;
         let cpu = t.cpu;
         self.set_load(cpu, FULL_LOAD);
-        self.set_task_status(task, Status::Kernel);
+        self.set_task_status(task, StrandStatus::Kernel);
         self.begin_plan(cpu, task);
     }
 
-    /// As [`World::exit`], for a strand whose task is aboard another's core. The core's task goes on at once, and does
+    /// As [`SimWorld::exit`], for a strand whose task is aboard another's core. The core's task goes on at once, and does
     /// what has to be done in the kernel; for anything else this one needs the CPU.
-    fn leave_others_core(&mut self, task: u32, mut plan: Plan, strand: u32, reason: Reason, time: u64) {
+    fn leave_others_core(&mut self, task: u32, mut plan: Plan, strand: u32, reason: SimExitReason, time: u64) {
         self.plan_exit(&mut plan, strand, reason);
         let (cpu, mut time) = (self.tasks[task as usize].cpu, time);
-        if let [Step::Spend { time: more, user: false }] = plan.steps[..] {
+        if let [HostWork::Spend { time: more, user: false }] = plan.steps[..] {
             time = time.saturating_add(more);
             plan.steps.clear();
         }
@@ -271,8 +272,8 @@ impl<O: Observer> World<'_, O> {
         self.tasks[task as usize].plan = plan.steps;
         let runner = self.cpus[cpu as usize].current;
         self.set_load(cpu, FULL_LOAD);
-        self.set_task_status(runner, Status::Kernel);
-        self.tasks[runner as usize].plan.push(Step::Spend { time, user: false });
+        self.set_task_status(runner, StrandStatus::Kernel);
+        self.tasks[runner as usize].plan.push(HostWork::Spend { time, user: false });
         self.begin_plan(cpu, runner);
     }
 
@@ -280,7 +281,7 @@ impl<O: Observer> World<'_, O> {
     fn begin_plan(&mut self, cpu: u32, task: u32) {
         let plan = &mut self.tasks[task as usize].plan;
         let time = match plan.last() {
-            Some(Step::Spend { time, user: false }) => {
+            Some(HostWork::Spend { time, user: false }) => {
                 let time = *time;
                 plan.pop();
                 time
@@ -291,7 +292,7 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// The way of an exit out and back, with what the reason's handler does.
-    fn plan_exit(&mut self, plan: &mut Plan, strand: u32, reason: Reason) {
+    fn plan_exit(&mut self, plan: &mut Plan, strand: u32, reason: SimExitReason) {
         let spec = self.strands[strand as usize].spec as usize;
         plan.spend(self.ways[spec].out, false);
         let through_user = self.plan_handler(plan, strand, reason);
@@ -303,7 +304,7 @@ impl<O: Observer> World<'_, O> {
                 Stage::TakeLock => plan.then(Effect::TakeLock { strand }),
                 Stage::DropLock => plan.then(Effect::DropLock { strand }),
                 Stage::EnterKernel => {
-                    if let Reason::Doorbell { message, .. } = reason {
+                    if let SimExitReason::Doorbell { message, .. } = reason {
                         plan.then(Effect::Send { message });
                     }
                     plan.then(Effect::UserEnter { strand });
@@ -314,18 +315,18 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// What the kernel does for a reason. Whether user space has to go on with it.
-    fn plan_handler(&mut self, plan: &mut Plan, strand: u32, reason: Reason) -> bool {
+    fn plan_handler(&mut self, plan: &mut Plan, strand: u32, reason: SimExitReason) -> bool {
         let costs = &self.s.costs;
         match reason {
-            Reason::Port { port, size, write, string } => {
+            SimExitReason::Port { port, size, write, string } => {
                 return self.plan_port(plan, strand, port, size, write, string);
             }
-            Reason::Mmio { address, size, write, value } => {
+            SimExitReason::Mmio { address, size, write, value } => {
                 return self.plan_mmio(plan, strand, (address, size, write, value));
             }
-            Reason::Hypercall(_) => plan.kernel(&costs.hypercall),
-            Reason::Cpuid => plan.kernel(&costs.cpuid),
-            Reason::Doorbell { channel, message } => {
+            SimExitReason::Hypercall(_) => plan.kernel(&costs.hypercall),
+            SimExitReason::Cpuid => plan.kernel(&costs.cpuid),
+            SimExitReason::Doorbell { channel, message } => {
                 plan.kernel(&costs.port_decode);
                 if self.s.channels[channel as usize].doorbell == Doorbell::DeviceModel {
                     return true;
@@ -333,25 +334,25 @@ impl<O: Observer> World<'_, O> {
                 plan.kernel(&costs.eventfd);
                 plan.then(Effect::Send { message });
             }
-            Reason::Ipi { to } => {
+            SimExitReason::Ipi { to } => {
                 plan.kernel(&costs.ipi_send);
                 plan.then(Effect::Ipi { to });
             }
-            Reason::Timer => plan.kernel(&costs.timer_set),
-            Reason::Halt => plan.kernel(&costs.halt),
-            Reason::Interrupt | Reason::Tick => plan.kernel(&costs.interrupt),
-            Reason::Yield(YieldCall::Diag44)
+            SimExitReason::Timer => plan.kernel(&costs.timer_set),
+            SimExitReason::Halt => plan.kernel(&costs.halt),
+            SimExitReason::Interrupt | SimExitReason::Tick => plan.kernel(&costs.interrupt),
+            SimExitReason::Yield(SimYieldCall::Diag44)
                 if self.s.host.scheduler.yields == YieldRules::Zvm
                     && diag44(self.waits_beside(strand)) == Diag44::FastPath =>
             {
                 self.m.yields_fast += 1;
                 plan.kernel(&costs.yield_fast);
             }
-            Reason::Yield(call) => {
+            SimExitReason::Yield(call) => {
                 plan.kernel(&costs.yielding);
                 plan.then(Effect::Yield { strand, call });
             }
-            Reason::Sense { of } => {
+            SimExitReason::Sense { of } => {
                 plan.kernel(&costs.sense_running);
                 plan.then(Effect::Sensed { strand, of });
             }
@@ -370,20 +371,20 @@ impl<O: Observer> World<'_, O> {
         let costs = &self.s.costs;
         let params = self.policies_of(strand).port_path;
         let direction = if write { Direction::Out } else { Direction::In };
-        let access = Access { port, size, direction, value: 0, string, rep: false };
+        let access = PortAccess { port, size, direction, value: 0, string, rep: false };
         let vm = &mut self.vms[self.strands[strand as usize].vm as usize];
         let route = port_path::route(&params, &vm.bus, &access, vm.ring.has_room());
         match route.server {
-            Server::Coalesced => vm.ring.push(),
-            Server::DeviceModel => {
+            PortHandler::Coalesced => vm.ring.push(),
+            PortHandler::DeviceModel => {
                 vm.ring.drain();
             }
-            Server::Device | Server::Ioeventfd => {}
+            PortHandler::Device | PortHandler::Ioeventfd => {}
         }
         let mut emulations = 0;
         let mut in_user = false;
         for phase in port_path::phases(&params, &route, direction).iter() {
-            use port_path::Phase as P;
+            use port_path::PortPathWork as P;
             match phase {
                 P::Exit | P::Entry => {}
                 P::Decode => plan.kernel(&costs.port_decode),
@@ -408,14 +409,14 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// What it takes to put the answer of user space into the guest.
-    fn completion(&self, strand: u32, reason: Reason) -> u64 {
+    fn completion(&self, strand: u32, reason: SimExitReason) -> u64 {
         let costs = &self.s.costs;
         match reason {
-            Reason::Port { write: false, string, .. } => {
+            SimExitReason::Port { write: false, string, .. } => {
                 let quick = self.policies_of(strand).port_path.quick_path && !string;
                 if quick { costs.complete_io.time.0 } else { costs.emulate.time.0 }
             }
-            Reason::Mmio { write: false, .. } => costs.complete_io.time.0,
+            SimExitReason::Mmio { write: false, .. } => costs.complete_io.time.0,
             _ => 0,
         }
     }
@@ -473,13 +474,13 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// A thread of the host makes no exits: it waits, or sends.
-    fn plan_native(&mut self, plan: &mut Plan, strand: u32, reason: Reason) {
+    fn plan_native(&mut self, plan: &mut Plan, strand: u32, reason: SimExitReason) {
         match reason {
-            Reason::Doorbell { message, .. } => {
+            SimExitReason::Doorbell { message, .. } => {
                 plan.kernel(&self.s.costs.kernel_enter);
                 plan.then(Effect::Send { message });
             }
-            Reason::Yield(call) => plan.then(Effect::Yield { strand, call }),
+            SimExitReason::Yield(call) => plan.then(Effect::Yield { strand, call }),
             _ => {}
         }
     }
@@ -488,28 +489,28 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn kick(&mut self, strand: u32) {
         let st = &self.strands[strand as usize];
         if st.rate > 0 && st.pending > 0 {
-            self.exit(strand, Reason::Interrupt);
+            self.exit(strand, SimExitReason::Interrupt);
         }
     }
 
     /// A task is to leave the guest: the scheduler wants its CPU.
     pub(crate) fn leave_guest(&mut self, task: u32) {
         if let Some(strand) = self.running_strand(task) {
-            self.exit(strand, Reason::Interrupt);
+            self.exit(strand, SimExitReason::Interrupt);
         }
     }
 
     /// The host's timer ticks while a task is in the guest.
     pub(crate) fn tick_in_guest(&mut self, task: u32) {
-        if let (Some(strand), Kind::Strands { native: false, .. }) =
+        if let (Some(strand), TaskKind::Strands { native: false, .. }) =
             (self.running_strand(task), &self.tasks[task as usize].kind)
         {
-            self.exit(strand, Reason::Tick);
+            self.exit(strand, SimExitReason::Tick);
         }
     }
 
     fn running_strand(&self, task: u32) -> Option<u32> {
-        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return None };
+        let TaskKind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return None };
         (first..first + count).find(|strand| self.strands[*strand as usize].rate > 0)
     }
 
@@ -538,7 +539,7 @@ impl<O: Observer> World<'_, O> {
             Effect::Yield { strand, call } => self.yield_cpu(cpu, strand, call),
             Effect::Sensed { strand, of } => {
                 let task = self.strands[of as usize].task;
-                let running = self.tasks[task as usize].state == State::Running;
+                let running = self.tasks[task as usize].state == TaskState::Running;
                 self.sensed(strand, running);
             }
         }
@@ -556,13 +557,13 @@ impl<O: Observer> World<'_, O> {
         }
         self.m.big_lock_waits += 1;
         let task = self.strands[strand as usize].task;
-        let holder_runs = self.tasks[self.strands[holder as usize].task as usize].state == State::Running;
+        let holder_runs = self.tasks[self.strands[holder as usize].task as usize].state == TaskState::Running;
         if holder_runs && self.cpus[cpu as usize].queue.is_empty() {
             self.vms[vm].lock_spinners.push_back(strand);
-            self.set_task_status(task, Status::User);
+            self.set_task_status(task, StrandStatus::UserSpace);
             return After::Stay;
         }
-        self.tasks[task as usize].plan.push(Step::Then(Effect::TakeLock { strand }));
+        self.tasks[task as usize].plan.push(HostWork::Then(Effect::TakeLock { strand }));
         self.vms[vm].lock_waiters.push_back(strand);
         After::Block
     }
@@ -582,9 +583,9 @@ impl<O: Observer> World<'_, O> {
 }
 
 /// `KVM_EXIT_*` of a reason that goes on to user space.
-fn user_reason(reason: Reason) -> u32 {
+fn user_reason(reason: SimExitReason) -> u32 {
     match reason {
-        Reason::Port { .. } => 2,
+        SimExitReason::Port { .. } => 2,
         _ => 6,
     }
 }

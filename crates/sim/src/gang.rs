@@ -8,22 +8,22 @@
 //! ```
 
 use crate::Observer;
-use crate::exits::Reason;
-use crate::state::{Doing, Kind, Status};
-use crate::world::World;
-use exitscope_policy::vcore::{self, Enter, Left, Threads};
+use crate::entities::{StrandActivity, StrandStatus, TaskKind};
+use crate::exits::SimExitReason;
+use crate::world::SimWorld;
+use exitscope_policy::vcore::{self, Enter, ThreadExit, ThreadMask};
 
-impl<O: Observer> World<'_, O> {
+impl<O: Observer> SimWorld<'_, O> {
     /// Whether a task's strands enter and leave the guest together.
     pub(crate) fn is_gang(&self, task: u32) -> bool {
-        self.s.host.ganged && matches!(self.tasks[task as usize].kind, Kind::Strands { native: false, .. })
+        self.s.host.ganged && matches!(self.tasks[task as usize].kind, TaskKind::Strands { native: false, .. })
     }
 
     /// A strand's hardware thread within its task's CPU.
     pub(crate) fn thread_of(&self, strand: u32) -> u32 {
         match self.tasks[self.strands[strand as usize].task as usize].kind {
-            Kind::Strands { first, .. } => strand - first,
-            Kind::Device { .. } => 0,
+            TaskKind::Strands { first, .. } => strand - first,
+            TaskKind::Device { .. } => 0,
         }
     }
 
@@ -36,13 +36,13 @@ impl<O: Observer> World<'_, O> {
 
     /// What a task in the guest puts on its core: of a gang, those of its threads that work.
     fn load_of(&self, task: u32) -> u32 {
-        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return 0 };
+        let TaskKind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return 0 };
         let demand = |strand: u32| self.strands[strand as usize].demand;
         if !self.is_gang(task) {
             return demand(first);
         }
         let working = self.tasks[task as usize].vcore.working();
-        let works = |thread: &u32| working.contain(Threads::one(*thread));
+        let works = |thread: &u32| working.contain(ThreadMask::one(*thread));
         (0..count).filter(works).map(|thread| demand(first + thread)).sum()
     }
 
@@ -50,12 +50,12 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn nap_over(&mut self, strand: u32) {
         let task = self.strands[strand as usize].task;
         let st = &self.strands[strand as usize];
-        if st.doing != Doing::Halted || st.pending == 0 || !self.tasks[task as usize].in_guest {
+        if st.doing != StrandActivity::Halted || st.pending == 0 || !self.tasks[task as usize].in_guest {
             return;
         }
         let thread = self.thread_of(strand);
         let vcore = &mut self.tasks[task as usize].vcore;
-        if vcore.inside().contain(Threads::one(thread)) {
+        if vcore.inside().contain(ThreadMask::one(thread)) {
             vcore.wake(thread);
         } else if vcore.enter(thread) == Enter::TooLate {
             return;
@@ -76,7 +76,7 @@ impl<O: Observer> World<'_, O> {
         let cpu = self.tasks[task as usize].cpu;
         let mut ready = Vec::new();
         for task in self.aboard(cpu).collect::<Vec<u32>>() {
-            let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { continue };
+            let TaskKind::Strands { first, count, .. } = self.tasks[task as usize].kind else { continue };
             self.tasks[task as usize].in_guest = true;
             let own: Vec<u32> = (first..first + count).filter(|strand| self.wants_to_run(*strand)).collect();
             for strand in &own {
@@ -102,7 +102,7 @@ impl<O: Observer> World<'_, O> {
             return;
         }
         let shape = |task: u32| match self.tasks[task as usize].kind {
-            Kind::Strands { first, native: false, .. } => {
+            TaskKind::Strands { first, native: false, .. } => {
                 Some((self.strands[first as usize].vm, self.policies_of(first).vcore.smt_mode))
             }
             _ => None,
@@ -127,7 +127,7 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// All threads of a core leave with one: those of its gang, and of those aboard. What that costs beyond the exit.
-    pub(crate) fn gang_out(&mut self, strand: u32, reason: Reason) -> u64 {
+    pub(crate) fn gang_out(&mut self, strand: u32, reason: SimExitReason) -> u64 {
         let own = self.strands[strand as usize].task;
         let cpu = self.tasks[own as usize].cpu;
         let mut others = 0;
@@ -136,7 +136,7 @@ impl<O: Observer> World<'_, O> {
         }
         for task in std::mem::take(&mut self.cpus[cpu as usize].aboard) {
             self.tasks[task as usize].in_guest = false;
-            self.set_task_status(task, Status::Steal);
+            self.set_task_status(task, StrandStatus::Steal);
             self.holder_stops(task);
         }
         let runner = self.cpus[cpu as usize].current;
@@ -147,14 +147,17 @@ impl<O: Observer> World<'_, O> {
     /// A virtual core's threads leave: because of one of them, or because another virtual core does. How many had to
     /// that worked.
     fn vcore_out(&mut self, task: u32, cause: Option<u32>, trap: u16) -> u64 {
-        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return 0 };
+        let TaskKind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return 0 };
         let kicked = if trap == vcore::HV_DECREMENTER { trap } else { vcore::H_DOORBELL };
         let inside = self.tasks[task as usize].vcore.inside();
-        let left: Vec<(u32, Left)> = (0..count)
-            .filter(|thread| inside.contain(Threads::one(*thread)))
+        let left: Vec<(u32, ThreadExit)> = (0..count)
+            .filter(|thread| inside.contain(ThreadMask::one(*thread)))
             .map(|thread| {
                 let trap = if cause == Some(first + thread) { trap } else { kicked };
-                (thread, Left { trap, ceded: self.strands[(first + thread) as usize].doing == Doing::Halted })
+                (
+                    thread,
+                    ThreadExit { trap, ceded: self.strands[(first + thread) as usize].doing == StrandActivity::Halted },
+                )
             })
             .collect();
         let vcore = &mut self.tasks[task as usize].vcore;

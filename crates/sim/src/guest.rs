@@ -1,14 +1,16 @@
 //! What strands do in the guest: their programs, their idle loops, their interrupts.
 
-use crate::code::Code;
-use crate::exits::Reason;
-use crate::state::{Doing, Effect, Kind, NONE, Party, State, Status, Step, Wait, What};
-use crate::world::World;
+use crate::entities::{
+    Effect, HostWork, MessageSender, NONE, QueuedEvent, StrandActivity, StrandStatus, StrandWait, TaskKind, TaskState,
+};
+use crate::exits::SimExitReason;
+use crate::flat_program::Code;
+use crate::world::SimWorld;
 use crate::{Observer, SimError};
 use exitscope_policy::Policies;
-use exitscope_policy::guest_halt_poll::{Entered, Idle};
+use exitscope_policy::guest_halt_poll::{IdleOutcome, IdleState};
 use exitscope_policy::vcore::Cede;
-use exitscope_scenario::Span;
+use exitscope_scenario::TimeDistribution;
 use exitscope_units::{Moment, Nanos};
 use rand::Rng;
 use rand_distr::{Exp1, StandardNormal};
@@ -17,18 +19,18 @@ use rand_distr::{Exp1, StandardNormal};
 const FREE_STEPS: u32 = 1_000_000;
 
 /// A random length.
-pub(crate) fn sample(rng: &mut rand_pcg::Pcg64Mcg, span: Span) -> u64 {
+pub(crate) fn sample(rng: &mut rand_pcg::Pcg64Mcg, span: TimeDistribution) -> u64 {
     match span {
-        Span::Fixed(time) => time.0,
-        Span::Uniform(low, high) => rng.random_range(low.0.min(high.0)..=high.0.max(low.0)),
-        Span::Exponential(mean) => (mean.0 as f64 * rng.sample::<f64, _>(Exp1)) as u64,
-        Span::Normal(mean, deviation) => {
+        TimeDistribution::Fixed(time) => time.0,
+        TimeDistribution::Uniform(low, high) => rng.random_range(low.0.min(high.0)..=high.0.max(low.0)),
+        TimeDistribution::Exponential(mean) => (mean.0 as f64 * rng.sample::<f64, _>(Exp1)) as u64,
+        TimeDistribution::Normal(mean, deviation) => {
             (mean.0 as f64 + deviation.0 as f64 * rng.sample::<f64, _>(StandardNormal)).max(0.0) as u64
         }
     }
 }
 
-impl<O: Observer> World<'_, O> {
+impl<O: Observer> SimWorld<'_, O> {
     /// The knobs that hold for a strand.
     pub(crate) fn policies_of(&self, strand: u32) -> &Policies {
         self.spec_of(strand).map_or(&self.s.policies, |vm| &vm.policies)
@@ -49,12 +51,12 @@ impl<O: Observer> World<'_, O> {
         };
         st.generation = st.generation.wrapping_add(1);
         let generation = st.generation;
-        self.queue.plan(now.saturating_add(time), What::Strand { strand, generation });
+        self.queue.plan(now.saturating_add(time), QueuedEvent::Strand { strand, generation });
         let status = match self.strands[strand as usize].doing {
-            _ if self.strands[strand as usize].interrupt_left > 0 => Status::Guest,
-            Doing::Spin => Status::Spinning,
-            Doing::Poll => Status::GuestPolling,
-            _ => Status::Guest,
+            _ if self.strands[strand as usize].interrupt_left > 0 => StrandStatus::Guest,
+            StrandActivity::Spin => StrandStatus::Spinning,
+            StrandActivity::Poll => StrandStatus::GuestPolling,
+            _ => StrandStatus::Guest,
         };
         self.set_status(strand, status);
     }
@@ -86,31 +88,31 @@ impl<O: Observer> World<'_, O> {
         }
         st.left = 0;
         match st.doing {
-            Doing::Compute | Doing::Acquire | Doing::Wake => {
-                if st.doing == Doing::Acquire {
+            StrandActivity::Compute | StrandActivity::Acquire | StrandActivity::Wake => {
+                if st.doing == StrandActivity::Acquire {
                     self.count_lock_wait(strand);
                 }
-                self.strands[strand as usize].doing = Doing::Program;
+                self.strands[strand as usize].doing = StrandActivity::Program;
                 self.advance(strand);
             }
-            Doing::Spin => self.spin_over(strand),
-            Doing::IdleEnter => self.idle_check(strand),
-            Doing::Poll => {
-                self.reflect(strand, Entered::Polled { expired: true });
+            StrandActivity::Spin => self.spin_over(strand),
+            StrandActivity::IdleEnter => self.idle_check(strand),
+            StrandActivity::Poll => {
+                self.reflect(strand, IdleOutcome::Polled { expired: true });
                 self.idle_select(strand);
             }
-            Doing::Program | Doing::Halted => {}
+            StrandActivity::Program | StrandActivity::Halted => {}
         }
     }
 
-    fn reflect(&mut self, strand: u32, entered: Entered) {
+    fn reflect(&mut self, strand: u32, entered: IdleOutcome) {
         let params = self.policies_of(strand).guest_halt_poll;
         match entered {
-            Entered::Polled { expired } => {
+            IdleOutcome::Polled { expired } => {
                 self.m.guest_polls += 1;
                 self.m.guest_polls_paid += u64::from(!expired);
             }
-            Entered::Halted { .. } => {}
+            IdleOutcome::Halted { .. } => {}
         }
         self.strands[strand as usize].guest_poll.reflect(&params, entered);
     }
@@ -120,20 +122,22 @@ impl<O: Observer> World<'_, O> {
         let st = &self.strands[strand as usize];
         match st.doing {
             _ if st.interrupt_left > 0 => self.start(strand),
-            Doing::Program => self.advance(strand),
-            Doing::IdleEnter if st.left == 0 => self.idle_check(strand),
-            Doing::Compute | Doing::Acquire | Doing::Wake | Doing::IdleEnter => self.start(strand),
-            Doing::Spin => self.spin_resume(strand),
-            Doing::Poll => {
+            StrandActivity::Program => self.advance(strand),
+            StrandActivity::IdleEnter if st.left == 0 => self.idle_check(strand),
+            StrandActivity::Compute | StrandActivity::Acquire | StrandActivity::Wake | StrandActivity::IdleEnter => {
+                self.start(strand)
+            }
+            StrandActivity::Spin => self.spin_resume(strand),
+            StrandActivity::Poll => {
                 // An interrupt was handled in the poll, and may have brought what is waited for.
                 if self.is_satisfied(strand) {
-                    self.reflect(strand, Entered::Polled { expired: false });
+                    self.reflect(strand, IdleOutcome::Polled { expired: false });
                     self.idle_check(strand);
                 } else {
                     self.start(strand);
                 }
             }
-            Doing::Halted => {}
+            StrandActivity::Halted => {}
         }
     }
 
@@ -147,12 +151,12 @@ impl<O: Observer> World<'_, O> {
         // What KVM set while it looked for somebody to boost ends as the spinner runs again.
         (st.in_spin_loop, st.dy_eligible) = (false, false);
         st.interrupt_left += handler * u64::from(pending);
-        if st.doing == Doing::Halted {
+        if st.doing == StrandActivity::Halted {
             // Awake, and about to look whether there is something to do.
-            (st.doing, st.left) = (Doing::IdleEnter, 0);
+            (st.doing, st.left) = (StrandActivity::IdleEnter, 0);
             let residency = Nanos((now - st.idle_from) / 1_000);
             if !native {
-                self.reflect(strand, Entered::Halted { residency });
+                self.reflect(strand, IdleOutcome::Halted { residency });
             }
         }
         self.resume(strand);
@@ -172,14 +176,14 @@ impl<O: Observer> World<'_, O> {
             st.place += 1;
             let (program, vm) = (st.program as usize, st.vm as usize);
             let Some(code) = self.flats.get(program).map(|flat| &flat.code[place]) else {
-                return self.idle(strand, Wait::Forever);
+                return self.idle(strand, StrandWait::Forever);
             };
             match *code {
                 Code::Compute(span) => {
                     let st = &mut self.strands[strand as usize];
                     st.left = sample(&mut st.rng, span);
                     if st.left > 0 {
-                        st.doing = Doing::Compute;
+                        st.doing = StrandActivity::Compute;
                         return self.start(strand);
                     }
                 }
@@ -199,32 +203,33 @@ impl<O: Observer> World<'_, O> {
                     self.unlock(strand, lock);
                 }
                 Code::Port { port, size, write, string } => {
-                    return self.exit(strand, Reason::Port { port, size, write, string });
+                    return self.exit(strand, SimExitReason::Port { port, size, write, string });
                 }
                 Code::Mmio { address, size, write, value } => {
-                    return self.exit(strand, Reason::Mmio { address, size, write, value });
+                    return self.exit(strand, SimExitReason::Mmio { address, size, write, value });
                 }
-                Code::Hypercall(number) => return self.exit(strand, Reason::Hypercall(number)),
-                Code::Cpuid => return self.exit(strand, Reason::Cpuid),
+                Code::Hypercall(number) => return self.exit(strand, SimExitReason::Hypercall(number)),
+                Code::Cpuid => return self.exit(strand, SimExitReason::Cpuid),
                 Code::Sleep(span) => {
                     let st = &mut self.strands[strand as usize];
                     st.timer = false;
                     let at = self.now.saturating_add(sample(&mut st.rng, span));
-                    self.queue.plan(at, What::Timer { strand });
+                    self.queue.plan(at, QueuedEvent::Timer { strand });
                     if vm == NONE as usize || !self.s.host.arch.timer_exits() {
-                        return self.idle(strand, Wait::Timer);
+                        return self.idle(strand, StrandWait::Timer);
                     }
                     // It goes idle when it is back.
                     let st = &mut self.strands[strand as usize];
-                    (st.wait, st.doing, st.left) = (Wait::Timer, Doing::IdleEnter, self.s.costs.guest_idle.time.0);
-                    return self.exit(strand, Reason::Timer);
+                    (st.wait, st.doing, st.left) =
+                        (StrandWait::Timer, StrandActivity::IdleEnter, self.s.costs.guest_idle.time.0);
+                    return self.exit(strand, SimExitReason::Timer);
                 }
                 Code::Ipi(vcpu) => {
                     let to = self.vms[vm].first_strand + vcpu;
-                    return self.exit(strand, Reason::Ipi { to });
+                    return self.exit(strand, SimExitReason::Ipi { to });
                 }
                 Code::AwaitIpi => {
-                    if self.wait(strand, Wait::Ipi) {
+                    if self.wait(strand, StrandWait::Ipi) {
                         return;
                     }
                 }
@@ -233,12 +238,12 @@ impl<O: Observer> World<'_, O> {
                     self.submit(disk, strand);
                 }
                 Code::Await(disk) => {
-                    if self.wait(strand, Wait::Disk(disk)) {
+                    if self.wait(strand, StrandWait::Disk(disk)) {
                         return;
                     }
                 }
                 Code::Send(channel) => {
-                    let message = self.new_message(channel, Party::Strand(strand), Party::Nobody);
+                    let message = self.new_message(channel, MessageSender::Strand(strand), MessageSender::Nobody);
                     if self.ring(strand, channel, message) {
                         return;
                     }
@@ -249,7 +254,7 @@ impl<O: Observer> World<'_, O> {
                         self.strands[strand as usize].message = message;
                     } else {
                         self.channels[channel as usize].waiting.push_back(strand);
-                        return self.idle(strand, Wait::Message(channel));
+                        return self.idle(strand, StrandWait::Message(channel));
                     }
                 }
                 Code::Reply => {
@@ -260,7 +265,7 @@ impl<O: Observer> World<'_, O> {
                     }
                 }
                 Code::AwaitReply => {
-                    if self.wait(strand, Wait::Reply) {
+                    if self.wait(strand, StrandWait::Reply) {
                         return;
                     }
                 }
@@ -290,14 +295,14 @@ impl<O: Observer> World<'_, O> {
                         self.trouble = Some(SimError::EndsWithLock { who, at: self.now });
                         return;
                     }
-                    return self.idle(strand, Wait::Forever);
+                    return self.idle(strand, StrandWait::Forever);
                 }
             }
         }
     }
 
     /// Idles unless what is waited for is there already. Whether it idles.
-    fn wait(&mut self, strand: u32, wait: Wait) -> bool {
+    fn wait(&mut self, strand: u32, wait: StrandWait) -> bool {
         self.strands[strand as usize].wait = wait;
         if self.is_satisfied(strand) {
             self.take(strand);
@@ -308,10 +313,10 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// Nothing to do until what is waited for comes.
-    fn idle(&mut self, strand: u32, wait: Wait) {
+    fn idle(&mut self, strand: u32, wait: StrandWait) {
         let time = self.s.costs.guest_idle.time.0;
         let st = &mut self.strands[strand as usize];
-        (st.wait, st.doing, st.left) = (wait, Doing::IdleEnter, time);
+        (st.wait, st.doing, st.left) = (wait, StrandActivity::IdleEnter, time);
         if time > 0 { self.start(strand) } else { self.idle_check(strand) }
     }
 
@@ -319,24 +324,24 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn is_satisfied(&self, strand: u32) -> bool {
         let st = &self.strands[strand as usize];
         match st.wait {
-            Wait::Nothing => true,
-            Wait::Timer => st.timer,
-            Wait::Ipi => st.ipis > 0,
-            Wait::Message(_) => st.message != NONE,
-            Wait::Reply => st.replies > 0,
-            Wait::Disk(disk) => st.disk_done[disk as usize] > 0,
-            Wait::Forever => false,
+            StrandWait::Nothing => true,
+            StrandWait::Timer => st.timer,
+            StrandWait::Ipi => st.ipis > 0,
+            StrandWait::Message(_) => st.message != NONE,
+            StrandWait::Reply => st.replies > 0,
+            StrandWait::Disk(disk) => st.disk_done[disk as usize] > 0,
+            StrandWait::Forever => false,
         }
     }
 
     /// Takes what was waited for.
     fn take(&mut self, strand: u32) {
         let st = &mut self.strands[strand as usize];
-        match std::mem::replace(&mut st.wait, Wait::Nothing) {
-            Wait::Ipi => st.ipis -= 1,
-            Wait::Reply => st.replies -= 1,
-            Wait::Disk(disk) => st.disk_done[disk as usize] -= 1,
-            Wait::Nothing | Wait::Timer | Wait::Message(_) | Wait::Forever => {}
+        match std::mem::replace(&mut st.wait, StrandWait::Nothing) {
+            StrandWait::Ipi => st.ipis -= 1,
+            StrandWait::Reply => st.replies -= 1,
+            StrandWait::Disk(disk) => st.disk_done[disk as usize] -= 1,
+            StrandWait::Nothing | StrandWait::Timer | StrandWait::Message(_) | StrandWait::Forever => {}
         }
     }
 
@@ -348,7 +353,7 @@ impl<O: Observer> World<'_, O> {
         self.take(strand);
         let time = self.s.costs.guest_wake.time.0;
         let st = &mut self.strands[strand as usize];
-        (st.doing, st.left) = (Doing::Wake, time);
+        (st.doing, st.left) = (StrandActivity::Wake, time);
         self.start(strand);
     }
 
@@ -356,18 +361,18 @@ impl<O: Observer> World<'_, O> {
         let spec = self.spec_of(strand);
         let choice = match spec {
             Some(vm) if vm.cpuidle_haltpoll => self.strands[strand as usize].guest_poll.select(),
-            _ => Idle::Halt,
+            _ => IdleState::Halt,
         };
         let now = self.now;
         self.strands[strand as usize].idle_from = now;
         match choice {
-            Idle::Poll { limit } => {
+            IdleState::Poll { limit } => {
                 let end = self.policies_of(strand).guest_halt_poll.poll_end(limit);
                 let st = &mut self.strands[strand as usize];
-                (st.doing, st.left) = (Doing::Poll, end.0 * 1_000);
+                (st.doing, st.left) = (StrandActivity::Poll, end.0 * 1_000);
                 self.start(strand);
             }
-            Idle::Halt => self.halt(strand),
+            IdleState::Halt => self.halt(strand),
         }
     }
 
@@ -377,13 +382,13 @@ impl<O: Observer> World<'_, O> {
         if self.is_gang(task) {
             let thread = self.thread_of(strand);
             if self.tasks[task as usize].vcore.cede(thread) == Cede::Naps {
-                self.strands[strand as usize].doing = Doing::Halted;
-                self.set_status(strand, Status::Halted);
+                self.strands[strand as usize].doing = StrandActivity::Halted;
+                self.set_status(strand, StrandStatus::Halted);
                 self.count_load(task);
                 return;
             }
         }
-        self.exit(strand, Reason::Halt);
+        self.exit(strand, SimExitReason::Halt);
     }
 
     /// Something has come for a strand: from another vCPU, which only writes memory if this one polls, or from the host.
@@ -395,10 +400,10 @@ impl<O: Observer> World<'_, O> {
             if native {
                 return; // It looks when it goes idle.
             }
-            let polls = st.doing == Doing::Poll && st.interrupt_left == 0;
+            let polls = st.doing == StrandActivity::Poll && st.interrupt_left == 0;
             if polls && from_sibling {
                 self.stop(strand);
-                self.reflect(strand, Entered::Polled { expired: false });
+                self.reflect(strand, IdleOutcome::Polled { expired: false });
                 self.idle_check(strand);
             } else if self.s.host.posted_interrupts {
                 let handler = self.s.costs.guest_interrupt.time.0;
@@ -408,30 +413,30 @@ impl<O: Observer> World<'_, O> {
             } else {
                 self.strands[strand as usize].pending += 1;
                 let at = self.now.saturating_add(self.s.costs.ipi_latency.time.0);
-                self.queue.plan(at, What::Kick { strand });
+                self.queue.plan(at, QueuedEvent::Kick { strand });
             }
             return;
         }
-        let halted = st.doing == Doing::Halted;
+        let halted = st.doing == StrandActivity::Halted;
         self.strands[strand as usize].pending += 1;
         if !halted {
             return;
         }
         let cpu = self.tasks[task as usize].cpu;
         match self.tasks[task as usize].state {
-            State::Blocked => self.wake(task),
+            TaskState::Blocked => self.wake(task),
             _ if self.tasks[task as usize].in_guest => {
                 let at = self.now.saturating_add(self.s.costs.ipi_latency.time.0);
-                self.queue.plan(at, What::Nap { strand });
+                self.queue.plan(at, QueuedEvent::Nap { strand });
             }
-            State::Running if self.cpus[cpu as usize].polling => self.plan_cpu(cpu, 0),
-            State::Running | State::Queued => {}
+            TaskState::Running if self.cpus[cpu as usize].polling => self.plan_cpu(cpu, 0),
+            TaskState::Running | TaskState::Queued => {}
         }
     }
 
     /// A task's strands that can run enter the guest.
     pub(crate) fn enter(&mut self, task: u32) {
-        let Kind::Strands { first, native, .. } = self.tasks[task as usize].kind else { return };
+        let TaskKind::Strands { first, native, .. } = self.tasks[task as usize].kind else { return };
         self.tasks[task as usize].in_guest = true;
         self.tasks[task as usize].woken = false;
         if !self.is_gang(task) {
@@ -451,7 +456,7 @@ impl<O: Observer> World<'_, O> {
 
     /// What is put before the next entry.
     pub(crate) fn plan_entry(&mut self, task: u32) {
-        let Kind::Strands { first, count, native } = self.tasks[task as usize].kind else { return };
+        let TaskKind::Strands { first, count, native } = self.tasks[task as usize].kind else { return };
         let pending = (first..first + count).any(|strand| self.strands[strand as usize].pending > 0);
         let costs = &self.s.costs;
         let time = match (native, pending) {
@@ -459,7 +464,7 @@ impl<O: Observer> World<'_, O> {
             (false, false) => costs.entry.time.0,
             (false, true) => costs.entry.time.0 + costs.inject.time.0,
         };
-        self.tasks[task as usize].plan.extend([Step::Then(Effect::Enter), Step::Spend { time, user: false }]);
+        self.tasks[task as usize].plan.extend([HostWork::Then(Effect::Enter), HostWork::Spend { time, user: false }]);
     }
 
     /// Moment of now for events.

@@ -12,26 +12,26 @@
 //! What the mechanisms decide is decided by the `policy` crate; what steps cost is in the scenario's cost model. The
 //! same scenario and seed give the same outcome, bit for bit.
 
-mod bits;
-mod code;
+mod cpu_set;
 mod devices;
+mod entities;
 mod exits;
+mod flat_program;
 mod gang;
 mod guest;
 mod locks;
-mod observe;
 mod outcome;
 mod queue;
 mod run;
-mod state;
+mod trace_events;
 mod world;
 
-pub use observe::{Observer, Unseen, event_names, processes};
 pub use outcome::possible_metrics;
-pub use queue::{Plan, Queue};
+pub use queue::{EventHandle, EventQueue};
+pub use trace_events::{Observer, Unseen, event_names, processes};
 
 use exitscope_scenario::Scenario;
-use exitscope_scenario::outcome::Outcome;
+use exitscope_scenario::outcome::SimOutcome;
 use exitscope_units::Nanos;
 use std::time::Instant;
 
@@ -144,10 +144,10 @@ pub enum SimError {
 }
 
 /// Runs a scenario. The observer is given back with what it saw.
-pub fn run<O: Observer>(scenario: &Scenario, observer: O, limits: Limits) -> Result<(Outcome, O), SimError> {
+pub fn run<O: Observer>(scenario: &Scenario, observer: O, limits: Limits) -> Result<(SimOutcome, O), SimError> {
     let (busy, speeds) = (scenario.busy_threads(), scenario.host.smt_speed.len());
     if busy as usize > speeds {
         return Err(SimError::TooFewSpeeds { busy, speeds });
     }
-    world::World::new(scenario, observer, limits).run_to_end()
+    world::SimWorld::new(scenario, observer, limits).run_to_end()
 }

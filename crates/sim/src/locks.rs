@@ -1,23 +1,24 @@
 //! Spinlocks of guests, and what hypervisors do for those that spin.
 
-use crate::exits::Reason;
-use crate::state::{Doing, Kind, NONE, State, YieldCall};
-use crate::world::World;
+use crate::entities::{NONE, SimYieldCall, StrandActivity, TaskKind, TaskState};
+use crate::exits::SimExitReason;
+use crate::world::SimWorld;
 use crate::{Observer, SimError};
 use exitscope_policy::yielding::confer::{self, Sibling};
 use exitscope_policy::yielding::{
-    Call, HostTask, OnSpin, Outcome, SpinLoop, SpinVcpu, Step, Target, Waiting, diag9c, pick_undirected,
+    Diag9cOutcome, DiagnoseCall, HostTask, OnSpin, SpinAction, SpinLoop, SpinVcpu, Target, Waiting, diag9c,
+    pick_undirected,
 };
 use exitscope_scenario::{Arch, SpinWait, YieldRules};
 use exitscope_units::{Picos, VcpuId, VmId};
 use rand::Rng;
 
-impl YieldCall {
+impl SimYieldCall {
     /// A guest's call, by the strand of its first vCPU.
-    fn of(call: Call, first: u32) -> YieldCall {
+    fn of(call: DiagnoseCall, first: u32) -> SimYieldCall {
         match call {
-            Call::Diag44 => YieldCall::Diag44,
-            Call::Diag9c(to) => YieldCall::Diag9c { to: first + to.0 },
+            DiagnoseCall::Diag44 => SimYieldCall::Diag44,
+            DiagnoseCall::Diag9c(to) => SimYieldCall::Diag9c { to: first + to.0 },
         }
     }
 }
@@ -25,7 +26,7 @@ impl YieldCall {
 /// Longer than any run: 58 days of picoseconds.
 const NOTICED_NEVER: u64 = 5_000_000_000_000_000_000;
 
-impl<O: Observer> World<'_, O> {
+impl<O: Observer> SimWorld<'_, O> {
     /// Takes a lock, or begins to spin for it. Whether it was had at once.
     pub(crate) fn lock(&mut self, strand: u32, lock: u32) -> bool {
         self.m.lock_takes += 1;
@@ -42,7 +43,7 @@ impl<O: Observer> World<'_, O> {
         }
         self.locks[lock as usize].spinners.push(strand);
         let st = &mut self.strands[strand as usize];
-        (st.doing, st.lock_wait_from) = (Doing::Spin, self.now);
+        (st.doing, st.lock_wait_from) = (StrandActivity::Spin, self.now);
         self.spin(strand, true);
         false
     }
@@ -98,17 +99,17 @@ impl<O: Observer> World<'_, O> {
         (holder != NONE).then(|| VcpuId(self.strands[holder as usize].vcpu))
     }
 
-    fn spin_step(&mut self, strand: u32, step: Step) {
+    fn spin_step(&mut self, strand: u32, step: SpinAction) {
         let pass = self.s.costs.spin_pass.time.0.max(1);
         let first = self.first_strand_of(strand);
         match step {
-            Step::Spin => {
+            SpinAction::Spin => {
                 let st = &mut self.strands[strand as usize];
                 st.left = pass.saturating_mul(u64::from(st.spin.quiet()) + 1);
                 self.start(strand);
             }
-            Step::Sense(of) => self.exit(strand, Reason::Sense { of: first + of.0 }),
-            Step::Yield(call) => self.exit(strand, Reason::Yield(YieldCall::of(call, first))),
+            SpinAction::Sense(of) => self.exit(strand, SimExitReason::Sense { of: first + of.0 }),
+            SpinAction::Yield(call) => self.exit(strand, SimExitReason::Yield(SimYieldCall::of(call, first))),
         }
     }
 
@@ -124,7 +125,7 @@ impl<O: Observer> World<'_, O> {
         if self.window(strand).is_some() {
             self.strands[strand as usize].left = 0;
             let change = self.strands[strand as usize].pause.grow();
-            self.exit(strand, Reason::Yield(YieldCall::Pause));
+            self.exit(strand, SimExitReason::Yield(SimYieldCall::Pause));
             return self.observe_window(strand, change);
         }
         let owner = self.owner(self.strands[strand as usize].lock);
@@ -156,7 +157,7 @@ impl<O: Observer> World<'_, O> {
         let holder = self.locks[self.strands[strand as usize].lock as usize].holder;
         let st = self.strands.get(holder as usize)?;
         let task = &self.tasks[st.task as usize];
-        let runs = (task.state == State::Running || task.in_guest) && st.doing != Doing::Halted;
+        let runs = (task.state == TaskState::Running || task.in_guest) && st.doing != StrandActivity::Halted;
         (!runs).then_some(holder)
     }
 
@@ -167,16 +168,16 @@ impl<O: Observer> World<'_, O> {
             return self.start(strand);
         };
         let task = self.strands[strand as usize].task;
-        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
+        let TaskKind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
         let siblings = (first..first + count).filter(|other| *other != strand).map(|other| {
             match self.strands[other as usize].doing {
-                Doing::Halted => Sibling::Ceded,
-                Doing::Spin if self.idle_holder(other).is_some() => Sibling::Confers,
+                StrandActivity::Halted => Sibling::Ceded,
+                StrandActivity::Spin if self.idle_holder(other).is_some() => Sibling::Confers,
                 _ => Sibling::Works,
             }
         });
         if confer::leaves(siblings) {
-            return self.exit(strand, Reason::Yield(YieldCall::Confer { to }));
+            return self.exit(strand, SimExitReason::Yield(SimYieldCall::Confer { to }));
         }
         self.strands[strand as usize].left = confer::STAY.0 * 1_000;
         self.start(strand);
@@ -184,7 +185,7 @@ impl<O: Observer> World<'_, O> {
 
     /// A task does not run any more: those that spin for its locks see that, if their kernels look.
     pub(crate) fn holder_stops(&mut self, task: u32) {
-        let Kind::Strands { first, count, native: false } = self.tasks[task as usize].kind else { return };
+        let TaskKind::Strands { first, count, native: false } = self.tasks[task as usize].kind else { return };
         if !self.confers(first) || (first..first + count).all(|strand| self.strands[strand as usize].held == 0) {
             return;
         }
@@ -202,10 +203,10 @@ impl<O: Observer> World<'_, O> {
 
     /// The hypervisor's answer whether the owner runs.
     pub(crate) fn sensed(&mut self, strand: u32, running: bool) {
-        if let Step::Yield(call) = self.strands[strand as usize].spin.sensed(running) {
-            let call = YieldCall::of(call, self.first_strand_of(strand));
+        if let SpinAction::Yield(call) = self.strands[strand as usize].spin.sensed(running) {
+            let call = SimYieldCall::of(call, self.first_strand_of(strand));
             // One exit after the other: this one begins as the last ends.
-            self.count_exit(strand, Reason::Yield(call));
+            self.count_exit(strand, SimExitReason::Yield(call));
             let cpu = self.tasks[self.strands[strand as usize].task as usize].cpu;
             self.yield_cpu(cpu, strand, call);
         }
@@ -217,7 +218,7 @@ impl<O: Observer> World<'_, O> {
         let time = self.s.costs.lock_transfer.time.0;
         let st = &mut self.strands[strand as usize];
         st.held += 1;
-        (st.doing, st.left) = (Doing::Acquire, time);
+        (st.doing, st.left) = (StrandActivity::Acquire, time);
         self.start(strand);
     }
 
@@ -230,7 +231,7 @@ impl<O: Observer> World<'_, O> {
         }
         self.locks[lock as usize].holder = NONE;
         self.strands[strand as usize].held -= 1;
-        let looks = |st: &crate::state::Strand| st.rate > 0 && st.interrupt_left == 0;
+        let looks = |st: &crate::entities::Strand| st.rate > 0 && st.interrupt_left == 0;
         let spinners = &self.locks[lock as usize].spinners;
         let looking = spinners.iter().filter(|other| looks(&self.strands[**other as usize])).count();
         if looking == 0 {
@@ -266,7 +267,7 @@ impl<O: Observer> World<'_, O> {
             if holder == strand {
                 return Some(words.join("; "));
             }
-            if st.doing != Doing::Spin {
+            if st.doing != StrandActivity::Spin {
                 return None;
             }
             at = holder;
@@ -281,37 +282,37 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// A strand gives its CPU away, or wants another one to run. The CPU looks at that when the plan is done.
-    pub(crate) fn yield_cpu(&mut self, cpu: u32, strand: u32, call: YieldCall) {
+    pub(crate) fn yield_cpu(&mut self, cpu: u32, strand: u32, call: SimYieldCall) {
         let zvm = self.s.host.scheduler.yields == YieldRules::Zvm;
         match call {
-            YieldCall::Diag9c { to } => {
+            SimYieldCall::Diag9c { to } => {
                 self.m.yields_named += 1;
                 let (me, target) = (self.strands[strand as usize].task, self.strands[to as usize].task);
                 let state = match self.tasks[target as usize].state {
                     _ if me == target => Target::Caller,
-                    State::Queued => Target::Queued,
-                    State::Running => Target::Running { preempted: false },
-                    State::Blocked if self.strands[to as usize].doing == Doing::Halted => Target::Idle,
-                    State::Blocked => Target::SoftWait,
+                    TaskState::Queued => Target::Queued,
+                    TaskState::Running => Target::Running { preempted: false },
+                    TaskState::Blocked if self.strands[to as usize].doing == StrandActivity::Halted => Target::Idle,
+                    TaskState::Blocked => Target::SoftWait,
                 };
                 match diag9c(state, || None) {
-                    Outcome::Run => {
+                    Diag9cOutcome::Run => {
                         self.m.yields_directed += 1;
                         self.run_next(cpu, target);
                     }
-                    Outcome::Ignored(_) | Outcome::Forwarded => self.m.yields_ignored += 1,
+                    Diag9cOutcome::Ignored(_) | Diag9cOutcome::Forwarded => self.m.yields_ignored += 1,
                 }
             }
-            YieldCall::Confer { to } => {
+            SimYieldCall::Confer { to } => {
                 self.m.yields_named += 1;
                 let target = self.strands[to as usize].task;
-                if self.tasks[target as usize].state == State::Queued {
+                if self.tasks[target as usize].state == TaskState::Queued {
                     self.boost(cpu, strand, target);
                 } else {
                     self.m.yields_ignored += 1;
                 }
             }
-            YieldCall::Diag44 if zvm => {
+            SimYieldCall::Diag44 if zvm => {
                 self.m.yields_undirected += 1;
                 let vector: Vec<Waiting> =
                     self.cpus[cpu as usize].queue.iter().rev().map(|t| self.waiting_as(*t)).collect();
@@ -325,18 +326,18 @@ impl<O: Observer> World<'_, O> {
                     None => self.step_back(cpu, strand),
                 }
             }
-            YieldCall::Diag44 | YieldCall::Pause => self.on_spin(cpu, strand),
+            SimYieldCall::Diag44 | SimYieldCall::Pause => self.on_spin(cpu, strand),
         }
     }
 
     fn waiting_as(&self, task: u32) -> Waiting {
         match self.tasks[task as usize].kind {
-            Kind::Strands { first, .. } => {
+            TaskKind::Strands { first, .. } => {
                 let st = &self.strands[first as usize];
                 // Number 0 is no VM's.
                 Waiting { vm: VmId(st.vm.wrapping_add(1)), vcpu: VcpuId(st.vcpu) }
             }
-            Kind::Device { .. } => Waiting { vm: VmId(u32::MAX), vcpu: VcpuId(task) },
+            TaskKind::Device { .. } => Waiting { vm: VmId(u32::MAX), vcpu: VcpuId(task) },
         }
     }
 
@@ -356,8 +357,8 @@ impl<O: Observer> World<'_, O> {
                 here,
                 there: there.queue.len() as u32 + u32::from(there.current != NONE),
                 same_class: true,
-                on_cpu: task.state == State::Running,
-                queued: task.state == State::Queued,
+                on_cpu: task.state == TaskState::Running,
+                queued: task.state == TaskState::Queued,
             }
             .yield_to()
         });
@@ -385,14 +386,14 @@ impl<O: Observer> World<'_, O> {
     fn spin_vcpu(&self, strand: u32) -> SpinVcpu {
         let st = &self.strands[strand as usize];
         let task = &self.tasks[st.task as usize];
-        let queued = task.state == State::Queued;
+        let queued = task.state == TaskState::Queued;
         SpinVcpu {
             ready: queued,
-            blocking: task.state == State::Blocked,
+            blocking: task.state == TaskState::Blocked,
             dy_runnable: st.pending > 0,
             preempted: queued && !task.woken,
             // A guest that spins or holds a spinlock is in its kernel; compute steps are programs of users.
-            preempted_in_kernel: st.doing == Doing::Spin || st.held > 0,
+            preempted_in_kernel: st.doing == StrandActivity::Spin || st.held > 0,
             pending_interrupt: st.pending > 0,
             in_spin_loop: st.in_spin_loop,
             dy_eligible: st.dy_eligible,

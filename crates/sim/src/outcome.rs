@@ -1,12 +1,14 @@
 //! What a run measured.
 
 use crate::Observer;
-use crate::exits::{REASONS, Reason};
-use crate::state::{Doing, Kind, NONE, STATUSES, Status, Wait};
-use crate::world::World;
-use exitscope_policy::vcore::{self, Gang, Left};
+use crate::entities::{NONE, STATUSES, StrandActivity, StrandStatus, StrandWait, TaskKind};
+use crate::exits::{REASONS, SimExitReason};
+use crate::world::SimWorld;
+use exitscope_policy::vcore::{self, CoreRunClass, ThreadExit};
 use exitscope_scenario::Scenario;
-use exitscope_scenario::outcome::{Locks, Metric, Outcome, Paid, Queues, Split, Times, VmOutcome, Work, Yields};
+use exitscope_scenario::outcome::{
+    Locks, Metric, PollCounts, Queues, SimDurations, SimOutcome, SimVcpuTime, SimYields, VmOutcome, Work,
+};
 use exitscope_units::Nanos;
 
 /// What is counted: from the beginning, and anew from the end of the warm-up on.
@@ -15,7 +17,7 @@ pub(crate) struct Measures {
     pub(crate) events: u64,
     pub(crate) vms: Vec<VmMeasures>,
     pub(crate) threads: Vec<Work>,
-    pub(crate) loads: Vec<Times>,
+    pub(crate) loads: Vec<SimDurations>,
     pub(crate) host_polls: u64,
     pub(crate) host_polls_paid: u64,
     pub(crate) guest_polls: u64,
@@ -27,7 +29,7 @@ pub(crate) struct Measures {
     pub(crate) yields_named: u64,
     pub(crate) lock_takes: u64,
     pub(crate) lock_contended: u64,
-    pub(crate) lock_wait: Times,
+    pub(crate) lock_wait: SimDurations,
     pub(crate) big_lock_waits: u64,
     pub(crate) emulations: u64,
 }
@@ -38,7 +40,7 @@ pub(crate) struct VmMeasures {
     pub(crate) exits: [u64; REASONS],
     pub(crate) gang: u64,
     pub(crate) gang_by_script: u64,
-    pub(crate) to_device_model: Times,
+    pub(crate) to_device_model: SimDurations,
     pub(crate) time: [u128; STATUSES],
 }
 
@@ -48,7 +50,7 @@ impl Measures {
             events: 0,
             vms: s.vms.iter().map(|_| VmMeasures::default()).collect(),
             threads: s.threads.iter().map(|_| Work::default()).collect(),
-            loads: s.loads.iter().map(|_| Times::default()).collect(),
+            loads: s.loads.iter().map(|_| SimDurations::default()).collect(),
             host_polls: 0,
             host_polls_paid: 0,
             guest_polls: 0,
@@ -60,14 +62,14 @@ impl Measures {
             yields_named: 0,
             lock_takes: 0,
             lock_contended: 0,
-            lock_wait: Times::default(),
+            lock_wait: SimDurations::default(),
             big_lock_waits: 0,
             emulations: 0,
         }
     }
 }
 
-impl<O: Observer> World<'_, O> {
+impl<O: Observer> SimWorld<'_, O> {
     /// The warm-up is over: what was counted until now does not count.
     pub(crate) fn begin_measuring(&mut self) {
         let events = self.m.events;
@@ -82,7 +84,7 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// The status of a strand changes.
-    pub(crate) fn set_status(&mut self, strand: u32, status: Status) {
+    pub(crate) fn set_status(&mut self, strand: u32, status: StrandStatus) {
         let now = self.now;
         let st = &mut self.strands[strand as usize];
         let (before, since) = (st.status, st.status_since);
@@ -95,11 +97,11 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// The status of all strands of a task changes; halted ones stay halted.
-    pub(crate) fn set_task_status(&mut self, task: u32, status: Status) {
-        let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
+    pub(crate) fn set_task_status(&mut self, task: u32, status: StrandStatus) {
+        let TaskKind::Strands { first, count, .. } = self.tasks[task as usize].kind else { return };
         for strand in first..first + count {
-            let stays_halted = count > 1 && self.strands[strand as usize].doing == Doing::Halted;
-            self.set_status(strand, if stays_halted { Status::Halted } else { status });
+            let stays_halted = count > 1 && self.strands[strand as usize].doing == StrandActivity::Halted;
+            self.set_status(strand, if stays_halted { StrandStatus::Halted } else { status });
         }
     }
 
@@ -124,7 +126,7 @@ impl<O: Observer> World<'_, O> {
         }
     }
 
-    pub(crate) fn count_exit(&mut self, strand: u32, reason: Reason) {
+    pub(crate) fn count_exit(&mut self, strand: u32, reason: SimExitReason) {
         let spec = self.strands[strand as usize].spec as usize;
         if let Some(vm) = self.m.vms.get_mut(spec) {
             vm.exits[reason.number()] += 1;
@@ -132,8 +134,8 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// A virtual core's threads have left the guest.
-    pub(crate) fn count_gang(&mut self, task: u32, left: &[(u32, Left)]) {
-        let Kind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
+    pub(crate) fn count_gang(&mut self, task: u32, left: &[(u32, ThreadExit)]) {
+        let TaskKind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
         let vm = self.strands[first as usize].vm;
         if vm == NONE {
             return;
@@ -143,7 +145,7 @@ impl<O: Observer> World<'_, O> {
         let gang = vcore::gang(left.iter().map(|(_, left)| *left), vcore::H_DOORBELL);
         let measures = &mut self.m.vms[self.vms[vm as usize].spec];
         measures.gang_by_script += u64::from(by_script);
-        measures.gang += u64::from(matches!(gang, Gang::Ganged { .. }));
+        measures.gang += u64::from(matches!(gang, CoreRunClass::Ganged { .. }));
     }
 
     /// A strand's name for people.
@@ -166,17 +168,17 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn what_it_waits_for(&self, strand: u32) -> String {
         let channel = |at: u32| self.s.channels.get(at as usize).map_or("?", |channel| &channel.name);
         let what = match self.strands[strand as usize].wait {
-            Wait::Message(at) => format!("a message from channel {}", channel(at)),
-            Wait::Reply => "an answer".to_string(),
-            Wait::Ipi => "an IPI".to_string(),
-            Wait::Disk(_) => "a disk".to_string(),
-            Wait::Timer => "a timer".to_string(),
-            Wait::Nothing | Wait::Forever => "nothing".to_string(),
+            StrandWait::Message(at) => format!("a message from channel {}", channel(at)),
+            StrandWait::Reply => "an answer".to_string(),
+            StrandWait::Ipi => "an IPI".to_string(),
+            StrandWait::Disk(_) => "a disk".to_string(),
+            StrandWait::Timer => "a timer".to_string(),
+            StrandWait::Nothing | StrandWait::Forever => "nothing".to_string(),
         };
         format!("{} waits for {what}", self.name(strand))
     }
 
-    pub(crate) fn finish(mut self) -> (Outcome, O) {
+    pub(crate) fn finish(mut self) -> (SimOutcome, O) {
         for strand in 0..self.strands.len() as u32 {
             let status = self.strands[strand as usize].status;
             self.set_status(strand, status);
@@ -195,11 +197,11 @@ impl<O: Observer> World<'_, O> {
             VmOutcome {
                 name: spec.name.clone(),
                 work: vm.work,
-                exits: Reason::NAMES.into_iter().zip(vm.exits).filter(|(_, count)| *count > 0).collect(),
+                exits: SimExitReason::NAMES.into_iter().zip(vm.exits).filter(|(_, count)| *count > 0).collect(),
                 gang_exits: vm.gang,
                 gang_exits_by_script: vm.gang_by_script,
                 to_device_model: vm.to_device_model,
-                time: Split {
+                time: SimVcpuTime {
                     guest: nanos(0),
                     spinning: nanos(1),
                     guest_polling: nanos(2),
@@ -212,7 +214,7 @@ impl<O: Observer> World<'_, O> {
                 },
             }
         });
-        let outcome = Outcome {
+        let outcome = SimOutcome {
             time: Nanos(self.s.duration.as_nanos()),
             events: m.events,
             vms: vms.collect(),
@@ -220,9 +222,9 @@ impl<O: Observer> World<'_, O> {
             loads: m.loads,
             queues: Queues { empty: empty as f64 / total, depth: depth as f64 / total },
             busy_cpus: busy as f64 / self.s.duration.0 as f64,
-            host_polls: Paid { tried: m.host_polls, paid: m.host_polls_paid },
-            guest_polls: Paid { tried: m.guest_polls, paid: m.guest_polls_paid },
-            yields: Yields {
+            host_polls: PollCounts { tried: m.host_polls, paid: m.host_polls_paid },
+            guest_polls: PollCounts { tried: m.guest_polls, paid: m.guest_polls_paid },
+            yields: SimYields {
                 fast: m.yields_fast,
                 undirected: m.yields_undirected,
                 directed: m.yields_directed,
@@ -239,20 +241,20 @@ impl<O: Observer> World<'_, O> {
 
 /// Every figure that an outcome of this scenario can have; the values mean nothing. For checking names before a run.
 pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
-    let mut latency = Times::default();
+    let mut latency = SimDurations::default();
     latency.record(1);
     let work = || Work { count: 1, latency: latency.clone() };
-    let once = Paid { tried: 1, paid: 1 };
+    let once = PollCounts { tried: 1, paid: 1 };
     let vm = |name: &String| VmOutcome {
         name: name.clone(),
         work: work(),
-        exits: Reason::NAMES.map(|name| (name, 1)).to_vec(),
+        exits: SimExitReason::NAMES.map(|name| (name, 1)).to_vec(),
         gang_exits: 1,
         gang_exits_by_script: 1,
         to_device_model: latency.clone(),
-        time: Split::default(),
+        time: SimVcpuTime::default(),
     };
-    let outcome = Outcome {
+    let outcome = SimOutcome {
         time: Nanos(1),
         events: 0,
         vms: scenario.vms.iter().map(|spec| vm(&spec.name)).collect(),
@@ -262,7 +264,7 @@ pub fn possible_metrics(scenario: &Scenario) -> Vec<Metric> {
         busy_cpus: 1.0,
         host_polls: once,
         guest_polls: once,
-        yields: Yields { fast: 1, ..Yields::default() },
+        yields: SimYields { fast: 1, ..SimYields::default() },
         locks: Locks { taken: 1, contended: 1, wait: latency.clone() },
         big_lock_waits: 0,
         emulations: 0,

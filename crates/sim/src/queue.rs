@@ -15,20 +15,20 @@ use std::hint::select_unpredictable;
 
 /// Things planned for moments, in any unit of time: at most 16 million at once, a trillion in all.
 #[derive(Debug)]
-pub struct Queue<T> {
+pub struct EventQueue<T> {
     /// Nodes 0 and 1, 2 and 3, …; there is no node 0. As many leaves as places.
     tree: Vec<[Key; 2]>,
     plans: Vec<T>,
     /// Places without a plan.
     free: Vec<u32>,
     /// The place of what was taken last, whose key is in the tree still.
-    vacant: Option<Plan>,
+    vacant: Option<EventHandle>,
     planned: u64,
 }
 
 /// The place of something that is planned, until it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan(u32);
+pub struct EventHandle(u32);
 
 /// What orders plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ const NUMBER_BITS: u32 = 40;
 
 impl Key {
     #[inline]
-    fn plan(self) -> Plan {
-        Plan(self.number as u32 & ((1 << PLACE_BITS) - 1))
+    fn plan(self) -> EventHandle {
+        EventHandle(self.number as u32 & ((1 << PLACE_BITS) - 1))
     }
 
     /// The earlier of two. Which one it is cannot be guessed, so a branch would be slow; that both have one moment is
@@ -65,18 +65,18 @@ impl Key {
     }
 }
 
-impl<T: Copy> Queue<T> {
+impl<T: Copy> EventQueue<T> {
     /// Nothing is planned.
-    pub fn new() -> Queue<T> {
-        Queue { tree: vec![[NOTHING; 2]], plans: Vec::new(), free: Vec::new(), vacant: None, planned: 0 }
+    pub fn new() -> EventQueue<T> {
+        EventQueue { tree: vec![[NOTHING; 2]], plans: Vec::new(), free: Vec::new(), vacant: None, planned: 0 }
     }
 
     /// Plans `what` for the moment `at`. Panics if 16 million things are planned already.
     #[inline]
-    pub fn plan(&mut self, at: u64, what: T) -> Plan {
+    pub fn plan(&mut self, at: u64, what: T) -> EventHandle {
         let plan = match self.vacant.take() {
             Some(plan) => plan,
-            None => Plan(self.free.pop().unwrap_or_else(|| self.new_place(what))),
+            None => EventHandle(self.free.pop().unwrap_or_else(|| self.new_place(what))),
         };
         self.plans[plan.0 as usize] = what;
         self.place(plan, at);
@@ -84,7 +84,7 @@ impl<T: Copy> Queue<T> {
     }
 
     #[inline]
-    fn place(&mut self, plan: Plan, at: u64) {
+    fn place(&mut self, plan: EventHandle, at: u64) {
         let key = Key { at, number: self.planned << PLACE_BITS | u64::from(plan.0) };
         self.planned = (self.planned + 1) & ((1 << NUMBER_BITS) - 1);
         self.set(plan, key);
@@ -92,7 +92,7 @@ impl<T: Copy> Queue<T> {
 
     /// Plans `what` for the moment `at`, in place of what was planned before, if anything.
     #[inline]
-    pub fn replan(&mut self, before: Option<Plan>, at: u64, what: T) -> Plan {
+    pub fn replan(&mut self, before: Option<EventHandle>, at: u64, what: T) -> EventHandle {
         let Some(plan) = before else { return self.plan(at, what) };
         self.plans[plan.0 as usize] = what;
         self.place(plan, at);
@@ -101,7 +101,7 @@ impl<T: Copy> Queue<T> {
 
     /// Takes away what is planned.
     #[inline]
-    pub fn cancel(&mut self, plan: Plan) {
+    pub fn cancel(&mut self, plan: EventHandle) {
         self.set(plan, NOTHING);
         self.free.push(plan.0);
     }
@@ -123,7 +123,7 @@ impl<T: Copy> Queue<T> {
 
     /// Gives a leaf its key, and the nodes above it theirs.
     #[inline]
-    fn set(&mut self, plan: Plan, key: Key) {
+    fn set(&mut self, plan: EventHandle, key: Key) {
         let mut node = self.tree.len() + plan.0 as usize;
         let mut first = key;
         loop {
@@ -166,9 +166,9 @@ impl<T: Copy> Queue<T> {
     }
 }
 
-impl<T: Copy> Default for Queue<T> {
-    fn default() -> Queue<T> {
-        Queue::new()
+impl<T: Copy> Default for EventQueue<T> {
+    fn default() -> EventQueue<T> {
+        EventQueue::new()
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn equal_moments_keep_the_order_in_which_they_were_planned() {
-        let mut queue = Queue::new();
+        let mut queue = EventQueue::new();
         for (at, what) in [(5, 'a'), (3, 'b'), (5, 'c'), (3, 'd'), (0, 'e')] {
             queue.plan(at, what);
         }
@@ -207,7 +207,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn whatever_is_planned_changed_and_taken_comes_in_order(steps in proptest::collection::vec(something(), 0..400)) {
-            let (mut queue, mut model) = (Queue::new(), std::collections::BTreeMap::new());
+            let (mut queue, mut model) = (EventQueue::new(), std::collections::BTreeMap::new());
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
                     Do::Plan(at) => {

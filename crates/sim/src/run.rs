@@ -7,12 +7,14 @@
 //!                      └───────────────────────┘ guest: until a strand exits
 //! ```
 
+use crate::entities::{
+    Effect, HostWork, NONE, QueuedEvent, StrandActivity, StrandStatus, StrandWait, TaskKind, TaskState,
+};
 use crate::exits::After;
-use crate::state::{Doing, Effect, Kind, NONE, State, Status, Step, Wait, What};
-use crate::world::{NEVER, World};
+use crate::world::{NEVER, SimWorld};
 use crate::{Observer, SimError};
-use exitscope_policy::host_halt_poll::Leave;
-use exitscope_scenario::outcome::Outcome;
+use exitscope_policy::host_halt_poll::PollPermission;
+use exitscope_scenario::outcome::SimOutcome;
 use exitscope_units::Nanos;
 use std::time::Instant;
 
@@ -26,9 +28,9 @@ const PLACES_TRIED: usize = 64;
 /// After how many events it is looked whether to go on.
 const DEADLINE_EVERY: u64 = 65_536;
 
-impl<O: Observer> World<'_, O> {
+impl<O: Observer> SimWorld<'_, O> {
     /// Runs to the end.
-    pub(crate) fn run_to_end(mut self) -> Result<(Outcome, O), SimError> {
+    pub(crate) fn run_to_end(mut self) -> Result<(SimOutcome, O), SimError> {
         let mut at_this_moment = 0u32;
         loop {
             let Some((at, what)) = self.queue.pop() else {
@@ -70,30 +72,30 @@ impl<O: Observer> World<'_, O> {
         Ok(self.finish())
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: QueuedEvent) {
         match what {
-            What::Strand { strand, generation } => {
+            QueuedEvent::Strand { strand, generation } => {
                 if self.strands[strand as usize].generation == generation {
                     self.step_over(strand);
                 }
             }
-            What::Cpu { cpu, generation } => {
+            QueuedEvent::Cpu { cpu, generation } => {
                 if self.cpus[cpu as usize].generation == generation {
                     self.go_on(cpu);
                 }
             }
-            What::Slice { cpu } => self.slice_over(cpu),
-            What::Tick { cpu } => self.tick(cpu),
-            What::Timer { strand } => {
+            QueuedEvent::Slice { cpu } => self.slice_over(cpu),
+            QueuedEvent::Tick { cpu } => self.tick(cpu),
+            QueuedEvent::Timer { strand } => {
                 self.strands[strand as usize].timer = true;
                 self.interrupt(strand, false);
             }
-            What::Kick { strand } => self.kick(strand),
-            What::Nap { strand } => self.nap_over(strand),
-            What::Arrive { message } => self.arrive(message),
-            What::Client { load, client } => self.client_sends(load, client),
-            What::DiskDone { disk, strand } => self.disk_done(disk, strand),
-            What::Measure => self.begin_measuring(),
+            QueuedEvent::Kick { strand } => self.kick(strand),
+            QueuedEvent::Nap { strand } => self.nap_over(strand),
+            QueuedEvent::Arrive { message } => self.arrive(message),
+            QueuedEvent::Client { load, client } => self.client_sends(load, client),
+            QueuedEvent::DiskDone { disk, strand } => self.disk_done(disk, strand),
+            QueuedEvent::Measure => self.begin_measuring(),
         }
     }
 
@@ -108,7 +110,7 @@ impl<O: Observer> World<'_, O> {
 
     /// A blocked task can run again.
     pub(crate) fn wake(&mut self, task: u32) {
-        if self.tasks[task as usize].state != State::Blocked {
+        if self.tasks[task as usize].state != TaskState::Blocked {
             return;
         }
         self.observe_wakeup(task);
@@ -171,20 +173,20 @@ impl<O: Observer> World<'_, O> {
         let now = self.now;
         self.cpus[cpu as usize].busy_since = now;
         let t = &mut self.tasks[task as usize];
-        (t.state, t.cpu, t.run_since) = (State::Running, cpu, now);
+        (t.state, t.cpu, t.run_since) = (TaskState::Running, cpu, now);
         // A slice begins when the task switch is over, or a short one would leave no time for anything else.
         t.slice_start = now.saturating_add(self.s.costs.switch.time.0);
         self.set_load(cpu, FULL_LOAD);
         self.observe_switch(cpu, task);
         self.shrink_pause_windows(task);
-        self.set_task_status(task, Status::Kernel);
+        self.set_task_status(task, StrandStatus::Kernel);
         self.arm_tick(cpu);
         self.arm_slice(cpu);
     }
 
     /// vCPUs that were scheduled out may spin as long as at first.
     fn shrink_pause_windows(&mut self, task: u32) {
-        if let Kind::Strands { first, count, native: false } = self.tasks[task as usize].kind {
+        if let TaskKind::Strands { first, count, native: false } = self.tasks[task as usize].kind {
             for strand in first..first + count {
                 let change = self.strands[strand as usize].pause.shrink();
                 self.observe_window(strand, change);
@@ -193,7 +195,7 @@ impl<O: Observer> World<'_, O> {
     }
 
     /// Takes the current task off its CPU.
-    fn take_off(&mut self, cpu: u32, state: State) -> u32 {
+    fn take_off(&mut self, cpu: u32, state: TaskState) -> u32 {
         let task = self.cpus[cpu as usize].current;
         self.charge(task);
         self.count_busy(cpu);
@@ -202,9 +204,9 @@ impl<O: Observer> World<'_, O> {
         self.holder_stops(task);
         self.tasks[task as usize].woken = false;
         let status = match state {
-            State::Queued => Status::Steal,
-            _ if self.tasks[task as usize].plan.is_empty() => Status::Halted,
-            _ => Status::Blocked,
+            TaskState::Queued => StrandStatus::Steal,
+            _ if self.tasks[task as usize].plan.is_empty() => StrandStatus::Halted,
+            _ => StrandStatus::Blocked,
         };
         self.set_task_status(task, status);
         task
@@ -214,7 +216,7 @@ impl<O: Observer> World<'_, O> {
     pub(crate) fn charge(&mut self, task: u32) {
         let now = self.now;
         let t = &mut self.tasks[task as usize];
-        if t.state == State::Running {
+        if t.state == TaskState::Running {
             let time = now - t.run_since;
             t.run += if t.weight == 1024 { time } else { time.saturating_mul(1024) / u64::from(t.weight) };
             t.run_since = now;
@@ -227,11 +229,11 @@ impl<O: Observer> World<'_, O> {
         let queue = &self.cpus[cpu as usize].queue;
         let at = queue.partition_point(|other| self.tasks[*other as usize].run > run);
         self.cpus[cpu as usize].queue.insert(at, task);
-        self.tasks[task as usize].state = State::Queued;
+        self.tasks[task as usize].state = TaskState::Queued;
         self.tasks[task as usize].cpu = cpu;
         self.loaded.set(cpu, true);
         self.waiting += 1;
-        self.set_task_status(task, Status::Steal);
+        self.set_task_status(task, StrandStatus::Steal);
         self.arm_slice(cpu);
         // The host polls for a halted vCPU only while nothing else is runnable on its CPU (kvm_vcpu_can_poll asks
         // single_task_running() at every turn: include/linux/kvm_host.h; so does powerpc's kvmppc_vcore_blocked).
@@ -312,7 +314,7 @@ impl<O: Observer> World<'_, O> {
                 }
                 self.put_on(cpu, task);
                 let time = self.s.costs.switch.time.0;
-                self.tasks[task as usize].plan.push(Step::Spend { time, user: false });
+                self.tasks[task as usize].plan.push(HostWork::Spend { time, user: false });
             }
             None => {
                 self.set_load(cpu, 0);
@@ -327,14 +329,14 @@ impl<O: Observer> World<'_, O> {
         let at = self.now.saturating_add(time);
         let state = &mut self.cpus[cpu as usize];
         state.generation = state.generation.wrapping_add(1);
-        self.queue.plan(at, What::Cpu { cpu, generation: state.generation });
+        self.queue.plan(at, QueuedEvent::Cpu { cpu, generation: state.generation });
     }
 
     /// The CPU goes on with its task's plan, until something takes time or it has no task.
     pub(crate) fn go_on(&mut self, cpu: u32) {
         if std::mem::take(&mut self.cpus[cpu as usize].polling) {
             let task = self.cpus[cpu as usize].current;
-            self.set_task_status(task, Status::Kernel);
+            self.set_task_status(task, StrandStatus::Kernel);
             if !self.can_run(task) {
                 self.block(cpu);
             } else {
@@ -347,17 +349,17 @@ impl<O: Observer> World<'_, O> {
                 return;
             }
             match self.tasks[task as usize].plan.pop() {
-                Some(Step::Spend { time: 0, .. }) => {}
-                Some(Step::Spend { time, user }) => {
-                    self.set_task_status(task, if user { Status::User } else { Status::Kernel });
+                Some(HostWork::Spend { time: 0, .. }) => {}
+                Some(HostWork::Spend { time, user }) => {
+                    self.set_task_status(task, if user { StrandStatus::UserSpace } else { StrandStatus::Kernel });
                     self.plan_cpu(cpu, time);
                     return;
                 }
-                Some(Step::Then(Effect::Enter)) => {
+                Some(HostWork::Then(Effect::Enter)) => {
                     self.enter(task);
                     return;
                 }
-                Some(Step::Then(effect)) => match self.take_effect(cpu, effect) {
+                Some(HostWork::Then(effect)) => match self.take_effect(cpu, effect) {
                     After::GoOn => {}
                     After::Block => self.block(cpu),
                     After::Stay => return,
@@ -374,14 +376,14 @@ impl<O: Observer> World<'_, O> {
     /// Whether any of a task's strands has something to do.
     pub(crate) fn can_run(&self, task: u32) -> bool {
         match &self.tasks[task as usize].kind {
-            Kind::Device { jobs, .. } => !jobs.is_empty(),
-            Kind::Strands { first, count, .. } => (*first..*first + *count).any(|strand| self.wants_to_run(strand)),
+            TaskKind::Device { jobs, .. } => !jobs.is_empty(),
+            TaskKind::Strands { first, count, .. } => (*first..*first + *count).any(|strand| self.wants_to_run(strand)),
         }
     }
 
     pub(crate) fn wants_to_run(&self, strand: u32) -> bool {
         let strand = &self.strands[strand as usize];
-        strand.doing != Doing::Halted || strand.pending > 0
+        strand.doing != StrandActivity::Halted || strand.pending > 0
     }
 
     /// The task's plan is done: what now? True: the CPU waits for something that is planned.
@@ -391,15 +393,15 @@ impl<O: Observer> World<'_, O> {
             return self.host_poll(cpu, task, others);
         }
         if others && std::mem::take(&mut self.cpus[cpu as usize].resched) {
-            let task = self.take_off(cpu, State::Queued);
+            let task = self.take_off(cpu, TaskState::Queued);
             self.enqueue(cpu, task);
             self.dispatch(cpu);
             return false;
         }
-        if let Kind::Device { jobs, .. } = &mut self.tasks[task as usize].kind {
+        if let TaskKind::Device { jobs, .. } = &mut self.tasks[task as usize].kind {
             if let Some((time, effect)) = jobs.pop_front() {
                 let plan = &mut self.tasks[task as usize].plan;
-                plan.extend([Step::Then(effect), Step::Spend { time, user: true }]);
+                plan.extend([HostWork::Then(effect), HostWork::Spend { time, user: true }]);
             }
             return false;
         }
@@ -412,7 +414,7 @@ impl<O: Observer> World<'_, O> {
     /// the task blocks.
     fn host_poll(&mut self, cpu: u32, task: u32, others: bool) -> bool {
         let now = self.now;
-        if let Kind::Strands { first, native: false, .. } = self.tasks[task as usize].kind
+        if let TaskKind::Strands { first, native: false, .. } = self.tasks[task as usize].kind
             && self.tasks[task as usize].halted_at == NEVER
         {
             self.tasks[task as usize].halted_at = now;
@@ -423,8 +425,8 @@ impl<O: Observer> World<'_, O> {
                 self.m.host_polls += 1;
                 self.cpus[cpu as usize].polling = true;
                 // The thread that ran last polls, also for a virtual core, whose other threads sleep meanwhile.
-                self.set_task_status(task, Status::Halted);
-                self.set_status(first, Status::Polling);
+                self.set_task_status(task, StrandStatus::Halted);
+                self.set_status(first, StrandStatus::Polling);
                 self.plan_cpu(cpu, poll);
                 return true;
             }
@@ -433,10 +435,10 @@ impl<O: Observer> World<'_, O> {
         false
     }
 
-    fn leave(&self, strand: u32) -> Leave {
+    fn leave(&self, strand: u32) -> PollPermission {
         // The guest's driver has switched host polling off, if it polls itself.
         let no_poll = self.spec_of(strand).is_some_and(|vm| vm.cpuidle_haltpoll);
-        Leave { cap: None, no_poll }
+        PollPermission { cap: None, no_poll }
     }
 
     /// A halted vCPU goes on: its poll length is adjusted.
@@ -445,7 +447,7 @@ impl<O: Observer> World<'_, O> {
         if since == NEVER {
             return;
         }
-        let Kind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
+        let TaskKind::Strands { first, .. } = self.tasks[task as usize].kind else { return };
         let params = self.policies_of(first).host_halt_poll;
         let leave = self.leave(first);
         let halt = Nanos((self.now - since) / 1_000);
@@ -456,7 +458,7 @@ impl<O: Observer> World<'_, O> {
 
     /// The current task has nothing to do until something wakes it.
     fn block(&mut self, cpu: u32) {
-        let task = self.take_off(cpu, State::Blocked);
+        let task = self.take_off(cpu, TaskState::Blocked);
         self.tasks[task as usize].slept = true;
         self.dispatch(cpu);
     }
@@ -479,7 +481,7 @@ impl<O: Observer> World<'_, O> {
         }
         let at = self.slice_end(cpu).max(self.now);
         self.cpus[cpu as usize].slice_armed = true;
-        self.queue.plan(at, What::Slice { cpu });
+        self.queue.plan(at, QueuedEvent::Slice { cpu });
     }
 
     fn slice_end(&self, cpu: u32) -> u64 {
@@ -503,7 +505,7 @@ impl<O: Observer> World<'_, O> {
         }
         let offset = period / self.cpus.len() as u64 * u64::from(cpu);
         let next = (self.now.saturating_sub(offset) / period + 1) * period + offset;
-        self.queue.plan(next, What::Tick { cpu });
+        self.queue.plan(next, QueuedEvent::Tick { cpu });
     }
 
     fn tick(&mut self, cpu: u32) {
@@ -603,7 +605,7 @@ impl<O: Observer> World<'_, O> {
                 continue;
             }
             for task in self.aboard(cpu).collect::<Vec<u32>>() {
-                let Kind::Strands { first, count, .. } = self.tasks[task as usize].kind else { continue };
+                let TaskKind::Strands { first, count, .. } = self.tasks[task as usize].kind else { continue };
                 for strand in first..first + count {
                     if self.strands[strand as usize].rate > 0 {
                         self.stop(strand);
@@ -616,7 +618,8 @@ impl<O: Observer> World<'_, O> {
 
     /// Nothing will ever happen again: that is an end if nobody waits for anything.
     fn check_for_deadlock(&self) -> Result<(), SimError> {
-        let waits = |strand: &crate::state::Strand| !matches!(strand.wait, Wait::Nothing | Wait::Forever);
+        let waits =
+            |strand: &crate::entities::Strand| !matches!(strand.wait, StrandWait::Nothing | StrandWait::Forever);
         let waiting: Vec<String> = (0..self.strands.len() as u32)
             .filter(|strand| waits(&self.strands[*strand as usize]))
             .map(|strand| self.what_it_waits_for(strand))

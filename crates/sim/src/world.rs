@@ -1,21 +1,22 @@
 //! The machine: everything that a run changes, and how it is set up from a scenario.
 
-use crate::bits::Bits;
-use crate::code::{Code, Flat, flatten};
-use crate::exits::Ways;
-use crate::outcome::Measures;
-use crate::queue::Queue;
-use crate::run::FULL_LOAD;
-use crate::state::{
-    ChannelState, Cpu, DiskState, Doing, Kind, Lock, Message, NONE, State, Status, Strand, Task, Wait, What,
+use crate::cpu_set::CpuSet;
+use crate::entities::{
+    ChannelState, Cpu, DiskState, Message, NONE, QueuedEvent, SimLock, Strand, StrandActivity, StrandStatus,
+    StrandWait, Task, TaskKind, TaskState,
 };
+use crate::exits::ExitPaths;
+use crate::flat_program::{Code, Flat, flatten};
+use crate::outcome::Measures;
+use crate::queue::EventQueue;
+use crate::run::FULL_LOAD;
 use crate::{Limits, Observer, SimError};
 use exitscope_policy::guest_halt_poll::GuestHaltPoll;
-use exitscope_policy::host_halt_poll::{HostHaltPoll, Whose};
-use exitscope_policy::port_path::{CoalescedRing, DeviceModel, Registration as PortRegistration};
+use exitscope_policy::host_halt_poll::{HostHaltPoll, PollOwner};
+use exitscope_policy::port_path::{CoalescedRing, DeviceModel, PortRegistration};
 use exitscope_policy::vcore::Vcore;
-use exitscope_policy::yielding::{Machine, OnSpin, PleWindow, SpinLoop};
-use exitscope_scenario::{Arch, Arrival, Program, RegistrationKind, Scenario, SpinWait, Vm};
+use exitscope_policy::yielding::{DiagnoseSupport, OnSpin, PleWindow, SpinLoop};
+use exitscope_scenario::{Arch, Arrival, Program, RegistrationKind, Scenario, SpinWait, VmSpec};
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
@@ -47,27 +48,27 @@ pub(crate) struct Core {
     pub(crate) first_cpu: u32,
 }
 
-pub(crate) struct World<'s, O> {
+pub(crate) struct SimWorld<'s, O> {
     pub(crate) s: &'s Scenario,
     pub(crate) observer: O,
     pub(crate) limits: Limits,
     pub(crate) now: u64,
     pub(crate) end: u64,
-    pub(crate) queue: Queue<What>,
+    pub(crate) queue: EventQueue<QueuedEvent>,
     pub(crate) flats: Vec<Flat>,
     /// By description of VMs.
-    pub(crate) ways: Vec<Ways>,
+    pub(crate) ways: Vec<ExitPaths>,
     pub(crate) cores: Vec<Core>,
     pub(crate) cpus_per_core: u32,
     pub(crate) cpus: Vec<Cpu>,
-    pub(crate) idle: Bits,
-    pub(crate) loaded: Bits,
+    pub(crate) idle: CpuSet,
+    pub(crate) loaded: CpuSet,
     pub(crate) waiting: u32,
-    pub(crate) allowed: Vec<Bits>,
+    pub(crate) allowed: Vec<CpuSet>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) strands: Vec<Strand>,
     pub(crate) vms: Vec<VmState>,
-    pub(crate) locks: Vec<Lock>,
+    pub(crate) locks: Vec<SimLock>,
     pub(crate) disks: Vec<DiskState>,
     pub(crate) channels: Vec<ChannelState>,
     pub(crate) messages: Vec<Message>,
@@ -80,25 +81,25 @@ pub(crate) struct World<'s, O> {
     pub(crate) last_on: Vec<u32>,
 }
 
-impl<'s, O: Observer> World<'s, O> {
+impl<'s, O: Observer> SimWorld<'s, O> {
     /// The machine before its first event.
-    pub(crate) fn new(s: &'s Scenario, observer: O, limits: Limits) -> World<'s, O> {
+    pub(crate) fn new(s: &'s Scenario, observer: O, limits: Limits) -> SimWorld<'s, O> {
         let cpus_per_core = s.host.cpus_per_core(s.policies.vcore.subcores_per_core);
         let cores = s.host.sockets * s.host.cores;
-        let mut world = World {
+        let mut world = SimWorld {
             s,
             observer,
             limits,
             now: 0,
             end: s.warmup.0.saturating_add(s.duration.0),
-            queue: Queue::new(),
+            queue: EventQueue::new(),
             flats: Vec::new(),
-            ways: s.vms.iter().map(|vm| Ways::new(&s.costs, vm)).collect(),
+            ways: s.vms.iter().map(|vm| ExitPaths::new(&s.costs, vm)).collect(),
             cores: (0..cores).map(|core| Core { load: 0, first_cpu: core * cpus_per_core }).collect(),
             cpus_per_core,
             cpus: (0..cores * cpus_per_core).map(|cpu| Cpu::new(cpu / cpus_per_core)).collect(),
-            idle: Bits::all(cores * cpus_per_core),
-            loaded: Bits::none(cores * cpus_per_core),
+            idle: CpuSet::all(cores * cpus_per_core),
+            loaded: CpuSet::none(cores * cpus_per_core),
             waiting: 0,
             allowed: Vec::new(),
             tasks: Vec::new(),
@@ -128,7 +129,7 @@ impl<'s, O: Observer> World<'s, O> {
                 world.add_strands(None, spec, 1, allowed, 1024, |_| flat);
             }
         }
-        world.queue.plan(s.warmup.0, What::Measure);
+        world.queue.plan(s.warmup.0, QueuedEvent::Measure);
         for (load, spec) in s.loads.iter().enumerate() {
             let clients = match spec.arrival {
                 Arrival::Closed { clients, .. } => clients,
@@ -140,7 +141,7 @@ impl<'s, O: Observer> World<'s, O> {
             }
         }
         for task in 0..world.tasks.len() as u32 {
-            if matches!(world.tasks[task as usize].kind, Kind::Strands { .. }) {
+            if matches!(world.tasks[task as usize].kind, TaskKind::Strands { .. }) {
                 world.wake(task);
             }
         }
@@ -152,11 +153,11 @@ impl<'s, O: Observer> World<'s, O> {
         self.flats.len() as u32 - 1
     }
 
-    fn add_vm(&mut self, spec: usize, vm: &Vm, flats: &[u32]) {
+    fn add_vm(&mut self, spec: usize, vm: &VmSpec, flats: &[u32]) {
         let number = self.vms.len() as u32;
         let first_strand = self.strands.len() as u32;
         let first_lock = self.locks.len() as u32;
-        self.locks.extend(vm.locks.iter().map(|_| Lock { holder: NONE, spinners: Vec::new() }));
+        self.locks.extend(vm.locks.iter().map(|_| SimLock { holder: NONE, spinners: Vec::new() }));
         let first_disk = self.disks.len() as u32;
         self.vms.push(VmState {
             spec,
@@ -213,7 +214,7 @@ impl<'s, O: Observer> World<'s, O> {
             (false, None) => cpus.to_vec(),
             (false, Some(pin)) => cpus.get(pin as usize).copied().into_iter().collect(),
         };
-        let mut set = Bits::none(self.cpus.len() as u32);
+        let mut set = CpuSet::none(self.cpus.len() as u32);
         listed.into_iter().for_each(|cpu| set.set(cpu, true));
         let known = self.allowed.iter().position(|other| *other == set);
         known.unwrap_or_else(|| {
@@ -223,14 +224,14 @@ impl<'s, O: Observer> World<'s, O> {
     }
 
     fn add_device(&mut self, allowed: u32) -> u32 {
-        self.add_task(Kind::Device { jobs: VecDeque::new() }, allowed, 1024)
+        self.add_task(TaskKind::Device { jobs: VecDeque::new() }, allowed, 1024)
     }
 
-    fn add_task(&mut self, kind: Kind, allowed: u32, weight: u32) -> u32 {
-        let whose = if self.s.host.ganged { Whose::Vcore } else { Whose::Vcpu };
+    fn add_task(&mut self, kind: TaskKind, allowed: u32, weight: u32) -> u32 {
+        let whose = if self.s.host.ganged { PollOwner::Vcore } else { PollOwner::Vcpu };
         self.tasks.push(Task {
             kind,
-            state: State::Blocked,
+            state: TaskState::Blocked,
             weight: weight.max(1),
             allowed,
             run: 0,
@@ -260,14 +261,14 @@ impl<'s, O: Observer> World<'s, O> {
     ) {
         let first = self.strands.len() as u32;
         let native = vm.is_none();
-        let task = self.add_task(Kind::Strands { first, count, native }, allowed, weight);
+        let task = self.add_task(TaskKind::Strands { first, count, native }, allowed, weight);
         for strand in first..first + count {
             let vcpu = vm.map_or(0, |vm| strand - self.vms[vm as usize].first_strand);
             let program = program_of(vcpu);
             let spec = vm.map(|_| &self.s.vms[number]);
             let machine = match spec.map(|vm| vm.spin) {
                 Some(SpinWait::Diagnose(machine)) => machine,
-                _ => Machine { diag44: false, diag9c: false, sense_running: false, lpar: false },
+                _ => DiagnoseSupport { diag44: false, diag9c: false, sense_running: false, lpar: false },
             };
             let policies = spec.map_or(&self.s.policies, |vm| &vm.policies);
             let slots = self.flats.get(program as usize).map_or(0, |flat| flat.slots);
@@ -281,13 +282,13 @@ impl<'s, O: Observer> World<'s, O> {
                 counters: vec![0; slots as usize],
                 rng: stream(self.s.seed, u64::from(strand)),
                 generation: 0,
-                doing: Doing::Program,
+                doing: StrandActivity::Program,
                 left: 0,
                 interrupt_left: 0,
                 since: 0,
                 rate: 0,
                 pending: 0,
-                wait: Wait::Nothing,
+                wait: StrandWait::Nothing,
                 ipis: 0,
                 replies: 0,
                 timer: false,
@@ -305,7 +306,7 @@ impl<'s, O: Observer> World<'s, O> {
                 lock: NONE,
                 held: 0,
                 demand: FULL_LOAD,
-                status: Status::Steal,
+                status: StrandStatus::Steal,
                 status_since: 0,
                 in_spin_loop: false,
                 dy_eligible: false,
@@ -322,7 +323,7 @@ impl<'s, O: Observer> World<'s, O> {
     }
 
     /// The description of a strand's VM; `None` for a thread of the host.
-    pub(crate) fn spec_of(&self, strand: u32) -> Option<&'s Vm> {
+    pub(crate) fn spec_of(&self, strand: u32) -> Option<&'s VmSpec> {
         let st = &self.strands[strand as usize];
         (st.vm != NONE).then(|| &self.s.vms[st.spec as usize])
     }
@@ -344,7 +345,7 @@ fn stream(seed: u64, number: u64) -> Pcg64Mcg {
 }
 
 /// The registration of ports as the policy has it; `None` for one of addresses.
-fn port_registration(registration: &exitscope_scenario::Registration) -> Option<PortRegistration> {
+fn port_registration(registration: &exitscope_scenario::HandlerSpec) -> Option<PortRegistration> {
     if !registration.port {
         return None;
     }

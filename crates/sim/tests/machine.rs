@@ -2,9 +2,10 @@
 
 use exitscope_policy::exit_path::DeviceLock;
 use exitscope_policy::port_path::DeviceModel;
-use exitscope_scenario::outcome::Outcome;
+use exitscope_scenario::outcome::SimOutcome;
 use exitscope_scenario::{
-    Arch, Arrival, Channel, Doorbell, Host, HostThread, Load, Op, Program, Scenario, Span, SpinWait, Vm,
+    Arch, Arrival, Channel, Doorbell, HostSpec, HostThread, Load, Op, Program, Scenario, SpinWait, TimeDistribution,
+    VmSpec,
 };
 use exitscope_sim::{Limits, SimError, Unseen, run};
 use exitscope_units::Picos;
@@ -14,7 +15,7 @@ fn us(micros: u64) -> Picos {
 }
 
 fn compute(micros: u64) -> Op {
-    Op::Compute(Span::Fixed(us(micros)))
+    Op::Compute(TimeDistribution::Fixed(us(micros)))
 }
 
 fn forever(steps: Vec<Op>) -> Program {
@@ -22,8 +23,8 @@ fn forever(steps: Vec<Op>) -> Program {
 }
 
 /// A scenario without ticks, of one VM.
-fn scenario(cores: u32, vm: Vm) -> Scenario {
-    let mut scenario = Scenario::new("test", Host::new(cores));
+fn scenario(cores: u32, vm: VmSpec) -> Scenario {
+    let mut scenario = Scenario::new("test", HostSpec::new(cores));
     scenario.costs.tick_period.time = Picos::ZERO;
     scenario.warmup = us(10_000);
     scenario.duration = us(100_000);
@@ -31,17 +32,17 @@ fn scenario(cores: u32, vm: Vm) -> Scenario {
     scenario
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> SimOutcome {
     run(scenario, Unseen, Limits::default()).unwrap().0
 }
 
-fn exits(outcome: &Outcome, name: &str) -> u64 {
+fn exits(outcome: &SimOutcome, name: &str) -> u64 {
     outcome.vms[0].exits.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
 }
 
 #[test]
 fn a_vcpu_alone_computes_all_the_time() {
-    let outcome = outcome(&scenario(1, Vm::new("a", 1).running(forever(vec![compute(10), Op::Count]))));
+    let outcome = outcome(&scenario(1, VmSpec::new("a", 1).running(forever(vec![compute(10), Op::Count]))));
     assert_eq!(outcome.vms[0].work.count, 10_000);
     assert_eq!(outcome.vms[0].time.guest.0, 100_000_000);
     assert_eq!(outcome.vms[0].exits, []);
@@ -49,7 +50,7 @@ fn a_vcpu_alone_computes_all_the_time() {
 
 #[test]
 fn an_exit_costs_the_sum_of_its_phases() {
-    let scenario = scenario(1, Vm::new("a", 1).running(forever(vec![compute(1), Op::Cpuid, Op::Count])));
+    let scenario = scenario(1, VmSpec::new("a", 1).running(forever(vec![compute(1), Op::Cpuid, Op::Count])));
     let c = &scenario.costs;
     // Exit, handler, looks for timers, signals and requests, entry.
     let cost = c.exit.time.0 + c.accounting.time.0 + c.cpuid.time.0 + 3 * c.look.time.0 + c.entry.time.0;
@@ -61,9 +62,9 @@ fn an_exit_costs_the_sum_of_its_phases() {
 
 #[test]
 fn two_vcpus_share_one_cpu_and_weights_count() {
-    let mut light = Vm::new("light", 1).running(forever(vec![compute(10), Op::Count]));
+    let mut light = VmSpec::new("light", 1).running(forever(vec![compute(10), Op::Count]));
     light.weight = 512;
-    let mut scenario = scenario(1, Vm::new("heavy", 1).running(forever(vec![compute(10), Op::Count])));
+    let mut scenario = scenario(1, VmSpec::new("heavy", 1).running(forever(vec![compute(10), Op::Count])));
     scenario.vms.push(light);
     scenario.duration = us(1_000_000);
     let outcome = outcome(&scenario);
@@ -75,7 +76,7 @@ fn two_vcpus_share_one_cpu_and_weights_count() {
 #[test]
 fn a_device_model_in_a_task_of_its_own_costs_more_than_one_in_the_vcpus_thread() {
     let program = forever(vec![Op::Port { port: 0x1f0, size: 1, write: false, string: false }, Op::Count]);
-    let inline = scenario(2, Vm::new("a", 1).running(program));
+    let inline = scenario(2, VmSpec::new("a", 1).running(program));
     let mut scheduled = inline.clone();
     scheduled.vms[0].policies.port_path.device_model = DeviceModel::Scheduled;
     let mut emulated = scheduled.clone();
@@ -89,7 +90,7 @@ fn a_device_model_in_a_task_of_its_own_costs_more_than_one_in_the_vcpus_thread()
 
 #[test]
 fn one_core_of_four_threads_runs_gangs_and_a_thread_alone_is_never_ganged() {
-    let mut vm = Vm::new("a", 4).running_on(0, forever(vec![compute(100), Op::Hypercall(1), Op::Count]));
+    let mut vm = VmSpec::new("a", 4).running_on(0, forever(vec![compute(100), Op::Hypercall(1), Op::Count]));
     vm.policies.vcore.smt_mode = 4;
     let mut alone = scenario(1, vm);
     alone.host.ganged = true;
@@ -109,7 +110,7 @@ fn one_core_of_four_threads_runs_gangs_and_a_thread_alone_is_never_ganged() {
 }
 
 fn ping_pong(guest_poll: bool, host_poll: u64) -> Scenario {
-    let mut ping = Vm::new("ping", 1).running(forever(vec![
+    let mut ping = VmSpec::new("ping", 1).running(forever(vec![
         Op::Start,
         Op::Send(0),
         Op::AwaitReply,
@@ -117,7 +118,7 @@ fn ping_pong(guest_poll: bool, host_poll: u64) -> Scenario {
         compute(2),
         Op::Count,
     ]));
-    let mut pong = Vm::new("pong", 1).running(forever(vec![Op::Receive(0), compute(2), Op::Reply]));
+    let mut pong = VmSpec::new("pong", 1).running(forever(vec![Op::Receive(0), compute(2), Op::Reply]));
     for vm in [&mut ping, &mut pong] {
         vm.cpuidle_haltpoll = guest_poll;
         vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(host_poll);
@@ -148,9 +149,9 @@ fn host_polling_is_cpu_time_and_not_halted() {
         assert!(parts.sum::<u64>().abs_diff(2 * 100_000_000) <= 16, "the parts are the whole: {run:?}");
         assert_eq!(run.vms[0].time.guest_polling.0, 0);
     }
-    let share = |of: fn(&Outcome) -> u64, run: &Outcome| of(run) as f64 / 100e6;
-    let polling = |run: &Outcome| share(|run| run.vms[0].time.polling.0, run);
-    let halted = |run: &Outcome| share(|run| run.vms[0].time.halted.0, run);
+    let share = |of: fn(&SimOutcome) -> u64, run: &SimOutcome| of(run) as f64 / 100e6;
+    let polling = |run: &SimOutcome| share(|run| run.vms[0].time.polling.0, run);
+    let halted = |run: &SimOutcome| share(|run| run.vms[0].time.halted.0, run);
     assert_eq!(polling(&none), 0.0);
     assert!(halted(&none) > 0.4 && none.busy_cpus < 1.2, "{} {}", halted(&none), none.busy_cpus);
     assert!(polling(&polled) > 0.3 && halted(&polled) < 0.01, "{} {}", polling(&polled), halted(&polled));
@@ -167,7 +168,7 @@ fn host_polling_is_cpu_time_and_not_halted() {
 
 #[test]
 fn in_a_virtual_core_one_thread_polls_and_the_others_sleep() {
-    let mut vm = Vm::new("a", 4).running(forever(vec![Op::Sleep(Span::Fixed(us(50))), Op::Count]));
+    let mut vm = VmSpec::new("a", 4).running(forever(vec![Op::Sleep(TimeDistribution::Fixed(us(50))), Op::Count]));
     vm.policies.vcore.smt_mode = 4;
     vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(200_000);
     let mut scenario = scenario(1, vm);
@@ -184,7 +185,7 @@ fn in_a_virtual_core_one_thread_polls_and_the_others_sleep() {
 fn a_poll_ends_when_another_task_is_runnable_on_its_cpu() {
     // A vCPU sleeps and is polled for all that time, if it may; a thread of the host wants the same CPU now and then.
     let with = |poll: u64| {
-        let mut vm = Vm::new("a", 1).running(forever(vec![Op::Sleep(Span::Fixed(us(700))), Op::Count]));
+        let mut vm = VmSpec::new("a", 1).running(forever(vec![Op::Sleep(TimeDistribution::Fixed(us(700))), Op::Count]));
         vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(poll);
         vm.policies.host_halt_poll.halt_poll_ns_grow_start = exitscope_units::Nanos(poll);
         let mut scenario = scenario(1, vm);
@@ -193,7 +194,13 @@ fn a_poll_ends_when_another_task_is_runnable_on_its_cpu() {
             copies: 1,
             cpus: Vec::new(),
             pinned: false,
-            program: forever(vec![Op::Sleep(Span::Fixed(us(130))), Op::Start, compute(20), Op::Stop, Op::Count]),
+            program: forever(vec![
+                Op::Sleep(TimeDistribution::Fixed(us(130))),
+                Op::Start,
+                compute(20),
+                Op::Stop,
+                Op::Count,
+            ]),
         });
         outcome(&scenario)
     };
@@ -206,7 +213,8 @@ fn a_poll_ends_when_another_task_is_runnable_on_its_cpu() {
 #[test]
 fn a_poll_ends_when_a_tick_moves_a_waiting_task_to_its_cpu() {
     // Three threads begin on CPU 1, while a vCPU is polled for on CPU 0: the threads between them keep them apart.
-    let mut vm = Vm::new("a", 1).running(vec![Op::Sleep(Span::Fixed(us(50))), Op::Sleep(Span::Fixed(us(90_000)))]);
+    let mut vm = VmSpec::new("a", 1)
+        .running(vec![Op::Sleep(TimeDistribution::Fixed(us(50))), Op::Sleep(TimeDistribution::Fixed(us(90_000)))]);
     vm.policies.host_halt_poll.halt_poll_ns = exitscope_units::Nanos(100_000_000);
     vm.policies.host_halt_poll.halt_poll_ns_grow_start = exitscope_units::Nanos(100_000_000);
     let mut scenario = scenario(2, vm);
@@ -215,7 +223,7 @@ fn a_poll_ends_when_a_tick_moves_a_waiting_task_to_its_cpu() {
     // Only ticks move waiting tasks.
     scenario.host.scheduler.steal = false;
     for works in [true, false, true, false, true] {
-        let work = vec![Op::Sleep(Span::Fixed(us(3_000))), Op::Start, compute(20_000), Op::Stop, Op::Count];
+        let work = vec![Op::Sleep(TimeDistribution::Fixed(us(3_000))), Op::Start, compute(20_000), Op::Stop, Op::Count];
         scenario.threads.push(HostThread {
             name: "native".to_string(),
             copies: 1,
@@ -233,14 +241,14 @@ fn a_poll_ends_when_a_tick_moves_a_waiting_task_to_its_cpu() {
 #[test]
 fn clients_outside_are_answered_and_their_latency_is_seen() {
     let mut scenario =
-        scenario(2, Vm::new("server", 1).running(forever(vec![Op::Receive(0), compute(5), Op::Reply, Op::Count])));
+        scenario(2, VmSpec::new("server", 1).running(forever(vec![Op::Receive(0), compute(5), Op::Reply, Op::Count])));
     scenario.channels.push(Channel {
-        latency: Span::Fixed(us(20)),
+        latency: TimeDistribution::Fixed(us(20)),
         doorbell: Doorbell::Eventfd,
         thread: us(2),
         ..Channel::new("net")
     });
-    scenario.loads.push(Load { channel: 0, arrival: Arrival::Closed { clients: 1, think: Span::ZERO } });
+    scenario.loads.push(Load { channel: 0, arrival: Arrival::Closed { clients: 1, think: TimeDistribution::ZERO } });
     let outcome = outcome(&scenario);
     let latency = outcome.loads[0].quantile(5_000).unwrap();
     assert!((49_000..70_000).contains(&latency), "{latency}");
@@ -250,7 +258,7 @@ fn clients_outside_are_answered_and_their_latency_is_seen() {
 #[test]
 fn lock_holders_that_lose_their_cpu_make_others_spin_and_yielding_helps() {
     let program = forever(vec![Op::Lock(0), compute(20), Op::Unlock(0), compute(20), Op::Count]);
-    let mut vm = Vm::new("a", 4).running(program);
+    let mut vm = VmSpec::new("a", 4).running(program);
     vm.locks.push("l".to_string());
     let mut helped = scenario(2, vm);
     helped.host.scheduler.time_slice = us(1_000);
@@ -265,13 +273,13 @@ fn lock_holders_that_lose_their_cpu_make_others_spin_and_yielding_helps() {
 
 #[test]
 fn a_thread_of_the_host_makes_no_exits() {
-    let mut scenario = scenario(1, Vm::new("idle", 1));
+    let mut scenario = scenario(1, VmSpec::new("idle", 1));
     scenario.threads.push(HostThread {
         name: "native".to_string(),
         copies: 1,
         cpus: Vec::new(),
         pinned: false,
-        program: forever(vec![compute(10), Op::Sleep(Span::Fixed(us(10))), Op::Count]),
+        program: forever(vec![compute(10), Op::Sleep(TimeDistribution::Fixed(us(10))), Op::Count]),
     });
     let outcome = outcome(&scenario);
     assert!(outcome.threads[0].count > 3_000, "{}", outcome.threads[0].count);
@@ -280,7 +288,7 @@ fn a_thread_of_the_host_makes_no_exits() {
 
 #[test]
 fn deadlocks_and_standstills_are_named() {
-    let mut vm = Vm::new("a", 2)
+    let mut vm = VmSpec::new("a", 2)
         .running_on(0, vec![Op::Lock(0), compute(10), Op::Lock(1)])
         .running_on(1, vec![Op::Lock(1), compute(10), Op::Lock(0)]);
     vm.locks = vec!["left".to_string(), "right".to_string()];
@@ -288,15 +296,15 @@ fn deadlocks_and_standstills_are_named() {
     let SimError::Deadlock { who, .. } = &locks else { panic!("{locks}") };
     assert!(who.contains("vCPU 1 of a spins for lock left, held by vCPU 0 of a"), "{who}");
 
-    let mut waits = scenario(1, Vm::new("a", 1).running(vec![Op::Receive(0)]));
+    let mut waits = scenario(1, VmSpec::new("a", 1).running(vec![Op::Receive(0)]));
     waits.channels.push(Channel::new("silence"));
     let waits = run(&waits, Unseen, Limits::default()).unwrap_err();
     assert!(waits.to_string().contains("vCPU 0 of a waits for a message from channel silence"), "{waits}");
 
-    let round = run(&scenario(1, Vm::new("a", 1).running(forever(vec![Op::Count]))), Unseen, Limits::default());
+    let round = run(&scenario(1, VmSpec::new("a", 1).running(forever(vec![Op::Count]))), Unseen, Limits::default());
     assert!(matches!(round, Err(SimError::NoProgress { .. })), "{round:?}");
 
-    let mut keeps = Vm::new("a", 1).running(vec![Op::Lock(0), compute(1)]);
+    let mut keeps = VmSpec::new("a", 1).running(vec![Op::Lock(0), compute(1)]);
     keeps.locks.push("l".to_string());
     let keeps = run(&scenario(1, keeps), Unseen, Limits::default());
     assert!(matches!(keeps, Err(SimError::EndsWithLock { .. })), "{keeps:?}");
@@ -304,9 +312,14 @@ fn deadlocks_and_standstills_are_named() {
 
 #[test]
 fn the_same_seed_gives_the_same_outcome_and_another_one_does_not() {
-    let program =
-        forever(vec![Op::Compute(Span::Exponential(us(30))), Op::Lock(0), compute(5), Op::Unlock(0), Op::Count]);
-    let mut vm = Vm::new("a", 6).running(program);
+    let program = forever(vec![
+        Op::Compute(TimeDistribution::Exponential(us(30))),
+        Op::Lock(0),
+        compute(5),
+        Op::Unlock(0),
+        Op::Count,
+    ]);
+    let mut vm = VmSpec::new("a", 6).running(program);
     vm.locks.push("l".to_string());
     let scenario = scenario(3, vm);
     let (first, second) = (outcome(&scenario), outcome(&scenario));
@@ -327,7 +340,7 @@ fn a_tick_in_the_handler_that_ends_a_halt_does_not_lose_the_wake_up() {
 
 #[test]
 fn a_cpu_does_not_idle_while_a_task_that_may_run_there_waits() {
-    let mut scenario = scenario(4, Vm::new("free", 2).running(forever(vec![compute(100), Op::Count])));
+    let mut scenario = scenario(4, VmSpec::new("free", 2).running(forever(vec![compute(100), Op::Count])));
     scenario.costs.tick_period.time = us(1_000);
     // They take the CPU on which one of the vCPUs began.
     scenario.threads.push(HostThread {
@@ -345,7 +358,7 @@ fn a_cpu_does_not_idle_while_a_task_that_may_run_there_waits() {
 #[test]
 fn threads_of_a_core_run_as_fast_as_their_number_lets_them_and_more_than_have_speeds_do_not_run() {
     let work = |vcpus: u32, speeds: &[u32]| {
-        let mut scenario = scenario(1, Vm::new("a", vcpus).running(forever(vec![compute(10), Op::Count])));
+        let mut scenario = scenario(1, VmSpec::new("a", vcpus).running(forever(vec![compute(10), Op::Count])));
         scenario.host.threads = 8;
         scenario.host.smt_speed = speeds.to_vec();
         run(&scenario, Unseen, Limits::default()).map(|(outcome, _)| outcome.vms[0].work.count)
@@ -362,7 +375,7 @@ fn threads_of_a_core_run_as_fast_as_their_number_lets_them_and_more_than_have_sp
 
 #[test]
 fn exits_alone_are_progress_and_events_that_cost_nothing_are_not() {
-    let loops = scenario(1, Vm::new("a", 1).running(forever(vec![Op::Hypercall(1), Op::Count])));
+    let loops = scenario(1, VmSpec::new("a", 1).running(forever(vec![Op::Hypercall(1), Op::Count])));
     let long = Scenario { duration: us(3_000_000), ..loops.clone() };
     assert!(outcome(&long).vms[0].work.count > 1_000_000);
     let mut free = loops;
@@ -375,7 +388,7 @@ fn exits_alone_are_progress_and_events_that_cost_nothing_are_not() {
 
 #[test]
 fn without_a_gap_the_processor_notices_no_spinning() {
-    let mut vm = Vm::new("a", 4).running(forever(vec![Op::Lock(0), compute(20), Op::Unlock(0), Op::Count]));
+    let mut vm = VmSpec::new("a", 4).running(forever(vec![Op::Lock(0), compute(20), Op::Unlock(0), Op::Count]));
     vm.locks.push("l".to_string());
     let mut noticed = scenario(2, vm);
     let exits_of = |scenario: &Scenario| exits(&outcome(scenario), "PAUSE loop");
@@ -385,9 +398,9 @@ fn without_a_gap_the_processor_notices_no_spinning() {
 }
 
 /// vCPUs that do nothing but accesses that user space serves, under one lock.
-fn under_one_lock(vcpus: u32, cpus: u32) -> Outcome {
+fn under_one_lock(vcpus: u32, cpus: u32) -> SimOutcome {
     let access = Op::Port { port: 0x80, size: 1, write: true, string: false };
-    let mut vm = Vm::new("a", vcpus).running(forever(vec![access, Op::Count]));
+    let mut vm = VmSpec::new("a", vcpus).running(forever(vec![access, Op::Count]));
     vm.policies.exit_path.device_lock = DeviceLock::Big;
     outcome(&scenario(cpus, vm))
 }
@@ -397,7 +410,7 @@ fn a_second_vcpu_under_one_lock_adds_what_is_done_outside_it_and_no_more() {
     let [one, two, three] = [1, 2, 3].map(|vcpus| under_one_lock(vcpus, vcpus).vms[0].work.count);
     assert!(two > one, "{one} {two}");
     // With the lock always held, a turn is what is done under it and the hand-over.
-    let costs = Scenario::new("test", Host::new(1)).costs;
+    let costs = Scenario::new("test", HostSpec::new(1)).costs;
     let turn = costs.user_lock.time.0 + costs.device.time.0 + costs.lock_transfer.time.0;
     assert!(three.abs_diff(us(100_000).0 / turn) < three / 50, "{three} {turn}");
 }
@@ -411,7 +424,7 @@ fn whoever_sleeps_for_the_lock_gets_it_in_the_end() {
 
 #[test]
 fn setting_a_timer_is_an_exit_where_the_timer_is_an_msr() {
-    let sleeper = || Vm::new("a", 1).running(forever(vec![Op::Sleep(Span::Fixed(us(100))), Op::Count]));
+    let sleeper = || VmSpec::new("a", 1).running(forever(vec![Op::Sleep(TimeDistribution::Fixed(us(100))), Op::Count]));
     for (arch, expected) in [(Arch::Vmx, true), (Arch::Svm, true), (Arch::S390, false), (Arch::Powerpc, false)] {
         let mut scenario = scenario(1, sleeper());
         scenario.host.arch = arch;
@@ -426,7 +439,7 @@ fn setting_a_timer_is_an_exit_where_the_timer_is_an_msr() {
 fn a_powerpc_guest_confers_to_a_holder_that_lost_its_cpu_and_to_no_other() {
     let contended = |cpus, spin| {
         let steps = vec![Op::Lock(0), compute(50), Op::Unlock(0), compute(50), Op::Count];
-        let mut vm = Vm::new("a", 4).running(forever(steps));
+        let mut vm = VmSpec::new("a", 4).running(forever(steps));
         vm.locks = vec!["l".to_string()];
         vm.spin = spin;
         let mut scenario = scenario(cpus, vm);
@@ -443,7 +456,7 @@ fn a_powerpc_guest_confers_to_a_holder_that_lost_its_cpu_and_to_no_other() {
 
 #[test]
 fn messages_that_nobody_receives_end_a_run_with_a_word() {
-    let vm = Vm::new("a", 1).running(forever(vec![compute(1), Op::Send(0)]));
+    let vm = VmSpec::new("a", 1).running(forever(vec![compute(1), Op::Send(0)]));
     let mut scenario = scenario(1, vm);
     scenario.channels.push(Channel::new("lost"));
     let limits = Limits { messages: 1_000, ..Limits::default() };
@@ -456,7 +469,7 @@ fn messages_that_nobody_receives_end_a_run_with_a_word() {
 fn a_core_that_may_split_for_one_run_takes_preempted_virtual_cores_in_where_they_fit() {
     // Two virtual cores of `width` threads on one core of eight, which all run at full speed.
     let work = |width: u32, modes: u32, one_vm: bool, vms: u32| {
-        let mut vm = Vm::new("a", width * 2 / vms).running(forever(vec![compute(10), Op::Count]));
+        let mut vm = VmSpec::new("a", width * 2 / vms).running(forever(vec![compute(10), Op::Count]));
         vm.copies = vms;
         vm.policies.vcore.smt_mode = width;
         let mut scenario = scenario(1, vm);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// How words are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
+pub(crate) enum ExitStrings {
     /// Each by the number of one that was before: for tables of many rows.
     Numbered,
     /// As they are.
@@ -43,7 +43,7 @@ enum Builder<R: 'static> {
 }
 
 /// Names and types of those columns that stores keep, with units and prose as metadata.
-pub(crate) fn schema<R>(columns: &[Column<R>], words: Words) -> SchemaRef {
+pub(crate) fn schema<R>(columns: &[Column<R>], words: ExitStrings) -> SchemaRef {
     let run = Field::new("recording", words.data_type(), false);
     let fields = columns.iter().filter(|column| column.at_rest).map(|column| {
         let kind = match column.of {
@@ -63,7 +63,7 @@ pub(crate) fn schema<R>(columns: &[Column<R>], words: Words) -> SchemaRef {
 
 impl<R> RowBatch<R> {
     /// No row yet.
-    pub fn new(columns: &[Column<R>], words: Words) -> RowBatch<R> {
+    pub fn new(columns: &[Column<R>], words: ExitStrings) -> RowBatch<R> {
         let builders = columns.iter().filter(|column| column.at_rest).map(|column| match column.of {
             Of::Words(of) => Builder::Words(of, words.builder()),
             Of::Flag(of) => Builder::Flag(of, BooleanBuilder::new()),
@@ -115,18 +115,18 @@ impl<R> RowBatch<R> {
     }
 }
 
-impl Words {
+impl ExitStrings {
     fn data_type(self) -> DataType {
         match self {
-            Words::Numbered => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
-            Words::Plain => DataType::Utf8,
+            ExitStrings::Numbered => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+            ExitStrings::Plain => DataType::Utf8,
         }
     }
 
     fn builder(self) -> WordsBuilder {
         match self {
-            Words::Numbered => WordsBuilder::Numbered(StringDictionaryBuilder::new()),
-            Words::Plain => WordsBuilder::Plain(StringBuilder::new()),
+            ExitStrings::Numbered => WordsBuilder::Numbered(StringDictionaryBuilder::new()),
+            ExitStrings::Plain => WordsBuilder::Plain(StringBuilder::new()),
         }
     }
 }

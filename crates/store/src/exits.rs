@@ -1,6 +1,6 @@
 //! The file of exits, a row each.
 
-use crate::columns::{RowBatch, Words};
+use crate::columns::{ExitStrings, RowBatch};
 use arrow_select::take::take_record_batch;
 use exitscope_model::{Exit, ExitRow, ExitRows, SubjectNames, WhoRow, exit_columns};
 use parquet::arrow::ArrowWriter;
@@ -64,7 +64,7 @@ pub struct ExitWriter<W: Write + Send> {
 impl<W: Write + Send> ExitWriter<W> {
     /// Begins a file: of the recording `run`, of these vCPUs.
     pub fn begin(out: W, run: &str, vcpus: Vec<Arc<WhoRow>>) -> Result<ExitWriter<W>, ParquetError> {
-        let batch = RowBatch::new(&exit_columns(), Words::Numbered);
+        let batch = RowBatch::new(&exit_columns(), ExitStrings::Numbered);
         let writer = ArrowWriter::try_new(out, batch.schema(), Some(exit_properties()))?;
         Ok(ExitWriter { run: run.to_string(), vcpus, rows: ExitRows::default(), batch, places: Vec::new(), writer })
     }

@@ -17,14 +17,14 @@
 mod columns;
 mod error;
 mod exits;
-mod facts;
+mod location;
 mod log;
-mod place;
+mod stats_tables;
 mod store;
 
 pub use arrow_array;
 pub use error::StoreError;
-pub use facts::Sums;
-pub use log::{AdvisedRow, Contents, Entry, Piece, RunRow, SCHEMA, SettingRow};
-pub use place::bucket;
-pub use store::{Added, Adding, Checked, Compacted, Damage, Store, TABLES, schema};
+pub use location::bucket;
+pub use log::{AdvisedRow, DataFile, LogEntry, RecordingRow, SCHEMA, StoreContents, StoredSettingRow};
+pub use stats_tables::RecordingStats;
+pub use store::{AddOutcome, Compacted, DamagedFile, PendingRecording, Store, StoreCheck, TABLES, schema};

@@ -1,7 +1,7 @@
 //! The log of a store: what belongs to it.
 
 use crate::StoreError;
-use crate::place::{Place, READS};
+use crate::location::{READS, StoreLocation};
 use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(crate) const LOG: &str = "_log";
 
 /// One recording in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunRow {
+pub struct RecordingRow {
     /// Hash of the recording's bytes: the same recording is not added twice.
     pub id: String,
     /// The recording's name when it was added.
@@ -49,7 +49,7 @@ pub struct RunRow {
     /// Records that the recorder lost.
     pub lost: u64,
     /// What was in force on the machine.
-    pub settings: Vec<SettingRow>,
+    pub settings: Vec<StoredSettingRow>,
     /// What to change; none in entries of before it was kept.
     #[serde(default)]
     pub advice: Vec<AdvisedRow>,
@@ -74,7 +74,7 @@ pub struct AdvisedRow {
 
 /// What was in force on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SettingRow {
+pub struct StoredSettingRow {
     /// The kernel module, `host`, or `exitscope`.
     pub component: String,
     /// Its name.
@@ -85,7 +85,7 @@ pub struct SettingRow {
 
 /// A Parquet file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct DataFile {
     /// One of [`TABLES`](crate::TABLES).
     pub table: String,
     /// Below the store.
@@ -107,15 +107,15 @@ pub struct Piece {
 
 /// One change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Entry {
+pub struct LogEntry {
     /// [`SCHEMA`].
     pub schema: String,
     /// What was done: `add`, `compact`, `drop`, or `all`, which says everything and stands for all entries before.
     pub what: String,
     /// Recordings that belong to the store from now on.
-    pub runs: Vec<RunRow>,
+    pub runs: Vec<RecordingRow>,
     /// Files that do.
-    pub add: Vec<Piece>,
+    pub add: Vec<DataFile>,
     /// Paths of files that do no longer.
     pub remove: Vec<String>,
     /// Recordings that do no longer.
@@ -124,13 +124,13 @@ pub struct Entry {
 
 /// What belongs to a store.
 #[derive(Clone, Debug, Default)]
-pub struct Contents {
+pub struct StoreContents {
     /// The newest entry's number; 0 if there is none.
     pub number: u64,
     /// Recordings by id.
-    pub runs: BTreeMap<String, RunRow>,
+    pub runs: BTreeMap<String, RecordingRow>,
     /// Files by path.
-    pub pieces: BTreeMap<String, Piece>,
+    pub pieces: BTreeMap<String, DataFile>,
     /// Entries that were read.
     pub entries: u64,
 }
@@ -144,9 +144,9 @@ pub(crate) struct OldLog {
     pub(crate) removed_since: BTreeSet<String>,
 }
 
-impl Contents {
+impl StoreContents {
     /// Reads the log.
-    pub fn read(place: &Place) -> Result<Contents, StoreError> {
+    pub fn read(place: &StoreLocation) -> Result<StoreContents, StoreError> {
         let mut found: Vec<(u64, String)> = Vec::new();
         for file in place.list(LOG)? {
             let number = file.location.filename().and_then(number_of);
@@ -154,7 +154,7 @@ impl Contents {
         }
         found.sort_by(|a, b| b.cmp(a));
         // Backwards to an entry that says everything, then forwards.
-        let mut entries: Vec<(u64, Entry)> = Vec::new();
+        let mut entries: Vec<(u64, LogEntry)> = Vec::new();
         'read: for some in found.chunks(READS) {
             let read = place.read_each(some.iter().map(|(_, path)| (path.as_str(), None)));
             for ((number, path), bytes) in some.iter().zip(read) {
@@ -175,7 +175,7 @@ impl Contents {
         {
             return Err(StoreError::Missing { entry: path_of(number - 1) });
         }
-        let mut contents = Contents { entries: entries.len() as u64, ..Contents::default() };
+        let mut contents = StoreContents { entries: entries.len() as u64, ..StoreContents::default() };
         for (number, entry) in entries.into_iter().rev() {
             contents.take(entry);
             contents.number = number;
@@ -184,25 +184,25 @@ impl Contents {
     }
 
     /// Writes the next entry; whether nobody else had written it.
-    pub fn commit(&self, place: &Place, entry: &Entry) -> Result<bool, StoreError> {
+    pub fn commit(&self, place: &StoreLocation, entry: &LogEntry) -> Result<bool, StoreError> {
         let path = path_of(self.number + 1);
         let bytes = serde_json::to_vec(entry).map_err(|source| StoreError::Entry { entry: path.clone(), source })?;
         place.create(&path, bytes)
     }
 
     /// An entry that says everything.
-    pub fn all(&self) -> Entry {
-        Entry {
+    pub fn all(&self) -> LogEntry {
+        LogEntry {
             what: "all".to_string(),
             runs: self.runs.values().cloned().collect(),
             add: self.pieces.values().cloned().collect(),
-            ..Entry::new("all")
+            ..LogEntry::new("all")
         }
     }
 
     /// What the log says of before: an entry is written when what it says is so, and never changed, so that the time of its
     /// file tells since when it is so.
-    pub(crate) fn old_log(&self, place: &Place, until: SystemTime) -> Result<OldLog, StoreError> {
+    pub(crate) fn old_log(&self, place: &StoreLocation, until: SystemTime) -> Result<OldLog, StoreError> {
         let first = self.number - self.entries.saturating_sub(1);
         let files = place.list(LOG)?.into_iter();
         let entries: Vec<(u64, ObjectMeta)> =
@@ -229,7 +229,7 @@ impl Contents {
         Ok(old)
     }
 
-    fn take(&mut self, entry: Entry) {
+    fn take(&mut self, entry: LogEntry) {
         if entry.what == "all" {
             self.runs.clear();
             self.pieces.clear();
@@ -245,20 +245,20 @@ impl Contents {
     }
 }
 
-impl Entry {
+impl LogEntry {
     /// An entry that changes nothing yet.
-    pub fn new(what: &str) -> Entry {
-        Entry { schema: SCHEMA.to_string(), what: what.to_string(), ..Entry::default() }
+    pub fn new(what: &str) -> LogEntry {
+        LogEntry { schema: SCHEMA.to_string(), what: what.to_string(), ..LogEntry::default() }
     }
 }
 
 /// The number of the newest entry; 0 if there is none.
-pub(crate) fn newest(place: &Place) -> Result<u64, StoreError> {
+pub(crate) fn newest(place: &StoreLocation) -> Result<u64, StoreError> {
     let files = place.list(LOG)?;
     Ok(files.iter().filter_map(|file| file.location.filename().and_then(number_of)).max().unwrap_or(0))
 }
 
-fn parse(path: &str, bytes: &[u8]) -> Result<Entry, StoreError> {
+fn parse(path: &str, bytes: &[u8]) -> Result<LogEntry, StoreError> {
     /// Of a later version, nothing else need be as it is here.
     #[derive(Deserialize)]
     struct Head {

@@ -1,10 +1,10 @@
 //! The store: adding, joining, dropping, checking.
 
-use crate::columns::{Words, schema as columns_of};
+use crate::columns::{ExitStrings, schema as columns_of};
 use crate::exits::{ExitWriter, exit_properties, properties};
-use crate::facts::{self, Sums};
-use crate::log::{self, Contents, Entry, LOG, OldLog, Piece, RunRow};
-use crate::place::{Place, READS, Upload, Uploaded, hash, why};
+use crate::location::{READS, StoreLocation, Upload, Uploaded, hash, why};
+use crate::log::{self, DataFile, LOG, LogEntry, OldLog, RecordingRow, StoreContents};
+use crate::stats_tables::{self, RecordingStats};
 use crate::{SCHEMA, StoreError};
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{ArrowError, FieldRef, SchemaRef};
@@ -47,12 +47,12 @@ const TRIES: u32 = 100;
 /// A store.
 #[derive(Debug)]
 pub struct Store {
-    place: Place,
+    place: StoreLocation,
 }
 
 /// What became of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum AddOutcome {
     /// It is in the store now, in so many bytes: of exits, and of sums.
     New {
         /// Of exits.
@@ -66,7 +66,7 @@ pub enum Added {
 
 /// A file that is not as the log says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedFile {
     /// Its path, below the store.
     pub path: String,
     /// What is wrong with it.
@@ -75,11 +75,11 @@ pub struct Damage {
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct StoreCheck {
     /// Files that are as the log says.
     pub whole: u64,
     /// Files that are not.
-    pub damaged: Vec<Damage>,
+    pub damaged: Vec<DamagedFile>,
     /// Files of which the log says nothing: foreign ones, those of adds that were stopped, those that were dropped.
     pub unlisted: Vec<String>,
 }
@@ -92,7 +92,7 @@ pub struct Compacted {
     /// Files that there are for them.
     pub after: usize,
     /// Files that are not as the log says, and were left as they are.
-    pub damaged: Vec<Damage>,
+    pub damaged: Vec<DamagedFile>,
 }
 
 /// What became of some files that were to be joined.
@@ -101,11 +101,11 @@ enum Joined {
     /// Somebody else joined or dropped them meanwhile, or this version does not know their table.
     Not,
     /// One of them is damaged: nothing was done.
-    Damaged(Damage),
+    Damaged(DamagedFile),
 }
 
 /// A recording on its way into the store.
-pub struct Adding<'a> {
+pub struct PendingRecording<'a> {
     store: &'a Store,
     path: String,
     writer: ExitWriter<Upload>,
@@ -114,7 +114,7 @@ pub struct Adding<'a> {
 impl Store {
     /// Opens the store in a directory, or in a bucket: `s3://bucket/path`.
     pub fn open(at: &std::path::Path) -> Result<Store, StoreError> {
-        let place = Place::at(at, false)?;
+        let place = StoreLocation::at(at, false)?;
         match place.list(LOG)?.is_empty() {
             true => Err(StoreError::NoStore { place: place.name().to_string() }),
             false => Ok(Store { place }),
@@ -123,12 +123,12 @@ impl Store {
 
     /// The same, and makes one if there is none.
     pub fn make(at: &std::path::Path) -> Result<Store, StoreError> {
-        Ok(Store { place: Place::at(at, true)? })
+        Ok(Store { place: StoreLocation::at(at, true)? })
     }
 
     /// What belongs to it now.
-    pub fn contents(&self) -> Result<Contents, StoreError> {
-        Contents::read(&self.place)
+    pub fn contents(&self) -> Result<StoreContents, StoreError> {
+        StoreContents::read(&self.place)
     }
 
     /// The number of the newest entry of its log; another one says that something changed.
@@ -137,15 +137,21 @@ impl Store {
     }
 
     /// Begins to add the recording `id`, which was made on this host on this day.
-    pub fn add(&self, id: &str, host: &str, day: &str, vcpus: Vec<Arc<WhoRow>>) -> Result<Adding<'_>, StoreError> {
+    pub fn add(
+        &self,
+        id: &str,
+        host: &str,
+        day: &str,
+        vcpus: Vec<Arc<WhoRow>>,
+    ) -> Result<PendingRecording<'_>, StoreError> {
         let path = piece_path(EXITS, host, day, id);
         let upload = self.place.upload(&path)?;
         let writer = ExitWriter::begin(upload, id, vcpus).map_err(in_file(&path))?;
-        Ok(Adding { store: self, path, writer })
+        Ok(PendingRecording { store: self, path, writer })
     }
 
     /// The rows of a file.
-    pub fn rows(&self, piece: &Piece) -> Result<ParquetRecordBatchReader, StoreError> {
+    pub fn rows(&self, piece: &DataFile) -> Result<ParquetRecordBatchReader, StoreError> {
         let bytes = self.place.read(&piece.path)?;
         let open = || ParquetRecordBatchReaderBuilder::try_new(bytes)?.build();
         open().map_err(in_file(&piece.path))
@@ -155,7 +161,7 @@ impl Store {
     /// a damaged one is left alone, and named.
     pub fn compact(&self) -> Result<Compacted, StoreError> {
         let contents = self.contents()?;
-        let mut groups: BTreeMap<(&str, &str, &str), Vec<&Piece>> = BTreeMap::new();
+        let mut groups: BTreeMap<(&str, &str, &str), Vec<&DataFile>> = BTreeMap::new();
         for piece in contents.pieces.values().filter(|piece| piece.bytes < LARGE) {
             groups.entry((&piece.table, &piece.host, &piece.day)).or_default().push(piece);
         }
@@ -182,7 +188,7 @@ impl Store {
     }
 
     /// Joins those of some files that are as the log says.
-    fn join_sound(&self, mut pieces: Vec<&Piece>, done: &mut Compacted) -> Result<(), StoreError> {
+    fn join_sound(&self, mut pieces: Vec<&DataFile>, done: &mut Compacted) -> Result<(), StoreError> {
         while pieces.len() > 1 {
             match self.join(&pieces)? {
                 Joined::Damaged(damage) => {
@@ -202,27 +208,27 @@ impl Store {
 
     /// Drops recordings of days before this one, of this host or of all; how many.
     pub fn drop_before(&self, day: &str, host: Option<&str>) -> Result<usize, StoreError> {
-        let old = |run: &RunRow| run.day.as_str() < day && host.is_none_or(|host| run.host == host);
+        let old = |run: &RecordingRow| run.day.as_str() < day && host.is_none_or(|host| run.host == host);
         self.commit(|contents| {
             let forget: BTreeSet<String> =
                 contents.runs.values().filter(|run| old(run)).map(|run| run.id.clone()).collect();
-            let gone = |piece: &&Piece| piece.runs.iter().all(|run| forget.contains(run));
+            let gone = |piece: &&DataFile| piece.runs.iter().all(|run| forget.contains(run));
             let remove = contents.pieces.values().filter(gone).map(|piece| piece.path.clone()).collect();
             let count = forget.len();
-            let entry = Entry { forget: forget.into_iter().collect(), remove, ..Entry::new("drop") };
+            let entry = LogEntry { forget: forget.into_iter().collect(), remove, ..LogEntry::new("drop") };
             (count > 0).then_some((entry, count))
         })
         .map(Option::unwrap_or_default)
     }
 
     /// Looks at every file.
-    pub fn check(&self) -> Result<Checked, StoreError> {
+    pub fn check(&self) -> Result<StoreCheck, StoreError> {
         let contents = self.contents()?;
-        let mut checked = Checked::default();
+        let mut checked = StoreCheck::default();
         for piece in contents.pieces.values() {
             match self.look_at(piece) {
                 Ok(()) => checked.whole += 1,
-                Err(why) => checked.damaged.push(Damage { path: piece.path.clone(), why }),
+                Err(why) => checked.damaged.push(DamagedFile { path: piece.path.clone(), why }),
             }
         }
         let of_log = format!("{LOG}/");
@@ -236,11 +242,11 @@ impl Store {
     }
 
     /// The files of these contents that can be read, and those that cannot. Of each only the end is looked at.
-    pub fn readable(&self, contents: &Contents) -> Result<(Vec<Piece>, Vec<Damage>), StoreError> {
+    pub fn readable(&self, contents: &StoreContents) -> Result<(Vec<DataFile>, Vec<DamagedFile>), StoreError> {
         let sizes: BTreeMap<String, u64> =
             self.place.list("")?.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
         let (mut sound, mut left_out) = (Vec::new(), Vec::new());
-        let damage = |piece: &Piece, why: &str| Damage { path: piece.path.clone(), why: why.to_string() };
+        let damage = |piece: &DataFile, why: &str| DamagedFile { path: piece.path.clone(), why: why.to_string() };
         let mut there = Vec::new();
         for piece in contents.pieces.values() {
             match sizes.get(&piece.path) {
@@ -250,7 +256,7 @@ impl Store {
             }
         }
         for some in there.chunks(READS) {
-            let tail = |piece: &&Piece| Some(piece.bytes.saturating_sub(TAIL)..piece.bytes);
+            let tail = |piece: &&DataFile| Some(piece.bytes.saturating_sub(TAIL)..piece.bytes);
             let tails = some.iter().map(|piece| (piece.path.as_str(), tail(piece)));
             for (&piece, tail) in some.iter().zip(self.place.read_each(tails)) {
                 match tail.map_err(|error| error.to_string()).and_then(|tail| self.look_at_end(piece, tail)) {
@@ -294,18 +300,18 @@ impl Store {
     fn write<R: 'static>(
         &self,
         table: &str,
-        run: &RunRow,
+        run: &RecordingRow,
         columns: &[Column<R>],
         rows: &[R],
-    ) -> Result<Piece, StoreError> {
+    ) -> Result<DataFile, StoreError> {
         let path = piece_path(table, &run.host, &run.day, &run.id);
-        let upload = facts::write(self.place.upload(&path)?, columns, &run.id, rows).map_err(in_file(&path))?;
+        let upload = stats_tables::write(self.place.upload(&path)?, columns, &run.id, rows).map_err(in_file(&path))?;
         let uploaded = finish(upload, &path)?;
         Ok(piece(table, path, run, rows.len() as u64, uploaded))
     }
 
     /// Makes one file of several, if all of them are as the log says.
-    fn join(&self, pieces: &[&Piece]) -> Result<Joined, StoreError> {
+    fn join(&self, pieces: &[&DataFile]) -> Result<Joined, StoreError> {
         let Some(first) = pieces.first() else { return Ok(Joined::Not) };
         let runs: BTreeSet<String> = pieces.iter().flat_map(|piece| piece.runs.iter().cloned()).collect();
         // Others may join other files of these at the same time.
@@ -319,7 +325,7 @@ impl Store {
         let mut writer = ArrowWriter::try_new(upload, schema.clone(), Some(properties)).map_err(in_file(&path))?;
         let mut rows = 0;
         for piece in pieces {
-            let damaged = |why: String| Ok(Joined::Damaged(Damage { path: piece.path.clone(), why }));
+            let damaged = |why: String| Ok(Joined::Damaged(DamagedFile { path: piece.path.clone(), why }));
             // One read: what was looked at is what is joined.
             let batches = match self.sound(piece) {
                 Ok(batches) => batches,
@@ -340,25 +346,25 @@ impl Store {
             rows += own;
         }
         let Uploaded { bytes, sha256 } = finish(writer.into_inner().map_err(in_file(&path))?, &path)?;
-        let Piece { table, host, day, .. } = (*first).clone();
-        let joined = Piece { table, path, host, day, runs: runs.into_iter().collect(), rows, bytes, sha256 };
+        let DataFile { table, host, day, .. } = (*first).clone();
+        let joined = DataFile { table, path, host, day, runs: runs.into_iter().collect(), rows, bytes, sha256 };
         let done = self.commit(|contents| {
             // Somebody may have joined or dropped them meanwhile.
             let there = pieces.iter().all(|piece| contents.pieces.contains_key(&piece.path));
             let remove = pieces.iter().map(|piece| piece.path.clone()).collect();
-            there.then(|| (Entry { add: vec![joined.clone()], remove, ..Entry::new("compact") }, ()))
+            there.then(|| (LogEntry { add: vec![joined.clone()], remove, ..LogEntry::new("compact") }, ()))
         })?;
         Ok(done.map_or(Joined::Not, |()| Joined::Done))
     }
 
     /// Why a file is not as the log says.
-    fn look_at(&self, piece: &Piece) -> Result<(), String> {
+    fn look_at(&self, piece: &DataFile) -> Result<(), String> {
         let broken = self.sound(piece)?.find_map(Result::err);
         broken.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
     /// The rows of a file whose bytes are those that were written; or why they are not.
-    fn sound(&self, piece: &Piece) -> Result<ParquetRecordBatchReader, String> {
+    fn sound(&self, piece: &DataFile) -> Result<ParquetRecordBatchReader, String> {
         let bytes = self.place.read(&piece.path).map_err(|error| error.to_string())?;
         let size = bytes.len() as u64;
         if size != piece.bytes {
@@ -373,7 +379,7 @@ impl Store {
     }
 
     /// The same of one of the right size, as far as its end says, of which these are the last bytes.
-    fn look_at_end(&self, piece: &Piece, mut tail: Bytes) -> Result<(), String> {
+    fn look_at_end(&self, piece: &DataFile, mut tail: Bytes) -> Result<(), String> {
         let size = piece.bytes;
         let mut reader = ParquetMetaDataReader::new();
         loop {
@@ -401,7 +407,7 @@ impl Store {
     }
 
     /// Writes the entry that `make` makes of what is there; makes it anew if others wrote one meanwhile.
-    fn commit<T>(&self, make: impl Fn(&Contents) -> Option<(Entry, T)>) -> Result<Option<T>, StoreError> {
+    fn commit<T>(&self, make: impl Fn(&StoreContents) -> Option<(LogEntry, T)>) -> Result<Option<T>, StoreError> {
         for _ in 0..TRIES {
             let contents = self.contents()?;
             let Some((entry, made)) = make(&contents) else { return Ok(None) };
@@ -413,7 +419,7 @@ impl Store {
     }
 }
 
-impl Adding<'_> {
+impl PendingRecording<'_> {
     /// From now on, subjects are called so.
     pub fn name_subjects(&mut self, names: SubjectNames) {
         self.writer.name_subjects(names);
@@ -425,11 +431,11 @@ impl Adding<'_> {
     }
 
     /// Makes the recording belong to the store.
-    pub fn finish(self, run: &RunRow, sums: &Sums) -> Result<Added, StoreError> {
-        let Adding { store, path, writer } = self;
+    pub fn finish(self, run: &RecordingRow, sums: &RecordingStats) -> Result<AddOutcome, StoreError> {
+        let PendingRecording { store, path, writer } = self;
         let uploaded = finish(writer.finish().map_err(in_file(&path))?, &path)?;
         let mut pieces = vec![piece(EXITS, path, run, run.exits, uploaded)];
-        let Sums { facts, halts, gangs } = sums;
+        let RecordingStats { facts, halts, gangs } = sums;
         pieces.push(store.write(FACTS, run, &sum_columns(), facts)?);
         if !halts.is_empty() {
             pieces.push(store.write(HALTS, run, &halt_columns(), halts)?);
@@ -438,38 +444,38 @@ impl Adding<'_> {
             pieces.push(store.write(GANGS, run, &gang_columns(), gangs)?);
         }
         let added = store.commit(|contents| {
-            let entry = || Entry { runs: vec![run.clone()], add: pieces.clone(), ..Entry::new("add") };
+            let entry = || LogEntry { runs: vec![run.clone()], add: pieces.clone(), ..LogEntry::new("add") };
             (!contents.runs.contains_key(&run.id)).then(|| (entry(), ()))
         })?;
-        let bytes = |pieces: &[Piece]| pieces.iter().map(|piece| piece.bytes).sum();
+        let bytes = |pieces: &[DataFile]| pieces.iter().map(|piece| piece.bytes).sum();
         let (exits, sums) = pieces.split_at(1);
-        Ok(added.map_or(Added::Already, |()| Added::New { exits: bytes(exits), sums: bytes(sums) }))
+        Ok(added.map_or(AddOutcome::Already, |()| AddOutcome::New { exits: bytes(exits), sums: bytes(sums) }))
     }
 }
 
 /// The columns of a table; none if there is no such table.
 pub fn schema(table: &str) -> Option<SchemaRef> {
     match table {
-        EXITS => Some(columns_of(&exit_columns(), Words::Numbered)),
-        FACTS => Some(columns_of(&sum_columns(), Words::Plain)),
-        HALTS => Some(columns_of(&halt_columns(), Words::Plain)),
-        GANGS => Some(columns_of(&gang_columns(), Words::Plain)),
+        EXITS => Some(columns_of(&exit_columns(), ExitStrings::Numbered)),
+        FACTS => Some(columns_of(&sum_columns(), ExitStrings::Plain)),
+        HALTS => Some(columns_of(&halt_columns(), ExitStrings::Plain)),
+        GANGS => Some(columns_of(&gang_columns(), ExitStrings::Plain)),
         _ => None,
     }
 }
 
-fn of_size(piece: &Piece, size: u64) -> String {
+fn of_size(piece: &DataFile, size: u64) -> String {
     format!("it has {size} bytes instead of {}", piece.bytes)
 }
 
-fn of_rows(piece: &Piece, rows: u64) -> String {
+fn of_rows(piece: &DataFile, rows: u64) -> String {
     format!("it has {rows} rows instead of {}", piece.rows)
 }
 
 /// A file of one recording.
-fn piece(table: &str, path: String, run: &RunRow, rows: u64, Uploaded { bytes, sha256 }: Uploaded) -> Piece {
+fn piece(table: &str, path: String, run: &RecordingRow, rows: u64, Uploaded { bytes, sha256 }: Uploaded) -> DataFile {
     let (host, day, runs) = (run.host.clone(), run.day.clone(), vec![run.id.clone()]);
-    Piece { table: table.to_string(), path, host, day, runs, rows, bytes, sha256 }
+    DataFile { table: table.to_string(), path, host, day, runs, rows, bytes, sha256 }
 }
 
 /// Rows of a file of before some columns were thought of have nothing in them.

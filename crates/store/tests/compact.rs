@@ -1,7 +1,7 @@
 //! Joining files makes no damage permanent, and takes no file from who reads it.
 
 use exitscope_model::{ExitParts, SumRow, TimePart, WhoRow};
-use exitscope_store::{Compacted, Contents, RunRow, Store, Sums};
+use exitscope_store::{Compacted, RecordingRow, RecordingStats, Store, StoreContents};
 use exitscope_units::Nanos;
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Adds a recording without exits, and with some sums.
 fn add(store: &Store, id: &str, day: &str) {
-    let run = RunRow {
+    let run = RecordingRow {
         id: id.to_string(),
         name: id.to_string(),
         host: "a".to_string(),
@@ -38,11 +38,11 @@ fn add(store: &Store, id: &str, day: &str) {
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(at * 7919 % 104_729)),
         ..SumRow::default()
     };
-    let sums = Sums { facts: (0..2000).map(fact).collect(), ..Sums::default() };
+    let sums = RecordingStats { facts: (0..2000).map(fact).collect(), ..RecordingStats::default() };
     store.add(id, "a", day, Vec::new()).unwrap().finish(&run, &sums).unwrap();
 }
 
-fn facts(contents: &Contents) -> Vec<String> {
+fn facts(contents: &StoreContents) -> Vec<String> {
     let of = contents.pieces.values().filter(|piece| piece.table == "reason_stats");
     of.map(|piece| piece.path.clone()).collect()
 }

@@ -3,8 +3,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use exitscope_model::{CodeList, Door, Exit, ExitCode, ExitParts, SumRow, TimePart, Way, WhoRow};
-use exitscope_store::{Added, RunRow, SCHEMA, Store, StoreError, Sums, TABLES, schema};
+use exitscope_model::{CodeList, Exit, ExitCode, ExitParts, ExitPhases, Handler, SumRow, TimePart, WhoRow};
+use exitscope_store::{AddOutcome, RecordingRow, RecordingStats, SCHEMA, Store, StoreError, TABLES, schema};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 const DAY: &str = "2026-11-22";
 
-fn run(id: &str, exits: u64) -> RunRow {
+fn run(id: &str, exits: u64) -> RecordingRow {
     let text = String::new;
-    RunRow {
+    RecordingRow {
         id: id.to_string(),
         name: text(),
         host: "a".to_string(),
@@ -39,17 +39,17 @@ fn run(id: &str, exits: u64) -> RunRow {
 fn exit(at: u64, timed: bool) -> Exit {
     Exit {
         at: Moment::from_nanos(at),
-        who: exitscope_model::Who { vm: VmId(7), vcpu: VcpuId(0), tid: Tid(70) },
+        who: exitscope_model::VcpuIdentity { vm: VmId(7), vcpu: VcpuId(0), tid: Tid(70) },
         cpu: PcpuId(1),
         code: ExitCode::new(CodeList::Vmx, 12),
         rip: 0,
         info: exitscope_model::ExitInfo::default(),
-        handler: Door::Kernel,
-        detail: None,
+        handler: Handler::Kernel,
+        subject: None,
         injected: None,
         guest: Nanos::ZERO,
         parts: ExitParts::ZERO.with(TimePart::Kernel, Nanos(at * 10)).with(TimePart::Halted, Nanos(3)),
-        way: Way::default(),
+        phases: ExitPhases::default(),
         timed,
         is_halt: true,
         events: 1,
@@ -57,7 +57,7 @@ fn exit(at: u64, timed: bool) -> Exit {
 }
 
 /// Adds a recording with the exits of two vCPUs, at these moments, in this order, and a sum.
-fn add(store: &Store, id: &str, exits: &[(usize, u64, bool)]) -> Added {
+fn add(store: &Store, id: &str, exits: &[(usize, u64, bool)]) -> AddOutcome {
     let vcpus = [Some(0), None].map(|vcpu| Arc::new(WhoRow { vm: Some(7), vcpu, ..WhoRow::default() }));
     let mut adding = store.add(id, "a", DAY, vcpus.to_vec()).unwrap();
     for &(vcpu, at, timed) in exits {
@@ -71,7 +71,9 @@ fn add(store: &Store, id: &str, exits: &[(usize, u64, bool)]) -> Added {
         exit_times: lengths,
         ..SumRow::default()
     };
-    adding.finish(&run(id, exits.len() as u64), &Sums { facts: vec![sum], ..Sums::default() }).unwrap()
+    adding
+        .finish(&run(id, exits.len() as u64), &RecordingStats { facts: vec![sum], ..RecordingStats::default() })
+        .unwrap()
 }
 
 fn read(store: &Store, table: &str) -> RecordBatch {
@@ -141,8 +143,8 @@ fn files_have_the_columns_of_the_schema_and_times_have_their_unit_in_their_name(
 fn a_recording_is_added_once_and_one_that_was_given_up_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::make(folder.path()).unwrap();
-    assert!(matches!(add(&store, "r1", &[(0, 5, true)]), Added::New { exits: 1.., sums: 1.. }));
-    assert_eq!(add(&store, "r1", &[(0, 5, true)]), Added::Already);
+    assert!(matches!(add(&store, "r1", &[(0, 5, true)]), AddOutcome::New { exits: 1.., sums: 1.. }));
+    assert_eq!(add(&store, "r1", &[(0, 5, true)]), AddOutcome::Already);
     let mut given_up = store.add("r2", "a", DAY, vec![Arc::default()]).unwrap();
     given_up.absorb(0, &exit(5, true)).unwrap();
     drop(given_up);

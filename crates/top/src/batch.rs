@@ -1,13 +1,14 @@
 //! An interval as a page of text.
 
 use crate::columns::TopColumn;
-use crate::frame::{Frame, GangRow, Row};
-use crate::line::{Line, vcpu_name};
-use crate::state::State;
-use crate::text;
+use crate::figure_text;
+use crate::frame::{Frame, TopGangRow, TopGroupRow};
+use crate::line::{ListLine, vcpu_name};
+use crate::screen_state::ScreenState;
 use exitscope_live::KvmHalts;
 use exitscope_view::{
-    Column, Look, Page, Section, Sentence, Table, column, length, plain, rate, share, thousands, write_page,
+    Page, PageSection, Sentence, Table, TableColumn, TerminalStyle, column, length, plain, rate, share, thousands,
+    write_page,
 };
 use std::io::{self, Write};
 
@@ -15,7 +16,7 @@ use std::io::{self, Write};
 const ROWS: usize = 10;
 
 /// An interval as a page, with the columns that `state` has.
-pub fn write_text(frame: &Frame, state: &State, look: Look, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(frame: &Frame, state: &ScreenState, look: TerminalStyle, out: &mut dyn Write) -> io::Result<()> {
     let mut sections = vec![machines(frame, state)];
     for vm in frame.vms.iter().filter(|vm| vm.figures.exits > 0) {
         let whose = if frame.vms.len() > 1 { format!(" of {} ({})", vm.name, vm.pid) } else { String::new() };
@@ -29,48 +30,56 @@ pub fn write_text(frame: &Frame, state: &State, look: Look, out: &mut dyn Write)
         sections.extend(vm.kvm_halts.as_ref().map(|halts| kvm_halts(&whose, halts)));
         sections.extend(vm.gangs.as_ref().map(|row| gangs(&whose, row)));
     }
-    sections[0].notes.extend(text::no_kvm(&frame.vms.iter().filter(|vm| vm.figures.exits > 0).collect::<Vec<_>>()));
+    sections[0]
+        .notes
+        .extend(figure_text::no_kvm(&frame.vms.iter().filter(|vm| vm.figures.exits > 0).collect::<Vec<_>>()));
     write_page(&Page { sections }, look, out)
 }
 
-fn machines(frame: &Frame, state: &State) -> Section {
-    let verdict = frame.verdict.as_ref().map(|verdict| match text::verdict(verdict) {
+fn machines(frame: &Frame, state: &ScreenState) -> PageSection {
+    let verdict = frame.verdict.as_ref().map(|verdict| match figure_text::verdict(verdict) {
         (said, Some(doubts)) => format!("{said}; {doubts}"),
         (said, None) => said,
     });
     let mut sentences = vec![
-        format!("{}, {:.1} s on {}; {}", text::time_of_day(frame.time), frame.seconds, frame.host, text::route(frame)),
-        format!("Cost of watching: {}", text::own(&frame.overhead).join("; ")),
+        format!(
+            "{}, {:.1} s on {}; {}",
+            figure_text::time_of_day(frame.time),
+            frame.seconds,
+            frame.host,
+            figure_text::route(frame)
+        ),
+        format!("Cost of watching: {}", figure_text::own(&frame.overhead).join("; ")),
     ];
-    sentences.extend(text::missed(frame));
+    sentences.extend(figure_text::missed(frame));
     if !frame.has_kvm_exit {
         sentences.push("kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial".into());
     }
     let mut sentences: Vec<Sentence> = verdict.into_iter().chain(sentences).map(plain).collect();
-    sentences.extend(text::lost(frame).map(|text| Sentence { text, warning: true }));
+    sentences.extend(figure_text::lost(frame).map(|text| Sentence { text, warning: true }));
     let lines = state.lines(frame);
     let shown = shown(state, &lines);
     let columns = shown.iter().map(|id| column(id.title(), id.is_words(), id.rank()));
-    Section {
-        title: format!("exitscope top: {}", text::how_many(frame)),
+    PageSection {
+        title: format!("exitscope top: {}", figure_text::how_many(frame)),
         sentences,
         table: Some(Table {
             columns: [column("VM", true, 0)].into_iter().chain(columns).collect(),
             rows: lines.iter().map(|line| machine(line, &shown, state)).collect(),
         }),
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
 /// The columns of text: unless they were asked for, those that are of the interval.
-fn shown(state: &State, lines: &[Line]) -> Vec<TopColumn> {
+fn shown(state: &ScreenState, lines: &[ListLine]) -> Vec<TopColumn> {
     let mut shown = state.columns.of_rows(lines);
     shown.retain(|&id| state.columns.is_asked(id) || !matches!(id, TopColumn::Now | TopColumn::Past));
     shown
 }
 
-fn machine(line: &Line, shown: &[TopColumn], state: &State) -> Vec<String> {
+fn machine(line: &ListLine, shown: &[TopColumn], state: &ScreenState) -> Vec<String> {
     let name = match line.vcpu {
         None => line.vm.name.clone(),
         Some(vcpu) => format!("  {}", vcpu_name(vcpu)),
@@ -83,9 +92,9 @@ fn machine(line: &Line, shown: &[TopColumn], state: &State) -> Vec<String> {
     [name + ended].into_iter().chain(shown.iter().map(cell)).collect()
 }
 
-fn list(title: String, rows: &[Row]) -> Section {
+fn list(title: String, rows: &[TopGroupRow]) -> PageSection {
     let columns = columns_of(&["name", "count", "/s", "cost", "time", "to user space", "mean", "p50", "p99"]);
-    let row = |row: &Row| {
+    let row = |row: &TopGroupRow| {
         let lengths = [row.mean_ns, row.p50_ns, row.p99_ns].map(length);
         let mut cells = vec![
             row.label(),
@@ -100,42 +109,43 @@ fn list(title: String, rows: &[Row]) -> Section {
     };
     let more = rows.len().saturating_sub(ROWS);
     let notes = (more > 0).then(|| format!("and {more} more (--format json has all)"));
-    Section {
+    PageSection {
         title,
         table: Some(Table { columns, rows: rows.iter().take(ROWS).map(row).collect() }),
         notes: notes.into_iter().collect(),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn kvm_halts(whose: &str, halts: &KvmHalts) -> Section {
+fn kvm_halts(whose: &str, halts: &KvmHalts) -> PageSection {
     let columns = ["halts", "count", "of polls", "time", "mean"];
-    let rows = text::kvm_halts(halts).map(|row| vec![row.name.to_string(), row.count, row.share, row.time, row.mean]);
-    Section {
+    let rows =
+        figure_text::kvm_halts(halts).map(|row| vec![row.name.to_string(), row.count, row.share, row.time, row.mean]);
+    PageSection {
         title: format!("Halts{whose} since the VM began, as KVM counts them"),
-        sentences: vec![plain(text::kvm_source(halts))],
+        sentences: vec![plain(figure_text::kvm_source(halts))],
         table: Some(Table { columns: columns_of(&columns), rows: rows.to_vec() }),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn gangs(whose: &str, row: &GangRow) -> Section {
+fn gangs(whose: &str, row: &TopGangRow) -> PageSection {
     let causes = row.causes.iter().take(ROWS).map(|cause| {
         let name = format!("vCPU {} {}", cause.vcpu, cause.reason);
         vec![name, rate(cause.runs_per_s), rate(cause.forced_exits_per_s), share(cause.forced_out)]
     });
-    Section {
+    PageSection {
         title: format!("Gang exits{whose}"),
-        sentences: text::gangs(row).map(plain).to_vec(),
+        sentences: figure_text::gangs(row).map(plain).to_vec(),
         table: Some(Table {
             columns: columns_of(&["what forced others out", "runs/s", "forced/s", "lost"]),
             rows: causes.collect(),
         }),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
 /// Columns of which the first has names.
-fn columns_of(titles: &[&'static str]) -> Vec<Column> {
+fn columns_of(titles: &[&'static str]) -> Vec<TableColumn> {
     titles.iter().enumerate().map(|(at, title)| column(*title, at == 0, 0)).collect()
 }

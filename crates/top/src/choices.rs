@@ -1,56 +1,56 @@
 //! What can be chosen: the order of rows, and what is shown below the list.
 
 use crate::columns::TopColumn;
-use crate::frame::{Figures, Frame};
+use crate::frame::{Frame, RateFigures};
 use exitscope_model::TimePart;
 
 /// What rows are ordered by: what they have in a column, or their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum ListOrder {
     By(TopColumn),
     Name,
 }
 
-impl Default for Sort {
-    fn default() -> Sort {
-        Sort::By(TopColumn::COST)
+impl Default for ListOrder {
+    fn default() -> ListOrder {
+        ListOrder::By(TopColumn::COST)
     }
 }
 
-impl Sort {
+impl ListOrder {
     /// All, with the key that sorts by each at once.
-    const ALL: [(char, Sort); 6] = [
-        ('C', Sort::By(TopColumn::COST)),
-        ('E', Sort::By(TopColumn::Exits)),
-        ('H', Sort::By(TopColumn::Part(TimePart::Halted))),
-        ('T', Sort::By(TopColumn::Part(TimePart::Steal))),
-        ('P', Sort::By(TopColumn::P99)),
-        ('N', Sort::Name),
+    const ALL: [(char, ListOrder); 6] = [
+        ('C', ListOrder::By(TopColumn::COST)),
+        ('E', ListOrder::By(TopColumn::Exits)),
+        ('H', ListOrder::By(TopColumn::Part(TimePart::Halted))),
+        ('T', ListOrder::By(TopColumn::Part(TimePart::Steal))),
+        ('P', ListOrder::By(TopColumn::P99)),
+        ('N', ListOrder::Name),
     ];
 
     /// What a key sorts by at once.
-    pub fn of_key(key: char) -> Option<Sort> {
-        Sort::ALL.into_iter().find(|row| row.0 == key).map(|row| row.1)
+    pub fn of_key(key: char) -> Option<ListOrder> {
+        ListOrder::ALL.into_iter().find(|row| row.0 == key).map(|row| row.1)
     }
 
     /// The one behind it, or before it.
-    pub fn next(self, backwards: bool) -> Sort {
-        next(&Sort::ALL.map(|row| row.1), self, backwards)
+    pub fn next(self, backwards: bool) -> ListOrder {
+        next(&ListOrder::ALL.map(|row| row.1), self, backwards)
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Sort::By(column) => column.title(),
-            Sort::Name => "name",
+            ListOrder::By(column) => column.title(),
+            ListOrder::Name => "name",
         }
     }
 
     /// What comes first has the largest.
-    pub fn of(self, figures: &Figures) -> f64 {
+    pub fn of(self, figures: &RateFigures) -> f64 {
         match self {
-            Sort::By(TopColumn::Exits) => figures.exits_per_s,
-            Sort::By(TopColumn::P99) => figures.p99_ns.unwrap_or(0) as f64,
-            Sort::By(TopColumn::Part(part)) => figures.share_of(part).unwrap_or(0.0),
+            ListOrder::By(TopColumn::Exits) => figures.exits_per_s,
+            ListOrder::By(TopColumn::P99) => figures.p99_ns.unwrap_or(0) as f64,
+            ListOrder::By(TopColumn::Part(part)) => figures.share_of(part).unwrap_or(0.0),
             _ => 0.0,
         }
     }

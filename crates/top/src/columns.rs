@@ -5,8 +5,8 @@
 //!           keys in the chooser ──┘                 └─► text of --batch
 //! ```
 
-use crate::frame::Figures;
-use crate::line::Line;
+use crate::frame::RateFigures;
+use crate::line::ListLine;
 use crate::list::{BARS, Words};
 use exitscope_model::TimePart;
 use exitscope_view::{length, rate, share};
@@ -123,8 +123,8 @@ impl TopColumn {
     }
 
     /// What it has of a row; of the past, the state knows.
-    pub(crate) fn cell(self, line: &Line) -> Words {
-        let figures: &Figures = line.figures();
+    pub(crate) fn cell(self, line: &ListLine) -> Words {
+        let figures: &RateFigures = line.figures();
         match self {
             TopColumn::Pid => {
                 let pid = line.vcpu.map_or(Some(line.vm.pid), |vcpu| vcpu.tid);
@@ -198,7 +198,7 @@ impl ColumnChoice {
     }
 
     /// Those that these rows have something to show of.
-    pub fn of_rows(&self, lines: &[Line]) -> Vec<TopColumn> {
+    pub fn of_rows(&self, lines: &[ListLine]) -> Vec<TopColumn> {
         let has_any = |id: TopColumn| {
             id.part()
                 .is_none_or(|part| lines.iter().any(|line| line.figures().share_of(part).is_some_and(|of| of > 0.0)))
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn every_part_of_the_time_is_a_column_with_a_share_of_its_own() {
-        let figures = Figures {
+        let figures = RateFigures {
             cost: 0.01,
             guest: 0.02,
             polling: 0.03,
@@ -252,7 +252,7 @@ mod tests {
             steal: None,
             stopped: 0.08,
             unknown: 0.09,
-            ..Figures::default()
+            ..RateFigures::default()
         };
         let shares = TopColumn::all().filter_map(TopColumn::part).map(|part| figures.share_of(part));
         let shares: Vec<f64> = shares.map(|share| share.map_or(7.0, |share| (share * 100.0).round())).collect();

@@ -1,14 +1,14 @@
 //! Figures of an interval, made of its totals.
 
-use crate::frame::{Figures, Row};
+use crate::frame::{RateFigures, TopGroupRow};
 use exitscope_live::{GroupTotals, IntervalTotals, LiveGroup};
-use exitscope_model::{DetailKind, SubjectNames, TimePart};
+use exitscope_model::{SubjectKind, SubjectNames, TimePart};
 use exitscope_stats::CoarseBuckets;
 use exitscope_view::detail_label;
 use std::collections::BTreeMap;
 
 /// Figures of an interval of so many seconds, whose subjects are called so.
-pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> Figures {
+pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> RateFigures {
     // Whether a wake-up was for something is not shown.
     let mut halts: BTreeMap<LiveGroup, GroupTotals> = BTreeMap::new();
     for (group, of) in &totals.groups {
@@ -18,7 +18,8 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> F
     }
     let rows = |groups: &BTreeMap<LiveGroup, GroupTotals>, wanted: fn(&LiveGroup) -> bool| {
         let groups = groups.iter().filter(|(group, _)| wanted(group));
-        let mut rows: Vec<Row> = groups.map(|(group, of)| row(group, of, (totals.wall, seconds), names)).collect();
+        let mut rows: Vec<TopGroupRow> =
+            groups.map(|(group, of)| row(group, of, (totals.wall, seconds), names)).collect();
         // What cost most; of what has no length, what came most often.
         rows.sort_by(|a, b| b.cost.total_cmp(&a.cost).then(b.per_s.total_cmp(&a.per_s)).then(b.count.cmp(&a.count)));
         rows
@@ -33,7 +34,7 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> F
     let (exits, _) = totals.exits_and_timed();
     let parts = totals.parts();
     let of = |of: TimePart| part(parts.get(of).0, totals.wall);
-    Figures {
+    RateFigures {
         exits,
         exits_per_s: exits as f64 / seconds,
         vcpu_seconds: totals.wall as f64 / 1e9,
@@ -55,11 +56,11 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> F
     }
 }
 
-fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), names: &SubjectNames) -> Row {
+fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), names: &SubjectNames) -> TopGroupRow {
     let (kind, name, key) = match group {
         LiveGroup::Reason(code) => ("reason", code.name(), None),
         LiveGroup::InKernel(of) => {
-            let of = of.map_or("", DetailKind::name);
+            let of = of.map_or("", SubjectKind::name);
             ("reason", format!("{} (in the kernel)", of.replace('_', " ")), None)
         }
         LiveGroup::Subject(about) => {
@@ -70,7 +71,7 @@ fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), nam
         LiveGroup::Halt { slept: false, .. } => ("halt", "successful poll".to_string(), None),
     };
     let GroupTotals { ended, within } = totals;
-    Row {
+    TopGroupRow {
         kind,
         name,
         key,
@@ -97,7 +98,9 @@ mod tests {
     use super::*;
     use exitscope_live::Deltas;
     use exitscope_model::{CodeList, ExitCode, ExitParts};
-    use exitscope_record::{Cause, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
+    use exitscope_record::{
+        CountAndTime, CountKey, CountedKind, CountedVcpu, CountedVcpuState, OpenExit, Snapshot, VcpuRunner,
+    };
     use exitscope_units::Nanos;
 
     const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);
@@ -109,20 +112,20 @@ mod tests {
     #[test]
     fn the_parts_of_an_interval_are_what_lies_in_it_and_cost_is_neither_halted_nor_steal() {
         // One halt began 300 before the interval and ends in it; the next is open at its end since 400.
-        let lane = Lane { process: 7, runner: Runner::Thread(70) };
+        let lane = CountedVcpu { process: 7, runner: VcpuRunner::Thread(70) };
         let snapshot = |until, since, beside| {
-            let open = Some(Open { code: HLT, since, beside });
-            let lanes = BTreeMap::from([(lane, LaneState { until, open, ..LaneState::default() })]);
+            let open = Some(OpenExit { code: HLT, since, beside });
+            let lanes = BTreeMap::from([(lane, CountedVcpuState { until, open, ..CountedVcpuState::default() })]);
             Snapshot { at: until, lanes, ..Snapshot::default() }
         };
         let mut deltas = Deltas::default();
         deltas.take(&snapshot(1_000, 700, beside(280, 0)));
         let mut now = snapshot(2_500, 2_100, beside(350, 0));
-        let ended = Count { count: 1, total: 900, beside: beside(700, 100), ..Count::default() };
-        now.counts.insert(Key { lane, cause: Cause::Exit(HLT), about: None }, ended);
+        let ended = CountAndTime { count: 1, total: 900, beside: beside(700, 100), ..CountAndTime::default() };
+        now.counts.insert(CountKey { lane, cause: CountedKind::Exit(HLT), subject: None }, ended);
         let mut totals = deltas.take(&now).vcpus.remove(&lane).unwrap().1;
         (totals.switches, totals.has_kvm_exit) = (true, true);
-        let Figures { exits, cost, halted, steal, guest, reasons, .. } =
+        let RateFigures { exits, cost, halted, steal, guest, reasons, .. } =
             figures(&totals, 1.0, &SubjectNames::default());
         let shares = [cost, halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);
         assert_eq!((exits, shares), (1, [130, 770, 100, 500]));
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn where_kvm_exit_does_not_fire_the_rest_is_unknown() {
         let totals = IntervalTotals { wall: 1_000, outside: beside(600, 300), switches: true, ..Default::default() };
-        let Figures { halted, steal, unknown, guest, cost, .. } = figures(&totals, 1.0, &SubjectNames::default());
+        let RateFigures { halted, steal, unknown, guest, cost, .. } = figures(&totals, 1.0, &SubjectNames::default());
         assert_eq!((halted, steal, unknown, guest, cost), (0.6, Some(0.3), 0.1, 0.0, 0.0));
     }
 }

@@ -39,18 +39,18 @@ pub struct Frame {
     /// Events of the scheduler that were missed since watching began; by them, halted and steal may be cost, and cost these.
     pub missed: u64,
     /// What watching costs.
-    pub overhead: Own,
+    pub overhead: TopOverhead,
     /// What the last intervals come to, all VMs together; nothing until a vCPU was seen.
     pub verdict: Option<LiveVerdict>,
     /// Of all VMs together.
-    pub figures: Figures,
+    pub figures: RateFigures,
     /// Every VM that is watched, by process.
     pub vms: Vec<VmRow>,
 }
 
 /// What watching costs.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
-pub struct Own {
+pub struct TopOverhead {
     /// CPUs that exitscope itself keeps busy.
     pub cpus: f64,
     /// Events that were looked at, in a second.
@@ -82,20 +82,20 @@ pub struct VmRow {
     /// Whether it is gone.
     pub ended: bool,
     /// Of all its vCPUs.
-    pub figures: Figures,
+    pub figures: RateFigures,
     /// What KVM itself counts of its halts.
     pub kvm_halts: Option<KvmHalts>,
     /// Why it has none of these counters.
     pub no_kvm_halts: Option<String>,
     /// Its virtual cores' runs, if they have any (POWER7 and POWER8).
-    pub gangs: Option<GangRow>,
+    pub gangs: Option<TopGangRow>,
     /// Each vCPU that left its guest since watching began, by number.
-    pub vcpus: Vec<VcpuRow>,
+    pub vcpus: Vec<TopVcpuRow>,
 }
 
 /// A virtual CPU.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct VcpuRow {
+pub struct TopVcpuRow {
     /// Its number, as far as its thread's name, KVM or an event has it.
     pub vcpu: Option<u32>,
     /// Its thread.
@@ -107,12 +107,12 @@ pub struct VcpuRow {
     /// Since when, in nanoseconds before the end of the interval.
     pub open_ns: Option<u64>,
     /// How it fared.
-    pub figures: Figures,
+    pub figures: RateFigures,
 }
 
 /// Runs of a VM's virtual cores: their threads leave the guest together, whoever had to.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct GangRow {
+pub struct TopGangRow {
     /// Runs in a second.
     pub runs_per_s: f64,
     /// Share of them that one thread's exit ended for others that worked.
@@ -144,7 +144,7 @@ pub struct GangCause {
 
 /// How vCPUs fared.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Figures {
+pub struct RateFigures {
     /// Exits of the interval.
     pub exits: u64,
     /// Exits in a second.
@@ -174,18 +174,18 @@ pub struct Figures {
     /// The 99th percentile of their lengths in nanoseconds, halts left out.
     pub p99_ns: Option<u64>,
     /// By reason, what cost most first.
-    pub reasons: Vec<Row>,
+    pub reasons: Vec<TopGroupRow>,
     /// By what they were about, what cost most first.
-    pub subjects: Vec<Row>,
+    pub subjects: Vec<TopGroupRow>,
     /// Halts that a poll ended, and those that blocked.
-    pub halts: Vec<Row>,
+    pub halts: Vec<TopGroupRow>,
     /// How long KVM polls when a vCPU halts, in nanoseconds, of the vCPU where that is longest, if it changed since.
     pub poll_ns: Option<u32>,
 }
 
 /// A group of exits or halts.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Row {
+pub struct TopGroupRow {
     /// `reason`; the kind of what it is about, like `port`; or `halt`.
     pub kind: &'static str,
     /// Its name.
@@ -212,7 +212,7 @@ pub struct Row {
     pub histogram: Vec<(u64, u64)>,
 }
 
-impl Row {
+impl TopGroupRow {
     /// Its name, with the kind of what exits were about.
     pub(crate) fn label(&self) -> String {
         match self.kind {
@@ -222,7 +222,7 @@ impl Row {
     }
 }
 
-impl Figures {
+impl RateFigures {
     /// The share of a part of the vCPUs' time. All of the cost is the kernel's here; of steal there is nothing where the
     /// scheduler does not tell.
     pub(crate) fn share_of(&self, part: TimePart) -> Option<f64> {

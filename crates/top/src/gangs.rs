@@ -5,8 +5,8 @@
 //! ```
 
 use crate::figures::part;
-use crate::frame::{GangCause, GangRow};
-use exitscope_analysis::{Cause, GangCell, Gangs};
+use crate::frame::{GangCause, TopGangRow};
+use exitscope_analysis::{ForcingExits, GangFacts, GangStats};
 use exitscope_model::{CodeList, Event, ExitCode};
 use exitscope_units::{VcpuId, VmId};
 use std::collections::{BTreeMap, HashMap};
@@ -17,9 +17,9 @@ const MAX_VMS: usize = 1024;
 /// Ganged exits, and what they were at the end of the last interval.
 #[derive(Debug, Default)]
 pub struct GangWatch {
-    gangs: Gangs,
-    before: BTreeMap<VmId, GangCell>,
-    causes: HashMap<(VmId, VcpuId, u16), Cause>,
+    gangs: GangFacts,
+    before: BTreeMap<VmId, GangStats>,
+    causes: HashMap<(VmId, VcpuId, u16), ForcingExits>,
 }
 
 impl GangWatch {
@@ -33,17 +33,17 @@ impl GangWatch {
 
     /// An interval of so many seconds, by process; `wall` is the vCPUs' time in it, in nanoseconds. VMs whose vCPUs never ran
     /// together are not there.
-    pub fn rows(&mut self, seconds: f64, wall: impl Fn(u32) -> u64) -> HashMap<u32, GangRow> {
+    pub fn rows(&mut self, seconds: f64, wall: impl Fn(u32) -> u64) -> HashMap<u32, TopGangRow> {
         let cells = self.gangs.vms();
         let causes = self.gangs.causes();
-        let none = GangCell::default();
+        let none = GangStats::default();
         let mut rows = HashMap::new();
         for (&vm, now) in cells.iter().filter(|(_, cell)| cell.runs > 0) {
             let before = self.before.get(&vm).unwrap_or(&none);
-            let new = |of: fn(&GangCell) -> u64| of(now).saturating_sub(of(before));
+            let new = |of: fn(&GangStats) -> u64| of(now).saturating_sub(of(before));
             let per_s = |count: u64| count as f64 / seconds;
             let (runs, ganged, forced) = (new(|cell| cell.runs), new(|cell| cell.ganged), new(|cell| cell.forced));
-            let mut row = GangRow {
+            let mut row = TopGangRow {
                 runs_per_s: per_s(runs),
                 ganged: part(ganged, runs),
                 forced_exits_per_s: per_s(forced),
@@ -74,27 +74,27 @@ impl GangWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{Kind, NameId, SubjectWord};
+    use exitscope_model::{EventKind, NameId, SubjectWord};
     use exitscope_units::{Moment, PcpuId, Tid};
 
-    fn event(at: u64, vcpu: u32, kind: Kind) -> Event {
+    fn event(at: u64, vcpu: u32, kind: EventKind) -> Event {
         let (tid, vm, cpu) = (Tid(70), VmId(7), PcpuId(0));
         Event { at: Moment::from_nanos(at), tid, vm, vcpu: VcpuId(vcpu), cpu, name: NameId::NONE, kind }
     }
 
-    fn exit(trap: u64) -> Kind {
-        Kind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle: false, words: SubjectWord::NONE, rip: 0 }
+    fn exit(trap: u64) -> EventKind {
+        EventKind::Exit { code: ExitCode::new(CodeList::PpcTrap, trap), idle: false, words: SubjectWord::NONE, rip: 0 }
     }
 
     /// A run of two vCPUs from `at` on: vCPU 1 makes a hypercall, vCPU 0 is forced out, and both are back 200 ns later.
     fn ganged_run(at: u64) -> Vec<Event> {
         vec![
-            event(at, 0, Kind::RunCore { exit: false, runnable: 2 }),
+            event(at, 0, EventKind::RunCore { exit: false, runnable: 2 }),
             event(at + 100, 0, exit(0xe80)),
             event(at + 110, 1, exit(0xc00)),
-            event(at + 120, 0, Kind::RunCore { exit: true, runnable: 2 }),
-            event(at + 300, 0, Kind::Enter),
-            event(at + 300, 1, Kind::Enter),
+            event(at + 120, 0, EventKind::RunCore { exit: true, runnable: 2 }),
+            event(at + 300, 0, EventKind::Enter),
+            event(at + 300, 1, EventKind::Enter),
         ]
     }
 

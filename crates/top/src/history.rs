@@ -4,7 +4,7 @@
 //! Figures of each interval ─► History of each row: shares of each part, KEPT intervals of them
 //! ```
 
-use crate::frame::Figures;
+use crate::frame::RateFigures;
 use exitscope_model::{ALL_PARTS, TimePart};
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Interval {
 
 impl History {
     /// Adds an interval; the oldest leaves when there are more than [`KEPT`].
-    pub fn push(&mut self, figures: &Figures) {
+    pub fn push(&mut self, figures: &RateFigures) {
         let mut shares = [0.0; ALL_PARTS];
         TimePart::ALL.iter().for_each(|&part| shares[part as usize] = figures.share_of(part).unwrap_or(0.0) as f32);
         self.intervals.push_back(Interval { seconds: figures.vcpu_seconds as f32, shares });
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_latest_intervals_are_kept_and_a_mean_is_of_the_vcpus_time() {
         let mut history = History::default();
-        let figures = |cost, vcpu_seconds| Figures { cost, vcpu_seconds, ..Figures::default() };
+        let figures = |cost, vcpu_seconds| RateFigures { cost, vcpu_seconds, ..RateFigures::default() };
         assert_eq!(history.mean(TimePart::Kernel, KEPT), 0.0);
         // A vCPU that came late had a short interval.
         history.push(&figures(1.0, 0.25));

@@ -7,12 +7,12 @@
 //! ```
 
 use crate::choices::Panel;
-use crate::frame::{Figures, Frame, Row as Group, VmRow};
+use crate::figure_text;
+use crate::frame::{Frame, RateFigures, TopGroupRow as Group, VmRow};
 use crate::history::History;
-use crate::line::{Line as ListLine, vcpu_name};
+use crate::line::{ListLine, vcpu_name};
 use crate::list::{BARS, Column, List, Words, wrapped};
 use crate::screen::WIDE;
-use crate::text;
 use crate::timeline::PartsTimeline;
 use exitscope_live::KvmHalts;
 use exitscope_model::encode;
@@ -38,7 +38,7 @@ const ABOUT_ROWS: u16 = 8;
 /// What is chosen: a VM, one of its vCPUs, or all VMs.
 pub struct Chosen<'a> {
     name: Words,
-    figures: &'a Figures,
+    figures: &'a RateFigures,
     vms: Vec<&'a VmRow>,
     /// KVM's own counters, of whole VMs.
     kvm: Option<Cow<'a, KvmHalts>>,
@@ -173,13 +173,13 @@ fn groups(title: Words, groups: &[Group], height: u16) -> List {
         Column::figures("p50", 5, LENGTH),
         Column::figures("p99", 3, LENGTH),
         Column::figures("to user", 6, 0),
-        Column::bars(text::BARS_TITLE),
+        Column::bars(figure_text::BARS_TITLE),
     ];
     List::new(columns, (groups.len(), None), height, |at| {
         let group = &groups[at];
         let mut cells = vec![Words::name(group.label()), rate(group.per_s).into(), share(group.cost).into()];
         cells.extend([group.mean_ns, group.p50_ns, group.p99_ns].map(|ns| length(ns).into()));
-        cells.extend([share(group.to_user_space).into(), text::bars(&group.histogram).into()]);
+        cells.extend([share(group.to_user_space).into(), figure_text::bars(&group.histogram).into()]);
         let is_quiet = group.per_s == 0.0 && group.cost == 0.0;
         (cells, if is_quiet { Style::new().dim() } else { Style::new() })
     })
@@ -201,7 +201,7 @@ fn halts(chosen: &Chosen, height: u16) -> List {
         Column::figures("share", 2, SHARE),
         Column::figures("mean", 4, LENGTH),
         Column::figures("p99", 3, LENGTH),
-        Column::bars(text::BARS_TITLE),
+        Column::bars(figure_text::BARS_TITLE),
     ];
     let mut list = List::new(columns, (halts.len(), None), height, |at| {
         let row = &halts[at];
@@ -211,15 +211,15 @@ fn halts(chosen: &Chosen, height: u16) -> List {
             share(if all > 0.0 { row.per_s / all } else { 0.0 }).into(),
             length(row.mean_ns).into(),
             length(row.p99_ns).into(),
-            text::bars(&row.histogram).into(),
+            figure_text::bars(&row.histogram).into(),
         ];
         (cells, Style::new())
     });
     if let Some(kvm) = chosen.kvm.as_deref().filter(|_| halts_height(chosen) <= height) {
         let since = if chosen.vms.len() > 1 { "KVM, since VMs began" } else { "KVM, since the VM began" };
-        list.push([since, "count", "share", "mean", "time", text::BARS_TITLE].map(Words::from).to_vec());
-        for row in text::kvm_halts(kvm) {
-            let figures = [row.count, row.share, row.mean, row.time, text::bars(row.lengths)].map(Words::from);
+        list.push([since, "count", "share", "mean", "time", figure_text::BARS_TITLE].map(Words::from).to_vec());
+        for row in figure_text::kvm_halts(kvm) {
+            let figures = [row.count, row.share, row.mean, row.time, figure_text::bars(row.lengths)].map(Words::from);
             list.push_row([vec![Words::name(row.name)], figures.to_vec()].concat());
         }
     }
@@ -250,9 +250,9 @@ fn said_of_halts(chosen: &Chosen) -> Vec<String> {
     }
     if let Some(kvm) = &chosen.kvm {
         let whole = if chosen.is_vcpu { ", of the whole VM" } else { "" };
-        said.push(format!("{}{whole}", text::kvm_source(kvm)));
+        said.push(format!("{}{whole}", figure_text::kvm_source(kvm)));
     }
-    said.extend(text::no_kvm(&chosen.vms));
+    said.extend(figure_text::no_kvm(&chosen.vms));
     said
 }
 
@@ -292,7 +292,7 @@ fn gangs(chosen: &Chosen, height: u16) -> List {
 
 fn draw_gangs(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen) {
     let said = match &chosen.vms[..] {
-        [VmRow { gangs: Some(gangs), .. }] => text::gangs(gangs).to_vec(),
+        [VmRow { gangs: Some(gangs), .. }] => figure_text::gangs(gangs).to_vec(),
         [vm] => return draw_said(to, area, &[format!("{}: no gang exits, each of its vCPUs runs by itself", vm.name)]),
         _ => Vec::new(),
     };

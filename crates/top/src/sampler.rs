@@ -6,13 +6,13 @@
 //! ```
 
 use crate::figures::figures;
-use crate::frame::{Frame, GangRow, Own, VcpuRow, VmRow};
+use crate::frame::{Frame, TopGangRow, TopOverhead, TopVcpuRow, VmRow};
 use crate::gangs::GangWatch;
 use crate::top::TopOptions;
 use crate::verdict::RecentIntervals;
 use exitscope_live::{CostCycle, CountInterval, IntervalTotals, KvmCounters, LiveCounts, VmWatch, own_cpu_time};
 use exitscope_model::{SubjectNames, vcpu_by_name};
-use exitscope_record::{Counting, RecordError, Route, Runner, thread_name};
+use exitscope_record::{CountingOptions, RecordError, TracingBackend, VcpuRunner, thread_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,7 @@ impl Sampler {
     pub fn start(options: TopOptions) -> Result<Sampler, RecordError> {
         let TopOptions { processes, vm_name, without_bpf, host, interval, .. } = options;
         let vms = VmWatch::new(&processes, vm_name, true);
-        let counting = Counting { processes, without_bpf, with_cores: true, ..Counting::default() };
+        let counting = CountingOptions { processes, without_bpf, with_cores: true, ..CountingOptions::default() };
         Ok(Sampler {
             counts: LiveCounts::start(&counting, vms, CostCycle::new(interval, interval * MEASURE))?,
             own_time: own_cpu_time(),
@@ -65,7 +65,7 @@ impl Sampler {
         let (all, vms) = self.vms(&interval, &gangs, seconds);
         let own_before = std::mem::replace(&mut self.own_time, own_cpu_time());
         let (events, ns_per_event) = (all.events as f64, self.counts.ns_per_event);
-        let overhead = Own {
+        let overhead = TopOverhead {
             cpus: self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds,
             events_per_s: events / seconds,
             ns_per_event,
@@ -80,8 +80,8 @@ impl Sampler {
             kernel: self.host.1.clone(),
             tracing_backend: counting.route().name(),
             bpf_error: match counting.route() {
-                Route::Bpf => None,
-                Route::PerfEvents { because } => Some(because.clone()),
+                TracingBackend::Bpf => None,
+                TracingBackend::PerfEvents { because } => Some(because.clone()),
             },
             has_kvm_exit: counting.has_kvm_exit(),
             lost: interval.lost,
@@ -93,8 +93,8 @@ impl Sampler {
         };
         self.recent.push(all, &frame);
         frame.verdict = self.recent.verdict();
-        let there: BTreeSet<Runner> = interval.living().map(|lane| lane.runner).collect();
-        self.vcpus.retain(|&thread, _| there.contains(&Runner::Thread(thread)));
+        let there: BTreeSet<VcpuRunner> = interval.living().map(|lane| lane.runner).collect();
+        self.vcpus.retain(|&thread, _| there.contains(&VcpuRunner::Thread(thread)));
         Ok(frame)
     }
 
@@ -110,7 +110,7 @@ impl Sampler {
     }
 
     /// Ganged exits, where virtual cores have any.
-    fn gangs(&mut self, interval: &CountInterval, seconds: f64) -> HashMap<u32, GangRow> {
+    fn gangs(&mut self, interval: &CountInterval, seconds: f64) -> HashMap<u32, TopGangRow> {
         let Some(events) = self.counts.counting.take_core_events() else { return HashMap::new() };
         self.gangs.absorb(&events);
         let vcpus = |pid| interval.vcpus.iter().filter(move |(lane, _)| lane.process == pid);
@@ -120,23 +120,23 @@ impl Sampler {
     fn vms(
         &mut self,
         interval: &CountInterval,
-        gangs: &HashMap<u32, GangRow>,
+        gangs: &HashMap<u32, TopGangRow>,
         seconds: f64,
     ) -> (IntervalTotals, Vec<VmRow>) {
-        let mut vms: BTreeMap<u32, (IntervalTotals, Vec<VcpuRow>)> = BTreeMap::new();
+        let mut vms: BTreeMap<u32, (IntervalTotals, Vec<TopVcpuRow>)> = BTreeMap::new();
         for &process in self.counts.vms.processes() {
             vms.entry(process).or_default();
         }
         for (lane, (state, totals)) in &interval.vcpus {
             let state = state.clone().unwrap_or_default();
             let (tid, vcpu) = match lane.runner {
-                Runner::Thread(thread) => (Some(thread), state.vcpu.or_else(|| self.vcpu(lane.process, thread))),
-                Runner::Vcpu(vcpu) => (None, Some(vcpu)),
+                VcpuRunner::Thread(thread) => (Some(thread), state.vcpu.or_else(|| self.vcpu(lane.process, thread))),
+                VcpuRunner::Vcpu(vcpu) => (None, Some(vcpu)),
             };
             let vm = vms.entry(lane.process).or_default();
             vm.0.merge(totals);
             let open = state.open.filter(|_| !state.ended);
-            vm.1.push(VcpuRow {
+            vm.1.push(TopVcpuRow {
                 vcpu,
                 tid,
                 ended: state.ended,

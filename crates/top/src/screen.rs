@@ -11,15 +11,15 @@
 //! keys
 //! ```
 
-use crate::choices::Sort;
+use crate::choices::ListOrder;
 use crate::columns::TopColumn;
+use crate::figure_text;
 use crate::frame::Frame;
 use crate::help;
-use crate::line::{Line as ListLine, RowId, vcpu_name};
+use crate::line::{ListLine, RowId, vcpu_name};
 use crate::list::{Column, List, Words, elided, kept, wrapped};
 use crate::panels::{self, Chosen};
-use crate::state::State;
-use crate::text;
+use crate::screen_state::ScreenState;
 use exitscope_model::encode;
 use exitscope_view::rate;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -55,7 +55,7 @@ const MUCH: f64 = 0.2;
 const VERY_MUCH: f64 = 0.5;
 
 /// Draws `frame` as `state` says.
-pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut State) {
+pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut ScreenState) {
     let lines = state.lines(frame);
     let selected = state.select(&lines);
     let area = to.area();
@@ -99,13 +99,13 @@ pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut State) {
 }
 
 /// What went wrong, in lines that take the place of the keys until one is pressed.
-fn trouble(state: &State, width: u16) -> Vec<Line<'static>> {
+fn trouble(state: &ScreenState, width: u16) -> Vec<Line<'static>> {
     let lines = state.trouble.iter().flat_map(|trouble| wrapped(&encode::line(trouble), width));
     lines.take(TROUBLE).map(Line::from).collect()
 }
 
 /// The columns that these rows have something of.
-fn shown(lines: &[ListLine], width: u16, state: &State) -> Vec<TopColumn> {
+fn shown(lines: &[ListLine], width: u16, state: &ScreenState) -> Vec<TopColumn> {
     let mut shown = state.columns.of_rows(lines);
     // Where there is little room, a VM's process is in its name.
     shown.retain(|&id| id != TopColumn::Pid || width >= WIDE || state.columns.is_asked(id));
@@ -120,7 +120,7 @@ fn hidden_columns(hidden: &[TopColumn]) -> String {
 /// The verdict in at most two lines, with what makes it doubtful if there is room; none on small terminals.
 fn verdict(frame: &Frame, area: Rect) -> Vec<String> {
     let Some(verdict) = frame.verdict.as_ref().filter(|_| area.height >= HIGH) else { return Vec::new() };
-    let (said, doubts) = text::verdict(verdict);
+    let (said, doubts) = figure_text::verdict(verdict);
     let lines = |text: &str| wrapped(&encode::line(text), area.width);
     let whole = doubts.map(|doubts| lines(&format!("{said}; {doubts}"))).filter(|lines| lines.len() <= 2);
     let mut lines = whole.unwrap_or_else(|| lines(&said));
@@ -136,7 +136,7 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<St
     let verdict: Vec<Line> = verdict.into_iter().map(Line::from).collect();
     to.render_widget(Paragraph::new(verdict).style(style.bold()), answer);
     let exits: f64 = frame.vms.iter().map(|vm| vm.figures.exits_per_s).sum();
-    let time = if frame.time > 0.0 { text::time_of_day(frame.time) } else { String::new() };
+    let time = if frame.time > 0.0 { figure_text::time_of_day(frame.time) } else { String::new() };
     // Where there is no room for both, what was counted goes before the time.
     let beside = time.len() as u16 + 1;
     let (room, has_time) = if first.width > 2 * beside { (first.width - beside, true) } else { (first.width, false) };
@@ -144,20 +144,20 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<St
         (0, vec!["exitscope top".bold()]),
         (3, vec![Span::raw(format!("  {}", encode::line(&frame.host)))]),
         (4, vec![Span::raw(format!(" {}", frame.kernel))]),
-        (2, vec![Span::raw(format!("  {}", text::how_many(frame)))]),
+        (2, vec![Span::raw(format!("  {}", figure_text::how_many(frame)))]),
         (1, vec![format!("  {} exits/s", rate(exits)).bold()]),
     ];
     to.render_widget(kept(parts, room), first);
     if has_time {
         to.render_widget(Line::from(time).right_aligned(), first);
     }
-    let own = match text::lost(frame) {
+    let own = match figure_text::lost(frame) {
         Some(lost) => Line::from(lost).style(Style::new().fg(Color::Red).bold()),
         None if frame.time > 0.0 => {
             let route = if frame.bpf_error.is_some() { "perf events" } else { "BPF" };
-            let [cost, ourselves] = text::own(&frame.overhead);
+            let [cost, ourselves] = figure_text::own(&frame.overhead);
             let mut parts = vec![(0, format!("{route}: {cost}")), (1, format!("; {ourselves}"))];
-            parts.extend(text::missed(frame).map(|missed| (2, format!("; {missed}"))));
+            parts.extend(figure_text::missed(frame).map(|missed| (2, format!("; {missed}"))));
             kept(parts.into_iter().map(|(rank, text)| (rank, vec![Span::raw(text)])).collect(), second.width)
         }
         None => Line::from("counting…"),
@@ -166,7 +166,7 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<St
 }
 
 /// As many rows of the list as fit into this height.
-fn rows(lines: &[ListLine], shown: &[TopColumn], selected: Option<usize>, state: &State, height: u16) -> List {
+fn rows(lines: &[ListLine], shown: &[TopColumn], selected: Option<usize>, state: &ScreenState, height: u16) -> List {
     let has_pid = shown.contains(&TopColumn::Pid);
     List::new(columns(shown, state), (lines.len(), selected), height, |at| {
         let line = &lines[at];
@@ -185,11 +185,11 @@ fn rows(lines: &[ListLine], shown: &[TopColumn], selected: Option<usize>, state:
     })
 }
 
-fn draw_list(to: &mut ratatui::Frame, area: Rect, lines: &[ListLine], list: &List, state: &State, frame: &Frame) {
+fn draw_list(to: &mut ratatui::Frame, area: Rect, lines: &[ListLine], list: &List, state: &ScreenState, frame: &Frame) {
     let hidden = lines[..list.hidden.0].iter().chain(&lines[lines.len() - list.hidden.1..]);
     let (vms, vcpus): (Vec<&ListLine>, Vec<&ListLine>) = hidden.partition(|line| line.vcpu.is_none());
     let more = [(vms.len(), "more VM"), (vcpus.len(), "more vCPU")].into_iter().filter(|(count, _)| *count > 0);
-    let more: Vec<String> = more.map(|(count, what)| text::number_of(count, what)).collect();
+    let more: Vec<String> = more.map(|(count, what)| figure_text::number_of(count, what)).collect();
     list.draw(to, area, (!more.is_empty()).then(|| format!("and {}", more.join(", "))));
     if lines.is_empty() && area.height > 1 {
         let said = match (frame.time > 0.0, state.filter.is_empty()) {
@@ -202,11 +202,12 @@ fn draw_list(to: &mut ratatui::Frame, area: Rect, lines: &[ListLine], list: &Lis
 }
 
 /// The list's columns, of which the first is the name.
-fn columns(ids: &[TopColumn], state: &State) -> Vec<Column> {
-    let sorted = |title: &str, sort: Sort| if state.sort == sort { format!("{title}▼") } else { title.to_string() };
-    let mut columns = vec![Column::words(sorted("VM / vCPU", Sort::Name), 0, NAME)];
+fn columns(ids: &[TopColumn], state: &ScreenState) -> Vec<Column> {
+    let sorted =
+        |title: &str, sort: ListOrder| if state.sort == sort { format!("{title}▼") } else { title.to_string() };
+    let mut columns = vec![Column::words(sorted("VM / vCPU", ListOrder::Name), 0, NAME)];
     columns.extend(ids.iter().map(|&id| {
-        let title = sorted(id.title(), Sort::By(id));
+        let title = sorted(id.title(), ListOrder::By(id));
         match id {
             TopColumn::Past => Column::bars(id.title()),
             // As wide where there is nothing in it, so that no other column comes and goes.
@@ -229,7 +230,7 @@ fn name(line: &ListLine, has_pid: bool) -> Words {
     }
 }
 
-fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &State, frame: &Frame) {
+fn draw_foot(to: &mut ratatui::Frame, area: Rect, state: &ScreenState, frame: &Frame) {
     if state.typing {
         // The end of what is typed is what is looked at.
         let typed: String = state.filter.chars().rev().collect();

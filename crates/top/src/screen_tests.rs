@@ -3,7 +3,9 @@
 use super::*;
 use crate::choices::Panel;
 use crate::columns::ColumnChoice;
-use crate::frame::{Figures, GangCause, GangRow, LiveVerdict, Own, Row as Group, VcpuRow, VmRow};
+use crate::frame::{
+    GangCause, LiveVerdict, RateFigures, TopGangRow, TopGroupRow as Group, TopOverhead, TopVcpuRow, VmRow,
+};
 use crate::list::width;
 use crate::report_text::ReportText;
 use exitscope_live::KvmHalts;
@@ -15,7 +17,7 @@ use ratatui::crossterm::event::KeyCode;
 use std::collections::BTreeSet;
 
 /// A frame as text.
-fn drawn(size: (u16, u16), frame: &Frame, state: &mut State) -> String {
+fn drawn(size: (u16, u16), frame: &Frame, state: &mut ScreenState) -> String {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     terminal.draw(|to| draw(to, frame, state)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -32,7 +34,7 @@ fn drawn(size: (u16, u16), frame: &Frame, state: &mut State) -> String {
 }
 
 fn power() -> Frame {
-    let gangs = GangRow {
+    let gangs = TopGangRow {
         runs_per_s: 1200.0,
         ganged: 0.35,
         forced_exits_per_s: 900.0,
@@ -65,7 +67,7 @@ fn power() -> Frame {
 #[test]
 fn gang_exits_have_a_panel_where_virtual_cores_have_runs() {
     let frame = power();
-    let mut state = State { panel: Panel::Gangs, ..State::default() };
+    let mut state = ScreenState { panel: Panel::Gangs, ..ScreenState::default() };
     for size in [(80, 24), (160, 40)] {
         let screen = drawn(size, &frame, &mut state);
         for words in
@@ -85,7 +87,7 @@ fn gang_exits_have_a_panel_where_virtual_cores_have_runs() {
 #[test]
 fn kvms_own_histograms_are_drawn_and_their_source_is_said() {
     let mut frame = power();
-    let mut state = State { panel: Panel::Halts, ..State::default() };
+    let mut state = ScreenState { panel: Panel::Halts, ..ScreenState::default() };
     let screen = drawn((80, 24), &frame, &mut state);
     for words in ["KVM, since the VM began", "successful poll", "90.0%", "failed poll", "blocked", "5.00s"] {
         assert!(screen.contains(words), "{words} is not on\n{screen}");
@@ -105,12 +107,12 @@ fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_al
         successful_polls: attempted,
         ..KvmHalts::default()
     };
-    let figures = |reason: &str, cost| Figures {
+    let figures = |reason: &str, cost| RateFigures {
         exits_per_s: 9.0,
         cost,
         reasons: vec![Group { kind: "reason", name: reason.into(), per_s: 9.0, ..Group::default() }],
         poll_ns: Some(if cost > 0.5 { 43_200 } else { 0 }),
-        ..Figures::default()
+        ..RateFigures::default()
     };
     let vm = |pid, name: &str, kvm_halts, why: Option<&str>, reason, cost| VmRow {
         pid,
@@ -118,7 +120,7 @@ fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_al
         figures: figures(reason, cost),
         kvm_halts,
         no_kvm_halts: why.map(str::to_string),
-        vcpus: vec![VcpuRow { vcpu: Some(3), figures: figures("VCPU", cost), ..VcpuRow::default() }],
+        vcpus: vec![TopVcpuRow { vcpu: Some(3), figures: figures("VCPU", cost), ..TopVcpuRow::default() }],
         ..VmRow::default()
     };
     let vms = vec![
@@ -127,12 +129,12 @@ fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_al
         vm(9, "db", Some(halts(2_222)), None, "OTHER", 0.2),
     ];
     let frame = Frame { vms, time: 1.0, figures: figures("ALL", 0.4), ..Frame::default() };
-    let of = |pid, vcpu| State { selected: Some(RowId { pid, vcpu }), has_begun: true, ..State::default() };
+    let of = |pid, vcpu| ScreenState { selected: Some(RowId { pid, vcpu }), has_begun: true, ..ScreenState::default() };
     let secret = "KVM's own counters are not shown: it keeps its counters to itself";
     for (what, state, is_there, is_not) in [
         (
             "the start",
-            State::default(),
+            ScreenState::default(),
             &["web: halts", "web: exits", secret, "up to 43.2us"][..],
             &["1,111", "3,333"][..],
         ),
@@ -141,14 +143,14 @@ fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_al
         ("its vCPU", of(7, Some(3)), &["db (7) vCPU 3: halts", "1,111", ", of the whole VM"], &["itself", "2,222"]),
         (
             "all",
-            State { is_all: true, has_begun: true, ..State::default() },
+            ScreenState { is_all: true, has_begun: true, ..ScreenState::default() },
             &["all VMs: halts", "all VMs: exits", "3,333", "own counters of 1 of 3 VMs are not shown: it keeps its"],
             &["1,111", "2,222"],
         ),
     ] {
         for size in [(80, 30), (140, 40)] {
             let panels: &[Panel] = if size.0 < WIDE { &[Panel::Reasons, Panel::Halts] } else { &[Panel::Halts] };
-            let drawn = |panel: &Panel| drawn(size, &frame, &mut State { panel: *panel, ..state.clone() });
+            let drawn = |panel: &Panel| drawn(size, &frame, &mut ScreenState { panel: *panel, ..state.clone() });
             let screen: String = panels.iter().map(drawn).collect();
             // Sentences go on in the next line.
             let said = screen.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -164,12 +166,12 @@ fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_al
 
 #[test]
 fn rows_that_have_no_room_are_counted() {
-    let vm = |pid: u32| VmRow { pid, vcpus: vec![VcpuRow::default(); 2], ..VmRow::default() };
+    let vm = |pid: u32| VmRow { pid, vcpus: vec![TopVcpuRow::default(); 2], ..VmRow::default() };
     let reasons = vec![Group { kind: "reason", name: "R".into(), ..Group::default() }; 40];
-    let figures = Figures { reasons: reasons.clone(), subjects: reasons, ..Figures::default() };
+    let figures = RateFigures { reasons: reasons.clone(), subjects: reasons, ..RateFigures::default() };
     let mut frame = Frame { vms: (1..=30).map(vm).collect(), time: 1.0, figures, ..Frame::default() };
     frame.vms[0].figures = frame.figures.clone();
-    let mut state = State { is_all: true, has_begun: true, ..State::default() };
+    let mut state = ScreenState { is_all: true, has_begun: true, ..ScreenState::default() };
     // 7 of the 90 rows of the list, 9 of the 40 reasons.
     let screen = drawn((80, 24), &frame, &mut state);
     assert!(screen.contains("and 27 more VMs, 56 more vCPUs ") && screen.contains("and 31 more "), "{screen}");
@@ -181,18 +183,18 @@ fn rows_that_have_no_room_are_counted() {
 
 #[test]
 fn parts_that_add_up_to_all_are_columns_where_there_is_any_of_them() {
-    let figures = |unknown| Figures {
+    let figures = |unknown| RateFigures {
         cost: 0.25,
         guest: 0.4,
         halted: 0.2,
         steal: Some(0.15 - unknown),
         unknown,
-        ..Figures::default()
+        ..RateFigures::default()
     };
     let header = |width, unknown| {
         let vm = VmRow { pid: 7, name: "web".into(), figures: figures(unknown), ..VmRow::default() };
         let frame = Frame { vms: vec![vm], time: 1.0, ..Frame::default() };
-        drawn((width, 30), &frame, &mut State::default()).lines().nth(2).unwrap().to_string()
+        drawn((width, 30), &frame, &mut ScreenState::default()).lines().nth(2).unwrap().to_string()
     };
     let titles = |header: &str| {
         let all = ["cost▼", "guest", "polling", "halted", "steal", "stopped", "unknown"];
@@ -203,23 +205,24 @@ fn parts_that_add_up_to_all_are_columns_where_there_is_any_of_them() {
     assert_eq!(titles(&header(80, 0.1)), ["cost▼", "guest", "halted", "steal", "unknown"]);
 }
 
-fn of_one_vm(figures: Figures) -> Frame {
-    let vcpus = vec![VcpuRow { vcpu: Some(0), tid: Some(8), figures: figures.clone(), ..VcpuRow::default() }];
+fn of_one_vm(figures: RateFigures) -> Frame {
+    let vcpus = vec![TopVcpuRow { vcpu: Some(0), tid: Some(8), figures: figures.clone(), ..TopVcpuRow::default() }];
     let vm = VmRow { pid: 7, name: "web".into(), figures: figures.clone(), vcpus, ..VmRow::default() };
     Frame { vms: vec![vm], time: 1.0, figures, ..Frame::default() }
 }
 
 #[test]
 fn columns_that_have_no_room_are_named() {
-    let frame = of_one_vm(Figures { cost: 0.5, polling: 0.25, unknown: 0.25, ..Figures::default() });
-    let hidden = |size, state: &mut State| {
+    let frame = of_one_vm(RateFigures { cost: 0.5, polling: 0.25, unknown: 0.25, ..RateFigures::default() });
+    let hidden = |size, state: &mut ScreenState| {
         let screen = drawn(size, &frame, state);
         screen.lines().find(|line| line.starts_with("hidden: ")).map(|line| line.trim_end().to_string())
     };
     let all = "hidden: to-user, now, past (o chooses columns)";
-    assert_eq!(hidden((80, 24), &mut State::default()).as_deref(), Some(all));
-    assert_eq!(hidden((200, 24), &mut State::default()), None);
-    let mut few = State { columns: ColumnChoice::of(&[TopColumn::P99, TopColumn::COST]), ..State::default() };
+    assert_eq!(hidden((80, 24), &mut ScreenState::default()).as_deref(), Some(all));
+    assert_eq!(hidden((200, 24), &mut ScreenState::default()), None);
+    let mut few =
+        ScreenState { columns: ColumnChoice::of(&[TopColumn::P99, TopColumn::COST]), ..ScreenState::default() };
     assert_eq!(hidden((80, 24), &mut few), None);
     let header = drawn((80, 24), &frame, &mut few).lines().nth(2).unwrap().to_string();
     assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["VM", "/", "vCPU", "p99", "cost▼"]);
@@ -227,8 +230,8 @@ fn columns_that_have_no_room_are_named() {
 
 #[test]
 fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
-    let frame = of_one_vm(Figures { cost: 0.5, polling: 0.25, unknown: 0.25, ..Figures::default() });
-    let mut state = State::default();
+    let frame = of_one_vm(RateFigures { cost: 0.5, polling: 0.25, unknown: 0.25, ..RateFigures::default() });
+    let mut state = ScreenState::default();
     for key in [KeyCode::Char('o'), KeyCode::End, KeyCode::Char(' ')] {
         state.key(key.into(), &frame);
     }
@@ -251,20 +254,20 @@ fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
 
 #[test]
 fn large_screens_have_the_timeline_of_the_selected_row() {
-    let figures = |cost, guest, halted| Figures {
+    let figures = |cost, guest, halted| RateFigures {
         cost,
         guest,
         halted,
         steal: Some(0.0),
         vcpu_seconds: 1.0,
         reasons: vec![Group { kind: "reason", name: "HLT".into(), ..Group::default() }],
-        ..Figures::default()
+        ..RateFigures::default()
     };
-    let mut state = State::default();
+    let mut state = ScreenState::default();
     state.remember(&of_one_vm(figures(0.125, 0.375, 0.5)));
     let frame = of_one_vm(figures(0.25, 0.75, 0.0));
     state.remember(&frame);
-    let rows = |size, state: &mut State| {
+    let rows = |size, state: &mut ScreenState| {
         let screen = drawn(size, &frame, state);
         let from = screen.lines().position(|line| line.contains("timeline"))?;
         let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -285,15 +288,15 @@ fn large_screens_have_the_timeline_of_the_selected_row() {
 
 #[test]
 fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
-    let mut frame = of_one_vm(Figures::default());
+    let mut frame = of_one_vm(RateFigures::default());
     frame.verdict = Some(live_verdict());
-    let screen = drawn((80, 24), &frame, &mut State::default());
+    let screen = drawn((80, 24), &frame, &mut ScreenState::default());
     let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
     assert_eq!(lines[1], "Last 7.0 s: vCPUs wait for a CPU 23.4% of their time: 12 vCPUs want 9.3 CPUs,");
     assert_eq!(lines[2], "and there are 8; in doubt: 4,567 events are in no figure");
-    let narrow = drawn((60, 24), &frame, &mut State::default());
+    let narrow = drawn((60, 24), &frame, &mut ScreenState::default());
     assert!(narrow.contains("CPUs, and there are 8 ") && !narrow.contains("doubt"), "{narrow}");
-    assert!(!drawn((80, 12), &frame, &mut State::default()).contains("vCPUs wait"));
+    assert!(!drawn((80, 12), &frame, &mut ScreenState::default()).contains("vCPUs wait"));
 }
 
 fn live_verdict() -> LiveVerdict {
@@ -313,10 +316,10 @@ fn live_verdict() -> LiveVerdict {
 
 #[test]
 fn a_recording_tells_how_far_it_is_and_what_went_wrong() {
-    let frame = of_one_vm(Figures::default());
-    let mut state = State { progress: Some("recording web: 2 of 5 s, to F".into()), ..State::default() };
+    let frame = of_one_vm(RateFigures::default());
+    let mut state = ScreenState { progress: Some("recording web: 2 of 5 s, to F".into()), ..ScreenState::default() };
     assert!(drawn((80, 24), &frame, &mut state).contains("recording web: 2 of 5 s, to F  "));
-    state = State { trouble: Some("cannot record: \u{1b}no room".into()), ..State::default() };
+    state = ScreenState { trouble: Some("cannot record: \u{1b}no room".into()), ..ScreenState::default() };
     assert!(drawn((80, 24), &frame, &mut state).contains("cannot record: \u{fffd}no room"));
     state.key(KeyCode::Char('j').into(), &frame);
     assert!(!drawn((80, 24), &frame, &mut state).contains("cannot record"), "it has been read");
@@ -337,7 +340,7 @@ fn nothing_in_a_name_acts_on_the_screen() {
         vm.figures.reasons.iter_mut().for_each(|row| row.name = name.to_string());
     }
     for panel in [Panel::Reasons, Panel::About, Panel::Halts, Panel::Gangs] {
-        let mut state = State { panel, ..State::default() };
+        let mut state = ScreenState { panel, ..ScreenState::default() };
         let screen = drawn((160, 50), &frame, &mut state);
         let acts = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
         assert!(!screen.contains(acts), "{screen}");
@@ -350,10 +353,14 @@ fn nothing_in_a_name_acts_on_the_screen() {
 fn any_size_of_terminal_will_do() {
     let row =
         Group { kind: "reason", name: "EXTERNAL_INTERRUPT".into(), histogram: vec![(4096, 7)], ..Group::default() };
-    let figures =
-        Figures { reasons: vec![row.clone()], subjects: vec![row.clone()], halts: vec![row], ..Figures::default() };
+    let figures = RateFigures {
+        reasons: vec![row.clone()],
+        subjects: vec![row.clone()],
+        halts: vec![row],
+        ..RateFigures::default()
+    };
     let frame = |vcpus: u32| {
-        let vcpu = |vcpu| VcpuRow { vcpu: Some(vcpu), figures: figures.clone(), ..VcpuRow::default() };
+        let vcpu = |vcpu| TopVcpuRow { vcpu: Some(vcpu), figures: figures.clone(), ..TopVcpuRow::default() };
         let vm = VmRow {
             name: "ein langer Name mit Ü und 漢字".into(),
             figures: figures.clone(),
@@ -366,12 +373,12 @@ fn any_size_of_terminal_will_do() {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         for (frame, panels) in [(frame(60), Panel::of(&power())), (Frame::default(), &[Panel::Reasons])] {
             for (&panel, help) in panels.iter().flat_map(|panel| [(panel, false), (panel, true)]) {
-                let mut state = State { panel, help, ..State::default() };
+                let mut state = ScreenState { panel, help, ..ScreenState::default() };
                 terminal.draw(|to| draw(to, &frame, &mut state)).unwrap();
             }
         }
     }
-    let screen = drawn((120, 40), &frame(70_000), &mut State::default());
+    let screen = drawn((120, 40), &frame(70_000), &mut ScreenState::default());
     assert!(screen.contains("and 69,986 more vCPUs"), "{screen}");
 }
 
@@ -422,10 +429,10 @@ impl Hard {
         }
     }
 
-    fn figures(&mut self, cost: f64) -> Figures {
+    fn figures(&mut self, cost: f64) -> RateFigures {
         let reasons = ["EXTERNAL_INTERRUPT", "EPT_MISCONFIG", "hyperv hypercall (in the kernel)", "HLT", "MSR_WRITE"];
         let about = [("port", "out COM"), ("mmio", "write"), ("msr", "MSR_IA32_TSC_DEADLINE write"), ("port", "in")];
-        Figures {
+        RateFigures {
             exits: self.next(),
             vcpu_seconds: 1.0,
             exits_per_s: self.rate(),
@@ -441,11 +448,11 @@ impl Hard {
             subjects: about.map(|(kind, name)| self.row(kind, name)).to_vec(),
             halts: ["blocked", "successful poll"].map(|name| self.row("halt", name)).to_vec(),
             poll_ns: Some(43_100),
-            ..Figures::default()
+            ..RateFigures::default()
         }
     }
 
-    fn gangs(&mut self) -> GangRow {
+    fn gangs(&mut self) -> TopGangRow {
         let mut cause = |vcpu, reason: &str| GangCause {
             vcpu,
             reason: reason.into(),
@@ -454,7 +461,7 @@ impl Hard {
             forced_out: self.share(),
         };
         let causes = vec![cause(70_001, "SYSCALL"), cause(70_002, "H_DATA_STORAGE")];
-        GangRow {
+        TopGangRow {
             runs_per_s: self.rate(),
             ganged: self.share(),
             forced_exits_per_s: self.rate(),
@@ -479,13 +486,13 @@ impl Hard {
     }
 
     fn vm(&mut self, pid: u32, name: &str, cost: f64) -> VmRow {
-        let vcpu = |hard: &mut Hard, at: u32| VcpuRow {
+        let vcpu = |hard: &mut Hard, at: u32| TopVcpuRow {
             vcpu: Some(70_000 + at),
             tid: Some(pid + at),
             open_reason: Some("EXTERNAL_INTERRUPT".into()),
             open_ns: Some(hard.length()),
             figures: hard.figures(cost - f64::from(at) / 10.0),
-            ..VcpuRow::default()
+            ..TopVcpuRow::default()
         };
         VmRow {
             pid,
@@ -510,7 +517,12 @@ impl Hard {
             host: "host.example.org".into(),
             kernel: "generic-kernel".into(),
             figures: hard.figures(0.777),
-            overhead: Own { cpus: 0.654, events_per_s: 1.0, ns_per_event: Some(98_765.0), vcpu_share: Some(0.888) },
+            overhead: TopOverhead {
+                cpus: 0.654,
+                events_per_s: 1.0,
+                ns_per_event: Some(98_765.0),
+                vcpu_share: Some(0.888),
+            },
             ..Frame::default()
         }
     }
@@ -519,8 +531,8 @@ impl Hard {
 /// Every word with a digit in it that figures are printed as, and what names are printed whole.
 fn printed(frame: &Frame) -> BTreeSet<String> {
     let mut all: Vec<String> = Vec::new();
-    let mut figures = |figures: &Figures| {
-        let Figures {
+    let mut figures = |figures: &RateFigures| {
+        let RateFigures {
             exits_per_s,
             cost,
             guest,
@@ -557,7 +569,7 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
     for vm in &frame.vms {
         let gangs = vm.gangs.as_ref().unwrap();
         let halts = vm.kvm_halts.clone().unwrap();
-        all.extend(text::gangs(gangs));
+        all.extend(figure_text::gangs(gangs));
         all.extend([gangs.runs_per_s, gangs.forced_exits_per_s].map(rate));
         all.push(share(gangs.forced_out));
         for cause in &gangs.causes {
@@ -567,14 +579,14 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
         all.extend(vm.vcpus.iter().map(|vcpu| format!("vCPU {} {}", vcpu.vcpu.unwrap(), length(vcpu.open_ns))));
         all.push(vm.name.clone());
         sum += halts.clone();
-        for row in text::kvm_halts(&halts).into_iter().chain(text::kvm_halts(&sum)) {
+        for row in figure_text::kvm_halts(&halts).into_iter().chain(figure_text::kvm_halts(&sum)) {
             all.extend([row.count, row.share, row.mean, row.time]);
         }
     }
     all.push(rate(frame.vms.iter().map(|vm| vm.figures.exits_per_s).sum()));
-    all.extend(text::own(&frame.overhead));
+    all.extend(figure_text::own(&frame.overhead));
     all.extend(["p50", "p99"].map(str::to_string));
-    all.push(text::time_of_day(frame.time));
+    all.push(figure_text::time_of_day(frame.time));
     all.iter().flat_map(|text| words(text)).collect()
 }
 
@@ -589,9 +601,9 @@ fn cut(screen: &str, frame: &Frame, printed: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     for line in screen.lines() {
         let line = line
-            .replace(text::BARS_TITLE.trim_end(), "")
+            .replace(figure_text::BARS_TITLE.trim_end(), "")
             .replace("the last 1 intervals", "")
-            .replace(&text::how_many(frame), "");
+            .replace(&figure_text::how_many(frame), "");
         // `and 7 more`, `and 3 more VMs, 6 more vCPUs`
         let line = line.split("and ").map(|part| match part.split_once(" more") {
             Some((count, rest)) if count.parse::<u32>().is_ok() => rest
@@ -627,7 +639,7 @@ fn no_figure_is_cut_on_a_terminal_of_any_size() {
     let heights = (24..=60).flat_map(|height| [80, 120, 138].map(|width| (width, height)));
     let vm = &frame.vms[0];
     let [reason, about] = [&vm.figures.reasons[0], &vm.figures.subjects[0]];
-    let kvm = text::kvm_halts(vm.kvm_halts.as_ref().unwrap());
+    let kvm = figure_text::kvm_halts(vm.kvm_halts.as_ref().unwrap());
     for size in widths.chain(heights) {
         let panels = if size.0 < WIDE { Panel::of(&frame) } else { &[Panel::Reasons] };
         for &panel in panels {
@@ -663,13 +675,13 @@ fn no_figure_is_cut_on_a_terminal_of_any_size() {
 }
 
 /// States in which a VM is chosen, one of its vCPUs, and none.
-fn chosen(panel: Panel) -> [(&'static str, State); 3] {
+fn chosen(panel: Panel) -> [(&'static str, ScreenState); 3] {
     let vcpu = RowId { pid: 4_194_000, vcpu: Some(4_194_001) };
-    let mut state = State { panel, ..State::default() };
+    let mut state = ScreenState { panel, ..ScreenState::default() };
     state.remember(&Hard::frame());
     [
         ("a VM", state.clone()),
-        ("a vCPU", State { selected: Some(vcpu), has_begun: true, ..state.clone() }),
-        ("all", State { is_all: true, has_begun: true, ..state }),
+        ("a vCPU", ScreenState { selected: Some(vcpu), has_begun: true, ..state.clone() }),
+        ("all", ScreenState { is_all: true, has_begun: true, ..state }),
     ]
 }

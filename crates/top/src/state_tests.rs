@@ -2,13 +2,17 @@
 
 use super::*;
 use crate::columns::TopColumn;
-use crate::frame::{Figures, GangRow, VcpuRow};
+use crate::frame::{RateFigures, TopGangRow, TopVcpuRow};
 use crate::line::vcpu_name;
 
 fn frame() -> Frame {
-    let figures = |cost| Figures { cost, ..Figures::default() };
-    let vcpu =
-        |vcpu, cost| VcpuRow { vcpu: Some(vcpu), tid: Some(100 + vcpu), figures: figures(cost), ..VcpuRow::default() };
+    let figures = |cost| RateFigures { cost, ..RateFigures::default() };
+    let vcpu = |vcpu, cost| TopVcpuRow {
+        vcpu: Some(vcpu),
+        tid: Some(100 + vcpu),
+        figures: figures(cost),
+        ..TopVcpuRow::default()
+    };
     let vm = |pid, name: &str, cost, vcpus| VmRow {
         pid,
         name: name.into(),
@@ -23,15 +27,15 @@ fn frame() -> Frame {
 }
 
 /// `web01`, `web01 vCPU 3`.
-fn name(line: &Line) -> String {
+fn name(line: &ListLine) -> String {
     line.vcpu.map_or(line.vm.name.clone(), |vcpu| format!("{} {}", line.vm.name, vcpu_name(vcpu)))
 }
 
-fn names(state: &State, frame: &Frame) -> Vec<String> {
+fn names(state: &ScreenState, frame: &Frame) -> Vec<String> {
     state.lines(frame).iter().map(name).collect()
 }
 
-fn press(state: &mut State, frame: &Frame, codes: &[KeyCode]) {
+fn press(state: &mut ScreenState, frame: &Frame, codes: &[KeyCode]) {
     for &code in codes {
         state.key(KeyEvent::from(code), frame);
         let lines = state.lines(frame);
@@ -41,7 +45,7 @@ fn press(state: &mut State, frame: &Frame, codes: &[KeyCode]) {
 
 #[test]
 fn rows_are_entered_and_left_sorted_and_filtered() {
-    let (frame, mut state) = (frame(), State::default());
+    let (frame, mut state) = (frame(), ScreenState::default());
     assert_eq!(names(&state, &frame), ["web", "web vCPU 2", "web vCPU 1", "db", "db vCPU 0"]);
     press(&mut state, &frame, &[KeyCode::Down, KeyCode::Up, KeyCode::Enter]);
     assert_eq!(names(&state, &frame), ["web", "web vCPU 2", "web vCPU 1"]);
@@ -50,7 +54,7 @@ fn rows_are_entered_and_left_sorted_and_filtered() {
     press(&mut state, &frame, &[KeyCode::Esc, KeyCode::Esc, KeyCode::Char('v')]);
     assert_eq!(names(&state, &frame), ["web", "db"]);
     press(&mut state, &frame, &[KeyCode::Char('S')]);
-    assert_eq!((state.sort, names(&state, &frame)), (Sort::Name, vec!["db".to_string(), "web".to_string()]));
+    assert_eq!((state.sort, names(&state, &frame)), (ListOrder::Name, vec!["db".to_string(), "web".to_string()]));
     press(&mut state, &frame, &[KeyCode::Char('/'), KeyCode::Char('W'), KeyCode::Char('q'), KeyCode::Backspace]);
     assert!(state.typing && !state.quit);
     assert_eq!(names(&state, &frame), ["web"]);
@@ -60,18 +64,18 @@ fn rows_are_entered_and_left_sorted_and_filtered() {
 
 #[test]
 fn the_costliest_vm_is_selected_at_the_beginning_and_none_on_demand() {
-    let mut state = State::default();
+    let mut state = ScreenState::default();
     // Before anything has come, and while nothing costs anything.
     assert_eq!(state.select(&[]), None);
     let mut idle = frame();
-    idle.vms.iter_mut().for_each(|vm| vm.figures = Figures::default());
+    idle.vms.iter_mut().for_each(|vm| vm.figures = RateFigures::default());
     let lines = state.lines(&idle);
     assert_eq!(state.select(&lines).map(|at| name(&lines[at])), Some("db".into()));
     // The costliest VM, whatever rows are sorted by; and it stays that when another comes to cost more.
     let mut busy = frame();
     busy.vms.iter_mut().for_each(|vm| vm.figures.exits_per_s = 9.0);
-    state.sort = Sort::Name;
-    let selected = |state: &mut State, frame: &Frame| {
+    state.sort = ListOrder::Name;
+    let selected = |state: &mut ScreenState, frame: &Frame| {
         let lines = state.lines(frame);
         state.select(&lines).map(|at| name(&lines[at]))
     };
@@ -96,13 +100,13 @@ fn the_costliest_vm_is_selected_at_the_beginning_and_none_on_demand() {
 
 #[test]
 fn gang_exits_are_a_panel_where_there_are_virtual_cores() {
-    let (mut frame, mut state) = (frame(), State::default());
-    let seen = |state: &mut State, frame: &Frame| {
+    let (mut frame, mut state) = (frame(), ScreenState::default());
+    let seen = |state: &mut ScreenState, frame: &Frame| {
         press(state, frame, &[KeyCode::Tab]);
         state.panel.name()
     };
     assert_eq!([(); 3].map(|()| seen(&mut state, &frame)), ["ports, MSRs", "halts", "reasons"]);
-    frame.vms[1].gangs = Some(GangRow::default());
+    frame.vms[1].gangs = Some(TopGangRow::default());
     assert_eq!([(); 3].map(|()| seen(&mut state, &frame)), ["ports, MSRs", "halts", "gang exits"]);
     // The VM has ended.
     frame.vms.remove(1);
@@ -111,21 +115,21 @@ fn gang_exits_are_a_panel_where_there_are_virtual_cores() {
 
 #[test]
 fn a_key_sorts_by_its_column_at_once() {
-    let (frame, mut state) = (frame(), State::default());
-    let sorted = |state: &mut State, key| {
+    let (frame, mut state) = (frame(), ScreenState::default());
+    let sorted = |state: &mut ScreenState, key| {
         press(state, &frame, &[KeyCode::Char(key)]);
         state.sort
     };
     assert_eq!(['N', 'T', 'P', 'E', 'H', 'C'].map(|key| sorted(&mut state, key)), {
-        let [steal, halted] = [TimePart::Steal, TimePart::Halted].map(|part| Sort::By(TopColumn::Part(part)));
-        let [p99, exits, cost] = [TopColumn::P99, TopColumn::Exits, TopColumn::COST].map(Sort::By);
-        [Sort::Name, steal, p99, exits, halted, cost]
+        let [steal, halted] = [TimePart::Steal, TimePart::Halted].map(|part| ListOrder::By(TopColumn::Part(part)));
+        let [p99, exits, cost] = [TopColumn::P99, TopColumn::Exits, TopColumn::COST].map(ListOrder::By);
+        [ListOrder::Name, steal, p99, exits, halted, cost]
     });
 }
 
 #[test]
 fn costs_of_the_last_intervals_are_kept_and_those_of_rows_that_are_gone_are_not() {
-    let (mut frame, mut state) = (frame(), State::default());
+    let (mut frame, mut state) = (frame(), ScreenState::default());
     let web = RowId { pid: 8, vcpu: None };
     for cost in [0.0, 0.01, 1.0] {
         frame.vms[1].figures.cost = cost;
@@ -143,7 +147,7 @@ fn costs_of_the_last_intervals_are_kept_and_those_of_rows_that_are_gone_are_not(
 
 #[test]
 fn a_row_that_is_gone_leaves_its_place_to_the_next() {
-    let (mut frame, mut state) = (frame(), State::default());
+    let (mut frame, mut state) = (frame(), ScreenState::default());
     press(&mut state, &frame, &[KeyCode::End]);
     assert_eq!(state.selected, Some(RowId { pid: 7, vcpu: Some(100) }));
     frame.vms.remove(0);
@@ -156,7 +160,7 @@ fn a_row_that_is_gone_leaves_its_place_to_the_next() {
 
 #[test]
 fn what_is_paused_has_the_history_that_it_had() {
-    let (mut frame, mut state) = (frame(), State::default());
+    let (mut frame, mut state) = (frame(), ScreenState::default());
     let web = RowId { pid: 8, vcpu: None };
     state.remember(&frame);
     press(&mut state, &frame, &[KeyCode::Char('p')]);
@@ -170,7 +174,7 @@ fn what_is_paused_has_the_history_that_it_had() {
 
 #[test]
 fn what_is_recorded_is_the_vm_of_the_selected_row_or_all() {
-    let (frame, mut state) = (frame(), State::default());
+    let (frame, mut state) = (frame(), ScreenState::default());
     let web = RecordTarget::Vm { pid: 8, name: "web".into() };
     for (keys, wanted) in [
         (&[KeyCode::Char('j'), KeyCode::Char('k')][..], &web),

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::columns::TopColumn;
-use crate::frame::Figures;
+use crate::frame::RateFigures;
 use crate::history::{History, KEPT};
 use crate::list::{Words, elided, width};
 use exitscope_model::TimePart;
@@ -37,7 +37,7 @@ pub struct PartsTimeline<'a> {
 
 impl<'a> PartsTimeline<'a> {
     /// Of a row whose last interval is `figures`; none before its first.
-    pub fn of(title: Words, history: Option<&'a History>, figures: &Figures) -> Option<PartsTimeline<'a>> {
+    pub fn of(title: Words, history: Option<&'a History>, figures: &RateFigures) -> Option<PartsTimeline<'a>> {
         let history = history.filter(|history| history.len() > 0)?;
         let row = |part: TimePart| Some((part, figures.share_of(part)?));
         let has_any = |row: &(TimePart, f64)| row.1 > 0.0 || history.shares(row.0, KEPT).any(|share| share > 0.0);
@@ -110,7 +110,7 @@ fn bar(share: f64, high: f64, from_foot: f64) -> char {
     let most = high * STEPS;
     let steps = if share > 0.0 { (share * most).round().clamp(1.0, most) } else { 0.0 };
     let here = (steps - from_foot * STEPS).clamp(0.0, STEPS) as u64;
-    crate::text::bar(here, STEPS as u64)
+    crate::figure_text::bar(here, STEPS as u64)
 }
 
 #[cfg(test)]
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn parts_of_which_there_is_nothing_have_no_row_and_rows_grow_with_the_room() {
         let mut history = History::default();
-        let figures = Figures { cost: 0.2, guest: 0.8, vcpu_seconds: 1.0, ..Figures::default() };
+        let figures = RateFigures { cost: 0.2, guest: 0.8, vcpu_seconds: 1.0, ..RateFigures::default() };
         assert!(PartsTimeline::of("web".into(), Some(&history), &figures).is_none());
-        history.push(&Figures { halted: 0.1, steal: Some(0.0), ..figures.clone() });
+        history.push(&RateFigures { halted: 0.1, steal: Some(0.0), ..figures.clone() });
         history.push(&figures);
         let timeline = PartsTimeline::of("web".into(), Some(&history), &figures).unwrap();
         let parts: Vec<TimePart> = timeline.rows.iter().map(|row| row.0).collect();

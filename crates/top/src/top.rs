@@ -6,10 +6,10 @@ use crate::frame::Frame;
 use crate::recorder::{ChildCommands, ChildError, ChildRecorder};
 use crate::sampler::Sampler;
 use crate::screen;
-use crate::state::State;
+use crate::screen_state::ScreenState;
 use exitscope_model::TraceInfo;
 use exitscope_record::{Processes, RecordError};
-use exitscope_view::Look;
+use exitscope_view::TerminalStyle;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::io::{self, Write};
 use std::thread::sleep;
@@ -57,7 +57,7 @@ pub enum ScreenError {
 /// Counting at work, and what is shown of it.
 pub struct Top {
     sampler: Sampler,
-    state: State,
+    state: ScreenState,
     interval: Duration,
     /// Intervals that are left.
     left: Option<u64>,
@@ -67,7 +67,7 @@ impl Top {
     /// Begins to count. Errors say what to do about them.
     pub fn start(options: TopOptions) -> Result<Top, RecordError> {
         let (interval, left) = (options.interval, options.iterations);
-        let state = State { columns: ColumnChoice::of(&options.columns), ..State::default() };
+        let state = ScreenState { columns: ColumnChoice::of(&options.columns), ..ScreenState::default() };
         Ok(Top { sampler: Sampler::start(options)?, state, interval, left })
     }
 
@@ -91,7 +91,7 @@ impl Top {
     }
 
     /// Writes the latest interval as a page of text, with the columns of the options.
-    pub fn write_text(&self, frame: &Frame, look: Look, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_text(&self, frame: &Frame, look: TerminalStyle, out: &mut dyn Write) -> io::Result<()> {
         batch::write_text(frame, &self.state, look, out)
     }
 
@@ -167,7 +167,7 @@ fn wait(interval: Duration, is_over: impl Fn() -> bool) -> bool {
 }
 
 /// Begins what the user wants recorded, and shows what has become of it; true if there is something new.
-fn go_on(recorder: &mut ChildRecorder, state: &mut State, columns: u16) -> bool {
+fn go_on(recorder: &mut ChildRecorder, state: &mut ScreenState, columns: u16) -> bool {
     let came = begin(recorder, state, columns).and_then(|()| recorder.poll(columns));
     let is_new = !matches!(came, Ok(None));
     match came {
@@ -181,7 +181,7 @@ fn go_on(recorder: &mut ChildRecorder, state: &mut State, columns: u16) -> bool 
     has_changed
 }
 
-fn begin(recorder: &mut ChildRecorder, state: &mut State, columns: u16) -> Result<(), ChildError> {
+fn begin(recorder: &mut ChildRecorder, state: &mut ScreenState, columns: u16) -> Result<(), ChildError> {
     if let Some(target) = state.wanted.take() {
         recorder.record(&target)?;
     }

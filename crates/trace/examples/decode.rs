@@ -4,7 +4,7 @@
 //! events 653375  out of order 0  seconds 0.0142  ns/event 21.7
 //! ```
 
-use exitscope_model::{Kind, Ledger};
+use exitscope_model::{EventKind, Ledger};
 use exitscope_units::Moment;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,8 +40,8 @@ fn main() {
         for event in &batch {
             older += u64::from(event.at < latest);
             latest = latest.max(event.at);
-            lost += u64::from(matches!(event.kind, Kind::Lost { .. }));
-            if by_name && !matches!(event.kind, Kind::Lost { .. }) {
+            lost += u64::from(matches!(event.kind, EventKind::Lost { .. }));
+            if by_name && !matches!(event.kind, EventKind::Lost { .. }) {
                 *names.entry(source.info().names.get(event.name).to_string()).or_default() += 1;
             }
         }

@@ -2,42 +2,42 @@
 
 /// Byte order of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ByteOrder {
     /// Least significant byte first.
     Little,
     /// Most significant byte first.
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     /// This machine's.
-    pub const NATIVE: Order = if cfg!(target_endian = "little") { Order::Little } else { Order::Big };
+    pub const NATIVE: ByteOrder = if cfg!(target_endian = "little") { ByteOrder::Little } else { ByteOrder::Big };
 
     /// The u16 at `at`.
     #[inline(always)]
     pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
         let raw = *bytes.get(at..)?.first_chunk()?;
-        Some(if self == Order::Little { u16::from_le_bytes(raw) } else { u16::from_be_bytes(raw) })
+        Some(if self == ByteOrder::Little { u16::from_le_bytes(raw) } else { u16::from_be_bytes(raw) })
     }
 
     /// The u32 at `at`.
     #[inline(always)]
     pub fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
         let raw = *bytes.get(at..)?.first_chunk()?;
-        Some(if self == Order::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) })
+        Some(if self == ByteOrder::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) })
     }
 
     /// The u64 at `at`.
     #[inline(always)]
     pub fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
         let raw = *bytes.get(at..)?.first_chunk()?;
-        Some(if self == Order::Little { u64::from_le_bytes(raw) } else { u64::from_be_bytes(raw) })
+        Some(if self == ByteOrder::Little { u64::from_le_bytes(raw) } else { u64::from_be_bytes(raw) })
     }
 
     /// The u32 that these bytes are.
     #[inline(always)]
     pub fn number(self, raw: [u8; 4]) -> u32 {
-        if self == Order::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) }
+        if self == ByteOrder::Little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) }
     }
 
     /// The u64 at `at`, a multiple of 8 below 64.
@@ -52,8 +52,8 @@ impl Order {
     #[inline(always)]
     pub fn halves(self, word: u64) -> (u32, u32) {
         match self {
-            Order::Little => (word as u32, (word >> 32) as u32),
-            Order::Big => ((word >> 32) as u32, word as u32),
+            ByteOrder::Little => (word as u32, (word >> 32) as u32),
+            ByteOrder::Big => ((word >> 32) as u32, word as u32),
         }
     }
 

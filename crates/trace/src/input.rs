@@ -85,7 +85,7 @@ impl Input {
 
     /// Where a file would lie that says more about this one: its name, without the ending of a packed file, and
     /// `ending`. None for what is no file.
-    pub fn beside(&self, ending: &str) -> Option<PathBuf> {
+    pub fn sidecar_path(&self, ending: &str) -> Option<PathBuf> {
         let mut path = self.path.clone()?;
         if path.extension().is_some_and(|packed| packed == "gz" || packed == "zst" || packed == "xz") {
             path.set_extension("");
@@ -105,7 +105,7 @@ impl Input {
     }
 
     /// If unpacking stopped before the end of a damaged compressed stream: why.
-    pub fn cut(&self) -> Option<&str> {
+    pub fn truncation(&self) -> Option<&str> {
         self.cut.as_deref()
     }
 

@@ -5,7 +5,7 @@
 //!          perf/ · tracedat/ · text/ · xentrace/              tracefs/ (fields by name), both by tracepoints/
 //! ```
 //!
-//! [`open`] looks at the first bytes and returns a [`Source`]. A source appends a bounded number of events to a
+//! [`open`] looks at the first bytes and returns a [`EventSource`]. A source appends a bounded number of events to a
 //! buffer that the caller owns and counts in a ledger that the caller owns. Events leave in time order. What cannot
 //! be read is counted and skipped; only first bytes that make no sense are an error.
 //!
@@ -14,13 +14,13 @@
 //!
 //! Must not depend on: exits, facts.
 
-mod ahead;
 mod bytes;
 mod devices;
+mod event_merge;
 mod input;
 mod kallsyms;
-mod merge;
 pub mod perf;
+mod read_ahead;
 mod scan;
 mod source;
 pub mod text;
@@ -36,6 +36,6 @@ pub const MAX_MEMORY: usize = 1 << 30;
 
 pub use devices::{Devices, NoDevices};
 pub use input::Input;
-pub use kallsyms::{NoSymbols, Symbols};
-pub use perf::{Head as PerfHead, PerfWriter, Written};
-pub use source::{Keep, Options, Source, TraceError, XenMode, open, open_input};
+pub use kallsyms::{GuestSymbols, SymbolsError};
+pub use perf::{PerfWriter, TraceDescription as PerfHead, WrittenTrace};
+pub use source::{EventFilter, EventSource, SourceOptions, TraceError, XenMode, open, open_input};

@@ -5,7 +5,7 @@ use crate::{perf, text, tracedat, xentrace};
 use exitscope_model::{Event, Ledger, TraceInfo};
 use std::path::Path;
 
-/// Events that one call to [`Source::read`] aims to append.
+/// Events that one call to [`EventSource::read`] aims to append.
 pub(crate) const BATCH: usize = 4 * 1024;
 
 /// Bytes that one section of a file may have, outside its records; event formats, the largest, have a few MB on real
@@ -30,11 +30,11 @@ pub(crate) fn is_sane_unpacking(packed: u64, out: u64) -> bool {
 
 /// How to read a trace.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct SourceOptions {
     /// Ticks per second of the trace's clock, for traces that do not say.
     pub clock_hz: Option<u64>,
     /// Which events are passed on; the ledger counts the others. Readers of text pass on all.
-    pub keep: Keep,
+    pub keep: EventFilter,
     /// Whether an exit is followed by what it says besides ([`Kind::ExitInfo`](exitscope_model::Kind::ExitInfo)).
     pub exit_info: bool,
     /// Vendor of a xentrace log's exit codes, which the log does not record; detected from the codes if absent here too.
@@ -43,7 +43,7 @@ pub struct Options {
 
 /// Which events a reader passes on, from few to all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Keep {
+pub enum EventFilter {
     /// Those that say when an exit was and what it was about. What only marks how it was handled (`kvm_emulate_insn`) is
     /// not among them.
     Timed,
@@ -64,7 +64,7 @@ pub enum XenMode {
 }
 
 /// A trace as a stream of events in time order.
-pub trait Source: Send {
+pub trait EventSource: Send {
     /// What the trace says of itself. Thread names and tracepoint names may still grow while it is read.
     fn info(&self) -> &TraceInfo;
 
@@ -160,8 +160,8 @@ pub enum TraceError {
 }
 
 /// Opens the trace at `path`; `-` is standard input.
-pub fn open(path: &Path) -> Result<Box<dyn Source>, TraceError> {
-    open_input(Input::open(path)?, Options::default())
+pub fn open(path: &Path) -> Result<Box<dyn EventSource>, TraceError> {
+    open_input(Input::open(path)?, SourceOptions::default())
 }
 
 /// Bytes at the beginning of a trace by which its format is told.
@@ -177,7 +177,7 @@ pub(crate) fn check_head(head: &[u8], name: &str) -> Result<(), TraceError> {
 }
 
 /// Opens a trace that is already an [`Input`].
-pub fn open_input(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
+pub fn open_input(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>, TraceError> {
     let mut head = [0u8; HEAD];
     let got = input.read_up_to(0, &mut head)?;
     let head = &head[..got];

@@ -8,7 +8,7 @@
 //!
 //! Some damage leaves a file that is as sound as the whole: each test says which, and why no reader could notice.
 
-use exitscope_model::{Line, Severity};
+use exitscope_model::{LedgerLine, Severity};
 use exitscope_trace::{Input, TraceError};
 use std::ops::Range;
 use std::path::Path;
@@ -56,8 +56,8 @@ fn check(whole: &[u8], numbers: impl IntoIterator<Item = usize>, sound: impl Fn(
             assert!(left <= all, "{damage:?} makes {left} events of {all}");
         }
         let says =
-            |line: Line| line.severity() > Severity::Info && partial.ledger.get(line) > complete.ledger.get(line);
-        let noticed = Line::ALL.iter().any(|&line| says(line));
+            |line: LedgerLine| line.severity() > Severity::Info && partial.ledger.get(line) > complete.ledger.get(line);
+        let noticed = LedgerLine::ALL.iter().any(|&line| says(line));
         assert!(
             left >= all || noticed || sound(damage, &partial, &complete),
             "{damage:?}: {left} of {all} events, silently"
@@ -284,7 +284,7 @@ fn whole_lines(text: &[u8], damage: Damage, partial: &Said, complete: &Said) -> 
     }
 }
 
-fn check_text(path: &Path, format: &str, lines: &[(Line, u64)]) {
+fn check_text(path: &Path, format: &str, lines: &[(LedgerLine, u64)]) {
     let mut text = bytes(path);
     text.truncate(LENGTH.end / 2);
     text.truncate(text.iter().rposition(|&byte| byte == b'\n').unwrap() + 1);
@@ -308,13 +308,13 @@ fn ftrace_text() {
     check_text(
         &corpus("x86-svm/t4-ftrace.txt.gz"),
         "ftrace text",
-        &[(Line::UncertainLoss, 117_600 - 9_569), (Line::LostRecords, 62_837)],
+        &[(LedgerLine::UncertainLoss, 117_600 - 9_569), (LedgerLine::LostRecords, 62_837)],
     );
 }
 
 #[test]
 fn perf_script_text() {
-    check_text(&fixture("t2.perf-script-ns.txt.gz"), "perf script text", &[(Line::LossUnknown, 1)]);
+    check_text(&fixture("t2.perf-script-ns.txt.gz"), "perf script text", &[(LedgerLine::LossUnknown, 1)]);
 }
 
 #[test]

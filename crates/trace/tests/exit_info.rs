@@ -1,14 +1,14 @@
 //! What an exit says besides its reason: only to those who ask, and the same from bytes and from text.
 
-use exitscope_model::{Assembler, Event, ExitInfo, ExitWord, Kind, Ledger};
-use exitscope_trace::{Input, Options, open_input};
+use exitscope_model::{Assembler, Event, EventKind, ExitInfo, ExitWord, Ledger};
+use exitscope_trace::{Input, SourceOptions, open_input};
 
 mod common;
 
 use common::{corpus, fixture};
 
 fn events(input: Input, exit_info: bool) -> Vec<Event> {
-    let mut source = open_input(input, Options { exit_info, ..Options::default() }).unwrap();
+    let mut source = open_input(input, SourceOptions { exit_info, ..SourceOptions::default() }).unwrap();
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
     while source.read(&mut events, &mut ledger).unwrap() {}
     events
@@ -19,7 +19,7 @@ fn file(path: &std::path::Path, exit_info: bool) -> Vec<Event> {
 }
 
 fn infos(events: &[Event]) -> Vec<ExitInfo> {
-    let info = |event: &Event| if let Kind::ExitInfo(info) = event.kind { Some(info) } else { None };
+    let info = |event: &Event| if let EventKind::ExitInfo(info) = event.kind { Some(info) } else { None };
     events.iter().filter_map(info).collect()
 }
 
@@ -31,8 +31,8 @@ fn it_follows_every_exit_of_x86_and_is_the_same_from_bytes_and_from_text() {
     ] {
         let (bytes, printed) = (file(&corpus(binary), true), file(&fixture(text), true));
         for pair in bytes.windows(2) {
-            let is_told = matches!(pair[1].kind, Kind::ExitInfo(_));
-            assert_eq!(matches!(pair[0].kind, Kind::Exit { .. }), is_told, "{binary} at {}", pair[0].at);
+            let is_told = matches!(pair[1].kind, EventKind::ExitInfo(_));
+            assert_eq!(matches!(pair[0].kind, EventKind::Exit { .. }), is_told, "{binary} at {}", pair[0].at);
             if is_told {
                 assert_eq!(Event { kind: pair[0].kind, ..pair[1] }, pair[0], "{binary}: it is of the same record");
             }
@@ -56,7 +56,7 @@ const WORDS_OF_PLUGIN: [ExitWord; 2] = [ExitWord::Info1, ExitWord::Info2];
 fn nobody_else_hears_of_it() {
     let path = corpus("x86-svm/t2.data.gz");
     let (quiet, mut told) = (file(&path, false), file(&path, true));
-    told.retain(|event| !matches!(event.kind, Kind::ExitInfo(_)));
+    told.retain(|event| !matches!(event.kind, EventKind::ExitInfo(_)));
     assert_eq!(quiet, told);
     assert_eq!(infos(&file(&corpus("arm64/arm.dat.gz"), true)), []);
 }

@@ -1,8 +1,8 @@
 //! A LoongArch host's trace, in the order in which its kernel tells (`arch/loongarch/kvm/{vcpu,exit}.c`): from text and from
 //! records the same exits, with `kvm_exit_gspr` and `kvm_exit_idle` in the exit that they are about.
 
-use exitscope_model::{Assembler, Door, Event, Exit, Ledger, Line, TimePart, TraceInfo};
-use exitscope_trace::{Input, Options, PerfHead, PerfWriter, open_input};
+use exitscope_model::{Assembler, Event, Exit, Handler, Ledger, LedgerLine, TimePart, TraceInfo};
+use exitscope_trace::{Input, PerfHead, PerfWriter, SourceOptions, open_input};
 use exitscope_units::VcpuId;
 use std::io::Cursor;
 
@@ -28,7 +28,7 @@ const TRACE: &str = "\
 ";
 
 fn read(bytes: &[u8]) -> (Vec<Event>, TraceInfo, Ledger) {
-    let mut source = open_input(Input::from_bytes("trace", bytes).unwrap(), Options::default()).unwrap();
+    let mut source = open_input(Input::from_bytes("trace", bytes).unwrap(), SourceOptions::default()).unwrap();
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
     while source.read(&mut events, &mut ledger).unwrap() {}
     (events, source.info().clone(), ledger)
@@ -49,18 +49,18 @@ fn check(events: &[Event], mut ledger: Ledger) {
         )
     };
     let expected = [
-        ("IDLE", Door::Kernel, 2_000, 0, 39_000, 0x9000_0000),
-        ("CPUCFG", Door::Kernel, 1_000, 0, 0, 0x9000_0008),
-        ("IOCSR", Door::Userspace(38), 2_000, 8_000, 0, 0x9000_0010),
-        ("Interrupt", Door::Kernel, 1_000, 0, 0, 0x9000_0020),
+        ("IDLE", Handler::Kernel, 2_000, 0, 39_000, 0x9000_0000),
+        ("CPUCFG", Handler::Kernel, 1_000, 0, 0, 0x9000_0008),
+        ("IOCSR", Handler::Userspace(38), 2_000, 8_000, 0, 0x9000_0010),
+        ("Interrupt", Handler::Kernel, 1_000, 0, 0, 0x9000_0020),
     ];
     let expected =
         expected.map(|(name, handler, kernel, user, idle, rip)| (name.to_string(), handler, kernel, user, idle, rip));
     assert_eq!(rows.iter().map(said).collect::<Vec<_>>(), expected);
     assert_eq!(rows.iter().map(|row| row.guest.0).sum::<u64>(), 10_000 + 9_000 + 9_000 + 10_000);
     assert!(rows.iter().all(|row| row.who.vcpu == VcpuId(1) && row.timed));
-    assert_eq!(rows[2].detail.map(|detail| (detail.key, detail.write)), Some((0x1008, true)));
-    assert_eq!((ledger.get(Line::UnknownFormat), ledger.get(Line::ExitWithoutEntry)), (0, 0));
+    assert_eq!(rows[2].subject.map(|detail| (detail.key, detail.write)), Some((0x1008, true)));
+    assert_eq!((ledger.get(LedgerLine::UnknownFormat), ledger.get(LedgerLine::ExitWithoutEntry)), (0, 0));
 }
 
 #[test]

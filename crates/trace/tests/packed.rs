@@ -45,6 +45,6 @@ fn what_grows_as_no_trace_does_is_left() {
 fn a_cut_stream_gives_what_came_before_and_says_so() {
     let whole = packed(&text().repeat(20), 0);
     let input = open(&whole[..whole.len() - 3]).unwrap();
-    assert!(input.cut().is_some());
+    assert!(input.truncation().is_some());
     assert!(Input::open(Path::new("/nowhere")).is_err());
 }

@@ -1,8 +1,8 @@
 //! perf.data files: real ones compared with what `perf script` (6.1) says of them, and small ones made here of every
 //! shape of attr and record.
 
-use exitscope_model::{CodeList, Event, ExitCode, ExitWord, Kind, Ledger, Line, SubjectWord};
-use exitscope_trace::{Input, Keep, Options, TraceError, open, open_input};
+use exitscope_model::{CodeList, Event, EventKind, ExitCode, ExitWord, Ledger, LedgerLine, SubjectWord};
+use exitscope_trace::{EventFilter, Input, SourceOptions, TraceError, open, open_input};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
 
@@ -96,21 +96,21 @@ fn payloads_are_what_perf_prints() {
     //  175/181   [000]    68.996185803: kvm:kvm_entry: vcpu 0, rip 0xfff0
     let (entry, info) = find("x86-svm/t4-kvmstat.data.gz", 68_996_185_803);
     assert_eq!((entry.vm, entry.tid, entry.cpu), (VmId(175), Tid(181), PcpuId(0)));
-    assert_eq!((entry.vcpu, entry.kind), (VcpuId(0), Kind::Enter));
+    assert_eq!((entry.vcpu, entry.kind), (VcpuId(0), EventKind::Enter));
     assert_eq!(info.comms[&181], "qemu-system-x86");
     //  187/193   [001]    72.511258511:  kvm:kvm_exit: vcpu 0 reason npf rip 0xfff0 info1 0x0000000100000014 …
     let (npf, _) = find("x86-svm/t4-callchain.data.gz", 72_511_258_511);
     assert_eq!((npf.vm, npf.tid, npf.cpu, npf.vcpu), (VmId(187), Tid(193), PcpuId(1), VcpuId(0)));
     let code = ExitCode::new(CodeList::Svm, 0x400);
     let words = SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(0x1_0000_0014));
-    assert_eq!(npf.kind, Kind::Exit { code, idle: false, words, rip: 0xfff0 });
+    assert_eq!(npf.kind, EventKind::Exit { code, idle: false, words, rip: 0xfff0 });
     //  151/158   [000]    55.542666782:             kvm:kvm_userspace_exit: reason KVM_EXIT_UNKNOWN (0)
     let (user, _) = find("x86-svm/t4-zstd.data.gz", 55_542_666_782);
     assert_eq!((user.vm, user.tid, user.cpu), (VmId(151), Tid(158), PcpuId(0)));
-    assert!(matches!(user.kind, Kind::UserspaceExit { .. }));
+    assert!(matches!(user.kind, EventKind::UserspaceExit { .. }));
     //  428/431   [000]    80.220486340:       kvm_hv:kvm_guest_enter: VCPU 2: pc=0x2500 pexcp=0x0 ceded=0
     let (enter, _) = find("powerpc/p8_smt4_callgraph.data.gz", 80_220_486_340);
-    assert_eq!((enter.vm, enter.tid, enter.vcpu, enter.kind), (VmId(428), Tid(431), VcpuId(2), Kind::Enter));
+    assert_eq!((enter.vm, enter.tid, enter.vcpu, enter.kind), (VmId(428), Tid(431), VcpuId(2), EventKind::Enter));
 }
 
 #[test]
@@ -118,20 +118,24 @@ fn what_is_not_asked_for_is_counted_and_nothing_else_is_left_out() {
     let traces = ["x86-svm/t2.data.gz", "x86-svm/t4-pipe.data.gz", "x86-svm/t4-v6.dat.gz", "arm64/arm.dat.gz"];
     for trace in traces {
         let all = drain(open(&corpus(trace)).unwrap()).unwrap();
-        for keep in [Keep::Used, Keep::Timed] {
+        for keep in [EventFilter::Used, EventFilter::Timed] {
             let input = Input::open(&corpus(trace)).unwrap();
-            let mut source = open_input(input, Options { keep, ..Options::default() }).unwrap();
+            let mut source = open_input(input, SourceOptions { keep, ..SourceOptions::default() }).unwrap();
             let (mut events, mut ledger) = (Vec::new(), Ledger::default());
             while source.read(&mut events, &mut ledger).unwrap() {}
             let wanted = |event: &&Event| match event.kind {
-                Kind::Other => false,
-                Kind::Emulate => keep == Keep::Used,
+                EventKind::Other => false,
+                EventKind::Emulate => keep == EventFilter::Used,
                 _ => true,
             };
             let expected: Vec<Event> = all.events.iter().filter(wanted).copied().collect();
             assert!(events == expected, "{trace}, {keep:?}: {} events, not {}", events.len(), expected.len());
             let left_out = (all.events.len() - events.len()) as u64;
-            assert_eq!((ledger.events, ledger.get(Line::OtherTracepoint)), (all.ledger.events, left_out), "{trace}");
+            assert_eq!(
+                (ledger.events, ledger.get(LedgerLine::OtherTracepoint)),
+                (all.ledger.events, left_out),
+                "{trace}"
+            );
         }
     }
 }
@@ -488,7 +492,7 @@ fn either_byte_order_file_or_pipe() {
         let trace = Trace { machine: m, attrs: &[(attr, &[1])], records: &records, features: m.features() };
         for (file, format) in [(trace.file(), "perf.data"), (trace.pipe(), "perf.data (pipe)")] {
             let said = assert_clean(&file, &[1_000, 2_000]);
-            assert_eq!(said.told(), [(1_000, 2, Kind::Enter), (2_000, 5, Kind::Enter)]);
+            assert_eq!(said.told(), [(1_000, 2, EventKind::Enter), (2_000, 5, EventKind::Enter)]);
             let event = said.events[0];
             assert_eq!((event.vm, event.tid, event.vcpu), (VmId(40), Tid(42), VcpuId(3)));
             let info = &said.info;
@@ -524,17 +528,17 @@ fn samples_are_told_apart_by_their_ids() {
             for file in [trace.file(), trace.pipe()] {
                 let said = said(&file).unwrap();
                 let counted = other.kind == 0;
-                let kind = if counted { Kind::Other } else { Kind::Fpu { load: true } };
+                let kind = if counted { EventKind::Other } else { EventKind::Fpu { load: true } };
                 let cpu = if other.sample_type & CPU == 0 { u32::MAX } else { 1 };
-                assert_eq!(said.told(), [(100, 1, Kind::Enter), (100, 1, Kind::Enter), (200, cpu, kind)]);
-                assert_eq!(said.lines(), if counted { vec![(Line::NotTracepoint, 1)] } else { vec![] });
+                assert_eq!(said.told(), [(100, 1, EventKind::Enter), (100, 1, EventKind::Enter), (200, cpu, kind)]);
+                assert_eq!(said.lines(), if counted { vec![(LedgerLine::NotTracepoint, 1)] } else { vec![] });
                 assert!(said.events.iter().all(|event| event.tid == Tid(42)));
             }
             // An id that no attr has.
             let records = [m.sample(one, sample), m.sample(one, Sample { id: 99, ..sample })];
             let strange = said(&Trace { records: &records, ..trace }.file()).unwrap();
-            assert_eq!(strange.lines(), [(Line::BadRecord, 1)]);
-            assert_eq!(strange.told()[1].2, Kind::Other);
+            assert_eq!(strange.lines(), [(LedgerLine::BadRecord, 1)]);
+            assert_eq!(strange.told()[1].2, EventKind::Other);
         }
     }
 }
@@ -565,7 +569,7 @@ fn counter_values_and_call_chains_stand_before_the_raw_record() {
                 let raw = m.fpu(true);
                 let sample = Sample { id: 1, pid: 40, tid: 42, time: 100, cpu: 1, read, chain, raw: &raw };
                 let said = assert_clean(&one(m, attr, &[m.sample(attr, sample)]), &[100]);
-                assert_eq!(said.events[0].kind, Kind::Fpu { load: true });
+                assert_eq!(said.events[0].kind, EventKind::Fpu { load: true });
             }
         }
         // Counts that no record can hold.
@@ -578,7 +582,7 @@ fn counter_values_and_call_chains_stand_before_the_raw_record() {
                 let size = m.u16(sample.len() as u16);
                 sample[6..8].copy_from_slice(&size);
                 let said = said(&one(m, attr, &[sample])).unwrap();
-                assert_eq!((said.lines(), said.events.len()), (vec![(Line::BadRecord, 1)], 1));
+                assert_eq!((said.lines(), said.events.len()), (vec![(LedgerLine::BadRecord, 1)], 1));
             }
         }
     }
@@ -595,7 +599,10 @@ fn samples_without_time_cpu_or_payload() {
     assert_eq!((event.tid, event.vm, event.cpu), (Tid(42), VmId::UNKNOWN, PcpuId(u32::MAX)));
     let no_raw = Attr { sample_type: USUAL & !RAW, ..TRACEPOINT };
     let said_no_raw = said(&one(HOST, no_raw, &[HOST.of(no_raw, 5, 1)])).unwrap();
-    assert_eq!((said_no_raw.told(), said_no_raw.lines()), (vec![(5, 1, Kind::Other)], vec![(Line::BadRecord, 1)]));
+    assert_eq!(
+        (said_no_raw.told(), said_no_raw.lines()),
+        (vec![(5, 1, EventKind::Other)], vec![(LedgerLine::BadRecord, 1)])
+    );
 }
 
 #[test]
@@ -604,8 +611,8 @@ fn events_without_a_format_are_counted() {
     let trace = Trace { machine: HOST, attrs: &[(TRACEPOINT, &[1])], records: &records, features: vec![] };
     for file in [trace.file(), trace.pipe()] {
         let said = said(&file).unwrap();
-        assert_eq!(said.lines(), [(Line::UnknownFormat, 2)]);
-        assert_eq!(said.told(), [(100, 1, Kind::Other), (200, 1, Kind::Other)]);
+        assert_eq!(said.lines(), [(LedgerLine::UnknownFormat, 2)]);
+        assert_eq!(said.told(), [(100, 1, EventKind::Other), (200, 1, EventKind::Other)]);
     }
 }
 
@@ -624,19 +631,20 @@ fn losses_are_told_at_their_moment_and_cpu() {
                 m.lost(0, &m.trailer(attr, 280, 1, 1)),
             ];
             let said = said(&one(m, attr, &records)).unwrap();
-            let lost = |count| Kind::Lost { count };
-            let expected = [(100, 0, Kind::Enter), (250, 1, lost(7)), (260, 1, Kind::Enter), (270, 1, lost(2))];
+            let lost = |count| EventKind::Lost { count };
+            let expected =
+                [(100, 0, EventKind::Enter), (250, 1, lost(7)), (260, 1, EventKind::Enter), (270, 1, lost(2))];
             assert_eq!(said.told()[..4], expected);
-            assert_eq!(said.told()[4..], [(280, 1, lost(0)), (300, 0, Kind::Enter)]);
-            assert_eq!(said.lines(), [(Line::LostRecords, 10)]);
+            assert_eq!(said.told()[4..], [(280, 1, lost(0)), (300, 0, EventKind::Enter)]);
+            assert_eq!(said.lines(), [(LedgerLine::LostRecords, 10)]);
         }
     }
     // Without sample_id_all: the latest moment so far, no CPU. Records too short for their count.
     let attr = Attr { sample_id_all: false, ..TRACEPOINT };
     let records = [HOST.usual(100, 0), HOST.lost(7, &[]), HOST.record(2, 0, &[0; 8]), HOST.record(13, 0, &[])];
     let bare = said(&one(HOST, attr, &records)).unwrap();
-    assert_eq!(bare.told(), [(100, 0, Kind::Enter), (100, u32::MAX, Kind::Lost { count: 7 })]);
-    assert_eq!(bare.lines(), [(Line::LostRecords, 7), (Line::BadRecord, 2)]);
+    assert_eq!(bare.told(), [(100, 0, EventKind::Enter), (100, u32::MAX, EventKind::Lost { count: 7 })]);
+    assert_eq!(bare.lines(), [(LedgerLine::LostRecords, 7), (LedgerLine::BadRecord, 2)]);
 }
 
 #[test]
@@ -645,7 +653,10 @@ fn a_loss_is_of_the_event_that_its_identifier_names() {
     let attrs: [(Attr, &[u64]); 2] = [(first, &[1]), (second, &[2])];
     let records = [HOST.lost(7, &HOST.trailer(second, 250, 5, 2)), HOST.lost(8, &HOST.trailer(first, 260, 6, 1))];
     let file = Trace { machine: HOST, attrs: &attrs, records: &records, features: vec![] }.file();
-    assert_eq!(said(&file).unwrap().told(), [(250, 5, Kind::Lost { count: 7 }), (260, 6, Kind::Lost { count: 8 })]);
+    assert_eq!(
+        said(&file).unwrap().told(),
+        [(250, 5, EventKind::Lost { count: 7 }), (260, 6, EventKind::Lost { count: 8 })]
+    );
 }
 
 #[test]
@@ -656,11 +667,11 @@ fn losses_that_perf_sums_up_at_the_end_count_once() {
     let filtered = HOST.lost_samples(1 << 15, 1_000, &HOST.trailer(TRACEPOINT, 0, 0, 1));
     let records = [HOST.usual(100, 0), told, HOST.usual(300, 0), total(5), total(2), filtered];
     let same = said(&one(HOST, TRACEPOINT, &records)).unwrap();
-    assert_eq!((same.lines(), same.events.len()), (vec![(Line::LostRecords, 7)], 3));
+    assert_eq!((same.lines(), same.events.len()), (vec![(LedgerLine::LostRecords, 7)], 3));
     // Losses after which no record found room.
     let more = said(&one(HOST, TRACEPOINT, &[&records[..], &[total(4)]].concat())).unwrap();
-    assert_eq!(more.lines(), [(Line::LostRecords, 11)]);
-    assert_eq!(more.told().last(), Some(&(300, u32::MAX, Kind::Lost { count: 4 })));
+    assert_eq!(more.lines(), [(LedgerLine::LostRecords, 11)]);
+    assert_eq!(more.told().last(), Some(&(300, u32::MAX, EventKind::Lost { count: 4 })));
 }
 
 #[test]
@@ -733,16 +744,16 @@ fn records_that_hold_no_event_are_passed_over() {
     let trace = Trace { machine: m, attrs: &[(TRACEPOINT, &[1])], records: &records, features: m.features() };
     for file in [trace.file(), trace.pipe()] {
         let said = said(&file).unwrap();
-        assert_eq!((said.times(), said.lines()), (vec![100, 200, 300], vec![(Line::UnknownRecord, 2)]));
+        assert_eq!((said.times(), said.lines()), (vec![100, 200, 300], vec![(LedgerLine::UnknownRecord, 2)]));
         let at = file.windows(4).position(|window| window == m.u32(300)).unwrap() as u64;
-        assert_eq!(said.ledger.first(Line::UnknownRecord), Some(at));
+        assert_eq!(said.ledger.first(LedgerLine::UnknownRecord), Some(at));
     }
     // Longer than the file.
     let cut = said(&one(m, TRACEPOINT, &[m.usual(100, 0), auxtrace(1 << 40)])).unwrap();
-    assert_eq!((cut.times(), cut.lines()), (vec![100], vec![(Line::TruncatedBytes, 1 << 40)]));
+    assert_eq!((cut.times(), cut.lines()), (vec![100], vec![(LedgerLine::TruncatedBytes, 1 << 40)]));
     // Records of a pipe where none belong.
     let misplaced = said(&one(m, TRACEPOINT, &[m.record(64, 0, &m.attr(TRACEPOINT)), m.usual(100, 0)])).unwrap();
-    assert_eq!((misplaced.times(), misplaced.lines()), (vec![100], vec![(Line::UnknownRecord, 1)]));
+    assert_eq!((misplaced.times(), misplaced.lines()), (vec![100], vec![(LedgerLine::UnknownRecord, 1)]));
 }
 
 #[test]
@@ -758,11 +769,11 @@ fn records_go_on_behind_a_damaged_one() {
             for file in [trace.file(), trace.pipe()] {
                 let said = said(&file).unwrap();
                 let times: Vec<u64> = [100, 100].into_iter().chain((0..behind).map(|n| 200 + n)).collect();
-                assert_eq!((said.times(), said.lines()), (times, vec![(Line::BadRecord, 1)]), "{size} {behind}");
+                assert_eq!((said.times(), said.lines()), (times, vec![(LedgerLine::BadRecord, 1)]), "{size} {behind}");
                 // A hole, across which nothing is timed.
-                assert_eq!(said.told()[1], (100, u32::MAX, Kind::Lost { count: 0 }));
+                assert_eq!(said.told()[1], (100, u32::MAX, EventKind::Lost { count: 0 }));
                 let at = file.windows(8).position(|window| window[..8] == records[1][..8]).unwrap() as u64;
-                assert_eq!(said.ledger.first(Line::BadRecord), Some(at));
+                assert_eq!(said.ledger.first(LedgerLine::BadRecord), Some(at));
             }
         }
     }
@@ -823,9 +834,9 @@ fn a_damaged_compressed_stream_costs_what_it_held() {
     let trace = Trace { machine: m, attrs: &[(TRACEPOINT, &[1])], records: &records, features };
     let said_damaged = said(&trace.file()).unwrap();
     // The second is damaged, the third cannot be read without it, with the fourth a new frame begins.
-    assert_eq!(said_damaged.lines(), [(Line::BadCompression, 2)]);
+    assert_eq!(said_damaged.lines(), [(LedgerLine::BadCompression, 2)]);
     assert_eq!(said_damaged.times(), [100, 100, 100, 400, 500, 600]);
-    assert_eq!(said_damaged.told()[1], (100, u32::MAX, Kind::Lost { count: 0 }));
+    assert_eq!(said_damaged.told()[1], (100, u32::MAX, EventKind::Lost { count: 0 }));
     // A record that is damaged inside.
     let mut bad = m.usual(150, 0);
     bad[6..8].fill(0);
@@ -836,7 +847,7 @@ fn a_damaged_compressed_stream_costs_what_it_held() {
         let features = compressed_feature(m);
         let trace = Trace { machine: m, attrs: &[(TRACEPOINT, &[1])], records: &records, features };
         let said = said(&trace.file()).unwrap();
-        assert_eq!(said.lines(), [(Line::BadRecord, 1)], "{cut}");
+        assert_eq!(said.lines(), [(LedgerLine::BadRecord, 1)], "{cut}");
         assert_eq!(said.times()[..2], [100, 100]);
         assert_eq!(said.times()[2..], (2..20).map(|n| n * 100).collect::<Vec<_>>(), "{cut}");
     }
@@ -846,7 +857,7 @@ fn a_damaged_compressed_stream_costs_what_it_held() {
     let features = compressed_feature(m);
     let said_cut = said(&Trace { machine: m, attrs: &[(TRACEPOINT, &[1])], records: &records, features }.file());
     let rest = 100 - parts[0].len() as u64;
-    assert_eq!(said_cut.unwrap().ledger.get(Line::TruncatedBytes), rest);
+    assert_eq!(said_cut.unwrap().ledger.get(LedgerLine::TruncatedBytes), rest);
 }
 
 #[test]
@@ -861,7 +872,7 @@ fn an_unfinished_or_cut_file_says_so() {
     unfinished[48..56].fill(0);
     let said_unfinished = said(&unfinished).unwrap();
     assert_eq!(said_unfinished.times(), [100, 200]);
-    assert_eq!(said_unfinished.lines(), [(Line::UnfinishedFile, 1), (Line::UnknownFormat, 2)]);
+    assert_eq!(said_unfinished.lines(), [(LedgerLine::UnfinishedFile, 1), (LedgerLine::UnknownFormat, 2)]);
     // So was one that compressed; nothing in the header says so.
     let packed = zstd(&[&records.concat()])[0].clone();
     let mut killed = one(m, TRACEPOINT, &[m.compressed(81, &packed)]);
@@ -871,15 +882,15 @@ fn an_unfinished_or_cut_file_says_so() {
     // Cut in the data.
     let in_data = said(&file[..end - 10]).unwrap();
     let partial = records[0].len() as u64 - 10;
-    let expected = vec![(Line::UnknownFormat, 1), (Line::TruncatedBytes, partial + 10)];
+    let expected = vec![(LedgerLine::UnknownFormat, 1), (LedgerLine::TruncatedBytes, partial + 10)];
     assert_eq!((in_data.times(), in_data.lines()), (vec![100], expected));
     // Cut behind the data, in the list of features and in the formats.
     for cut in [end, end + 5, end + 16, end + 48, end + 60, end + 200] {
         let said = said(&file[..cut]).unwrap();
         assert_eq!(said.ledger.events, 2);
-        assert!(said.ledger.get(Line::TruncatedBytes) > 0, "{cut}");
-        assert_eq!(said.ledger.first(Line::TruncatedBytes), Some(cut as u64));
-        assert!(said.ledger.get(Line::UnknownFormat) + said.ledger.get(Line::BadRecord) > 0, "{cut}");
+        assert!(said.ledger.get(LedgerLine::TruncatedBytes) > 0, "{cut}");
+        assert_eq!(said.ledger.first(LedgerLine::TruncatedBytes), Some(cut as u64));
+        assert!(said.ledger.get(LedgerLine::UnknownFormat) + said.ledger.get(LedgerLine::BadRecord) > 0, "{cut}");
     }
 }
 
@@ -924,7 +935,7 @@ fn small_traces() -> Vec<Vec<u8>> {
 fn a_cut_file_says_so_wherever_it_is_cut() {
     for file in small_traces() {
         let whole = said(&file).unwrap();
-        assert_eq!(whole.lines(), [(Line::LostRecords, 14)]);
+        assert_eq!(whole.lines(), [(LedgerLine::LostRecords, 14)]);
         assert_eq!(whole.ledger.events, 21);
         if file[8..16].contains(&16) {
             continue;
@@ -932,7 +943,7 @@ fn a_cut_file_says_so_wherever_it_is_cut() {
         for end in 0..file.len() {
             // The losses that the recorder tells of are no word of what is missing.
             let Ok(said) = said(&file[..end]) else { continue };
-            let told = said.lines().iter().any(|(line, _)| *line != Line::LostRecords);
+            let told = said.lines().iter().any(|(line, _)| *line != LedgerLine::LostRecords);
             assert!(told, "cut at {end} of {}", file.len());
         }
     }
@@ -948,7 +959,7 @@ fn a_cut_pipe_says_so_unless_it_is_cut_between_records() {
     let file = pieces.concat();
     for end in 17..file.len() {
         let said = said(&file[..end]).unwrap();
-        let told = said.lines().iter().any(|(line, _)| *line != Line::LostRecords);
+        let told = said.lines().iter().any(|(line, _)| *line != LedgerLine::LostRecords);
         assert_eq!(told, !ends.contains(&end), "cut at {end}");
     }
 }
@@ -1013,5 +1024,5 @@ fn ids_claimed_many_times_are_not_read_many_times() {
         file[at..at + 16].copy_from_slice(&HOST.u64s(&[0, len]));
     }
     let said = said(&file).unwrap();
-    assert_eq!(said.lines(), [(Line::BadRecord, 999 + u64::from(!len.is_multiple_of(8)))]);
+    assert_eq!(said.lines(), [(LedgerLine::BadRecord, 999 + u64::from(!len.is_multiple_of(8)))]);
 }

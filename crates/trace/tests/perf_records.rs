@@ -1,8 +1,8 @@
 //! Records as perf writes them when things go wrong: losses said twice, names cut inside a character, compressed records
 //! of any size, damage in the middle, samples in other files. Every file is made here, record by record.
 
-use exitscope_model::{Event, Kind, Ledger, Line};
-use exitscope_trace::{Input, Options, Source, TraceError, open_input};
+use exitscope_model::{Event, EventKind, Ledger, LedgerLine};
+use exitscope_trace::{EventSource, Input, SourceOptions, TraceError, open_input};
 
 const LOST: u32 = 2;
 const COMM: u32 = 3;
@@ -86,11 +86,11 @@ fn file(records: &[Vec<u8>], features: u64) -> Vec<u8> {
     file
 }
 
-fn source(bytes: &[u8]) -> Box<dyn Source> {
-    open_input(Input::from_bytes("made", bytes).unwrap(), Options::default()).unwrap()
+fn source(bytes: &[u8]) -> Box<dyn EventSource> {
+    open_input(Input::from_bytes("made", bytes).unwrap(), SourceOptions::default()).unwrap()
 }
 
-fn read(source: &mut dyn Source) -> Result<(Vec<Event>, Ledger), TraceError> {
+fn read(source: &mut dyn EventSource) -> Result<(Vec<Event>, Ledger), TraceError> {
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
     while source.read(&mut events, &mut ledger)? {}
     Ok((events, ledger))
@@ -102,7 +102,7 @@ fn events(bytes: &[u8]) -> (Vec<Event>, Ledger) {
 
 /// When events were, without the holes that damage leaves.
 fn times(events: &[Event]) -> Vec<u64> {
-    let hole = Kind::Lost { count: 0 };
+    let hole = EventKind::Lost { count: 0 };
     events.iter().filter(|event| event.kind != hole).map(|event| event.at.as_nanos()).collect()
 }
 
@@ -129,7 +129,7 @@ fn lost_samples(misc: u16, count: u64, time: u64) -> Vec<u8> {
 #[test]
 fn what_perf_totals_at_the_end_is_not_lost_a_second_time() {
     let (all, ledger) = events(&pipe(&[entry(10), lost(5, 20), entry(30), lost(7, 40), lost_samples(0, 12, 0)]));
-    assert_eq!(ledger.get(Line::LostRecords), 12);
+    assert_eq!(ledger.get(LedgerLine::LostRecords), 12);
     assert_eq!(times(&all), [10, 20, 30, 40]);
     assert_eq!(ledger.events, 2);
 }
@@ -138,15 +138,15 @@ fn what_perf_totals_at_the_end_is_not_lost_a_second_time() {
 fn what_only_the_totals_know_is_lost_at_the_end() {
     let (all, ledger) =
         events(&pipe(&[entry(10), lost(5, 20), entry(30), lost_samples(0, 6, 0), lost_samples(0, 3, 0)]));
-    assert_eq!(ledger.get(Line::LostRecords), 9);
+    assert_eq!(ledger.get(LedgerLine::LostRecords), 9);
     assert_eq!(times(&all), [10, 20, 30, 30]);
-    assert_eq!(all[3].kind, Kind::Lost { count: 4 });
+    assert_eq!(all[3].kind, EventKind::Lost { count: 4 });
 }
 
 #[test]
 fn the_kernels_own_lost_samples_count_and_filtered_ones_do_not() {
     let (all, ledger) = events(&pipe(&[lost_samples(0, 4, 20), lost_samples(1 << 15, 100, 0)]));
-    assert_eq!(ledger.get(Line::LostRecords), 4);
+    assert_eq!(ledger.get(LedgerLine::LostRecords), 4);
     assert_eq!(times(&all), [20]);
 }
 
@@ -156,7 +156,7 @@ fn a_name_cut_inside_a_character_is_no_damage() {
     let bytes = pipe(&[record(COMM, 0, &body)]);
     let mut source = source(&bytes);
     let (_, ledger) = read(&mut *source).unwrap();
-    assert_eq!(ledger.get(Line::BadRecord), 0);
+    assert_eq!(ledger.get(LedgerLine::BadRecord), 0);
     assert_eq!(source.info().comms.get(&42).map(String::as_str), Some("König \u{fffd}"));
 }
 
@@ -194,7 +194,7 @@ fn a_stream_that_grows_without_end_is_left() {
     records.push(entry(2));
     let (all, ledger) = events(&pipe(&records));
     assert_eq!(times(&all), [1, 2]);
-    assert!(ledger.get(Line::BadCompression) > 0);
+    assert!(ledger.get(LedgerLine::BadCompression) > 0);
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn after_damage_every_whole_record_is_found_again_up_to_the_last() {
         records.extend((0..behind).map(|n| entry(10 + n)));
         let (all, ledger) = events(&pipe(&records));
         assert_eq!(times(&all)[1..], (10..10 + behind).collect::<Vec<_>>(), "{behind} behind the damage");
-        assert_eq!(ledger.get(Line::BadRecord), 1);
-        assert_eq!(all[1].kind, Kind::Lost { count: 0 });
+        assert_eq!(ledger.get(LedgerLine::BadRecord), 1);
+        assert_eq!(all[1].kind, EventKind::Lost { count: 0 });
     }
 }
 
@@ -217,27 +217,27 @@ fn a_size_that_leads_off_the_grid_costs_few_records() {
     let (all, ledger) = events(&pipe(&records));
     assert!(all.len() > 1900, "{} events", all.len());
     assert_eq!(all.last().unwrap().at.as_nanos(), 1999);
-    assert!(ledger.get(Line::BadRecord) + ledger.get(Line::UnknownRecord) > 0);
+    assert!(ledger.get(LedgerLine::BadRecord) + ledger.get(LedgerLine::UnknownRecord) > 0);
 }
 
 #[test]
 fn a_type_that_perf_does_not_have_is_said() {
     for kind in [0, 23, 63, 87, 4000] {
         let (all, ledger) = events(&pipe(&[entry(1), record(kind, 0, &words(&[1, 2])), entry(2)]));
-        assert_eq!((times(&all), ledger.get(Line::UnknownRecord)), (vec![1, 2], 1), "type {kind}");
+        assert_eq!((times(&all), ledger.get(LedgerLine::UnknownRecord)), (vec![1, 2], 1), "type {kind}");
     }
 }
 
 #[test]
 fn compressed_records_in_a_file_that_does_not_announce_them_are_said() {
     let (_, ledger) = events(&file(&compressed(&[entry(1)], 4096), 0));
-    assert_eq!(ledger.get(Line::BadCompression), 1);
+    assert_eq!(ledger.get(LedgerLine::BadCompression), 1);
 }
 
 #[test]
 fn trailing_data_that_the_pipe_lacks_is_said() {
     let (_, ledger) = events(&pipe(&[entry(1), record(AUXTRACE, 0, &words(&[1 << 40, 0, 0, 0, 0]))]));
-    assert_eq!(ledger.get(Line::TruncatedBytes), 1 << 40);
+    assert_eq!(ledger.get(LedgerLine::TruncatedBytes), 1 << 40);
 }
 
 #[test]

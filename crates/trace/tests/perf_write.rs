@@ -1,9 +1,10 @@
 //! perf.data files that are written here: read back by our reader and by the real perf.
 
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitWord, Form, Kind, Line, Setting, SubjectWord,
+    CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, HostSetting, LedgerLine, PortAccessForm, Subject,
+    SubjectKind, SubjectWord,
 };
-use exitscope_trace::{PerfHead, PerfWriter, Written, open};
+use exitscope_trace::{PerfHead, PerfWriter, WrittenTrace, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -16,15 +17,15 @@ mod common;
 use common::{Said, corpus, drain, said};
 
 /// Tracepoints, what they may say, and whether they name the vCPU.
-type Shapes = &'static [(&'static str, fn(&[u64; 4]) -> Kind, bool)];
+type Shapes = &'static [(&'static str, fn(&[u64; 4]) -> EventKind, bool)];
 
-fn exit(list: CodeList, number: u64, idle: bool, r: &[u64; 4]) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle, words: SubjectWord::NONE, rip: r[2] }
+fn exit(list: CodeList, number: u64, idle: bool, r: &[u64; 4]) -> EventKind {
+    EventKind::Exit { code: ExitCode::new(list, number), idle, words: SubjectWord::NONE, rip: r[2] }
 }
 
-fn port_exit(r: &[u64; 4]) -> Kind {
+fn port_exit(r: &[u64; 4]) -> EventKind {
     let code = ExitCode::new(CodeList::Svm, 0x7b);
-    Kind::Exit {
+    EventKind::Exit {
         code,
         idle: false,
         words: SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(r[0] & 0xffff_ffff)),
@@ -32,74 +33,85 @@ fn port_exit(r: &[u64; 4]) -> Kind {
     }
 }
 
-fn plain(kind: DetailKind, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write: false, form: Form::Untold, size: 0, key, value })
+fn plain(kind: SubjectKind, key: u64, value: u64) -> EventKind {
+    EventKind::Detail(Subject { kind, write: false, form: PortAccessForm::Unknown, size: 0, key, value })
 }
 
-fn access(kind: DetailKind, size: u16, r: &[u64; 4]) -> Kind {
-    Kind::Detail(Detail { kind, write: r[0] & 1 == 1, form: Form::Untold, size, key: r[1], value: r[2] })
+fn access(kind: SubjectKind, size: u16, r: &[u64; 4]) -> EventKind {
+    EventKind::Detail(Subject {
+        kind,
+        write: r[0] & 1 == 1,
+        form: PortAccessForm::Unknown,
+        size,
+        key: r[1],
+        value: r[2],
+    })
 }
 
-fn system_register(r: &[u64; 4]) -> Kind {
-    access(DetailKind::SystemRegister, 0, &[r[0], r[1] & 0x1f_ffe0, 0, 0])
+fn system_register(r: &[u64; 4]) -> EventKind {
+    access(SubjectKind::SystemRegister, 0, &[r[0], r[1] & 0x1f_ffe0, 0, 0])
 }
 
-fn switch(r: &[u64; 4]) -> Kind {
-    Kind::Switch { prev: Tid(r[0] as u32 >> 1), sleeps: r[1] & 1 == 1, next: Tid(r[2] as u32 >> 1) }
+fn switch(r: &[u64; 4]) -> EventKind {
+    EventKind::Switch { prev: Tid(r[0] as u32 >> 1), sleeps: r[1] & 1 == 1, next: Tid(r[2] as u32 >> 1) }
 }
 
 const X86: Shapes = &[
     ("kvm:kvm_exit", |r| exit(CodeList::Vmx, r[0] & 0xffff_ffff, false, r), true),
     ("kvm:kvm_exit", |r| exit(CodeList::Svm, r[0] & 0xffff_ffff, false, r), true),
     ("kvm:kvm_exit", port_exit, true),
-    ("kvm:kvm_entry", |_| Kind::Enter, true),
-    ("kvm:kvm_userspace_exit", |r| Kind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
-    ("kvm:kvm_fpu", |r| Kind::Fpu { load: r[0] & 1 == 1 }, false),
-    ("kvm:kvm_vcpu_wakeup", |r| Kind::HaltEnd { ns: r[0], waited: r[1] & 1 == 1, valid: r[1] & 2 == 0 }, false),
-    ("kvm:kvm_pio", |r| access(DetailKind::Port, r[3] as u16, &[r[0], r[1] & 0xffff, r[2] & 0xffff_ffff, 0]), false),
-    ("kvm:kvm_mmio", |r| access(DetailKind::Mmio, r[3] as u16, r), false),
-    ("kvm:kvm_msr", |r| access(DetailKind::Msr, 0, &[r[0], r[1] & 0xffff_ffff, r[2], 0]), false),
-    ("kvm:kvm_hypercall", |r| plain(DetailKind::Hypercall, r[0], r[1]), false),
-    ("kvm:kvm_cpuid", |r| plain(DetailKind::Cpuid, r[0] & 0xffff_ffff, r[1] & 0xffff_ffff), false),
-    ("kvm:kvm_page_fault", |r| plain(DetailKind::PageFault, r[0], r[1]), true),
-    ("kvm:kvm_inj_virq", |r| Kind::Inject { vector: r[0] as u32 }, false),
-    ("kvm:kvm_halt_poll_ns", |r| Kind::HaltPoll { grow: r[0] & 1 == 1, new: r[1] as u32, old: r[2] as u32 }, true),
-    ("kvm:kvm_ple_window_update", |r| Kind::PleWindow { new: r[0] as u32, old: r[1] as u32 }, true),
+    ("kvm:kvm_entry", |_| EventKind::Enter, true),
+    ("kvm:kvm_userspace_exit", |r| EventKind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
+    ("kvm:kvm_fpu", |r| EventKind::Fpu { load: r[0] & 1 == 1 }, false),
+    ("kvm:kvm_vcpu_wakeup", |r| EventKind::HaltEnd { ns: r[0], waited: r[1] & 1 == 1, valid: r[1] & 2 == 0 }, false),
+    ("kvm:kvm_pio", |r| access(SubjectKind::Port, r[3] as u16, &[r[0], r[1] & 0xffff, r[2] & 0xffff_ffff, 0]), false),
+    ("kvm:kvm_mmio", |r| access(SubjectKind::Mmio, r[3] as u16, r), false),
+    ("kvm:kvm_msr", |r| access(SubjectKind::Msr, 0, &[r[0], r[1] & 0xffff_ffff, r[2], 0]), false),
+    ("kvm:kvm_hypercall", |r| plain(SubjectKind::Hypercall, r[0], r[1]), false),
+    ("kvm:kvm_cpuid", |r| plain(SubjectKind::Cpuid, r[0] & 0xffff_ffff, r[1] & 0xffff_ffff), false),
+    ("kvm:kvm_page_fault", |r| plain(SubjectKind::PageFault, r[0], r[1]), true),
+    ("kvm:kvm_inj_virq", |r| EventKind::Inject { vector: r[0] as u32 }, false),
+    ("kvm:kvm_halt_poll_ns", |r| EventKind::HaltPoll { grow: r[0] & 1 == 1, new: r[1] as u32, old: r[2] as u32 }, true),
+    ("kvm:kvm_ple_window_update", |r| EventKind::PleWindow { new: r[0] as u32, old: r[1] as u32 }, true),
     ("sched:sched_switch", switch, false),
-    ("sched:sched_wakeup", |r| Kind::Wakeup { tid: Tid(r[0] as u32) }, false),
-    ("syscalls:sys_enter_ioctl", |_| Kind::RunEnter, false),
-    ("syscalls:sys_exit_ioctl", |_| Kind::CallEnd, false),
-    ("kvm:kvm_test_age_hva", |_| Kind::Other, false),
-    ("a name:with \"odd\" characters\n", |_| Kind::Other, false),
+    ("sched:sched_wakeup", |r| EventKind::Wakeup { tid: Tid(r[0] as u32) }, false),
+    ("syscalls:sys_enter_ioctl", |_| EventKind::RunEnter, false),
+    ("syscalls:sys_exit_ioctl", |_| EventKind::CallEnd, false),
+    ("kvm:kvm_test_age_hva", |_| EventKind::Other, false),
+    ("a name:with \"odd\" characters\n", |_| EventKind::Other, false),
 ];
 
 const ARM64: Shapes = &[
     ("kvm:kvm_exit", |r| exit(CodeList::Arm64Ec, r[0] & 0x3f, false, r), false),
     ("kvm:kvm_exit", |r| exit(CodeList::Arm64Exit, r[0] & 1, false, r), false),
-    ("kvm:kvm_entry", |_| Kind::Enter, false),
-    ("kvm:kvm_wfx_arm64", |r| Kind::Wfx { wfe: r[0] & 1 == 1 }, false),
-    ("kvm:kvm_hvc_arm64", |r| plain(DetailKind::Hvc, r[0], r[1]), false),
-    ("kvm:kvm_guest_fault", |r| plain(DetailKind::PageFault, r[0], r[1]), false),
+    ("kvm:kvm_entry", |_| EventKind::Enter, false),
+    ("kvm:kvm_wfx_arm64", |r| EventKind::Wfx { wfe: r[0] & 1 == 1 }, false),
+    ("kvm:kvm_hvc_arm64", |r| plain(SubjectKind::Hvc, r[0], r[1]), false),
+    ("kvm:kvm_guest_fault", |r| plain(SubjectKind::PageFault, r[0], r[1]), false),
     ("kvm:kvm_handle_sys_reg", system_register, false),
     ("kvm:kvm_sys_access", system_register, false),
 ];
 
 const POWERPC: Shapes = &[
     ("kvm_hv:kvm_guest_exit", |r| exit(CodeList::PpcTrap, r[0] & 0xfff, r[1] & 1 == 1, r), true),
-    ("kvm_hv:kvm_guest_enter", |_| Kind::Enter, true),
-    ("kvm_hv:kvm_hcall_enter", |r| plain(DetailKind::PpcHcall, r[0], r[1]), true),
-    ("kvm_hv:kvmppc_run_core", |r| Kind::RunCore { exit: r[0] & 1 == 1, runnable: r[1] as u32 }, true),
-    ("kvm_hv:kvmppc_run_vcpu_enter", |_| Kind::VcpuHint, true),
+    ("kvm_hv:kvm_guest_enter", |_| EventKind::Enter, true),
+    ("kvm_hv:kvm_hcall_enter", |r| plain(SubjectKind::PpcHcall, r[0], r[1]), true),
+    ("kvm_hv:kvmppc_run_core", |r| EventKind::RunCore { exit: r[0] & 1 == 1, runnable: r[1] as u32 }, true),
+    ("kvm_hv:kvmppc_run_vcpu_enter", |_| EventKind::VcpuHint, true),
     ("sched:sched_switch", switch, false),
 ];
 
 const S390: Shapes = &[
     ("kvm:kvm_s390_sie_exit", |r| exit(CodeList::S390, r[0] & 0xff, false, r), true),
-    ("kvm:kvm_s390_sie_enter", |_| Kind::Enter, true),
-    ("kvm:kvm_s390_handle_diag", |r| plain(DetailKind::Diag, r[0] & 0xffff, 0), true),
-    ("kvm:kvm_s390_handle_sigp", |r| plain(DetailKind::Sigp, r[0] & 0xff, r[1] & 0xffff), true),
-    ("kvm:kvm_s390_intercept_instruction", |r| plain(DetailKind::Instruction, 0xb27d, 0xb27d << 48 | r[0] >> 16), true),
-    ("kvm:kvm_userspace_exit", |r| Kind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
+    ("kvm:kvm_s390_sie_enter", |_| EventKind::Enter, true),
+    ("kvm:kvm_s390_handle_diag", |r| plain(SubjectKind::Diag, r[0] & 0xffff, 0), true),
+    ("kvm:kvm_s390_handle_sigp", |r| plain(SubjectKind::Sigp, r[0] & 0xff, r[1] & 0xffff), true),
+    (
+        "kvm:kvm_s390_intercept_instruction",
+        |r| plain(SubjectKind::Instruction, 0xb27d, 0xb27d << 48 | r[0] >> 16),
+        true,
+    ),
+    ("kvm:kvm_userspace_exit", |r| EventKind::UserspaceExit { reason: r[0] as u32, errno: r[1] as i32 }, false),
     ("sched:sched_switch", switch, false),
 ];
 
@@ -114,7 +126,7 @@ fn names(shapes: Shapes) -> EventNames {
 }
 
 /// A file that is written, and what was written.
-fn written(arch: &str, names: &EventNames, events: &[Event], compressed: bool) -> (Vec<u8>, Written) {
+fn written(arch: &str, names: &EventNames, events: &[Event], compressed: bool) -> (Vec<u8>, WrittenTrace) {
     let mut file = Cursor::new(Vec::new());
     let head = PerfHead { compressed, ..head(arch, names) };
     let mut writer = PerfWriter::new(&mut file, &head).unwrap();
@@ -185,8 +197,8 @@ proptest! {
             prop_assert_eq!(written.bytes, file.len() as u64);
             let said = said(&file).unwrap();
             prop_assert_eq!(spelt(&said.events, &said.info.names), spelt(&events, &names));
-            let lost: u64 = events.iter().map(|e| if let Kind::Lost { count } = e.kind { count.max(1) } else { 0 }).sum();
-            prop_assert_eq!(said.lines(), if lost > 0 { vec![(Line::LostRecords, lost)] } else { vec![] });
+            let lost: u64 = events.iter().map(|e| if let EventKind::Lost { count } = e.kind { count.max(1) } else { 0 }).sum();
+            prop_assert_eq!(said.lines(), if lost > 0 { vec![(LedgerLine::LostRecords, lost)] } else { vec![] });
             prop_assert_eq!((said.info.arch.as_str(), said.info.release.as_str()), (arch, "6.1.0"));
             prop_assert_eq!((&said.info.comms[&1_000], &said.info.comms[&1_001]), (&"guest".into(), &"CPU 0/KVM".into()));
         }
@@ -202,11 +214,11 @@ fn what_no_tracepoint_says_is_left_out_and_counted() {
     };
     let odd = [
         event("kvm:kvm_exit", exit(CodeList::PpcTrap, 0x500, false, &[0; 4])),
-        event("kvm:kvm_exit", Kind::Enter),
-        event("kvm:kvm_pio", plain(DetailKind::Cpuid, 1, 0)),
-        event("kvm:kvm_test_age_hva", Kind::Enter),
-        event("no:such", Kind::Other),
-        Event::nameless(Moment::default(), PcpuId(0), Kind::Other),
+        event("kvm:kvm_exit", EventKind::Enter),
+        event("kvm:kvm_pio", plain(SubjectKind::Cpuid, 1, 0)),
+        event("kvm:kvm_test_age_hva", EventKind::Enter),
+        event("no:such", EventKind::Other),
+        Event::nameless(Moment::default(), PcpuId(0), EventKind::Other),
     ];
     let (file, written) = written("x86_64", &names, &odd, false);
     assert_eq!((written.events, written.left_out), (0, 6));
@@ -243,7 +255,7 @@ impl Seek for Journal {
 /// So many entries, a nanosecond apart.
 fn entries(count: u64, names: &EventNames) -> Vec<Event> {
     let name = names.clone().intern("kvm:kvm_entry");
-    let entry = |n| Event { name, tid: Tid(1_001), vcpu: VcpuId(0), ..Event::nameless(n, PcpuId(0), Kind::Enter) };
+    let entry = |n| Event { name, tid: Tid(1_001), vcpu: VcpuId(0), ..Event::nameless(n, PcpuId(0), EventKind::Enter) };
     (0..count).map(|n| entry(Moment::from_nanos(n))).collect()
 }
 
@@ -265,7 +277,7 @@ fn a_file_cut_within_its_first_block_is_read_up_to_there() {
             let said = said(&file[..len]).unwrap();
             let read = said.told();
             assert!(said.ledger.is_cut() && read.len() >= seen && told.starts_with(&read), "{len}: {:?}", said.lines());
-            assert!(said.lines().iter().all(|line| line.0 == Line::TruncatedBytes), "{len}: {:?}", said.lines());
+            assert!(said.lines().iter().all(|line| line.0 == LedgerLine::TruncatedBytes), "{len}: {:?}", said.lines());
             assert_eq!((said.info.arch.as_str(), said.info.hostname.as_str()), ("x86_64", "host"));
             seen = read.len();
         }
@@ -298,9 +310,9 @@ fn a_killed_writer_leaves_whole_blocks() {
             // sections of which a part was written are no records.
             // The mark of the end is written last, and stands at the beginning of its place.
             let is_whole = call == journal.calls.len() - 1;
-            let expected = [Line::UnfinishedFile, Line::TruncatedBytes, Line::BadRecord];
+            let expected = [LedgerLine::UnfinishedFile, LedgerLine::TruncatedBytes, LedgerLine::BadRecord];
             assert!(said.lines().iter().all(|line| expected.contains(&line.0)), "call {call}: {:?}", said.lines());
-            assert_eq!(said.ledger.get(Line::UnfinishedFile), u64::from(!is_whole), "call {call}");
+            assert_eq!(said.ledger.get(LedgerLine::UnfinishedFile), u64::from(!is_whole), "call {call}");
             if said.events.len() > seen {
                 seen = said.events.len();
                 steps.push(seen);
@@ -312,7 +324,7 @@ fn a_killed_writer_leaves_whole_blocks() {
 }
 
 /// Reads a trace, writes it again, and reads that.
-fn rewritten(trace: &str, cpuid: &str) -> (Said, Said, Vec<u8>, Written) {
+fn rewritten(trace: &str, cpuid: &str) -> (Said, Said, Vec<u8>, WrittenTrace) {
     let first = drain(open(&corpus(trace)).unwrap()).unwrap();
     let info = &first.info;
     let head = PerfHead {
@@ -464,9 +476,14 @@ fn names_of(shapes: Shapes, name: &str) -> &'static str {
 fn perf_prints_the_kernels_words() {
     // Where the guest is.
     let at = [0, 0, 0x1_2340, 0];
-    let cases: [(&str, &str, Kind, &str); 6] = [
+    let cases: [(&str, &str, EventKind, &str); 6] = [
         ("x86_64", "kvm:kvm_exit", exit(CodeList::Vmx, 48, false, &at), "vcpu 3 reason EPT_VIOLATION rip 0x12340"),
-        ("x86_64", "kvm:kvm_userspace_exit", Kind::UserspaceExit { reason: 2, errno: 0 }, "reason KVM_EXIT_IO (2)"),
+        (
+            "x86_64",
+            "kvm:kvm_userspace_exit",
+            EventKind::UserspaceExit { reason: 2, errno: 0 },
+            "reason KVM_EXIT_IO (2)",
+        ),
         (
             "aarch64",
             "kvm:kvm_exit",
@@ -485,7 +502,7 @@ fn perf_prints_the_kernels_words() {
             exit(CodeList::S390, 0x1c, false, &at),
             "03[0000000000000000-0000000000012340]: exit sie icptcode 28 (Wait state)",
         ),
-        ("s390x", "kvm:kvm_s390_handle_diag", plain(DetailKind::Diag, 0x9c, 0), "handle diagnose call 009c ("),
+        ("s390x", "kvm:kvm_s390_handle_diag", plain(SubjectKind::Diag, 0x9c, 0), "handle diagnose call 009c ("),
     ];
     for (arch, name, kind, words) in cases {
         let mut names = EventNames::default();
@@ -498,13 +515,13 @@ fn perf_prints_the_kernels_words() {
 }
 
 /// Settings of two modules, and one that is known in the end.
-fn settings() -> Vec<Setting> {
+fn settings() -> Vec<HostSetting> {
     vec![
-        Setting::new("kvm", "halt_poll_ns", "200000"),
-        Setting::new("kvm", "nx_huge_pages", "auto"),
-        Setting::new("haltpoll", "guest_halt_poll_ns", "200000"),
-        Setting::new("exitscope", "events", ""),
-        Setting::new("exitscope", "words", "é".repeat(100)),
+        HostSetting::new("kvm", "halt_poll_ns", "200000"),
+        HostSetting::new("kvm", "nx_huge_pages", "auto"),
+        HostSetting::new("haltpoll", "guest_halt_poll_ns", "200000"),
+        HostSetting::new("exitscope", "events", ""),
+        HostSetting::new("exitscope", "words", "é".repeat(100)),
     ]
 }
 
@@ -514,7 +531,7 @@ fn with_settings(arch: &str, compressed: bool) -> Vec<u8> {
     let names = names(X86);
     let head = PerfHead { compressed, settings: &settings, cpu: "Fast 9000", ..head(arch, &names) };
     let mut writer = PerfWriter::new(&mut file, &head).unwrap();
-    let kind = Kind::HaltPoll { grow: true, new: 10_000, old: 0 };
+    let kind = EventKind::HaltPoll { grow: true, new: 10_000, old: 0 };
     let name = names.clone().intern("kvm:kvm_halt_poll_ns");
     let event = Event { vcpu: VcpuId(0), name, ..Event::nameless(Moment::from_nanos(1), PcpuId(0), kind) };
     writer.event(&event).unwrap();
@@ -568,6 +585,6 @@ fn settings_that_are_cut_off_are_counted_and_the_others_stand() {
         damaged[at - 4..at].copy_from_slice(&length.to_le_bytes());
         let read = said(&damaged).unwrap();
         assert_eq!(read.info.settings.len(), left);
-        assert_eq!(read.ledger.get(Line::BadRecord), 1);
+        assert_eq!(read.ledger.get(LedgerLine::BadRecord), 1);
     }
 }

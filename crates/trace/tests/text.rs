@@ -3,7 +3,7 @@
 //! The fixtures are ranges of lines that perf 6.1 (`perf script --ns`) and trace-cmd 3.1.6 (`trace-cmd report -t`)
 //! print of traces in `corpus/`; each fixture's name begins with its trace's.
 
-use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitCode, Kind, Line};
+use exitscope_model::{CodeList, Event, EventKind, ExitCode, LedgerLine, Subject, SubjectKind};
 use exitscope_trace::{Input, TraceError, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Said {
     /// How many events there are of each name, without the system.
     fn names(&self) -> BTreeMap<&str, u64> {
         let mut counts = BTreeMap::new();
-        for event in self.events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })) {
+        for event in self.events.iter().filter(|event| !matches!(event.kind, EventKind::Lost { .. })) {
             let name = self.info.names.get(event.name);
             *counts.entry(name.split_once(':').map_or(name, |pair| pair.1)).or_default() += 1;
         }
@@ -40,16 +40,16 @@ impl Said {
     fn reasons(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for event in &self.events {
-            if let Kind::Exit { code, .. } = event.kind {
+            if let EventKind::Exit { code, .. } = event.kind {
                 *counts.entry(code.name()).or_default() += 1;
             }
         }
         counts
     }
 
-    fn details(&self, kind: DetailKind) -> impl Iterator<Item = Detail> + '_ {
+    fn details(&self, kind: SubjectKind) -> impl Iterator<Item = Subject> + '_ {
         self.events.iter().filter_map(move |event| match event.kind {
-            Kind::Detail(detail) if detail.kind == kind => Some(detail),
+            EventKind::Detail(detail) if detail.kind == kind => Some(detail),
             _ => None,
         })
     }
@@ -59,13 +59,13 @@ impl Said {
     }
 
     /// All lines but that it would not say what was lost, as most texts.
-    fn losses(&self) -> Vec<(Line, u64, Option<u64>)> {
-        let lines = self.ledger.lines().filter(|row| row.0 != Line::LossUnknown);
+    fn losses(&self) -> Vec<(LedgerLine, u64, Option<u64>)> {
+        let lines = self.ledger.lines().filter(|row| row.0 != LedgerLine::LossUnknown);
         lines.map(|(line, count)| (line, count, self.ledger.first(line))).collect()
     }
 
     fn says_losses(&self) -> bool {
-        self.ledger.get(Line::LossUnknown) == 0
+        self.ledger.get(LedgerLine::LossUnknown) == 0
     }
 }
 
@@ -87,9 +87,9 @@ fn an_ftrace_text_has_the_events_that_grep_counts() {
     let said = read(&corpus("x86-svm/t4-ftrace.txt.gz"));
     assert_eq!(said.info.format, "ftrace text");
     // As its header says: 117600 of 180437 are in the buffers. CPU 0's begin at line 1822. The text has only a part of them.
-    let part = (Line::UncertainLoss, 117_600 - 39_987, None);
-    assert_eq!(said.losses(), [part, (Line::LostRecords, 62_837, None)]);
-    let lost = said.events.iter().position(|event| matches!(event.kind, Kind::Lost { .. })).unwrap();
+    let part = (LedgerLine::UncertainLoss, 117_600 - 39_987, None);
+    assert_eq!(said.losses(), [part, (LedgerLine::LostRecords, 62_837, None)]);
+    let lost = said.events.iter().position(|event| matches!(event.kind, EventKind::Lost { .. })).unwrap();
     assert_eq!((said.events[lost].cpu, said.events[lost + 1].cpu, lost), (PcpuId(0), PcpuId(0), 1822 - 12 - 1));
     assert_eq!((said.ledger.events, said.events.len()), (39_987, 39_988));
     let expected = counts(&[
@@ -141,19 +141,20 @@ fn an_ftrace_text_has_the_events_that_grep_counts() {
         ],
     );
     assert_eq!(first_and_last(&said), ("87.531905000".to_string(), "88.912069000".to_string()));
-    let port = |port, write| said.details(DetailKind::Port).filter(|pio| (pio.key, pio.write) == (port, write)).count();
+    let port =
+        |port, write| said.details(SubjectKind::Port).filter(|pio| (pio.key, pio.write) == (port, write)).count();
     assert_eq!((port(0x3f8, true), port(0x3fd, false)), (36, 36));
-    let msr = |msr, write| said.details(DetailKind::Msr).filter(|row| (row.key, row.write) == (msr, write)).count();
+    let msr = |msr, write| said.details(SubjectKind::Msr).filter(|row| (row.key, row.write) == (msr, write)).count();
     assert_eq!((msr(0x80b, true), msr(0x830, true), msr(0x1b, false), msr(0x802, false)), (2008, 2006, 4, 3));
-    let apic = |register| said.details(DetailKind::Apic).filter(|row| row.key == register).count();
+    let apic = |register| said.details(SubjectKind::Apic).filter(|row| row.key == register).count();
     assert_eq!((apic(0x20), apic(0xb0), apic(0x300), apic(0xf0)), (4, 2008, 2006, 2));
-    assert_eq!(said.count(|event| event.kind == Kind::Inject { vector: 0xb0 }), 2005);
-    assert_eq!(said.count(|event| event.kind == Kind::UserspaceExit { reason: 2, errno: 0 }), 72);
-    assert_eq!(said.count(|event| event.kind == Kind::UserspaceExit { reason: 0, errno: -4 }), 1);
-    assert_eq!(said.count(|event| event.kind == Kind::UserspaceExit { reason: 0, errno: -11 }), 1);
-    assert_eq!(said.count(|event| event.kind == Kind::Fpu { load: true }), 74);
-    assert_eq!(said.count(|event| event.kind == Kind::Enter && event.vcpu == VcpuId(1)), 146);
-    assert_eq!(said.count(|event| matches!(event.kind, Kind::Exit { .. }) && event.vcpu == VcpuId(0)), 8050);
+    assert_eq!(said.count(|event| event.kind == EventKind::Inject { vector: 0xb0 }), 2005);
+    assert_eq!(said.count(|event| event.kind == EventKind::UserspaceExit { reason: 2, errno: 0 }), 72);
+    assert_eq!(said.count(|event| event.kind == EventKind::UserspaceExit { reason: 0, errno: -4 }), 1);
+    assert_eq!(said.count(|event| event.kind == EventKind::UserspaceExit { reason: 0, errno: -11 }), 1);
+    assert_eq!(said.count(|event| event.kind == EventKind::Fpu { load: true }), 74);
+    assert_eq!(said.count(|event| event.kind == EventKind::Enter && event.vcpu == VcpuId(1)), 146);
+    assert_eq!(said.count(|event| matches!(event.kind, EventKind::Exit { .. }) && event.vcpu == VcpuId(0)), 8050);
     assert_eq!(said.info.comms[&231], "kvm-pit/223");
     assert_eq!(said.info.comms.len(), 5);
 }
@@ -219,9 +220,9 @@ fn a_perf_script_text_of_svm_has_the_events_that_grep_counts() {
             ("write_dr0", 1),
         ],
     );
-    assert_eq!(said.count(|event| matches!(event.kind, Kind::Switch { sleeps: true, .. })), 62);
-    assert_eq!(said.count(|event| matches!(event.kind, Kind::Switch { sleeps: false, .. })), 63);
-    let eoi = said.details(DetailKind::Apic).filter(|row| row.key == 0xb0 && row.write).count();
+    assert_eq!(said.count(|event| matches!(event.kind, EventKind::Switch { sleeps: true, .. })), 62);
+    assert_eq!(said.count(|event| matches!(event.kind, EventKind::Switch { sleeps: false, .. })), 63);
+    let eoi = said.details(SubjectKind::Apic).filter(|row| row.key == 0xb0 && row.write).count();
     assert_eq!(eoi, 29);
     assert_eq!(said.info.comms[&0], "swapper");
 }
@@ -235,7 +236,7 @@ fn perf_scripts_header_period_and_process_are_read() {
     assert_eq!(said.events.len(), 1000);
     assert_reasons(&said, &[("hlt", 10), ("interrupt", 14), ("io", 11), ("msr", 31), ("npf", 15), ("vintr", 7)]);
     // vCPU threads 127 and 128 are of process 121.
-    assert!(said.events.iter().all(|event| !matches!(event.kind, Kind::Exit { .. }) || event.vm == VmId(121)));
+    assert!(said.events.iter().all(|event| !matches!(event.kind, EventKind::Exit { .. }) || event.vm == VmId(121)));
 }
 
 #[test]
@@ -281,18 +282,18 @@ fn a_trace_cmd_report_of_svm_has_the_events_that_grep_counts() {
     // trace-cmd's plugin prints EXIT_CPUID, EXIT_INTR, EXIT_IOIO, EXIT_NPF, EXIT_READ_CR0, EXIT_WRITE_CR0.
     let expected = [("cpuid", 61), ("interrupt", 1), ("io", 124), ("npf", 12), ("read_cr0", 1), ("write_cr0", 1)];
     assert_reasons(&said, &expected);
-    assert_eq!(said.count(|event| matches!(event.kind, Kind::Switch { sleeps: true, .. })), 206);
-    assert_eq!(said.count(|event| matches!(event.kind, Kind::Switch { sleeps: false, .. })), 190);
-    let switch = said.events.iter().find(|event| matches!(event.kind, Kind::Switch { .. })).unwrap();
-    assert_eq!(switch.kind, Kind::Switch { prev: Tid(199), sleeps: false, next: Tid(17) });
-    assert_eq!(said.count(|event| matches!(event.kind, Kind::Wakeup { .. })), 204);
+    assert_eq!(said.count(|event| matches!(event.kind, EventKind::Switch { sleeps: true, .. })), 206);
+    assert_eq!(said.count(|event| matches!(event.kind, EventKind::Switch { sleeps: false, .. })), 190);
+    let switch = said.events.iter().find(|event| matches!(event.kind, EventKind::Switch { .. })).unwrap();
+    assert_eq!(switch.kind, EventKind::Switch { prev: Tid(199), sleeps: false, next: Tid(17) });
+    assert_eq!(said.count(|event| matches!(event.kind, EventKind::Wakeup { .. })), 204);
 }
 
 #[test]
 fn a_trace_cmd_report_of_arm64_has_the_events_that_grep_counts() {
     let said = read(&fixture("arm.trace-cmd-report-t.txt.gz"));
     // This trace-cmd cannot print the letter of `wfi`, so 33 events say nothing; the first is in line 241.
-    assert_eq!(said.losses(), [(Line::UnknownFormat, 33, Some(241))]);
+    assert_eq!(said.losses(), [(LedgerLine::UnknownFormat, 33, Some(241))]);
     assert_eq!(said.info.format, "trace-cmd report text");
     assert_eq!(said.events.len(), 2500);
     let names = said.names();
@@ -300,16 +301,16 @@ fn a_trace_cmd_report_of_arm64_has_the_events_that_grep_counts() {
     assert_eq!((named("kvm_entry"), named("kvm_exit"), named("kvm_userspace_exit")), (184, 184, 69));
     assert_eq!((named("kvm_hvc_arm64"), named("kvm_wfx_arm64"), named("kvm_sys_access")), (34, 33, 34));
     assert_reasons(&said, &[("IRQ", 2), ("DABT_LOW", 79), ("HVC64", 34), ("IABT_LOW", 2), ("SYS64", 34), ("WFx", 33)]);
-    let mmio = |key, write| said.details(DetailKind::Mmio).filter(|row| (row.key, row.write) == (key, write)).count();
+    let mmio = |key, write| said.details(SubjectKind::Mmio).filter(|row| (row.key, row.write) == (key, write)).count();
     assert_eq!((mmio(0x900_0000, false), mmio(0x900_0004, true), mmio(0x800_0000, true)), (70, 34, 2));
-    assert!(said.details(DetailKind::Hvc).all(|hvc| (hvc.key, hvc.value) == (0x8400_0000, 0)));
-    let fault = |hsr| said.details(DetailKind::PageFault).filter(|row| row.key == hsr).count();
+    assert!(said.details(SubjectKind::Hvc).all(|hvc| (hvc.key, hvc.value) == (0x8400_0000, 0)));
+    let fault = |hsr| said.details(SubjectKind::PageFault).filter(|row| row.key == hsr).count();
     assert_eq!((fault(0x9380_0005), fault(0x9380_0045), fault(0x8200_0005)), (35, 34, 2));
     let halts: Vec<(u64, bool)> = said
         .events
         .iter()
         .filter_map(|event| match event.kind {
-            Kind::HaltEnd { ns, waited, .. } => Some((ns, waited)),
+            EventKind::HaltEnd { ns, waited, .. } => Some((ns, waited)),
             _ => None,
         })
         .collect();
@@ -322,15 +323,15 @@ fn powerpc_exits_name_the_vcpu_and_say_when_it_ceded() {
     let said = read(&fixture("p8_smt4.trace-cmd-report-t.txt.gz"));
     assert_eq!((said.info.format.as_str(), said.losses()), ("trace-cmd report text", vec![]));
     assert_reasons(&said, &[("RETURN_TO_HOST", 174), ("0xe80", 241), ("HV_DECREMENTER", 123), ("SYSCALL", 254)]);
-    assert_eq!(said.count(|event| matches!(event.kind, Kind::Exit { idle: true, .. })), 110);
+    assert_eq!(said.count(|event| matches!(event.kind, EventKind::Exit { idle: true, .. })), 110);
     for vcpu in 0..4 {
-        let exits = said.count(|event| matches!(event.kind, Kind::Exit { .. }) && event.vcpu == VcpuId(vcpu));
+        let exits = said.count(|event| matches!(event.kind, EventKind::Exit { .. }) && event.vcpu == VcpuId(vcpu));
         assert_eq!(exits, 198);
     }
     // H_PROD is 0xe8, H_PUT_TERM_CHAR 0x58.
-    let hcall = |number| said.details(DetailKind::PpcHcall).filter(|row| row.key == number).count();
+    let hcall = |number| said.details(SubjectKind::PpcHcall).filter(|row| row.key == number).count();
     assert_eq!((hcall(0xe8), hcall(0x58)), (98, 156));
-    let core = |exit, runnable| said.count(|event| event.kind == Kind::RunCore { exit, runnable });
+    let core = |exit, runnable| said.count(|event| event.kind == EventKind::RunCore { exit, runnable });
     assert_eq!((core(false, 4), core(true, 4), core(true, 3), core(true, 2)), (198, 30, 82, 86));
 
     let said = read(&fixture("p8_smt4_one_vm_two_threads.perf-script-ns.txt.gz"));
@@ -358,7 +359,7 @@ fn assert_text_says_the_same(binary: &Path, text: &Path) {
         let mut rows: Vec<(Event, String)> = said
             .events
             .iter()
-            .filter(|event| !matches!(event.kind, Kind::Lost { .. }))
+            .filter(|event| !matches!(event.kind, EventKind::Lost { .. }))
             .map(|event| (*event, said.info.names.get(event.name).split(':').next_back().unwrap_or("").to_string()))
             .collect();
         rows.sort_by(|(a, name), (b, other)| (a.at, a.cpu, name).cmp(&(b.at, b.cpu, other)));
@@ -376,11 +377,11 @@ fn assert_text_says_the_same(binary: &Path, text: &Path) {
         assert_eq!((bytes.at, bytes.cpu, &name), (printed.at, printed.cpu, &printed_name));
         let kind = match (bytes.kind, printed.kind) {
             // libtraceevent takes every errno for a positive number, and prints the reason left over from before.
-            (Kind::UserspaceExit { errno, reason }, Kind::UserspaceExit { .. }) if errno < 0 => {
-                Kind::UserspaceExit { reason, errno: 0 }
+            (EventKind::UserspaceExit { errno, reason }, EventKind::UserspaceExit { .. }) if errno < 0 => {
+                EventKind::UserspaceExit { reason, errno: 0 }
             }
             // trace-cmd loses the letter of `wfi`.
-            (Kind::Wfx { .. }, Kind::Other) => Kind::Other,
+            (EventKind::Wfx { .. }, EventKind::Other) => EventKind::Other,
             (kind, _) => kind,
         };
         assert_eq!(kind, printed.kind, "{name} at {}", bytes.at);
@@ -420,15 +421,15 @@ fn losses_come_before_the_next_event() {
     assert_eq!(
         rows,
         [
-            (87_534_187_000, 1, Kind::Enter),
-            (88_000_001_000, 3, Kind::Lost { count: 123 }),
-            (88_000_001_000, 1, Kind::Lost { count: 0 }),
-            (88_000_001_000, 1, Kind::Enter),
-            (88_000_001_000, 0, Kind::Lost { count: 7 }),
+            (87_534_187_000, 1, EventKind::Enter),
+            (88_000_001_000, 3, EventKind::Lost { count: 123 }),
+            (88_000_001_000, 1, EventKind::Lost { count: 0 }),
+            (88_000_001_000, 1, EventKind::Enter),
+            (88_000_001_000, 0, EventKind::Lost { count: 7 }),
         ]
     );
     assert_eq!(said.ledger.events, 2);
-    assert_eq!(said.losses(), [(Line::LostRecords, 131, None)]);
+    assert_eq!(said.losses(), [(LedgerLine::LostRecords, 131, None)]);
 }
 
 #[test]
@@ -438,17 +439,17 @@ fn what_was_overwritten_is_lost_and_hides_what_a_cpu_did_before_its_buffer_start
     let said = text(&format!("{header}{ENTRY}##### CPU 0 buffer started ####\n{later}"));
     let rows: Vec<_> = said.events.iter().map(|event| (event.at.as_nanos(), event.cpu.0, event.kind)).collect();
     let expected = [
-        (87_534_187_000, 1, Kind::Enter),
-        (88_000_001_000, 0, Kind::Lost { count: 0 }),
-        (88_000_001_000, 0, Kind::Enter),
+        (87_534_187_000, 1, EventKind::Enter),
+        (88_000_001_000, 0, EventKind::Lost { count: 0 }),
+        (88_000_001_000, 0, EventKind::Enter),
     ];
     assert_eq!(rows, expected);
-    assert_eq!(said.losses(), [(Line::LostRecords, 3, None)]);
+    assert_eq!(said.losses(), [(LedgerLine::LostRecords, 3, None)]);
     assert_eq!(said.info.cpus, 2, "online, as print_event_info says");
     assert_eq!(text(&format!("{}{ENTRY}", header.replace("2/5", "1/1"))).losses(), []);
     // A part of what it is of.
     let part = text(&format!("{}{ENTRY}", header.replace("2/5", "5/5")));
-    assert_eq!(part.losses(), [(Line::UncertainLoss, 4, None)]);
+    assert_eq!(part.losses(), [(LedgerLine::UncertainLoss, 4, None)]);
 }
 
 #[test]
@@ -459,12 +460,15 @@ fn each_header_of_a_text_counts_what_follows_it() {
     };
     let losses = |parts: &[String]| text(&parts.concat()).losses();
     // As `cat per_cpu/cpu*/trace`: each header is of all CPUs, and counts once.
-    assert_eq!(losses(&[of(5, 12, 3), of(5, 12, 2)]), [(Line::LostRecords, 7, None)]);
-    assert_eq!(losses(&[of(5, 12, 3), of(5, 12, 1)]), [(Line::UncertainLoss, 1, None), (Line::LostRecords, 7, None)]);
+    assert_eq!(losses(&[of(5, 12, 3), of(5, 12, 2)]), [(LedgerLine::LostRecords, 7, None)]);
+    assert_eq!(
+        losses(&[of(5, 12, 3), of(5, 12, 1)]),
+        [(LedgerLine::UncertainLoss, 1, None), (LedgerLine::LostRecords, 7, None)]
+    );
     // Events that came to a buffer while it was printed are not those that another text lacks.
-    assert_eq!(losses(&[of(2, 2, 6), of(4, 4, 1)]), [(Line::UncertainLoss, 3, None)]);
-    assert_eq!(losses(&[of(4, 4, 1), of(2, 2, 6)]), [(Line::UncertainLoss, 3, None)]);
-    assert_eq!(losses(&[of(3, 3, 3), of(2, 9, 2)]), [(Line::LostRecords, 7, None)]);
+    assert_eq!(losses(&[of(2, 2, 6), of(4, 4, 1)]), [(LedgerLine::UncertainLoss, 3, None)]);
+    assert_eq!(losses(&[of(4, 4, 1), of(2, 2, 6)]), [(LedgerLine::UncertainLoss, 3, None)]);
+    assert_eq!(losses(&[of(3, 3, 3), of(2, 9, 2)]), [(LedgerLine::LostRecords, 7, None)]);
     // perf ftrace prints one while there is nothing in the buffer (`__cmd_ftrace` of tools/perf/builtin-ftrace.c).
     assert_eq!(losses(&[of(0, 0, 3)]), []);
 }
@@ -495,7 +499,7 @@ fn a_text_that_would_not_say_what_it_lost_is_not_without_loss() {
     let header = format!("# tracer: nop\n# entries-in-buffer/entries-written: 1/1   #P:2\n{ENTRY}");
     for saying in [report, header, format!("{ENTRY}CPU:3 [LOST 2 EVENTS]\n")] {
         let said = text(&saying);
-        assert!(said.says_losses() && said.ledger.get(Line::BadText) == 0, "{saying}");
+        assert!(said.says_losses() && said.ledger.get(LedgerLine::BadText) == 0, "{saying}");
     }
 }
 
@@ -509,8 +513,8 @@ fn perfs_lost_records_are_losses() {
         "            qemu   120 [001]    30.000000005: kvm:kvm_entry: vcpu 0, rip 0x1\n",
     ));
     let kinds: Vec<_> = said.events.iter().map(|event| event.kind).collect();
-    assert_eq!(kinds, [Kind::Enter, Kind::Lost { count: 42 }, Kind::Enter]);
-    assert_eq!(said.losses(), [(Line::NotTracepoint, 1, None), (Line::LostRecords, 42, None)]);
+    assert_eq!(kinds, [EventKind::Enter, EventKind::Lost { count: 42 }, EventKind::Enter]);
+    assert_eq!(said.losses(), [(LedgerLine::NotTracepoint, 1, None), (LedgerLine::LostRecords, 42, None)]);
 }
 
 #[test]
@@ -549,7 +553,7 @@ fn counters_for_times_are_refused_with_a_reason() {
     }
     // Where others have times, such a line is only damaged.
     let said = text(&format!("{raw}{ENTRY}{raw}{ENTRY}"));
-    assert_eq!((said.events.len(), said.losses()), (2, vec![(Line::BadText, 2, Some(1))]));
+    assert_eq!((said.events.len(), said.losses()), (2, vec![(LedgerLine::BadText, 2, Some(1))]));
 }
 
 #[test]
@@ -558,11 +562,11 @@ fn damaged_lines_are_counted_by_number() {
     let said = text(&format!("{ENTRY}\n{ENTRY}nonsense\n{ENTRY}{long}\n\r\n{ENTRY} qemu-2 [0"));
     assert_eq!(said.events.len(), 4);
     // The last line has no end: the file was cut there.
-    assert_eq!(said.losses(), [(Line::BadText, 3, Some(4)), (Line::TruncatedBytes, 10, Some(9))]);
+    assert_eq!(said.losses(), [(LedgerLine::BadText, 3, Some(4)), (LedgerLine::TruncatedBytes, 10, Some(9))]);
     // A line cut within the fields is an event that says nothing.
     let said = text(&format!("{ENTRY} qemu-229 [001] d..1.    87.534190: kvm_exit: vcpu 0 reason np"));
-    assert_eq!(said.events[1].kind, Kind::Other);
-    assert_eq!(said.losses(), [(Line::UnknownFormat, 1, Some(2)), (Line::TruncatedBytes, 62, Some(2))]);
+    assert_eq!(said.events[1].kind, EventKind::Other);
+    assert_eq!(said.losses(), [(LedgerLine::UnknownFormat, 1, Some(2)), (LedgerLine::TruncatedBytes, 62, Some(2))]);
 }
 
 #[test]
@@ -599,7 +603,7 @@ fn thread_names_may_hold_anything() {
         assert_eq!(said.losses(), [], "{ftrace}");
         let event = said.events[0];
         assert_eq!((event.tid, event.vm, event.cpu), (Tid(1234), VmId(1200), PcpuId(3)));
-        assert_eq!((event.at, event.kind), (Moment::from_nanos(1_000_002_000), Kind::Fpu { load: true }));
+        assert_eq!((event.at, event.kind), (Moment::from_nanos(1_000_002_000), EventKind::Fpu { load: true }));
         assert_eq!(said.info.comms[&1234], expected);
     }
     for comm in ["qemu", "a b", "a-12", "CPU 2/KVM", "ünïcödé", "x [1] y", "1 2", ":17", "a: b: c"] {
@@ -608,7 +612,7 @@ fn thread_names_may_hold_anything() {
         assert_eq!(said.losses(), [], "{perf}");
         let event = said.events[0];
         assert_eq!((event.tid, event.vm, event.cpu), (Tid(1234), VmId(1200), PcpuId(3)));
-        assert_eq!((event.at.as_nanos(), event.kind), (1_000_000_002, Kind::Fpu { load: true }));
+        assert_eq!((event.at.as_nanos(), event.kind), (1_000_000_002, EventKind::Fpu { load: true }));
         assert_eq!(said.info.comms[&1234], comm);
     }
     // Names that ftrace forgot, and processes that it does not remember.
@@ -649,7 +653,11 @@ fn system_calls_are_known_in_all_three_layouts() {
         let said = text(printed);
         assert_eq!(said.losses(), []);
         let kinds: Vec<_> = said.events.iter().map(|event| event.kind).collect();
-        assert_eq!(kinds, [Kind::RunEnter, Kind::CallEnd, Kind::Call { registers: false }, Kind::Other], "{printed}");
+        assert_eq!(
+            kinds,
+            [EventKind::RunEnter, EventKind::CallEnd, EventKind::Call { registers: false }, EventKind::Other],
+            "{printed}"
+        );
         let names: Vec<_> = said.events.iter().map(|event| said.info.names.get(event.name)).collect();
         let enter = "syscalls:sys_enter_ioctl";
         assert_eq!(names, [enter, "syscalls:sys_exit_ioctl", enter, "syscalls:sys_enter_read"]);
@@ -668,7 +676,7 @@ fn other_lines_of_ftrace_are_events_of_no_use() {
         "            qemu-5       [000] .....     1.000004: fast_page_fault+0x12/0x30: text\n",
     ));
     assert_eq!(said.losses(), []);
-    assert!(said.events.iter().all(|event| event.kind == Kind::Other));
+    assert!(said.events.iter().all(|event| event.kind == EventKind::Other));
     let names: Vec<_> = said.events.iter().map(|event| said.info.names.get(event.name)).collect();
     let expected = ["ftrace:function", "tracing_mark_write", "ftrace:kernel_stack", "fast_page_fault+0x12/0x30"];
     assert_eq!(names, expected);
@@ -681,7 +689,7 @@ fn bytes_that_are_no_text_are_counted() {
     bytes.extend([0; 5000]);
     bytes.extend(b"\n            q\xff\xfeu-5       [000] .....     1.000001: kvm_fpu: load\n");
     let said = try_text(&bytes).unwrap();
-    assert_eq!(said.losses(), [(Line::BadText, 1, Some(3))]);
+    assert_eq!(said.losses(), [(LedgerLine::BadText, 1, Some(3))]);
     assert_eq!(said.info.comms[&5], "q\u{fffd}\u{fffd}u");
 }
 
@@ -693,7 +701,7 @@ fn reasons_that_no_table_knows_stay_apart() {
         .events
         .iter()
         .map(|event| match event.kind {
-            Kind::Exit { code, .. } => code,
+            EventKind::Exit { code, .. } => code,
             kind => panic!("{kind:?}"),
         })
         .collect();
@@ -737,10 +745,12 @@ impl Numbers {
 /// Reads bytes that may be anything: whatever they are, every line ends as an event, in the ledger, or in silence.
 fn assert_survives(bytes: &[u8]) {
     let Ok(said) = try_text(bytes) else { return };
-    let lost = said.count(|event| matches!(event.kind, Kind::Lost { .. }));
+    let lost = said.count(|event| matches!(event.kind, EventKind::Lost { .. }));
     assert_eq!(said.ledger.events, (said.events.len() - lost) as u64);
     let lines = bytes.split(|&byte| byte == b'\n').count() as u64;
-    assert!(said.ledger.events + said.ledger.get(Line::BadText) + said.ledger.get(Line::NotTracepoint) <= lines);
+    assert!(
+        said.ledger.events + said.ledger.get(LedgerLine::BadText) + said.ledger.get(LedgerLine::NotTracepoint) <= lines
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! The fixtures `*.layout-*` are ranges of lines that perf 6.1 (`perf script --ns`) and trace-cmd 3.1.6 (`trace-cmd report
 //! -t`) print of traces in `corpus/`, with one option more; those of one trace are of the same 250 events.
 
-use exitscope_model::{Event, Kind, Line};
+use exitscope_model::{Event, EventKind, LedgerLine};
 use exitscope_trace::{TraceError, open};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 
@@ -34,7 +34,7 @@ fn named(said: &Said) -> Vec<(Event, String)> {
 /// `layout` says what `plain` does, but for what it leaves out.
 fn assert_same(plain: &str, layout: &str, leaves_out: impl Fn(&mut Event)) {
     let (plain, said) = (read(plain), read(layout));
-    let lines: Vec<_> = said.lines().into_iter().filter(|(line, _)| *line != Line::LossUnknown).collect();
+    let lines: Vec<_> = said.lines().into_iter().filter(|(line, _)| *line != LedgerLine::LossUnknown).collect();
     assert_eq!(lines, [], "{layout}");
     let (mut expected, mut found) = (named(&plain), named(&said));
     assert_eq!(found.len(), expected.len(), "{layout}");
@@ -55,7 +55,7 @@ const TRACE_CMD: &str = "t4-none.layout-t.txt.gz";
 
 #[test]
 fn what_perf_is_asked_for_besides_changes_nothing() {
-    let exits = read(PERF).events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. })).count();
+    let exits = read(PERF).events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. })).count();
     assert_eq!(exits, 45);
     for layout in ["flags-period", "other-records"] {
         assert_same(PERF, &format!("t2.layout-{layout}.txt.gz"), |_| {});
@@ -110,7 +110,7 @@ fn trace_cmds_latency_columns_differences_and_summaries_change_nothing() {
     }
     // Without its plugins, trace-cmd prints the vCPU of kvm_exit.
     assert_same(TRACE_CMD, "t4-none.layout-kernels-own.txt.gz", |event| {
-        if let Kind::Exit { words, .. } = &mut event.kind {
+        if let EventKind::Exit { words, .. } = &mut event.kind {
             (*words, event.vcpu) = (exitscope_model::SubjectWord::NONE, VcpuId::UNKNOWN);
         }
     });
@@ -122,7 +122,7 @@ fn trace_cmds_latency_columns_differences_and_summaries_change_nothing() {
     assert_eq!(said_lines(summary), []);
 }
 
-fn said_lines(text: &str) -> Vec<(Line, u64)> {
+fn said_lines(text: &str) -> Vec<(LedgerLine, u64)> {
     said(text.as_bytes()).unwrap().lines()
 }
 
@@ -130,7 +130,7 @@ fn said_lines(text: &str) -> Vec<(Line, u64)> {
 fn trace_cmds_latency_columns_of_other_architectures_are_read() {
     let arm = read("arm.layout-latency.txt.gz");
     assert_eq!((arm.events.len(), arm.events[0].tid, arm.events[0].cpu), (249, Tid(120), PcpuId(0)));
-    assert!(arm.events.iter().any(|event| matches!(event.kind, Kind::Exit { .. })));
+    assert!(arm.events.iter().any(|event| matches!(event.kind, EventKind::Exit { .. })));
     // A name that has dashes and numbers of its own.
     let power = read("p8_smt4.layout-latency.txt.gz");
     assert_eq!((power.events.len(), power.events[0].tid), (249, Tid(460)));
@@ -222,5 +222,5 @@ fn a_few_lines_that_lack_something_are_damage() {
     let event = "            qemu   120 [001]    30.000000001: kvm:kvm_entry: vcpu 0, rip 0x1\n";
     let text = format!("{event}            qemu [001]    30.1: kvm:kvm_entry: vcpu 0, rip 0x1\n{event}");
     let said = said(text.as_bytes()).unwrap();
-    assert_eq!((said.events.len(), said.ledger.get(Line::BadText)), (2, 1));
+    assert_eq!((said.events.len(), said.ledger.get(LedgerLine::BadText)), (2, 1));
 }

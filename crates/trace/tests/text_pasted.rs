@@ -2,7 +2,7 @@
 //! kernel, tool, what the mail program made of it. Names and numbers are made up. What is read is compared value by value;
 //! what cannot be is refused, or counted.
 
-use exitscope_model::{Detail, DetailKind, Kind, Line};
+use exitscope_model::{EventKind, LedgerLine, Subject, SubjectKind};
 use exitscope_trace::TraceError;
 use exitscope_units::VcpuId;
 
@@ -30,7 +30,7 @@ impl Said {
     /// Microsecond, thread, vCPU (-1: not told) and reason of each exit.
     fn exits(&self) -> Vec<(u64, u32, i64, String)> {
         let row = |event: &exitscope_model::Event| match event.kind {
-            Kind::Exit { code, .. } => {
+            EventKind::Exit { code, .. } => {
                 let vcpu = if event.vcpu == VcpuId::UNKNOWN { -1 } else { i64::from(event.vcpu.0) };
                 Some((event.at.as_nanos() / 1000, event.tid.0, vcpu, code.name().to_string()))
             }
@@ -40,9 +40,9 @@ impl Said {
     }
 
     /// What the exits' own words say they were about.
-    fn subjects(&self) -> Vec<Option<(DetailKind, bool, u64)>> {
+    fn subjects(&self) -> Vec<Option<(SubjectKind, bool, u64)>> {
         let subject = |event: &exitscope_model::Event| match event.kind {
-            Kind::Exit { code, words, .. } => {
+            EventKind::Exit { code, words, .. } => {
                 Some(words.subject(code).map(|about| (about.kind, about.write, about.key)))
             }
             _ => None,
@@ -52,23 +52,23 @@ impl Said {
 
     fn entries(&self) -> Vec<i64> {
         let of = |event: &exitscope_model::Event| match event.vcpu {
-            _ if event.kind != Kind::Enter => None,
+            _ if event.kind != EventKind::Enter => None,
             VcpuId::UNKNOWN => Some(-1),
             vcpu => Some(i64::from(vcpu.0)),
         };
         self.events.iter().filter_map(of).collect()
     }
 
-    fn details(&self) -> Vec<Detail> {
+    fn details(&self) -> Vec<Subject> {
         let detail = |event: &exitscope_model::Event| match event.kind {
-            Kind::Detail(detail) => Some(detail),
+            EventKind::Detail(detail) => Some(detail),
             _ => None,
         };
         self.events.iter().filter_map(detail).collect()
     }
 
     fn bad(&self) -> (u64, u64) {
-        (self.ledger.get(Line::BadText), self.ledger.get(Line::UnknownFormat))
+        (self.ledger.get(LedgerLine::BadText), self.ledger.get(LedgerLine::UnknownFormat))
     }
 }
 
@@ -93,7 +93,7 @@ fn a_quoted_trace_cmd_report_of_linux_5() {
     );
     let rows = [(4_503_384_329, 2903, -1, "EPT_VIOLATION"), (4_503_384_332, 2903, -1, "EPT_VIOLATION")];
     assert_eq!(said.exits(), exits(&rows));
-    assert_eq!(said.subjects(), [Some((DetailKind::EptViolation, false, 0x182)); 2]);
+    assert_eq!(said.subjects(), [Some((SubjectKind::EptViolation, false, 0x182)); 2]);
     assert_eq!((said.entries(), said.bad()), (vec![1, 1, 1], (2, 0)));
     assert_eq!((said.details()[0].key, said.details()[0].value), (0x582, 0x7f_c036_d000));
     assert_eq!(said.info.comms[&2903], "ring_test");
@@ -128,7 +128,7 @@ fn lines_that_are_wrapped_behind_the_time() {
     );
     let rows = [(280_971_121, 5665, -1, "EXTERNAL_INTERRUPT"), (280_971_126, 5665, -1, "IO_INSTRUCTION")];
     assert_eq!(said.exits(), exits(&rows));
-    assert_eq!(said.subjects(), [None, Some((DetailKind::Port, false, 0x64))]);
+    assert_eq!(said.subjects(), [None, Some((SubjectKind::Port, false, 0x64))]);
     assert_eq!((said.entries(), said.bad()), (vec![0], (1, 0)));
 }
 
@@ -144,9 +144,9 @@ fn lines_that_are_wrapped_in_the_fields() {
          <...>-6285 [034] 2758596.349040: kvm_fpu:              load\n",
     );
     assert_eq!(said.exits(), exits(&[(2_758_596_349_036, 6267, -1, "EPT_VIOLATION")]));
-    assert_eq!(said.subjects(), [Some((DetailKind::EptViolation, false, 0x184))]);
+    assert_eq!(said.subjects(), [Some((SubjectKind::EptViolation, false, 0x184))]);
     assert_eq!((said.events.len(), said.bad()), (5, (0, 0)));
-    assert_eq!(said.events[1].kind, Kind::UserspaceExit { reason: 0, errno: 0 });
+    assert_eq!(said.events[1].kind, EventKind::UserspaceExit { reason: 0, errno: 0 });
     assert!(said.info.comms.is_empty());
 }
 
@@ -189,7 +189,7 @@ fn the_names_of_linux_2_6_in_an_indented_block() {
     assert_eq!(said.exits(), exits(&rows));
     let details: Vec<_> = said.details().iter().map(|detail| (detail.kind, detail.write, detail.key)).collect();
     let expected =
-        [(DetailKind::Mmio, true, 0xfee0_00b0), (DetailKind::Apic, true, 0xb0), (DetailKind::Port, false, 0xc13e)];
+        [(SubjectKind::Mmio, true, 0xfee0_00b0), (SubjectKind::Apic, true, 0xb0), (SubjectKind::Port, false, 0xc13e)];
     assert_eq!((details, said.bad()), (expected.to_vec(), (4, 0)));
 }
 
@@ -205,7 +205,7 @@ fn blanks_that_were_made_one() {
     );
     let rows = [(83_184_290_332, 24797, -1, "EXTERNAL_INTERRUPT"), (83_184_290_337, 24797, -1, "IO_INSTRUCTION")];
     assert_eq!((said.exits(), said.entries(), said.bad()), (exits(&rows), vec![0], (0, 0)));
-    assert_eq!(said.subjects()[1], Some((DetailKind::Port, false, 0xe9)));
+    assert_eq!(said.subjects()[1], Some((SubjectKind::Port, false, 0xe9)));
 }
 
 /// The documents of github.com/OpenCloudOS/perf-prof, its kvm-exit: dated lines with flags before the CPU, VMX; sums between.
@@ -220,7 +220,7 @@ fn perf_profs_dated_lines() {
     let rows =
         [(15_504_452_408_994, 206_966, -1, "EXTERNAL_INTERRUPT"), (15_504_452_473_318, 206_967, -1, "APIC_WRITE")];
     assert_eq!((said.exits(), said.entries()), (exits(&rows), vec![20]));
-    assert_eq!(said.subjects()[1], Some((DetailKind::Apic, true, 0x300)));
+    assert_eq!(said.subjects()[1], Some((SubjectKind::Apic, true, 0x300)));
     assert_eq!(said.events[0].cpu.0, 17);
     // The date is no part of the name.
     assert_eq!(said.info.comms.into_iter().collect::<Vec<_>>(), [(206_967, "CPU 2/KVM".to_string())]);
@@ -241,7 +241,7 @@ fn perf_script_with_libtraceevents_plugin() {
     let switch = said.events[4].kind;
     assert_eq!(
         switch,
-        Kind::Switch { prev: exitscope_units::Tid(0), sleeps: false, next: exitscope_units::Tid(69988) }
+        EventKind::Switch { prev: exitscope_units::Tid(0), sleeps: false, next: exitscope_units::Tid(69988) }
     );
     assert_eq!((said.entries(), said.bad()), (vec![0], (0, 0)));
 }
@@ -270,7 +270,7 @@ fn all_words_of_linux_5_and_a_probes_lines() {
          >  qemu-system-x86-1897    [015] d.... 95922.997133: kvm_entry: vcpu 0, rip 0xf7d6b\n",
     );
     assert_eq!(said.exits(), exits(&[(95_922_997_039, 1897, 0, "EXCEPTION_NMI")]));
-    assert_eq!(said.subjects(), [Some((DetailKind::Exception, false, 6))]);
+    assert_eq!(said.subjects(), [Some((SubjectKind::Exception, false, 6))]);
     assert_eq!((said.entries(), said.events.len(), said.bad()), (vec![0], 3, (0, 0)));
 }
 
@@ -308,7 +308,7 @@ fn nested_page_faults_of_an_encrypted_guest() {
     let line = " qemu-system-x86-3101 [064] 28714.545983: kvm_exit:             reason EXIT_NPF rip 0x0 info 1680000007 1729a1000\n";
     let said = read(&line.repeat(3));
     assert_eq!(said.exits()[0], exits(&[(28_714_545_983, 3101, -1, "npf")])[0]);
-    assert_eq!(said.subjects(), [Some((DetailKind::PageFault, false, 0x16_0000_0007)); 3]);
+    assert_eq!(said.subjects(), [Some((SubjectKind::PageFault, false, 0x16_0000_0007)); 3]);
 }
 
 /// The kernel's commit message about CVE-2025-21839: the author left out what did not matter, and put labels before some lines.
@@ -326,7 +326,7 @@ fn exits_from_which_words_were_left_out() {
         said.exits(),
         exits(&[(2_925_640_967, 7289, 0, "EXTERNAL_INTERRUPT"), (2_925_640_980, 7289, 0, "DR_ACCESS")])
     );
-    assert_eq!(said.subjects()[0], Some((DetailKind::HostVector, false, 0xec)));
+    assert_eq!(said.subjects()[0], Some((SubjectKind::HostVector, false, 0xec)));
     assert_eq!(said.entries(), [0, 0]);
 }
 
@@ -352,7 +352,7 @@ fn seven_flags_of_newer_kernels() {
          CPU 0/KVM-4201    [001] d...1..  1000.000190: kvm_exit: TRAP: HSR_EC: 0x0001 (WFx), PC: 0xffff800080010000\n",
     );
     assert_eq!(said.exits(), exits(&[(1_000_000_190, 4201, -1, "WFx")]));
-    assert_eq!(said.events[1].kind, Kind::HaltEnd { ns: 1_900_000, waited: true, valid: true });
+    assert_eq!(said.events[1].kind, EventKind::HaltEnd { ns: 1_900_000, waited: true, valid: true });
 }
 
 /// <95c1dc01-4aa0-46a6-95b1-bbc62588ac6e@www.fastmail.com>, lore.kernel.org/kvm, 2022: `perf script` of Linux 5.13, of which only

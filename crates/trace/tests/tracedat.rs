@@ -1,8 +1,8 @@
 //! trace.dat files: real ones compared with what `trace-cmd report` (3.1.6) says of them, and small ones made here of
 //! every shape of ring-buffer page.
 
-use exitscope_model::{CodeList, Event, ExitCode, ExitWord, Kind, Line, SubjectWord};
-use exitscope_trace::{Input, Options, TraceError, open, open_input, tracedat};
+use exitscope_model::{CodeList, Event, EventKind, ExitCode, ExitWord, LedgerLine, SubjectWord};
+use exitscope_trace::{Input, SourceOptions, TraceError, open, open_input, tracedat};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ fn compare(trace: &str, counts: &str, first_and_last: [u64; 2]) -> Said {
         *ours.entry(name.split_once(':').unwrap().1).or_default() += 1;
     }
     assert_eq!(ours, theirs, "{trace}");
-    assert_eq!(said.ledger.lines().filter(|line| line.0 != Line::UncertainLoss).count(), 0, "{trace}");
+    assert_eq!(said.ledger.lines().filter(|line| line.0 != LedgerLine::UncertainLoss).count(), 0, "{trace}");
     assert!(said.events.is_sorted_by_key(|event| event.at), "{trace}");
     let ends = [said.events.first(), said.events.last()].map(|event| event.unwrap().at.as_nanos());
     assert_eq!(ends, first_and_last, "{trace}");
@@ -39,7 +39,7 @@ fn real_traces_are_what_trace_cmd_says_they_are() {
     let none = "x86-svm/peers/t4-none.dat.event-counts.txt";
     let said = compare("x86-svm/t4-none.dat.gz", none, [76_680_836_946, 78_900_433_934]);
     // CPU 0: entries 9,496 and read events 31,328; there are 40,283.
-    assert_eq!(said.lines(), [(Line::UncertainLoss, 9_496 + 31_328 - 40_283)]);
+    assert_eq!(said.lines(), [(LedgerLine::UncertainLoss, 9_496 + 31_328 - 40_283)]);
     let info = &said.info;
     assert_eq!((info.format.as_str(), info.clock.as_str()), ("trace.dat v7", "global"));
     assert_eq!((info.arch.as_str(), info.release.as_str()), ("x86_64", "6.1.0-56-cloud-amd64"));
@@ -67,14 +67,14 @@ fn real_traces_are_what_trace_cmd_says_they_are() {
 
 #[test]
 fn payloads_are_what_trace_cmd_prints() {
-    let first = |trace: &str, wanted: fn(&Kind) -> bool| {
+    let first = |trace: &str, wanted: fn(&EventKind) -> bool| {
         let said = drain(open(&corpus(trace)).unwrap()).unwrap();
         *said.events.iter().find(|event| wanted(&event.kind)).unwrap()
     };
-    let exit = |kind: &Kind| matches!(kind, Kind::Exit { .. });
+    let exit = |kind: &EventKind| matches!(kind, EventKind::Exit { .. });
     // trace-cmd report -t | grep -m1 'kvm_entry:', and of kvm_exit; `reason` is that of <asm/svm.h> and HSR_EC is ESR_EC.
     // qemu-system-x86-219   [000]    83.509058260: kvm_entry:             vcpu 0 rip 0xfff0
-    let entry = first("x86-svm/t4-v6.dat.gz", |kind| *kind == Kind::Enter);
+    let entry = first("x86-svm/t4-v6.dat.gz", |kind| *kind == EventKind::Enter);
     assert_eq!((entry.at.as_nanos(), entry.tid, entry.cpu), (83_509_058_260, Tid(219), PcpuId(0)));
     assert_eq!((entry.vm, entry.vcpu), (VmId::UNKNOWN, VcpuId(0)));
     // qemu-system-x86-219   [000]    83.509148685: kvm_exit:             reason EXIT_NPF rip 0xfff0 info 100000014 fffffff0
@@ -82,13 +82,13 @@ fn payloads_are_what_trace_cmd_prints() {
     assert_eq!((npf.at.as_nanos(), npf.tid, npf.cpu), (83_509_148_685, Tid(219), PcpuId(0)));
     let code = ExitCode::new(CodeList::Svm, 0x400);
     let words = SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(0x1_0000_0014));
-    assert_eq!(npf.kind, Kind::Exit { code, idle: false, words, rip: 0xfff0 });
+    assert_eq!(npf.kind, EventKind::Exit { code, idle: false, words, rip: 0xfff0 });
     // guest-121   [001]    13.592918800: kvm_exit:             … TRAP: HSR_EC: 0x0020 (IABT_LOW), PC: 0x0000000040000000
     let abort = first("arm64/arm.dat.gz", exit);
     assert_eq!((abort.at.as_nanos(), abort.tid, abort.cpu), (13_592_918_800, Tid(121), PcpuId(1)));
     assert_eq!(
         abort.kind,
-        Kind::Exit {
+        EventKind::Exit {
             code: ExitCode::new(CodeList::Arm64Ec, 0x20),
             idle: false,
             words: SubjectWord::NONE,
@@ -120,7 +120,7 @@ fn every_order_word_and_compression_says_the_same() {
         ];
         let buffers: &[(&str, &str, &[Vec<u8>])] = &[("", "local", &cpus)];
         let expected = [(1_000, 0), (1_050, 1), (1_100, 0), (1_150, 1), (1_200, 0), (2_000, 1), (2_001, 0), (3_000, 0)];
-        let expected: Vec<_> = expected.map(|(at, cpu)| (at, cpu, Kind::Enter)).to_vec();
+        let expected: Vec<_> = expected.map(|(at, cpu)| (at, cpu, EventKind::Enter)).to_vec();
         let trace = |compressor| Trace { machine: m, buffers, options: &[], compressor };
         for (file, format) in [
             (trace("none").v6(), "trace.dat v6"),
@@ -156,7 +156,7 @@ fn instances_are_merged_into_one_stream() {
     // Times of another clock have no place among these.
     let other = Trace { buffers: &[("", "local", &a), ("mine", "mono", &b)], ..trace };
     let said = said(&other.v7()).unwrap();
-    assert_eq!((said.events.len(), said.lines()), (2, vec![(Line::BadRecord, 1)]));
+    assert_eq!((said.events.len(), said.lines()), (2, vec![(LedgerLine::BadRecord, 1)]));
 }
 
 #[test]
@@ -176,26 +176,26 @@ fn the_kernels_own_losses_are_told_where_they_happened() {
         let cpus = [cpu0.concat(), cpu1];
         let trace = Trace { machine, buffers: &[("", "local", &cpus)], options: &[], compressor: "none" };
         let said = said(&trace.v7()).unwrap();
-        let lost = |count| Kind::Lost { count };
+        let lost = |count| EventKind::Lost { count };
         assert_eq!(
             said.told(),
             [
-                (100, 0, Kind::Enter),
-                (200, 1, Kind::Enter),
+                (100, 0, EventKind::Enter),
+                (200, 1, EventKind::Enter),
                 (305, 0, lost(17)),
-                (305, 0, Kind::Enter),
+                (305, 0, EventKind::Enter),
                 (400, 0, lost(0)),
-                (400, 0, Kind::Enter),
+                (400, 0, EventKind::Enter),
                 (500, 0, lost(2)),
             ]
         );
-        assert_eq!(said.lines(), [(Line::LostRecords, 17 + 1 + 2)]);
+        assert_eq!(said.lines(), [(LedgerLine::LostRecords, 17 + 1 + 2)]);
         assert_eq!(said.ledger.events, 4);
     }
 }
 
 /// Losses, with moments and CPUs, and the ledger.
-type Losses = (Vec<(u64, u32, Kind)>, Vec<(Line, u64)>);
+type Losses = (Vec<(u64, u32, EventKind)>, Vec<(LedgerLine, u64)>);
 
 /// What a trace with two pages of two records each on CPU 0 and this CPUSTAT says of losses.
 fn with_stat(second_page_flags: u64, stat: &str) -> Losses {
@@ -207,7 +207,7 @@ fn with_stat(second_page_flags: u64, stat: &str) -> Losses {
     let trace = |compressor| Trace { machine: HOST, buffers: &buffers, options: &options, compressor };
     let [first, second, third] = [trace("none").v6(), trace("none").v7(), trace("zlib").v7()].map(|file| {
         let said = said(&file).unwrap();
-        let losses = said.told().into_iter().filter(|told| told.2 != Kind::Enter).collect::<Vec<_>>();
+        let losses = said.told().into_iter().filter(|told| told.2 != EventKind::Enter).collect::<Vec<_>>();
         (losses, said.lines())
     });
     assert!(first == second && second == third, "{stat}");
@@ -216,15 +216,15 @@ fn with_stat(second_page_flags: u64, stat: &str) -> Losses {
 
 #[test]
 fn records_that_the_kernel_counted_and_no_page_holds_are_missing_between_any_two_pages() {
-    let lost = |at, count| (at, 0, Kind::Lost { count });
+    let lost = |at, count| (at, 0, EventKind::Lost { count });
     let whole = "CPU: 0\nentries: 1\noverrun: 0\ncommit overrun: 0\ndropped events: 0\nread events: 3\n";
     assert_eq!(with_stat(0, whole), (vec![], vec![]));
     // More than were counted: tracing went on meanwhile.
     assert_eq!(with_stat(0, &whole.replace("entries: 1", "entries: 0")), (vec![], vec![]));
     // As many as were still in the buffer may have been read, and counted again.
     let twice = with_stat(0, &whole.replace("read events: 3", "read events: 4"));
-    assert_eq!(twice, (vec![], vec![(Line::UncertainLoss, 1)]));
-    let unplaced = |count| vec![(Line::LostRecords, count), (Line::UnplacedLoss, 1)];
+    assert_eq!(twice, (vec![], vec![(LedgerLine::UncertainLoss, 1)]));
+    let unplaced = |count| vec![(LedgerLine::LostRecords, count), (LedgerLine::UnplacedLoss, 1)];
     // Behind the first page, before the second and behind it.
     let at_any = |count| (vec![lost(15, 0), lost(20, 0), lost(25, 0), lost(25, count)], unplaced(count));
     assert_eq!(with_stat(0, &whole.replace("entries: 1", "entries: 8")), at_any(7));
@@ -233,9 +233,9 @@ fn records_that_the_kernel_counted_and_no_page_holds_are_missing_between_any_two
     assert_eq!(with_stat(0, &whole.replace("\noverrun: 0", "\noverrun: 4")), at_any(4));
     // A page that is marked says where.
     let marked = with_stat(1 << 31, &whole.replace("\noverrun: 0", "\noverrun: 4"));
-    assert_eq!(marked, (vec![lost(20, 0), lost(25, 3)], vec![(Line::LostRecords, 4)]));
+    assert_eq!(marked, (vec![lost(20, 0), lost(25, 3)], vec![(LedgerLine::LostRecords, 4)]));
     // Of CPU 1 there are no pages at all.
-    let elsewhere = (vec![(25, 1, Kind::Lost { count: 4 })], vec![(Line::LostRecords, 4)]);
+    let elsewhere = (vec![(25, 1, EventKind::Lost { count: 4 })], vec![(LedgerLine::LostRecords, 4)]);
     assert_eq!(with_stat(0, &whole.replace("CPU: 0", "CPU: 1")), elsewhere);
 }
 
@@ -258,13 +258,13 @@ fn the_counts_of_an_instance_are_not_those_of_the_top_buffer() {
 #[test]
 fn a_recorder_that_lost_pages_is_found_out() {
     let Some(path) = shared("public/host-all-kvm-events.v7.trace.dat") else { return };
-    let options = Options { clock_hz: Some(2_400_000_000), ..Options::default() };
+    let options = SourceOptions { clock_hz: Some(2_400_000_000), ..SourceOptions::default() };
     let said = drain(open_input(Input::open(&path).unwrap(), options).unwrap()).unwrap();
     assert_eq!(said.ledger.events, 3_116 + 2_989 + 1_591 + 96);
-    assert_eq!(said.ledger.get(Line::LostRecords), (5_785 - 3_116) + (6_282 - 2_989));
+    assert_eq!(said.ledger.get(LedgerLine::LostRecords), (5_785 - 3_116) + (6_282 - 2_989));
     // CPUs 5 and 6 have 26 and 25 pages, CPUs 8 and 10 what was counted. A loss begins behind each and ends before the next.
     let mut suspect = BTreeMap::new();
-    said.events.iter().filter(|event| event.kind == Kind::Lost { count: 0 }).for_each(|event| {
+    said.events.iter().filter(|event| event.kind == EventKind::Lost { count: 0 }).for_each(|event| {
         *suspect.entry(event.cpu.0).or_insert(0) += 1;
     });
     assert_eq!(suspect, [(5, 26 + 25), (6, 25 + 24)].into());
@@ -300,7 +300,7 @@ fn time_goes_on_over_extends_absolute_stamps_and_padding() {
         let extended = top + 1_001 + (3 << 27) + 5;
         let absolute = top + (0x1000 << 27) + 9;
         let expected = [top + 1_001, extended + 1, extended + 9, absolute + 2, absolute + 4, absolute + 5];
-        assert_eq!(said.told(), expected.map(|at| (at, 0, Kind::Enter)));
+        assert_eq!(said.told(), expected.map(|at| (at, 0, EventKind::Enter)));
         assert_eq!(said.lines(), []);
     }
 }
@@ -308,23 +308,26 @@ fn time_goes_on_over_extends_absolute_stamps_and_padding() {
 #[test]
 fn what_cannot_be_read_is_counted_and_what_follows_is_read() {
     let entry = HOST.entry(1, 42, 0);
-    let cases: [(&str, Vec<Vec<u8>>, Line); 5] = [
-        ("a length of nothing", vec![[HOST.head(0, 1), HOST.u32(0)].concat(), entry.clone()], Line::BadRecord),
-        ("a length beyond the page", vec![[HOST.head(0, 1), HOST.u32(u32::MAX)].concat()], Line::BadRecord),
-        ("a record beyond the data", vec![HOST.head(9, 1), entry.clone()], Line::BadRecord),
-        ("a payload too short", vec![[HOST.head(2, 1), HOST.u32(7), HOST.u32(42)].concat()], Line::BadRecord),
-        ("no such format", vec![[HOST.head(3, 1), HOST.payload(9, 42, 0)].concat()], Line::UnknownFormat),
+    let cases: [(&str, Vec<Vec<u8>>, LedgerLine); 5] = [
+        ("a length of nothing", vec![[HOST.head(0, 1), HOST.u32(0)].concat(), entry.clone()], LedgerLine::BadRecord),
+        ("a length beyond the page", vec![[HOST.head(0, 1), HOST.u32(u32::MAX)].concat()], LedgerLine::BadRecord),
+        ("a record beyond the data", vec![HOST.head(9, 1), entry.clone()], LedgerLine::BadRecord),
+        ("a payload too short", vec![[HOST.head(2, 1), HOST.u32(7), HOST.u32(42)].concat()], LedgerLine::BadRecord),
+        ("no such format", vec![[HOST.head(3, 1), HOST.payload(9, 42, 0)].concat()], LedgerLine::UnknownFormat),
     ];
     for (name, records, line) in cases {
         let cpus = [[HOST.page(100, 0, &records, &[]), entries(HOST, 500, &[0])].concat()];
         let said = said(&one(&cpus)).unwrap();
         assert_eq!(said.lines(), [(line, 1)], "{name}");
-        assert_eq!(said.told().last(), Some(&(500, 0, Kind::Enter)), "{name}");
+        assert_eq!(said.told().last(), Some(&(500, 0, EventKind::Enter)), "{name}");
         // Where the next record begins is not known in the first three: a hole, after which nothing pairs.
         match said.events[0].kind {
-            Kind::Lost { count } => assert_eq!(count, 0),
+            EventKind::Lost { count } => assert_eq!(count, 0),
             kind => {
-                assert_eq!((kind, said.events[0].tid), (Kind::Other, Tid(if line == Line::BadRecord { 0 } else { 42 })))
+                assert_eq!(
+                    (kind, said.events[0].tid),
+                    (EventKind::Other, Tid(if line == LedgerLine::BadRecord { 0 } else { 42 }))
+                )
             }
         }
     }
@@ -332,7 +335,7 @@ fn what_cannot_be_read_is_counted_and_what_follows_is_read() {
     let mut page = entries(HOST, 100, &[1, 1]);
     page[8..16].copy_from_slice(&HOST.u64(4_000));
     let said = said(&one(&[[page, entries(HOST, 500, &[0])].concat()])).unwrap();
-    assert!(said.ledger.get(Line::BadRecord) > 0 && said.told().last() == Some(&(500, 0, Kind::Enter)));
+    assert!(said.ledger.get(LedgerLine::BadRecord) > 0 && said.told().last() == Some(&(500, 0, EventKind::Enter)));
 }
 
 #[test]
@@ -348,11 +351,11 @@ fn a_damaged_chunk_costs_what_it_held() {
         let mut damaged = file.clone();
         damaged[at + 8..at + chunk.len()].fill(0x55);
         let said = said(&damaged).unwrap();
-        assert_eq!(said.lines(), [(Line::BadCompression, 1)]);
-        assert_eq!(said.ledger.first(Line::BadCompression), Some(at as u64));
+        assert_eq!(said.lines(), [(LedgerLine::BadCompression, 1)]);
+        assert_eq!(said.ledger.first(LedgerLine::BadCompression), Some(at as u64));
         let times: Vec<u64> = said.told().iter().map(|row| row.0).collect();
         assert_eq!(times, [100, 101, 200, 201, 500, 500, 501, 600, 601]);
-        assert_eq!(said.events[4].kind, Kind::Lost { count: 0 });
+        assert_eq!(said.events[4].kind, EventKind::Lost { count: 0 });
     }
 }
 
@@ -367,7 +370,7 @@ fn clocks_that_count_ticks_need_their_rate() {
             Err(TraceError::Clock { clock, .. }) => assert_eq!(clock, "x86-tsc"),
             other => panic!("{other:?}"),
         }
-        let options = Options { clock_hz: Some(1_500_000_000), ..Options::default() };
+        let options = SourceOptions { clock_hz: Some(1_500_000_000), ..SourceOptions::default() };
         let source = tracedat::open(Input::from_bytes("made.dat", &file).unwrap(), options).unwrap();
         let said = drain(source).unwrap();
         assert_eq!(said.told().iter().map(|row| row.0).collect::<Vec<_>>(), [2_000_000, 2_001_000]);
@@ -390,8 +393,8 @@ fn a_guests_time_is_shifted_and_a_hosts_threads_are_virtual_cpus() {
     let trace = Trace { machine: HOST, buffers: &[("", "local", &cpus)], options: &options, compressor: "none" };
     for file in [trace.v6(), trace.v7()] {
         let said = said(&file).unwrap();
-        assert_eq!(said.told(), [(800, 0, Kind::Enter)]);
-        assert!(said.info.is_guests && said.lines() == [(Line::GuestRecording, 1)]);
+        assert_eq!(said.told(), [(800, 0, EventKind::Enter)]);
+        assert!(said.info.is_guests && said.lines() == [(LedgerLine::GuestRecording, 1)]);
         // The event's own word counts for more.
         assert_eq!(said.events[0].vcpu, VcpuId(3));
     }
@@ -429,8 +432,8 @@ fn data_beyond_the_file_or_claimed_twice_is_counted() {
     let trace = Trace { machine: HOST, buffers: &[("", "local", &cpus)], options: &[], compressor: "none" };
     let file = trace.v6();
     let cut = said(&file[..file.len() - PAGE]).unwrap();
-    assert_eq!((cut.events.len(), cut.lines()), (3, vec![(Line::TruncatedBytes, PAGE as u64)]));
-    assert_eq!(cut.ledger.first(Line::TruncatedBytes), Some((file.len() - PAGE) as u64));
+    assert_eq!((cut.events.len(), cut.lines()), (3, vec![(LedgerLine::TruncatedBytes, PAGE as u64)]));
+    assert_eq!(cut.ledger.first(LedgerLine::TruncatedBytes), Some((file.len() - PAGE) as u64));
     // All of it gone.
     let none = said(&file[..file.len() - 4 * PAGE]).map(|said| said.events.len()).unwrap_err().to_string();
     assert!(none.contains("beyond the end of the file"), "{none}");
@@ -439,7 +442,7 @@ fn data_beyond_the_file_or_claimed_twice_is_counted() {
     let mut twice = file.clone();
     twice.copy_within(table..table + 8, table + 16);
     let twice = said(&twice).unwrap();
-    assert_eq!((twice.events.len(), twice.lines()), (2, vec![(Line::BadRecord, 1)]));
+    assert_eq!((twice.events.len(), twice.lines()), (2, vec![(LedgerLine::BadRecord, 1)]));
     // A trace in which nothing was recorded is whole.
     let empty = Trace { buffers: &[("", "local", &[Vec::new()])], ..trace };
     for file in [empty.v6(), empty.v7()] {
@@ -454,7 +457,7 @@ fn data_beyond_the_file_or_claimed_twice_is_counted() {
 /// One small trace of every shape.
 /// Events of one CPU, without losses.
 fn of_cpu(said: &Said, cpu: u32) -> Vec<&Event> {
-    said.events.iter().filter(|event| event.cpu.0 == cpu && !matches!(event.kind, Kind::Lost { .. })).collect()
+    said.events.iter().filter(|event| event.cpu.0 == cpu && !matches!(event.kind, EventKind::Lost { .. })).collect()
 }
 
 /// What names the ring pages of version 7 stands behind them.
@@ -478,14 +481,14 @@ fn a_file_cut_within_its_ring_pages_is_read_up_to_there() {
                 assert!(of_cpu(&all, cpu).starts_with(&of_cpu(&cut, cpu)), "{trace} {part}/8, CPU {cpu}");
             }
             assert!(cut.events.iter().all(|event| cpus.contains(&event.cpu.0)));
-            let missing = cut.ledger.get(Line::LostRecords) + cut.ledger.get(Line::UncertainLoss);
+            let missing = cut.ledger.get(LedgerLine::LostRecords) + cut.ledger.get(LedgerLine::UncertainLoss);
             assert!(events + missing >= all.ledger.events, "{trace} {part}/8: {events}, {lines:?}");
         }
         assert_eq!(earlier, all.ledger.events, "{trace}");
         // The recorder may not have come to writing how many bytes they are; or it is no such number.
         let mut cut = whole[..pages + (end - pages) / 2].to_vec();
         let known = said(&cut).unwrap().ledger.events;
-        for (size, line) in [(0, Line::UnfinishedFile), (u64::MAX, Line::TruncatedBytes)] {
+        for (size, line) in [(0, LedgerLine::UnfinishedFile), (u64::MAX, LedgerLine::TruncatedBytes)] {
             cut[pages - 8..pages].copy_from_slice(&size.to_le_bytes());
             let said = said(&cut).unwrap();
             assert!(said.ledger.events == known && said.ledger.get(line) > 0, "{trace}: {:?}", said.lines());
@@ -593,7 +596,7 @@ fn nothing_is_allocated_on_a_files_word_alone() {
     let again = HOST.u64(formats as u64);
     let many = trace(&vec![(18, &again[..]); 10_000]).v7();
     let fit = many.len() / (16 + HOST.event_formats().len());
-    let rejected = said(&many).unwrap().ledger.get(Line::BadRecord);
+    let rejected = said(&many).unwrap().ledger.get(LedgerLine::BadRecord);
     assert!(rejected > 10_000 - fit as u64 && rejected < 10_000, "{rejected}");
     // A chain of options that bites its tail.
     let mut ring = small_traces()[1].clone();

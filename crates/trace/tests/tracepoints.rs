@@ -2,8 +2,10 @@
 //! (`arch/*/kvm/trace*.h`, `include/trace/events/kvm.h`); layouts are made as the kernel makes them: common fields,
 //! then each field at its natural alignment.
 
-use exitscope_model::{CodeList, Detail, DetailKind, EventNames, ExitCode, ExitWord, Form, Kind, SubjectWord};
-use exitscope_trace::tracefs::{Decoders, Order};
+use exitscope_model::{
+    CodeList, EventKind, EventNames, ExitCode, ExitWord, PortAccessForm, Subject, SubjectKind, SubjectWord,
+};
+use exitscope_trace::tracefs::{ByteOrder, Decoders};
 use exitscope_units::{Tid, VcpuId};
 
 /// Size of a C type on a host with longs of `long` bytes.
@@ -46,21 +48,21 @@ fn record(name: &str, fields: &[(&str, &str, u64)], big: bool, long: usize) -> (
     (text + "\nprint fmt: \"\"\n", bytes)
 }
 
-type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, u64)], Kind, u32);
+type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, u64)], EventKind, u32);
 
 const NO_VCPU: u32 = u32::MAX;
 
 /// Where guests are.
 const RIP: u64 = 9;
 
-fn exit(list: CodeList, number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(list, number), idle: false, words: SubjectWord::NONE, rip: RIP }
+fn exit(list: CodeList, number: u64) -> EventKind {
+    EventKind::Exit { code: ExitCode::new(list, number), idle: false, words: SubjectWord::NONE, rip: RIP }
 }
 
 /// An exit that says what it is about.
-fn exit_about(list: CodeList, number: u64, info1: u64) -> Kind {
+fn exit_about(list: CodeList, number: u64, info1: u64) -> EventKind {
     let code = ExitCode::new(list, number);
-    Kind::Exit {
+    EventKind::Exit {
         code,
         idle: false,
         words: SubjectWord::new(code, |word| (word == ExitWord::Info1).then_some(info1)),
@@ -68,13 +70,13 @@ fn exit_about(list: CodeList, number: u64, info1: u64) -> Kind {
     }
 }
 
-fn detail(kind: DetailKind, write: bool, size: u16, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write, form: Form::Untold, size, key, value })
+fn detail(kind: SubjectKind, write: bool, size: u16, key: u64, value: u64) -> EventKind {
+    EventKind::Detail(Subject { kind, write, form: PortAccessForm::Unknown, size, key, value })
 }
 
 fn cases() -> Vec<Case> {
     use CodeList as L;
-    use DetailKind as D;
+    use SubjectKind as D;
     vec![
         // x86: the list follows isa, not the machine; the bits above the basic reason stay.
         (
@@ -133,17 +135,17 @@ fn cases() -> Vec<Case> {
             exit_about(L::Svm, 0x400, 0x11),
             NO_VCPU,
         ),
-        ("kvm", "kvm_entry", &[("unsigned int", "vcpu_id", 2), ("unsigned long", "rip", 9)], Kind::Enter, 2),
-        ("kvm", "kvm_emulate_insn", &[("__u64", "rip", 2)], Kind::Emulate, NO_VCPU),
+        ("kvm", "kvm_entry", &[("unsigned int", "vcpu_id", 2), ("unsigned long", "rip", 9)], EventKind::Enter, 2),
+        ("kvm", "kvm_emulate_insn", &[("__u64", "rip", 2)], EventKind::Emulate, NO_VCPU),
         ("kvm", "kvm_fast_mmio", &[("u64", "gpa", 0xfe00)], detail(D::Mmio, true, 0, 0xfe00, 0), NO_VCPU),
         (
             "syscalls",
             "sys_enter_ioctl",
             &[("unsigned int", "fd", 3), ("unsigned int", "cmd", 0x8090_ae81)],
-            Kind::Call { registers: true },
+            EventKind::Call { registers: true },
             NO_VCPU,
         ),
-        ("raw_syscalls", "sys_exit", &[("long", "id", 16), ("long", "ret", 0)], Kind::CallEnd, NO_VCPU),
+        ("raw_syscalls", "sys_exit", &[("long", "id", 16), ("long", "ret", 0)], EventKind::CallEnd, NO_VCPU),
         (
             "kvm",
             "kvm_pio",
@@ -167,7 +169,14 @@ fn cases() -> Vec<Case> {
                 ("unsigned int", "count", 256),
                 ("unsigned int", "val", 7),
             ],
-            Kind::Detail(Detail { kind: D::Port, write: false, form: Form::String, size: 2, key: 0x1f0, value: 7 }),
+            EventKind::Detail(Subject {
+                kind: D::Port,
+                write: false,
+                form: PortAccessForm::String,
+                size: 2,
+                key: 0x1f0,
+                value: 7,
+            }),
             NO_VCPU,
         ),
         (
@@ -202,21 +211,21 @@ fn cases() -> Vec<Case> {
             "kvm",
             "kvm_inj_virq",
             &[("unsigned int", "vector", 236), ("bool", "soft", 0)],
-            Kind::Inject { vector: 236 },
+            EventKind::Inject { vector: 236 },
             NO_VCPU,
         ),
         (
             "kvm",
             "kvm_userspace_exit",
             &[("__u32", "reason", 10), ("int", "errno", 0xffff_fffc)],
-            Kind::UserspaceExit { reason: 10, errno: -4 },
+            EventKind::UserspaceExit { reason: 10, errno: -4 },
             NO_VCPU,
         ),
         (
             "kvm",
             "kvm_vcpu_wakeup",
             &[("__u64", "ns", 1234), ("bool", "waited", 1), ("bool", "valid", 1)],
-            Kind::HaltEnd { ns: 1234, waited: true, valid: true },
+            EventKind::HaltEnd { ns: 1234, waited: true, valid: true },
             NO_VCPU,
         ),
         (
@@ -228,7 +237,7 @@ fn cases() -> Vec<Case> {
                 ("unsigned int", "new", 10_000),
                 ("unsigned int", "old", 5_000),
             ],
-            Kind::HaltPoll { grow: true, new: 10_000, old: 5_000 },
+            EventKind::HaltPoll { grow: true, new: 10_000, old: 5_000 },
             4,
         ),
         // arm64: a trap is told by its exception class; bit 31 says that an SError is pending.
@@ -250,7 +259,7 @@ fn cases() -> Vec<Case> {
             "kvm",
             "kvm_wfx_arm64",
             &[("unsigned long", "vcpu_pc", 9), ("bool", "is_wfe", 1)],
-            Kind::Wfx { wfe: true },
+            EventKind::Wfx { wfe: true },
             NO_VCPU,
         ),
         (
@@ -271,7 +280,7 @@ fn cases() -> Vec<Case> {
                 ("unsigned long", "msr", 9),
                 ("u8", "ceded", 1),
             ],
-            Kind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true, words: SubjectWord::NONE, rip: RIP },
+            EventKind::Exit { code: ExitCode::new(L::PpcTrap, 0x500), idle: true, words: SubjectWord::NONE, rip: RIP },
             5,
         ),
         (
@@ -283,7 +292,7 @@ fn cases() -> Vec<Case> {
                 ("unsigned long", "pending_exceptions", 0),
                 ("u8", "ceded", 0),
             ],
-            Kind::Enter,
+            EventKind::Enter,
             5,
         ),
         (
@@ -329,7 +338,7 @@ fn cases() -> Vec<Case> {
                 ("unsigned long", "pswaddr", 9),
                 ("int", "cpuflags", 0),
             ],
-            Kind::Enter,
+            EventKind::Enter,
             6,
         ),
         (
@@ -381,31 +390,31 @@ fn cases() -> Vec<Case> {
                 ("pid_t", "next_pid", 11),
                 ("int", "next_prio", 120),
             ],
-            Kind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) },
+            EventKind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) },
             NO_VCPU,
         ),
         (
             "sched",
             "sched_wakeup",
             &[("pid_t", "pid", 12), ("int", "prio", 120), ("int", "target_cpu", 1)],
-            Kind::Wakeup { tid: Tid(12) },
+            EventKind::Wakeup { tid: Tid(12) },
             NO_VCPU,
         ),
         (
             "syscalls",
             "sys_enter_ioctl",
             &[("int", "__syscall_nr", 16), ("u64", "fd", 20), ("u64", "cmd", 0xae80), ("u64", "arg", 0)],
-            Kind::RunEnter,
+            EventKind::RunEnter,
             NO_VCPU,
         ),
         (
             "syscalls",
             "sys_enter_ioctl",
             &[("int", "__syscall_nr", 16), ("u64", "fd", 20), ("u64", "cmd", 0x5401), ("u64", "arg", 0)],
-            Kind::Call { registers: false },
+            EventKind::Call { registers: false },
             NO_VCPU,
         ),
-        ("ext4", "ext4_sync_file_enter", &[("u64", "ino", 1)], Kind::Other, NO_VCPU),
+        ("ext4", "ext4_sync_file_enter", &[("u64", "ino", 1)], EventKind::Other, NO_VCPU),
     ]
 }
 
@@ -418,7 +427,7 @@ fn every_tracepoint_means_what_its_kernel_says_in_either_byte_order_and_word_siz
             let mut names = EventNames::default();
             decoders.add(system, &text, &mut names);
             let decoder = decoders.get(321).unwrap();
-            let order = if big { Order::Big } else { Order::Little };
+            let order = if big { ByteOrder::Big } else { ByteOrder::Little };
             let decoded = decoder.decode(&bytes, order).unwrap_or_else(|| panic!("{name} is cut"));
             let what = format!("{system}:{name} big {big} long {long}");
             assert_eq!((decoded.kind, decoded.vcpu), (kind, VcpuId(vcpu)), "{what}");
@@ -441,7 +450,7 @@ fn riscv_interrupts_are_marked_by_the_top_bit_of_either_word_size() {
         let (text, bytes) = record("kvm_exit", &fields, false, long);
         let mut decoders = Decoders::default();
         decoders.add("kvm", &text, &mut EventNames::default());
-        let order = Order::Little;
+        let order = ByteOrder::Little;
         let decoded = decoders.get(321).unwrap().decode(&bytes, order).unwrap();
         assert_eq!(decoded.kind, exit(CodeList::Riscv, 1 << 63 | 5), "long {long}");
     }
@@ -460,9 +469,9 @@ fn a_system_calls_second_argument_is_found_in_its_array() {
     let called = |command: u64| {
         let words = [321, 16, 20, command, 0, 0, 0, 0u64];
         let payload: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        decoders.get(321).unwrap().decode(&payload, Order::Little).map(|said| said.kind)
+        decoders.get(321).unwrap().decode(&payload, ByteOrder::Little).map(|said| said.kind)
     };
-    assert_eq!(called(0xae80), Some(Kind::RunEnter));
-    assert_eq!(called(0x4138_ae84), Some(Kind::Call { registers: true }));
-    assert_eq!(called(0x1_4138_ae84), Some(Kind::Call { registers: false }));
+    assert_eq!(called(0xae80), Some(EventKind::RunEnter));
+    assert_eq!(called(0x4138_ae84), Some(EventKind::Call { registers: true }));
+    assert_eq!(called(0x1_4138_ae84), Some(EventKind::Call { registers: false }));
 }

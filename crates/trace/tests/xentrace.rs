@@ -1,8 +1,10 @@
 //! xentrace logs: the recorded ones against the counts that lie beside them, and made ones for what those lack.
 
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, Line, RunState, SubjectWord};
+use exitscope_model::{
+    CodeList, EventKind, ExitCode, LedgerLine, PortAccessForm, RunState, Subject, SubjectKind, SubjectWord,
+};
 use exitscope_trace::xentrace::event_name;
-use exitscope_trace::{Input, Keep, Options, TraceError, XenMode, open_input};
+use exitscope_trace::{EventFilter, Input, SourceOptions, TraceError, XenMode, open_input};
 use exitscope_units::{PcpuId, VcpuId, VmId};
 use std::collections::BTreeMap;
 
@@ -17,8 +19,8 @@ const HZ: u64 = 1_000_000_000;
 const LOGS: [&str; 6] =
     ["hvm1_boot_mem", "hvm1_dm_sched_hvm", "pvh1_hvm", "pvh1_smallbuf_credit1", "pvh2_contend_sched_hvm", "pvh64_all"];
 
-fn options() -> Options {
-    Options { clock_hz: Some(HZ), ..Options::default() }
+fn options() -> SourceOptions {
+    SourceOptions { clock_hz: Some(HZ), ..SourceOptions::default() }
 }
 
 fn recorded(name: &str) -> Said {
@@ -26,7 +28,7 @@ fn recorded(name: &str) -> Said {
     drain(open_input(input, options()).unwrap()).unwrap()
 }
 
-fn made_with(log: &[u8], options: Options) -> Said {
+fn made_with(log: &[u8], options: SourceOptions) -> Said {
     drain(open_input(Input::from_bytes("made", log).unwrap(), options).unwrap()).unwrap()
 }
 
@@ -34,16 +36,16 @@ fn made(log: &[u8]) -> Said {
     made_with(log, options())
 }
 
-fn detail(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
-    access(kind, write, Form::Untold, key, value)
+fn detail(kind: SubjectKind, write: bool, key: u64, value: u64) -> EventKind {
+    access(kind, write, PortAccessForm::Unknown, key, value)
 }
 
-fn access(kind: DetailKind, write: bool, form: Form, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write, form, size: 0, key, value })
+fn access(kind: SubjectKind, write: bool, form: PortAccessForm, key: u64, value: u64) -> EventKind {
+    EventKind::Detail(Subject { kind, write, form, size: 0, key, value })
 }
 
-fn svm(number: u64) -> Kind {
-    Kind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false, words: SubjectWord::NONE, rip: 0x1000 }
+fn svm(number: u64) -> EventKind {
+    EventKind::Exit { code: ExitCode::new(CodeList::Svm, number), idle: false, words: SubjectWord::NONE, rip: 0x1000 }
 }
 
 /// What a counts file says: event to how often, and how many records in all.
@@ -67,7 +69,7 @@ fn every_event_of_every_log_is_read() {
         let said = recorded(name);
         let (expected, all) = counts(name);
         let mut found: BTreeMap<&str, u64> = BTreeMap::new();
-        for event in said.events.iter().filter(|event| !matches!(event.kind, Kind::Lost { .. })) {
+        for event in said.events.iter().filter(|event| !matches!(event.kind, EventKind::Lost { .. })) {
             *found.entry(said.info.names.get(event.name)).or_insert(0) += 1;
         }
         // Losses, padding and windows are no events.
@@ -79,12 +81,12 @@ fn every_event_of_every_log_is_read() {
         assert_eq!(found, names.iter().map(|(name, &count)| (name.as_str(), count)).collect(), "{name}");
         let others: u64 = (0x1f001..=0x1f003).filter_map(|id| expected.get(&id)).sum();
         assert_eq!(said.ledger.events + others, all, "{name}");
-        let lost = said.events.iter().filter(|event| matches!(event.kind, Kind::Lost { .. })).count() as u64;
+        let lost = said.events.iter().filter(|event| matches!(event.kind, EventKind::Lost { .. })).count() as u64;
         assert_eq!(lost, expected.get(&0x1f001).copied().unwrap_or(0), "{name}");
         assert!(said.events.is_sorted_by_key(|event| event.at), "{name}: in time order");
         assert_eq!(said.info.format, "xentrace (SVM, as its exit codes show)");
-        let damage: Vec<_> = said.lines().into_iter().filter(|row| row.0 != Line::UnnamedVcpu).collect();
-        let losses = if name == "pvh1_smallbuf_credit1" { vec![(Line::LostRecords, 18)] } else { vec![] };
+        let damage: Vec<_> = said.lines().into_iter().filter(|row| row.0 != LedgerLine::UnnamedVcpu).collect();
+        let losses = if name == "pvh1_smallbuf_credit1" { vec![(LedgerLine::LostRecords, 18)] } else { vec![] };
         assert_eq!(damage, losses, "{name}");
     }
 }
@@ -93,7 +95,7 @@ fn every_event_of_every_log_is_read() {
 fn a_yield_names_its_vcpu() {
     let said = made(&window(1, &[record(0x28005, Some(9), &[6, 2]), record(0x28005, Some(10), &[6])]));
     let of = said.events[0];
-    assert_eq!((of.kind, of.vm, of.vcpu), (Kind::Yield, VmId(6), VcpuId(2)));
+    assert_eq!((of.kind, of.vm, of.vcpu), (EventKind::Yield, VmId(6), VcpuId(2)));
 }
 
 #[test]
@@ -102,19 +104,20 @@ fn vcpus_are_named_by_the_scheduler_or_else_by_their_cpu() {
         [("hvm1_dm_sched_hvm", 6), ("pvh2_contend_sched_hvm", 3), ("pvh64_all", 2), ("pvh1_smallbuf_credit1", 2)]
     {
         let said = recorded(name);
-        for event in said.events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. } | Kind::Enter)) {
+        for event in said.events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. } | EventKind::Enter))
+        {
             assert_eq!(event.vm, VmId(domain), "{name}: {event:?}");
             assert!(event.vcpu.number().unwrap() < if domain == 3 { 2 } else { 1 }, "{name}: {event:?}");
         }
-        assert_eq!(said.ledger.get(Line::UnnamedVcpu), 0);
+        assert_eq!(said.ledger.get(LedgerLine::UnnamedVcpu), 0);
     }
     for name in ["pvh1_hvm", "hvm1_boot_mem"] {
         let said = recorded(name);
-        let exits = said.events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. }));
+        let exits = said.events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. }));
         for event in exits.clone() {
             assert_eq!((event.vm, event.vcpu), (VmId::UNKNOWN, VcpuId::on(PcpuId(1))));
         }
-        assert_eq!(said.ledger.get(Line::UnnamedVcpu), exits.count() as u64);
+        assert_eq!(said.ledger.get(LedgerLine::UnnamedVcpu), exits.count() as u64);
     }
 }
 
@@ -137,19 +140,19 @@ fn cpus_are_merged_by_time_and_records_without_a_stamp_have_the_one_before() {
     ]
     .concat();
     let said = made(&log);
-    let out = |port, value| access(DetailKind::Port, true, Form::Plain, port, value);
+    let out = |port, value| access(SubjectKind::Port, true, PortAccessForm::NonString, port, value);
     let (running, runnable, blocked) = (RunState::Running, RunState::Runnable, RunState::Blocked);
     assert_eq!(
         said.told(),
         [
-            (100, 1, Kind::RunState { from: runnable, to: running }),
-            (105, 0, Kind::RunState { from: runnable, to: running }),
-            (110, 1, Kind::Enter),
+            (100, 1, EventKind::RunState { from: runnable, to: running }),
+            (105, 0, EventKind::RunState { from: runnable, to: running }),
+            (110, 1, EventKind::Enter),
             (120, 1, svm(0x7b)),
             (120, 1, out(0x3f8, 0x41)),
             (120, 1, out(0x3f9, 0x42)),
-            (130, 0, Kind::RunState { from: running, to: blocked }),
-            (140, 1, Kind::Enter),
+            (130, 0, EventKind::RunState { from: running, to: blocked }),
+            (140, 1, EventKind::Enter),
         ]
     );
     assert_eq!(said.lines(), []);
@@ -176,7 +179,7 @@ fn whoever_leaves_a_cpu_first_was_there_before() {
     let whose: Vec<_> = said.events.iter().map(|event| (event.vm, event.vcpu)).collect();
     let (known, unknown) = ((VmId(4), VcpuId(1)), (VmId::UNKNOWN, VcpuId::on(PcpuId(2))));
     assert_eq!(whose, [known, known, known, unknown]);
-    assert_eq!(said.lines(), [(Line::UnnamedVcpu, 1)]);
+    assert_eq!(said.lines(), [(LedgerLine::UnnamedVcpu, 1)]);
 }
 
 #[test]
@@ -195,9 +198,9 @@ fn a_loss_is_told_where_it_began_and_who_runs_after_it() {
     let said = made(&[log, other].concat());
     let moments: Vec<u64> = said.events.iter().map(|event| event.at.as_nanos()).collect();
     assert_eq!(moments, [10, 20, 25, 30, 50]);
-    assert_eq!(said.events[2].kind, Kind::Lost { count: 18 });
+    assert_eq!(said.events[2].kind, EventKind::Lost { count: 18 });
     assert_eq!((said.events[4].vm, said.events[4].vcpu), (VmId(7), VcpuId(1)));
-    assert_eq!(said.lines(), [(Line::LostRecords, 18)]);
+    assert_eq!(said.lines(), [(LedgerLine::LostRecords, 18)]);
 }
 
 /// One vCPU, and exits of these records.
@@ -228,9 +231,9 @@ fn handlers_say_what_exits_are_about() {
         record(0x20100d, None, &[0xc0_001d, 1]),
         record(0x201101, None, &[1, 2, 18]),
     ]);
-    let told: Vec<Kind> = made(&log).events.iter().skip(1).map(|event| event.kind).collect();
-    use DetailKind::*;
-    let old_port = Detail { kind: Port, write: true, form: Form::Untold, size: 1, key: 0x70, value: 0 };
+    let told: Vec<EventKind> = made(&log).events.iter().skip(1).map(|event| event.kind).collect();
+    use SubjectKind::*;
+    let old_port = Subject { kind: Port, write: true, form: PortAccessForm::Unknown, size: 1, key: 0x70, value: 0 };
     assert_eq!(
         told,
         [
@@ -239,16 +242,16 @@ fn handlers_say_what_exits_are_about() {
             detail(Cpuid, false, 0x4000_0000, 2),
             detail(Cpuid, false, 7, 0),
             detail(XenHypercall, false, 29, 0),
-            access(Port, false, Form::String, 0x60, 0),
-            access(Mmio, false, Form::Plain, 0xfee0_00b0, 7),
-            access(Mmio, true, Form::Plain, 0x1_0000_0010, 0x2_0000_0020),
-            Kind::Inject { vector: 0x40 },
+            access(Port, false, PortAccessForm::String, 0x60, 0),
+            access(Mmio, false, PortAccessForm::NonString, 0xfee0_00b0, 7),
+            access(Mmio, true, PortAccessForm::NonString, 0x1_0000_0010, 0x2_0000_0020),
+            EventKind::Inject { vector: 0x40 },
             detail(PageFault, false, 0x14, 0xfee0_0000_1000),
             detail(PageFault, false, 2, 0x3_0000_0010),
-            Kind::Detail(old_port),
+            EventKind::Detail(old_port),
             detail(ControlRegister, false, 4, 0x1_0000_0020),
             detail(ControlRegister, true, 0, 0),
-            Kind::Other,
+            EventKind::Other,
             detail(XenHypercall, false, 29, 0),
             detail(XenHypercall, false, 18, 0),
         ]
@@ -262,13 +265,13 @@ fn the_vendor_is_told_or_shown_by_the_codes_or_by_the_event() {
         guest(&exits.collect::<Vec<_>>())
     };
     let codes = |said: &Said| -> Vec<ExitCode> {
-        let code = |kind| if let Kind::Exit { code, .. } = kind { Some(code) } else { None };
+        let code = |kind| if let EventKind::Exit { code, .. } = kind { Some(code) } else { None };
         said.events.iter().filter_map(|event| code(event.kind)).collect()
     };
     let vmx = made(&exits(0x81102, &[30, 12, 0x8000_0021]));
     assert_eq!(vmx.info.format, "xentrace (VMX, as its exit codes show)");
     assert_eq!(codes(&vmx), [30, 12, 0x8000_0021].map(|number| ExitCode::new(CodeList::Vmx, number)));
-    let told = made_with(&exits(0x81002, &[30, 12]), Options { xen_mode: Some(XenMode::Svm), ..options() });
+    let told = made_with(&exits(0x81002, &[30, 12]), SourceOptions { xen_mode: Some(XenMode::Svm), ..options() });
     assert_eq!(told.info.format, "xentrace (SVM, as told)");
     assert_eq!(codes(&told), [30, 12].map(|number| ExitCode::new(CodeList::Svm, number)));
     // Since 2024 AMD's have an event of their own; nested guests' have the flag.
@@ -293,7 +296,7 @@ fn a_pause_is_told_from_a_wait_for_the_device_model() {
         .events
         .iter()
         .filter_map(|event| match event.kind {
-            Kind::RunState { from, to } => Some((from.name(), to.name())),
+            EventKind::RunState { from, to } => Some((from.name(), to.name())),
             _ => None,
         })
         .collect();
@@ -316,12 +319,12 @@ fn a_wake_up_says_of_whom_and_whether_a_pause_ends() {
         record(0x28004, Some(90), &[]),
     ]);
     let said = made(&log);
-    assert_eq!(said.ledger.get(Line::BadRecord), 1, "one is too short to say of whom");
+    assert_eq!(said.ledger.get(LedgerLine::BadRecord), 1, "one is too short to say of whom");
     let woken: Vec<_> = said
         .events
         .iter()
         .filter_map(|event| match event.kind {
-            Kind::VcpuWake { paused } => Some((event.vm, event.vcpu, paused)),
+            EventKind::VcpuWake { paused } => Some((event.vm, event.vcpu, paused)),
             _ => None,
         })
         .collect();
@@ -343,7 +346,7 @@ fn xen_3_3_0_names_domain_and_vcpu_in_every_record() {
     let said = made(&window(3, &records));
     assert!(said.events.iter().all(|event| (event.vm, event.vcpu) == (VmId(5), VcpuId(1))));
     assert_eq!(said.events[1].kind, svm(0x7b));
-    assert!(matches!(said.events[2].kind, Kind::Detail(Detail { key: 0x80, size: 1, .. })));
+    assert!(matches!(said.events[2].kind, EventKind::Detail(Subject { key: 0x80, size: 1, .. })));
     // Later, until 2010, the last word was one too many.
     let later = [&[record(0x21101, Some(1), &[packed(5, 1)])][..], &records.map_first_word()].concat();
     let said = made(&window(3, &later));
@@ -376,15 +379,16 @@ fn the_rate_is_never_guessed() {
     let path = folder.path().join("log");
     std::fs::write(&path, &log).unwrap();
     let open = |options| open_input(Input::open(&path).unwrap(), options);
-    let error = open(Options::default()).err().unwrap();
+    let error = open(SourceOptions::default()).err().unwrap();
     assert!(matches!(&error, TraceError::XenClock { sidecar, .. } if sidecar.ends_with("log.xl-info")), "{error}");
     assert!(error.to_string().contains("--tsc-hz") && error.to_string().contains("xl info"));
     // 2,596.12 MHz.
-    let said = drain(open(Options { clock_hz: Some(2_596_120_000), ..Options::default() }).unwrap()).unwrap();
+    let said =
+        drain(open(SourceOptions { clock_hz: Some(2_596_120_000), ..SourceOptions::default() }).unwrap()).unwrap();
     assert_eq!(said.events[1].at.as_nanos(), 2_000_000_000);
     let beside = folder.path().join("log.xl-info");
     std::fs::write(beside, "nr_cpus : 2\ncpu_mhz : 2596.120\nxen_version : 4.17.5\n").unwrap();
-    let said = drain(open(Options::default()).unwrap()).unwrap();
+    let said = drain(open(SourceOptions::default()).unwrap()).unwrap();
     assert_eq!(said.events[1].at.as_nanos(), 2_000_000_000);
     assert_eq!((said.info.release.as_str(), said.info.cpus), ("Xen 4.17.5", 2));
 }
@@ -393,16 +397,17 @@ fn the_rate_is_never_guessed() {
 fn events_that_nobody_uses_need_not_leave() {
     for name in LOGS {
         let input = Input::open(&corpus(&format!("xen/{name}.xentrace.gz"))).unwrap();
-        let used = Options { keep: Keep::Used, ..options() };
+        let used = SourceOptions { keep: EventFilter::Used, ..options() };
         let mut source = open_input(input, used).unwrap();
         let (mut events, mut ledger) = (Vec::new(), exitscope_model::Ledger::default());
         while source.read(&mut events, &mut ledger).unwrap() {}
         let all = recorded(name);
         assert_eq!(ledger.events, all.ledger.events, "{name}");
-        let hypercalls_of_pv = |kind| matches!(kind, Kind::Detail(Detail { kind: DetailKind::XenHypercall, .. }));
+        let hypercalls_of_pv =
+            |kind| matches!(kind, EventKind::Detail(Subject { kind: SubjectKind::XenHypercall, .. }));
         let expected = all.events.iter().filter(|event| {
             let pv = all.info.names.get(event.name).starts_with("xen:pv_") && hypercalls_of_pv(event.kind);
-            event.kind != Kind::Other && !pv
+            event.kind != EventKind::Other && !pv
         });
         let told = |event: &exitscope_model::Event| (event.at, event.cpu, event.vm, event.vcpu, event.kind);
         assert!(events.iter().map(told).eq(expected.map(told)), "{name}");

@@ -7,7 +7,7 @@
 //! The values that it prints belong into the scenario, or, of costs, into the model that the scenario names. Nothing but
 //! calibrated rows is looked at.
 
-use exitscope_validation::{Experiment, ExperimentError, Fit, Setting, experiments, misfit};
+use exitscope_validation::{Experiment, ExperimentError, Fit, KeyOverride, experiments, misfit};
 
 /// Steps on the way between the bounds of a parameter, first and last.
 const STEPS: [f64; 6] = [0.25, 0.12, 0.06, 0.03, 0.015, 0.008];
@@ -55,7 +55,8 @@ fn search(experiment: &Experiment) -> Result<(Vec<f64>, f64), ExperimentError> {
 fn at(experiment: &Experiment, places: &[f64]) -> Result<f64, ExperimentError> {
     let values: Vec<String> = experiment.fit.iter().zip(places).map(|(fit, place)| value(fit, *place)).collect();
     let pairs = experiment.fit.iter().zip(&values);
-    let settings = pairs.flat_map(|(fit, value)| fit.keys.iter().map(|key| Setting { runs: &fit.runs, key, value }));
+    let settings =
+        pairs.flat_map(|(fit, value)| fit.keys.iter().map(|key| KeyOverride { runs: &fit.runs, key, value }));
     misfit(experiment, REPLICATES, &settings.collect::<Vec<_>>())
 }
 

@@ -1,6 +1,6 @@
 //! Runs experiments, and sets what comes out beside what was published.
 
-use crate::experiment::{Experiment, ExperimentError, Figure, Role, Row, Setting};
+use crate::experiment::{Experiment, ExperimentError, ExperimentRow, FigureFormula, KeyOverride, RowRole};
 use crate::published::{Published, published};
 use exitscope_scenario::Scenario;
 use exitscope_sim::{Limits, Unseen, run};
@@ -43,7 +43,7 @@ pub struct Count {
 }
 
 impl Count {
-    fn of<'a>(rows: impl Iterator<Item = (&'a Row, &'a RowResult)>) -> Count {
+    fn of<'a>(rows: impl Iterator<Item = (&'a ExperimentRow, &'a RowResult)>) -> Count {
         let mut count = Count::default();
         for (row, result) in rows {
             let (near, change) = (result.verdict == FitVerdict::Near, is_change(&row.figure));
@@ -124,7 +124,7 @@ pub struct RowResult {
     /// Simulated over published.
     pub ratio: f64,
     /// Whether the cost model was fitted to it.
-    pub role: Role,
+    pub role: RowRole,
     /// How it stands.
     pub verdict: FitVerdict,
     /// The rows from which it follows by arithmetic.
@@ -160,7 +160,7 @@ pub enum FitVerdict {
 
 impl FitVerdict {
     /// How a figure stands as the prediction of what was published.
-    fn of(row: &Row, published: f64, predicted: f64) -> FitVerdict {
+    fn of(row: &ExperimentRow, published: f64, predicted: f64) -> FitVerdict {
         let zero = row.zero();
         let (wanted, got) = (published - zero, predicted - zero);
         match () {
@@ -180,7 +180,7 @@ pub fn validate(list: &[Experiment], replicates: u32) -> Result<Validation, Expe
     let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
     Ok(Validation {
         schema: "exitscope.validate/1",
-        predicted: Count::of(rows().filter(|(row, _)| row.role == Role::Predicted)),
+        predicted: Count::of(rows().filter(|(row, _)| row.role == RowRole::Predicted)),
         independent: Count::of(rows().filter(|(row, _)| row.is_independent())),
         copied: list.iter().zip(&results).flat_map(|(experiment, result)| copied(experiment, result)).collect(),
         wrong: number(rows().filter(|(_, result)| result.verdict == FitVerdict::Wrong).count()),
@@ -234,12 +234,12 @@ fn validate_one(
 
 /// How far the calibrated rows of an experiment are from the published ones with some keys set otherwise: the sum of the
 /// squares of what they are off by, as parts of what they should be.
-pub fn misfit(experiment: &Experiment, replicates: u32, settings: &[Setting]) -> Result<f64, ExperimentError> {
+pub fn misfit(experiment: &Experiment, replicates: u32, settings: &[KeyOverride]) -> Result<f64, ExperimentError> {
     let mut calibrated = experiment.clone();
-    calibrated.row.retain(|row| row.role == Role::Calibrated);
+    calibrated.row.retain(|row| row.role == RowRole::Calibrated);
     let needed: BTreeSet<&String> = calibrated.row.iter().flat_map(|row| row.figure.runs()).collect();
     calibrated.run.retain(|name, _| needed.contains(name));
-    let off = |row: &Row, result: &RowResult| {
+    let off = |row: &ExperimentRow, result: &RowResult| {
         let zero = row.zero();
         ((result.simulated - zero) / (result.published - zero) - 1.0).powi(2)
     };
@@ -252,7 +252,7 @@ fn rows_with(
     experiment: &Experiment,
     table: &[Published],
     replicates: u32,
-    settings: &[Setting],
+    settings: &[KeyOverride],
 ) -> Result<Vec<RowResult>, ExperimentError> {
     let mut jobs = Vec::new();
     for name in experiment.run.keys() {
@@ -293,13 +293,13 @@ fn changed_costs(costs: &exitscope_scenario::CostModel) -> Vec<CostRow> {
     rows.collect()
 }
 
-fn is_change(figure: &Figure) -> bool {
-    !matches!(figure, Figure::Value(_) | Figure::Difference(_) | Figure::Per(_))
+fn is_change(figure: &FigureFormula) -> bool {
+    !matches!(figure, FigureFormula::Value(_) | FigureFormula::Difference(_) | FigureFormula::Per(_))
 }
 
 fn compare(
     experiment: &Experiment,
-    row: &Row,
+    row: &ExperimentRow,
     table: &[Published],
     figures: &BTreeMap<&str, Vec<BTreeMap<String, f64>>>,
 ) -> Result<RowResult, ExperimentError> {
@@ -320,12 +320,12 @@ fn compare(
         Ok(of(&runs[0], &row.metric)?.into_iter().zip(of(&runs[1], over)?).map(|(a, b)| make(a, b)).collect())
     };
     let values: Vec<f64> = match &row.figure {
-        Figure::Value(run) => of(run, &row.metric)?,
-        Figure::Per(run) => pair(&[run.clone(), run.clone()], |a, b| a / b)?,
-        Figure::Ratio(runs) => pair(runs, |a, b| a / b)?,
-        Figure::Gain(runs) => pair(runs, |a, b| (a / b - 1.0) * 100.0)?,
-        Figure::Drop(runs) => pair(runs, |a, b| (1.0 - a / b) * 100.0)?,
-        Figure::Difference(runs) => pair(runs, |a, b| a - b)?,
+        FigureFormula::Value(run) => of(run, &row.metric)?,
+        FigureFormula::Per(run) => pair(&[run.clone(), run.clone()], |a, b| a / b)?,
+        FigureFormula::Ratio(runs) => pair(runs, |a, b| a / b)?,
+        FigureFormula::Gain(runs) => pair(runs, |a, b| (a / b - 1.0) * 100.0)?,
+        FigureFormula::Drop(runs) => pair(runs, |a, b| (1.0 - a / b) * 100.0)?,
+        FigureFormula::Difference(runs) => pair(runs, |a, b| a - b)?,
     };
     let values: Vec<f64> = values.into_iter().map(|value| value * row.scale).collect();
     let simulated = values.iter().sum::<f64>() / values.len() as f64;

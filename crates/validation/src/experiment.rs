@@ -1,6 +1,6 @@
 //! Experiments: which runs of which scenario stand for which published rows.
 
-use exitscope_scenario::{Document, Scenario, ScenarioError};
+use exitscope_scenario::{Scenario, ScenarioDocument, ScenarioError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ pub struct Experiment {
     /// The runs, by name: what each sets in the scenario.
     pub run: BTreeMap<String, BTreeMap<String, String>>,
     /// The rows.
-    pub row: Vec<Row>,
+    pub row: Vec<ExperimentRow>,
     #[serde(skip)]
     scenario: String,
 }
@@ -86,7 +86,7 @@ pub struct Fit {
 
 /// A key that is set otherwise.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting<'a> {
+pub struct KeyOverride<'a> {
     /// The runs in which it is; none: all.
     pub runs: &'a [String],
     /// The key, as [`Document::set`] takes it.
@@ -97,11 +97,11 @@ pub struct Setting<'a> {
 
 /// A published row, and how it is read off the runs.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Row {
+pub struct ExperimentRow {
     /// Which published row.
     pub id: String,
     /// Whether the cost model was fitted to it.
-    pub role: Role,
+    pub role: RowRole,
     /// The rows from which this one follows by arithmetic, so that it is no prediction of its own.
     #[serde(default)]
     pub follows: Vec<String>,
@@ -116,7 +116,7 @@ pub struct Row {
     pub over: Option<String>,
     /// How the figure is made of runs.
     #[serde(flatten)]
-    pub figure: Figure,
+    pub figure: FigureFormula,
     /// From the simulator's unit to the published one.
     #[serde(default = "one")]
     pub scale: f64,
@@ -129,7 +129,7 @@ fn one() -> f64 {
 /// Whether a row is a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum RowRole {
     /// A number of the cost model was chosen so that it comes out.
     Calibrated,
     /// Nothing was fitted to it.
@@ -139,7 +139,7 @@ pub enum Role {
 /// How a row is made of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Figure {
+pub enum FigureFormula {
     /// The metric of one run.
     Value(String),
     /// The metric of the first over that of the second.
@@ -154,27 +154,28 @@ pub enum Figure {
     Per(String),
 }
 
-impl Figure {
+impl FigureFormula {
     /// The runs that it is made of.
     pub fn runs(&self) -> Vec<&String> {
         match self {
-            Figure::Value(run) | Figure::Per(run) => vec![run],
-            Figure::Ratio(runs) | Figure::Gain(runs) | Figure::Drop(runs) | Figure::Difference(runs) => {
-                runs.iter().collect()
-            }
+            FigureFormula::Value(run) | FigureFormula::Per(run) => vec![run],
+            FigureFormula::Ratio(runs)
+            | FigureFormula::Gain(runs)
+            | FigureFormula::Drop(runs)
+            | FigureFormula::Difference(runs) => runs.iter().collect(),
         }
     }
 }
 
-impl Row {
+impl ExperimentRow {
     /// Whether it is a prediction that could have failed by itself.
     pub fn is_independent(&self) -> bool {
-        self.role == Role::Predicted && self.follows.is_empty() && self.given.is_none()
+        self.role == RowRole::Predicted && self.follows.is_empty() && self.given.is_none()
     }
 
     /// What the figure is where nothing changes.
     pub(crate) fn zero(&self) -> f64 {
-        if matches!(self.figure, Figure::Ratio(_)) { self.scale } else { 0.0 }
+        if matches!(self.figure, FigureFormula::Ratio(_)) { self.scale } else { 0.0 }
     }
 }
 
@@ -237,12 +238,12 @@ impl Experiment {
     }
 
     /// The scenario of a run with some keys set otherwise.
-    pub fn scenario_with(&self, run: &str, settings: &[Setting]) -> Result<Scenario, ExperimentError> {
+    pub fn scenario_with(&self, run: &str, settings: &[KeyOverride]) -> Result<Scenario, ExperimentError> {
         let fail = |source| ExperimentError::Scenario { name: self.name.clone(), source };
         let origin = format!("{}.scenario.toml", self.name);
-        let mut document = Document::parse(&origin, &self.scenario).map_err(fail)?;
+        let mut document = ScenarioDocument::parse(&origin, &self.scenario).map_err(fail)?;
         let own = self.run.get(run).into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-        let here = |setting: &&Setting| setting.runs.is_empty() || setting.runs.iter().any(|of| of == run);
+        let here = |setting: &&KeyOverride| setting.runs.is_empty() || setting.runs.iter().any(|of| of == run);
         let others = settings.iter().filter(here).map(|setting| (setting.key, setting.value));
         for (key, value) in own.chain(others) {
             document.set(key, value).map_err(fail)?;

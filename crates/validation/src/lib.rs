@@ -19,6 +19,8 @@ mod published;
 pub use compare::{
     Copied, CostRow, Count, ExperimentResult, FitVerdict, Previous, RowResult, Validation, misfit, validate,
 };
-pub use experiment::{Experiment, ExperimentError, Figure, Fit, Role, Row, Setting, experiments};
+pub use experiment::{
+    Experiment, ExperimentError, ExperimentRow, FigureFormula, Fit, KeyOverride, RowRole, experiments,
+};
 pub use page::{validation_page, write_validation_csv, write_validation_markdown};
 pub use published::{Published, published};

@@ -1,8 +1,8 @@
 //! A validation as a page, as CSV and as Markdown.
 
 use crate::compare::{Copied, Count, ExperimentResult, FitVerdict, RowResult, Validation};
-use crate::experiment::Role;
-use exitscope_view::{Column, Page, Section, Sentence, Table};
+use crate::experiment::RowRole;
+use exitscope_view::{Page, PageSection, Sentence, Table, TableColumn};
 use std::cmp::Ordering;
 use std::io::{self, Write};
 
@@ -103,7 +103,7 @@ fn summary(validation: &Validation) -> String {
         0 => String::new(),
         _ => format!(" Far: {}; the remarks of their experiments say why.", far.join(", ")),
     };
-    let given = rows().filter(|row| row.role == Role::Predicted && row.given.is_some()).count() as u32;
+    let given = rows().filter(|row| row.role == RowRole::Predicted && row.given.is_some()).count() as u32;
     let Count { rows, near, changes, changes_near } = independent;
     let (follow, plain, plain_near) = (predicted.rows - rows - given, rows - changes, near - changes_near);
     format!(
@@ -159,30 +159,30 @@ fn copying(list: &[Copied]) -> String {
 
 /// The page.
 pub fn validation_page(validation: &Validation) -> Page {
-    let mut sections: Vec<Section> = validation.experiments.iter().map(section).collect();
+    let mut sections: Vec<PageSection> = validation.experiments.iter().map(section).collect();
     let sentences = vec![Sentence { text: summary(validation), warning: validation.wrong > 0 }];
     sections.extend(against_copying(&validation.copied));
-    sections.push(Section { title: "All in all".into(), sentences, ..Section::default() });
+    sections.push(PageSection { title: "All in all".into(), sentences, ..PageSection::default() });
     Page { sections }
 }
 
-fn column(title: &'static str, names: bool, rank: u8) -> Column {
-    Column { title: title.into(), names, rank }
+fn column(title: &'static str, names: bool, rank: u8) -> TableColumn {
+    TableColumn { title: title.into(), names, rank }
 }
 
-fn against_copying(list: &[Copied]) -> Option<Section> {
+fn against_copying(list: &[Copied]) -> Option<PageSection> {
     let columns = std::iter::once("experiment").chain(COPIED).enumerate();
     let columns = columns.map(|(at, title)| column(title, at < 2, 0)).collect();
     let row = |of: &Copied| [vec![of.experiment.clone()], copied_cells(of).to_vec()].concat();
-    (!list.is_empty()).then(|| Section {
+    (!list.is_empty()).then(|| PageSection {
         title: "Against copying".into(),
         sentences: vec![Sentence { text: copying(list), warning: false }],
         table: Some(Table { columns, rows: list.iter().chain([&all_copied(list)]).map(row).collect() }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn section(experiment: &ExperimentResult) -> Section {
+fn section(experiment: &ExperimentResult) -> PageSection {
     let columns = vec![
         column("row", true, 0),
         column("what", true, 3),
@@ -198,12 +198,12 @@ fn section(experiment: &ExperimentResult) -> Section {
         notes.push(format!("Fitted to the calibrated rows: {}.", experiment.fitted.join("; ")));
     }
     notes.extend(experiment.remarks.iter().cloned());
-    Section {
+    PageSection {
         title: experiment.name.clone(),
         sentences: vec![Sentence { text: experiment.description.clone(), warning: false }],
         table: Some(Table { columns, rows }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -232,16 +232,16 @@ fn figure(value: f64) -> String {
 /// What a row is worth as evidence.
 const fn role(row: &RowResult) -> &'static str {
     match row.role {
-        Role::Predicted if !row.follows.is_empty() => "follows",
-        Role::Predicted if row.given.is_some() => "given",
+        RowRole::Predicted if !row.follows.is_empty() => "follows",
+        RowRole::Predicted if row.given.is_some() => "given",
         role => word(role),
     }
 }
 
-const fn word(role: Role) -> &'static str {
+const fn word(role: RowRole) -> &'static str {
     match role {
-        Role::Calibrated => "calibrated",
-        Role::Predicted => "predicted",
+        RowRole::Calibrated => "calibrated",
+        RowRole::Predicted => "predicted",
     }
 }
 

@@ -1,8 +1,10 @@
 //! The experiments' machines answer other questions in the right direction, too; and the comparison holds together.
 
-use exitscope_scenario::{CostModel, Origin};
+use exitscope_scenario::{CostModel, CostOrigin};
 use exitscope_sim::{Limits, Unseen, run};
-use exitscope_validation::{Experiment, Figure, FitVerdict, Role, Row, experiments, misfit, published, validate};
+use exitscope_validation::{
+    Experiment, ExperimentRow, FigureFormula, FitVerdict, RowRole, experiments, misfit, published, validate,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn experiment(name: &str) -> Experiment {
@@ -170,13 +172,13 @@ fn a_sibling_that_takes_more_of_the_core_leaves_less() {
 #[test]
 fn what_is_marked_calibrated_is_fitted_and_the_other_way_round() {
     for experiment in experiments().unwrap() {
-        let calibrated = experiment.row.iter().filter(|row| row.role == Role::Calibrated).map(|row| &row.id);
+        let calibrated = experiment.row.iter().filter(|row| row.role == RowRole::Calibrated).map(|row| &row.id);
         let models = experiment.run.keys().map(|run| experiment.scenario(run).unwrap().costs);
         let mut fitted: BTreeSet<String> = experiment.fit.iter().flat_map(|fit| fit.rows.clone()).collect();
         for model in models {
             for (name, _) in CostModel::ROWS {
                 let cost = model.get(name).unwrap();
-                if cost.origin == Origin::Calibrated {
+                if cost.origin == CostOrigin::Calibrated {
                     let ids = cost.source.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
                     let ids: Vec<&str> = ids.filter(|word| published().iter().any(|row| row.id == *word)).collect();
                     assert!(!ids.is_empty(), "{}: {name} does not say which row it was fitted to", model.name);
@@ -187,7 +189,7 @@ fn what_is_marked_calibrated_is_fitted_and_the_other_way_round() {
         for id in calibrated {
             assert!(fitted.contains(id), "{}: nothing says what was fitted to {id}", experiment.name);
         }
-        for row in experiment.row.iter().filter(|row| row.role == Role::Predicted) {
+        for row in experiment.row.iter().filter(|row| row.role == RowRole::Predicted) {
             assert!(!fitted.contains(&row.id), "{}: {} is fitted to, so no prediction", experiment.name, row.id);
         }
     }
@@ -204,25 +206,26 @@ fn what_follows_from_other_rows_is_their_arithmetic_and_is_marked() {
             let of: Vec<f64> = row.follows.iter().map(|id| result.rows[at(id)].simulated).collect();
             let worked_out = match (&of[..], &row.figure) {
                 ([], _) => continue,
-                ([same], Figure::Value(_)) => *same,
-                ([a, b], Figure::Ratio(_)) => a / b * row.scale,
-                ([a, b], Figure::Drop(_)) => (1.0 - a / b) * 100.0,
-                ([a, b], Figure::Difference(_)) => a - b,
+                ([same], FigureFormula::Value(_)) => *same,
+                ([a, b], FigureFormula::Ratio(_)) => a / b * row.scale,
+                ([a, b], FigureFormula::Drop(_)) => (1.0 - a / b) * 100.0,
+                ([a, b], FigureFormula::Difference(_)) => a - b,
                 other => panic!("{}: {other:?}", row.id),
             };
             // HALTPOLL-001 is of the same thread of the host, in another run.
             assert!((worked_out / own.simulated - 1.0).abs() < 0.001, "{}: {worked_out} {}", row.id, own.simulated);
         }
         // The other way round: what is made of figures that other rows have is marked.
-        let figure = |row: &Row, run: &String, metric: &String| {
-            let has = |other: &Row| other.figure == Figure::Value(run.clone()) && other.metric == *metric;
+        let figure = |row: &ExperimentRow, run: &String, metric: &String| {
+            let has =
+                |other: &ExperimentRow| other.figure == FigureFormula::Value(run.clone()) && other.metric == *metric;
             experiment.row.iter().take_while(|other| other.id != row.id).any(has)
         };
         for row in experiment.row.iter().filter(|row| row.follows.is_empty()) {
             let over = row.over.as_ref().unwrap_or(&row.metric);
             let runs = row.figure.runs();
             let repeats = match runs[..] {
-                [run] => matches!(row.figure, Figure::Value(_)) && figure(row, run, &row.metric),
+                [run] => matches!(row.figure, FigureFormula::Value(_)) && figure(row, run, &row.metric),
                 [a, b] => figure(row, a, &row.metric) && figure(row, b, over),
                 _ => false,
             };
@@ -235,7 +238,7 @@ fn what_follows_from_other_rows_is_their_arithmetic_and_is_marked() {
 fn what_is_given_comes_out_as_published_whatever_locks_and_costs_are() {
     for experiment in experiments().unwrap() {
         for row in experiment.row.iter().filter(|row| row.given.is_some()) {
-            let Figure::Value(run) = &row.figure else { panic!("{}", row.id) };
+            let FigureFormula::Value(run) = &row.figure else { panic!("{}", row.id) };
             for costs in ["6 cycles", "24 cycles"] {
                 let figures = figures(&experiment.name, run, &[("costs.spin_pass", costs)]);
                 let table = published();

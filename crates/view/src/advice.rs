@@ -4,18 +4,18 @@ use crate::halt::ClockRow;
 use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
 use exitscope_analysis::advice::{
-    Advice, CauseRow, CauseVerdict, Fact, FactId, Figure, Gain, GainOf, GoesInto, How, Judgement, NO_RULE, Rule,
-    Setting, Side, Subject, Topic,
+    Advice, AdviceSetting, CauseRow, CauseSubject, CauseVerdict, CitedFact, CitedFactId, CitedValue, Gain, GainMethod,
+    GainOf, GoesInto, Judgement, NO_RULE, Rule, SettingSide, Topic,
 };
-use exitscope_analysis::{DetailKey, Facts};
-use exitscope_model::{DetailKind, TraceInfo};
+use exitscope_analysis::{Facts, SubjectKey};
+use exitscope_model::{SubjectKind, TraceInfo};
 use exitscope_units::{Nanos, VmId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
 /// What a recording says would win time back, and why.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Advised {
+pub struct AdviceReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
     /// What was read.
@@ -30,11 +30,11 @@ pub struct Advised {
     /// Exits that were looked at.
     pub exits: u64,
     /// What the recording says, as far as advice is made of it.
-    pub facts: Vec<FactRow>,
+    pub facts: Vec<CitedFactRow>,
     /// Advice, what wins most first.
     pub advice: Vec<AdviceRow>,
     /// What costs, and is to be left as it is.
-    pub accepted_costs: Vec<LeftAloneRow>,
+    pub accepted_costs: Vec<AcceptedCostRow>,
     /// What could not be judged, for what the recording lacks.
     pub not_judged: Vec<NotJudgedRow>,
     /// What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time: costliest first, VM by VM.
@@ -58,7 +58,7 @@ pub struct AdvisedCauseRow {
     /// The exits' reason.
     pub reason: Option<String>,
     /// The exits' subject; absent where nothing tells their subjects apart.
-    pub subject: Option<SubjectRow>,
+    pub subject: Option<AdviceSubjectRow>,
     /// Exits.
     pub exits: u64,
     /// What they cost, in the kernel and in user space; of steal and the like, how long.
@@ -90,7 +90,7 @@ pub struct AdvisedCauseRow {
 
 /// A port, a page, a register, a call, a leaf; or a device or a group of registers that rules have a name for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SubjectRow {
+pub struct AdviceSubjectRow {
     /// Its id: the same for the same thing in every recording.
     pub id: String,
     /// What kind of thing it is, as in the details of a report: `port`, `mmio`, `msr`, `cpuid`, `hypercall`, …; `exits` where
@@ -106,7 +106,7 @@ pub struct SubjectRow {
 
 /// A fact.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct FactRow {
+pub struct CitedFactRow {
     /// Its number, from 1 on.
     pub number: usize,
     /// `vm`, or `host`: of the host, or of all VMs together.
@@ -139,7 +139,7 @@ pub struct AdviceRow {
     #[schemars(schema_with = "rule_ids")]
     pub rule: &'static str,
     /// What it is about; absent where that is no single thing that exits are about.
-    pub subject: Option<SubjectRow>,
+    pub subject: Option<AdviceSubjectRow>,
     /// `vm` or `host`: for whom it is.
     pub scope: &'static str,
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
@@ -215,7 +215,7 @@ pub struct AdviceSettingRow {
 
 /// Something that costs, and is to be left as it is.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct LeftAloneRow {
+pub struct AcceptedCostRow {
     /// `vm` or `host`: about whom it is.
     pub scope: &'static str,
     /// The VM's process id, or Xen's domain; absent if the trace does not say.
@@ -237,7 +237,7 @@ pub struct NotJudgedRow {
     pub record: Option<&'static str>,
 }
 
-impl Advised {
+impl AdviceReport {
     /// The name and version of the layout.
     pub const SCHEMA: &'static str = "exitscope.advise/1";
 
@@ -248,11 +248,11 @@ impl Advised {
         coverage: Coverage,
         selection: SelectionRow,
         (facts_of, info): (&Facts, &TraceInfo),
-    ) -> Advised {
-        let numbers = |facts: &[FactId]| facts.iter().map(|fact| fact.number()).collect();
-        let row = |(at, fact): (usize, &Fact)| FactRow::of(at + 1, fact, info);
-        let facts: Vec<FactRow> = judgement.facts().iter().enumerate().map(row).collect();
-        let about = |evidence: &[FactId]| {
+    ) -> AdviceReport {
+        let numbers = |facts: &[CitedFactId]| facts.iter().map(|fact| fact.number()).collect();
+        let row = |(at, fact): (usize, &CitedFact)| CitedFactRow::of(at + 1, fact, info);
+        let facts: Vec<CitedFactRow> = judgement.facts().iter().enumerate().map(row).collect();
+        let about = |evidence: &[CitedFactId]| {
             let fact = evidence.first().and_then(|fact| facts.get(fact.number() - 1));
             fact.map_or(("host", None), |fact| (fact.scope, fact.vm))
         };
@@ -261,8 +261,8 @@ impl Advised {
             rows.iter().map(|row| AdvisedCauseRow::of(row, info).with_brief(&advice)).collect()
         };
         let (each, all) = (causes(&judgement.causes), causes(&judgement.causes_of_all));
-        Advised {
-            schema: Advised::SCHEMA,
+        AdviceReport {
+            schema: AdviceReport::SCHEMA,
             trace,
             exits: coverage.exits,
             coverage: coverage.lines,
@@ -276,7 +276,7 @@ impl Advised {
                 .iter()
                 .map(|row| {
                     let (scope, vm) = about(row.evidence());
-                    LeftAloneRow { scope, vm, why: row.why.clone(), evidence: numbers(row.evidence()) }
+                    AcceptedCostRow { scope, vm, why: row.why.clone(), evidence: numbers(row.evidence()) }
                 })
                 .collect(),
             not_judged: judgement
@@ -298,46 +298,46 @@ fn name_of(vm: Option<VmId>, info: &TraceInfo) -> (Option<u32>, Option<String>) 
     (vm.and_then(VmId::number), vm.and_then(|vm| info.vm_name(vm)))
 }
 
-impl FactRow {
-    fn of(number: usize, fact: &Fact, info: &TraceInfo) -> FactRow {
+impl CitedFactRow {
+    fn of(number: usize, fact: &CitedFact, info: &TraceInfo) -> CitedFactRow {
         let (vm, vm_name) = name_of(fact.vm, info);
         let (value, unit, text) = match fact.figure {
-            Figure::Count(count) => (count as f64, "count", names::thousands(count)),
-            Figure::Rate(rate) => (rate, "per_s", format!("{}/s", names::rate(rate))),
-            Figure::Time(time) => (time.0 as f64, "ns", time.to_string()),
-            Figure::Share(share) => (share, "share", names::share(share)),
-            Figure::Cpus(cpus) => (cpus, "cpus", format!("{cpus:.2}")),
-            Figure::Value(value) => (value as f64, "value", format!("{value:#x}")),
+            CitedValue::Count(count) => (count as f64, "count", names::thousands(count)),
+            CitedValue::Rate(rate) => (rate, "per_s", format!("{}/s", names::rate(rate))),
+            CitedValue::Time(time) => (time.0 as f64, "ns", time.to_string()),
+            CitedValue::Share(share) => (share, "share", names::share(share)),
+            CitedValue::Cpus(cpus) => (cpus, "cpus", format!("{cpus:.2}")),
+            CitedValue::Value(value) => (value as f64, "value", format!("{value:#x}")),
         };
         let (topic, what) = (fact.topic.id(), fact.what.clone());
-        FactRow { number, scope: scope(fact.vm), vm, vm_name, topic, what, value, unit, text }
+        CitedFactRow { number, scope: scope(fact.vm), vm, vm_name, topic, what, value, unit, text }
     }
 }
 
-impl SubjectRow {
-    fn of(subject: Subject, vm: Option<VmId>, info: &TraceInfo) -> Option<SubjectRow> {
-        let (DetailKey { kind, key, .. }, name) = match subject {
-            Subject::None => return None,
-            Subject::Group(name) => {
+impl AdviceSubjectRow {
+    fn of(subject: CauseSubject, vm: Option<VmId>, info: &TraceInfo) -> Option<AdviceSubjectRow> {
+        let (SubjectKey { kind, key, .. }, name) = match subject {
+            CauseSubject::None => return None,
+            CauseSubject::Group(name) => {
                 let id = format!("exits/{}", id_of(name));
-                return Some(SubjectRow { id, kind: "exits", key: None, text: name.to_string() });
+                return Some(AdviceSubjectRow { id, kind: "exits", key: None, text: name.to_string() });
             }
-            Subject::Named(name, of) => (of, Some(name)),
-            Subject::Key(of) => (of, None),
+            CauseSubject::Named(name, of) => (of, Some(name)),
+            CauseSubject::Key(of) => (of, None),
         };
         let of_kind = kind.name();
         let called = info.subject_names().of_key(vm.as_slice(), kind, key);
         let text = match (name, kind, called.as_deref()) {
             (Some(name), ..) => name.to_string(),
-            (_, DetailKind::Port, None) => format!("port {key:#x}"),
-            (_, DetailKind::Msr, None) => format!("MSR {key:#x}"),
-            (_, DetailKind::Mmio, None) => format!("MMIO page {key:#x}"),
-            (_, DetailKind::Port | DetailKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
+            (_, SubjectKind::Port, None) => format!("port {key:#x}"),
+            (_, SubjectKind::Msr, None) => format!("MSR {key:#x}"),
+            (_, SubjectKind::Mmio, None) => format!("MMIO page {key:#x}"),
+            (_, SubjectKind::Port | SubjectKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
             (_, _, Some(name)) => name.to_string(),
             (_, kind, None) => names::detail(None, kind, key, false),
         };
         let id = name.map_or(format!("{of_kind}/{key:#x}"), |name| format!("{of_kind}/{}", id_of(name)));
-        Some(SubjectRow { id, kind: of_kind, key: Some(key), text })
+        Some(AdviceSubjectRow { id, kind: of_kind, key: Some(key), text })
     }
 }
 
@@ -377,7 +377,7 @@ impl AdvisedCauseRow {
             vm_name,
             kind,
             reason,
-            subject: SubjectRow::of(row.subject, row.vm, info),
+            subject: AdviceSubjectRow::of(row.subject, row.vm, info),
             exits: row.exits,
             time_ns: row.time.0,
             p50_ns: row.lengths.map(|lengths| lengths.0.0),
@@ -434,7 +434,8 @@ impl AdviceRow {
     fn of(number: usize, advice: &Advice, judgement: &Judgement, info: &TraceInfo) -> AdviceRow {
         let plan = advice.plan();
         let (vm, vm_name) = name_of(plan.vm, info);
-        let (scope, rule, subject) = (scope(plan.vm), plan.rule.id(), SubjectRow::of(plan.subject, plan.vm, info));
+        let (scope, rule, subject) =
+            (scope(plan.vm), plan.rule.id(), AdviceSubjectRow::of(plan.subject, plan.vm, info));
         let of_vm = vm.map_or(scope.to_string(), |vm| format!("{scope}/{vm}"));
         let of_subject = subject.as_ref().map_or(String::new(), |subject| format!("/{}", subject.id));
         AdviceRow {
@@ -443,7 +444,7 @@ impl AdviceRow {
             rule,
             subject,
             scope,
-            scope_text: whose(scope, vm, vm_name.as_deref()),
+            scope_text: scope_name(scope, vm, vm_name.as_deref()),
             vm,
             vm_name,
             change: plan.change.clone(),
@@ -458,7 +459,7 @@ impl AdviceRow {
     }
 }
 
-pub(crate) fn whose(scope: &str, vm: Option<u32>, name: Option<&str>) -> String {
+pub(crate) fn scope_name(scope: &str, vm: Option<u32>, name: Option<&str>) -> String {
     match (vm, name) {
         _ if scope == "host" => "the host".to_string(),
         (Some(vm), Some(name)) => format!("VM {name} {vm}"),
@@ -476,10 +477,10 @@ impl GainRow {
         let is_known = vcpu_time > Nanos::ZERO && gain.of != GainOf::HostCpu;
         let shares = is_known.then(|| [gain.low, gain.high].map(|part| part.0 as f64 / vcpu_time.0 as f64));
         let (how, source) = match gain.how {
-            How::Replayed(policy) => ("replayed", policy),
-            How::Counted(range) => ("counted", range),
-            How::Simulated(source) => ("simulated", source),
-            How::Published(source) => ("published", source),
+            GainMethod::Replayed(policy) => ("replayed", policy),
+            GainMethod::Counted(range) => ("counted", range),
+            GainMethod::Simulated(source) => ("simulated", source),
+            GainMethod::Published(source) => ("published", source),
         };
         let (text, range_text) = gain_texts(gain, vm, shares);
         GainRow {
@@ -516,10 +517,10 @@ fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 2]>) -> (String
     (format!("{range} of {whose} vCPUs' time ({vcpus} vCPUs), {}", gain.of.text()), range)
 }
 
-fn side_name(side: Side) -> &'static str {
+fn side_name(side: SettingSide) -> &'static str {
     match side {
-        Side::Host => "host",
-        Side::Guest => "guest",
+        SettingSide::Host => "host",
+        SettingSide::Guest => "guest",
     }
 }
 
@@ -527,7 +528,7 @@ fn side_name(side: Side) -> &'static str {
 pub(crate) const CPU_FEATURES: &str = "-cpu …,";
 
 impl AdviceSettingRow {
-    fn of(setting: &Setting) -> AdviceSettingRow {
+    fn of(setting: &AdviceSetting) -> AdviceSettingRow {
         let plain = |kind, value: &str, text: String| AdviceSettingRow {
             kind,
             side: None,
@@ -539,7 +540,7 @@ impl AdviceSettingRow {
             text,
         };
         match setting {
-            Setting::Knob { side, knob, value } => {
+            AdviceSetting::Knob { side, knob, value } => {
                 let (side, name, value) = (side_name(*side), knob.name, knob.text(*value).to_string());
                 let file = knob.file().map(|file| file.to_string());
                 let text = match knob.is_writable() {
@@ -554,30 +555,30 @@ impl AdviceSettingRow {
                     ..plain("knob", &value, text)
                 }
             }
-            Setting::Module { side, name, parameters } => {
+            AdviceSetting::Module { side, name, parameters } => {
                 let side = side_name(*side);
                 let text = format!("{side}: load the module {name} with {parameters}");
                 AdviceSettingRow { side: Some(side), name: Some(name.to_string()), ..plain("module", parameters, text) }
             }
-            Setting::Libvirt { within, xml } => {
+            AdviceSetting::Libvirt { within, xml } => {
                 let mut elements = xml.lines();
                 let (first, more) = (elements.next().unwrap_or_default(), elements.count());
                 let more = if more > 0 { format!(" and {more} more like it (--as libvirt)") } else { String::new() };
                 let text = format!("libvirt, in <{}>: {first}{more}", within.replace('/', "><"));
                 AdviceSettingRow { within: Some(within), ..plain("libvirt", xml, text) }
             }
-            Setting::Qemu(option) => {
+            AdviceSetting::Qemu(option) => {
                 let why = match option.starts_with(CPU_FEATURES) {
                     true => " (… is the model that the VM has; another one would change what it can be migrated to)",
                     false => "",
                 };
                 plain("qemu", option, format!("QEMU: {option}{why}"))
             }
-            Setting::GuestBoot(words) => {
+            AdviceSetting::GuestBoot(words) => {
                 let text = format!("guest kernel's command line: {words}");
                 AdviceSettingRow { side: Some("guest"), ..plain("boot", words, text) }
             }
-            Setting::ByHand(text) => plain("by_hand", text, text.to_string()),
+            AdviceSetting::ByHand(text) => plain("by_hand", text, text.to_string()),
         }
     }
 }

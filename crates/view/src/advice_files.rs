@@ -6,7 +6,7 @@
 //!          └► what it cannot ───────► comments               it is there, or it is a comment
 //! ```
 
-use crate::advice::{AdviceRow, AdviceSettingRow, Advised, CPU_FEATURES};
+use crate::advice::{AdviceReport, AdviceRow, AdviceSettingRow, CPU_FEATURES};
 use crate::advice_page::gain;
 use exitscope_model::encode::line;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 /// A form that settings can be printed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum SettingsFormat {
     /// A tuned profile.
     Tuned,
     /// A file of modprobe.d.
@@ -30,7 +30,7 @@ pub enum Form {
 }
 
 /// Prints the settings of `side` (`host` or `guest`) in a form; those that it cannot express as comments.
-pub fn write_settings(advised: &Advised, form: Form, side: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_settings(advised: &AdviceReport, form: SettingsFormat, side: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut file = File { form, side, sections: BTreeMap::new(), comments: Vec::new() };
     for row in &advised.advice {
         file.take(row);
@@ -42,7 +42,7 @@ pub fn write_settings(advised: &Advised, form: Form, side: &str, out: &mut dyn W
 type Place = (String, String);
 
 struct File<'a> {
-    form: Form,
+    form: SettingsFormat,
     side: &'a str,
     sections: BTreeMap<String, Vec<String>>,
     comments: Vec<String>,
@@ -69,31 +69,37 @@ impl File<'_> {
         let of_vm = || row.scope_text.clone();
         let value = &setting.value;
         match (self.form, setting.kind) {
-            (Form::Qemu, "qemu") if value.starts_with(CPU_FEATURES) => Some((of_vm(), value.clone())),
+            (SettingsFormat::Qemu, "qemu") if value.starts_with(CPU_FEATURES) => Some((of_vm(), value.clone())),
             // What has to be filled in by hand would break a command line that is used as it is.
-            (Form::Qemu, "qemu") if value.contains('…') || value.starts_with('(') => None,
-            (Form::Libvirt, "libvirt") => Some((of_vm(), format!("{}\t{value}", setting.within?))),
-            (Form::Qemu, "qemu") => Some((of_vm(), value.clone())),
-            (Form::Libvirt | Form::Qemu, _) => None,
+            (SettingsFormat::Qemu, "qemu") if value.contains('…') || value.starts_with('(') => None,
+            (SettingsFormat::Libvirt, "libvirt") => Some((of_vm(), format!("{}\t{value}", setting.within?))),
+            (SettingsFormat::Qemu, "qemu") => Some((of_vm(), value.clone())),
+            (SettingsFormat::Libvirt | SettingsFormat::Qemu, _) => None,
             _ if setting.side != Some(self.side) => None,
             (form, "knob") => knob(form, setting),
-            (Form::Tuned, "module") => Some(("modules".into(), format!("{}=+r {value}", setting.name.as_ref()?))),
-            (Form::Modprobe, "module") => Some(("".into(), format!("options {} {value}", setting.name.as_ref()?))),
-            (Form::Script, "module") => Some(("".into(), format!("modprobe {} {value}", setting.name.as_ref()?))),
-            (Form::Tuned, "boot") => Some(("bootloader".into(), format!("cmdline_exitscope=+{value}"))),
+            (SettingsFormat::Tuned, "module") => {
+                Some(("modules".into(), format!("{}=+r {value}", setting.name.as_ref()?)))
+            }
+            (SettingsFormat::Modprobe, "module") => {
+                Some(("".into(), format!("options {} {value}", setting.name.as_ref()?)))
+            }
+            (SettingsFormat::Script, "module") => {
+                Some(("".into(), format!("modprobe {} {value}", setting.name.as_ref()?)))
+            }
+            (SettingsFormat::Tuned, "boot") => Some(("bootloader".into(), format!("cmdline_exitscope=+{value}"))),
             _ => None,
         }
     }
 
-    fn write(&self, advised: &Advised, out: &mut dyn Write) -> io::Result<()> {
-        let (open, close) = if self.form == Form::Libvirt { ("<!-- ", " -->") } else { ("# ", "") };
+    fn write(&self, advised: &AdviceReport, out: &mut dyn Write) -> io::Result<()> {
+        let (open, close) = if self.form == SettingsFormat::Libvirt { ("<!-- ", " -->") } else { ("# ", "") };
         let mut say = |out: &mut dyn Write, text: &str| {
             // Names come from traces: a comment must stay one.
             let text = line(text);
             let text = if open.starts_with('<') { text.replace("--", "- -").into() } else { text };
             writeln!(out, "{open}{text}{close}")
         };
-        if self.form == Form::Script {
+        if self.form == SettingsFormat::Script {
             writeln!(out, "#!/bin/sh")?;
         }
         say(out, &format!("From exitscope advise {}. {}", advised.trace.name, self.purpose()))?;
@@ -106,8 +112,8 @@ impl File<'_> {
             say(out, &format!("   acts {}; undo: {}", row.takes_effect, row.undo))?;
         }
         match self.form {
-            Form::Libvirt => self.write_xml(out, &mut say)?,
-            Form::Qemu => {
+            SettingsFormat::Libvirt => self.write_xml(out, &mut say)?,
+            SettingsFormat::Qemu => {
                 for (vm, options) in &self.sections {
                     say(out, vm)?;
                     let (others, features) = one_cpu(options);
@@ -130,27 +136,27 @@ impl File<'_> {
 
     fn purpose(&self) -> String {
         match self.form {
-            Form::Tuned => "Put it into /etc/tuned/profiles/exitscope/tuned.conf, then `tuned-adm profile \
+            SettingsFormat::Tuned => "Put it into /etc/tuned/profiles/exitscope/tuned.conf, then `tuned-adm profile \
                 exitscope`".to_string(),
-            Form::Modprobe => {
+            SettingsFormat::Modprobe => {
                 "Put it into /etc/modprobe.d/exitscope.conf; it acts when the modules are loaded. Where one is built into \
                  the kernel, the words after it go onto the kernel's command line"
                     .to_string()
             }
-            Form::Sysfs => "Put it into /etc/tmpfiles.d/exitscope.conf; `systemd-tmpfiles --create` does it \
+            SettingsFormat::Sysfs => "Put it into /etc/tmpfiles.d/exitscope.conf; `systemd-tmpfiles --create` does it \
                 now".to_string(),
-            Form::Libvirt => "To be merged into the domains with `virsh edit`; they must be restarted".to_string(),
-            Form::Qemu => "To be added to QEMU's command line".to_string(),
-            Form::Script if self.sections.is_empty() => format!("For the {}: nothing of it can be done by a script", self.side),
-            Form::Script => format!("For the {}; prints how to undo each step", self.side),
+            SettingsFormat::Libvirt => "To be merged into the domains with `virsh edit`; they must be restarted".to_string(),
+            SettingsFormat::Qemu => "To be added to QEMU's command line".to_string(),
+            SettingsFormat::Script if self.sections.is_empty() => format!("For the {}: nothing of it can be done by a script", self.side),
+            SettingsFormat::Script => format!("For the {}; prints how to undo each step", self.side),
         }
     }
 
     fn write_sections(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.form == Form::Tuned && !self.sections.is_empty() {
+        if self.form == SettingsFormat::Tuned && !self.sections.is_empty() {
             writeln!(out, "[main]\nsummary=From a recording of VM exits")?;
         }
-        if self.form == Form::Script && !self.sections.is_empty() {
+        if self.form == SettingsFormat::Script && !self.sections.is_empty() {
             writeln!(out, "set -eu")?;
         }
         for (section, lines) in &self.sections {
@@ -235,23 +241,23 @@ fn close_to(open: &mut Vec<&str>, depth: usize, out: &mut dyn Write) -> io::Resu
 }
 
 /// Where a knob of the kernel's goes.
-fn knob(form: Form, setting: &AdviceSettingRow) -> Option<Place> {
+fn knob(form: SettingsFormat, setting: &AdviceSettingRow) -> Option<Place> {
     let (file, name, value) = (setting.file.as_ref()?, setting.name.as_ref()?, &setting.value);
     let module = file.strip_prefix("/sys/module/").and_then(|rest| rest.split('/').next());
     match form {
-        Form::Sysfs => setting.writable.then(|| ("".into(), format!("w {file} - - - - {value}"))),
-        Form::Tuned if setting.writable => Some(("sysfs".into(), format!("{file}={value}"))),
-        Form::Tuned => Some(("modules".into(), format!("{}={name}={value}", module?))),
+        SettingsFormat::Sysfs => setting.writable.then(|| ("".into(), format!("w {file} - - - - {value}"))),
+        SettingsFormat::Tuned if setting.writable => Some(("sysfs".into(), format!("{file}={value}"))),
+        SettingsFormat::Tuned => Some(("modules".into(), format!("{}={name}={value}", module?))),
         // The governor haltpoll is always a part of the kernel itself.
-        Form::Modprobe if module == Some("haltpoll") => None,
-        Form::Modprobe => {
+        SettingsFormat::Modprobe if module == Some("haltpoll") => None,
+        SettingsFormat::Modprobe => {
             let module = module?;
             Some(("".into(), format!("options {module} {name}={value}\n# built in: {module}.{name}={value}")))
         }
-        Form::Script => setting
+        SettingsFormat::Script => setting
             .writable
             .then(|| ("".into(), format!("echo \"undo: echo $(cat {file}) > {file}\"\necho {value} > {file}"))),
-        Form::Libvirt | Form::Qemu => None,
+        SettingsFormat::Libvirt | SettingsFormat::Qemu => None,
     }
 }
 

@@ -1,26 +1,26 @@
 //! How advice becomes a page.
 
-use crate::advice::{AdviceRow, Advised, AdvisedCauseRow, GainRow, whose};
+use crate::advice::{AdviceReport, AdviceRow, AdvisedCauseRow, GainRow, scope_name};
 use crate::names::{self, thousands};
-use crate::page::{Page, Section, Sentence, Table, by_hand, column, plain};
+use crate::page::{Page, PageSection, Sentence, Table, by_hand, column, plain};
 use exitscope_analysis::advice::Judgement;
 use exitscope_units::Nanos;
 
 /// The page of a judgement.
-pub fn advice_page(advised: &Advised) -> Page {
+pub fn advice_page(advised: &AdviceReport) -> Page {
     let mut sections = vec![head(advised)];
     sections.extend(advised.advice.iter().map(advice));
     if !advised.facts.is_empty() {
         sections.push(facts(advised));
     }
     if !advised.accepted_costs.is_empty() {
-        let sentence = |row: &crate::advice::LeftAloneRow| {
-            plain(format!("{}, {} (facts {})", whose(row.scope, row.vm, None), row.why, list(&row.evidence)))
+        let sentence = |row: &crate::advice::AcceptedCostRow| {
+            plain(format!("{}, {} (facts {})", scope_name(row.scope, row.vm, None), row.why, list(&row.evidence)))
         };
-        sections.push(Section {
+        sections.push(PageSection {
             title: "Accepted costs".into(),
             sentences: advised.accepted_costs.iter().map(sentence).collect(),
-            ..Section::default()
+            ..PageSection::default()
         });
     }
     sections.extend(causes(advised));
@@ -28,10 +28,10 @@ pub fn advice_page(advised: &Advised) -> Page {
     Page { sections }
 }
 
-fn head(advised: &Advised) -> Section {
+fn head(advised: &AdviceReport) -> PageSection {
     let trace = &advised.trace;
     let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
-    let mut head = Section { title: "Advice".into(), ..Section::default() };
+    let mut head = PageSection { title: "Advice".into(), ..PageSection::default() };
     head.sentences.push(plain(format!("{}: {} exits, {length} long", trace.name, thousands(advised.exits))));
     head.sentences.extend(by_hand(trace));
     head.sentences.extend(advised.clock.map(|clock| clock.warning()));
@@ -57,11 +57,11 @@ fn head(advised: &Advised) -> Section {
 }
 
 /// Whether this could not be judged.
-fn lacks(advised: &Advised, what: &str) -> bool {
+fn lacks(advised: &AdviceReport, what: &str) -> bool {
     advised.not_judged.iter().any(|row| row.what == what)
 }
 
-fn advice(row: &AdviceRow) -> Section {
+fn advice(row: &AdviceRow) -> PageSection {
     let mut sentences = vec![plain(row.change.clone()), plain(format!("Gain: {}", gain(&row.gain)))];
     sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text))));
     sentences.push(plain(format!("Evidence: facts {}", list(&row.evidence))));
@@ -69,7 +69,7 @@ fn advice(row: &AdviceRow) -> Section {
     sentences.push(plain(format!("Risk: {}", row.risk)));
     sentences.push(plain(format!("Who pays: {}", row.who_pays)));
     sentences.push(plain(format!("Undo: {}", row.undo)));
-    Section { title: format!("{}. For {}", row.number, row.scope_text), sentences, ..Section::default() }
+    PageSection { title: format!("{}. For {}", row.number, row.scope_text), sentences, ..PageSection::default() }
 }
 
 /// What a change wins, and how that was found out.
@@ -85,7 +85,7 @@ fn list(numbers: &[usize]) -> String {
     numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn facts(advised: &Advised) -> Section {
+fn facts(advised: &AdviceReport) -> PageSection {
     let columns =
         vec![column("", false, 0), column("VM", true, 1), column("fact", true, 0), column("figure", false, 0)];
     let rows = advised.facts.iter().map(|fact| {
@@ -95,14 +95,18 @@ fn facts(advised: &Advised) -> Section {
         };
         vec![fact.number.to_string(), vm, fact.what.clone(), fact.text.clone()]
     });
-    Section { title: "Facts".into(), table: Some(Table { columns, rows: rows.collect() }), ..Section::default() }
+    PageSection {
+        title: "Facts".into(),
+        table: Some(Table { columns, rows: rows.collect() }),
+        ..PageSection::default()
+    }
 }
 
 /// Rows of the table of what weighs.
 const MOST_CAUSES: usize = 40;
 
 /// What weighs, and what is said of it.
-fn causes(advised: &Advised) -> Option<Section> {
+fn causes(advised: &AdviceReport) -> Option<PageSection> {
     let several = advised.causes.iter().any(|row| row.vm != advised.causes[0].vm);
     let columns = vec![
         column(if several { "VM" } else { "" }, true, 1),
@@ -153,15 +157,15 @@ fn causes(advised: &Advised) -> Option<Section> {
         vms => format!("VMs {}, {name}: {text}", vms.join(", ")),
     });
     notes.splice(0..0, said.collect::<Vec<String>>());
-    (!rows.is_empty()).then(|| Section {
+    (!rows.is_empty()).then(|| PageSection {
         title: "Causes".into(),
         table: Some(Table { columns, rows }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn not_judged(advised: &Advised) -> Option<Section> {
+fn not_judged(advised: &AdviceReport) -> Option<PageSection> {
     let mut sentences = Vec::new();
     let mut records: Vec<Option<&str>> = Vec::new();
     for row in &advised.not_judged {
@@ -174,9 +178,9 @@ fn not_judged(advised: &Advised) -> Option<Section> {
         sentences.extend(rows.map(|row| plain(format!("{}: {}", row.what, row.missing))));
         sentences.extend(record.map(|record| plain(format!("Record with {record}"))));
     }
-    (!sentences.is_empty()).then(|| Section {
+    (!sentences.is_empty()).then(|| PageSection {
         title: "Not judged, for what the recording lacks".into(),
         sentences,
-        ..Section::default()
+        ..PageSection::default()
     })
 }

@@ -2,8 +2,8 @@
 
 use crate::compare_verdict::DiffVerdictRow;
 use crate::names::thousands;
-use crate::report::{CoverageLine, SelectionRow, ToldRow, TraceRow};
-use exitscope_analysis::{Change, ChangeVerdict, DiffRow, Measure};
+use crate::report::{CoverageLine, EventKindsRow, SelectionRow, TraceRow};
+use exitscope_analysis::{ChangeVerdict, DiffMeasure, DiffRow, MeasureChange};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct Comparison {
     /// The traces looked at.
     pub after: SideRow,
     /// All reasons together first, then reason by reason, most costly first.
-    pub rows: Vec<Compared>,
+    pub rows: Vec<ReasonComparison>,
     /// Reasons left out by --top.
     pub rows_left_out: usize,
 }
@@ -48,14 +48,14 @@ pub struct SideRow {
     /// What guests ran of it.
     pub guest_ns: u64,
     /// What all of its traces tell.
-    pub event_kinds: ToldRow,
+    pub event_kinds: EventKindsRow,
     /// Everything that was seen and not used.
     pub lines: Vec<CoverageLine>,
 }
 
 /// One reason on both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Compared {
+pub struct ReasonComparison {
     /// The exit reason, in the kernel's spelling; absent for all reasons together.
     pub reason: Option<String>,
     /// The reasons that all together are without, because their vCPUs are halted there.
@@ -78,7 +78,7 @@ pub struct ChangeRow {
     pub measure: &'static str,
     /// What is compared.
     #[serde(skip)]
-    pub of: Measure,
+    pub of: DiffMeasure,
     /// Before; absent if there was nothing to measure.
     pub before: Option<f64>,
     /// After.
@@ -97,19 +97,19 @@ impl Comparison {
     pub const SCHEMA: &'static str = "exitscope.diff/1";
 }
 
-impl Compared {
+impl ReasonComparison {
     /// Rows with less than this part of the cost on either side are folded.
     pub(crate) const SMALL: f64 = 0.01;
 
     /// Whether less than a hundredth of the cost on either side is its own.
     pub(crate) fn is_small(&self) -> bool {
-        self.share_of_cost.is_some_and(|share| share < Compared::SMALL)
+        self.share_of_cost.is_some_and(|share| share < ReasonComparison::SMALL)
     }
 
     /// What each of these costs, of all reasons that they are.
-    pub(crate) fn set_shares(rows: &mut [Compared]) {
-        let costs = |row: &Compared| {
-            let cost = row.changes.iter().find(|change| change.of == Measure::Cost);
+    pub(crate) fn set_shares(rows: &mut [ReasonComparison]) {
+        let costs = |row: &ReasonComparison| {
+            let cost = row.changes.iter().find(|change| change.of == DiffMeasure::Cost);
             cost.map_or([0.0; 2], |cost| [cost.before, cost.after].map(|side| side.unwrap_or(0.0)))
         };
         let of_reasons = rows.iter().filter(|row| row.reason.is_some()).map(costs);
@@ -121,9 +121,9 @@ impl Compared {
     }
 
     /// Plain data of all rows.
-    pub fn all(rows: &[DiffRow]) -> Vec<Compared> {
-        let mut all: Vec<Compared> = rows.iter().map(Compared::of).collect();
-        Compared::set_shares(&mut all);
+    pub fn all(rows: &[DiffRow]) -> Vec<ReasonComparison> {
+        let mut all: Vec<ReasonComparison> = rows.iter().map(ReasonComparison::of).collect();
+        ReasonComparison::set_shares(&mut all);
         all
     }
 
@@ -137,8 +137,8 @@ impl Compared {
     }
 
     /// Plain data of a row.
-    pub fn of(row: &DiffRow) -> Compared {
-        Compared {
+    pub fn of(row: &DiffRow) -> ReasonComparison {
+        ReasonComparison {
             reason: row.reason.clone(),
             without: row.without.clone(),
             count_before: row.counts.0,
@@ -150,13 +150,13 @@ impl Compared {
 }
 
 impl ChangeRow {
-    fn of(change: &Change) -> ChangeRow {
+    fn of(change: &MeasureChange) -> ChangeRow {
         let (measure, unit) = match change.measure {
-            Measure::Rate => ("rate_per_s", 1_000.0),
-            Measure::Mean => ("mean_ns", 1.0),
-            Measure::P50 => ("p50_ns", 1.0),
-            Measure::P99 => ("p99_ns", 1.0),
-            Measure::Cost => ("cost_ns_per_s", 1.0),
+            DiffMeasure::Rate => ("rate_per_s", 1_000.0),
+            DiffMeasure::Mean => ("mean_ns", 1.0),
+            DiffMeasure::P50 => ("p50_ns", 1.0),
+            DiffMeasure::P99 => ("p99_ns", 1.0),
+            DiffMeasure::Cost => ("cost_ns_per_s", 1.0),
         };
         ChangeRow {
             measure,
@@ -178,12 +178,12 @@ impl ChangeRow {
     pub(crate) fn text(&self, value: Option<f64>) -> String {
         let Some(value) = value else { return "-".to_string() };
         match self.of {
-            Measure::Rate | Measure::Cost if value == 0.0 => "0/s".to_string(),
-            Measure::Rate if value < 10.0 => format!("{value:.2}/s"),
-            Measure::Rate if value < 100.0 => format!("{value:.1}/s"),
-            Measure::Rate => format!("{}/s", thousands(value.round() as u64)),
-            Measure::Cost => format!("{}/s", Nanos(value.round() as u64)),
-            Measure::Mean | Measure::P50 | Measure::P99 => Nanos(value.round() as u64).to_string(),
+            DiffMeasure::Rate | DiffMeasure::Cost if value == 0.0 => "0/s".to_string(),
+            DiffMeasure::Rate if value < 10.0 => format!("{value:.2}/s"),
+            DiffMeasure::Rate if value < 100.0 => format!("{value:.1}/s"),
+            DiffMeasure::Rate => format!("{}/s", thousands(value.round() as u64)),
+            DiffMeasure::Cost => format!("{}/s", Nanos(value.round() as u64)),
+            DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99 => Nanos(value.round() as u64).to_string(),
         }
     }
 

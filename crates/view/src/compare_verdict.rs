@@ -1,10 +1,10 @@
 //! The verdict on a comparison, in words: which way what exits cost changed, what carries most of that, what limits it.
 
-use crate::compare::{ChangeRow, Compared, SideRow};
+use crate::compare::{ChangeRow, ReasonComparison, SideRow};
 use crate::headline::Headline;
 use crate::names::thousands;
 use crate::report::TraceRow;
-use exitscope_analysis::{DiffRow, DiffState, DiffVerdict, Measure, NotCompared};
+use exitscope_analysis::{DiffMeasure, DiffRow, DiffState, DiffVerdict, NotCompared};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ pub struct DiffVerdictRow {
     #[serde(flatten)]
     pub headline: Headline,
     /// All exits together, halts included.
-    pub total: Compared,
+    pub total: ReasonComparison,
     /// The reason whose cost certainly changed the same way as that of all, and most of those.
     pub reason: Option<String>,
     /// Its part of the change of all; more than one where others changed the other way.
@@ -40,7 +40,7 @@ impl DiffVerdictRow {
             true if before != after => verdict.state = DiffState::CannotTell(NotCompared::Steal),
             _ => {}
         }
-        let total = Compared::of(total);
+        let total = ReasonComparison::of(total);
         let words = Words { verdict: &verdict, total: &total, sides, confidence_percent };
         let (doubts, is_doubtful) = words.doubts();
         let headline = Headline {
@@ -131,19 +131,19 @@ fn unlike([before, after]: [&SideRow; 2]) -> Differ {
 
 struct Words<'a> {
     verdict: &'a DiffVerdict,
-    total: &'a Compared,
+    total: &'a ReasonComparison,
     sides: [&'a SideRow; 2],
     confidence_percent: f64,
 }
 
 impl Words<'_> {
-    fn change(&self, measure: Measure) -> Option<&ChangeRow> {
+    fn change(&self, measure: DiffMeasure) -> Option<&ChangeRow> {
         self.total.changes.iter().find(|change| change.of == measure)
     }
 
     /// What exits cost on both sides.
     fn costs(&self) -> (f64, f64) {
-        let cost = self.change(Measure::Cost);
+        let cost = self.change(DiffMeasure::Cost);
         cost.map_or((0.0, 0.0), |cost| (cost.before.unwrap_or(0.0), cost.after.unwrap_or(0.0)))
     }
 
@@ -164,7 +164,7 @@ impl Words<'_> {
             DiffState::Better => format!("Better: {what} {}{}", much.unwrap_or_default(), self.carried()),
             DiffState::Same => "No difference: every figure is the same on both sides".to_string(),
             DiffState::NoClearDifference => {
-                let rate = self.change(Measure::Rate).filter(|rate| matches!(rate.verdict, "more" | "less"));
+                let rate = self.change(DiffMeasure::Rate).filter(|rate| matches!(rate.verdict, "more" | "less"));
                 let rate = rate.map(|rate| format!("; exits per second {}", rate.percent()));
                 format!("No clear difference in what exits cost{}", rate.unwrap_or_default())
             }
@@ -199,7 +199,7 @@ impl Words<'_> {
     fn details(&self) -> Vec<String> {
         let mut details = Vec::new();
         let is_told = !matches!(self.verdict.state, DiffState::CannotTell(_) | DiffState::Same);
-        let cost = self.change(Measure::Cost);
+        let cost = self.change(DiffMeasure::Cost);
         if let Some(ChangeRow { before: Some(before), after: Some(after), low, high, .. }) = cost
             && !matches!(self.verdict.state, DiffState::CannotTell(NotCompared::NoLengths(..)))
         {
@@ -225,7 +225,7 @@ impl Words<'_> {
                 part.unwrap_or_default()
             ));
         }
-        if let Some(rate) = self.change(Measure::Rate)
+        if let Some(rate) = self.change(DiffMeasure::Rate)
             && rate.before.is_some()
             && rate.after.is_some()
         {
@@ -306,8 +306,8 @@ fn lacking(why: NotCompared) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{CoverageLine, ToldRow};
-    use exitscope_analysis::Change;
+    use crate::report::{CoverageLine, EventKindsRow};
+    use exitscope_analysis::MeasureChange;
     use exitscope_stats::Interval;
 
     /// A side of 10 s of vCPU time, of which guests ran half.
@@ -335,7 +335,7 @@ mod tests {
             duration_ns: 5_000_000_000,
             vcpu_ns: 10_000_000_000,
             guest_ns: 5_000_000_000,
-            event_kinds: ToldRow { user_space: true, scheduler: has_steal, by_runner: false },
+            event_kinds: EventKindsRow { user_space: true, scheduler: has_steal, by_runner: false },
             lines: Vec::new(),
         }
     }
@@ -343,14 +343,14 @@ mod tests {
     /// Cost in hundredths of a per cent of vCPU time, and 100 exits a second.
     fn row(reason: Option<&str>, before: u64, after: u64, interval: (i64, i64)) -> DiffRow {
         let own = Interval { low: interval.0 * 100_000, high: interval.1 * 100_000 };
-        let cost = Change {
-            measure: Measure::Cost,
+        let cost = MeasureChange {
+            measure: DiffMeasure::Cost,
             before: Some(before * 100_000),
             after: Some(after * 100_000),
             interval: Some(own),
         };
-        let rate = Change {
-            measure: Measure::Rate,
+        let rate = MeasureChange {
+            measure: DiffMeasure::Rate,
             before: Some(100_000),
             after: Some(13_000),
             interval: Some(Interval { low: -90_000, high: -80_000 }),

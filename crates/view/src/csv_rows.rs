@@ -1,8 +1,8 @@
 //! The rows of a report as CSV.
 
 use crate::page::ABOUT;
-use crate::{Figures, MetricRow, Place, Replay, Report, Sweep};
-use exitscope_analysis::Dim;
+use crate::{ExitFigures, GroupKeyRow, MetricRow, Replay, Report, Sweep};
+use exitscope_analysis::Dimension;
 use exitscope_model::encode::csv_field;
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 type Column<Row> = (&'static str, fn(&Row) -> String);
 
 /// The figures of a group, under their JSON names.
-const FIGURES: [Column<Figures>; 23] = [
+const FIGURES: [Column<ExitFigures>; 23] = [
     ("count", |of| of.count.to_string()),
     ("timed", |of| of.timed.to_string()),
     ("rate_per_s", |of| of.rate_per_s.to_string()),
@@ -37,40 +37,43 @@ const FIGURES: [Column<Figures>; 23] = [
 ];
 
 /// What says which group a row is, along a dimension.
-fn place_columns(dim: Dim) -> &'static [Column<Place>] {
+fn place_columns(dim: Dimension) -> &'static [Column<GroupKeyRow>] {
     match dim {
-        Dim::Vm => &[("vm", |place| text(place.who.vm)), ("vm_name", |place| text(place.who.vm_name.as_ref()))],
-        Dim::Vcpu => &[
+        Dimension::Vm => &[("vm", |place| text(place.who.vm)), ("vm_name", |place| text(place.who.vm_name.as_ref()))],
+        Dimension::Vcpu => &[
             ("vcpu", |place| text(place.who.vcpu)),
             ("tid", |place| text(place.who.tid)),
             ("on_cpu", |place| text(place.who.on_cpu)),
         ],
-        Dim::Reason => &[("reason", |place| text(place.reason.as_ref()))],
-        Dim::Subject => {
+        Dimension::Reason => &[("reason", |place| text(place.reason.as_ref()))],
+        Dimension::Subject => {
             &[("subject_kind", |place| text(place.subject_kind)), ("subject_key", |place| text(place.subject_key))]
         }
-        Dim::Door => &[("handler", |place| text(place.handler.as_ref()))],
-        Dim::Port => &[("port", |place| text(place.port))],
-        Dim::Mmio => &[("mmio", |place| text(place.mmio))],
-        Dim::Msr => &[("msr", |place| text(place.msr))],
-        Dim::Hypercall => &[("hypercall", |place| text(place.hypercall))],
-        Dim::Cpuid => &[("cpuid", |place| text(place.cpuid))],
-        Dim::Rip => &[("rip", |place| text(place.rip)), ("function", |place| text(place.function.as_ref()))],
-        Dim::Cpu => &[("cpu", |place| text(place.cpu))],
-        Dim::Time(_) => &[("time_ns", |place| text(place.time_ns))],
+        Dimension::Handler => &[("handler", |place| text(place.handler.as_ref()))],
+        Dimension::Port => &[("port", |place| text(place.port))],
+        Dimension::Mmio => &[("mmio", |place| text(place.mmio))],
+        Dimension::Msr => &[("msr", |place| text(place.msr))],
+        Dimension::Hypercall => &[("hypercall", |place| text(place.hypercall))],
+        Dimension::Cpuid => &[("cpuid", |place| text(place.cpuid))],
+        Dimension::Rip => &[("rip", |place| text(place.rip)), ("function", |place| text(place.function.as_ref()))],
+        Dimension::Cpu => &[("cpu", |place| text(place.cpu))],
+        Dimension::Time(_) => &[("time_ns", |place| text(place.time_ns))],
     }
 }
 
 /// What says more of a group, if a dimension is of subjects.
-const SUBJECT_COLUMNS: &[Column<Place>] =
+const SUBJECT_COLUMNS: &[Column<GroupKeyRow>] =
     &[("direction", |place| text(place.direction)), ("subject_name", |place| text(place.subject_name.as_ref()))];
 
 /// Writes the rows with a heading: which group, then its figures, all under their JSON names and as JSON has them.
 /// Empty where JSON has nothing.
 pub fn write_csv(report: &Report, out: impl Write) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(out);
-    let about =
-        if report.by.iter().any(|dim| *dim == Dim::Subject || ABOUT.contains(dim)) { SUBJECT_COLUMNS } else { &[] };
+    let about = if report.by.iter().any(|dim| *dim == Dimension::Subject || ABOUT.contains(dim)) {
+        SUBJECT_COLUMNS
+    } else {
+        &[]
+    };
     let places: Vec<_> = report.by.iter().flat_map(|dim| place_columns(*dim)).chain(about).collect();
     let headings = places.iter().map(|column| column.0).chain(FIGURES.map(|column| column.0));
     out.write_record(headings).map_err(io::Error::from)?;
@@ -137,12 +140,12 @@ fn text(value: Option<impl ToString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ExitTimes, Row};
+    use crate::{ExitTimes, GroupRow};
     use exitscope_model::WhoRow;
 
     #[test]
     fn each_column_holds_what_json_has_under_its_name() {
-        let figures = Figures {
+        let figures = ExitFigures {
             count: 1,
             timed: 2,
             rate_per_s: 3.5,
@@ -169,7 +172,7 @@ mod tests {
             max_ns: Some(17),
             user_space_share: 0.18,
         };
-        let place = Place {
+        let place = GroupKeyRow {
             who: WhoRow { vm: Some(21), vm_name: Some("name".into()), vcpu: Some(22), tid: Some(23), on_cpu: Some(24) },
             reason: Some("reason".into()),
             handler: Some("handler".into()),
@@ -188,8 +191,8 @@ mod tests {
             time_ns: Some(32),
             labels: Vec::new(),
         };
-        let json = serde_json::to_value(Row { place: place.clone(), figures: figures.clone() }).unwrap();
-        let places = Dim::ALL.into_iter().flat_map(place_columns).chain(SUBJECT_COLUMNS);
+        let json = serde_json::to_value(GroupRow { place: place.clone(), figures: figures.clone() }).unwrap();
+        let places = Dimension::ALL.into_iter().flat_map(place_columns).chain(SUBJECT_COLUMNS);
         let cells = places.map(|column| (column.0, column.1(&place)));
         let cells: Vec<_> = cells.chain(FIGURES.map(|column| (column.0, column.1(&figures)))).collect();
         for (name, found) in &cells {

@@ -1,13 +1,13 @@
 //! What can be done on a machine, as plain data and as a page.
 
-use crate::page::{Page, Section, Sentence, Table, column, plain};
+use crate::page::{Page, PageSection, Sentence, Table, column, plain};
 use exitscope_scenario::findings::{Check, CheckState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What KVM and tracing can do on this machine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Checkup {
+pub struct DoctorReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
     /// What was looked at.
@@ -29,9 +29,9 @@ pub struct CheckRow {
     pub remedy: Option<String>,
 }
 
-impl Checkup {
+impl DoctorReport {
     /// What was found, as plain data.
-    pub fn of(checks: &[Check]) -> Checkup {
+    pub fn of(checks: &[Check]) -> DoctorReport {
         let row = |check: &Check| CheckRow {
             area: check.area.to_string(),
             what: check.what.clone(),
@@ -43,18 +43,18 @@ impl Checkup {
             found: check.found.clone(),
             remedy: check.remedy.clone(),
         };
-        Checkup { schema: "exitscope.doctor/1", checks: checks.iter().map(row).collect() }
+        DoctorReport { schema: "exitscope.doctor/1", checks: checks.iter().map(row).collect() }
     }
 }
 
 /// The page: a table for each area, then what is missing and how to get it.
-pub fn doctor_page(checkup: &Checkup) -> Page {
-    let mut sections: Vec<Section> = Vec::new();
+pub fn doctor_page(checkup: &DoctorReport) -> Page {
+    let mut sections: Vec<PageSection> = Vec::new();
     for check in &checkup.checks {
         if sections.last().is_none_or(|section| section.title != check.area) {
             let columns = vec![column("", true, 0), column("", true, 0), column("", true, 0)];
             let table = Some(Table { columns, rows: Vec::new() });
-            sections.push(Section { title: check.area.clone(), table, ..Section::default() });
+            sections.push(PageSection { title: check.area.clone(), table, ..PageSection::default() });
         }
         if let Some(table) = sections.last_mut().and_then(|section| section.table.as_mut()) {
             table.rows.push(vec![check.state.to_string(), check.what.clone(), check.found.clone()]);
@@ -69,6 +69,10 @@ pub fn doctor_page(checkup: &Checkup) -> Page {
         })
         .collect();
     let sentences = if missing.is_empty() { vec![plain("Nothing is missing.".to_string())] } else { missing };
-    sections.push(Section { title: "What is missing, and how to get it".into(), sentences, ..Section::default() });
+    sections.push(PageSection {
+        title: "What is missing, and how to get it".into(),
+        sentences,
+        ..PageSection::default()
+    });
     Page { sections }
 }

@@ -1,9 +1,9 @@
 //! Documents in Markdown, generated from the tables that they describe.
 
 use exitscope_analysis::advice::{KnownAnswer, KnownCause, known_causes};
-use exitscope_model::{Column, Line, Severity, exit_columns, gang_columns, halt_columns, sum_columns};
+use exitscope_model::{Column, LedgerLine, Severity, exit_columns, gang_columns, halt_columns, sum_columns};
 use exitscope_policy::host_halt_poll::HALT_POLL_NS_DEFAULTS;
-use exitscope_policy::{Knob, POLICIES, Unit};
+use exitscope_policy::{Knob, KnobUnit, POLICIES};
 use exitscope_scenario::CostModel;
 use exitscope_units::Nanos;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub fn losses(out: &mut dyn Write) -> io::Result<()> {
         (Severity::Info, "Ordinary"),
     ] {
         writeln!(out, "## {heading}\n\n| line | what it is |\n| --- | --- |")?;
-        for line in Line::ALL.iter().filter(|line| line.severity() == severity) {
+        for line in LedgerLine::ALL.iter().filter(|line| line.severity() == severity) {
             writeln!(out, "| `{}` | {} |", line.id(), line.prose())?;
         }
         writeln!(out)?;
@@ -157,11 +157,11 @@ pub fn knobs(out: &mut dyn Write) -> io::Result<()> {
         for knob in *knobs {
             let Knob { name, unit, min, max, about, .. } = knob;
             let values = match unit {
-                Unit::Bool | Unit::Choice(_) => unit.to_string(),
+                KnobUnit::Bool | KnobUnit::Choice(_) => unit.to_string(),
                 _ => format!("{min} to {max} {unit}"),
             };
             let place = match (knob.file(), knob.is_writable()) {
-                (None, _) => knob.place.to_string(),
+                (None, _) => knob.location.to_string(),
                 (Some(file), true) => format!("`{file}`"),
                 (Some(file), false) => format!("`{file}` (cannot be written once loaded)"),
             };

@@ -1,6 +1,6 @@
 //! Single events as text and as JSON lines.
 
-use exitscope_model::{Door, Event, EventNames, ExitInfo, ExitWord, Kind};
+use exitscope_model::{Event, EventKind, EventNames, ExitInfo, ExitWord, Handler};
 use exitscope_units::Moment;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -152,35 +152,35 @@ impl<'a> EventRow<'a> {
             lost: None,
         };
         row.kind = match event.kind {
-            Kind::Exit { code, idle, rip, .. } => {
+            EventKind::Exit { code, idle, rip, .. } => {
                 row.rip = (rip > 0).then_some(rip);
                 row.reason = Some(code.name());
                 row.ceded = idle.then_some(true);
                 "exit"
             }
-            Kind::Refine { code } => {
+            EventKind::Refine { code } => {
                 row.reason = Some(code.name());
                 "refine"
             }
             // Beside its exit, this is said in that one's row.
-            Kind::ExitInfo(_) => "exit_info",
-            Kind::Enter => "enter",
-            Kind::Leave => "leave",
-            Kind::UserspaceExit { reason, errno } => {
-                row.reason = Some(Door::Userspace(reason).name());
+            EventKind::ExitInfo(_) => "exit_info",
+            EventKind::Enter => "enter",
+            EventKind::Leave => "leave",
+            EventKind::UserspaceExit { reason, errno } => {
+                row.reason = Some(Handler::Userspace(reason).name());
                 row.errno = (errno < 0).then_some(errno);
                 "userspace_exit"
             }
-            Kind::Fpu { load: true } => "fpu_load",
-            Kind::Fpu { load: false } => "fpu_put",
-            Kind::RunEnter => "run_enter",
-            Kind::Call { .. } => "call",
-            Kind::CallEnd => "ioctl_exit",
-            Kind::Emulate => "emulate",
-            Kind::Sign(_) => "sign",
-            Kind::Nested => "nested",
-            Kind::Reflect => "reflect",
-            Kind::Detail(detail) => {
+            EventKind::Fpu { load: true } => "fpu_load",
+            EventKind::Fpu { load: false } => "fpu_put",
+            EventKind::RunEnter => "run_enter",
+            EventKind::Call { .. } => "call",
+            EventKind::CallEnd => "ioctl_exit",
+            EventKind::Emulate => "emulate",
+            EventKind::Sign(_) => "sign",
+            EventKind::Nested => "nested",
+            EventKind::Reflect => "reflect",
+            EventKind::Detail(detail) => {
                 row.subject_kind = Some(detail.kind.name());
                 row.subject_key = Some(detail.key);
                 row.direction = detail.kind.direction(detail.write);
@@ -188,54 +188,54 @@ impl<'a> EventRow<'a> {
                 row.value = Some(detail.value);
                 "detail"
             }
-            Kind::Inject { vector } => {
+            EventKind::Inject { vector } => {
                 row.vector = Some(vector);
                 "inject"
             }
-            Kind::HaltEnd { ns, waited, valid } => {
+            EventKind::HaltEnd { ns, waited, valid } => {
                 row.halt_ns = Some(ns);
                 row.waited = Some(waited);
                 row.valid = Some(valid);
                 "halt_end"
             }
-            Kind::Wfx { wfe: true } => "wfe",
-            Kind::Wfx { wfe: false } => "wfi",
-            Kind::HaltPoll { grow, new, old } => {
+            EventKind::Wfx { wfe: true } => "wfe",
+            EventKind::Wfx { wfe: false } => "wfi",
+            EventKind::HaltPoll { grow, new, old } => {
                 row.poll_ns = Some(new);
                 row.old_poll_ns = Some(old);
                 if grow { "poll_grow" } else { "poll_shrink" }
             }
-            Kind::PleWindow { new, old } => {
+            EventKind::PleWindow { new, old } => {
                 row.window = Some(new);
                 row.old_window = Some(old);
                 "ple_window"
             }
-            Kind::Yield => "yield",
-            Kind::VcpuHint => "vcpu",
-            Kind::RunCore { exit: false, .. } => "core_enter",
-            Kind::RunCore { exit: true, .. } => "core_exit",
-            Kind::Switch { prev, sleeps, next } => {
+            EventKind::Yield => "yield",
+            EventKind::VcpuHint => "vcpu",
+            EventKind::RunCore { exit: false, .. } => "core_enter",
+            EventKind::RunCore { exit: true, .. } => "core_exit",
+            EventKind::Switch { prev, sleeps, next } => {
                 row.prev = Some(prev.0);
                 row.sleeps = Some(sleeps);
                 row.next = Some(next.0);
                 "switch"
             }
-            Kind::RunState { from, to } => {
+            EventKind::RunState { from, to } => {
                 row.from = Some(from.name());
                 row.to = Some(to.name());
                 "run_state"
             }
-            Kind::VcpuWake { .. } => "vcpu_wake",
-            Kind::Wakeup { tid } => {
+            EventKind::VcpuWake { .. } => "vcpu_wake",
+            EventKind::Wakeup { tid } => {
                 row.next = Some(tid.0);
                 "wakeup"
             }
-            Kind::Lost { count } => {
+            EventKind::Lost { count } => {
                 row.event = "";
                 row.lost = Some(count);
                 "lost"
             }
-            Kind::Other => "other",
+            EventKind::Other => "other",
         };
         row
     }

@@ -1,7 +1,7 @@
 //! What figures are measured in.
 
 use exitscope_scenario::findings::Unit;
-use exitscope_scenario::outcome::Measure;
+use exitscope_scenario::outcome::OutcomeUnit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,13 +35,13 @@ impl FigureUnit {
     }
 }
 
-impl From<Measure> for FigureUnit {
-    fn from(measure: Measure) -> FigureUnit {
+impl From<OutcomeUnit> for FigureUnit {
+    fn from(measure: OutcomeUnit) -> FigureUnit {
         match measure {
-            Measure::PerSecond => FigureUnit::PerSecond,
-            Measure::Nanos => FigureUnit::Ns,
-            Measure::Share => FigureUnit::Share,
-            Measure::Count => FigureUnit::Count,
+            OutcomeUnit::PerSecond => FigureUnit::PerSecond,
+            OutcomeUnit::Nanos => FigureUnit::Ns,
+            OutcomeUnit::Share => FigureUnit::Share,
+            OutcomeUnit::Count => FigureUnit::Count,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What differs within a fleet, as plain data, and as a page.
 
-use crate::compare::{ChangeRow, Compared};
+use crate::compare::{ChangeRow, ReasonComparison};
 use crate::headline::Headline;
 use crate::names::{plural, thousands};
-use crate::page::{Page, Section, Sentence, Table, changes, column};
-use exitscope_analysis::Measure;
+use crate::page::{Page, PageSection, Sentence, Table, changes, column};
+use exitscope_analysis::DiffMeasure;
 use exitscope_analysis::fleet::FEWEST;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -121,7 +121,7 @@ pub struct FleetComparison {
     /// verdicts are `too few`, and intervals cover only what differs over time.
     pub too_few: bool,
     /// All reasons together first, then reason by reason, most costly first.
-    pub rows: Vec<Compared>,
+    pub rows: Vec<ReasonComparison>,
     /// Reasons left out by --top.
     pub rows_left_out: usize,
 }
@@ -133,7 +133,7 @@ impl FleetComparison {
         value: String,
         shape: Shape,
         sides: [FleetSide; 2],
-        mut rows: Vec<Compared>,
+        mut rows: Vec<ReasonComparison>,
     ) -> FleetComparison {
         let [before, after] = sides;
         let too_few = before.units(by).min(after.units(by)) < FEWEST as u64;
@@ -142,7 +142,7 @@ impl FleetComparison {
                 change.verdict = "too few";
             }
         }
-        Compared::set_shares(&mut rows);
+        ReasonComparison::set_shares(&mut rows);
         FleetComparison { value, shape, before, after, too_few, rows, rows_left_out: 0 }
     }
 
@@ -200,11 +200,11 @@ impl Fleet {
     pub const SCHEMA: &'static str = "exitscope.fleet/1";
 
     /// What is certain of the cost, the largest difference first.
-    fn certain(&self) -> Vec<(&FleetComparison, &Compared, &ChangeRow)> {
+    fn certain(&self) -> Vec<(&FleetComparison, &ReasonComparison, &ChangeRow)> {
         let mut certain = Vec::new();
         for of in &self.comparisons {
             for row in &of.rows {
-                let cost = row.changes.iter().find(|change| change.of == Measure::Cost);
+                let cost = row.changes.iter().find(|change| change.of == DiffMeasure::Cost);
                 let cost = cost.filter(|change| matches!(change.verdict, "more" | "less"));
                 certain.extend(cost.map(|change| (of, row, change)));
             }
@@ -291,7 +291,7 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
     Page { sections }
 }
 
-fn head(fleet: &Fleet) -> Section {
+fn head(fleet: &Fleet) -> PageSection {
     let days = match fleet.first_day == fleet.last_day {
         true => fleet.first_day.clone(),
         false => format!("{} to {}", fleet.first_day, fleet.last_day),
@@ -312,11 +312,11 @@ fn head(fleet: &Fleet) -> Section {
         |file: &LeftOutFile| Sentence { text: format!("left out: {}: {}", file.path, file.why), warning: true };
     sentences.extend(fleet.left_out.iter().map(left_out));
     sentences.extend(fleet.not_compared.iter().map(|text| Sentence { text: text.clone(), warning: false }));
-    Section { title: "Fleet".into(), sentences, ..Section::default() }
+    PageSection { title: "Fleet".into(), sentences, ..PageSection::default() }
 }
 
 /// What is certain, in words, the largest difference first.
-fn verdicts(fleet: &Fleet) -> Section {
+fn verdicts(fleet: &Fleet) -> PageSection {
     let against = fleet.against.as_deref().unwrap_or_default();
     let certain = fleet.certain();
     let mut sentences: Vec<Sentence> = certain
@@ -327,7 +327,7 @@ fn verdicts(fleet: &Fleet) -> Section {
         })
         .collect();
     sentences.extend(uncertain(fleet, certain.is_empty()).map(|text| Sentence { text, warning: false }));
-    Section { title: format!("What differs by {}", fleet.by), sentences, ..Section::default() }
+    PageSection { title: format!("What differs by {}", fleet.by), sentences, ..PageSection::default() }
 }
 
 /// What is not certain, and why, if `none` is or some are not.
@@ -346,7 +346,7 @@ fn uncertain(fleet: &Fleet, none: bool) -> Option<String> {
     }
 }
 
-fn verdict(of: &FleetComparison, against: &str, row: &Compared, change: &ChangeRow) -> String {
+fn verdict(of: &FleetComparison, against: &str, row: &ReasonComparison, change: &ChangeRow) -> String {
     let whose = match &row.reason {
         Some(reason) => format!("{reason} exits"),
         None if row.without.is_empty() => "all exits together".to_string(),
@@ -368,7 +368,7 @@ fn verdict(of: &FleetComparison, against: &str, row: &Compared, change: &ChangeR
     )
 }
 
-fn outliers(fleet: &Fleet) -> Option<Section> {
+fn outliers(fleet: &Fleet) -> Option<PageSection> {
     let columns = vec![
         column("host", true, 0),
         column("VMs", true, 2),
@@ -392,7 +392,7 @@ fn outliers(fleet: &Fleet) -> Option<Section> {
             text(of.reason_median_ns_per_s),
         ]
     };
-    (!fleet.outliers.is_empty()).then(|| Section {
+    (!fleet.outliers.is_empty()).then(|| PageSection {
         title: "Hosts that stand out".into(),
         table: Some(Table { columns, rows: fleet.outliers.iter().map(row).collect() }),
         notes: vec![
@@ -400,11 +400,11 @@ fn outliers(fleet: &Fleet) -> Option<Section> {
              usual distance from it (modified z-score)."
                 .to_string(),
         ],
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn advice(fleet: &Fleet) -> Option<Section> {
+fn advice(fleet: &Fleet) -> Option<PageSection> {
     let sentence = |of: &FleetAdvice| {
         let (low, high) = (Nanos(of.low_ns_per_s), Nanos(of.high_ns_per_s));
         let gain = match (low.0, high.0) {
@@ -416,7 +416,7 @@ fn advice(fleet: &Fleet) -> Option<Section> {
         let text = format!("{hosts}, gain {gain} of {} ({}): {}", of.gain_kind.replace('_', " "), of.method, of.change);
         Sentence { text, warning: false }
     };
-    (!fleet.advice.is_empty()).then(|| Section {
+    (!fleet.advice.is_empty()).then(|| PageSection {
         title: "What is advised".into(),
         sentences: fleet.advice.iter().map(sentence).collect(),
         notes: vec![
@@ -424,7 +424,7 @@ fn advice(fleet: &Fleet) -> Option<Section> {
              who pays."
                 .to_string(),
         ],
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
@@ -437,14 +437,14 @@ mod tests {
         let side = |at: usize| FleetSide { hosts: hosts[at], recordings: recordings[at], vcpu_ns: 1_000_000_000 };
         let change = ChangeRow {
             measure: "cost_ns_per_s",
-            of: Measure::Cost,
+            of: DiffMeasure::Cost,
             before: Some(100.0),
             after: Some(120.0),
             low: Some(10.0),
             high: Some(30.0),
             verdict: "more",
         };
-        let row = Compared {
+        let row = ReasonComparison {
             reason: Some("msr".to_string()),
             without: Vec::new(),
             count_before: 100,

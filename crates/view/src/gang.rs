@@ -1,7 +1,7 @@
 //! Ganged exits as plain data.
 
-use crate::halt::LengthsRow;
-use exitscope_analysis::{Facts, Gangs};
+use crate::halt::DurationStatsRow;
+use exitscope_analysis::{Facts, GangFacts};
 use exitscope_model::{CodeList, ExitCode, GangRow, TraceInfo};
 use exitscope_units::VmId;
 use schemars::JsonSchema;
@@ -11,11 +11,11 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GangRows {
     /// By VM.
-    pub vms: Vec<GangRow<LengthsRow>>,
+    pub vms: Vec<GangRow<DurationStatsRow>>,
     /// By virtual core, as `--threads-per-core` makes them or as the runs show them.
-    pub vcores: Vec<GangRow<LengthsRow>>,
+    pub vcores: Vec<GangRow<DurationStatsRow>>,
     /// Exits that forced others out, most forced first.
-    pub causes: Vec<CauseRow>,
+    pub causes: Vec<ForcingExitsRow>,
     /// Runs of which only one end was seen.
     pub unpaired_runs: u64,
     /// Exits of powerpc guests. Without any run, every vCPU runs by itself: POWER9 and later.
@@ -24,7 +24,7 @@ pub struct GangRows {
 
 /// Exits that forced others out.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CauseRow {
+pub struct ForcingExitsRow {
     /// The VM's process id; absent if the trace does not say.
     pub vm: Option<u32>,
     /// The vCPU that had to leave.
@@ -43,17 +43,17 @@ impl GangRows {
     /// The ganged exits of these facts, if they are of a powerpc host; virtual cores of `threads` vCPUs, or as they were
     /// seen.
     pub fn of(facts: &Facts, info: &TraceInfo, threads: Option<u32>) -> Option<GangRows> {
-        let gangs: &Gangs = &facts.gangs;
+        let gangs: &GangFacts = &facts.gangs;
         if gangs.guest_exits == 0 {
             return None;
         }
         Some(GangRows {
-            vms: gangs.vms().iter().map(|(vm, cell)| cell.row(*vm, None, info, LengthsRow::of)).collect(),
-            vcores: gangs.vcores(threads).iter().map(|vcore| vcore.row(info, LengthsRow::of)).collect(),
+            vms: gangs.vms().iter().map(|(vm, cell)| cell.row(*vm, None, info, DurationStatsRow::of)).collect(),
+            vcores: gangs.vcores(threads).iter().map(|vcore| vcore.row(info, DurationStatsRow::of)).collect(),
             causes: gangs
                 .causes()
                 .into_iter()
-                .map(|((vm, vcpu, trap), cause)| CauseRow {
+                .map(|((vm, vcpu, trap), cause)| ForcingExitsRow {
                     vm: (vm != VmId::UNKNOWN).then_some(vm.0),
                     vcpu: vcpu.0,
                     reason: ExitCode::new(CodeList::PpcTrap, u64::from(trap)).name(),

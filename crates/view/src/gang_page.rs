@@ -1,10 +1,10 @@
 //! The page of ganged exits, and what the default report says of them.
 
-use crate::gang::{CauseRow, GangRows};
-use crate::halt::LengthsRow;
+use crate::gang::{ForcingExitsRow, GangRows};
+use crate::halt::DurationStatsRow;
 use crate::names::{percent, thousands};
-use crate::page::{Section, Table, column, length, plain};
-use exitscope_analysis::recording::CORE_RUNS;
+use crate::page::{PageSection, Table, column, length, plain};
+use exitscope_analysis::record_commands::CORE_RUNS;
 use exitscope_model::GangRow;
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 const MOST_CAUSES: usize = 12;
 
 /// The page `--view gang`.
-pub(crate) fn gang_sections(rows: Option<&GangRows>) -> Vec<Section> {
+pub(crate) fn gang_sections(rows: Option<&GangRows>) -> Vec<PageSection> {
     let said = |text: String| {
-        vec![Section { title: "Ganged exits".into(), sentences: vec![plain(text)], ..Section::default() }]
+        vec![PageSection { title: "Ganged exits".into(), sentences: vec![plain(text)], ..PageSection::default() }]
     };
     match rows {
         None => said(format!(
@@ -30,13 +30,13 @@ pub(crate) fn gang_sections(rows: Option<&GangRows>) -> Vec<Section> {
 }
 
 /// What the default report says: a few lines.
-pub(crate) fn gang_summary(rows: &GangRows) -> Section {
-    let mut section = Section { title: "Ganged exits".into(), ..Section::default() };
+pub(crate) fn gang_summary(rows: &GangRows) -> PageSection {
+    let mut section = PageSection { title: "Ganged exits".into(), ..PageSection::default() };
     if rows.vms.is_empty() {
         section.sentences.push(plain(alone(rows)));
         return section;
     }
-    let sentence = |row: &GangRow<LengthsRow>| {
+    let sentence = |row: &GangRow<DurationStatsRow>| {
         let lost = if row.forced_out.count == 0 {
             String::new()
         } else {
@@ -66,7 +66,7 @@ fn alone(rows: &GangRows) -> String {
     )
 }
 
-fn vm(row: &GangRow<LengthsRow>) -> String {
+fn vm(row: &GangRow<DurationStatsRow>) -> String {
     match (&row.vm_name, row.vm) {
         (Some(name), Some(vm)) => format!("{name} {vm}"),
         (None, Some(vm)) => vm.to_string(),
@@ -74,7 +74,7 @@ fn vm(row: &GangRow<LengthsRow>) -> String {
     }
 }
 
-fn by_vm(rows: &GangRows) -> Section {
+fn by_vm(rows: &GangRows) -> PageSection {
     let columns = vec![
         column("VM", true, 0),
         column("core runs", false, 0),
@@ -110,15 +110,15 @@ fn by_vm(rows: &GangRows) -> Section {
             thousands(rows.unpaired_runs)
         ));
     }
-    Section {
+    PageSection {
         title: "Ganged exits, by VM and rule".into(),
         table: Some(Table { columns, rows: table.collect() }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn by_vcore(rows: &GangRows) -> Section {
+fn by_vcore(rows: &GangRows) -> PageSection {
     let columns = vec![
         column("VM", true, 1),
         column("vCPUs", true, 0),
@@ -167,12 +167,12 @@ fn by_vcore(rows: &GangRows) -> Section {
                 .to_string(),
         );
     }
-    Section {
+    PageSection {
         title: "Virtual cores".into(),
         table: Some(Table { columns, rows: table.collect() }),
         notes,
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -202,7 +202,7 @@ fn ranges(numbers: &[u32]) -> String {
     parts.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-fn causes(rows: &GangRows) -> Section {
+fn causes(rows: &GangRows) -> PageSection {
     let columns = vec![
         column("VM", true, 1),
         column("vCPU", true, 0),
@@ -212,7 +212,7 @@ fn causes(rows: &GangRows) -> Section {
         column("time lost by others", false, 0),
     ];
     let several = rows.vms.len() > 1;
-    let row = |row: &CauseRow| {
+    let row = |row: &ForcingExitsRow| {
         vec![
             if several { row.vm.map_or("-".to_string(), |vm| vm.to_string()) } else { String::new() },
             row.vcpu.to_string(),
@@ -236,10 +236,10 @@ fn causes(rows: &GangRows) -> Section {
     if lost > of_causes {
         notes.push(format!("time lost in runs of which no thread shows the cause: {}", length(Some(lost - of_causes))));
     }
-    Section {
+    PageSection {
         title: "Who forced others out".into(),
         table: Some(Table { columns, rows: rows.causes.iter().take(MOST_CAUSES).map(row).collect() }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::names::thousands;
 use crate::page::Sentence;
-use exitscope_analysis::{ClockCheck, Facts, Halts, Lengths, PollHost, PollSettings};
+use exitscope_analysis::{ClockCheck, DurationStats, Facts, Halts, PollSettings, RecordedHaltPolling};
 use exitscope_model::{HaltRow, TraceInfo};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -13,9 +13,9 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HaltRows {
     /// All vCPUs together.
-    pub all: HaltRow<LengthsRow>,
+    pub all: HaltRow<DurationStatsRow>,
     /// By vCPU.
-    pub vcpus: Vec<HaltRow<LengthsRow>>,
+    pub vcpus: Vec<HaltRow<DurationStatsRow>>,
     /// Gaps by length, all vCPUs together.
     pub gaps: Vec<GapRow>,
     /// What KVM's decisions show of the settings of its polling, by VM.
@@ -63,7 +63,7 @@ impl ClockRow {
 
 /// Lengths of time of one kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct LengthsRow {
+pub struct DurationStatsRow {
     /// Number of lengths.
     pub count: u64,
     /// Their sum.
@@ -118,12 +118,12 @@ pub struct PollSettingsRow {
 impl HaltRows {
     /// The halts of these facts, if there are any.
     pub fn of(facts: &Facts, info: &TraceInfo) -> Option<HaltRows> {
-        let (halts, host) = (&facts.halts, PollHost::of(info));
+        let (halts, host) = (&facts.halts, RecordedHaltPolling::of(info));
         let all = halts.all();
         if all.halts() + all.cut + all.in_user_space == 0 {
             return None;
         }
-        let (vcpus, of_all) = halts.rows(info, LengthsRow::of);
+        let (vcpus, of_all) = halts.rows(info, DurationStatsRow::of);
         Some(HaltRows {
             vcpus,
             gaps: all
@@ -149,11 +149,11 @@ impl HaltRows {
     }
 }
 
-impl LengthsRow {
+impl DurationStatsRow {
     /// The figures of these lengths.
-    pub fn of(lengths: &Lengths) -> LengthsRow {
+    pub fn of(lengths: &DurationStats) -> DurationStatsRow {
         let rank = |per_10_000| lengths.quantile(per_10_000).map(|length: Nanos| length.0);
-        LengthsRow {
+        DurationStatsRow {
             count: lengths.count,
             sum_ns: lengths.sum,
             mean_ns: lengths.mean().map(|mean| mean.0),
@@ -166,7 +166,7 @@ impl LengthsRow {
 }
 
 impl PollSettingsRow {
-    fn of(vm: u32, settings: &PollSettings, host: &PollHost) -> PollSettingsRow {
+    fn of(vm: u32, settings: &PollSettings, host: &RecordedHaltPolling) -> PollSettingsRow {
         let (more_than, less_than) = settings.bounds();
         PollSettingsRow {
             vm,

@@ -1,21 +1,21 @@
 //! The page of halts, and what the default report says of them.
 
-use crate::halt::{HaltRows, LengthsRow, PollSettingsRow};
+use crate::halt::{DurationStatsRow, HaltRows, PollSettingsRow};
 use crate::names::{percent, thousands};
-use crate::page::{Section, Table, VCPU_ROWS, column, heaviest, length, more_in_json, plain};
+use crate::page::{PageSection, Table, VCPU_ROWS, column, heaviest, length, more_in_json, plain};
 use crate::report::Report;
 use exitscope_model::HaltRow;
 use exitscope_units::Nanos;
 
 /// The page `--view halt`.
-pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
+pub(crate) fn halt_sections(report: &Report) -> Vec<PageSection> {
     let Some(rows) = &report.halt else {
         let text = format!(
             "No vCPU halts in this trace: there is no exit of HLT, WFx, an s390 wait or H_CEDE, and no kvm_vcpu_wakeup. \
              Record with {} while guests are idle.",
             report.how_to_record()
         );
-        return vec![Section { title: "Halts".into(), sentences: vec![plain(text)], ..Section::default() }];
+        return vec![PageSection { title: "Halts".into(), sentences: vec![plain(text)], ..PageSection::default() }];
     };
     let mut sections = vec![by_vcpu(rows, report)];
     sections.extend((rows.all.halts > 0).then(|| by_length(rows, report.is_xen())));
@@ -24,7 +24,7 @@ pub(crate) fn halt_sections(report: &Report) -> Vec<Section> {
 }
 
 /// What the default report says: a few lines.
-pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
+pub(crate) fn halt_summary(rows: &HaltRows) -> PageSection {
     let all = &rows.all;
     let mut sentences = vec![match (all.not_blocked, all.blocked) {
         _ if all.halts + all.unfinished == 0 => {
@@ -59,11 +59,11 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
     }
     sentences.extend((!figures.is_empty()).then(|| figures.join("; ")));
     let notes = vec!["by vCPU and by length: --view halt".to_string()];
-    Section {
+    PageSection {
         title: "Halts".into(),
         sentences: sentences.into_iter().map(plain).collect(),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> Section {
 const HUNDREDTH: u64 = 100;
 
 /// `p50 145us, p99 5.90ms`; of few, what there is, and of how many halts it is.
-fn quantiles(of: &LengthsRow, halts: u64) -> String {
+fn quantiles(of: &DurationStatsRow, halts: u64) -> String {
     let few = if of.count < halts { format!(" (known of {})", thousands(of.count)) } else { String::new() };
     match of.count {
         HUNDREDTH.. => format!("p50 {}, p99 {}{few}", length(of.p50_ns), length(of.p99_ns)),
@@ -80,11 +80,11 @@ fn quantiles(of: &LengthsRow, halts: u64) -> String {
 }
 
 /// The length of which one in a hundred is longer, of enough.
-fn p99(of: &LengthsRow) -> String {
+fn p99(of: &DurationStatsRow) -> String {
     length(of.p99_ns.filter(|_| of.count >= HUNDREDTH))
 }
 
-fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
+fn by_vcpu(rows: &HaltRows, report: &Report) -> PageSection {
     let several_vms = rows.vcpus.iter().any(|row| row.who.vm != rows.vcpus[0].who.vm);
     let columns = vec![
         column("VM", true, if several_vms { 0 } else { 9 }),
@@ -102,7 +102,7 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
         column("polling", false, 0),
         column("of it failed", false, 0),
     ];
-    let row = |row: &HaltRow<LengthsRow>, vm: String, vcpu: String| {
+    let row = |row: &HaltRow<DurationStatsRow>, vm: String, vcpu: String| {
         let optional = |figure: Option<String>| figure.unwrap_or("-".to_string());
         let polled = row.has_wakeup_events.then_some(row.poll_fail_ns).flatten();
         vec![
@@ -128,12 +128,12 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> Section {
     if rows.vcpus.len() > 1 {
         table.push(row(&rows.all, String::new(), "all".to_string()));
     }
-    Section {
+    PageSection {
         title: "Halts, by vCPU".into(),
         table: Some(Table { columns, rows: table }),
         notes: more_in_json(left_out).into_iter().chain(notes(rows, report)).collect(),
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -210,7 +210,7 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     notes
 }
 
-fn by_length(rows: &HaltRows, xen: bool) -> Section {
+fn by_length(rows: &HaltRows, xen: bool) -> PageSection {
     let columns = vec![
         column("up to", false, 0),
         column("gaps", false, 0),
@@ -233,7 +233,7 @@ fn by_length(rows: &HaltRows, xen: bool) -> Section {
             if rows.all.has_wakeup_events { thousands(gap.blocked) } else { "-".to_string() },
         ]
     });
-    Section {
+    PageSection {
         title: "Gaps by length".into(),
         table: Some(Table { columns, rows: table.collect() }),
         // Xen does not poll.
@@ -241,11 +241,11 @@ fn by_length(rows: &HaltRows, xen: bool) -> Section {
             .then(|| "cumulative: as many would end in a poll of that length, were every halt polled".to_string())
             .into_iter()
             .collect(),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn settings(rows: &HaltRows) -> Option<Section> {
+fn settings(rows: &HaltRows) -> Option<PageSection> {
     let sentence = |row: &PollSettingsRow| {
         let unseen = || "not seen".to_string();
         let most = match (row.halt_poll_ns, row.halt_poll_less_than_ns) {
@@ -265,10 +265,10 @@ fn settings(rows: &HaltRows) -> Option<Section> {
             thousands(row.decisions),
         ))
     };
-    (!rows.settings.is_empty()).then(|| Section {
+    (!rows.settings.is_empty()).then(|| PageSection {
         title: "Halt polling parameters, inferred from kvm_halt_poll_ns".into(),
         sentences: rows.settings.iter().map(sentence).collect(),
         notes: vec!["what other settings would have done: exitscope replay --policy host_halt_poll".to_string()],
-        ..Section::default()
+        ..PageSection::default()
     })
 }

@@ -1,6 +1,6 @@
 //! The first thing that a comparison, a sweep, an experiment or a fleet says: one sentence, and what it rests on.
 
-use crate::page::{Section, Sentence, plain};
+use crate::page::{PageSection, Sentence, plain};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,13 +24,13 @@ pub struct Headline {
 
 impl Headline {
     /// What a page begins with: the sentence is the title.
-    pub(crate) fn section(&self) -> Section {
+    pub(crate) fn section(&self) -> PageSection {
         let doubt = |text: &String| Sentence { text: text.clone(), warning: self.is_doubtful };
         let details = self.details.iter().cloned().map(plain);
-        Section {
+        PageSection {
             title: self.text.clone(),
             sentences: self.doubts.iter().map(doubt).chain(details).collect(),
-            ..Section::default()
+            ..PageSection::default()
         }
     }
 }

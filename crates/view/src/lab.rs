@@ -2,7 +2,7 @@
 
 use crate::FigureUnit;
 use crate::headline::Headline;
-use exitscope_scenario::findings::{Figure, Findings};
+use exitscope_scenario::findings::{FindingFigure, Findings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -196,7 +196,7 @@ impl LabReport {
     }
 }
 
-fn figure(figure: &Figure) -> LabFigure {
+fn figure(figure: &FindingFigure) -> LabFigure {
     LabFigure {
         name: figure.name.to_string(),
         unit: figure.unit.into(),

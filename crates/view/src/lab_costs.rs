@@ -72,8 +72,8 @@ pub fn lab_costs(report: &LabReport) -> Result<String, LabCostsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_scenario::Document;
-    use exitscope_scenario::findings::{Figure, Findings, Manifest, Row, Table, Unit};
+    use exitscope_scenario::ScenarioDocument;
+    use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Manifest, Unit};
 
     fn report(emulates_ring_0: bool) -> LabReport {
         let measured = [
@@ -85,9 +85,9 @@ mod tests {
             ("port write", "user space", 2_300.0),
             ("MMIO write", "user space", 3_100.0),
         ];
-        let rows = measured.map(|(exit, handler, ns)| Row {
+        let rows = measured.map(|(exit, handler, ns)| FindingRow {
             labels: vec![exit.into(), handler.into()],
-            figures: vec![Figure::plain("time", Unit::Nanos, ns)],
+            figures: vec![FindingFigure::plain("time", Unit::Nanos, ns)],
             cannot: None,
         });
         LabReport::of(&Findings {
@@ -99,7 +99,7 @@ mod tests {
                 emulates_ring_0,
                 ..Manifest::default()
             },
-            tables: vec![Table { title: "Exits", labels: vec!["exit", "handler"], rows: rows.into() }],
+            tables: vec![FindingsTable { title: "Exits", labels: vec!["exit", "handler"], rows: rows.into() }],
             ..Findings::default()
         })
     }
@@ -109,7 +109,7 @@ mod tests {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(file.path(), lab_costs(&report(false)).unwrap()).unwrap();
         let text = format!("name = \"x\"\n[costs]\nmodel = {:?}\n[[vm]]\nname = \"v\"\n", file.path());
-        let scenario = Document::parse("test", &text).unwrap().scenario().unwrap();
+        let scenario = ScenarioDocument::parse("test", &text).unwrap().scenario().unwrap();
         assert!(scenario.costs.description.starts_with("kvm_amd on AuthenticAMD"), "{}", scenario.costs.description);
         let ns = |name| scenario.costs.get(name).unwrap().time.as_nanos();
         let looks = 3 * ns("look") + ns("accounting");

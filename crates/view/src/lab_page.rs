@@ -3,7 +3,7 @@
 use crate::FigureUnit;
 use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
-use crate::page::{Page, Section, Sentence, Table, column, plain};
+use crate::page::{Page, PageSection, Sentence, Table, column, plain};
 use exitscope_scenario::findings::{HIDDEN_BOUND, counted};
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
@@ -31,14 +31,14 @@ pub fn lab_comparison_page(before: &[LabReport], after: &LabReport) -> Page {
         head.sentences.push(Sentence { text, warning: true });
     }
     head.sentences.extend(after.warnings.iter().map(|text| Sentence { text: text.clone(), warning: true }));
-    let tables: Vec<Section> = after.tables.iter().map(|table| compared(before, table)).collect();
+    let tables: Vec<PageSection> = after.tables.iter().map(|table| compared(before, table)).collect();
     let mut sections = vec![against(&tables), head];
     sections.extend(tables);
     Page { sections }
 }
 
 /// What the tables of a comparison come to: their last columns are the change and the verdict.
-fn against(tables: &[Section]) -> Section {
+fn against(tables: &[PageSection]) -> PageSection {
     let rows: Vec<&[String]> = tables
         .iter()
         .filter_map(|of| of.table.as_ref())
@@ -54,7 +54,7 @@ fn against(tables: &[Section]) -> Section {
         (0, _) => "Cannot tell: too few rounds for intervals".to_string(),
         (_, None) => format!("No clear difference in any of {figures}"),
         (_, Some(row)) => {
-            let [labels @ .., before, after, change, _] = row else { return Section::default() };
+            let [labels @ .., before, after, change, _] = row else { return PageSection::default() };
             let labels = labels.join(", ");
             let many = thousands(clear.len() as u64);
             format!("{many} of {figures} differ clearly; the largest change: {labels} {before} → {after} ({change})")
@@ -62,10 +62,10 @@ fn against(tables: &[Section]) -> Section {
     };
     // Where intervals do not meet, chance is rarer than the confidence of one.
     let note = "at 95 % confidence, one verdict in twenty or fewer is chance where nothing changed".to_string();
-    Section { title: text, sentences: vec![plain(note)], ..Section::default() }
+    PageSection { title: text, sentences: vec![plain(note)], ..PageSection::default() }
 }
 
-fn head(report: &LabReport) -> Section {
+fn head(report: &LabReport) -> PageSection {
     let m = &report.manifest;
     let sentences = vec![
         plain(report.description.clone()),
@@ -81,7 +81,7 @@ fn head(report: &LabReport) -> Section {
             if m.pinned { ", vCPUs kept on a CPU each where there are enough" } else { "" }
         )),
     ];
-    Section { title: format!("Lab: {}", report.experiment), sentences, ..Section::default() }
+    PageSection { title: format!("Lab: {}", report.experiment), sentences, ..PageSection::default() }
 }
 
 /// The names of all figures of a table, in the order in which they first appear.
@@ -99,7 +99,7 @@ fn figure_names(table: &LabTable) -> Vec<&str> {
 const MARGINS: u8 = 100;
 const SPREADS: u8 = 200;
 
-fn section(table: &LabTable) -> Section {
+fn section(table: &LabTable) -> PageSection {
     let names = figure_names(table);
     let mut columns: Vec<_> = table.labels.iter().map(|label| column(label.clone(), true, 0)).collect();
     // On a narrow page the main figure, which is the first, keeps its ± longest; of the others the last leave first.
@@ -144,12 +144,12 @@ fn section(table: &LabTable) -> Section {
                     bounds of a run that was saved with --format json";
         notes.insert(0, text.to_string());
     }
-    Section {
+    PageSection {
         title: table.title.clone(),
         table: Some(Table { columns, rows }),
         notes,
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -178,7 +178,7 @@ fn quantity(unit: FigureUnit, value: f64) -> String {
     }
 }
 
-fn compared(before: &[LabReport], table: &LabTable) -> Section {
+fn compared(before: &[LabReport], table: &LabTable) -> PageSection {
     let mut columns: Vec<_> = table.labels.iter().map(|label| column(label.clone(), true, 0)).collect();
     columns.push(column("figure", true, 0));
     columns.extend(["before", "after", "change"].map(|title| column(title, false, 0)));
@@ -211,7 +211,7 @@ fn compared(before: &[LabReport], table: &LabTable) -> Section {
         }
     };
     let notes = vec![note.to_string()];
-    Section { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..Section::default() }
+    PageSection { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..PageSection::default() }
 }
 
 fn verdict(before: &[&LabFigure], after: &LabFigure) -> &'static str {
@@ -357,7 +357,7 @@ fn capital(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::{Look, write_page};
+    use crate::text::{TerminalStyle, write_page};
 
     fn report(rounds: &[f64]) -> LabReport {
         let time = LabFigure {
@@ -501,7 +501,8 @@ mod tests {
         let time = found.tables[0].rows[0].figures[0].clone();
         found.tables[0].rows[0].figures.push(LabFigure { name: "exit to entry".into(), samples: None, ..time });
         let mut text = Vec::new();
-        write_page(&lab_page(&found), Look { width: Some(46), colour: false, unicode: true }, &mut text).unwrap();
+        write_page(&lab_page(&found), TerminalStyle { width: Some(46), colour: false, unicode: true }, &mut text)
+            .unwrap();
         let text = String::from_utf8(text).unwrap();
         let header = text.lines().find(|line| line.contains("exit ")).unwrap();
         assert_eq!(header.split_whitespace().collect::<Vec<_>>(), ["exit", "handler", "time", "±"], "{text}");

@@ -25,6 +25,7 @@ mod halt;
 mod halt_page;
 mod headline;
 mod hidden;
+mod host_settings;
 mod lab;
 mod lab_costs;
 mod lab_page;
@@ -34,7 +35,6 @@ mod phases;
 mod phases_page;
 mod pio;
 mod pio_page;
-mod recorded;
 mod replay;
 mod replay_figures;
 mod replay_page;
@@ -52,39 +52,42 @@ mod verdict;
 mod yield_page;
 mod yields;
 
-pub use advice::{AdviceRow, AdviceSettingRow, Advised, AdvisedCauseRow, FactRow, GainRow, LeftAloneRow, NotJudgedRow};
-pub use advice_files::{Form, write_settings};
+pub use advice::{
+    AcceptedCostRow, AdviceReport, AdviceRow, AdviceSettingRow, AdvisedCauseRow, CitedFactRow, GainRow, NotJudgedRow,
+};
+pub use advice_files::{SettingsFormat, write_settings};
 pub use advice_page::advice_page;
-pub use compare::{ChangeRow, Compared, Comparison, SideRow};
+pub use compare::{ChangeRow, Comparison, ReasonComparison, SideRow};
 pub use compare_verdict::DiffVerdictRow;
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
-pub use doctor_page::{CheckRow, Checkup, doctor_page};
+pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};
 pub use figure_unit::FigureUnit;
 pub use fleet::{Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page};
-pub use gang::{CauseRow, GangRows};
-pub use halt::{ClockRow, GapRow, HaltRows, LengthsRow, PollSettingsRow};
+pub use gang::{ForcingExitsRow, GangRows};
+pub use halt::{ClockRow, DurationStatsRow, GapRow, HaltRows, PollSettingsRow};
 pub use headline::Headline;
 pub use hidden::{HiddenReason, HiddenTime};
+pub use host_settings::{HostSettingRow, own};
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_costs::{LabCostsError, lab_costs};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};
 pub use names::{NO_SUBJECT, detail as detail_label, detail_of_kind, plural, rate, share, thousands};
 pub use page::{
-    Column, Page, Section, Sentence, Table, View, column, comparison_page, length, plain, report_page, view_page,
+    MechanismView, Page, PageSection, Sentence, Table, TableColumn, column, comparison_page, length, plain,
+    report_page, view_page,
 };
 pub use phases::{PhaseRow, PhaseRows, RemovableRow};
 pub use pio::{PioRow, PioRows, PioSum};
-pub use recorded::{HostSettingRow, own};
-pub use replay::{DecisionsRow, FigureRow, Replay, ReplayRow, SettingRow};
+pub use replay::{DecisionsRow, FigureRow, KnobValueRow, Replay, ReplayRow};
 pub use replay_figures::{NoSuchFigure, ReplayTable};
 pub use replay_page::replay_page;
 pub use report::{
-    Coverage, CoverageLine, Figures, Made, Place, Report, Row, RunStatesRow, SelectionRow, SlowRow, SortKey, StaysRow,
-    ToldRow, TraceRow, VcpuRow, WhenRow,
+    Coverage, CoverageLine, EventKindsRow, ExitFigures, GroupKeyRow, GroupRow, MomentSpecRow, Report, ReportOptions,
+    RunStatesRow, SelectionRow, SlowExitRow, SortKey, StayStatsRow, TraceRow, VcpuRow,
 };
 pub use simulated::{
-    CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, Simulated, SimulatedVm, WorkRow,
+    CostsRow, LatencyRow, LocksRow, MetricRow, PollsRow, ReasonRow, ScenarioRow, SimReport, SimulatedVm, WorkRow,
     YieldsRow,
 };
 pub use simulated_page::simulated_page;
@@ -92,7 +95,7 @@ pub use summary::write_summary;
 pub use sweep::{AxisRow, Configuration, Sweep, SweepMetric, SweepRow};
 pub use sweep_metrics::{SweepMetrics, SweepMetricsError};
 pub use sweep_page::sweep_page;
-pub use text::{Look, write_page};
+pub use text::{TerminalStyle, write_page};
 pub use times::{ExitTimes, VcpuTimes};
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};
-pub use yields::{LongestRow, PreemptedRow, QueueRow, TargetRow, WindowRow, YieldRow, YieldRows};
+pub use yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};

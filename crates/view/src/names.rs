@@ -1,11 +1,11 @@
 //! How things are called on screen and in files.
 
-use exitscope_model::DetailKind;
+use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register_parts;
 use exitscope_units::{Moment, Nanos};
 
 /// `0x3f8 out COM1`, `0xd XSAVE`, `MSR_IA32_TSC_DEADLINE write`, `0x100000006 write, not mapped`, … of what is called `name`.
-pub fn detail(name: Option<&str>, of: DetailKind, key: u64, write: bool) -> String {
+pub fn detail(name: Option<&str>, of: SubjectKind, key: u64, write: bool) -> String {
     let by_number = is_by_number(of, name);
     let first = match name {
         _ if by_number => format!("{key:#x}"),
@@ -21,12 +21,12 @@ pub fn detail(name: Option<&str>, of: DetailKind, key: u64, write: bool) -> Stri
 }
 
 /// Whether it is called by its number: people know those of some kinds, which stand before their names.
-fn is_by_number(of: DetailKind, name: Option<&str>) -> bool {
+fn is_by_number(of: SubjectKind, name: Option<&str>) -> bool {
     match of {
-        DetailKind::Port | DetailKind::Mmio | DetailKind::Cpuid => true,
-        DetailKind::PageFault | DetailKind::EptViolation | DetailKind::HostVector => true,
-        DetailKind::EoiVector | DetailKind::IncompleteIpi => true,
-        DetailKind::SystemRegister => false,
+        SubjectKind::Port | SubjectKind::Mmio | SubjectKind::Cpuid => true,
+        SubjectKind::PageFault | SubjectKind::EptViolation | SubjectKind::HostVector => true,
+        SubjectKind::EoiVector | SubjectKind::IncompleteIpi => true,
+        SubjectKind::SystemRegister => false,
         _ => name.is_none(),
     }
 }
@@ -35,14 +35,14 @@ fn is_by_number(of: DetailKind, name: Option<&str>) -> bool {
 pub const NO_SUBJECT: &str = "no subject";
 
 /// The same beside those of other kinds: `port 0x3f8 out COM1`, `MSR 0x7777 read`, `MSR_IA32_TSC_DEADLINE write`.
-pub fn detail_of_kind(name: Option<&str>, of: DetailKind, key: u64, write: bool) -> String {
+pub fn detail_of_kind(name: Option<&str>, of: SubjectKind, key: u64, write: bool) -> String {
     let label = detail(name, of, key, write);
     match of {
         _ if !is_by_number(of, name) => label,
-        DetailKind::Mmio => format!("MMIO {label}"),
-        DetailKind::Msr => format!("MSR {label}"),
-        DetailKind::Cpuid => format!("CPUID {label}"),
-        DetailKind::Apic => format!("APIC {label}"),
+        SubjectKind::Mmio => format!("MMIO {label}"),
+        SubjectKind::Msr => format!("MSR {label}"),
+        SubjectKind::Cpuid => format!("CPUID {label}"),
+        SubjectKind::Apic => format!("APIC {label}"),
         _ => format!("{} {label}", of.name().replace('_', " ")),
     }
 }
@@ -133,21 +133,21 @@ mod tests {
     #[test]
     fn subjects_have_the_numbers_that_people_know_before_their_names() {
         for (kind, key, write, text) in [
-            (DetailKind::HostVector, 0xfd, false, "0xfd RESCHEDULE"),
-            (DetailKind::HostVector, 0x31, false, "0x31"),
-            (DetailKind::EptViolation, 0x182, false, "0x182 write, not mapped"),
-            (DetailKind::Apic, 0x380, true, "APIC_TMICT write"),
-            (DetailKind::Vmgexit, 0x7c, false, "msr"),
-            (DetailKind::IncompleteIpi, 0xfd, false, "0xfd"),
-            (DetailKind::DebugRegister, 7, true, "DR7 write"),
-            (DetailKind::TaskSwitch, 3, false, "task gate"),
+            (SubjectKind::HostVector, 0xfd, false, "0xfd RESCHEDULE"),
+            (SubjectKind::HostVector, 0x31, false, "0x31"),
+            (SubjectKind::EptViolation, 0x182, false, "0x182 write, not mapped"),
+            (SubjectKind::Apic, 0x380, true, "APIC_TMICT write"),
+            (SubjectKind::Vmgexit, 0x7c, false, "msr"),
+            (SubjectKind::IncompleteIpi, 0xfd, false, "0xfd"),
+            (SubjectKind::DebugRegister, 7, true, "DR7 write"),
+            (SubjectKind::TaskSwitch, 3, false, "task gate"),
         ] {
             assert_eq!(detail(detail_name(kind, key), kind, key, write), text);
         }
-        assert_eq!(detail_of_kind(None, DetailKind::HostVector, 0x31, false), "host vector 0x31");
-        assert_eq!(detail(Some("RESCHEDULE"), DetailKind::IncompleteIpi, 0xfd, false), "0xfd RESCHEDULE");
+        assert_eq!(detail_of_kind(None, SubjectKind::HostVector, 0x31, false), "host vector 0x31");
+        assert_eq!(detail(Some("RESCHEDULE"), SubjectKind::IncompleteIpi, 0xfd, false), "0xfd RESCHEDULE");
         assert_eq!(
-            detail(Some("virtio-blk vda"), DetailKind::Mmio, 0xfebf_b000, true),
+            detail(Some("virtio-blk vda"), SubjectKind::Mmio, 0xfebf_b000, true),
             "0xfebfb000 write virtio-blk vda"
         );
     }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_system_register_without_a_name_is_called_as_assemblers_do() {
         let named = |register, write| {
-            let (kind, key) = (DetailKind::SystemRegister, system_register(register));
+            let (kind, key) = (SubjectKind::SystemRegister, system_register(register));
             detail(detail_name(kind, key), kind, key, write)
         };
         assert_eq!(named([3, 0, 12, 11, 5], true), "ICC_SGI1R_EL1 write");

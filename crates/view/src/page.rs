@@ -1,20 +1,20 @@
 //! A page: titles, sentences and tables as plain data, and how a report becomes one.
 
-use crate::compare::{ChangeRow, Compared, Comparison};
+use crate::compare::{ChangeRow, Comparison, ReasonComparison};
 use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::hidden::HiddenTime;
+use crate::host_settings;
 use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
-use crate::recorded;
 use crate::report::{
-    BreachRow, CoverageLine, DetailRow, Figures, Report, SelectionRow, SignRow, StaysRow, TimelineRows, ToldRow,
-    TraceRow,
+    BreachRow, CoverageLine, EventKindsRow, ExitFigures, Report, SelectionRow, SignRow, StayStatsRow, SubjectRow,
+    TimelineRows, TraceRow,
 };
 use crate::yield_page::{yield_sections, yield_summary};
-use exitscope_analysis::{Dim, Measure};
-use exitscope_model::{Line, TimePart, WhoRow};
+use exitscope_analysis::{DiffMeasure, Dimension};
+use exitscope_model::{LedgerLine, TimePart, WhoRow};
 use exitscope_units::{Moment, Nanos, VmId};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -26,18 +26,19 @@ const MAX_BARS: usize = 56;
 const VECTORS: usize = 16;
 
 /// Dimensions of what exits are about: only some exits have a place there.
-pub(crate) const ABOUT: [Dim; 5] = [Dim::Port, Dim::Mmio, Dim::Msr, Dim::Hypercall, Dim::Cpuid];
+pub(crate) const ABOUT: [Dimension; 5] =
+    [Dimension::Port, Dimension::Mmio, Dimension::Msr, Dimension::Hypercall, Dimension::Cpuid];
 
 /// A page.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// Its sections, in order.
-    pub sections: Vec<Section>,
+    pub sections: Vec<PageSection>,
 }
 
 /// A part of a page.
 #[derive(Clone, Debug, Default)]
-pub struct Section {
+pub struct PageSection {
     /// Its title.
     pub title: String,
     /// What it says in words.
@@ -63,14 +64,14 @@ pub struct Sentence {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Its columns.
-    pub columns: Vec<Column>,
+    pub columns: Vec<TableColumn>,
     /// Its rows, a text for each column.
     pub rows: Vec<Vec<String>>,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct TableColumn {
     /// Its title.
     pub title: Cow<'static, str>,
     /// Whether it holds names, which begin on the left; figures end on the right.
@@ -79,9 +80,9 @@ pub struct Column {
     pub rank: u8,
 }
 
-/// A column of this title, with its [`Column::names`] and [`Column::rank`].
-pub fn column(title: impl Into<Cow<'static, str>>, names: bool, rank: u8) -> Column {
-    Column { title: title.into(), names, rank }
+/// A column of this title, with its [`TableColumn::names`] and [`TableColumn::rank`].
+pub fn column(title: impl Into<Cow<'static, str>>, names: bool, rank: u8) -> TableColumn {
+    TableColumn { title: title.into(), names, rank }
 }
 
 /// A length as a cell: `12.3us`, `0`, or `-` where there is none.
@@ -159,7 +160,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
 
 /// A view of one mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum MechanismView {
     /// Idle gaps, polls, wake-ups.
     Halt,
     /// Ganged exits.
@@ -173,30 +174,30 @@ pub enum View {
 }
 
 /// The page of one view: coverage, and all that the report says of the mechanism.
-pub fn view_page(report: &Report, view: View) -> Page {
+pub fn view_page(report: &Report, view: MechanismView) -> Page {
     let mut sections = vec![head(report)];
     sections.extend(match view {
-        View::Halt => halt_sections(report),
-        View::Gang => gang_sections(report.gang.as_ref()),
-        View::Pio => pio_sections(report),
-        View::Phases => phases_sections(report),
-        View::Yield => yield_sections(report),
+        MechanismView::Halt => halt_sections(report),
+        MechanismView::Gang => gang_sections(report.gang.as_ref()),
+        MechanismView::Pio => pio_sections(report),
+        MechanismView::Phases => phases_sections(report),
+        MechanismView::Yield => yield_sections(report),
     });
     sections.extend(breaches(report));
     Page { sections }
 }
 
-fn breaches(report: &Report) -> Option<Section> {
+fn breaches(report: &Report) -> Option<PageSection> {
     let sentence =
         |breach: &BreachRow| Sentence { text: format!("{}: found {}", breach.threshold, breach.found), warning: true };
-    (!report.breaches.is_empty()).then(|| Section {
+    (!report.breaches.is_empty()).then(|| PageSection {
         title: "Thresholds passed".into(),
         sentences: report.breaches.iter().map(sentence).collect(),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn head(report: &Report) -> Section {
+fn head(report: &Report) -> PageSection {
     // That a part is missing goes before all.
     let (cut, damage): (Vec<_>, Vec<_>) = report.coverage.damage().partition(|line| line.is_cut());
     let warning = |line: &CoverageLine| Sentence { text: line.to_string(), warning: true };
@@ -207,11 +208,11 @@ fn head(report: &Report) -> Section {
         let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
         sentences.push(plain(format!("{}: {}, {length} long", trace.name, about.join(", "))));
         sentences.extend(by_hand(trace));
-        sentences.extend(recorded::sentences(trace).into_iter().map(plain));
+        sentences.extend(host_settings::sentences(trace).into_iter().map(plain));
     }
     sentences.extend(report.halt.as_ref().and_then(|halt| halt.clock).map(|clock| clock.warning()));
     let coverage = &report.coverage;
-    let is_not_understood = |row: &&CoverageLine| Line::NOT_UNDERSTOOD.iter().any(|line| line.id() == row.id);
+    let is_not_understood = |row: &&CoverageLine| LedgerLine::NOT_UNDERSTOOD.iter().any(|line| line.id() == row.id);
     let not_understood: u64 = coverage.lines.iter().filter(is_not_understood).map(|line| line.count).sum();
     sentences.push(plain(format!(
         "{} events read, {} exits made ({} timed), {}, {} not understood",
@@ -251,7 +252,7 @@ fn head(report: &Report) -> Section {
     if coverage.lines.iter().any(|line| line.id == "unnamed_vcpu") {
         notes.push("`xentrace -D -e 0x000af000` records the scheduler as well, which names vCPUs".to_string());
     }
-    Section { title: "Coverage".into(), sentences, notes, ..Section::default() }
+    PageSection { title: "Coverage".into(), sentences, notes, ..PageSection::default() }
 }
 
 /// What lengths rest on, where the clock's rate was given by hand.
@@ -262,7 +263,7 @@ pub(crate) fn by_hand(trace: &TraceRow) -> Option<Sentence> {
 
 /// What the trace does not tell, and what was made of it.
 fn untold(report: &Report) -> Option<Sentence> {
-    let ToldRow { user_space: user, scheduler, by_runner } = report.event_kinds;
+    let EventKindsRow { user_space: user, scheduler, by_runner } = report.event_kinds;
     let text = match (report.is_xen(), user, scheduler) {
         _ if report.coverage.timed_exits == 0 => return None,
         _ if by_runner => {
@@ -355,7 +356,7 @@ pub(crate) fn is_told(report: &Report, part: TimePart, of: &dyn Fn(TimePart) -> 
     }
 }
 
-fn vcpus(report: &Report, most: usize) -> Section {
+fn vcpus(report: &Report, most: usize) -> PageSection {
     let mut columns = vec![column("VM", true, 0), column("vCPU", true, 0), column("wall", false, 1)];
     let shown_parts = parts_of_vcpus(report);
     columns.extend(shown_parts.iter().map(|part| column(part.name(), false, if always(*part) { 0 } else { 1 })));
@@ -383,7 +384,7 @@ fn vcpus(report: &Report, most: usize) -> Section {
         cells.push(if row.span_ns == 0 { "-".to_string() } else { rate(row.exits as f64 * 1e9 / row.span_ns as f64) });
         cells
     });
-    Section {
+    PageSection {
         title: "Where the wall time of each vCPU went".into(),
         table: Some(Table { rows: rows.collect(), columns }),
         notes: report
@@ -396,11 +397,11 @@ fn vcpus(report: &Report, most: usize) -> Section {
             .chain(report.hidden.iter().flat_map(HiddenTime::notes))
             .chain(and_more(left_out))
             .collect(),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn run_states(report: &Report, most: usize) -> Section {
+fn run_states(report: &Report, most: usize) -> PageSection {
     let columns = vec![
         column("VM", true, 0),
         column("vCPU", true, 0),
@@ -425,18 +426,18 @@ fn run_states(report: &Report, most: usize) -> Section {
         let [running, blocked, offline, paused, lost] =
             [row.running, row.blocked, row.offline, row.paused, row.unknown].map(Some);
         let lengths = [running, woken, preempted, blocked, offline, paused, lost]
-            .map(|stays: Option<StaysRow>| length(stays.map(|stays| stays.ns)));
+            .map(|stays: Option<StayStatsRow>| length(stays.map(|stays| stays.ns)));
         let counts =
             [woken, preempted, offline].map(|stays| stays.map_or("-".to_string(), |stays| thousands(stays.count)));
         [&[row.who.vm_label(), row.who.vcpu_label()][..], &lengths, &counts].concat()
     });
     let said = "woken and preempted: runnable, waiting for a physical CPU; offline: waiting for the device model";
     let notes = [said.to_string()].into_iter().chain(and_more(left_out)).collect();
-    Section {
+    PageSection {
         title: "How long Xen's scheduler had each vCPU in each state".into(),
         table: Some(Table { columns, rows: rows.collect() }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -447,7 +448,7 @@ fn parts_of_exits(report: &Report) -> Vec<TimePart> {
 }
 
 /// The columns of figures, with these parts.
-fn figure_columns(parts: &[TimePart]) -> Vec<Column> {
+fn figure_columns(parts: &[TimePart]) -> Vec<TableColumn> {
     let mut columns = vec![column("exits", false, 0), column("/s", false, 7), column("exit time", false, 5)];
     columns.extend(parts.iter().map(|part| column(part.name(), false, 9)));
     columns.extend([
@@ -464,7 +465,7 @@ fn figure_columns(parts: &[TimePart]) -> Vec<Column> {
     columns
 }
 
-fn figures(figures: &Figures, told: ToldRow, parts: &[TimePart]) -> Vec<String> {
+fn figures(figures: &ExitFigures, told: EventKindsRow, parts: &[TimePart]) -> Vec<String> {
     let length = |length: Option<u64>| length.map_or("-".to_string(), |nanos| Nanos(nanos).to_string());
     let sum = |nanos| match (figures.timed, nanos) {
         (0, _) => "-".to_string(),
@@ -487,12 +488,12 @@ fn figures(figures: &Figures, told: ToldRow, parts: &[TimePart]) -> Vec<String> 
     cells
 }
 
-fn names<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> String {
+fn names<'a>(dims: impl IntoIterator<Item = &'a Dimension>) -> String {
     dims.into_iter().map(|dim| dim.name()).collect::<Vec<_>>().join(", ")
 }
 
-fn groups(report: &Report) -> Section {
-    let mut columns: Vec<Column> = report.by.iter().map(|dim| column(dim.name(), true, 0)).collect();
+fn groups(report: &Report) -> PageSection {
+    let mut columns: Vec<TableColumn> = report.by.iter().map(|dim| column(dim.name(), true, 0)).collect();
     let parts = parts_of_exits(report);
     columns.extend(figure_columns(&parts));
     let mut rows: Vec<Vec<String>> = report
@@ -510,21 +511,21 @@ fn groups(report: &Report) -> Section {
         notes.push(format!("all: mean to max are of exits without halts ({})", report.exit_times_without.join(", ")));
     }
     if report.ungrouped_exits > 0 {
-        let dims = names(report.by.iter().filter(|&&dim| ABOUT.contains(&dim) || dim == Dim::Rip));
+        let dims = names(report.by.iter().filter(|&&dim| ABOUT.contains(&dim) || dim == Dimension::Rip));
         notes.push(format!(
             "{} exits have none of {dims} and are in none of these groups",
             thousands(report.ungrouped_exits)
         ));
     }
-    Section {
+    PageSection {
         title: format!("Exits by {}", names(&report.by)),
         table: Some(Table { columns, rows }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn details(report: &Report, most: usize) -> Vec<Section> {
+fn details(report: &Report, most: usize) -> Vec<PageSection> {
     let mut headings: Vec<&str> = Vec::new();
     for row in &report.subjects {
         if !headings.contains(&row.heading) {
@@ -533,7 +534,7 @@ fn details(report: &Report, most: usize) -> Vec<Section> {
     }
     let parts = parts_of_exits(report);
     let section = |heading: &&str| {
-        let of_kind: Vec<&DetailRow> = report.subjects.iter().filter(|row| row.heading == *heading).collect();
+        let of_kind: Vec<&SubjectRow> = report.subjects.iter().filter(|row| row.heading == *heading).collect();
         let rows = of_kind
             .iter()
             .take(most)
@@ -542,12 +543,17 @@ fn details(report: &Report, most: usize) -> Vec<Section> {
         let mut columns = vec![column("", true, 0)];
         columns.extend(figure_columns(&parts));
         let notes = and_more(of_kind.len().saturating_sub(most)).into_iter().collect();
-        Section { title: heading.to_string(), table: Some(Table { columns, rows }), notes, ..Section::default() }
+        PageSection {
+            title: heading.to_string(),
+            table: Some(Table { columns, rows }),
+            notes,
+            ..PageSection::default()
+        }
     };
     headings.iter().map(section).collect()
 }
 
-fn injected(report: &Report) -> Option<Section> {
+fn injected(report: &Report) -> Option<PageSection> {
     let mut vectors: Vec<_> = report.injected.iter().collect();
     vectors.sort_by_key(|row| (std::cmp::Reverse(row.count), row.vector));
     let mut list: Vec<String> = vectors
@@ -561,15 +567,15 @@ fn injected(report: &Report) -> Option<Section> {
     if vectors.len() > VECTORS {
         list.push(format!("and {} more (--format json)", vectors.len() - VECTORS));
     }
-    (!list.is_empty()).then(|| Section {
+    (!list.is_empty()).then(|| PageSection {
         title: "Interrupts injected, by vector".into(),
         sentences: vec![plain(list.join(", "))],
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
 /// What KVM's events show of what it does beside exits.
-fn signs(report: &Report) -> Option<Section> {
+fn signs(report: &Report) -> Option<PageSection> {
     let columns = vec![
         column("events", false, 0),
         column("what they show", true, 0),
@@ -582,14 +588,14 @@ fn signs(report: &Report) -> Option<Section> {
         vec![thousands(row.count), row.what.clone(), row.event.to_string(), process]
     };
     let rows: Vec<Vec<String>> = report.signs.iter().map(row).collect();
-    (!rows.is_empty()).then(|| Section {
+    (!rows.is_empty()).then(|| PageSection {
         title: "Beside exits".into(),
         table: Some(Table { columns, rows }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn slowest(report: &Report) -> Option<Section> {
+fn slowest(report: &Report) -> Option<PageSection> {
     let columns = vec![
         column("at (s)", false, 0),
         column("cost", false, 0),
@@ -621,14 +627,14 @@ fn slowest(report: &Report) -> Option<Section> {
             ]
         })
         .collect();
-    (!rows.is_empty()).then(|| Section {
+    (!rows.is_empty()).then(|| PageSection {
         title: "Slowest single exits, by cost and steal".into(),
         table: Some(Table { columns, rows }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn over_time(timeline: &TimelineRows) -> Section {
+fn over_time(timeline: &TimelineRows) -> PageSection {
     let squeeze = timeline.counts.len().div_ceil(MAX_BARS).max(1);
     let width = timeline.width_ns * squeeze as u64;
     let bars = |values: &[u64]| -> Vec<u64> { values.chunks(squeeze).map(|part| part.iter().sum()).collect() };
@@ -639,10 +645,10 @@ fn over_time(timeline: &TimelineRows) -> Section {
         sentences.push(format!("cost  {}  at most {}", spark(&cost), Nanos(most(&cost))));
     }
     let first = names::trimmed(Moment::from_nanos(timeline.first_ns));
-    Section {
+    PageSection {
         title: format!("Over time, from {first} s on, {} a bar", names::exact_length(width)),
         sentences: sentences.into_iter().map(plain).collect(),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -657,8 +663,15 @@ pub(crate) fn spark(values: &[u64]) -> String {
 const CHANGED: usize = 10;
 
 /// What changed, reason by reason; those that cost next to nothing on either side are only counted if they are `folded`.
-pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, folded: bool, note: &str) -> Section {
-    let (small, large): (Vec<&Compared>, Vec<&Compared>) = rows.iter().partition(|row| folded && row.is_small());
+pub(crate) fn changes(
+    title: String,
+    rows: &[ReasonComparison],
+    left_out: usize,
+    folded: bool,
+    note: &str,
+) -> PageSection {
+    let (small, large): (Vec<&ReasonComparison>, Vec<&ReasonComparison>) =
+        rows.iter().partition(|row| folded && row.is_small());
     let most = if folded { CHANGED + 1 } else { usize::MAX };
     let beyond = large.len().saturating_sub(most) + left_out;
     let further = (!small.is_empty()).then(|| {
@@ -676,7 +689,7 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, folded:
     ];
     // What costs nothing on either side says nothing.
     let says = |change: &&ChangeRow| {
-        change.of != Measure::Cost || [change.before, change.after].into_iter().flatten().any(|cost| cost > 0.0)
+        change.of != DiffMeasure::Cost || [change.before, change.after].into_iter().flatten().any(|cost| cost > 0.0)
     };
     let rows = large.into_iter().take(most).flat_map(|row| {
         row.changes.iter().filter(says).enumerate().map(move |(at, change)| {
@@ -692,11 +705,11 @@ pub(crate) fn changes(title: String, rows: &[Compared], left_out: usize, folded:
             ]
         })
     });
-    Section {
+    PageSection {
         title,
         table: Some(Table { columns, rows: rows.collect() }),
         notes: and_more(beyond).into_iter().chain(further).chain([note.to_string()]).collect(),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -713,7 +726,7 @@ pub fn comparison_page(comparison: &Comparison, folded: bool) -> Page {
             Nanos(side.vcpu_ns)
         ))
     };
-    let mut head = Section { title: "Compared".into(), ..Section::default() };
+    let mut head = PageSection { title: "Compared".into(), ..PageSection::default() };
     head.sentences.push(side("before:", &comparison.before));
     head.sentences.push(side("after: ", &comparison.after));
     head.sentences.extend(selected(&comparison.selection));

@@ -1,7 +1,7 @@
 //! The steps of exits as plain data.
 
-use exitscope_analysis::{Facts, WayCell};
-use exitscope_model::{Mark, Step, TimePart};
+use exitscope_analysis::{Facts, PhaseStats};
+use exitscope_model::{ExitPhase, PhaseBoundary, TimePart};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -92,13 +92,13 @@ impl PhaseRows {
     /// The steps of these facts, if any exit is timed.
     /// Whether `kvm_emulate_insn` was looked at, `emulations` says; `arch` is the host's.
     pub fn of(facts: &Facts, xen: bool, emulations: bool, arch: &str, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
-        let (inside, outside) = (facts.ways.all(false), facts.ways.all(true));
-        if inside.cell.timed + outside.cell.timed == 0 {
+        let (inside, outside) = (facts.phases.all(false), facts.phases.all(true));
+        if inside.stats.timed + outside.stats.timed == 0 {
             return None;
         }
-        let row = |reason, outside, way: &WayCell| PhaseRow::of(reason, outside, way, xen, emulations);
-        let cells = facts.ways.cells();
-        let cells = cells.iter().filter(|(_, way)| way.cell.timed > 0);
+        let row = |reason, outside, way: &PhaseStats| PhaseRow::of(reason, outside, way, xen, emulations);
+        let cells = facts.phases.cells();
+        let cells = cells.iter().filter(|(_, way)| way.stats.timed > 0);
         let mut rows: Vec<PhaseRow> = cells.map(|(key, way)| row(Some(key.code.name()), key.outside, way)).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.in_user_space));
         let mut removable = if xen { Vec::new() } else { removable(facts, &outside, arch) };
@@ -109,28 +109,28 @@ impl PhaseRows {
 }
 
 impl PhaseRow {
-    fn of(reason: Option<String>, outside: bool, way: &WayCell, xen: bool, emulations: bool) -> PhaseRow {
+    fn of(reason: Option<String>, outside: bool, way: &PhaseStats, xen: bool, emulations: bool) -> PhaseRow {
         let time = |step| way.time(step).0;
         // Xen's handlers write records without a time of their own.
-        let reaching = if xen { 0 } else { time(Step::Reaching) };
+        let reaching = if xen { 0 } else { time(ExitPhase::ToHandler) };
         PhaseRow {
             reason,
             in_user_space: outside,
-            exits: way.cell.count,
-            timed: way.cell.timed,
+            exits: way.stats.count,
+            timed: way.stats.timed,
             to_handler_ns: reaching,
-            handler_ns: (time(Step::Reaching) - reaching).saturating_add(time(Step::Handling)),
-            to_user_space_ns: time(Step::Leaving),
-            user_space_ns: time(Step::User),
-            user_space_asleep_ns: time(Step::Asleep),
-            reentry_ns: time(Step::Entering),
-            in_halts_ns: way.cell.parts.in_halts().0,
-            steal_ns: way.cell.part(TimePart::Steal).0,
-            with_handler_event: if xen { 0 } else { way.marked(Mark::Reached) },
-            with_fpu_put: way.marked(Mark::Left),
-            with_syscall_return: way.marked(Mark::Returned),
-            with_syscall_entry: way.marked(Mark::Called),
-            emulated: emulations.then(|| way.marked(Mark::Emulated)),
+            handler_ns: (time(ExitPhase::ToHandler) - reaching).saturating_add(time(ExitPhase::Handling)),
+            to_user_space_ns: time(ExitPhase::ToUserSpace),
+            user_space_ns: time(ExitPhase::UserSpace),
+            user_space_asleep_ns: time(ExitPhase::UserSpaceAsleep),
+            reentry_ns: time(ExitPhase::Reentry),
+            in_halts_ns: way.stats.parts.in_halts().0,
+            steal_ns: way.stats.part(TimePart::Steal).0,
+            with_handler_event: if xen { 0 } else { way.marked(PhaseBoundary::HandlerEvent) },
+            with_fpu_put: way.marked(PhaseBoundary::FpuPut),
+            with_syscall_return: way.marked(PhaseBoundary::KvmRunReturned),
+            with_syscall_entry: way.marked(PhaseBoundary::KvmRunEntered),
+            emulated: emulations.then(|| way.marked(PhaseBoundary::Emulated)),
             syscalls: way.calls,
             syscall_ns: way.in_calls,
             register_ioctls: way.register_calls,
@@ -157,16 +157,16 @@ impl RemovableRow {
     }
 }
 
-fn removable(facts: &Facts, outside: &WayCell, arch: &str) -> Vec<RemovableRow> {
+fn removable(facts: &Facts, outside: &PhaseStats, arch: &str) -> Vec<RemovableRow> {
     let mut rows = Vec::new();
     let typical = facts.accesses.typical();
     let (mut writes, mut saves) = (0, Some(0u64));
     for (key, access) in facts.accesses.cells() {
         let same = |range: Option<(u64, u64)>| range.is_some_and(|(low, high)| low == high);
-        if key.outside && same(access.places) && same(access.written) {
+        if key.outside && same(access.addresses) && same(access.written) {
             let then = typical.in_kernel(key.at.kind, true);
             let saving = then.map(|then| access.saving(then).0);
-            writes += access.cell.count;
+            writes += access.stats.count;
             saves = saves.zip(saving).map(|(sum, saving)| sum.saturating_add(saving));
         }
     }
@@ -183,23 +183,23 @@ fn removable(facts: &Facts, outside: &WayCell, arch: &str) -> Vec<RemovableRow> 
     }
     // KVM_CAP_SYNC_REGS: kvm_vm_ioctl_check_extension of arch/x86/kvm/x86.c and arch/s390/kvm/kvm-s390.c have it.
     let can_sync = arch.starts_with("x86") || arch.starts_with("s390");
-    if outside.cell.timed > 0 && can_sync {
-        let calls_seen = outside.marked(Mark::Returned) > 0;
+    if outside.stats.timed > 0 && can_sync {
+        let calls_seen = outside.marked(PhaseBoundary::KvmRunReturned) > 0;
         rows.push(RemovableRow {
             change: "synced_registers",
-            exits: outside.cell.timed,
+            exits: outside.stats.timed,
             avoidable_ns: calls_seen.then_some(outside.in_register_calls),
             avoidable_cycles_per_exit: None,
             method: COUNTED,
             rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) replaces",
         });
     }
-    if outside.cell.timed > 0 {
-        let asleep = outside.time(Step::Asleep).0;
+    if outside.stats.timed > 0 {
+        let asleep = outside.time(ExitPhase::UserSpaceAsleep).0;
         rows.push(RemovableRow {
             change: "split_lock",
-            exits: outside.cell.timed,
-            avoidable_ns: (asleep > 0 || outside.cell.part(TimePart::Steal).0 > 0).then_some(asleep),
+            exits: outside.stats.timed,
+            avoidable_ns: (asleep > 0 || outside.stats.part(TimePart::Steal).0 > 0).then_some(asleep),
             avoidable_cycles_per_exit: None,
             method: COUNTED,
             rule: "time in which vCPU threads were asleep in user space, all of it if they waited for a lock of all devices",

@@ -1,20 +1,24 @@
 //! The page of the steps of exits, and what the default report says of them.
 
 use crate::names::{percent, thousands};
-use crate::page::{Section, Table, column, length, plain};
+use crate::page::{PageSection, Table, column, length, plain};
 use crate::phases::{PhaseRow, PhaseRows, RemovableRow};
 use crate::report::Report;
-use exitscope_analysis::recording::with_calls;
+use exitscope_analysis::record_commands::with_calls;
 
 /// Rows of a table.
 const MOST: usize = 16;
 
 /// The page `--view phases`.
-pub(crate) fn phases_sections(report: &Report) -> Vec<Section> {
+pub(crate) fn phases_sections(report: &Report) -> Vec<PageSection> {
     let Some(rows) = &report.phases else {
         let text =
             format!("No exit in this trace has both ends, so none has phases. Record with {}.", report.how_to_record());
-        return vec![Section { title: "Phases of exits".into(), sentences: vec![plain(text)], ..Section::default() }];
+        return vec![PageSection {
+            title: "Phases of exits".into(),
+            sentences: vec![plain(text)],
+            ..PageSection::default()
+        }];
     };
     let mut sections = vec![steps(rows)];
     sections.extend(within(rows));
@@ -23,7 +27,7 @@ pub(crate) fn phases_sections(report: &Report) -> Vec<Section> {
 }
 
 /// What the default report says: a few lines.
-pub(crate) fn phases_summary(rows: &PhaseRows) -> Option<Section> {
+pub(crate) fn phases_summary(rows: &PhaseRows) -> Option<PageSection> {
     let of = &rows.in_user_space;
     let share = |nanos| percent(nanos, of.cost_ns());
     let parts = [
@@ -35,7 +39,7 @@ pub(crate) fn phases_summary(rows: &PhaseRows) -> Option<Section> {
     ];
     let parts: Vec<String> =
         parts.iter().filter(|part| part.1 > 0).map(|(name, nanos)| format!("{} {name}", share(*nanos))).collect();
-    (of.timed > 0).then(|| Section {
+    (of.timed > 0).then(|| PageSection {
         title: "Phases of exits".into(),
         sentences: vec![plain(format!(
             "{} exits left {} and cost {}: {}",
@@ -45,7 +49,7 @@ pub(crate) fn phases_summary(rows: &PhaseRows) -> Option<Section> {
             parts.join(", ")
         ))],
         notes: vec!["by reason, and what is avoidable of them: --view phases".to_string()],
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
@@ -59,7 +63,7 @@ fn served(rows: &PhaseRows, outside: bool) -> &'static str {
 }
 
 /// Mean lengths, so that a row adds up.
-fn steps(rows: &PhaseRows) -> Section {
+fn steps(rows: &PhaseRows) -> PageSection {
     let columns = vec![
         column("reason", true, 0),
         column("handler", true, 0),
@@ -121,12 +125,12 @@ fn steps(rows: &PhaseRows) -> Section {
              they begin is not known"
                 .to_string(),
         );
-        return Section {
+        return PageSection {
             title: "Phases of exits, by reason".into(),
             table: Some(Table { columns, rows: table }),
             notes,
             say_hidden: true,
-            ..Section::default()
+            ..PageSection::default()
         };
     }
     notes.push(
@@ -147,17 +151,17 @@ fn steps(rows: &PhaseRows) -> Section {
             with_calls(rows.xen)
         ),
     });
-    Section {
+    PageSection {
         title: "Phases of exits, by reason".into(),
         table: Some(Table { columns, rows: table }),
         notes,
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
 /// Emulated instructions and system calls.
-fn within(rows: &PhaseRows) -> Option<Section> {
+fn within(rows: &PhaseRows) -> Option<PageSection> {
     let some: Vec<&PhaseRow> =
         rows.rows.iter().filter(|row| row.emulated.unwrap_or(0) + row.syscalls > 0).take(MOST).collect();
     let calls_seen = rows.in_user_space.with_syscall_return > 0;
@@ -191,16 +195,16 @@ fn within(rows: &PhaseRows) -> Option<Section> {
     };
     let calls = "; system calls: what user space called before KVM_RUN, and mean time an exit in these";
     let emulated = "emulated: exits for which the kernel decoded and executed an instruction (kvm_emulate_insn)";
-    (!some.is_empty()).then(|| Section {
+    (!some.is_empty()).then(|| PageSection {
         title: "Within the phases".into(),
         table: Some(Table { columns, rows: some.iter().map(row).collect() }),
         notes: vec![format!("{emulated}{}", if calls_seen { calls } else { "" })],
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn removable(rows: &PhaseRows) -> Section {
+fn removable(rows: &PhaseRows) -> PageSection {
     let columns = vec![
         column("change", true, 0),
         column("exits", false, 0),
@@ -233,10 +237,10 @@ fn removable(rows: &PhaseRows) -> Section {
     if rows.cycles_per_s.is_none() {
         notes.push("in cycles as well with --tsc-hz, the processor's cycles in a second".to_string());
     }
-    Section {
+    PageSection {
         title: "What changes would avoid".into(),
         table: Some(Table { columns, rows: rows.removable.iter().map(row).collect() }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }

@@ -1,9 +1,9 @@
 //! Accesses to ports and to emulated memory as plain data.
 
-use crate::halt::LengthsRow;
+use crate::halt::DurationStatsRow;
 use crate::names;
-use exitscope_analysis::{AccessCell, AccessKey, Cell, Facts};
-use exitscope_model::{DetailKind, SubjectName, SubjectNames, TimePart};
+use exitscope_analysis::{AccessKey, AccessStats, ExitStats, Facts};
+use exitscope_model::{SubjectKind, SubjectName, SubjectNames, TimePart};
 use exitscope_units::{Nanos, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -67,13 +67,13 @@ pub struct PioRow {
     /// Accesses of which the trace says that their data are in a register.
     pub non_string: u64,
     /// From exit to entry, everything included.
-    pub exit_time: LengthsRow,
+    pub exit_time: DurationStatsRow,
     /// From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
     /// the same physical CPU, or this one stopped running.
-    pub to_handover: LengthsRow,
+    pub to_handover: DurationStatsRow,
     /// From the exit until it was served there: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
     /// while it still ran.
-    pub to_completion: LengthsRow,
+    pub to_completion: DurationStatsRow,
     /// Time in the kernel, all accesses together.
     pub kernel_ns: u64,
     /// Time outside.
@@ -102,20 +102,20 @@ impl PioRows {
         // A guest that never needs user space is rare; a recording without that event is not.
         let servers_told = match xen {
             true => facts.has_run_states(),
-            false => facts.ways.cells().iter().any(|(key, _)| key.outside),
+            false => facts.phases.cells().iter().any(|(key, _)| key.outside),
         };
-        cells.sort_by_key(|(key, access)| (std::cmp::Reverse((access.cell.cost(), access.cell.count)), *key));
+        cells.sort_by_key(|(key, access)| (std::cmp::Reverse((access.stats.cost(), access.stats.count)), *key));
         let typical = facts.accesses.typical();
-        let [ports, mmio] = [DetailKind::Port, DetailKind::Mmio].map(|kind| {
+        let [ports, mmio] = [SubjectKind::Port, SubjectKind::Mmio].map(|kind| {
             let mut sum = PioSum::default();
             cells.iter().filter(|(key, _)| key.at.kind == kind).for_each(|(key, access)| sum.add(key, access));
             let in_kernel = |write| typical.in_kernel(kind, write).filter(|_| servers_told).map(|length| length.0);
             PioSum { read_in_kernel_ns: in_kernel(false), write_in_kernel_ns: in_kernel(true), ..sum }
         });
-        let row = |(key, cell): (AccessKey, &AccessCell)| {
-            let sum = if key.at.kind == DetailKind::Port { &ports } else { &mmio };
+        let row = |(key, cell): (AccessKey, &AccessStats)| {
+            let sum = if key.at.kind == SubjectKind::Port { &ports } else { &mmio };
             // Of a page, only what of it was accessed.
-            let (first, last) = cell.places.unwrap_or((key.at.key, key.at.key));
+            let (first, last) = cell.addresses.unwrap_or((key.at.key, key.at.key));
             PioRow::of(key, cell, sum, names.spanning(vms, key.at.kind, first, last))
         };
         let emulation_ns = typical.emulation.map(|length| length.0);
@@ -131,8 +131,8 @@ impl PioRows {
 }
 
 impl PioSum {
-    fn add(&mut self, key: &AccessKey, access: &AccessCell) {
-        let cell = &access.cell;
+    fn add(&mut self, key: &AccessKey, access: &AccessStats) {
+        let cell = &access.stats;
         self.exits += cell.count;
         self.non_string += access.plain;
         self.string += if key.string { cell.count } else { 0 };
@@ -144,9 +144,9 @@ impl PioSum {
 }
 
 impl PioRow {
-    fn of(key: AccessKey, access: &AccessCell, sum: &PioSum, name: Option<SubjectName>) -> PioRow {
+    fn of(key: AccessKey, access: &AccessStats, sum: &PioSum, name: Option<SubjectName>) -> PioRow {
         let AccessKey { at, outside, string } = key;
-        let cell = &access.cell;
+        let cell = &access.stats;
         let then = if at.write { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
         PioRow {
             subject_kind: at.kind.name(),
@@ -159,21 +159,21 @@ impl PioRow {
             string,
             non_string: access.plain,
             exit_time: lengths(cell),
-            to_handover: LengthsRow::of(&access.handed),
-            to_completion: LengthsRow::of(&access.answered),
+            to_handover: DurationStatsRow::of(&access.handed),
+            to_completion: DurationStatsRow::of(&access.answered),
             kernel_ns: cell.part(TimePart::Kernel).0,
             user_space_ns: cell.part(TimePart::User).0,
             steal_ns: cell.part(TimePart::Steal).0,
-            address_range: access.places.map(|(low, high)| [low, high]),
+            address_range: access.addresses.map(|(low, high)| [low, high]),
             value_range: access.written.map(|(low, high)| [low, high]),
             gain_ns: then.filter(|_| outside && cell.timed > 0).map(|then| access.saving(Nanos(then)).0),
         }
     }
 }
 
-fn lengths(cell: &Cell) -> LengthsRow {
+fn lengths(cell: &ExitStats) -> DurationStatsRow {
     let rank = |per_10_000| cell.quantile(per_10_000).map(|length| length.0);
-    LengthsRow {
+    DurationStatsRow {
         count: cell.timed,
         sum_ns: cell.total().0,
         mean_ns: cell.mean().map(|mean| mean.0),

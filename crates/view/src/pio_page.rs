@@ -1,26 +1,26 @@
 //! The page of accesses to ports and emulated memory, and what the default report says of them.
 
 use crate::names::{percent, thousands};
-use crate::page::{Section, Table, column, length, plain};
+use crate::page::{PageSection, Table, column, length, plain};
 use crate::pio::{PioRow, PioRows, PioSum};
 use crate::report::Report;
-use exitscope_analysis::recording::with_calls;
+use exitscope_analysis::record_commands::with_calls;
 use exitscope_units::Nanos;
 
 /// Rows of a table.
 const MOST: usize = 12;
 
 /// The page `--view pio`.
-pub(crate) fn pio_sections(report: &Report) -> Vec<Section> {
+pub(crate) fn pio_sections(report: &Report) -> Vec<PageSection> {
     let Some(rows) = &report.pio else {
         let text = format!(
             "No exit in this trace is an access to a port or to emulated memory. Record with {} while the guest does I/O.",
             report.how_to_record()
         );
-        return vec![Section { title: "Accesses".into(), sentences: vec![plain(text)], ..Section::default() }];
+        return vec![PageSection { title: "Accesses".into(), sentences: vec![plain(text)], ..PageSection::default() }];
     };
     let tables = [("port", "Port accesses"), ("mmio", "Accesses to emulated memory, by page")];
-    let mut sections: Vec<Section> =
+    let mut sections: Vec<PageSection> =
         tables.into_iter().filter_map(|(kind, title)| accesses(rows, kind, title, report.how_to_record())).collect();
     if rows.ports.exits > 0 {
         sections.push(quick_path(rows));
@@ -30,7 +30,7 @@ pub(crate) fn pio_sections(report: &Report) -> Vec<Section> {
 }
 
 /// What the default report says: a few lines.
-pub(crate) fn pio_summary(rows: &PioRows) -> Section {
+pub(crate) fn pio_summary(rows: &PioRows) -> PageSection {
     let sentence = |what: &str, sum: &PioSum| {
         (sum.exits > 0).then(|| {
             if !rows.has_handlers {
@@ -46,14 +46,14 @@ pub(crate) fn pio_summary(rows: &PioRows) -> Section {
             ))
         })
     };
-    Section {
+    PageSection {
         title: "Accesses to devices".into(),
         sentences: [sentence("accesses to ports", &rows.ports), sentence("accesses to emulated memory", &rows.mmio)]
             .into_iter()
             .flatten()
             .collect(),
         notes: vec!["by port and page, and what cheaper handlers would gain: --view pio".to_string()],
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
@@ -79,7 +79,7 @@ fn inside(rows: &PioRows) -> &'static str {
 }
 
 /// Lengths of each as means, so that they add up.
-fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Section> {
+fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<PageSection> {
     let of_kind: Vec<&PioRow> = rows.rows.iter().filter(|row| row.subject_kind == kind).collect();
     let columns = vec![
         column("", true, 0),
@@ -146,12 +146,12 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Sec
             notes.push(format!("Nothing in the trace says when KVM_RUN was called again. Record with {record}."));
         }
     }
-    (!of_kind.is_empty()).then(|| Section {
+    (!of_kind.is_empty()).then(|| PageSection {
         title: title.to_string(),
         table: Some(Table { columns, rows: of_kind.iter().take(MOST).map(row).collect() }),
         notes,
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
@@ -161,7 +161,7 @@ fn more(rows: usize) -> Vec<String> {
 }
 
 /// Who decodes the accesses.
-fn quick_path(rows: &PioRows) -> Section {
+fn quick_path(rows: &PioRows) -> PageSection {
     let PioSum { exits, non_string: in_register, string, .. } = rows.ports;
     let mut text = format!(
         "{} of {} port accesses are plain and qualify, {} are string accesses (INS, OUTS) and do not",
@@ -196,15 +196,15 @@ fn quick_path(rows: &PioRows) -> Section {
                 .to_string(),
         ));
     }
-    Section {
+    PageSection {
         title: "Quick path: plain accesses, decoded without the instruction".into(),
         sentences,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
 /// What those cost that need not leave the kernel.
-fn cheaper(rows: &PioRows) -> Option<Section> {
+fn cheaper(rows: &PioRows) -> Option<PageSection> {
     let outside: Vec<&PioRow> = rows.rows.iter().filter(|row| row.in_user_space).collect();
     if outside.is_empty() {
         return None;
@@ -258,7 +258,7 @@ fn cheaper(rows: &PioRows) -> Option<Section> {
         ),
         false => "No access is served in the kernel in this recording, so there is no cost to compare with.".to_string(),
     });
-    Some(Section {
+    Some(PageSection {
         title: format!(
             "Served by {}: what staying in {} would gain",
             server(rows, true),
@@ -267,7 +267,7 @@ fn cheaper(rows: &PioRows) -> Option<Section> {
         table: Some(Table { columns, rows: outside.iter().take(MOST).map(row).collect() }),
         notes,
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 

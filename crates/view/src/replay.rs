@@ -2,7 +2,7 @@
 
 use crate::FigureUnit;
 use crate::report::{CoverageLine, SelectionRow, TraceRow};
-use crate::sweep::{AxisRow, Columns};
+use crate::sweep::{AxisRow, NamedValues};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Replay {
     /// What the policy was run over, in a sentence.
     pub over: String,
     /// The settings that were in force when this was recorded, as far as the recording shows them; else the defaults.
-    pub in_force: Vec<SettingRow>,
+    pub in_force: Vec<KnobValueRow>,
     /// How many of the kernel's own decisions the policy makes as well, under the settings in force.
     pub decisions: Option<DecisionsRow>,
     /// What was varied.
@@ -41,7 +41,7 @@ pub struct Replay {
 
 /// A setting.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SettingRow {
+pub struct KnobValueRow {
     /// The knob.
     pub knob: &'static str,
     /// Its value, in the kernel's spelling.
@@ -83,7 +83,7 @@ pub struct ReplayRow {
     /// A column for each knob that was varied, then one for each figure; null if there is none.
     #[serde(flatten)]
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
-    pub columns: Columns,
+    pub columns: NamedValues,
     /// Whether these are the figures as they were recorded, not replayed.
     pub recorded: bool,
     /// Whether these are the settings that were in force.
@@ -140,7 +140,7 @@ impl ReplayRow {
         let number = |value: f64| if value.fract() == 0.0 { Value::from(value as i64) } else { Value::from(value) };
         let cell = |value: &Option<f64>| value.map_or(Value::Null, number);
         let cells = figures.iter().zip(&values).map(|(figure, value)| (column_name(figure), cell(value)));
-        let columns = Columns(settings.chain(cells).collect());
+        let columns = NamedValues(settings.chain(cells).collect());
         ReplayRow { columns, recorded: false, in_force: false, best: false, labels, values }
     }
 }

@@ -1,12 +1,12 @@
 //! How a replay becomes a page.
 
 use crate::names::thousands;
-use crate::page::{Page, Section, Sentence, Table, column, plain};
+use crate::page::{Page, PageSection, Sentence, Table, column, plain};
 use crate::replay::{Replay, ReplayRow};
 
 /// The page of a replay.
 pub fn replay_page(replay: &Replay) -> Page {
-    let mut head = Section { title: format!("Replayed: {}", replay.policy), ..Section::default() };
+    let mut head = PageSection { title: format!("Replayed: {}", replay.policy), ..PageSection::default() };
     head.sentences.push(plain(format!("{}: {}", replay.trace.name, replay.over)));
     let selection = replay.selection.to_string();
     if !selection.is_empty() {
@@ -49,12 +49,12 @@ pub fn replay_page(replay: &Replay) -> Page {
         notes.push(format!("* {direction} {}: {}", best.name.replace('_', " "), best.description));
     }
     notes.extend(replay.notes.iter().cloned());
-    let rows = Section {
+    let rows = PageSection {
         title: format!("Figures by {}", vary.join(", ")),
         table: Some(Table { columns, rows: replay.rows.iter().map(|row| cells(replay, row)).collect() }),
         notes,
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     };
     Page { sections: vec![head, rows] }
 }

@@ -1,23 +1,24 @@
 //! A report as plain data: what JSON shows and every picture is drawn from.
 
-use crate::advice::{Advised, AdvisedCauseRow};
+use crate::advice::{AdviceReport, AdvisedCauseRow};
 use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::hidden::HiddenTime;
+use crate::host_settings::{self, HostSettingRow};
 use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
-use crate::recorded::{self, HostSettingRow};
 use crate::times::{ExitTimes, VcpuTimes};
 use crate::verdict::VerdictRow;
 use crate::yields::YieldRows;
-use exitscope_analysis::advice::{Machine, unjudged_causes};
-use exitscope_analysis::recording;
+use exitscope_analysis::advice::{RecordedHost, unjudged_causes};
+use exitscope_analysis::record_commands;
 use exitscope_analysis::{
-    Breach, Cell, DetailKey, Dim, Facts, Group, Part, PollHost, Selection, StateTimes, Timeline, Times, When,
+    Breach, Dimension, DimensionValue, ExitGroups, ExitStats, Facts, MomentSpec, RecordedHaltPolling, Selection,
+    StateTimes, StayStats, SubjectKey, Timeline,
 };
 use exitscope_model::{
-    Exit, Ledger, Line, RunState, Severity, Sign, SubjectName, SubjectNames, TraceInfo, Who, WhoRow,
+    Exit, Ledger, LedgerLine, RunState, Severity, Sign, SubjectName, SubjectNames, TraceInfo, VcpuIdentity, WhoRow,
 };
 use exitscope_units::{Moment, Nanos, VmId};
 use schemars::JsonSchema;
@@ -36,7 +37,7 @@ pub struct Report {
     /// What was seen, and what was seen and not used.
     pub coverage: Coverage,
     /// What the traces tell at all.
-    pub event_kinds: ToldRow,
+    pub event_kinds: EventKindsRow,
     /// What it comes to.
     pub verdict: VerdictRow,
     /// What takes more than 5 % of the cost of all exits, or 1 % of the vCPUs' time, of all VMs together: reason and subject, costliest
@@ -56,26 +57,26 @@ pub struct Report {
     /// The dimensions of `rows`.
     #[serde(serialize_with = "dim_names")]
     #[schemars(with = "Vec<String>")]
-    pub by: Vec<Dim>,
+    pub by: Vec<Dimension>,
     /// All selected exits together; lengths (`min_ns` to `max_ns`) are of those that are not of `total_without`.
-    pub total: Figures,
+    pub total: ExitFigures,
     /// The reasons at which vCPUs halt: how long they do says nothing of how long exits take.
     pub exit_times_without: Vec<String>,
     /// Exits grouped by `by`, in the order of --sort. A last row without any of those fields stands for all groups
     /// beyond those that are kept.
-    pub rows: Vec<Row>,
+    pub rows: Vec<GroupRow>,
     /// Rows left out by --top.
     pub rows_left_out: usize,
     /// Exits that have no place along one of the dimensions (with `port`: all that are not about a port).
     pub ungrouped_exits: u64,
     /// What exits were about, by kind and number, most costly first; not those of nested guests.
-    pub subjects: Vec<DetailRow>,
+    pub subjects: Vec<SubjectRow>,
     /// Interrupts injected at the entries that ended exits.
     pub injected: Vec<InjectedRow>,
     /// Events that show what KVM does beside exits; not narrowed to vCPUs, reasons or lengths. What was not recorded is not here.
     pub signs: Vec<SignRow>,
     /// The slowest single exits, by cost and steal.
-    pub slowest: Vec<SlowRow>,
+    pub slowest: Vec<SlowExitRow>,
     /// Exits over time, for one trace.
     pub timeline: Option<TimelineRows>,
     /// Ganged exits; not narrowed to vCPUs, reasons or lengths. Absent unless the host is a powerpc.
@@ -137,10 +138,10 @@ pub struct SelectionRow {
     pub reasons: Vec<String>,
     /// Not before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<WhenRow>,
+    pub from: Option<MomentSpecRow>,
     /// Not after.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<WhenRow>,
+    pub to: Option<MomentSpecRow>,
     /// Only exits longer than this, whatever they hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longer_than_ns: Option<u64>,
@@ -152,7 +153,7 @@ pub struct SelectionRow {
 /// A moment as it was given.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum WhenRow {
+pub enum MomentSpecRow {
     /// On the trace's clock.
     AtNs(u64),
     /// After the trace's first event.
@@ -180,7 +181,7 @@ pub struct Coverage {
 
 /// What the traces tell at all. Where one does not, figures of it are zero and mean nothing, and that time is in others.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct ToldRow {
+pub struct EventKindsRow {
     /// Which exits went on to user space (kvm_userspace_exit), or to Xen's device model (run states). If not, the time there
     /// is counted as the kernel's.
     pub user_space: bool,
@@ -192,7 +193,7 @@ pub struct ToldRow {
     pub by_runner: bool,
 }
 
-impl ToldRow {
+impl EventKindsRow {
     /// Whether this much steal is all that there was; on powerpc, none by other virtual cores does not say none.
     pub(crate) fn tells_steal(&self, steal: u64) -> bool {
         self.scheduler && (!self.by_runner || steal > 0)
@@ -242,24 +243,24 @@ pub struct RunStatesRow {
     #[serde(flatten)]
     pub who: WhoRow,
     /// It ran.
-    pub running: StaysRow,
+    pub running: StayStatsRow,
     /// It had been blocked or offline, and waited for a physical CPU.
-    pub woken: StaysRow,
+    pub woken: StayStatsRow,
     /// It was preempted, and waited for a physical CPU.
-    pub preempted: StaysRow,
+    pub preempted: StayStatsRow,
     /// It was blocked, as a guest is that halted.
-    pub blocked: StaysRow,
+    pub blocked: StayStatsRow,
     /// It waited for the device model, or was paused and nothing says so.
-    pub offline: StaysRow,
+    pub offline: StayStatsRow,
     /// It was paused, as a record of the scheduler says.
-    pub paused: StaysRow,
+    pub paused: StayStatsRow,
     /// Nobody knows, because records were lost or contradict one another.
-    pub unknown: StaysRow,
+    pub unknown: StayStatsRow,
 }
 
 /// Stays in a run state.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct StaysRow {
+pub struct StayStatsRow {
     /// Number of stays.
     pub count: u64,
     /// How long in all.
@@ -268,7 +269,7 @@ pub struct StaysRow {
 
 /// The figures of a group of exits.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Figures {
+pub struct ExitFigures {
     /// Exits.
     pub count: u64,
     /// Exits of which both ends were seen; all times are of these alone.
@@ -304,18 +305,18 @@ pub struct Figures {
 
 /// A group of exits.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Row {
+pub struct GroupRow {
     /// Which group.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: GroupKeyRow,
     /// Its figures.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: ExitFigures,
 }
 
 /// Which group: one field for each dimension of `by`.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Place {
+pub struct GroupKeyRow {
     /// The virtual CPU or VM.
     #[serde(flatten)]
     pub who: WhoRow,
@@ -371,7 +372,7 @@ pub struct Place {
 
 /// What exits were about.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct DetailRow {
+pub struct SubjectRow {
     /// `port`, `mmio`, `msr`, `hypercall`, `cpuid`, `page_fault`, …
     pub subject_kind: &'static str,
     /// Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
@@ -382,7 +383,7 @@ pub struct DetailRow {
     pub direction: Option<&'static str>,
     /// Its figures.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: ExitFigures,
     /// For a person.
     #[serde(skip)]
     pub label: String,
@@ -433,7 +434,7 @@ impl SignRow {
 
 /// One of the slowest exits.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SlowRow {
+pub struct SlowExitRow {
     /// When it left its guest.
     pub at_ns: u64,
     /// The vCPU that left its guest.
@@ -512,41 +513,44 @@ impl Report {
     pub const SCHEMA: &'static str = "exitscope.report/1";
 
     /// A report of these facts. `info` names threads; it is the last trace's where there are several.
-    pub fn of(facts: &Facts, ledger: &Ledger, traces: Vec<TraceRow>, info: &TraceInfo, made: Made) -> Report {
-        let figures = |cell: &Cell| Figures::of(cell, facts.all.cost(), facts.seen());
+    pub fn of(facts: &Facts, ledger: &Ledger, traces: Vec<TraceRow>, info: &TraceInfo, made: ReportOptions) -> Report {
+        let figures = |cell: &ExitStats| ExitFigures::of(cell, facts.all.cost(), facts.seen());
         let (without_halts, halts) = facts.without_halts();
         let group = &facts.by;
         let (names, vms) = (info.subject_names(), facts.vms());
         let mut cells = group.cells();
         sort(&mut cells, made.sort);
         let left_out = cells.len().saturating_sub(made.top);
-        let mut rows: Vec<Row> = cells
+        let mut rows: Vec<GroupRow> = cells
             .iter()
             .take(made.top)
-            .map(|(key, cell)| Row {
-                place: Place::of(group, key, info, (&names, &vms), &made.functions),
+            .map(|(key, cell)| GroupRow {
+                place: GroupKeyRow::of(group, key, info, (&names, &vms), &made.functions),
                 // A bucket of time has its own length.
-                figures: Figures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.seen())),
+                figures: ExitFigures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.seen())),
             })
             .collect();
         if group.other.count > 0 {
             let labels = vec!["(more groups than are kept)".to_string(); group.dims().len()];
-            rows.push(Row { place: Place { labels, ..Place::default() }, figures: figures(&group.other) });
+            rows.push(GroupRow {
+                place: GroupKeyRow { labels, ..GroupKeyRow::default() },
+                figures: figures(&group.other),
+            });
         }
         let one = traces.len() == 1;
         let halt = HaltRows::of(facts, info);
         let xen = traces.iter().any(TraceRow::is_xen);
-        let record = recording::all(traces.first().map_or("", |trace| &trace.arch), xen);
-        let machine = traces.first().map_or(Machine::default(), |trace| trace.machine(info));
+        let record = record_commands::all(traces.first().map_or("", |trace| &trace.arch), xen);
+        let machine = traces.first().map_or(RecordedHost::default(), |trace| trace.machine(info));
         let causes = unjudged_causes(facts, &machine).iter().map(|row| AdvisedCauseRow::of(row, info)).collect();
         Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
-            event_kinds: ToldRow {
-                user_space: facts.heard.handlers,
-                scheduler: facts.heard.tell_steal(),
-                by_runner: facts.heard.by_runner,
+            event_kinds: EventKindsRow {
+                user_space: facts.event_kinds.handlers,
+                scheduler: facts.event_kinds.tell_steal(),
+                by_runner: facts.event_kinds.by_runner,
             },
             verdict: VerdictRow::of(facts, info, record, None),
             causes,
@@ -576,7 +580,7 @@ impl Report {
                 .into_iter()
                 .map(|(key, cell)| {
                     let name = names.of_key(&vms, key.kind, key.key);
-                    DetailRow {
+                    SubjectRow {
                         subject_kind: key.kind.name(),
                         subject_key: key.key,
                         direction: key.kind.direction(key.write),
@@ -593,7 +597,7 @@ impl Report {
                 .map(|(&vector, &count)| InjectedRow { vector, name: names.guest_vector(&vms, vector), count })
                 .collect(),
             signs: facts.signs.iter().map(|((vm, sign), count)| SignRow::of(*vm, *sign, *count, info)).collect(),
-            slowest: facts.slowest.list().iter().map(|exit| SlowRow::of(exit, info)).collect(),
+            slowest: facts.slowest.list().iter().map(|exit| SlowExitRow::of(exit, info)).collect(),
             timeline: TimelineRows::of(&facts.timeline).filter(|_| one),
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
@@ -611,7 +615,7 @@ impl Report {
 
 impl Report {
     /// Puts what rules say into the verdict and the causes.
-    pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &Advised) {
+    pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &AdviceReport) {
         self.verdict = VerdictRow::of(facts, info, self.how_to_record(), Some(advised));
         self.causes.clone_from(&advised.causes_of_all);
     }
@@ -619,7 +623,7 @@ impl Report {
     /// How to record what this trace lacks.
     pub(crate) fn how_to_record(&self) -> &'static str {
         let arch = self.traces.first().map_or("", |trace| &trace.arch);
-        recording::all(arch, self.is_xen())
+        record_commands::all(arch, self.is_xen())
     }
 
     /// Whether a host was Xen.
@@ -640,7 +644,7 @@ impl TimelineRows {
 
 /// What of a report is not in the facts.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct ReportOptions {
     /// All exits made, selected or not.
     pub exits: u64,
     /// Those of which both ends were seen.
@@ -663,8 +667,8 @@ pub struct Made {
     pub functions: BTreeMap<u64, String>,
 }
 
-fn sort(cells: &mut [(&[Part], &Cell)], key: SortKey) {
-    let by = |cell: &Cell| -> u64 {
+fn sort(cells: &mut [(&[DimensionValue], &ExitStats)], key: SortKey) {
+    let by = |cell: &ExitStats| -> u64 {
         match key {
             SortKey::Cost => cell.cost().0,
             SortKey::Total => cell.total().0,
@@ -722,7 +726,7 @@ impl Coverage {
 impl CoverageLine {
     /// Whether it says that a part of a recording is missing.
     pub(crate) fn is_cut(&self) -> bool {
-        Line::CUT.iter().any(|line| line.id() == self.id)
+        LedgerLine::CUT.iter().any(|line| line.id() == self.id)
     }
 }
 
@@ -744,9 +748,9 @@ impl fmt::Display for CoverageLine {
 impl SelectionRow {
     /// Plain data of a selection.
     pub fn of(selection: &Selection) -> SelectionRow {
-        let when = |when: When| match when {
-            When::At(at) => WhenRow::AtNs(at.as_nanos()),
-            When::After(after) => WhenRow::AfterFirstNs(after.0),
+        let when = |when: MomentSpec| match when {
+            MomentSpec::At(at) => MomentSpecRow::AtNs(at.as_nanos()),
+            MomentSpec::After(after) => MomentSpecRow::AfterFirstNs(after.0),
         };
         SelectionRow {
             vms: selection.vms.iter().map(|vm| vm.0).collect(),
@@ -788,11 +792,11 @@ impl fmt::Display for SelectionRow {
 }
 
 /// `30.5 s`, or `+1.5 s`.
-impl fmt::Display for WhenRow {
+impl fmt::Display for MomentSpecRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, nanos) = match *self {
-            WhenRow::AtNs(nanos) => ("", nanos),
-            WhenRow::AfterFirstNs(nanos) => ("+", nanos),
+            MomentSpecRow::AtNs(nanos) => ("", nanos),
+            MomentSpecRow::AfterFirstNs(nanos) => ("+", nanos),
         };
         write!(f, "{sign}{} s", names::trimmed(Moment::from_nanos(nanos)))
     }
@@ -817,7 +821,7 @@ impl TraceRow {
             given_hz: info.given_hz,
             cpu: info.cpu.clone(),
             cpus: info.cpus,
-            settings: recorded::rows(info),
+            settings: host_settings::rows(info),
             first_ns: first.as_nanos(),
             last_ns: last.as_nanos(),
             events,
@@ -825,14 +829,14 @@ impl TraceRow {
     }
 
     /// What the recording says of the machine, for rules.
-    pub fn machine(&self, info: &TraceInfo) -> Machine {
-        Machine {
+    pub fn machine(&self, info: &TraceInfo) -> RecordedHost {
+        RecordedHost {
             arch: self.arch.clone(),
             release: self.release.clone(),
             cpus: info.cpus,
             xen: info.by_vcpu,
             comms: info.comms.clone(),
-            polling: PollHost::of(info),
+            polling: RecordedHaltPolling::of(info),
             settings: info.settings.clone(),
             names: info.subject_names(),
             records_subjects: info.format.starts_with("perf.data") && info.names.has("kvm:kvm_pio"),
@@ -846,8 +850,8 @@ impl TraceRow {
 }
 
 impl RunStatesRow {
-    fn of(who: Who, times: &StateTimes, info: &TraceInfo) -> RunStatesRow {
-        let stays = |times: Times| StaysRow { count: times.count, ns: times.total };
+    fn of(who: VcpuIdentity, times: &StateTimes, info: &TraceInfo) -> RunStatesRow {
+        let stays = |times: StayStats| StayStatsRow { count: times.count, ns: times.total };
         let state = |state: RunState| stays(times.states[state as usize]);
         RunStatesRow {
             who: WhoRow::of(who, info),
@@ -862,10 +866,10 @@ impl RunStatesRow {
     }
 }
 
-impl Figures {
-    fn of(cell: &Cell, all_cost: Nanos, duration: Nanos) -> Figures {
+impl ExitFigures {
+    fn of(cell: &ExitStats, all_cost: Nanos, duration: Nanos) -> ExitFigures {
         let length = |rank| cell.quantile(rank).map(|length| length.0);
-        Figures {
+        ExitFigures {
             count: cell.count,
             timed: cell.timed,
             rate_per_s: ratio(cell.count, duration.0) * 1e9,
@@ -885,8 +889,8 @@ impl Figures {
     }
 
     /// The same, but with the lengths of others.
-    fn with_lengths_of(self, others: &Figures) -> Figures {
-        Figures {
+    fn with_lengths_of(self, others: &ExitFigures) -> ExitFigures {
+        ExitFigures {
             min_ns: others.min_ns,
             mean_ns: others.mean_ns,
             p50_ns: others.p50_ns,
@@ -899,7 +903,7 @@ impl Figures {
     }
 }
 
-fn dim_names<S: Serializer>(dims: &[Dim], to: S) -> Result<S::Ok, S::Error> {
+fn dim_names<S: Serializer>(dims: &[Dimension], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(dims.iter().map(|dim| dim.name()))
 }
 
@@ -907,58 +911,58 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-impl Place {
+impl GroupKeyRow {
     fn of(
-        group: &Group,
-        key: &[Part],
+        group: &ExitGroups,
+        key: &[DimensionValue],
         info: &TraceInfo,
         (names, vms): (&SubjectNames, &[VmId]),
         functions: &BTreeMap<u64, String>,
-    ) -> Place {
-        let mut place = Place::default();
-        let of_vm = key.iter().find_map(|part| if let Part::Vm(vm) = part { Some(*vm) } else { None });
+    ) -> GroupKeyRow {
+        let mut place = GroupKeyRow::default();
+        let of_vm = key.iter().find_map(|part| if let DimensionValue::Vm(vm) = part { Some(*vm) } else { None });
         let vms = of_vm.as_ref().map_or(vms, std::slice::from_ref);
         for (dim, part) in group.dims().iter().zip(key) {
             let label = match *part {
-                Part::Vm(vm) => {
+                DimensionValue::Vm(vm) => {
                     place.who.vm = vm.number();
                     place.who.vm_name = info.vm_name(vm);
                     place.who.vm_label()
                 }
-                Part::Vcpu(vcpu) => {
+                DimensionValue::Vcpu(vcpu) => {
                     place.who.vcpu = vcpu.number();
                     place.who.on_cpu = vcpu.known_by().map(|cpu| cpu.0);
                     place.who.vcpu_label()
                 }
-                Part::Thread(tid) => {
+                DimensionValue::Thread(tid) => {
                     place.who.tid = Some(tid.0);
                     place.who.vcpu_label()
                 }
-                Part::Reason(code) => place.reason.insert(code.name()).clone(),
-                Part::Door(handler) => place.handler.insert(handler.name()).clone(),
-                Part::Rip(rip) => {
+                DimensionValue::Reason(code) => place.reason.insert(code.name()).clone(),
+                DimensionValue::Handler(handler) => place.handler.insert(handler.name()).clone(),
+                DimensionValue::Rip(rip) => {
                     place.rip = Some(rip);
                     place.function = functions.get(&rip).cloned();
                     place.function.clone().unwrap_or_else(|| format!("{rip:#x}"))
                 }
-                Part::Cpu(cpu) => place.cpu.insert(cpu.0).to_string(),
-                Part::Time(at) => {
+                DimensionValue::Cpu(cpu) => place.cpu.insert(cpu.0).to_string(),
+                DimensionValue::Time(at) => {
                     place.time_ns = Some(at.as_nanos());
                     names::moment(at, group.width())
                 }
-                Part::Subject(None) => names::NO_SUBJECT.to_string(),
-                Part::Subject(Some(DetailKey { kind, key, write })) => {
+                DimensionValue::Subject(None) => names::NO_SUBJECT.to_string(),
+                DimensionValue::Subject(Some(SubjectKey { kind, key, write })) => {
                     (place.subject_kind, place.subject_key) = (Some(kind.name()), Some(key));
                     (place.subject_name, place.direction) = (names.of_key(vms, kind, key), kind.direction(write));
                     names::detail_of_kind(place.subject_name.as_deref(), kind, key, write)
                 }
-                Part::Detail(DetailKey { kind, key, write }) => {
+                DimensionValue::Detail(SubjectKey { kind, key, write }) => {
                     match dim {
-                        Dim::Port => place.port = Some(key),
-                        Dim::Mmio => place.mmio = Some(key),
-                        Dim::Msr => place.msr = Some(key),
-                        Dim::Hypercall => place.hypercall = Some(key),
-                        Dim::Cpuid => place.cpuid = Some(key),
+                        Dimension::Port => place.port = Some(key),
+                        Dimension::Mmio => place.mmio = Some(key),
+                        Dimension::Msr => place.msr = Some(key),
+                        Dimension::Hypercall => place.hypercall = Some(key),
+                        Dimension::Cpuid => place.cpuid = Some(key),
                         _ => {}
                     }
                     (place.subject_name, place.direction) = (names.of_key(vms, kind, key), kind.direction(write));
@@ -971,21 +975,21 @@ impl Place {
     }
 }
 
-impl SlowRow {
+impl SlowExitRow {
     /// Plain data of an exit.
-    pub fn of(exit: &Exit, info: &TraceInfo) -> SlowRow {
+    pub fn of(exit: &Exit, info: &TraceInfo) -> SlowExitRow {
         let name = info.subject_names().of_exit(exit);
-        SlowRow {
+        SlowExitRow {
             at_ns: exit.at.as_nanos(),
             who: WhoRow::of(exit.who, info),
             cpu: exit.cpu.0,
             reason: exit.code.name(),
             handler: exit.handler.name(),
-            subject: exit.detail.map(|of| names::detail(name.as_deref(), of.kind, of.key, of.write)),
-            subject_kind: exit.detail.map(|detail| detail.kind.name()),
-            subject_key: exit.detail.map(|detail| detail.key),
+            subject: exit.subject.map(|of| names::detail(name.as_deref(), of.kind, of.key, of.write)),
+            subject_kind: exit.subject.map(|detail| detail.kind.name()),
+            subject_key: exit.subject.map(|detail| detail.key),
             subject_name: name,
-            direction: exit.detail.and_then(|detail| detail.kind.direction(detail.write)),
+            direction: exit.subject.and_then(|detail| detail.kind.direction(detail.write)),
             exit_time_ns: exit.total().0,
             times: ExitTimes::of(&exit.parts),
         }

@@ -2,15 +2,15 @@
 
 use crate::FigureUnit;
 use crate::names::{share, thousands};
-use exitscope_scenario::outcome::{Measure, Outcome, Paid, Times, Work};
-use exitscope_scenario::{Arch, CostModel, Host, Origin, Scenario};
+use exitscope_scenario::outcome::{OutcomeUnit, PollCounts, SimDurations, SimOutcome, Work};
+use exitscope_scenario::{Arch, CostModel, CostOrigin, HostSpec, Scenario};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a simulated run measured, from the end of the warm-up on. All lengths are in nanoseconds of simulated time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Simulated {
+pub struct SimReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: &'static str,
     /// What ran.
@@ -218,12 +218,12 @@ pub struct LocksRow {
     pub wait: Option<LatencyRow>,
 }
 
-impl Simulated {
+impl SimReport {
     /// The name and version of the layout.
     pub const SCHEMA: &'static str = "exitscope.sim/1";
 
     /// Plain data of an outcome.
-    pub fn of(outcome: &Outcome, scenario: &Scenario, row: ScenarioRow) -> Simulated {
+    pub fn of(outcome: &SimOutcome, scenario: &Scenario, row: ScenarioRow) -> SimReport {
         let time = outcome.time;
         let loads = outcome.loads.iter().zip(&scenario.loads).map(|(latency, load)| {
             let name = scenario.channels.get(load.channel).map_or("?", |channel| &channel.name);
@@ -264,10 +264,10 @@ impl Simulated {
             value: metric.value,
             unit: metric.measure.into(),
         };
-        let polls = |polls: Paid| PollsRow { attempted: polls.tried, successful: polls.paid };
+        let polls = |polls: PollCounts| PollsRow { attempted: polls.tried, successful: polls.paid };
         let (yields, locks) = (outcome.yields, &outcome.locks);
-        Simulated {
-            schema: Simulated::SCHEMA,
+        SimReport {
+            schema: SimReport::SCHEMA,
             scenario: row,
             events: outcome.events,
             metrics: metrics.map(metric).collect(),
@@ -299,7 +299,7 @@ impl Simulated {
 impl ScenarioRow {
     /// Plain data of a scenario out of `file`, changed by `set`.
     pub fn of(scenario: &Scenario, file: String, set: Vec<String>) -> ScenarioRow {
-        let Host { sockets, cores, threads, arch, .. } = scenario.host;
+        let HostSpec { sockets, cores, threads, arch, .. } = scenario.host;
         ScenarioRow {
             file,
             name: scenario.name.clone(),
@@ -332,22 +332,22 @@ impl CostsRow {
         };
         CostsRow {
             name: costs.name.clone(),
-            published: known(Origin::Published),
-            calibrated: known(Origin::Calibrated),
-            assumed: known(Origin::Assumed),
+            published: known(CostOrigin::Published),
+            calibrated: known(CostOrigin::Calibrated),
+            assumed: known(CostOrigin::Assumed),
         }
     }
 }
 
 impl WorkRow {
-    fn of(name: &str, done: u64, latency: &Times, time: Nanos) -> WorkRow {
+    fn of(name: &str, done: u64, latency: &SimDurations, time: Nanos) -> WorkRow {
         let latency = LatencyRow::of(latency);
         WorkRow { name: name.to_string(), done, throughput_per_s: per_second(done, time), latency }
     }
 }
 
 impl LatencyRow {
-    fn of(times: &Times) -> Option<LatencyRow> {
+    fn of(times: &SimDurations) -> Option<LatencyRow> {
         Some(LatencyRow {
             count: times.total(),
             mean_ns: times.mean()?,
@@ -370,12 +370,12 @@ fn per_second(count: u64, time: Nanos) -> f64 {
 }
 
 /// A figure for a person.
-pub(crate) fn value_text(value: f64, measure: Measure) -> String {
+pub(crate) fn value_text(value: f64, measure: OutcomeUnit) -> String {
     match measure {
-        Measure::Nanos => Nanos(value.round() as u64).to_string(),
-        Measure::Share => share(value),
-        Measure::PerSecond if value == 0.0 || value >= 100.0 => format!("{}/s", thousands(value.round() as u64)),
-        Measure::PerSecond => format!("{value:.1}/s"),
-        Measure::Count => format!("{value:.2}"),
+        OutcomeUnit::Nanos => Nanos(value.round() as u64).to_string(),
+        OutcomeUnit::Share => share(value),
+        OutcomeUnit::PerSecond if value == 0.0 || value >= 100.0 => format!("{}/s", thousands(value.round() as u64)),
+        OutcomeUnit::PerSecond => format!("{value:.1}/s"),
+        OutcomeUnit::Count => format!("{value:.2}"),
     }
 }

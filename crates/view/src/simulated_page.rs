@@ -1,14 +1,14 @@
 //! How a simulated run becomes a page.
 
 use crate::names::{percent, rate, share, thousands};
-use crate::page::{Page, Section, Sentence, Table, column, plain};
-use crate::simulated::{CostsRow, LatencyRow, PollsRow, ScenarioRow, Simulated, SimulatedVm, WorkRow};
+use crate::page::{Page, PageSection, Sentence, Table, column, plain};
+use crate::simulated::{CostsRow, LatencyRow, PollsRow, ScenarioRow, SimReport, SimulatedVm, WorkRow};
 use exitscope_model::TimePart;
 use exitscope_units::Nanos;
 
 /// The page of a simulated run.
-pub fn simulated_page(run: &Simulated) -> Page {
-    let mut head = Section { title: format!("Simulated: {}", run.scenario.name), ..Section::default() };
+pub fn simulated_page(run: &SimReport) -> Page {
+    let mut head = PageSection { title: format!("Simulated: {}", run.scenario.name), ..PageSection::default() };
     head.sentences = scenario_sentences(&run.scenario);
     head.sentences.push(plain(format!(
         "{} measured after {} of warm-up; seed {}; {} events",
@@ -78,7 +78,7 @@ fn latency(row: Option<&LatencyRow>) -> [String; 4] {
     ]
 }
 
-fn work(run: &Simulated) -> Option<Section> {
+fn work(run: &SimReport) -> Option<PageSection> {
     let row = |what: String, work: &WorkRow| {
         let label = vec![work.name.clone(), what, rate(work.throughput_per_s)];
         [label, latency(work.latency.as_ref()).to_vec()].concat()
@@ -91,10 +91,10 @@ fn work(run: &Simulated) -> Option<Section> {
         all.filter(|(_, work)| work.done > 0 || work.latency.is_some()).map(|(what, work)| row(what, work)).collect();
     let mut columns = vec![column("name", true, 0), column("what", true, 2), column("done/s", false, 0)];
     columns.extend(LATENCY.iter().map(|&title| column(title, false, if title == "mean" { 1 } else { 0 })));
-    (!rows.is_empty()).then(|| Section {
+    (!rows.is_empty()).then(|| PageSection {
         title: "Work done, and how long each took".into(),
         table: Some(Table { columns, rows }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
@@ -113,7 +113,7 @@ const PARTS: [Part; 9] = [
     ("user space, asleep", |vm| vm.user_space_asleep_ns, false),
 ];
 
-fn times(vms: &[SimulatedVm]) -> Option<Section> {
+fn times(vms: &[SimulatedVm]) -> Option<PageSection> {
     let shown: Vec<_> =
         PARTS.into_iter().filter(|(_, of, always)| *always || vms.iter().any(|vm| of(vm) > 0)).collect();
     let mut columns = vec![column("VM", true, 0), column("vCPUs", false, 1)];
@@ -124,14 +124,14 @@ fn times(vms: &[SimulatedVm]) -> Option<Section> {
         [vm.work.name.clone(), vcpus].into_iter().chain(parts).collect()
     };
     let rows: Vec<_> = vms.iter().map(row).collect();
-    (!rows.is_empty()).then(|| Section {
+    (!rows.is_empty()).then(|| PageSection {
         title: "Where the wall time of the vCPUs went".into(),
         table: Some(Table { columns, rows }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn exits(vms: &[SimulatedVm]) -> Option<Section> {
+fn exits(vms: &[SimulatedVm]) -> Option<PageSection> {
     let columns = vec![
         column("VM", true, 0),
         column("reason", true, 0),
@@ -151,10 +151,15 @@ fn exits(vms: &[SimulatedVm]) -> Option<Section> {
     }
     let sentences = if rows.is_empty() { vec![plain("No vCPU left its guest.".to_string())] } else { vec![] };
     let table = (!rows.is_empty()).then_some(Table { columns, rows });
-    (!vms.is_empty()).then(|| Section { title: "Exits by reason".into(), sentences, table, ..Section::default() })
+    (!vms.is_empty()).then(|| PageSection {
+        title: "Exits by reason".into(),
+        sentences,
+        table,
+        ..PageSection::default()
+    })
 }
 
-fn gangs(run: &Simulated) -> Option<Section> {
+fn gangs(run: &SimReport) -> Option<PageSection> {
     let seconds = run.scenario.duration_ns as f64 / 1e9;
     let row = |vm: &SimulatedVm| {
         let (gang, by_script) = (vm.gang_exits?, vm.gang_exits_by_script?);
@@ -168,14 +173,14 @@ fn gangs(run: &Simulated) -> Option<Section> {
         column("/s", false, 0),
         column("/s by the script of 2015", false, 0),
     ];
-    (!rows.is_empty()).then(|| Section {
+    (!rows.is_empty()).then(|| PageSection {
         title: "Gang exits: two threads of a core or more left though they wanted to go on".into(),
         table: Some(Table { columns, rows }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn polls(run: &Simulated) -> Option<Section> {
+fn polls(run: &SimReport) -> Option<PageSection> {
     let seconds = run.scenario.duration_ns as f64 / 1e9;
     let columns = vec![column("polls", true, 0), column("/s", false, 0), column("successful", false, 0)];
     let row = |(who, polls): (&str, &PollsRow)| {
@@ -183,14 +188,14 @@ fn polls(run: &Simulated) -> Option<Section> {
     };
     let both = [("of guests before a halt", &run.guest_polls), ("of the host after a halt", &run.host_polls)];
     let rows: Vec<_> = both.into_iter().filter(|polls| polls.1.attempted > 0).map(row).collect();
-    (!rows.is_empty()).then(|| Section {
+    (!rows.is_empty()).then(|| PageSection {
         title: "Polls, and how many ended because there was something to do".into(),
         table: Some(Table { columns, rows }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn yields(run: &Simulated) -> Option<Section> {
+fn yields(run: &SimReport) -> Option<PageSection> {
     let seconds = run.scenario.duration_ns as f64 / 1e9;
     let all = run.yields.total();
     let kinds = [
@@ -202,27 +207,27 @@ fn yields(run: &Simulated) -> Option<Section> {
     let kinds = kinds.into_iter().filter(|kind| kind.1 > 0);
     let row = |(kind, count): (&str, u64)| vec![kind.to_string(), rate(count as f64 / seconds), percent(count, all)];
     let columns = vec![column("yields", true, 0), column("/s", false, 0), column("share", false, 0)];
-    (all > 0).then(|| Section {
+    (all > 0).then(|| PageSection {
         title: "Yields, by what became of them".into(),
         table: Some(Table { columns, rows: kinds.map(row).collect() }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn locks(run: &Simulated) -> Option<Section> {
+fn locks(run: &SimReport) -> Option<PageSection> {
     let locks = run.locks.as_ref()?;
     let seconds = run.scenario.duration_ns as f64 / 1e9;
     let mut columns = vec![column("taken/s", false, 0), column("contended", false, 0)];
     columns.extend(LATENCY.map(|title| column(title, false, 0)));
     let row = vec![rate(locks.taken as f64 / seconds), percent(locks.contended, locks.taken)];
-    Some(Section {
+    Some(PageSection {
         title: "Spinlocks, and how long those waited who did not get one at once".into(),
         table: Some(Table { columns, rows: vec![[row, latency(locks.wait.as_ref()).to_vec()].concat()] }),
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn others(run: &Simulated) -> Option<Section> {
+fn others(run: &SimReport) -> Option<PageSection> {
     let seconds = run.scenario.duration_ns as f64 / 1e9;
     let per_s = |count: u64| rate(count as f64 / seconds);
     let mut sentences = vec![format!("On average {:.2} CPUs are busy.", run.busy_cpus)];
@@ -239,9 +244,9 @@ fn others(run: &Simulated) -> Option<Section> {
     if run.emulations > 0 {
         sentences.push(format!("{}/s instructions emulated for port accesses.", per_s(run.emulations)));
     }
-    Some(Section {
+    Some(PageSection {
         title: "The host's CPUs".into(),
         sentences: sentences.into_iter().map(plain).collect(),
-        ..Section::default()
+        ..PageSection::default()
     })
 }

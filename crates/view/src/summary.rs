@@ -4,11 +4,11 @@
 //! title · verdict · best change │ bar of all vCPU time │ VMs │ causes │ slowest exits │ coverage · what shows more
 //! ```
 
-use crate::advice::{Advised, AdvisedCauseRow};
+use crate::advice::{AdviceReport, AdvisedCauseRow};
 use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::page::{Table, column, if_told, is_told, length};
-use crate::report::{Report, Row, SlowRow, VcpuRow};
-use crate::text::{Look, MOST_USED_WIDTH, painted, written_table};
+use crate::report::{GroupRow, Report, SlowExitRow, VcpuRow};
+use crate::text::{MOST_USED_WIDTH, TerminalStyle, painted, written_table};
 use anstyle::{AnsiColor, Color, Style};
 use exitscope_model::TimePart;
 use exitscope_model::encode::line;
@@ -54,13 +54,13 @@ const DOUBTFUL: Style = BOLD.fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
 /// recording, for the commands that show more.
 pub fn write_summary(
     report: &Report,
-    advised: Option<&Advised>,
+    advised: Option<&AdviceReport>,
     name: &str,
-    look: Look,
+    look: TerminalStyle,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let width = look.width.unwrap_or(MOST_USED_WIDTH).min(MOST_USED_WIDTH);
-    let look = Look { width: Some(width), ..look };
+    let look = TerminalStyle { width: Some(width), ..look };
     let made = |plan| Summary { report, advised, name, look, width, plan }.parts();
     let lines = |parts: &[Vec<String>]| parts.iter().map(Vec::len).sum::<usize>();
     let [.., least] = PLANS;
@@ -77,9 +77,9 @@ pub fn write_summary(
 
 struct Summary<'a> {
     report: &'a Report,
-    advised: Option<&'a Advised>,
+    advised: Option<&'a AdviceReport>,
     name: &'a str,
-    look: Look,
+    look: TerminalStyle,
     width: usize,
     plan: Plan,
 }
@@ -300,7 +300,7 @@ impl Summary<'_> {
         let mut rows: Vec<_> = self.report.rows.iter().filter(|row| row.figures.count > 0).collect();
         rows.sort_by_key(|row| Reverse(row.figures.count));
         let columns = vec![column("exit reason", true, 0), column("exits", false, 0), column("share", false, 0)];
-        let row = |row: &&Row| {
+        let row = |row: &&GroupRow| {
             let name = shortened(&row.place.labels.join(" "), self.most());
             let count = row.figures.count;
             vec![name, thousands(count), percent(count, self.report.total.count)]
@@ -319,7 +319,7 @@ impl Summary<'_> {
             column("VM", true, 2),
         ];
         let is_one = self.by_vm().len() == 1;
-        let row = |row: &SlowRow| {
+        let row = |row: &SlowExitRow| {
             let about = row.subject.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
             vec![
                 shortened(&format!("{}{about}", row.reason), self.most()),
@@ -429,12 +429,12 @@ impl Summary<'_> {
     }
 }
 
-fn ellipsis(look: Look) -> &'static str {
+fn ellipsis(look: TerminalStyle) -> &'static str {
     if look.unicode { "…" } else { "..." }
 }
 
 /// The beginning of a text that is longer than so many characters.
-fn cut(text: &str, width: usize, look: Look) -> String {
+fn cut(text: &str, width: usize, look: TerminalStyle) -> String {
     let end = ellipsis(look);
     let kept: String = text.chars().take(width.saturating_sub(end.chars().count())).collect();
     format!("{kept}{end}")

@@ -4,8 +4,8 @@ use crate::FigureUnit;
 use crate::ScenarioRow;
 use crate::headline::Headline;
 use crate::sweep_verdict;
-use exitscope_scenario::outcome::{Measure, Metric};
-use exitscope_scenario::vary::Axes;
+use exitscope_scenario::outcome::{Metric, OutcomeUnit};
+use exitscope_scenario::vary_axis::Axes;
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -56,7 +56,7 @@ pub struct SweepMetric {
     pub higher_is_better: Option<bool>,
     /// What it is measured in.
     #[serde(skip)]
-    pub measure: Measure,
+    pub measure: OutcomeUnit,
 }
 
 /// One configuration.
@@ -66,7 +66,7 @@ pub struct SweepRow {
     /// mean over the replicates and the bounds of its confidence interval; null if there is none.
     #[serde(flatten)]
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
-    pub columns: Columns,
+    pub columns: NamedValues,
     /// Runs made.
     pub replicates: u32,
     /// Whether it is the best by the first figure, or its interval meets that of the best. None is where all tie, and where there
@@ -86,16 +86,16 @@ pub struct SweepRow {
 
 /// Names and values, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Columns(pub(crate) Vec<(String, Value)>);
+pub struct NamedValues(pub(crate) Vec<(String, Value)>);
 
-impl Columns {
+impl NamedValues {
     /// The values.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.0.iter().map(|column| &column.1)
     }
 }
 
-impl Serialize for Columns {
+impl Serialize for NamedValues {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
@@ -217,7 +217,7 @@ impl SweepRow {
             figure_columns(&metric.name).into_iter().zip(values.map(Value::from))
         });
         SweepRow {
-            columns: Columns(settings.chain(figures).collect()),
+            columns: NamedValues(settings.chain(figures).collect()),
             replicates: runs.len() as u32,
             best: false,
             pareto: false,
@@ -273,7 +273,7 @@ mod tests {
             name: "work".to_string(),
             unit: FigureUnit::Count,
             higher_is_better,
-            measure: Measure::Count,
+            measure: OutcomeUnit::Count,
         };
         let metrics = vec![metric];
         let of = |(at, runs): (usize, &&[f64])| Configuration {

@@ -1,7 +1,7 @@
 //! Which figures of its runs a sweep shows: those asked for, or the usual ones as far as they vary.
 
 use crate::sweep::{Configuration, SweepMetric};
-use exitscope_scenario::outcome::{Measure, Metric};
+use exitscope_scenario::outcome::{Metric, OutcomeUnit};
 use exitscope_scenario::{Op, Scenario, nearest_name};
 use rustc_hash::FxHashMap;
 
@@ -102,7 +102,7 @@ impl SweepMetrics {
             .enumerate()
             .map(|(at, metric)| {
                 let (least, most) = varies(at);
-                !default || at == 0 || most >= least && (metric.measure != Measure::Share || most - least >= VARIES)
+                !default || at == 0 || most >= least && (metric.measure != OutcomeUnit::Share || most - least >= VARIES)
             })
             .collect();
         for configuration in configurations {

@@ -1,7 +1,7 @@
 //! How a sweep becomes a page.
 
 use crate::names::thousands;
-use crate::page::{Page, Section, Sentence, Table, column, plain};
+use crate::page::{Page, PageSection, Sentence, Table, column, plain};
 use crate::simulated::value_text;
 use crate::simulated_page::scenario_sentences;
 use crate::sweep::{Sweep, SweepMetric, SweepRow};
@@ -11,7 +11,7 @@ use exitscope_units::Nanos;
 
 /// The page of a sweep.
 pub fn sweep_page(sweep: &Sweep) -> Page {
-    let mut head = Section { title: format!("Sweep: {}", sweep.scenario.name), ..Section::default() };
+    let mut head = PageSection { title: format!("Sweep: {}", sweep.scenario.name), ..PageSection::default() };
     head.sentences = scenario_sentences(&sweep.scenario);
     head.sentences.push(plain(runs(sweep)));
     for row in &sweep.rows {
@@ -28,12 +28,12 @@ pub fn sweep_page(sweep: &Sweep) -> Page {
     }
     let table = Table { columns, rows: sweep.rows.iter().map(|row| cells(sweep, row)).collect() };
     let vary: Vec<&str> = sweep.vary.iter().map(|axis| axis.key.as_str()).collect();
-    let rows = Section {
+    let rows = PageSection {
         title: format!("Figures by {}", vary.join(", ")),
         table: Some(table),
         notes: notes(sweep),
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     };
     Page { sections: vec![sweep.verdict.section(), head, rows] }
 }

@@ -1,6 +1,6 @@
 //! A page as text for a terminal.
 
-use crate::page::{Column, Page, Section, Table};
+use crate::page::{Page, PageSection, Table, TableColumn};
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table as Grid, presets};
 use exitscope_model::encode::line;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 /// How to draw.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct TerminalStyle {
     /// Columns of the terminal; sentences are broken and tables leave columns out to fit. `None`: no limit.
     pub width: Option<usize>,
     /// Whether to use colours.
@@ -24,7 +24,7 @@ const TITLE: Style = Style::new().bold();
 const WARNING: Style = Style::new().bold().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
 
 /// Writes the page.
-pub fn write_page(page: &Page, look: Look, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_page(page: &Page, look: TerminalStyle, out: &mut dyn Write) -> io::Result<()> {
     for (at, section) in page.sections.iter().enumerate() {
         if at > 0 {
             writeln!(out)?;
@@ -34,7 +34,7 @@ pub fn write_page(page: &Page, look: Look, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-fn write_section(section: &Section, look: Look, out: &mut dyn Write) -> io::Result<()> {
+fn write_section(section: &PageSection, look: TerminalStyle, out: &mut dyn Write) -> io::Result<()> {
     let title = broken(&section.title, look);
     writeln!(out, "{}", if look.colour { format!("{TITLE}{title}{TITLE:#}") } else { title })?;
     for sentence in &section.sentences {
@@ -58,7 +58,7 @@ fn write_section(section: &Section, look: Look, out: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-pub(crate) fn painted(text: &str, style: Style, look: Look) -> String {
+pub(crate) fn painted(text: &str, style: Style, look: TerminalStyle) -> String {
     match look.colour {
         true => format!("{style}{}{style:#}", line(text)),
         false => line(text).into_owned(),
@@ -66,7 +66,7 @@ pub(crate) fn painted(text: &str, style: Style, look: Look) -> String {
 }
 
 /// The sentence, broken into lines that fit, of which all but the first are set in.
-fn broken(text: &str, look: Look) -> String {
+fn broken(text: &str, look: TerminalStyle) -> String {
     let text = line(text);
     let width = look.width.unwrap_or(usize::MAX).saturating_sub(2);
     let mut lines = String::new();
@@ -88,14 +88,14 @@ fn broken(text: &str, look: Look) -> String {
 }
 
 /// Writes the table as far as it fits; gives back the titles of the columns that do not.
-fn write_table(table: &Table, look: Look, out: &mut dyn Write) -> io::Result<Vec<String>> {
+fn write_table(table: &Table, look: TerminalStyle, out: &mut dyn Write) -> io::Result<Vec<String>> {
     let (lines, hidden) = written_table(table, look);
     lines.iter().try_for_each(|line| writeln!(out, " {line}"))?;
     Ok(hidden)
 }
 
 /// The table's lines as far as it fits, its head first, and the titles of the columns that do not.
-pub(crate) fn written_table(table: &Table, look: Look) -> (Vec<String>, Vec<String>) {
+pub(crate) fn written_table(table: &Table, look: TerminalStyle) -> (Vec<String>, Vec<String>) {
     // First the columns that say nothing but zero leave, then those of the highest rank.
     let (mut zeros, mut hidden_rank) = (true, u8::MAX);
     loop {
@@ -112,7 +112,7 @@ pub(crate) fn written_table(table: &Table, look: Look) -> (Vec<String>, Vec<Stri
 }
 
 /// The titles of columns of this rank and above; a margin is called after the figure that it is of, if that is shown.
-fn hidden(columns: &[Column], rank: u8) -> Vec<String> {
+fn hidden(columns: &[TableColumn], rank: u8) -> Vec<String> {
     let mut titles = Vec::new();
     let mut shown = None;
     for column in columns {

@@ -1,6 +1,6 @@
 //! The verdict on a recording, in words: what dominates, how large it is, what the best change wins, and what makes it doubtful.
 
-use crate::advice::{AdviceRow, Advised};
+use crate::advice::{AdviceReport, AdviceRow};
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
 use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
@@ -74,16 +74,16 @@ pub struct VerdictWords<'a> {
 
 impl VerdictRow {
     /// The verdict on these facts, of which rules made `advised`.
-    pub fn of(facts: &Facts, info: &TraceInfo, record: &str, advised: Option<&Advised>) -> VerdictRow {
+    pub fn of(facts: &Facts, info: &TraceInfo, record: &str, advised: Option<&AdviceReport>) -> VerdictRow {
         let mut parts = AllParts::ZERO;
         facts.divisions.values().for_each(|of| parts.merge(&of.parts));
         let gangs = facts.gangs.vms();
-        let sum = |of: fn(&exitscope_analysis::GangCell) -> u64| gangs.values().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&exitscope_analysis::GangStats) -> u64| gangs.values().map(of).fold(0, u64::saturating_add);
         let verdict = Verdict::of(&VerdictInput {
             parts,
             exits: facts.all.count,
             timed_exits: facts.all.timed,
-            forced_out: Nanos(sum(exitscope_analysis::GangCell::cost)),
+            forced_out: Nanos(sum(exitscope_analysis::GangStats::cost)),
         });
         let wanted = facts.divisions.values().map(facts.time_wanted()).fold(0, u64::saturating_add);
         let words = VerdictWords {
@@ -92,8 +92,8 @@ impl VerdictRow {
             cpus: info.cpus,
             seen: facts.seen(),
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
-            has_steal: facts.heard.switches,
-            has_turns: facts.heard.by_runner,
+            has_steal: facts.event_kinds.switches,
+            has_turns: facts.event_kinds.by_runner,
             record,
         };
         let wrong_clock = ClockRow::of(&facts.halts, info).is_some();
@@ -212,7 +212,7 @@ impl VerdictRow {
 }
 
 /// What exits of all VMs together are mostly for, as far as rules tell causes apart, and what that costs.
-fn costliest(advised: &Advised) -> Option<(String, u64)> {
+fn costliest(advised: &AdviceReport) -> Option<(String, u64)> {
     let row = advised.causes_of_all.iter().find(|row| row.kind == "exits")?;
     Some((row.named(": "), row.time_ns))
 }

@@ -1,9 +1,9 @@
 //! The page of yields, and what the default report says of them.
 
 use crate::names::{self, exact_length, percent, thousands};
-use crate::page::{Section, Table, column, length, more_in_json, plain, spark};
+use crate::page::{PageSection, Table, column, length, more_in_json, plain, spark};
 use crate::report::{Report, TimelineRows};
-use crate::yields::{LongestRow, PreemptedRow, QueueRow, TargetRow, WindowRow, YieldRow, YieldRows};
+use crate::yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};
 use exitscope_units::{Moment, Nanos};
 
 /// vCPUs and targets that are listed.
@@ -24,7 +24,7 @@ fn how_to_yield(report: &Report) -> &'static str {
 }
 
 /// The page `--view yield`.
-pub(crate) fn yield_sections(report: &Report) -> Vec<Section> {
+pub(crate) fn yield_sections(report: &Report) -> Vec<PageSection> {
     let none = || {
         plain(format!(
             "No vCPU yields in this trace: there is no {}. Record with {}, while vCPUs contend.",
@@ -33,10 +33,10 @@ pub(crate) fn yield_sections(report: &Report) -> Vec<Section> {
         ))
     };
     let Some(rows) = &report.yields else {
-        return vec![Section { title: "Yields".into(), sentences: vec![none()], ..Section::default() }];
+        return vec![PageSection { title: "Yields".into(), sentences: vec![none()], ..PageSection::default() }];
     };
     let mut sections = match rows.vcpus.is_empty() {
-        true => vec![Section { title: "Yields".into(), sentences: vec![none()], ..Section::default() }],
+        true => vec![PageSection { title: "Yields".into(), sentences: vec![none()], ..PageSection::default() }],
         false => vec![by_vcpu(rows, report)],
     };
     if !rows.targets.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn yield_sections(report: &Report) -> Vec<Section> {
 }
 
 /// What the default report says: a few lines.
-pub(crate) fn yield_summary(rows: &YieldRows) -> Option<Section> {
+pub(crate) fn yield_summary(rows: &YieldRows) -> Option<PageSection> {
     let mut calls: Vec<(&str, u64)> = Vec::new();
     for row in rows.vcpus.iter().filter(|row| row.waits) {
         let call = row.call.unwrap_or_default();
@@ -69,7 +69,7 @@ pub(crate) fn yield_summary(rows: &YieldRows) -> Option<Section> {
     let calls: Vec<String> = calls.iter().map(|(call, count)| format!("{} by {call}", thousands(*count))).collect();
     let sentences = [format!("yields: {}", calls.join(", "))].into_iter().chain(verdict(rows)).map(plain).collect();
     let notes = vec!["by vCPU and target, with the run queue: --view yield".to_string()];
-    Some(Section { title: "Yields".into(), sentences, notes, ..Section::default() })
+    Some(PageSection { title: "Yields".into(), sentences, notes, ..PageSection::default() })
 }
 
 /// Whether those that yield wait for one that was preempted.
@@ -100,7 +100,7 @@ fn listed<T>(rows: &[T], row: impl Fn(&T) -> Vec<String>, notes: &mut Vec<String
     rows.iter().take(MOST_ROWS).map(row).collect()
 }
 
-fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
+fn by_vcpu(rows: &YieldRows, report: &Report) -> PageSection {
     let several_vms = rows.vcpus.iter().any(|row| row.who.vm != rows.vcpus[0].who.vm);
     let columns = vec![
         column("VM", true, if several_vms { 0 } else { 9 }),
@@ -147,7 +147,7 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> Section {
     if rows.vcpus.len() > 1 && rows.all.count > 0 {
         table.push(row(&rows.all));
     }
-    Section {
+    PageSection {
         title: "Yields, by vCPU and call".into(),
         sentences: verdict(rows).into_iter().map(plain).collect(),
         table: Some(Table { columns, rows: table }),
@@ -223,7 +223,7 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
     notes
 }
 
-fn by_target(rows: &YieldRows) -> Section {
+fn by_target(rows: &YieldRows) -> PageSection {
     let columns = vec![
         column("VM", true, 1),
         column("vCPU", true, 0),
@@ -254,15 +254,15 @@ fn by_target(rows: &YieldRows) -> Section {
     if rows.other_targets > 0 {
         notes.push(format!("Yields to further vCPUs, which are not kept: {}", thousands(rows.other_targets)));
     }
-    Section {
+    PageSection {
         title: "Yields, by the vCPU that was named".into(),
         table: Some(Table { columns, rows: table }),
         notes,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn preempted(rows: &YieldRows) -> Section {
+fn preempted(rows: &YieldRows) -> PageSection {
     let several_vms = rows.preempted.iter().any(|row| row.who.vm != rows.preempted[0].who.vm);
     let columns = vec![
         column("VM", true, if several_vms { 0 } else { 9 }),
@@ -299,16 +299,16 @@ fn preempted(rows: &YieldRows) -> Section {
     if rows.preempted.len() > 1 {
         table.push(row(&rows.all_preempted, String::new(), "all".to_string()));
     }
-    Section {
+    PageSection {
         title: "Preempted vCPUs, and siblings that yielded meanwhile".into(),
         table: Some(Table { columns, rows: table }),
         notes,
         say_hidden: true,
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn longest(rows: &YieldRows) -> Section {
+fn longest(rows: &YieldRows) -> PageSection {
     let columns = vec![
         column("at (s)", false, 0),
         column("VM", true, 1),
@@ -317,7 +317,7 @@ fn longest(rows: &YieldRows) -> Section {
         column("first yield after", false, 0),
         column("yields", false, 0),
     ];
-    let row = |row: &LongestRow| {
+    let row = |row: &PreemptionRow| {
         vec![
             Moment::from_nanos(row.at_ns).to_string(),
             row.who.vm_label(),
@@ -327,15 +327,15 @@ fn longest(rows: &YieldRows) -> Section {
             thousands(row.yields.into()),
         ]
     };
-    Section {
+    PageSection {
         title: "Preemptions that siblings waited for longest".into(),
         table: Some(Table { columns, rows: rows.longest.iter().map(row).collect() }),
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 
-fn windows(rows: &YieldRows) -> Option<Section> {
-    let sentence = |row: &WindowRow| {
+fn windows(rows: &YieldRows) -> Option<PageSection> {
+    let sentence = |row: &PleWindowRow| {
         plain(format!(
             "{}{} times grown, {} times shrunk, between {} and {}",
             row.vm.map_or(String::new(), |vm| format!("VM {vm}: ")),
@@ -345,7 +345,7 @@ fn windows(rows: &YieldRows) -> Option<Section> {
             thousands(row.max.into()),
         ))
     };
-    (!rows.windows.is_empty()).then(|| Section {
+    (!rows.windows.is_empty()).then(|| PageSection {
         title: "Windows of PAUSE loops (kvm_ple_window_update)".into(),
         sentences: rows.windows.iter().map(sentence).collect(),
         notes: vec![
@@ -353,11 +353,11 @@ fn windows(rows: &YieldRows) -> Option<Section> {
              exitscope replay --policy yielding"
                 .to_string(),
         ],
-        ..Section::default()
+        ..PageSection::default()
     })
 }
 
-fn queue(queue: &QueueRow) -> Section {
+fn queue(queue: &QueueRow) -> PageSection {
     let columns =
         vec![column("vCPUs", false, 0), column("time", false, 0), column("share", false, 0), column("up to", false, 1)];
     let deepest = queue.time_ns.iter().rposition(|time| *time > 0).unwrap_or(0);
@@ -379,7 +379,7 @@ fn queue(queue: &QueueRow) -> Section {
         percent(queue.time_ns[0], queue.span_ns),
     )];
     sentences.extend(queue.timeline.as_ref().map(over_time));
-    Section {
+    PageSection {
         title: "Run queues: vCPUs that are runnable without a CPU".into(),
         sentences: sentences.into_iter().map(plain).collect(),
         table: Some(Table { columns, rows: table.collect() }),
@@ -388,7 +388,7 @@ fn queue(queue: &QueueRow) -> Section {
              that run vCPUs; other threads of the host are left out"
                 .to_string(),
         ],
-        ..Section::default()
+        ..PageSection::default()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Yields as plain data.
 
-use crate::halt::LengthsRow;
+use crate::halt::DurationStatsRow;
 use crate::report::TimelineRows;
-use exitscope_analysis::{Facts, PleCell, PreemptedCell, Queue, TargetCell, YieldCell};
-use exitscope_model::{Preemption, TraceInfo, Who, WhoRow, YieldCall};
+use exitscope_analysis::{Facts, PleCell, PreemptionStats, RunQueueStats, TargetCell, YieldStats};
+use exitscope_model::{Preemption, TraceInfo, VcpuIdentity, WhoRow, YieldCall};
 use exitscope_units::{Tid, VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,9 +25,9 @@ pub struct YieldRows {
     /// All of them together.
     pub all_preempted: PreemptedRow,
     /// Those preemptions during which siblings waited longest, longest first.
-    pub longest: Vec<LongestRow>,
+    pub longest: Vec<PreemptionRow>,
     /// How windows of PAUSE loops changed, by VM.
-    pub windows: Vec<WindowRow>,
+    pub windows: Vec<PleWindowRow>,
     /// How many vCPUs waited for a CPU; absent without scheduler events.
     pub queue: Option<QueueRow>,
 }
@@ -47,7 +47,7 @@ pub struct YieldRow {
     /// Yields whose exit before was a yield as well.
     pub repeated: u64,
     /// Time in the guest between these: spinning, and what was done if the vCPU got what it waited for.
-    pub between_repeats: LengthsRow,
+    pub between_repeats: DurationStatsRow,
     /// Yields at which a sibling had lost its CPU and waited for one.
     pub sibling_preempted: u64,
     /// Yields at which no sibling had, but one was woken and waited for a CPU.
@@ -63,7 +63,7 @@ pub struct YieldRow {
     /// Yields that gave it to nobody: the hypervisor ignored them, passed them on, or found nobody better.
     pub kept_cpu: u64,
     /// Time from exit to entry.
-    pub exit_time: LengthsRow,
+    pub exit_time: DurationStatsRow,
     /// Steal within it, in ns.
     pub steal_ns: u64,
 }
@@ -99,18 +99,18 @@ pub struct PreemptedRow {
     /// How often.
     pub preemptions: u64,
     /// From there until it ran again.
-    pub steal: LengthsRow,
+    pub steal: DurationStatsRow,
     /// Preemptions during which siblings yielded.
     pub with_sibling_yields: u64,
     /// Yields of siblings meanwhile.
     pub yields: u64,
     /// From the first of these until the vCPU ran.
-    pub sibling_wait: LengthsRow,
+    pub sibling_wait: DurationStatsRow,
 }
 
 /// One preemption.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct LongestRow {
+pub struct PreemptionRow {
     /// The vCPU that was preempted.
     #[serde(flatten)]
     pub who: WhoRow,
@@ -126,7 +126,7 @@ pub struct LongestRow {
 
 /// How windows of PAUSE loops changed: cycles on VMX, PAUSEs on SVM.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct WindowRow {
+pub struct PleWindowRow {
     /// The VM's process id; absent if the trace does not say.
     pub vm: Option<u32>,
     /// How often one grew.
@@ -162,7 +162,7 @@ impl YieldRows {
         if yields.vcpus.is_empty() && yields.windows.is_empty() && yields.queue.span() == 0 {
             return None;
         }
-        let mut all_preempted = PreemptedCell::default();
+        let mut all_preempted = PreemptionStats::default();
         yields.preempted.values().for_each(|cell| all_preempted.merge(cell));
         Some(YieldRows {
             all: YieldRow::of(WhoRow::default(), None, &yields.all(YieldCall::waits)),
@@ -183,15 +183,15 @@ impl YieldRows {
                 .map(|(who, cell)| PreemptedRow::of(WhoRow::of(*who, info), cell))
                 .collect(),
             all_preempted: PreemptedRow::of(WhoRow::default(), &all_preempted),
-            longest: yields.longest().iter().filter_map(|of| LongestRow::of(of, info)).collect(),
-            windows: yields.windows.iter().map(|(vm, cell)| WindowRow::of(*vm, cell)).collect(),
+            longest: yields.longest().iter().filter_map(|of| PreemptionRow::of(of, info)).collect(),
+            windows: yields.windows.iter().map(|(vm, cell)| PleWindowRow::of(*vm, cell)).collect(),
             queue: (yields.queue.span() > 0).then(|| QueueRow::of(&yields.queue, one)),
         })
     }
 }
 
 impl YieldRow {
-    fn of(who: WhoRow, call: Option<YieldCall>, cell: &YieldCell) -> YieldRow {
+    fn of(who: WhoRow, call: Option<YieldCall>, cell: &YieldStats) -> YieldRow {
         let [gave_target, gave_sibling, gave_other, kept, _] = cell.gave;
         YieldRow {
             who,
@@ -199,7 +199,7 @@ impl YieldRow {
             waits: call.is_none_or(YieldCall::waits),
             count: cell.count,
             repeated: cell.again,
-            between_repeats: LengthsRow::of(&cell.between),
+            between_repeats: DurationStatsRow::of(&cell.between),
             sibling_preempted: cell.preempted,
             sibling_runnable: cell.woken,
             no_runnable_sibling: cell.nobody,
@@ -207,7 +207,7 @@ impl YieldRow {
             gave_sibling,
             gave_other,
             kept_cpu: kept,
-            exit_time: LengthsRow::of(&cell.lasted),
+            exit_time: DurationStatsRow::of(&cell.lasted),
             steal_ns: cell.waited,
         }
     }
@@ -221,7 +221,7 @@ impl YieldRow {
 impl TargetRow {
     fn of(vm: VmId, vcpu: VcpuId, call: YieldCall, cell: &TargetCell, info: &TraceInfo) -> TargetRow {
         let [running, preempted, woken, asleep, unknown] = *cell;
-        let who = WhoRow::of(Who { vm, vcpu, tid: Tid(0) }, info);
+        let who = WhoRow::of(VcpuIdentity { vm, vcpu, tid: Tid(0) }, info);
         TargetRow {
             who,
             call: call.name(),
@@ -236,21 +236,21 @@ impl TargetRow {
 }
 
 impl PreemptedRow {
-    fn of(who: WhoRow, cell: &PreemptedCell) -> PreemptedRow {
+    fn of(who: WhoRow, cell: &PreemptionStats) -> PreemptedRow {
         PreemptedRow {
             who,
             preemptions: cell.count(),
-            steal: LengthsRow::of(&cell.waits),
+            steal: DurationStatsRow::of(&cell.waits),
             with_sibling_yields: cell.yielded_for,
             yields: cell.yields,
-            sibling_wait: LengthsRow::of(&cell.blocked),
+            sibling_wait: DurationStatsRow::of(&cell.blocked),
         }
     }
 }
 
-impl LongestRow {
-    fn of(of: &Preemption, info: &TraceInfo) -> Option<LongestRow> {
-        Some(LongestRow {
+impl PreemptionRow {
+    fn of(of: &Preemption, info: &TraceInfo) -> Option<PreemptionRow> {
+        Some(PreemptionRow {
             who: WhoRow::of(of.who, info),
             at_ns: of.at.as_nanos(),
             first_yield_ns: of.first?.as_nanos(),
@@ -260,15 +260,15 @@ impl LongestRow {
     }
 }
 
-impl WindowRow {
-    fn of(vm: VmId, cell: &PleCell) -> WindowRow {
+impl PleWindowRow {
+    fn of(vm: VmId, cell: &PleCell) -> PleWindowRow {
         let PleCell { grown, shrunk, least, most } = *cell;
-        WindowRow { vm: vm.number(), grown, shrunk, min: least, max: most }
+        PleWindowRow { vm: vm.number(), grown, shrunk, min: least, max: most }
     }
 }
 
 impl QueueRow {
-    fn of(queue: &Queue, one: bool) -> QueueRow {
+    fn of(queue: &RunQueueStats, one: bool) -> QueueRow {
         let span = queue.span();
         QueueRow {
             span_ns: span,

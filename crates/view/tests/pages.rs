@@ -1,12 +1,15 @@
 //! Pages of text, of recordings that are a few events. `cargo xtask docs` has this test write them anew; look at what changed.
 
-use exitscope_analysis::{Dim, Facts, Selection, Wanted};
+use exitscope_analysis::{Dimension, Facts, FactsOptions, Selection};
 use exitscope_model::{
-    Assembler, CodeList, Detail, DetailKind, Event, ExitCode, Form, Kind, Ledger, NameId, SubjectWord, TraceInfo,
+    Assembler, CodeList, Event, EventKind, ExitCode, Ledger, NameId, PortAccessForm, Subject, SubjectKind, SubjectWord,
+    TraceInfo,
 };
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
-use exitscope_view::{Look, Made, Page, Report, SortKey, TraceRow, View, report_page, view_page, write_page};
+use exitscope_view::{
+    MechanismView, Page, Report, ReportOptions, SortKey, TerminalStyle, TraceRow, report_page, view_page, write_page,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -24,7 +27,7 @@ struct Recording {
 
 impl Recording {
     /// So many nanoseconds later, on this vCPU.
-    fn after(&mut self, nanos: u64, vcpu: u32, kind: Kind) {
+    fn after(&mut self, nanos: u64, vcpu: u32, kind: EventKind) {
         self.now += nanos;
         let (at, tid) = (Moment::from_nanos(1_000_000_000 + self.now), Tid(10 + vcpu));
         self.events.push(Event {
@@ -39,7 +42,7 @@ impl Recording {
     }
 
     fn exit(&mut self, vcpu: u32, code: ExitCode) {
-        self.after(50 * US, vcpu, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 });
+        self.after(50 * US, vcpu, EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 });
     }
 }
 
@@ -48,37 +51,43 @@ impl Recording {
 fn svm() -> Recording {
     let [io, hlt, pause] = [0x7b, 0x78, 0x77].map(|code| ExitCode::new(CodeList::Svm, code));
     let mut all = Recording::default();
-    all.after(0, 0, Kind::Enter);
-    all.after(0, 1, Kind::Enter);
+    all.after(0, 0, EventKind::Enter);
+    all.after(0, 1, EventKind::Enter);
     for number in 0..23 {
-        let written =
-            Detail { kind: DetailKind::Port, write: true, form: Form::Plain, size: 1, key: 0x80, value: number };
+        let written = Subject {
+            kind: SubjectKind::Port,
+            write: true,
+            form: PortAccessForm::NonString,
+            size: 1,
+            key: 0x80,
+            value: number,
+        };
         all.exit(0, io);
-        all.after(US, 0, Kind::Detail(written));
-        all.after(US, 0, Kind::UserspaceExit { reason: 2, errno: 0 });
-        all.after(US, 0, Kind::CallEnd);
-        all.after(10 * US, 0, Kind::RunEnter);
-        all.after(2 * US, 0, Kind::Enter);
+        all.after(US, 0, EventKind::Detail(written));
+        all.after(US, 0, EventKind::UserspaceExit { reason: 2, errno: 0 });
+        all.after(US, 0, EventKind::CallEnd);
+        all.after(10 * US, 0, EventKind::RunEnter);
+        all.after(2 * US, 0, EventKind::Enter);
     }
     for number in 0..5 {
         let waited = number >= 3;
         let length = if waited { 300 * US } else { (20 + number) * US };
         all.exit(1, hlt);
         if waited {
-            all.after(50 * US, 1, Kind::Switch { prev: Tid(11), sleeps: true, next: Tid(0) });
-            all.after(length - 60 * US, 1, Kind::Wakeup { tid: Tid(11) });
-            all.after(10 * US, 1, Kind::Switch { prev: Tid(0), sleeps: true, next: Tid(11) });
+            all.after(50 * US, 1, EventKind::Switch { prev: Tid(11), sleeps: true, next: Tid(0) });
+            all.after(length - 60 * US, 1, EventKind::Wakeup { tid: Tid(11) });
+            all.after(10 * US, 1, EventKind::Switch { prev: Tid(0), sleeps: true, next: Tid(11) });
         } else {
-            all.after(length, 1, Kind::Other);
+            all.after(length, 1, EventKind::Other);
         }
-        all.after(0, 1, Kind::HaltEnd { ns: length, waited, valid: true });
-        all.after(2 * US, 1, Kind::Enter);
+        all.after(0, 1, EventKind::HaltEnd { ns: length, waited, valid: true });
+        all.after(2 * US, 1, EventKind::Enter);
     }
     for _ in 0..7 {
         all.exit(1, pause);
-        all.after(US, 1, Kind::Switch { prev: Tid(11), sleeps: false, next: Tid(77) });
-        all.after(30 * US, 1, Kind::Switch { prev: Tid(77), sleeps: true, next: Tid(11) });
-        all.after(US, 1, Kind::Enter);
+        all.after(US, 1, EventKind::Switch { prev: Tid(11), sleeps: false, next: Tid(77) });
+        all.after(30 * US, 1, EventKind::Switch { prev: Tid(77), sleeps: true, next: Tid(11) });
+        all.after(US, 1, EventKind::Enter);
     }
     all
 }
@@ -88,21 +97,21 @@ fn powerpc() -> Recording {
     let [syscall, forced] = [0xc00, H_DOORBELL as u64].map(|trap| ExitCode::new(CodeList::PpcTrap, trap));
     let mut all = Recording::default();
     for number in 0..13 {
-        all.after(US, 0, Kind::RunCore { exit: false, runnable: 2 });
-        all.after(US, 0, Kind::Enter);
-        all.after(0, 1, Kind::Enter);
+        all.after(US, 0, EventKind::RunCore { exit: false, runnable: 2 });
+        all.after(US, 0, EventKind::Enter);
+        all.after(0, 1, EventKind::Enter);
         all.exit(0, syscall);
         all.after(
             0,
             1,
-            Kind::Exit {
+            EventKind::Exit {
                 code: if number < 11 { forced } else { syscall },
                 idle: false,
                 words: SubjectWord::NONE,
                 rip: 0,
             },
         );
-        all.after(US, 0, Kind::RunCore { exit: true, runnable: 2 });
+        all.after(US, 0, EventKind::RunCore { exit: true, runnable: 2 });
     }
     // The runner records for the threads of its core.
     all.events.iter_mut().for_each(|event| event.tid = Tid(10));
@@ -119,11 +128,12 @@ fn report(recording: &Recording, arch: &str) -> Report {
 fn report_of(recording: &Recording, info: TraceInfo) -> Report {
     let events = &recording.events;
     let (first, last) = (events[0].at, events[events.len() - 1].at);
-    let mut facts = Facts::new(&Wanted { by: vec![Dim::Reason], slowest: 3, selection: Selection::default() });
+    let mut facts =
+        Facts::new(&FactsOptions { by: vec![Dimension::Reason], slowest: 3, selection: Selection::default() });
     let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
     ledger.events = events.len() as u64;
     let beside = |facts: &mut Facts, assembler: &Assembler| {
-        facts.hear(assembler.kinds());
+        facts.note_event_kinds(assembler.kinds());
         assembler.stretches().iter().for_each(|stretch| facts.absorb_stretch(stretch));
         assembler.halts().iter().for_each(|halt| _ = facts.absorb_halt(halt));
         assembler.yields().iter().for_each(|of| _ = facts.absorb_yield(of));
@@ -140,7 +150,7 @@ fn report_of(recording: &Recording, info: TraceInfo) -> Report {
     beside(&mut facts, &assembler);
     rows.iter().for_each(|exit| _ = facts.absorb(exit));
     facts.end(first, last, &Default::default());
-    let made = Made {
+    let made = ReportOptions {
         exits: rows.len() as u64,
         timed_exits: rows.iter().filter(|exit| exit.timed).count() as u64,
         selection: Selection::default(),
@@ -158,7 +168,7 @@ fn report_of(recording: &Recording, info: TraceInfo) -> Report {
 
 fn check(name: &str, page: &Page) {
     let mut text = Vec::new();
-    write_page(page, Look { width: Some(120), colour: false, unicode: true }, &mut text).unwrap();
+    write_page(page, TerminalStyle { width: Some(120), colour: false, unicode: true }, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/pages/{name}.txt"));
     if std::env::var_os(WRITE).is_some() {
@@ -172,20 +182,25 @@ fn check(name: &str, page: &Page) {
 fn pages_of_writes_halts_and_yields_are_as_they_were() {
     let report = report(&svm(), "x86_64");
     check("report", &report_page(&report, 10));
-    for (name, view) in [("halt", View::Halt), ("pio", View::Pio), ("phases", View::Phases), ("yield", View::Yield)] {
+    for (name, view) in [
+        ("halt", MechanismView::Halt),
+        ("pio", MechanismView::Pio),
+        ("phases", MechanismView::Phases),
+        ("yield", MechanismView::Yield),
+    ] {
         check(name, &view_page(&report, view));
     }
 }
 
 #[test]
 fn a_page_of_ganged_exits_is_as_it_was() {
-    check("gang", &view_page(&report(&powerpc(), "ppc64le"), View::Gang));
+    check("gang", &view_page(&report(&powerpc(), "ppc64le"), MechanismView::Gang));
 }
 
 #[test]
 fn pages_of_views_that_a_recording_has_nothing_of_say_so() {
     let report = report(&powerpc(), "ppc64le");
-    for (name, view) in [("no-pio", View::Pio), ("no-yield", View::Yield)] {
+    for (name, view) in [("no-pio", MechanismView::Pio), ("no-yield", MechanismView::Yield)] {
         check(name, &view_page(&report, view));
     }
 }
@@ -195,11 +210,11 @@ fn a_rate_given_by_hand_is_said_and_warned_of_where_halts_contradict_it() {
     let halts = |handling: u64| {
         let hlt = ExitCode::new(CodeList::Svm, 0x78);
         let mut all = Recording::default();
-        all.after(0, 1, Kind::Enter);
+        all.after(0, 1, EventKind::Enter);
         for _ in 0..21 {
             all.exit(1, hlt);
-            all.after(2_000 * US + handling, 1, Kind::HaltEnd { ns: 2_000 * US, waited: true, valid: true });
-            all.after(2 * US, 1, Kind::Enter);
+            all.after(2_000 * US + handling, 1, EventKind::HaltEnd { ns: 2_000 * US, waited: true, valid: true });
+            all.after(2 * US, 1, EventKind::Enter);
         }
         all
     };

@@ -1,25 +1,25 @@
 //! The same for arm64: system registers, and calls by HVC or SMC.
 
-use super::cures::{Answer, Source};
+use super::cures::{ExitSource, Remedy};
 use super::msr_cures::PMU;
-use exitscope_model::DetailKind;
+use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register;
 
 /// From one register to another, by Op0, Op1, CRn, CRm, Op2.
-const fn registers(first: [u64; 5], last: [u64; 5], name: &'static str, answer: Answer) -> Source {
+const fn registers(first: [u64; 5], last: [u64; 5], name: &'static str, answer: Remedy) -> ExitSource {
     let range = (system_register(first), system_register(last));
-    Source { kind: DetailKind::SystemRegister, range, name, of_qemu: false, answer }
+    ExitSource { kind: SubjectKind::SystemRegister, range, name, of_qemu: false, answer }
 }
 
-const fn calls(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
-    Source { kind: DetailKind::Hvc, range: (first, last), name, of_qemu: false, answer }
+const fn calls(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Hvc, range: (first, last), name, of_qemu: false, answer }
 }
 
-use Answer::{Cure as C, Leave};
+use Remedy::{Cure as C, Leave};
 
 /// Numbers of registers: `arch/arm64/include/asm/sysreg.h`, `arch/arm64/tools/sysreg`; of functions: `include/uapi/linux/psci.h`,
 /// `include/linux/arm-smccc.h`.
-pub(super) static ARM64: &[Source] = &[
+pub(super) static ARM64: &[ExitSource] = &[
     registers([3, 0, 0, 1, 0], [3, 0, 0, 7, 7], "ID registers", Leave(ID)),
     registers([3, 0, 12, 11, 5], [3, 0, 12, 11, 7], "IPIs (SGIs)", Leave(SGI)),
     registers([3, 3, 14, 2, 0], [3, 3, 14, 2, 2], "physical timer", Leave(PHYSICAL_TIMER)),

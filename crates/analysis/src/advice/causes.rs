@@ -10,12 +10,12 @@
 
 use super::cures::source;
 use super::gangs::are_forced;
+use super::input::{AdviceInput, RecordedHost, total};
 use super::judgement::{AdviceId, Judgement};
-use super::material::{Machine, Material, total};
-use super::missing::ABOUT;
+use super::not_judged::ABOUT;
 use super::reasons::{DOORBELLS, group};
-use crate::{Cell, DetailKey, ExitCause, Facts, GangCell};
-use exitscope_model::{CodeList, DetailKind, ExitCode, TimePart};
+use crate::{ExitCause, ExitStats, Facts, GangStats, SubjectKey};
+use exitscope_model::{CodeList, ExitCode, SubjectKind, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,32 +34,32 @@ pub const NO_RULE: &str = "no rule looks at it";
 
 /// What an exit is about, as rules tell it apart: a device of the table of cures, or something that is not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Asked {
+pub(super) enum CureLookup {
     Named(&'static str),
-    Other(DetailKind, u64),
+    Other(SubjectKind, u64),
 }
 
-impl Asked {
+impl CureLookup {
     /// Of a VM that is, or is not, known to be QEMU's.
-    pub fn of(machine: &Machine, is_qemu: bool, key: DetailKey) -> Asked {
+    pub fn of(machine: &RecordedHost, is_qemu: bool, key: SubjectKey) -> CureLookup {
         let row = source(machine, is_qemu, key.kind, key.key);
-        row.map_or(Asked::Other(key.kind, key.key), |row| Asked::Named(row.name))
+        row.map_or(CureLookup::Other(key.kind, key.key), |row| CureLookup::Named(row.name))
     }
 
     /// It, of which `key` is the costliest port or register.
-    pub fn subject(self, key: DetailKey) -> Subject {
+    pub fn subject(self, key: SubjectKey) -> CauseSubject {
         match self {
-            Asked::Named(name) => Subject::Named(name, key),
-            Asked::Other(..) => Subject::Key(key),
+            CureLookup::Named(name) => CauseSubject::Named(name, key),
+            CureLookup::Other(..) => CauseSubject::Key(key),
         }
     }
 }
 
 /// What exits from this are about; none where nothing tells them apart but their reason.
-pub(super) fn asked(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> Option<Asked> {
+pub(super) fn asked(machine: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
     let key = cause.subject().filter(|key| is_told_apart(key.kind));
-    match (key.map(|key| Asked::of(machine, is_qemu, key)), group(cause)) {
-        (Some(Asked::Other(..)) | None, Some(group)) => Some(Asked::Named(group.name)),
+    match (key.map(|key| CureLookup::of(machine, is_qemu, key)), group(cause)) {
+        (Some(CureLookup::Other(..)) | None, Some(group)) => Some(CureLookup::Named(group.name)),
         (asked, _) => asked,
     }
 }
@@ -76,10 +76,10 @@ pub enum ToldApart {
 }
 
 /// How rules tell these exits from others of their reason, of a VM that is, or is not, known to be QEMU's: as the list of causes does.
-pub fn told_apart(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> ToldApart {
+pub fn told_apart(machine: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> ToldApart {
     match asked(machine, is_qemu, cause) {
-        Some(Asked::Named(name)) => ToldApart::ByName(name),
-        Some(Asked::Other(..)) => ToldApart::ByKey,
+        Some(CureLookup::Named(name)) => ToldApart::ByName(name),
+        Some(CureLookup::Other(..)) => ToldApart::ByKey,
         None => ToldApart::No,
     }
 }
@@ -88,7 +88,7 @@ pub fn told_apart(machine: &Machine, is_qemu: bool, cause: &ExitCause) -> ToldAp
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Covered {
     /// Those about this.
-    Subject(Asked),
+    Subject(CureLookup),
     /// Those for this reason.
     Reason(CodeList, u64),
     /// Those at which vCPUs halt.
@@ -138,15 +138,15 @@ pub enum GoesInto {
 
 /// What a cause or an advice is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
+pub enum CauseSubject {
     /// Nothing that exits name, or that rules tell apart.
     None,
     /// A device or a group of registers, by the name that rules give it; the costliest of its ports or registers.
-    Named(&'static str, DetailKey),
+    Named(&'static str, SubjectKey),
     /// Exits that their reason tells apart, or their reason and what happened, by the name that rules give them.
     Group(&'static str),
     /// A port, a page, a register, a call.
-    Key(DetailKey),
+    Key(SubjectKey),
 }
 
 /// Something that takes a noteworthy part.
@@ -157,7 +157,7 @@ pub struct CauseRow {
     /// Exits for a reason, or time without any.
     pub into: GoesInto,
     /// What exits are about.
-    pub subject: Subject,
+    pub subject: CauseSubject,
     /// Exits.
     pub exits: u64,
     /// What exits cost; of the rest, how long it is.
@@ -173,14 +173,14 @@ pub struct CauseRow {
 }
 
 /// Lists what weighs, of each VM and of all together. The advice is ranked.
-pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+pub(super) fn list(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
     let mut rows = Vec::new();
     let mut all = Sums::default();
     // Of which VMs there are such exits: what is said of the others says nothing of them.
     let mut vms_of: BTreeMap<ExitKey, Vec<VmId>> = BTreeMap::new();
     for (&vm, time) in &material.vms {
         let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
-        sums.forced_out = material.facts.gangs.vms().get(&vm).map_or(0, GangCell::cost);
+        sums.forced_out = material.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
         let is_qemu = material.vmm(vm, machine).is_qemu();
         material.causes(vm).iter().for_each(|(cause, cell)| sums.add(machine, is_qemu, cause, cell));
         rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, untold)));
@@ -201,13 +201,13 @@ pub(super) fn list(material: &Material, machine: &Machine, judgement: &mut Judge
 }
 
 /// What weighs where no rule looked: of several recordings together, or of a part of the exits.
-pub fn unjudged_causes(facts: &Facts, machine: &Machine) -> Vec<CauseRow> {
+pub fn unjudged_causes(facts: &Facts, machine: &RecordedHost) -> Vec<CauseRow> {
     let mut sums = Sums::default();
     for of in facts.divisions.values() {
         sums.wall = sums.wall.saturating_add(of.parts.sum().0);
         sums.steal = sums.steal.saturating_add(of.parts.get(TimePart::Steal).0);
     }
-    sums.forced_out = total(facts.gangs.vms().values().map(GangCell::cost));
+    sums.forced_out = total(facts.gangs.vms().values().map(GangStats::cost));
     facts.causes.cells().iter().for_each(|(cause, cell)| sums.add(machine, false, cause, cell));
     sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(untold.to_string()))
 }
@@ -234,13 +234,13 @@ const DIFFERS: &str = "it is judged by VM";
 
 #[derive(Default)]
 struct Sum {
-    cell: Cell,
+    cell: ExitStats,
     cost: u64,
-    top: Option<(DetailKey, u64)>,
+    top: Option<(SubjectKey, u64)>,
 }
 
 impl Sum {
-    fn add(&mut self, cell: &Cell, cost: u64, top: Option<(DetailKey, u64)>) {
+    fn add(&mut self, cell: &ExitStats, cost: u64, top: Option<(SubjectKey, u64)>) {
         self.cell.merge(cell);
         self.cost = self.cost.saturating_add(cost);
         self.top = match (top, self.top) {
@@ -254,7 +254,7 @@ impl Sum {
 type Covers<'a> = dyn Fn(&Covered) -> bool + 'a;
 
 /// What tells exits apart: their reason, and what they are about.
-type ExitKey = (ExitCode, Option<Asked>);
+type ExitKey = (ExitCode, Option<CureLookup>);
 
 /// Exits by reason and what they are about, and the time that they are measured against.
 #[derive(Default)]
@@ -267,7 +267,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, machine: &Machine, is_qemu: bool, cause: &ExitCause, cell: &Cell) {
+    fn add(&mut self, machine: &RecordedHost, is_qemu: bool, cause: &ExitCause, cell: &ExitStats) {
         let cost = cell.cost().0;
         let top = cause.about.filter(|key| is_told_apart(key.kind)).map(|key| (key, cost));
         let key = (cause.code, asked(machine, is_qemu, cause));
@@ -304,8 +304,8 @@ impl Sums {
             into: GoesInto::Exits(code),
             subject: match (asked, sum.top) {
                 (Some(asked), Some((key, _))) => asked.subject(key),
-                (Some(Asked::Named(name)), None) => Subject::Group(name),
-                _ => Subject::None,
+                (Some(CureLookup::Named(name)), None) => CauseSubject::Group(name),
+                _ => CauseSubject::None,
             },
             exits: sum.cell.count,
             time: Nanos(sum.cost),
@@ -316,7 +316,7 @@ impl Sums {
         };
         let mut rows: Vec<CauseRow> = self.exits.iter().filter(|(_, sum)| weighs(sum.cost)).map(of_exits).collect();
         rows.sort_by_key(|row| (Reverse((row.time, row.exits)), row.into, row.subject));
-        let doorbells = self.exits.iter().filter(|(key, _)| key.1 == Some(Asked::Named(DOORBELLS)));
+        let doorbells = self.exits.iter().filter(|(key, _)| key.1 == Some(CureLookup::Named(DOORBELLS)));
         let doorbells = total(doorbells.map(|(_, sum)| sum.cost));
         // Those are the same time, if they are all of it.
         let is_same = are_forced(doorbells, self.forced_out) && are_forced(self.forced_out, doorbells);
@@ -328,7 +328,7 @@ impl Sums {
                 rows.push(CauseRow {
                     vm,
                     into,
-                    subject: Subject::None,
+                    subject: CauseSubject::None,
                     exits: 0,
                     time: Nanos(lost),
                     lengths: None,
@@ -343,8 +343,8 @@ impl Sums {
 }
 
 /// What names a thing that a rule could look at. The others divide a reason by what happened, as an error code does.
-fn is_told_apart(kind: DetailKind) -> bool {
-    use DetailKind::{EoiVector, EptViolation, Exception, HostVector, IncompleteIpi, PageFault, Program, TaskSwitch};
+fn is_told_apart(kind: SubjectKind) -> bool {
+    use SubjectKind::{EoiVector, EptViolation, Exception, HostVector, IncompleteIpi, PageFault, Program, TaskSwitch};
     !matches!(
         kind,
         PageFault | EptViolation | Program | Exception | HostVector | EoiVector | IncompleteIpi | TaskSwitch
@@ -352,11 +352,11 @@ fn is_told_apart(kind: DetailKind) -> bool {
 }
 
 /// Whether exits are mostly halts: those of other codes than a halt's (a call, an instruction of several) may be.
-fn halts(cell: &Cell) -> bool {
+fn halts(cell: &ExitStats) -> bool {
     cell.parts.in_halts().0.saturating_mul(2) > cell.total().0
 }
 
-fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>, halts: bool) -> bool {
+fn covers(of: &Covered, code: ExitCode, asked: Option<CureLookup>, halts: bool) -> bool {
     match *of {
         Covered::Subject(subject) => asked == Some(subject),
         Covered::Reason(list, number) => code == ExitCode::new(list, number),
@@ -366,7 +366,7 @@ fn covers(of: &Covered, code: ExitCode, asked: Option<Asked>, halts: bool) -> bo
 }
 
 /// Why nothing was said of such exits.
-fn untold(code: ExitCode, asked: Option<Asked>) -> &'static str {
+fn untold(code: ExitCode, asked: Option<CureLookup>) -> &'static str {
     let number = (code.list, code.number);
     let names_one = ABOUT.contains(&number) || number == (CodeList::Vmx, EPT_MISCONFIG) || code.is_page_fault();
     if names_one && asked.is_none() { "the recording does not say what they are about" } else { NO_RULE }
@@ -393,32 +393,32 @@ fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: &str) -> Ca
 
 #[cfg(test)]
 mod tests {
-    use super::super::judgement::{Figure, Gain, GainOf, How, Plan, Rule, Topic};
-    use super::super::made::{exit, spent, vcpu};
-    use super::super::material::VmTime;
+    use super::super::input::VmTime;
+    use super::super::judgement::{AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Rule, Topic};
+    use super::super::test_exits::{exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Detail, Exit, Form};
+    use exitscope_model::{Exit, PortAccessForm, Subject};
 
     /// Exits of VM 1 for these reasons, about these ports, that cost so much, in so much time of its vCPUs.
     fn causes(exits: &[(u64, Option<u64>, u64)], time: VmTime) -> Vec<CauseRow> {
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         for (number, port, cost) in exits {
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, *number));
-            let detail = port.map(|key| Detail {
-                kind: DetailKind::Port,
+            let detail = port.map(|key| Subject {
+                kind: SubjectKind::Port,
                 write: true,
-                form: Form::Plain,
+                form: PortAccessForm::NonString,
                 size: 1,
                 key,
                 value: 0,
             });
-            material.absorb(&Exit { detail, parts: spent(TimePart::Kernel, *cost), ..of });
+            material.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, *cost), ..of });
         }
         material.sum_up();
         material.vms.insert(VmId(1), time);
         let mut judgement = Judgement::default();
-        list(&material, &Machine::default(), &mut judgement);
+        list(&material, &RecordedHost::default(), &mut judgement);
         assert_eq!(judgement.causes_of_all.len(), judgement.causes.len());
         judgement.causes
     }
@@ -454,15 +454,15 @@ mod tests {
             (30, None, 100),
         ];
         let rows = causes(&exits, VmTime { wall: 3_200, ..VmTime::default() });
-        let key = |key| DetailKey { kind: DetailKind::Port, key, write: true };
+        let key = |key| SubjectKey { kind: SubjectKind::Port, key, write: true };
         let found: Vec<_> =
             rows.iter().map(|row| (row.subject, row.exits, row.time.0, row.of_cost, row.of_time)).collect();
         assert_eq!(
             found,
             [
-                (Subject::Named("serial port", key(0x3f9)), 3, 1_200, Some(0.75), 0.375),
-                (Subject::Key(key(0x1234)), 1, 300, Some(0.1875), 0.09375),
-                (Subject::None, 1, 100, Some(0.0625), 0.03125),
+                (CauseSubject::Named("serial port", key(0x3f9)), 3, 1_200, Some(0.75), 0.375),
+                (CauseSubject::Key(key(0x1234)), 1, 300, Some(0.1875), 0.09375),
+                (CauseSubject::None, 1, 100, Some(0.0625), 0.03125),
             ]
         );
         let untold = |why: &str| CauseVerdict::NotJudged(why.to_string());
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn what_names_nothing_is_said_of_reasons_that_should_name_something() {
-        let asked = Some(Asked::Other(DetailKind::Port, 1));
+        let asked = Some(CureLookup::Other(SubjectKind::Port, 1));
         for (list, number, about, says) in [
             (CodeList::Vmx, 30, None, "the recording does not say what they are about"),
             (CodeList::Vmx, 49, None, "the recording does not say what they are about"),
@@ -492,11 +492,11 @@ mod tests {
 
     #[test]
     fn each_saying_is_of_its_own_exits() {
-        let asked = Asked::Other(DetailKind::Port, 1);
+        let asked = CureLookup::Other(SubjectKind::Port, 1);
         let (pio, hlt) = (ExitCode::new(CodeList::Vmx, 30), ExitCode::new(CodeList::Vmx, 12));
         for (of, code, about, is_covered) in [
             (Covered::Subject(asked), pio, Some(asked), true),
-            (Covered::Subject(asked), pio, Some(Asked::Other(DetailKind::Port, 2)), false),
+            (Covered::Subject(asked), pio, Some(CureLookup::Other(SubjectKind::Port, 2)), false),
             (Covered::Subject(asked), pio, None, false),
             (Covered::Reason(CodeList::Vmx, 30), pio, None, true),
             (Covered::Reason(CodeList::Svm, 30), pio, None, false),
@@ -508,27 +508,27 @@ mod tests {
         ] {
             assert_eq!(covers(&of, code, about, false), is_covered, "{of:?} {code:?} {about:?}");
         }
-        assert!(!is_told_apart(DetailKind::PageFault) && !is_told_apart(DetailKind::Program));
-        assert!(is_told_apart(DetailKind::Port) && is_told_apart(DetailKind::Msr));
+        assert!(!is_told_apart(SubjectKind::PageFault) && !is_told_apart(SubjectKind::Program));
+        assert!(is_told_apart(SubjectKind::Port) && is_told_apart(SubjectKind::Msr));
     }
 
     #[test]
     fn of_all_that_is_said_what_helps_most_is_told() {
         let mut judgement = Judgement::default();
-        let fact = judgement.note(None, Topic::Timeline, "exits", Figure::Count(3));
-        let plan = Plan {
+        let fact = judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(3));
+        let plan = AdviceDraft {
             rule: Rule::Cure,
-            subject: Subject::None,
+            subject: CauseSubject::None,
             vm: None,
             change: String::new(),
             settings: Vec::new(),
-            gain: Gain { of: GainOf::Exits, low: Nanos(1), high: Nanos(2), how: How::Counted("") },
+            gain: Gain { of: GainOf::Exits, low: Nanos(1), high: Nanos(2), how: GainMethod::Counted("") },
             risk: "".into(),
             payer: "".into(),
             undo: "".into(),
             acts: "".into(),
         };
-        let larger = Plan { gain: Gain { high: Nanos(9), ..plan.gain }, ..plan.clone() };
+        let larger = AdviceDraft { gain: Gain { high: Nanos(9), ..plan.gain }, ..plan.clone() };
         let (small, large) = (judgement.advise(fact, &[], plan), judgement.advise(fact, &[], larger));
         judgement.rank();
         let unjudged = || Said::NotJudged("why".to_string());

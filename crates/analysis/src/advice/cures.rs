@@ -4,30 +4,30 @@
 //! formatdomain, QEMU's documentation of machine and CPU properties and of its Hyper-V enlightenments.
 
 use super::arm_cures::ARM64;
-use super::judgement::Setting;
-use super::material::Machine;
+use super::input::RecordedHost;
+use super::judgement::AdviceSetting;
 use super::msr_cures::{AVIC_SWITCH, DISABLED, ENABLE_APICV, HCALLS, MSRS};
 use exitscope_model::codes::is_of_pcs;
-use exitscope_model::{DetailKind, Sign};
+use exitscope_model::{Sign, SubjectKind};
 use exitscope_policy::Knob;
 use std::borrow::Cow;
 
 /// A device, or a group of registers, that guests ask for.
 #[derive(Debug)]
-pub(super) struct Source {
-    pub kind: DetailKind,
+pub(super) struct ExitSource {
+    pub kind: SubjectKind,
     /// First and last port, address, MSR or leaf.
     pub range: (u64, u64),
     /// Rows of the same name are one source.
     pub name: &'static str,
     /// Whether only QEMU has it there: of other VMs nothing says what it is.
     pub of_qemu: bool,
-    pub answer: Answer,
+    pub answer: Remedy,
 }
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
+pub(super) enum Remedy {
     /// A change.
     Cure(&'static Cure),
     /// Nothing, for this reason.
@@ -38,7 +38,7 @@ pub(super) enum Answer {
 
 /// When a change helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Helps {
+pub(super) enum CureCondition {
     /// Whoever answers.
     Always,
     /// Where user space answers: the exits go away.
@@ -88,11 +88,11 @@ pub(super) struct Cure {
     pub change: &'static str,
     /// What must be on at the host; whether it is, is asked of the recording.
     pub switches: &'static [Switch],
-    pub settings: &'static [Setting],
+    pub settings: &'static [AdviceSetting],
     /// The same for a guest of Xen's.
     pub xen: &'static str,
     /// When it helps.
-    pub helps: Helps,
+    pub helps: CureCondition,
     pub least: Least,
     pub acts: Acts,
     pub risk: &'static str,
@@ -107,7 +107,7 @@ pub(super) const IN_GUEST: Cure = Cure {
     switches: &[],
     settings: &[],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: LESS_OFTEN,
     acts: Acts::InGuest,
     risk: "none",
@@ -124,56 +124,61 @@ pub(super) const REPLACES: &str = "from nothing, as what takes its place may nee
 const REPLACED: Least = Least::Nothing(REPLACES);
 const CLOCK: Least = Least::Nothing("from nothing, where it is not the guest's clock, to all their time");
 
-pub(super) const fn libvirt(within: &'static str, xml: &'static str) -> Setting {
-    Setting::Libvirt { within, xml: Cow::Borrowed(xml) }
+pub(super) const fn libvirt(within: &'static str, xml: &'static str) -> AdviceSetting {
+    AdviceSetting::Libvirt { within, xml: Cow::Borrowed(xml) }
 }
 
-pub(super) const fn qemu(option: &'static str) -> Setting {
-    Setting::Qemu(Cow::Borrowed(option))
+pub(super) const fn qemu(option: &'static str) -> AdviceSetting {
+    AdviceSetting::Qemu(Cow::Borrowed(option))
 }
 
-pub(super) const fn by_hand(text: &'static str) -> Setting {
-    Setting::ByHand(Cow::Borrowed(text))
+pub(super) const fn by_hand(text: &'static str) -> AdviceSetting {
+    AdviceSetting::ByHand(Cow::Borrowed(text))
 }
 
-const fn port(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
-    Source { kind: DetailKind::Port, range: (first, last), name, of_qemu: false, answer }
+const fn port(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Port, range: (first, last), name, of_qemu: false, answer }
 }
 
-const fn memory(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
-    Source { kind: DetailKind::Mmio, range: (first, last), name, of_qemu: false, answer }
+const fn memory(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Mmio, range: (first, last), name, of_qemu: false, answer }
 }
 
 /// The same, where QEMU alone has it there.
-const fn of_qemu(row: Source) -> Source {
-    Source { kind: row.kind, range: row.range, name: row.name, of_qemu: true, answer: row.answer }
+const fn of_qemu(row: ExitSource) -> ExitSource {
+    ExitSource { kind: row.kind, range: row.range, name: row.name, of_qemu: true, answer: row.answer }
 }
 
-use Answer::{Cure as C, Leave};
+use Remedy::{Cure as C, Leave};
 
 /// Every row, of all machines.
-pub(super) fn sources() -> impl Iterator<Item = &'static Source> {
+pub(super) fn sources() -> impl Iterator<Item = &'static ExitSource> {
     DEVICES.iter().chain(MSRS).chain(HCALLS).chain(ARM64)
 }
 
 /// The source of a detail. A machine whose architecture nothing says (Xen, text) is x86; others have no fixed places: QEMU's
 /// virt has a PL011 at 0x9000000 (VIRT_UART in hw/arm/virt.c), another VMM or machine something else. QEMU's own places on a
 /// PC have a meaning only where the VMM is QEMU, and under Xen, whose device model it is.
-pub(super) fn source(machine: &Machine, is_qemu: bool, kind: DetailKind, key: u64) -> Option<&'static Source> {
+pub(super) fn source(
+    machine: &RecordedHost,
+    is_qemu: bool,
+    kind: SubjectKind,
+    key: u64,
+) -> Option<&'static ExitSource> {
     let arch = machine.arch.as_str();
     let is_pc = is_of_pcs(arch);
-    let rows: &[&[Source]] = match arch {
+    let rows: &[&[ExitSource]] = match arch {
         _ if is_pc => &[DEVICES, MSRS],
         _ if arch.starts_with("ppc") => &[HCALLS],
         "aarch64" => &[ARM64],
         _ => &[],
     };
-    let is_here = |row: &&Source| !row.of_qemu || is_qemu || machine.xen;
+    let is_here = |row: &&ExitSource| !row.of_qemu || is_qemu || machine.xen;
     let mut rows = rows.iter().copied().flatten().filter(is_here);
     rows.find(|row| row.kind == kind && (row.range.0..=row.range.1).contains(&key))
 }
 
-static DEVICES: &[Source] = &[
+static DEVICES: &[ExitSource] = &[
     memory(0xfed0_0000, 0xfed0_0fff, "HPET", C(&HPET)),
     // Of q35 (hw/i386/acpi-build.c, hw/isa/lpc_ich9.c) and of pc (hw/acpi/piix4.c).
     of_qemu(port(0x608, 0x60b, "ACPI PM timer", C(&PM_TIMER))),
@@ -226,7 +231,7 @@ static HPET: Cure = Cure {
     switches: &[],
     settings: &[libvirt("clock", "<timer name='hpet' present='no'/>"), qemu("-machine hpet=off")],
     xen: "hpet=0 in the domain's xl.cfg",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
     risk: "a guest without any other good clock (old, without kvm-clock and Hyper-V's timers) falls back to the PIT \
@@ -248,7 +253,7 @@ static PM_TIMER: Cure = Cure {
         ),
     ],
     xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: CLOCK,
     acts: Acts::AtStart,
     risk: "a guest that left the TSC because it found it unstable does so again: see to that first (constant TSC, no \
@@ -269,7 +274,7 @@ static RTC: Cure = Cure {
         by_hand("a Linux guest has no use for the RTC while it runs: look for a program that reads /dev/rtc0"),
     ],
     xen: "viridian=1 in the domain's xl.cfg, for Windows guests",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
     risk: "Windows may need another restart before it uses them",
@@ -281,7 +286,7 @@ static PIT: Cure = Cure {
     switches: &[],
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
     xen: "keep the guest from the PIT: a Linux guest with clocksource=xen or tsc",
-    helps: Helps::ByMovingIn,
+    helps: CureCondition::ByMovingIn,
     least: Least::All,
     acts: Acts::AtStart,
     // Posted interrupts: `vmx_can_use_vtd_pi` in arch/x86/kvm/vmx/posted_intr.c asks for irqchip_in_kernel, which either is.
@@ -295,7 +300,7 @@ static IRQCHIP: Cure = Cure {
     switches: &[],
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
     xen: "use event channels instead of emulated interrupts: PVH, or PV drivers in an HVM guest",
-    helps: Helps::ByMovingIn,
+    helps: CureCondition::ByMovingIn,
     least: Least::All,
     acts: Acts::AtStart,
     risk: "interrupt remapping in the guest, as more than 255 vCPUs need it, needs the split irqchip",
@@ -320,7 +325,7 @@ static LOCAL_APIC: Cure = Cure {
     settings: &[qemu("-cpu …,x2apic=on"), libvirt("cpu", "<feature policy='require' name='x2apic'/>")],
     xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it: assisted_x2apic=1 in the domain's xl.cfg then \
         spares exits",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
     risk: "none known for guests that boot with it",
@@ -358,7 +363,7 @@ pub(super) static SERIAL_STATUS: Cure = Cure {
     settings: &[by_hand("the rip of the exits says whose code it is: `exitscope report FILE --by rip --reason io`")],
     xen: "the rip of the exits says whose code it is: `exitscope report FILE --tsc-hz … --by rip --reason io`",
     least: LESS_OFTEN,
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     risk: "none",
     ..IN_GUEST
 };
@@ -366,7 +371,7 @@ pub(super) static SERIAL_STATUS: Cure = Cure {
 /// Where no device is at the port.
 pub(super) static NO_SERIAL_PORT: Cure = Cure {
     change: "no device is at this port, and Xen answers each read with ones: find out what in the guest polls it",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     ..SERIAL_STATUS
 };
 
@@ -377,11 +382,11 @@ static SERIAL: Cure = Cure {
     settings: &[
         libvirt("devices", "<console type='pty'><target type='virtio'/></console>"),
         qemu("-device virtio-serial-pci -chardev pty,id=console0 -device virtconsole,chardev=console0"),
-        Setting::GuestBoot("console=hvc0"),
+        AdviceSetting::GuestBoot("console=hvc0"),
         by_hand("or say less: quiet, loglevel=4, no debug output of services on the console"),
     ],
     xen: "use the PV console: console=hvc0 in the guest",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
     risk: "firmware and boot loaders go on using the serial port; messages from before the driver is up are missing \
@@ -395,10 +400,10 @@ static KEYBOARD: Cure = Cure {
     settings: &[
         libvirt("features", "<ps2 state='off'/>"),
         qemu("-machine i8042=off"),
-        Setting::GuestBoot("i8042.noaux i8042.nokbd"),
+        AdviceSetting::GuestBoot("i8042.noaux i8042.nokbd"),
     ],
     xen: "i8042.noaux i8042.nokbd on the guest kernel's command line",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: Least::All,
     acts: Acts::AtStart,
     risk: "no PS/2 keyboard and mouse: use USB or virtio input where there is a display; some guests reboot through it; needs \
@@ -409,9 +414,9 @@ static KEYBOARD: Cure = Cure {
 static DELAY: Cure = Cure {
     change: "if it is a Linux guest's kernel that waits by writing port 0x80 (io_delay=0x80), tell it not to",
     switches: &[],
-    settings: &[Setting::GuestBoot("io_delay=none")],
+    settings: &[AdviceSetting::GuestBoot("io_delay=none")],
     xen: "io_delay=none on the guest kernel's command line",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where it is not the kernel that writes it, to all their time"),
     acts: Acts::AtStart,
     risk: "none for emulated devices, which need no pauses; firmware writes the same port, to say how far it is",
@@ -426,7 +431,7 @@ static IDE: Cure = Cure {
         qemu("-drive file=…,if=none,id=disk0 -object iothread,id=io0 -device virtio-blk-pci,drive=disk0,iothread=io0"),
     ],
     xen: "use the PV disk driver (xvda)",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
     risk: "the guest needs the virtio driver before its disk moves (Windows: virtio-win), and names of disks change",
@@ -441,7 +446,7 @@ static FLOPPY: Cure = Cure {
         by_hand("libvirt: remove <controller type='fdc'/> and the disk with device='floppy'"),
     ],
     xen: "blacklist the module floppy in the guest",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: Least::All,
     acts: Acts::AtStart,
     risk: "no floppy drive",
@@ -454,10 +459,10 @@ static VGA: Cure = Cure {
     settings: &[
         libvirt("devices", "<video><model type='virtio'/></video>"),
         qemu("-vga none -device virtio-gpu-pci"),
-        Setting::GuestBoot("console=hvc0"),
+        AdviceSetting::GuestBoot("console=hvc0"),
     ],
     xen: "a PV framebuffer, or no display: vga=\"none\" in the domain's xl.cfg",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
     risk: "the guest needs the driver; firmware without it shows nothing",
@@ -469,7 +474,7 @@ static DEBUG_CONSOLE: Cure = Cure {
     switches: &[],
     settings: &[qemu("(without) -device isa-debugcon,iobase=0x402")],
     xen: "use a release build of the firmware",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: Least::All,
     acts: Acts::AtStart,
     risk: "no debug output of the firmware",
@@ -481,7 +486,7 @@ static VMPORT: Cure = Cure {
     switches: &[],
     settings: &[libvirt("features", "<vmport state='off'/>"), qemu("-machine vmport=off")],
     xen: "take open-vm-tools and the driver vmmouse out of the guest",
-    helps: Helps::Outside,
+    helps: CureCondition::Outside,
     least: Least::All,
     acts: Acts::AtStart,
     risk: "open-vm-tools in the guest stop working; they have no use on KVM",
@@ -492,61 +497,61 @@ static VMPORT: Cure = Cure {
 mod tests {
     use super::*;
 
-    fn named(arch: &str, is_qemu: bool, kind: DetailKind, key: u64) -> Option<&'static str> {
-        let machine = Machine { arch: arch.to_string(), ..Machine::default() };
+    fn named(arch: &str, is_qemu: bool, kind: SubjectKind, key: u64) -> Option<&'static str> {
+        let machine = RecordedHost { arch: arch.to_string(), ..RecordedHost::default() };
         source(&machine, is_qemu, kind, key).map(|row| row.name)
     }
 
     #[test]
     fn the_devices_that_people_complain_about_are_in_the_table() {
         for (kind, key, name) in [
-            (DetailKind::Mmio, 0xfed0_0000, "HPET"),
-            (DetailKind::Port, 0x608, "ACPI PM timer"),
-            (DetailKind::Port, 0xb008, "ACPI PM timer"),
-            (DetailKind::Port, 0x71, "RTC"),
-            (DetailKind::Port, 0x43, "PIT"),
-            (DetailKind::Port, 0x61, "PC speaker's port"),
-            (DetailKind::Msr, 0x4000_00b0, "Hyper-V synthetic timers"),
-            (DetailKind::Msr, 0x4000_0084, "Hyper-V messages' end"),
-            (DetailKind::Msr, 0x6e0, "timer"),
-            (DetailKind::Cpuid, 0x8000_0008, "CPUID"),
+            (SubjectKind::Mmio, 0xfed0_0000, "HPET"),
+            (SubjectKind::Port, 0x608, "ACPI PM timer"),
+            (SubjectKind::Port, 0xb008, "ACPI PM timer"),
+            (SubjectKind::Port, 0x71, "RTC"),
+            (SubjectKind::Port, 0x43, "PIT"),
+            (SubjectKind::Port, 0x61, "PC speaker's port"),
+            (SubjectKind::Msr, 0x4000_00b0, "Hyper-V synthetic timers"),
+            (SubjectKind::Msr, 0x4000_0084, "Hyper-V messages' end"),
+            (SubjectKind::Msr, 0x6e0, "timer"),
+            (SubjectKind::Cpuid, 0x8000_0008, "CPUID"),
         ] {
             assert_eq!(named("x86_64", true, kind, key), Some(name), "{key:#x}");
         }
         let sysreg = exitscope_model::codes::system_register;
         for (kind, key, name) in [
-            (DetailKind::SystemRegister, sysreg([3, 0, 0, 4, 0]), Some("ID registers")),
-            (DetailKind::SystemRegister, sysreg([3, 0, 0, 0, 5]), None),
-            (DetailKind::SystemRegister, sysreg([3, 0, 12, 11, 5]), Some("IPIs (SGIs)")),
-            (DetailKind::SystemRegister, sysreg([3, 3, 14, 2, 1]), Some("physical timer")),
-            (DetailKind::SystemRegister, sysreg([3, 3, 14, 3, 1]), None),
-            (DetailKind::SystemRegister, sysreg([3, 3, 9, 13, 0]), Some("performance counters")),
-            (DetailKind::Hvc, 0x8400_0000, Some("PSCI's version")),
-            (DetailKind::Hvc, 0x8400_0001, None),
-            (DetailKind::Msr, 0x6e0, None),
+            (SubjectKind::SystemRegister, sysreg([3, 0, 0, 4, 0]), Some("ID registers")),
+            (SubjectKind::SystemRegister, sysreg([3, 0, 0, 0, 5]), None),
+            (SubjectKind::SystemRegister, sysreg([3, 0, 12, 11, 5]), Some("IPIs (SGIs)")),
+            (SubjectKind::SystemRegister, sysreg([3, 3, 14, 2, 1]), Some("physical timer")),
+            (SubjectKind::SystemRegister, sysreg([3, 3, 14, 3, 1]), None),
+            (SubjectKind::SystemRegister, sysreg([3, 3, 9, 13, 0]), Some("performance counters")),
+            (SubjectKind::Hvc, 0x8400_0000, Some("PSCI's version")),
+            (SubjectKind::Hvc, 0x8400_0001, None),
+            (SubjectKind::Msr, 0x6e0, None),
         ] {
             assert_eq!(named("aarch64", true, kind, key), name, "{key:#x}");
         }
-        assert_eq!(named("x86_64", true, DetailKind::Port, 0x1234), None);
+        assert_eq!(named("x86_64", true, SubjectKind::Port, 0x1234), None);
     }
 
     #[test]
     fn what_only_qemu_has_at_a_place_is_not_named_where_nothing_says_qemu() {
         for key in [0x402, 0x510, 0x608, 0xb008] {
-            assert!(named("x86_64", true, DetailKind::Port, key).is_some(), "{key:#x}");
-            assert_eq!(named("x86_64", false, DetailKind::Port, key), None, "{key:#x}");
+            assert!(named("x86_64", true, SubjectKind::Port, key).is_some(), "{key:#x}");
+            assert_eq!(named("x86_64", false, SubjectKind::Port, key), None, "{key:#x}");
         }
-        assert_eq!(named("x86_64", false, DetailKind::Port, 0x71), Some("RTC"), "a PC's own place");
+        assert_eq!(named("x86_64", false, SubjectKind::Port, 0x71), Some("RTC"), "a PC's own place");
         for key in [0x900_0000, 0xfed0_0000] {
-            assert_eq!(named("aarch64", true, DetailKind::Mmio, key), None, "Arm machines differ: {key:#x}");
+            assert_eq!(named("aarch64", true, SubjectKind::Mmio, key), None, "Arm machines differ: {key:#x}");
         }
     }
 
     #[test]
     fn every_setting_is_spelled_as_qemu_and_libvirt_do() {
         for row in DEVICES.iter().chain(MSRS) {
-            let Answer::Cure(cure) = &row.answer else { continue };
-            let wrong: Vec<String> = cure.settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            let Remedy::Cure(cure) = &row.answer else { continue };
+            let wrong: Vec<String> = cure.settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
             assert_eq!(wrong, Vec::<String>::new(), "{}", row.name);
         }
     }
@@ -555,15 +560,15 @@ mod tests {
     /// names the source.
     #[test]
     fn no_cure_claims_what_its_source_denies() {
-        let cure = |kind, key| match &source(&Machine::default(), true, kind, key).unwrap().answer {
-            Answer::Cure(cure) => *cure,
+        let cure = |kind, key| match &source(&RecordedHost::default(), true, kind, key).unwrap().answer {
+            Remedy::Cure(cure) => *cure,
             other => panic!("{key:#x}: {other:?}"),
         };
         let said = |kind, key| {
             let cure = cure(kind, key);
             format!("{} {:?} {} {}", cure.change, cure.settings, cure.risk, cure.payer)
         };
-        use DetailKind::{Msr, Port};
+        use SubjectKind::{Msr, Port};
         for (kind, key, says, does_not_say) in [
             // QEMU, target/i386/kvm/kvm.c, kvm_arch_init_vcpu: invtsc_mig_blocker, unless user_tsc_khz is set.
             (
@@ -589,10 +594,10 @@ mod tests {
             assert!(!text.contains(does_not_say), "{key:#x} does not say {does_not_say}: {text}");
         }
         for row in DEVICES.iter().chain(MSRS) {
-            if let Answer::Cure(cure) = &row.answer {
+            if let Remedy::Cure(cure) = &row.answer {
                 let wrong = |text: &str| text.contains("-cpu host") || text.contains("ibrs-all");
-                let wrong = |setting: &Setting| match setting {
-                    Setting::Qemu(text) | Setting::Libvirt { xml: text, .. } => wrong(text),
+                let wrong = |setting: &AdviceSetting| match setting {
+                    AdviceSetting::Qemu(text) | AdviceSetting::Libvirt { xml: text, .. } => wrong(text),
                     _ => false,
                 };
                 assert!(!cure.settings.iter().any(wrong), "{}: {:?}", row.name, cure.settings);
@@ -602,22 +607,22 @@ mod tests {
         // is not zero (SPEC_CTRL); by CPUID (PRED_CMD).
         for key in [0x48, 0x49] {
             assert!(
-                matches!(source(&Machine::default(), true, Msr, key).unwrap().answer, Answer::Unjudged(_)),
+                matches!(source(&RecordedHost::default(), true, Msr, key).unwrap().answer, Remedy::Unjudged(_)),
                 "{key:#x}"
             );
         }
         // QEMU, hw/audio/pcspk.c: not the PIT.
-        assert!(matches!(source(&Machine::default(), true, Port, 0x61).unwrap().answer, Answer::Leave(_)));
+        assert!(matches!(source(&RecordedHost::default(), true, Port, 0x61).unwrap().answer, Remedy::Leave(_)));
         // A tick, a read, a call that the guest can do with less of is not gone.
         for key in [0x6e0, 0x832, 0x838, 0x830, 0x80b, 0x10, 0xe7, 0x4000_00b0, 0x4000_0020] {
             assert!(matches!(cure(Msr, key).least, Least::Nothing(_)), "{key:#x}");
         }
-        assert!(matches!(cure(DetailKind::Cpuid, 4).least, Least::Nothing(_)));
+        assert!(matches!(cure(SubjectKind::Cpuid, 4).least, Least::Nothing(_)));
     }
 
     #[test]
     fn no_two_rows_claim_the_same_place() {
-        let rows: Vec<&Source> = DEVICES.iter().chain(MSRS).collect();
+        let rows: Vec<&ExitSource> = DEVICES.iter().chain(MSRS).collect();
         for (at, row) in rows.iter().enumerate() {
             assert!(row.range.0 <= row.range.1, "{}", row.name);
             for other in &rows[at + 1..] {

@@ -1,20 +1,22 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
-use super::causes::{Asked, Covered, Said, Subject};
-use super::contention::share;
-use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Topic};
-use super::material::{Machine, Material, VmTime, Vmm, total};
+use super::causes::{CauseSubject, Covered, CureLookup, Said};
+use super::device_rules::{MIN_COST_SHARE, for_vmm};
+use super::input::{AdviceInput, RecordedHost, VmTime, Vmm, total};
+use super::judgement::{
+    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic,
+};
 use super::reasons::DOORBELLS;
-use super::sources::{WORTH, for_vmm};
-use super::trials::{Range, Trials, WIDTHS};
-use crate::GangCell;
+use super::steal::share;
+use super::trials::{GainEstimateNs, Trials, WIDTHS};
+use crate::GangStats;
 use exitscope_model::CodeList;
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Nanos, VmId};
 
 /// Of what the narrowest virtual cores win, wider ones must win so much to be preferred: they need fewer cores. And who
 /// has lost so much of all that was lost is whom it is about.
-const NEARLY: f64 = 0.9;
+const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
 /// Why nothing is said of little.
 const LITTLE: &str =
@@ -24,50 +26,50 @@ const LITTLE: &str =
 const CAUSES: usize = 3;
 
 /// Whether the doorbells of a VM whose threads lost so much by being forced out, but for steal, are hardly anything else.
-fn are_doorbells(material: &Material, vm: VmId, lost: u64) -> bool {
+fn are_doorbells(material: &AdviceInput, vm: VmId, lost: u64) -> bool {
     are_forced(material.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0, lost)
 }
 
 /// The same of the cost of doorbells.
 pub(super) fn are_forced(doorbells: u64, lost: u64) -> bool {
-    lost > 0 && lost as f64 >= doorbells as f64 * NEARLY
+    lost > 0 && lost as f64 >= doorbells as f64 * GOOD_ENOUGH_SHARE
 }
 
 /// Whether what is said of a VM's doorbells is what is said of being forced out.
-pub(super) fn judges_doorbells(material: &Material, vm: VmId) -> bool {
+pub(super) fn judges_doorbells(material: &AdviceInput, vm: VmId) -> bool {
     material.facts.gangs.vms().get(&vm).is_some_and(|cell| are_doorbells(material, vm, cell.cost()))
 }
 
 /// Says it of what is lost to other threads' exits, and of the exits by which threads are forced out.
-fn say(material: &Material, said: &Said, judgement: &mut Judgement) {
+fn say(material: &AdviceInput, said: &Said, judgement: &mut Judgement) {
     judgement.say(None, Covered::ForcedOut, said.clone());
     for (vm, cell) in material.facts.gangs.vms() {
         if are_doorbells(material, vm, cell.cost()) {
-            judgement.say(Some(vm), Covered::Subject(Asked::Named(DOORBELLS)), said.clone());
+            judgement.say(Some(vm), Covered::Subject(CureLookup::Named(DOORBELLS)), said.clone());
         }
     }
 }
 
 /// How many virtual cores of so many threads there would be, and how many cores they keep busy at most.
-fn wanted(material: &Material, threads: u32) -> (u64, f64) {
+fn wanted(material: &AdviceInput, threads: u32) -> (u64, f64) {
     let vcores = material.facts.gangs.vcores(None);
     let count = total(vcores.iter().map(|vcore| (vcore.vcpus.len() as u64).div_ceil(u64::from(threads))));
     let time = total(material.vms.values().map(VmTime::wanted));
     (count, material.busy(None, time).min(count as f64))
 }
 
-pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
+pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
     let gangs = &material.facts.gangs;
     let wall = total(material.vms.values().map(|time| time.wall));
-    let lost = total(gangs.vms().values().map(GangCell::cost));
+    let lost = total(gangs.vms().values().map(GangStats::cost));
     let width = gangs.vcores(None).iter().map(|vcore| vcore.vcpus.len()).max().unwrap_or(0);
     if wall == 0 || lost == 0 || width < 2 {
         return;
     }
-    if lost.saturating_mul(WORTH) < wall {
+    if lost.saturating_mul(MIN_COST_SHARE) < wall {
         return say(material, &Said::NotJudged(LITTLE.into()), judgement);
     }
-    let won: Vec<(u32, Range)> = WIDTHS
+    let won: Vec<(u32, GainEstimateNs)> = WIDTHS
         .iter()
         .enumerate()
         .filter(|(_, threads)| (**threads as usize) < width)
@@ -75,11 +77,12 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         .collect();
     // Threads of other cores than the first are offline (`kvmppc_run_core`): CPUs of the host are cores.
     let cores = (machine.cpus > 0).then_some(f64::from(machine.cpus));
-    let fits = |(threads, _): &(u32, Range)| cores.is_none_or(|cores| wanted(material, *threads).1 <= cores);
-    let wins: Vec<(u32, Range)> = won.iter().copied().filter(|row| row.1.0 * WORTH as f64 >= wall as f64).collect();
-    let fitting: Vec<(u32, Range)> = wins.iter().copied().filter(fits).collect();
+    let fits = |(threads, _): &(u32, GainEstimateNs)| cores.is_none_or(|cores| wanted(material, *threads).1 <= cores);
+    let wins: Vec<(u32, GainEstimateNs)> =
+        won.iter().copied().filter(|row| row.1.0 * MIN_COST_SHARE as f64 >= wall as f64).collect();
+    let fitting: Vec<(u32, GainEstimateNs)> = wins.iter().copied().filter(fits).collect();
     let most = fitting.iter().map(|(_, range)| range.1).fold(0.0, f64::max);
-    let nearly = |range: &Range| range.1 >= most * NEARLY;
+    let nearly = |range: &GainEstimateNs| range.1 >= most * GOOD_ENOUGH_SHARE;
     let Some((threads, (low, _, high))) = fitting.into_iter().rev().find(|(_, range)| nearly(range)) else {
         let why = match (trials.untried.core_runs, wins.last()) {
             (true, _) => Said::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
@@ -94,7 +97,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
                     machine.cpus
                 );
                 let facts = note(material, judgement);
-                judgement.leave(facts[0], &facts[1..], why.clone());
+                judgement.accept_cost(facts[0], &facts[1..], why.clone());
                 Said::Inherent(why)
             }
         };
@@ -105,23 +108,23 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         1 => "cores that virtual cores of one thread would want, at most".to_string(),
         _ => format!("cores that virtual cores of {threads} threads would want, at most"),
     };
-    facts.push(judgement.note(None, Topic::Gangs, what, Figure::Cpus(wanted(material, threads).1)));
+    facts.push(judgement.cite(None, Topic::Gangs, what, CitedValue::Cpus(wanted(material, threads).1)));
     if let Some(cores) = cores {
-        facts.push(judgement.note(None, Topic::Gangs, "cores of the host", Figure::Count(cores as u64)));
+        facts.push(judgement.cite(None, Topic::Gangs, "cores of the host", CitedValue::Count(cores as u64)));
     }
     let subcores = match threads {
         1 => "",
         _ => "; subcores_per_core makes cores of that width",
     };
     let vms = gangs.vms();
-    let mostly = vms.iter().find(|(_, cell)| cell.cost() as f64 >= lost as f64 * NEARLY);
+    let mostly = vms.iter().find(|(_, cell)| cell.cost() as f64 >= lost as f64 * GOOD_ENOUGH_SHARE);
     let vm = mostly.map(|(vm, _)| *vm);
     let most_lost = mostly.map_or(lost, |(_, cell)| cell.cost()) as f64;
     let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
     let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
-    let plan = Plan {
+    let plan = AdviceDraft {
         rule: Rule::VirtualCores,
-        subject: Subject::None,
+        subject: CauseSubject::None,
         vm,
         change: format!(
             "make virtual cores narrower: {} of {width}{subcores}",
@@ -133,12 +136,12 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         settings: for_vmm(
             &vmm,
             vec![
-            Setting::Qemu(format!("-smp …,threads={threads}").into()),
-            Setting::Libvirt {
+            AdviceSetting::Qemu(format!("-smp …,threads={threads}").into()),
+            AdviceSetting::Libvirt {
                 within: "cpu",
                 xml: format!("<topology sockets='1' cores='…' threads='{threads}'/>").into(),
             },
-            Setting::ByHand(
+            AdviceSetting::ByHand(
                 "or keep them and move the work that leaves often (the causes among the facts) to vCPUs of another \
                     virtual core"
                     .into(),
@@ -151,7 +154,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
             low: cores.map_or(Nanos::ZERO, |_| time(low.min(most_lost))),
             // What was lost bounds it, whatever its parts differ by.
             high: time(high.min(most_lost)),
-            how: How::Replayed("vcore"),
+            how: GainMethod::Replayed("vcore"),
         },
         risk: "threads of one core then belong to several virtual cores, which take turns unless dynamic_mt_modes or \
             subcores let them run at a time"
@@ -166,26 +169,26 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     say(material, &Said::Advice(id), judgement);
 }
 
-fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
+fn note(material: &AdviceInput, judgement: &mut Judgement) -> Vec<CitedFactId> {
     let gangs = &material.facts.gangs;
     let mut facts = Vec::new();
     for (vm, cell) in gangs.vms() {
         if cell.forced == 0 {
             continue;
         }
-        facts.push(judgement.note(
+        facts.push(judgement.cite(
             Some(vm),
             Topic::Gangs,
             "part of its core runs that were ganged",
             share(cell.ganged, cell.runs),
         ));
-        facts.push(judgement.note(
+        facts.push(judgement.cite(
             Some(vm),
             Topic::Gangs,
             "of its threads that had not ceded, part of the exits that another thread forced",
             share(cell.forced, cell.exits),
         ));
-        facts.push(judgement.note(
+        facts.push(judgement.cite(
             Some(vm),
             Topic::Gangs,
             "time lost from being forced out to the next entry, of its vCPUs' time",
@@ -193,7 +196,7 @@ fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
         ));
         if cell.others > 0 {
             let what = "part of that time in which another virtual core had the CPU";
-            facts.push(judgement.note(Some(vm), Topic::Gangs, what, share(cell.others, cell.lost.sum)));
+            facts.push(judgement.cite(Some(vm), Topic::Gangs, what, share(cell.others, cell.lost.sum)));
         }
     }
     let mut causes = gangs.causes();
@@ -202,7 +205,7 @@ fn note(material: &Material, judgement: &mut Judgement) -> Vec<FactId> {
     for ((vm, vcpu, trap), cause) in causes.into_iter().take(CAUSES) {
         let reason = exitscope_model::ExitCode::new(exitscope_model::CodeList::PpcTrap, u64::from(trap)).name();
         let what = format!("time that others lost to exits of vCPU {} for {reason}", vcpu.0);
-        facts.push(judgement.note(Some(vm), Topic::Gangs, what, Figure::Time(Nanos(cause.lost))));
+        facts.push(judgement.cite(Some(vm), Topic::Gangs, what, CitedValue::Time(Nanos(cause.lost))));
     }
     facts
 }

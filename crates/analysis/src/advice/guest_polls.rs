@@ -2,87 +2,89 @@
 //!
 //! KVM's polling ends when another task wants the CPU; a guest's does not, because its host cannot tell it from work.
 
-use super::causes::{Covered, Said, Subject};
-use super::contention::{WAITED, share};
-use super::judgement::{Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Side, Topic};
-use super::material::{Material, VmTime, total};
+use super::causes::{CauseSubject, Covered, Said};
+use super::device_rules::MIN_COST_SHARE;
+use super::input::{AdviceInput, VmTime, total};
+use super::judgement::{
+    AdviceDraft, AdviceSetting, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
+};
 use super::polling::{FEWEST, is_short};
-use super::sources::WORTH;
-use crate::Lengths;
+use super::steal::{WAITED, share};
+use crate::DurationStats;
 use exitscope_policy::guest_halt_poll::Params;
 use exitscope_policy::knob;
 use exitscope_units::{Nanos, VmId};
 
-pub(super) fn judge(material: &Material, judgement: &mut Judgement) {
+pub(super) fn judge(material: &AdviceInput, judgement: &mut Judgement) {
     let waiting = total(material.vms.values().map(|time| time.steal));
     let wanted = total(material.vms.values().map(VmTime::wanted));
-    if !material.facts.heard.switches || !is_short(waiting, wanted) {
+    if !material.facts.event_kinds.switches || !is_short(waiting, wanted) {
         return;
     }
     for (&vm, before) in material.polling_guests() {
         let polled = polled_at_most(before);
         let wall = material.vms.get(&vm).map_or(0, |time| time.wall);
-        if before.count >= FEWEST && polled.saturating_mul(WORTH) >= wall {
+        if before.count >= FEWEST && polled.saturating_mul(MIN_COST_SHARE) >= wall {
             advise(material, vm, before, (polled, wall), (waiting, wanted), judgement);
         }
     }
 }
 
 /// The guest time before its halts, of each no more than a poll lasts.
-fn polled_at_most(before: &Lengths) -> u64 {
+fn polled_at_most(before: &DurationStats) -> u64 {
     let longest = Params::default().guest_halt_poll_ns.0;
     let polled = |(low, _, count): (u64, u64, u64)| low.min(longest).saturating_mul(count);
     total(before.histogram.counts().buckets().map(polled))
 }
 
 fn advise(
-    material: &Material,
+    material: &AdviceInput,
     vm: VmId,
-    before: &Lengths,
+    before: &DurationStats,
     (polled, wall): (u64, u64),
     (waiting, wanted): (u64, u64),
     judgement: &mut Judgement,
 ) {
     let Some(knob) = knob("guest_halt_poll_ns") else { return };
     let mut facts = vec![
-        judgement.note(
+        judgement.cite(
             Some(vm),
             Topic::Halts,
             "halts a second, since its guest switched KVM's polling off because it polls itself",
-            Figure::Rate(material.rate(Some(vm), before.count)),
+            CitedValue::Rate(material.rate(Some(vm), before.count)),
         ),
-        judgement.note(
+        judgement.cite(
             Some(vm),
             Topic::Halts,
             "guest time before its halts, a poll's length of each, of the vCPUs' time",
             share(polled, wall),
         ),
-        judgement.note(None, Topic::Timeline, WAITED, share(waiting, wanted)),
+        judgement.cite(None, Topic::Timeline, WAITED, share(waiting, wanted)),
     ];
     if let Some(median) = before.quantile(5_000) {
-        facts.push(judgement.note(
+        facts.push(judgement.cite(
             Some(vm),
             Topic::Halts,
             "median guest time before a halt, polls included",
-            Figure::Time(median),
+            CitedValue::Time(median),
         ));
     }
-    let plan = Plan {
+    let plan = AdviceDraft {
         rule: Rule::NoGuestHaltPoll,
-        subject: Subject::None,
+        subject: CauseSubject::None,
         vm: Some(vm),
         change: "let the guest halt without polling first: vCPUs wait for CPUs, and unlike KVM's own polling a guest's does \
             not end when another task wants the CPU"
             .to_string(),
         settings: vec![
-            Setting::Knob { side: Side::Guest, knob, value: 0 },
-            Setting::ByHand("or, in the guest: modprobe -r cpuidle-haltpoll, which has KVM poll for it again".into()),
+            AdviceSetting::Knob { side: SettingSide::Guest, knob, value: 0 },
+            AdviceSetting::ByHand("or, in the guest: modprobe -r cpuidle-haltpoll, which has KVM poll for it again".into()),
         ],
         gain: Gain {
             of: GainOf::HostCpu,
             low: Nanos::ZERO,
             high: material.per_second(Some(vm), polled),
-            how: How::Counted(
+            how: GainMethod::Counted(
                 "from nothing, to the guest time before halts, as much of each as a poll lasts by default; successful \
                  polls leave no trace",
             ),
@@ -98,10 +100,10 @@ fn advise(
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, spent, vcpu};
+    use super::super::test_exits::{end, exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, TimePart};
+    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, PortAccessForm, Subject, SubjectKind, TimePart};
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
 
@@ -111,13 +113,14 @@ mod tests {
     /// A guest that says that it polls, or that it does not, halts every millisecond after 250 us in the guest, and waits
     /// for a CPU for a part of the rest.
     fn judged(polls: bool, waiting: u64) -> Judgement {
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        material.heard(EventKinds { switches: true, ..EventKinds::default() });
+        material.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
         let value = u64::from(!polls);
         let key = u64::from(PollControl::MSR);
-        let control = Detail { kind: DetailKind::Msr, write: true, form: Form::Untold, size: 0, key, value };
-        material.absorb(&Exit { detail: Some(control), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
+        let control =
+            Subject { kind: SubjectKind::Msr, write: true, form: PortAccessForm::Unknown, size: 0, key, value };
+        material.absorb(&Exit { subject: Some(control), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
         for number in 1..=1_000 {
             let hlt = exit(vcpu(0), number * 1_000 * US, ExitCode::new(CodeList::Vmx, 12));
             let parts = spent(TimePart::Steal, waiting).with(TimePart::Halted, Nanos(750 * US - waiting));
@@ -133,7 +136,7 @@ mod tests {
     fn a_guest_that_polls_while_others_wait_is_told_to_stop() {
         let judgement = judged(true, 100 * US);
         let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
-        assert!(matches!(advice.plan().settings[0], Setting::Knob { side: Side::Guest, value: 0, .. }));
+        assert!(matches!(advice.plan().settings[0], AdviceSetting::Knob { side: SettingSide::Guest, value: 0, .. }));
         // No more than the longest poll, 200 us of each of the thousand halts, to the accuracy of a histogram.
         let high = advice.plan().gain.high.0;
         assert!((190_000 * US..=200_000 * US).contains(&high), "{high}");
@@ -149,12 +152,13 @@ mod tests {
     #[test]
     fn polls_of_guests_are_judged_that_are_many_and_take_something_while_cpus_are_short() {
         let judged = |switches, steal, count, wall| {
-            let mut material = Material::new(&Selection::default());
-            material.facts.heard.switches = switches;
+            let mut material = AdviceInput::new(&Selection::default());
+            material.facts.event_kinds.switches = switches;
             material.facts.duration = Nanos(SECOND / 2);
             let key = u64::from(PollControl::MSR);
-            let polls = Detail { kind: DetailKind::Msr, write: true, form: Form::Untold, size: 0, key, value: 0 };
-            material.absorb(&Exit { detail: Some(polls), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
+            let polls =
+                Subject { kind: SubjectKind::Msr, write: true, form: PortAccessForm::Unknown, size: 0, key, value: 0 };
+            material.absorb(&Exit { subject: Some(polls), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
             for number in 0..count {
                 // Half of them after as much as the longest poll, half after more.
                 let guest = Nanos(200_000 + number % 2 * 900_000);
@@ -177,9 +181,9 @@ mod tests {
             assert_eq!(judgement.advice().len(), usize::from(is_advised), "{what}");
             assert_eq!(judgement.facts().len(), if is_advised { 4 } else { 0 }, "{what}");
             if is_advised {
-                let figures: Vec<Figure> = judgement.facts().iter().map(|fact| fact.figure).collect();
-                assert_eq!((figures[0], figures[2]), (Figure::Rate(400.0), Figure::Share(0.051)), "{what}");
-                let Figure::Share(share) = figures[1] else { panic!("{figures:?}") };
+                let figures: Vec<CitedValue> = judgement.facts().iter().map(|fact| fact.figure).collect();
+                assert_eq!((figures[0], figures[2]), (CitedValue::Rate(400.0), CitedValue::Share(0.051)), "{what}");
+                let CitedValue::Share(share) = figures[1] else { panic!("{figures:?}") };
                 assert!((0.0099..0.0103).contains(&share), "{what}: {share}");
                 let gain = judgement.advice()[0].plan().gain;
                 assert!(

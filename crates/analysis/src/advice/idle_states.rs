@@ -8,13 +8,15 @@
 //! The way out of an idle state is between both where the waker puts the thread on the run queue itself. Where the CPU that is
 //! woken does that (`ttwu_queue_cond` of kernel/sched/core.c), it is before the event, and this shows nothing.
 
-use super::causes::Subject;
-use super::contention::share;
-use super::judgement::{Figure, Gain, GainOf, How, Judgement, NotJudged, Plan, Rule, Setting, Topic};
-use super::material::{Machine, Material, VmTime, total};
+use super::causes::CauseSubject;
+use super::device_rules::MIN_COST_SHARE;
+use super::input::{AdviceInput, RecordedHost, VmTime, total};
+use super::judgement::{
+    AdviceDraft, AdviceSetting, CitedValue, Gain, GainMethod, GainOf, Judgement, NotJudged, Rule, Topic,
+};
 use super::polling::is_short;
-use super::sources::WORTH;
-use crate::Lengths;
+use super::steal::share;
+use crate::DurationStats;
 use exitscope_units::Nanos;
 
 /// Sleeps of either kind at least.
@@ -37,10 +39,10 @@ const FEW: &str =
 const RECORD: &str = "`perf record -e power:cpu_idle -e power:cpu_frequency -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- \
     sleep 10` (and `exitscope lab exits` for what mitigations cost)";
 
-pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judgement) {
+pub(super) fn judge(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
     let all = material.facts.halts.all();
     let wall = total(material.vms.values().map(|time| time.wall));
-    if machine.xen || all.latencies().sum.saturating_mul(WORTH) < wall.max(1) {
+    if machine.xen || all.latencies().sum.saturating_mul(MIN_COST_SHARE) < wall.max(1) {
         return;
     }
     let waiting = total(material.vms.values().map(|time| time.steal));
@@ -54,7 +56,7 @@ pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judg
     let is_later =
         later > LATER.0 && long.is_some_and(|long| long.0 >= short.unwrap_or_default().0.saturating_mul(TIMES));
     let won = later.saturating_mul(all.after_long.count).min(all.after_long.sum);
-    if !is_later || won.saturating_mul(WORTH) < wall {
+    if !is_later || won.saturating_mul(MIN_COST_SHARE) < wall {
         let what = "idle states, frequencies and SMT siblings of the host";
         let missing = match (short, long) {
             _ if is_short(waiting, wanted) => SHORT,
@@ -63,16 +65,19 @@ pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judg
         };
         return judgement.not_judged.push(NotJudged { what, missing, record: Some(RECORD) });
     }
-    let mut note = |what: &str, figure| judgement.note(None, Topic::Halts, what, figure);
+    let mut note = |what: &str, figure| judgement.cite(None, Topic::Halts, what, figure);
     let facts = [
-        note("median from wake-up to entry after sleeps of 2 ms and more", Figure::Time(long.unwrap_or_default())),
-        note("median from wake-up to entry after sleeps shorter than 0.1 ms", Figure::Time(short.unwrap_or_default())),
-        note("sleeps of 2 ms and more a second", Figure::Rate(material.rate(None, all.after_long.count))),
+        note("median from wake-up to entry after sleeps of 2 ms and more", CitedValue::Time(long.unwrap_or_default())),
+        note(
+            "median from wake-up to entry after sleeps shorter than 0.1 ms",
+            CitedValue::Time(short.unwrap_or_default()),
+        ),
+        note("sleeps of 2 ms and more a second", CitedValue::Rate(material.rate(None, all.after_long.count))),
         note("time from their wake-ups to their entries, of the vCPUs' time", share(all.after_long.sum, wall)),
     ];
-    let plan = Plan {
+    let plan = AdviceDraft {
         rule: Rule::IdleStates,
-        subject: Subject::None,
+        subject: CauseSubject::None,
         vm: None,
         change: "keep the host's idle CPUs out of their deep idle states, if sooner wake-ups are worth the power: vCPUs that have slept \
             long come back later than those that have slept shortly"
@@ -83,13 +88,13 @@ pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judg
             "for a while, a program that holds /dev/cpu_dma_latency open does the same (tuned's profiles latency-performance and \
                 virtual-host)",
         ]
-        .map(|text| Setting::ByHand(text.into()))
+        .map(|text| AdviceSetting::ByHand(text.into()))
         .into(),
         gain: Gain {
             of: GainOf::WakeUps,
             low: Nanos::ZERO,
             high: material.per_second(None, won),
-            how: How::Counted("from nothing, as cold caches are later, too, to all that long sleeps are later than short ones"),
+            how: GainMethod::Counted("from nothing, as cold caches are later, too, to all that long sleeps are later than short ones"),
         },
         risk: "CPUs that do not sleep deeply draw more power, and others cannot run as fast for it".into(),
         payer: "nobody; it costs power".into(),
@@ -99,28 +104,28 @@ pub(super) fn judge(material: &Material, machine: &Machine, judgement: &mut Judg
     judgement.advise(facts[0], &facts[1..], plan);
 }
 
-fn median(of: &Lengths) -> Option<Nanos> {
+fn median(of: &DurationStats) -> Option<Nanos> {
     of.quantile(5_000).filter(|_| of.count >= FEWEST)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::vcpu;
+    use super::super::test_exits::vcpu;
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Halt, Told};
+    use exitscope_model::{Halt, VcpuWakeup};
     use exitscope_units::{Moment, VmId};
 
     const US: u64 = 1_000;
 
     /// A vCPU of a VM that has so much steal sleeps so often for 50 us and for 5 ms, and comes back so long after either.
     fn judged(count: u64, short: u64, long: u64, steal: u64, xen: bool) -> Judgement {
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         for number in 0..count {
             for (sleeps, latency) in [(50 * US, short), (5_000 * US, long)] {
                 let begin = number * 10_000 * US;
                 let at = |after: u64| Moment::from_nanos(begin + after);
-                let told = Some(Told { length: Nanos(sleeps + latency), waited: true, valid: true });
+                let told = Some(VcpuWakeup { length: Nanos(sleeps + latency), waited: true, valid: true });
                 let (asleep, woken, entered) = (Some(at(0)), Some(at(sleeps)), Some(at(sleeps + latency)));
                 let (change, kicked, end) = (None, false, at(sleeps + latency));
                 material.facts.halts.absorb(&Halt {
@@ -128,7 +133,7 @@ mod tests {
                     begin: at(0),
                     asleep,
                     woken,
-                    told,
+                    vcpu_wakeup: told,
                     change,
                     kicked,
                     end,
@@ -140,7 +145,7 @@ mod tests {
         let wall = 1_000_000_000;
         material.vms.insert(VmId(1), VmTime { vcpus: 1, guest: wall / 10, steal, wall, ..VmTime::default() });
         let mut judgement = Judgement::default();
-        judge(&material, &Machine { xen, ..Machine::default() }, &mut judgement);
+        judge(&material, &RecordedHost { xen, ..RecordedHost::default() }, &mut judgement);
         judgement
     }
 

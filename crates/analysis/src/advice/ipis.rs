@@ -8,7 +8,7 @@
 //! An IPI is told of when its sender goes on, and its receiver may have done much by then, in this stretch of the recording or in
 //! another: both are kept, and compared at the end.
 
-use exitscope_model::{CodeList, DetailKind, Exit};
+use exitscope_model::{CodeList, Exit, SubjectKind};
 use exitscope_units::{Moment, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -59,7 +59,10 @@ impl SentIpis {
         }
         let sends = exit.subject().is_some_and(|detail| {
             detail.write
-                && matches!((detail.kind, detail.key), (DetailKind::Msr, ICR | SELF_IPI) | (DetailKind::Apic, APIC_ICR))
+                && matches!(
+                    (detail.kind, detail.key),
+                    (SubjectKind::Msr, ICR | SELF_IPI) | (SubjectKind::Apic, APIC_ICR)
+                )
         });
         if sends {
             self.send(exit);
@@ -127,13 +130,13 @@ enum To {
 
 /// Whom a write of the ICR names: Intel's SDM, volume 3, "Interrupt Command Register" (the local APIC's chapter). A vCPU's
 /// number is that of its APIC: `kvm_lapic_reset` of arch/x86/kvm/lapic.c.
-fn to(kind: DetailKind, key: u64, value: u64) -> To {
+fn to(kind: SubjectKind, key: u64, value: u64) -> To {
     let (shorthand, logical, whom) = (value >> 18 & 3, value >> 11 & 1 == 1, value >> 32);
     match (shorthand, logical) {
         _ if key == SELF_IPI => To::Itself,
         (1, _) => To::Itself,
         // The old APIC has the receiver in another register.
-        (0, _) if kind == DetailKind::Apic => To::Several,
+        (0, _) if kind == SubjectKind::Apic => To::Several,
         (0, false) if whom != u64::from(u32::MAX) => To::One(VcpuId(whom as u32)),
         // A logical one is a cluster of 16, and a bit for each.
         (0, true) if (whom & 0xffff).is_power_of_two() => {
@@ -145,16 +148,17 @@ fn to(kind: DetailKind, key: u64, value: u64) -> To {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{exit, spent, vcpu};
+    use super::super::test_exits::{exit, spent, vcpu};
     use super::*;
-    use exitscope_model::{CodeList, Detail, ExitCode, Form, TimePart};
+    use exitscope_model::{CodeList, ExitCode, PortAccessForm, Subject, TimePart};
 
     const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);
     const WRITE: ExitCode = ExitCode::new(CodeList::Vmx, 32);
 
     fn sent(from: u32, at: u64, key: u64, value: u64) -> Exit {
-        let detail = Detail { kind: DetailKind::Msr, write: true, form: Form::Untold, size: 0, key, value };
-        Exit { detail: Some(detail), parts: spent(TimePart::Kernel, 10), ..exit(vcpu(from), at, WRITE) }
+        let detail =
+            Subject { kind: SubjectKind::Msr, write: true, form: PortAccessForm::Unknown, size: 0, key, value };
+        Exit { subject: Some(detail), parts: spent(TimePart::Kernel, 10), ..exit(vcpu(from), at, WRITE) }
     }
 
     fn stay(of: u32, at: u64, long: u64, code: ExitCode) -> Exit {
@@ -163,16 +167,16 @@ mod tests {
 
     #[test]
     fn an_ipi_is_to_whom_its_register_says() {
-        let msr = |value| to(DetailKind::Msr, ICR, value);
+        let msr = |value| to(SubjectKind::Msr, ICR, value);
         assert_eq!(msr(3 << 32 | 0xfd), To::One(VcpuId(3)));
         assert_eq!(msr(0xffff_ffff << 32 | 0xfd), To::Several);
         assert_eq!(msr(0x0002_0010 << 32 | 1 << 11 | 0xfd), To::One(VcpuId(36)));
         assert_eq!(msr(0x0002_0011 << 32 | 1 << 11 | 0xfd), To::Several);
         assert_eq!(msr(0x4_40b0), To::Itself);
         assert_eq!((msr(0x8_00fd), msr(0xc_00fd)), (To::Several, To::Several));
-        assert_eq!(to(DetailKind::Msr, SELF_IPI, 0xfd), To::Itself);
-        assert_eq!(to(DetailKind::Apic, APIC_ICR, 0x4_00fd), To::Itself);
-        assert_eq!(to(DetailKind::Apic, APIC_ICR, 0xfd), To::Several);
+        assert_eq!(to(SubjectKind::Msr, SELF_IPI, 0xfd), To::Itself);
+        assert_eq!(to(SubjectKind::Apic, APIC_ICR, 0x4_00fd), To::Itself);
+        assert_eq!(to(SubjectKind::Apic, APIC_ICR, 0xfd), To::Several);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a judgement is made of: facts with numbers, advice that cites them, and what is said of each cause.
 
-use super::causes::{CauseRow, Covered, Said, Subject};
+use super::causes::{CauseRow, CauseSubject, Covered, Said};
 use exitscope_policy::Knob;
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
@@ -27,9 +27,9 @@ macro_rules! ids {
 
 /// The number of a fact of a judgement; given by [`Judgement::note`] alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FactId(usize);
+pub struct CitedFactId(usize);
 
-impl FactId {
+impl CitedFactId {
     /// From 1 on.
     pub fn number(self) -> usize {
         self.0
@@ -38,7 +38,7 @@ impl FactId {
 
 /// A figure of a fact.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Figure {
+pub enum CitedValue {
     /// A number of things.
     Count(u64),
     /// How many a second.
@@ -107,7 +107,7 @@ ids! {
 
 /// Something that the recording says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fact {
+pub struct CitedFact {
     /// Of which VM; `None`: of the host, or of all VMs together.
     pub vm: Option<VmId>,
     /// What it is of.
@@ -115,16 +115,16 @@ pub struct Fact {
     /// What, in words.
     pub what: String,
     /// How much.
-    pub figure: Figure,
+    pub figure: CitedValue,
 }
 
 /// Facts that support an advice: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence(Vec<FactId>);
+pub struct Evidence(Vec<CitedFactId>);
 
 impl Evidence {
     /// These facts.
-    pub fn of(first: FactId, more: &[FactId]) -> Evidence {
+    pub fn of(first: CitedFactId, more: &[CitedFactId]) -> Evidence {
         let mut facts = vec![first];
         facts.extend(more);
         facts.sort();
@@ -135,7 +135,7 @@ impl Evidence {
 
 /// Whose system a setting is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum SettingSide {
     /// The host's.
     Host,
     /// The guest's.
@@ -144,11 +144,11 @@ pub enum Side {
 
 /// A single thing to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum AdviceSetting {
     /// A knob of the kernel.
     Knob {
         /// Whose kernel.
-        side: Side,
+        side: SettingSide,
         /// Which one.
         knob: &'static Knob,
         /// Its value.
@@ -157,7 +157,7 @@ pub enum Setting {
     /// A module that must be loaded, with these parameters.
     Module {
         /// Whose kernel.
-        side: Side,
+        side: SettingSide,
         /// Its name.
         name: &'static str,
         /// `name=value`, with blanks between.
@@ -212,7 +212,7 @@ impl GainOf {
 
 /// How a gain was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum GainMethod {
     /// The policy's state machine ran over the recording, part by part; the range is the 95 % confidence interval.
     Replayed(&'static str),
     /// Added up from the recording; this says what the range is of.
@@ -234,22 +234,22 @@ pub struct Gain {
     /// At most.
     pub high: Nanos,
     /// How it was found out.
-    pub how: How,
+    pub how: GainMethod,
 }
 
 /// An advice but for its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct AdviceDraft {
     /// What is advised.
     pub rule: Rule,
     /// What it is about.
-    pub subject: Subject,
+    pub subject: CauseSubject,
     /// For which VM; `None`: for the host.
     pub vm: Option<VmId>,
     /// What to change.
     pub change: String,
     /// How exactly; alternatives and additions are told by their text.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<AdviceSetting>,
     /// What it wins.
     pub gain: Gain,
     /// What can go wrong.
@@ -269,35 +269,35 @@ pub(super) struct AdviceId(usize);
 /// An advice. There is none without evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    plan: Plan,
+    plan: AdviceDraft,
     evidence: Evidence,
     id: AdviceId,
 }
 
 impl Advice {
     /// What to do.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &AdviceDraft {
         &self.plan
     }
 
     /// The facts that say so.
-    pub fn evidence(&self) -> &[FactId] {
+    pub fn evidence(&self) -> &[CitedFactId] {
         &self.evidence.0
     }
 }
 
 /// Something that costs and is to be left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftAlone {
+pub struct AcceptedCost {
     /// The facts.
     pub evidence: Evidence,
     /// Why nothing is advised.
     pub why: String,
 }
 
-impl LeftAlone {
+impl AcceptedCost {
     /// The facts that it is about.
-    pub fn evidence(&self) -> &[FactId] {
+    pub fn evidence(&self) -> &[CitedFactId] {
         &self.evidence.0
     }
 }
@@ -319,7 +319,7 @@ const RECENT: usize = 64;
 /// What rules make of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
-    facts: Vec<Fact>,
+    facts: Vec<CitedFact>,
     advice: Vec<Advice>,
     said: BTreeMap<Option<VmId>, Vec<(Covered, Said)>>,
     /// What takes a noteworthy part of a VM's cost or time, costliest first, VM by VM; filled at the end.
@@ -329,7 +329,7 @@ pub struct Judgement {
     /// Of each VM, the time of its vCPUs in each second of theirs, and of all in each second in which any was seen; filled at the end.
     pub(super) vcpu_time: BTreeMap<Option<VmId>, Nanos>,
     /// Looked at and left alone.
-    pub left_alone: Vec<LeftAlone>,
+    pub left_alone: Vec<AcceptedCost>,
     /// Not judged.
     pub not_judged: Vec<NotJudged>,
 }
@@ -342,19 +342,19 @@ impl Judgement {
     pub const COST: &'static str = "what exits cost";
 
     /// Numbers a fact; what was noted before keeps its number.
-    pub fn note(&mut self, vm: Option<VmId>, topic: Topic, what: impl Into<String>, figure: Figure) -> FactId {
-        let fact = Fact { vm, topic, what: what.into(), figure };
+    pub fn cite(&mut self, vm: Option<VmId>, topic: Topic, what: impl Into<String>, figure: CitedValue) -> CitedFactId {
+        let fact = CitedFact { vm, topic, what: what.into(), figure };
         let recent = self.facts.len().saturating_sub(RECENT);
         let known = self.facts[recent..].iter().position(|old| *old == fact).map(|at| recent + at);
         let at = known.unwrap_or_else(|| {
             self.facts.push(fact);
             self.facts.len() - 1
         });
-        FactId(at + 1)
+        CitedFactId(at + 1)
     }
 
     /// Adds an advice.
-    pub(super) fn advise(&mut self, first: FactId, more: &[FactId], plan: Plan) -> AdviceId {
+    pub(super) fn advise(&mut self, first: CitedFactId, more: &[CitedFactId], plan: AdviceDraft) -> AdviceId {
         let id = AdviceId(self.advice.len());
         self.advice.push(Advice { plan, evidence: Evidence::of(first, more), id });
         id
@@ -376,8 +376,8 @@ impl Judgement {
     }
 
     /// Notes what is to be left as it is.
-    pub fn leave(&mut self, first: FactId, more: &[FactId], why: impl Into<String>) {
-        self.left_alone.push(LeftAlone { evidence: Evidence::of(first, more), why: why.into() });
+    pub fn accept_cost(&mut self, first: CitedFactId, more: &[CitedFactId], why: impl Into<String>) {
+        self.left_alone.push(AcceptedCost { evidence: Evidence::of(first, more), why: why.into() });
     }
 
     /// The time of a VM's vCPUs in each second in which they were seen, or of all in each second in which any was seen.
@@ -386,7 +386,7 @@ impl Judgement {
     }
 
     /// The facts; the first is number 1.
-    pub fn facts(&self) -> &[Fact] {
+    pub fn facts(&self) -> &[CitedFact] {
         &self.facts
     }
 
@@ -411,7 +411,7 @@ impl Judgement {
                     facts.push(self.facts[fact.0 - 1].clone());
                     numbers[fact.0] = facts.len();
                 }
-                *fact = FactId(numbers[fact.0]);
+                *fact = CitedFactId(numbers[fact.0]);
             }
             evidence.0.sort();
         }
@@ -423,12 +423,12 @@ impl Judgement {
 mod tests {
     use super::*;
 
-    fn plan(high: u64) -> Plan {
-        let gain = Gain { of: GainOf::Exits, low: Nanos(0), high: Nanos(high), how: How::Counted("") };
+    fn plan(high: u64) -> AdviceDraft {
+        let gain = Gain { of: GainOf::Exits, low: Nanos(0), high: Nanos(high), how: GainMethod::Counted("") };
         let text = || Cow::Borrowed("");
-        Plan {
+        AdviceDraft {
             rule: Rule::Cure,
-            subject: Subject::None,
+            subject: CauseSubject::None,
             vm: None,
             change: String::new(),
             settings: Vec::new(),
@@ -443,10 +443,10 @@ mod tests {
     #[test]
     fn a_fact_keeps_its_number_and_advice_comes_best_first() {
         let mut judgement = Judgement::default();
-        let first = judgement.note(None, Topic::Timeline, "exits", Figure::Count(3));
-        let other = judgement.note(Some(VmId(1)), Topic::Timeline, "exits", Figure::Count(3));
+        let first = judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(3));
+        let other = judgement.cite(Some(VmId(1)), Topic::Timeline, "exits", CitedValue::Count(3));
         assert_eq!((first.number(), other.number()), (1, 2));
-        assert_eq!(judgement.note(None, Topic::Timeline, "exits", Figure::Count(3)), first);
+        assert_eq!(judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(3)), first);
         judgement.advise(first, &[], plan(1));
         judgement.advise(other, &[first, other], plan(9));
         judgement.rank();
@@ -454,22 +454,22 @@ mod tests {
         assert_eq!(judgement.advice()[0].evidence(), [first, other]);
         // A fact that is cited first gets the first number.
         let mut judgement = Judgement::default();
-        let facts = [1, 2, 3].map(|count| judgement.note(None, Topic::Timeline, "exits", Figure::Count(count)));
+        let facts = [1, 2, 3].map(|count| judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(count)));
         judgement.advise(facts[0], &[], plan(1));
         judgement.advise(facts[2], &[facts[0]], plan(9));
         judgement.rank();
         assert_eq!(
             judgement.facts().iter().map(|fact| fact.figure).collect::<Vec<_>>(),
-            [Figure::Count(1), Figure::Count(3)]
+            [CitedValue::Count(1), CitedValue::Count(3)]
         );
-        assert_eq!(judgement.advice()[1].evidence(), [FactId(1)]);
+        assert_eq!(judgement.advice()[1].evidence(), [CitedFactId(1)]);
     }
 
     #[test]
     fn a_fact_is_looked_for_among_the_last_64() {
         let mut judgement = Judgement::default();
         let note = |judgement: &mut Judgement, count| {
-            judgement.note(None, Topic::Halts, "halts", Figure::Count(count)).number()
+            judgement.cite(None, Topic::Halts, "halts", CitedValue::Count(count)).number()
         };
         for count in 1..=65 {
             assert_eq!(note(&mut judgement, count), count as usize);
@@ -480,9 +480,12 @@ mod tests {
 
     #[test]
     fn evidence_is_in_order_and_without_doubles() {
-        let evidence = Evidence::of(FactId(4), &[FactId(2), FactId(4), FactId(9)]);
-        assert_eq!(evidence, Evidence(vec![FactId(2), FactId(4), FactId(9)]));
-        assert_eq!(LeftAlone { evidence, why: String::new() }.evidence(), [FactId(2), FactId(4), FactId(9)]);
+        let evidence = Evidence::of(CitedFactId(4), &[CitedFactId(2), CitedFactId(4), CitedFactId(9)]);
+        assert_eq!(evidence, Evidence(vec![CitedFactId(2), CitedFactId(4), CitedFactId(9)]));
+        assert_eq!(
+            AcceptedCost { evidence, why: String::new() }.evidence(),
+            [CitedFactId(2), CitedFactId(4), CitedFactId(9)]
+        );
     }
 
     #[test]
@@ -494,7 +497,7 @@ mod tests {
     #[test]
     fn an_advice_keeps_its_number_and_what_is_said_of_all_vms_is_said_of_each() {
         let mut judgement = Judgement::default();
-        let fact = judgement.note(None, Topic::Timeline, "exits", Figure::Count(3));
+        let fact = judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(3));
         let ids = [1, 9, 5].map(|high| judgement.advise(fact, &[], plan(high)));
         judgement.rank();
         assert_eq!(ids.map(|id| judgement.number(id)), [Some(3), Some(1), Some(2)]);

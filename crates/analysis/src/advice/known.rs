@@ -1,9 +1,9 @@
 //! What rules look at, as a table for a document: the rows of the tables of devices, registers and calls, and groups of exits.
 
-use super::cures::{Answer, Source, sources};
+use super::cures::{ExitSource, Remedy, sources};
+use super::device_rules::OTHERWISE;
 use super::reasons::GROUPS;
-use super::sources::OTHERWISE;
-use exitscope_model::DetailKind;
+use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register_parts;
 
 /// A cause of exits that a rule looks at.
@@ -28,12 +28,12 @@ pub enum KnownAnswer {
     NotJudged(&'static str),
 }
 
-impl From<&Answer> for KnownAnswer {
-    fn from(answer: &Answer) -> KnownAnswer {
+impl From<&Remedy> for KnownAnswer {
+    fn from(answer: &Remedy) -> KnownAnswer {
         match *answer {
-            Answer::Cure(cure) => KnownAnswer::Change(cure.change),
-            Answer::Leave(why) => KnownAnswer::Inherent(why),
-            Answer::Unjudged(why) => KnownAnswer::NotJudged(why),
+            Remedy::Cure(cure) => KnownAnswer::Change(cure.change),
+            Remedy::Leave(why) => KnownAnswer::Inherent(why),
+            Remedy::Unjudged(why) => KnownAnswer::NotJudged(why),
         }
     }
 }
@@ -58,20 +58,20 @@ pub fn known_causes() -> Vec<KnownCause> {
 }
 
 /// `port 0x70 to 0x71`, `MSR 0x6e0`, `any CPUID leaf`.
-fn exits(row: &Source) -> String {
+fn exits(row: &ExitSource) -> String {
     let kind = match row.kind {
-        DetailKind::Port => "port",
-        DetailKind::Mmio => "MMIO page",
-        DetailKind::Msr => "MSR",
-        DetailKind::Apic => "APIC register",
-        DetailKind::Hypercall => "KVM's hypercall",
-        DetailKind::HypervHypercall => "Hyper-V's hypercall",
-        DetailKind::PpcHcall => "pseries hypercall",
-        DetailKind::Vmgexit => "VMGEXIT",
-        DetailKind::GhcbMsr => "request by the GHCB's MSR",
-        DetailKind::Cpuid => "CPUID leaf",
-        DetailKind::Hvc => "HVC or SMC",
-        DetailKind::SystemRegister => {
+        SubjectKind::Port => "port",
+        SubjectKind::Mmio => "MMIO page",
+        SubjectKind::Msr => "MSR",
+        SubjectKind::Apic => "APIC register",
+        SubjectKind::Hypercall => "KVM's hypercall",
+        SubjectKind::HypervHypercall => "Hyper-V's hypercall",
+        SubjectKind::PpcHcall => "pseries hypercall",
+        SubjectKind::Vmgexit => "VMGEXIT",
+        SubjectKind::GhcbMsr => "request by the GHCB's MSR",
+        SubjectKind::Cpuid => "CPUID leaf",
+        SubjectKind::Hvc => "HVC or SMC",
+        SubjectKind::SystemRegister => {
             // As assemblers write them.
             let [op0, op1, crn, crm, op2] = system_register_parts(row.range.0);
             let [_, last_op1, last_crn, last_crm, last_op2] = system_register_parts(row.range.1);

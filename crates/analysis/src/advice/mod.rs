@@ -14,60 +14,60 @@
 //! A rule is a plain function of what was measured. It cites the facts that it used: an [`Advice`] cannot be made without
 //! any. What the recording does not show is not judged, and said.
 
-mod about;
 mod arm_cures;
 mod causes;
-mod contention;
 mod cures;
+mod device_rules;
 mod gangs;
 mod guest_polls;
+mod halt_poll_scope;
 mod idle_states;
+mod input;
 mod ipis;
 mod judgement;
-mod kernels;
 mod known;
-#[cfg(test)]
-pub(crate) mod made;
-mod material;
-mod missing;
 mod msr_cures;
+mod not_judged;
 mod polling;
 mod polling_guests;
 mod reasons;
-mod simulated;
-mod sources;
 #[cfg(test)]
-mod spelling;
+mod setting_syntax;
+mod simulated_gain;
 mod spinning;
+mod steal;
+mod subject_stats;
+#[cfg(test)]
+pub(crate) mod test_exits;
 mod touched;
 mod trials;
-mod unlisted;
+mod unknown_devices;
 mod xen_waits;
 
-pub use causes::{CauseRow, CauseVerdict, GoesInto, NO_RULE, Subject, ToldApart, told_apart, unjudged_causes};
+pub use causes::{CauseRow, CauseSubject, CauseVerdict, GoesInto, NO_RULE, ToldApart, told_apart, unjudged_causes};
+pub use halt_poll_scope::{HaltPollScope, halt_poll_reach};
+pub use input::{AdviceInput, RecordedHost, Vmm};
 pub use judgement::{
-    Advice, Evidence, Fact, FactId, Figure, Gain, GainOf, How, Judgement, LeftAlone, NotJudged, Plan, Rule, Setting,
-    Side, Topic,
+    AcceptedCost, Advice, AdviceDraft, AdviceSetting, CitedFact, CitedFactId, CitedValue, Evidence, Gain, GainMethod,
+    GainOf, Judgement, NotJudged, Rule, SettingSide, Topic,
 };
-pub use kernels::{Reach, halt_poll_reach};
 pub use known::{KnownAnswer, KnownCause, known_causes};
-pub use material::{Machine, Material, Vmm};
-pub use simulated::{Simulate, Way};
-pub use trials::{Trials, TriedLimits, Untried};
+pub use simulated_gain::{InKernelPath, Simulate};
+pub use trials::{SkippedTrials, Trials, TriedLimits};
 
 /// Judges a recording: `material` of its first reading, `trials` of its second, and what the
 /// simulator says, which is asked only where a rule has nothing else to compare with.
-pub fn judge(material: &Material, trials: &Trials, machine: &Machine, simulate: &Simulate<'_>) -> Judgement {
+pub fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, simulate: &Simulate<'_>) -> Judgement {
     let mut judgement = Judgement::default();
-    sources::judge(material, machine, simulate, &mut judgement);
+    device_rules::judge(material, machine, simulate, &mut judgement);
     polling::judge(material, trials, machine, &mut judgement);
     guest_polls::judge(material, &mut judgement);
     idle_states::judge(material, machine, &mut judgement);
     gangs::judge(material, trials, machine, &mut judgement);
-    contention::judge(material, machine, &mut judgement);
+    steal::judge(material, machine, &mut judgement);
     spinning::judge(material, trials, machine, &mut judgement);
-    missing::judge(material, trials, machine, &mut judgement);
-    sources::judge_halts(material, machine, missing::of_halts(&judgement), simulate, &mut judgement);
+    not_judged::judge(material, trials, machine, &mut judgement);
+    device_rules::judge_halts(material, machine, not_judged::of_halts(&judgement), simulate, &mut judgement);
     judgement.rank();
     causes::list(material, machine, &mut judgement);
     judgement

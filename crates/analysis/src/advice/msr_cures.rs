@@ -3,29 +3,29 @@
 //! Numbers: `arch/x86/include/asm/msr-index.h` and `hyperv-tlfs.h`; x2APIC registers are 0x800 and the APIC's offset / 16.
 
 use super::cures::{
-    APICV, Acts, Answer, Cure, Helps, IN_GUEST, LESS_OFTEN, Least, NOBODY, Source, Switch, WITH_HARDWARE, by_hand,
-    libvirt, qemu,
+    APICV, Acts, Cure, CureCondition, ExitSource, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE,
+    by_hand, libvirt, qemu,
 };
-use super::judgement::Setting;
-use exitscope_model::{DetailKind, Sign};
-use exitscope_policy::{Knob, Place, Unit};
+use super::judgement::AdviceSetting;
+use exitscope_model::{Sign, SubjectKind};
+use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 
-const fn msr(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
-    Source { kind: DetailKind::Msr, range: (first, last), name, of_qemu: false, answer }
+const fn msr(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Msr, range: (first, last), name, of_qemu: false, answer }
 }
 
-const fn apic(first: u64, last: u64, name: &'static str, answer: Answer) -> Source {
-    Source { kind: DetailKind::Apic, range: (first, last), name, of_qemu: false, answer }
+const fn apic(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Apic, range: (first, last), name, of_qemu: false, answer }
 }
 
-const fn call(kind: DetailKind, number: u64, name: &'static str, answer: Answer) -> Source {
-    Source { kind, range: (number, number), name, of_qemu: false, answer }
+const fn call(kind: SubjectKind, number: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind, range: (number, number), name, of_qemu: false, answer }
 }
 
-use Answer::{Cure as C, Leave, Unjudged};
-use DetailKind::{GhcbMsr, Hypercall, HypervHypercall, PpcHcall, Vmgexit};
+use Remedy::{Cure as C, Leave, Unjudged};
+use SubjectKind::{GhcbMsr, Hypercall, HypervHypercall, PpcHcall, Vmgexit};
 
-pub(super) static MSRS: &[Source] = &[
+pub(super) static MSRS: &[ExitSource] = &[
     msr(0x6e0, 0x6e0, TIMERS, C(&TIMER)),
     msr(0x832, 0x832, TIMERS, C(&TIMER)),
     msr(0x838, 0x839, TIMERS, C(&TIMER)),
@@ -41,8 +41,8 @@ pub(super) static MSRS: &[Source] = &[
     msr(0x4000_0071, 0x4000_0071, "Hyper-V IPIs", C(&HV_IPIS)),
     apic(0x80, 0xb0, EOIS, C(&EOI)),
     msr(0x808, 0x80b, EOIS, C(&EOI)),
-    msr(0x4000_0070, 0x4000_0070, HV_EOIS, Answer::Leave(HV_EOI)),
-    msr(0x4000_0072, 0x4000_0072, HV_EOIS, Answer::Leave(HV_EOI)),
+    msr(0x4000_0070, 0x4000_0070, HV_EOIS, Remedy::Leave(HV_EOI)),
+    msr(0x4000_0072, 0x4000_0072, HV_EOIS, Remedy::Leave(HV_EOI)),
     msr(0x48, 0x48, "speculation control", Unjudged(SPEC_CTRL)),
     msr(0x49, 0x49, "branch predictor barriers", Unjudged(PRED_CMD)),
     msr(0x10, 0x10, "TSC", C(&TSC)),
@@ -56,7 +56,7 @@ pub(super) static MSRS: &[Source] = &[
     msr(0xc001_0000, 0xc001_0007, "performance counters", C(&PMU)),
     msr(0xc001_0200, 0xc001_020b, "performance counters", C(&PMU)),
     msr(0xc000_0300, 0xc000_0303, "performance counters", C(&PMU)),
-    Source { kind: DetailKind::Cpuid, range: (0, u64::MAX), name: "CPUID", of_qemu: false, answer: C(&CPUID) },
+    ExitSource { kind: SubjectKind::Cpuid, range: (0, u64::MAX), name: "CPUID", of_qemu: false, answer: C(&CPUID) },
     call(Hypercall, 5, "wake-ups of those who wait for locks", Leave(KICK)),
     call(Hypercall, 10, "IPIs by hypercall", Leave(PV_IPI)),
     call(Hypercall, 11, "yields to vCPUs that are asked for something", Leave(PV_YIELD)),
@@ -83,7 +83,7 @@ const TSC_ADJUST: &str = "a Linux guest looks at it when a CPU goes idle, at mos
     program's, and the rip of the exits says whose (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
 
 /// What pseries guests ask for.
-pub(super) static HCALLS: &[Source] = &[
+pub(super) static HCALLS: &[ExitSource] = &[
     call(PpcHcall, 0x54, "serial console", C(&TERM_CHAR)),
     call(PpcHcall, 0x58, "serial console", C(&TERM_CHAR)),
     call(PpcHcall, 0xe4, "wake-ups of vCPUs that have ceded", Leave(PROD)),
@@ -133,7 +133,7 @@ static TERM_CHAR: Cure = Cure {
         qemu("-device virtio-serial-pci -device virtconsole,chardev=…"),
     ],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: LESS_OFTEN,
     acts: Acts::AtStart,
     risk: "what is not on the console is not there when the guest hangs",
@@ -158,11 +158,11 @@ const PRED_CMD: &str = "KVM lets the register through by the guest's CPUID since
 pub(super) static ENABLE_APICV: Knob = Knob {
     name: "enable_apicv",
     // A switch, but written as a number: on some kernels -1 leaves it to KVM, and `Y` is refused.
-    unit: Unit::Count,
+    unit: KnobUnit::Count,
     default: 1,
     min: 0,
     max: 1,
-    place: Place::ModuleAtLoad("kvm_intel"),
+    location: KnobLocation::ModuleAtLoad("kvm_intel"),
     about: "VMX: whether the processor virtualises the APIC",
 };
 
@@ -171,7 +171,7 @@ pub(super) static ENABLE_APICV: Knob = Knob {
 pub(super) static AVIC: Knob = Knob {
     name: "avic",
     default: 0,
-    place: Place::ModuleAtLoad("kvm_amd"),
+    location: KnobLocation::ModuleAtLoad("kvm_amd"),
     about: "SVM: whether the processor virtualises the APIC",
     ..ENABLE_APICV
 };
@@ -234,7 +234,7 @@ static END_OF_MESSAGE: Cure = Cure {
         qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer,hv-stimer-direct"),
     ],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where the messages are not the timers', to all their time"),
     acts: Acts::AtStart,
     risk: "direct mode needs QEMU 4.1 and libvirt 5.7 or later, and a Windows that knows it",
@@ -262,7 +262,7 @@ static REFERENCE_TIME: Cure = Cure {
         ),
     ],
     xen: "viridian=[\"base\",\"reference_tsc\"] in the domain's xl.cfg",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where the guest has the page and does not trust it, to all their time"),
     acts: Acts::AtStart,
     risk: "of hv-time none known; with invtsc QEMU then refuses to migrate or to save the VM, unless tsc-frequency is given, and \
@@ -279,7 +279,7 @@ pub(super) const OF_AVIC: &str = "AVIC is inhibited for a VM by several things (
     still exit";
 
 /// ipi_send_cpu and ipi_send_cpumask of include/trace/events/ipi.h, since 6.4; those of irq_vectors are the receiver's.
-const SENDERS: Setting = by_hand(
+const SENDERS: AdviceSetting = by_hand(
     "what sends them: in the guest, from Linux 6.4 on, `perf record -e ipi:ipi_send_cpu -e ipi:ipi_send_cpumask -g`; TLB flushes and \
         wake-ups are the usual ones",
 );
@@ -299,7 +299,7 @@ static IPI: Cure = Cure {
         SENDERS,
     ],
     xen: "use event channels: PVH, or PV drivers in an HVM guest",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
     risk: OF_AVIC,
@@ -332,7 +332,7 @@ pub(super) static IPI_TO_ITSELF: Cure = Cure {
             perf, printk, RCU and BPF programs do); `perf record -e kvm:kvm_apic_ipi` on the host has the vectors",
     )],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
     risk: OF_AVIC,
@@ -351,7 +351,7 @@ static HV_IPIS: Cure = Cure {
         qemu("-cpu …,hv-vpindex,hv-ipi,hv-tlbflush"),
     ],
     xen: "viridian=[\"base\",\"hcall_remote_tlb_flush\"] in the domain's xl.cfg",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where each goes to a single vCPU, to all their time"),
     acts: Acts::AtStart,
     risk: "none known",
@@ -366,7 +366,7 @@ static EOI: Cure = Cure {
             default, and spares a Linux guest part of these exits",
     )],
     xen: "apicv is on by default where the processor has it; x2apic in the guest",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
     risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; AVIC besides: the PIT's \
@@ -391,13 +391,13 @@ pub(super) static PMU: Cure = Cure {
         uses one",
     switches: &[],
     settings: &[
-        Setting::GuestBoot("nmi_watchdog=0"),
+        AdviceSetting::GuestBoot("nmi_watchdog=0"),
         libvirt("features", "<pmu state='off'/>"),
         qemu("-cpu …,pmu=off"),
         by_hand("in the guest: end `perf` and profilers that run all the time"),
     ],
     xen: "vpmu=off on Xen's command line",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing(
         "from nothing, where others than those that are switched off go on counting, to all their time",
     ),

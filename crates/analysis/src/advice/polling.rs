@@ -4,13 +4,15 @@
 //! high; between the two it is a matter of taste, and nothing is said. Nothing is said either where the recording does not
 //! tell what was in force, or where KVM polled for nobody although it should have.
 
-use super::causes::{Covered, Said, Subject};
-use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Side, Topic};
-use super::kernels::halt_poll_reach;
-use super::material::{Machine, Material, VmTime, Vmm, total};
-use super::sources::{WORTH, for_vmm};
-use super::trials::{Bench, MOST_GUESTS, Range, Trial, Trials};
-use crate::{HaltCell, PollSettings};
+use super::causes::{CauseSubject, Covered, Said};
+use super::device_rules::{MIN_COST_SHARE, for_vmm};
+use super::halt_poll_scope::halt_poll_reach;
+use super::input::{AdviceInput, RecordedHost, VmTime, Vmm, total};
+use super::judgement::{
+    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
+};
+use super::trials::{GainEstimateNs, MOST_GUESTS, PollCandidates, Trial, Trials};
+use crate::{HaltStats, PollSettings};
 use exitscope_policy::{Knob, knob};
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
@@ -26,7 +28,7 @@ const HIGH_PRICE: f64 = 10.0;
 const NOTEWORTHY: f64 = 20.0;
 
 /// Of what the best value wins, a cheaper one must win so much to be preferred.
-const NEARLY: f64 = 0.9;
+const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
 /// A recording says what polling wins if no more than one gap in so many is inexact.
 const EXACT: u64 = 20;
@@ -35,14 +37,14 @@ const EXACT: u64 = 20;
 pub(super) const FEWEST: u64 = 200;
 
 /// Nobody must poll on a CPU that others wait for: at most one part in so many of the time that vCPUs want is waited.
-const SPARE: u64 = 20;
+const MAX_STEAL_SHARE: u64 = 20;
 
 /// Whether the recording tells wake-up latencies.
-pub(super) fn is_exact(halts: &HaltCell) -> bool {
+pub(super) fn is_exact(halts: &HaltStats) -> bool {
     halts.inexact().saturating_mul(EXACT) <= halts.halts()
 }
 
-pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
+pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
     let all = material.facts.halts.all();
     if all.halts() < FEWEST || machine.xen {
         return;
@@ -58,7 +60,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
     if !machine.arch.starts_with("x86") || may_poll || material.facts.halts.guest_polls || !exact {
         return;
     }
-    if !material.facts.heard.switches {
+    if !material.facts.event_kinds.switches {
         return;
     }
     for (vm, bench) in trials.guests.iter().take(MOST_GUESTS) {
@@ -69,19 +71,19 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         }
         if let Some(trial) = self::longer(bench, time.wall) {
             let facts = note(material, Some(*vm), &halts, bench, judgement);
-            let choice = Choice { side: Side::Guest, vm: Some(*vm), bench, trial, longer: true };
+            let choice = ChosenPollLimit { side: SettingSide::Guest, vm: Some(*vm), bench, trial, longer: true };
             advise(material, machine, choice, &facts, judgement);
         }
     }
 }
 
 /// Whether the recording tells how KVM polled.
-fn is_known(material: &Material) -> bool {
-    material.facts.halts.all().is_told() && (material.facts.heard.polls || material.facts.heard.switches)
+fn is_known(material: &AdviceInput) -> bool {
+    material.facts.halts.all().is_told() && (material.facts.event_kinds.polls || material.facts.event_kinds.switches)
 }
 
 /// The limit of KVM's polls, as the recording tells it, or as the decisions for all VMs show it.
-fn halt_poll_ns(material: &Material, machine: &Machine) -> Option<Nanos> {
+fn halt_poll_ns(material: &AdviceInput, machine: &RecordedHost) -> Option<Nanos> {
     let settings = material.facts.halts.settings.values().filter(|seen| seen.changes > 0);
     let mut shown = settings.map(|seen| seen.shown(&machine.polling));
     let of_one = shown.next().flatten();
@@ -89,7 +91,7 @@ fn halt_poll_ns(material: &Material, machine: &Machine) -> Option<Nanos> {
 }
 
 /// Why host halt polling is not judged, though the recording has the events for it.
-pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machine) -> Option<&'static str> {
+pub(super) fn unknown_host(material: &AdviceInput, trials: &Trials, machine: &RecordedHost) -> Option<&'static str> {
     let all = material.facts.halts.all();
     if machine.xen || all.halts() < FEWEST || !is_exact(&all) || !is_known(material) {
         return None;
@@ -122,11 +124,11 @@ pub(super) fn unknown_host(material: &Material, trials: &Trials, machine: &Machi
 }
 
 /// The host's own polling.
-fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgement: &mut Judgement) {
+fn host(material: &AdviceInput, machine: &RecordedHost, bench: &PollCandidates, wall: u64, judgement: &mut Judgement) {
     let all = material.facts.halts.all();
     let waiting = total(material.vms.values().map(|time| time.steal));
     let wanted = total(material.vms.values().map(VmTime::wanted));
-    let choice = |trial, longer| Choice { side: Side::Host, vm: None, bench, trial, longer };
+    let choice = |trial, longer| ChosenPollLimit { side: SettingSide::Host, vm: None, bench, trial, longer };
     let Some(told) = halt_poll_ns(material, machine) else { return };
     let longer = longer(bench, wall).filter(|trial| trial.value > told.0);
     let shorter = shorter(bench, wall).filter(|trial| trial.value < told.0);
@@ -134,14 +136,14 @@ fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgem
         (Some(_), _) if material.vms.keys().any(|vm| material.is_throttled(*vm)) => {
             let facts = note(material, None, &all, bench, judgement);
             let why = "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs were runnable";
-            judgement.leave(facts[0], &facts[1..], why);
+            judgement.accept_cost(facts[0], &facts[1..], why);
             judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
         }
         (Some(_), _) if is_short(waiting, wanted) => {
             let facts = note(material, None, &all, bench, judgement);
             let why = "polling would not shorten the way from a wake-up to the guest: vCPUs wait for CPUs, and KVM does not \
                        poll while another task wants its CPU";
-            judgement.leave(facts[0], &facts[1..], why);
+            judgement.accept_cost(facts[0], &facts[1..], why);
             judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
         }
         (Some(trial), _) => {
@@ -161,109 +163,120 @@ fn host(material: &Material, machine: &Machine, bench: &Bench, wall: u64, judgem
 
 /// Whether CPUs are short.
 pub(super) fn is_short(waiting: u64, wanted: u64) -> bool {
-    waiting.saturating_mul(SPARE) > wanted
+    waiting.saturating_mul(MAX_STEAL_SHARE) > wanted
 }
 
 /// The value at which polls pay, if there is one: sooner wake-ups are worth the change beyond doubt, at a fair price.
-fn longer(bench: &Bench, wall: u64) -> Option<&Trial> {
+fn longer(bench: &PollCandidates, wall: u64) -> Option<&Trial> {
     let pays = |trial: &&Trial| {
-        let ((low, won, _), (_, saved, _)) = (bench.won(trial), bench.saved(trial));
-        low * WORTH as f64 >= wall as f64 && -saved <= won * FAIR_PRICE
+        let ((low, won, _), (_, saved, _)) = (bench.latency_gain(trial), bench.cpu_gain(trial));
+        low * MIN_COST_SHARE as f64 >= wall as f64 && -saved <= won * FAIR_PRICE
     };
-    let won = |trial: &Trial| bench.won(trial).1;
+    let won = |trial: &Trial| bench.latency_gain(trial).1;
     let most = bench.trials.iter().filter(pays).map(won).fold(0.0, f64::max);
-    bench.trials.iter().filter(pays).find(|trial| won(trial) >= most * NEARLY)
+    bench.trials.iter().filter(pays).find(|trial| won(trial) >= most * GOOD_ENOUGH_SHARE)
 }
 
 /// The value below which polls are for nothing, if most of what is polled ends no halt: what is saved is noteworthy
 /// beyond doubt, and the wake-ups that come later are a small part of it. Polls that succeed are left alone, whatever they
 /// take: a host whose CPUs have nothing else to do may well want them.
-fn shorter(bench: &Bench, wall: u64) -> Option<&Trial> {
+fn shorter(bench: &PollCandidates, wall: u64) -> Option<&Trial> {
     let recorded = bench.recorded();
     if recorded.missed.saturating_mul(2) < recorded.polling {
         return None;
     }
     let pays = |trial: &&Trial| {
-        let ((_, won, _), (low, saved, _)) = (bench.won(trial), bench.saved(trial));
+        let ((_, won, _), (low, saved, _)) = (bench.latency_gain(trial), bench.cpu_gain(trial));
         low * NOTEWORTHY >= wall as f64 && -won * HIGH_PRICE <= saved
     };
-    let saved = |trial: &Trial| bench.saved(trial).1;
+    let saved = |trial: &Trial| bench.cpu_gain(trial).1;
     let most = bench.trials.iter().filter(pays).map(saved).fold(0.0, f64::max);
-    bench.trials.iter().rev().filter(pays).find(|trial| saved(trial) >= most * NEARLY)
+    bench.trials.iter().rev().filter(pays).find(|trial| saved(trial) >= most * GOOD_ENOUGH_SHARE)
 }
 
 fn note(
-    material: &Material,
+    material: &AdviceInput,
     vm: Option<VmId>,
-    halts: &HaltCell,
-    bench: &Bench,
+    halts: &HaltStats,
+    bench: &PollCandidates,
     judgement: &mut Judgement,
-) -> Vec<FactId> {
+) -> Vec<CitedFactId> {
     let recorded = bench.recorded();
-    let share = recorded.caught as f64 / halts.halts().max(1) as f64;
+    let share = recorded.successful_polls as f64 / halts.halts().max(1) as f64;
     let mut facts = vec![
-        judgement.note(vm, Topic::Halts, "halts a second", Figure::Rate(material.rate(vm, halts.halts()))),
-        judgement.note(vm, Topic::Halts, "part of the halts that successful polls ended", Figure::Share(share)),
-        judgement.note(
+        judgement.cite(vm, Topic::Halts, "halts a second", CitedValue::Rate(material.rate(vm, halts.halts()))),
+        judgement.cite(vm, Topic::Halts, "part of the halts that successful polls ended", CitedValue::Share(share)),
+        judgement.cite(
             vm,
             Topic::Halts,
             "CPU time that KVM's polling took, in each second",
-            Figure::Time(material.per_second(vm, recorded.polling)),
+            CitedValue::Time(material.per_second(vm, recorded.polling)),
         ),
     ];
     if let Some(gap) = halts.gaps().quantile(5_000) {
-        facts.push(judgement.note(vm, Topic::Halts, "median gap, from the halt to what ends it", Figure::Time(gap)));
+        facts.push(judgement.cite(
+            vm,
+            Topic::Halts,
+            "median gap, from the halt to what ends it",
+            CitedValue::Time(gap),
+        ));
     }
     if let Some(latency) = halts.latencies().mean() {
-        facts.push(judgement.note(
+        facts.push(judgement.cite(
             vm,
             Topic::Halts,
             "mean time from the wake-up to the entry into the guest",
-            Figure::Time(latency),
+            CitedValue::Time(latency),
         ));
     }
     facts
 }
 
 /// What was chosen, and whose it is.
-struct Choice<'a> {
-    side: Side,
+struct ChosenPollLimit<'a> {
+    side: SettingSide,
     vm: Option<VmId>,
-    bench: &'a Bench,
+    bench: &'a PollCandidates,
     trial: &'a Trial,
     longer: bool,
 }
 
-fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactId], judgement: &mut Judgement) {
-    let Choice { side, vm, bench, trial, longer } = choice;
-    let name = if side == Side::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
+fn advise(
+    material: &AdviceInput,
+    machine: &RecordedHost,
+    choice: ChosenPollLimit,
+    facts: &[CitedFactId],
+    judgement: &mut Judgement,
+) {
+    let ChosenPollLimit { side, vm, bench, trial, longer } = choice;
+    let name = if side == SettingSide::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
     let Some(knob) = knob(name) else { return };
-    let (won, saved) = (bench.won(trial), bench.saved(trial));
+    let (won, saved) = (bench.latency_gain(trial), bench.cpu_gain(trial));
     let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
-    let gain = |of: GainOf, (low, _, high): Range| Gain {
+    let gain = |of: GainOf, (low, _, high): GainEstimateNs| Gain {
         of,
         low: time(low),
         high: time(high),
-        how: How::Replayed(if side == Side::Host { "host_halt_poll" } else { "guest_halt_poll" }),
+        how: GainMethod::Replayed(if side == SettingSide::Host { "host_halt_poll" } else { "guest_halt_poll" }),
     };
     let value = knob.text(trial.value);
     let was = match (side, machine.polling.told, halt_poll_ns(material, machine)) {
-        (Side::Host, Some(told), _) => format!(" (it was {told})"),
-        (Side::Host, None, Some(shown)) => format!(" (it was {shown}, as KVM's decisions show)"),
+        (SettingSide::Host, Some(told), _) => format!(" (it was {told})"),
+        (SettingSide::Host, None, Some(shown)) => format!(" (it was {shown}, as KVM's decisions show)"),
         _ => String::new(),
     };
-    let caught = trial.came().caught;
+    let caught = trial.total().successful_polls;
     let change = match (side, longer, trial.value) {
-        (Side::Host, true, _) => {
+        (SettingSide::Host, true, _) => {
             format!("lengthen host halt polling: {name}={value}{was} would end {caught} halts before they block")
         }
-        (Side::Host, false, 0) => {
+        (SettingSide::Host, false, 0) => {
             format!("disable host halt polling: {name}=0{was}; most polling time is in failed polls")
         }
-        (Side::Host, false, _) => {
+        (SettingSide::Host, false, _) => {
             format!("shorten host halt polling: {name}={value}{was}; most polling time is in failed polls")
         }
-        (Side::Guest, ..) => {
+        (SettingSide::Guest, ..) => {
             format!(
                 "let the guest poll before it halts, instead of KVM for it: {name}={value} would avoid {caught} exits and as \
                  many wake-ups"
@@ -278,36 +291,42 @@ fn advise(material: &Material, machine: &Machine, choice: Choice, facts: &[FactI
         false => format!("the guests: wake-ups later by {} in each second, all together", time(-won.1)).into(),
     };
     let vmm = vm.map_or(Vmm::Unknown, |vm| material.vmm(vm, machine));
-    let plan = Plan {
+    let plan = AdviceDraft {
         rule: match side {
-            Side::Host => Rule::HostHaltPoll,
-            Side::Guest => Rule::GuestHaltPoll,
+            SettingSide::Host => Rule::HostHaltPoll,
+            SettingSide::Guest => Rule::GuestHaltPoll,
         },
-        subject: Subject::None,
+        subject: CauseSubject::None,
         vm,
         change,
         settings: settings(&vmm, side, knob, trial.value, longer),
         gain: if longer { gain(GainOf::WakeUps, won) } else { gain(GainOf::HostCpu, saved) },
         risk: match (side, longer) {
-            (Side::Host, true) => "KVM stops polling when another task wants the CPU, so that only power and \
+            (SettingSide::Host, true) => "KVM stops polling when another task wants the CPU, so that only power and \
                 hyperthreads suffer; it acts on all VMs"
                 .into(),
-            (Side::Host, false) => "latencies of workloads that were not in this recording; it acts on all VMs".into(),
-            (Side::Guest, _) => "a polling guest looks busy to its host and takes CPU time from others there: only \
+            (SettingSide::Host, false) => {
+                "latencies of workloads that were not in this recording; it acts on all VMs".into()
+            }
+            (SettingSide::Guest, _) => {
+                "a polling guest looks busy to its host and takes CPU time from others there: only \
                 where each vCPU has a CPU to itself; the gaps are taken as they were, a guest that is answered sooner \
                 may ask sooner"
-                .into(),
+                    .into()
+            }
         },
         payer,
         undo: match side {
-            Side::Host => "exitscope advise --undo, or write the old value back".into(),
-            Side::Guest => "in the guest: write the old value back, or modprobe -r cpuidle-haltpoll".into(),
+            SettingSide::Host => "exitscope advise --undo, or write the old value back".into(),
+            SettingSide::Guest => "in the guest: write the old value back, or modprobe -r cpuidle-haltpoll".into(),
         },
         acts: match side {
-            Side::Host => halt_poll_reach(&machine.release).text().into(),
-            Side::Guest => "at once, in the guest in which it is set; the guest's driver switches KVM's own polling \
+            SettingSide::Host => halt_poll_reach(&machine.release).text().into(),
+            SettingSide::Guest => {
+                "at once, in the guest in which it is set; the guest's driver switches KVM's own polling \
                 off for it where the host offers that (poll-control)"
-                .into(),
+                    .into()
+            }
         },
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
@@ -321,17 +340,17 @@ const QUOTA: &str = "only where cpu.max of the VM's cgroup says max (libvirt: no
 const GOVERNOR: &str = "only where /sys/devices/system/cpu/cpuidle/current_governor in the guest is not haltpoll already, with a \
     longer guest_halt_poll_ns: the recording does not say";
 
-fn settings(vmm: &Vmm, side: Side, knob: &'static Knob, value: u64, longer: bool) -> Vec<Setting> {
-    let set = Setting::Knob { side, knob, value };
-    let quota = longer.then_some(Setting::ByHand(QUOTA.into()));
+fn settings(vmm: &Vmm, side: SettingSide, knob: &'static Knob, value: u64, longer: bool) -> Vec<AdviceSetting> {
+    let set = AdviceSetting::Knob { side, knob, value };
+    let quota = longer.then_some(AdviceSetting::ByHand(QUOTA.into()));
     let settings = match side {
-        Side::Host => vec![set],
-        Side::Guest => vec![
-            Setting::Module { side, name: "cpuidle-haltpoll", parameters: "force=1" },
+        SettingSide::Host => vec![set],
+        SettingSide::Guest => vec![
+            AdviceSetting::Module { side, name: "cpuidle-haltpoll", parameters: "force=1" },
             set,
-            Setting::Libvirt { within: "features/kvm", xml: "<poll-control state='on'/>".into() },
-            Setting::Qemu("-cpu …,kvm-poll-control=on".into()),
-            Setting::ByHand(GOVERNOR.into()),
+            AdviceSetting::Libvirt { within: "features/kvm", xml: "<poll-control state='on'/>".into() },
+            AdviceSetting::Qemu("-cpu …,kvm-poll-control=on".into()),
+            AdviceSetting::ByHand(GOVERNOR.into()),
         ],
     };
     for_vmm(vmm, settings.into_iter().chain(quota).collect())
@@ -339,12 +358,13 @@ fn settings(vmm: &Vmm, side: Side, knob: &'static Knob, value: u64, longer: bool
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, preemption, spent, vcpu};
-    use super::super::trials::Came;
+    use super::super::test_exits::{end, exit, preemption, spent, vcpu};
+    use super::super::trials::HaltTotals;
     use super::*;
-    use crate::{PollHost, Selection};
+    use crate::{RecordedHaltPolling, Selection};
     use exitscope_model::{
-        CodeList, Detail, DetailKind, EventKinds, Exit, ExitCode, Form, Halt, PollChange, TimePart, Told,
+        CodeList, EventKinds, Exit, ExitCode, Halt, PollChange, PortAccessForm, Subject, SubjectKind, TimePart,
+        VcpuWakeup,
     };
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};
@@ -412,7 +432,7 @@ mod tests {
     };
 
     impl Case {
-        fn read(&self) -> (Material, Trials, Machine) {
+        fn read(&self) -> (AdviceInput, Trials, RecordedHost) {
             let Case { gap, back, polled, told, guest_polls, change, .. } = *self;
             let who = vcpu(0);
             let at = |nanos| Moment::from_nanos(nanos);
@@ -424,7 +444,7 @@ mod tests {
                         begin: at(begin),
                         asleep: Some(at(begin + polled)),
                         woken: (number > self.inexact).then_some(at(begin + gap)),
-                        told: Some(Told { length: Nanos(gap + back), waited: true, valid: true }),
+                        vcpu_wakeup: Some(VcpuWakeup { length: Nanos(gap + back), waited: true, valid: true }),
                         change,
                         kicked: false,
                         end: at(begin + gap + back),
@@ -432,9 +452,13 @@ mod tests {
                     }
                 })
                 .collect();
-            let mut material = Material::new(&Selection::default());
+            let mut material = AdviceInput::new(&Selection::default());
             material.begin(at(0));
-            material.heard(EventKinds { switches: self.switches, polls: self.polls, ..EventKinds::default() });
+            material.note_event_kinds(EventKinds {
+                switches: self.switches,
+                polls: self.polls,
+                ..EventKinds::default()
+            });
             for halt in &halts {
                 material.absorb_halt(halt);
                 let hlt = exit(who, halt.begin.as_nanos(), ExitCode::new(CodeList::Vmx, 12));
@@ -442,18 +466,18 @@ mod tests {
                 material.absorb(&Exit { guest: Nanos(100 * US), parts, ..hlt });
             }
             if guest_polls {
-                let (kind, key) = (DetailKind::Msr, u64::from(PollControl::MSR));
-                let off = Detail { kind, write: true, form: Form::Untold, size: 0, key, value: 0 };
-                material.absorb(&Exit { detail: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
+                let (kind, key) = (SubjectKind::Msr, u64::from(PollControl::MSR));
+                let off = Subject { kind, write: true, form: PortAccessForm::Unknown, size: 0, key, value: 0 };
+                material.absorb(&Exit { subject: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
             }
             for number in 0..self.idle {
                 let of = preemption(who, at(number), None);
                 material.absorb_preemption(&of);
             }
             end(&mut material, &[who], (self.halts + 1) * 200 * US);
-            let polling = PollHost { told: told.map(Nanos), ..PollHost::default() };
+            let polling = RecordedHaltPolling { told: told.map(Nanos), ..RecordedHaltPolling::default() };
             let (arch, release) = (self.arch.to_string(), "6.1.0".to_string());
-            let machine = Machine { arch, release, polling, xen: self.xen, ..Machine::default() };
+            let machine = RecordedHost { arch, release, polling, xen: self.xen, ..RecordedHost::default() };
             let mut trials = Trials::new(&material, &machine);
             halts.iter().for_each(|halt| trials.absorb_halt(halt));
             trials.untried.halts = self.untried;
@@ -478,7 +502,7 @@ mod tests {
         let settings = judgement.advice().iter().flat_map(|advice| &advice.plan().settings);
         settings
             .filter_map(|setting| match setting {
-                Setting::Knob { knob, value, .. } => Some((knob.name, *value)),
+                AdviceSetting::Knob { knob, value, .. } => Some((knob.name, *value)),
                 _ => None,
             })
             .collect()
@@ -493,7 +517,8 @@ mod tests {
             let gain = advice.plan().gain;
             assert!(gain.low > Nanos::ZERO && gain.low <= gain.high, "{gain:?}");
             assert!(!advice.evidence().is_empty());
-            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            let misspelt: Vec<_> =
+                advice.plan().settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
         }
         // Ten milliseconds of the recording hold 50 halts, each of which is back 30 us sooner.
@@ -521,7 +546,8 @@ mod tests {
         }
         let judgement = judged(15 * US, 30 * US, 0);
         for advice in judgement.advice() {
-            let quota = |setting: &Setting| matches!(setting, Setting::ByHand(text) if text.contains("cpu.max"));
+            let quota =
+                |setting: &AdviceSetting| matches!(setting, AdviceSetting::ByHand(text) if text.contains("cpu.max"));
             assert!(advice.plan().settings.iter().any(quota), "{:?}", advice.plan().settings);
         }
     }
@@ -616,14 +642,16 @@ mod tests {
     }
 
     /// Of ten parts each: what was recorded, and what values made of it: polling and latency.
-    fn bench(recorded: Came, tried: &[(u64, u64, u64)]) -> Bench {
-        let came = |&(value, polling, latency): &(u64, u64, u64)| (value, Came { polling, latency, ..Came::default() });
-        Bench::made(recorded, &tried.iter().map(came).collect::<Vec<_>>())
+    fn bench(recorded: HaltTotals, tried: &[(u64, u64, u64)]) -> PollCandidates {
+        let came = |&(value, polling, latency): &(u64, u64, u64)| {
+            (value, HaltTotals { polling, latency, ..HaltTotals::default() })
+        };
+        PollCandidates::made(recorded, &tried.iter().map(came).collect::<Vec<_>>())
     }
 
     #[test]
     fn longer_polls_pay_at_a_fair_price_and_no_longer_than_wins_nearly_all() {
-        let recorded = Came { polling: 5_000, latency: 2_000, ..Came::default() };
+        let recorded = HaltTotals { polling: 5_000, latency: 2_000, ..HaltTotals::default() };
         for (what, tried, wall, found) in [
             ("a hundredth of the time", &[(20_000, 5_000, 1_900)][..], 100_000, Some(20_000)),
             ("less", &[(20_000, 5_000, 1_900)], 100_001, None),
@@ -643,7 +671,7 @@ mod tests {
 
     #[test]
     fn shorter_polls_pay_if_half_of_all_polling_fails_and_little_is_lost() {
-        let recorded = Came { polling: 5_000, missed: 2_500, latency: 2_000, ..Came::default() };
+        let recorded = HaltTotals { polling: 5_000, missed: 2_500, latency: 2_000, ..HaltTotals::default() };
         for (what, missed, tried, wall, found) in [
             ("a twentieth of the time, half of it failed", 2_500, &[(20_000, 4_000, 2_000)][..], 200_000, Some(20_000)),
             ("less than half", 2_499, &[(20_000, 4_000, 2_000)], 200_000, None),
@@ -656,27 +684,27 @@ mod tests {
             ("less than nearly all", 2_500, &[(10_000, 4_000, 2_000), (20_000, 4_101, 2_000)], 100_000, Some(10_000)),
             ("one that loses too much", 2_500, &[(0, 0, 9_000), (20_000, 4_000, 2_000)], 100_000, Some(20_000)),
         ] {
-            let bench = bench(Came { missed, ..recorded }, tried);
+            let bench = bench(HaltTotals { missed, ..recorded }, tried);
             assert_eq!(shorter(&bench, wall).map(|trial| trial.value), found, "{what}");
         }
     }
 
     /// Of a recording of one VM whose vCPUs want 1,000 ns, and of as many VMs as there are.
-    fn hosted(told: u64, bench: &Bench, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
-        let mut material = Material::new(&Selection::default());
+    fn hosted(told: u64, bench: &PollCandidates, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
+        let mut material = AdviceInput::new(&Selection::default());
         material.vms.insert(VmId(1), VmTime { guest: 1_000 - steal, steal, ..VmTime::default() });
         let of = preemption(vcpu(0), Moment::default(), None);
         (0..idle).for_each(|_| material.absorb_preemption(&of));
-        let polling = PollHost { told: Some(Nanos(told)), ..PollHost::default() };
+        let polling = RecordedHaltPolling { told: Some(Nanos(told)), ..RecordedHaltPolling::default() };
         let mut judgement = Judgement::default();
-        host(&material, &Machine { polling, ..Machine::default() }, bench, 100_000, &mut judgement);
+        host(&material, &RecordedHost { polling, ..RecordedHost::default() }, bench, 100_000, &mut judgement);
         let said = judgement.said(VmId(1)).next().map(|row| row.1.clone());
         (judgement, said)
     }
 
     #[test]
     fn the_hosts_polls_get_longer_or_shorter_than_they_were_or_stay() {
-        let recorded = Came { caught: 1, polling: 5_000, missed: 4_000, latency: 2_000 };
+        let recorded = HaltTotals { successful_polls: 1, polling: 5_000, missed: 4_000, latency: 2_000 };
         let (longer, shorter) = ((50_000, 5_000, 1_800), (10_000, 1_000, 2_000));
         let inherent =
             |said: &Option<Said>, says: &str| matches!(said, Some(Said::Inherent(why)) if why.contains(says));
@@ -726,19 +754,19 @@ mod tests {
 
     #[test]
     fn facts_about_polls_are_of_all_that_was_recorded() {
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         material.facts.duration = Nanos(2_000_000_000);
-        let mut halts = HaltCell::default();
-        halts.slept.gaps.record(Nanos(33));
-        halts.caught.gaps.record(Nanos(33));
+        let mut halts = HaltStats::default();
+        halts.blocked.gaps.record(Nanos(33));
+        halts.successful_polls.gaps.record(Nanos(33));
         (0..38).for_each(|_| halts.untold.gaps.record(Nanos(33)));
-        let came = Came { caught: 1, polling: 700, ..Came::default() };
+        let came = HaltTotals { successful_polls: 1, polling: 700, ..HaltTotals::default() };
         let mut judgement = Judgement::default();
         // Ten caught of forty halts in two seconds; nobody knows when any was back.
-        let facts = note(&material, Some(VmId(1)), &halts, &Bench::made(came, &[]), &mut judgement);
+        let facts = note(&material, Some(VmId(1)), &halts, &PollCandidates::made(came, &[]), &mut judgement);
         assert_eq!(facts.iter().map(|fact| fact.number()).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        let figures: Vec<Figure> = judgement.facts().iter().map(|fact| fact.figure).collect();
-        let time = |nanos| Figure::Time(Nanos(nanos));
-        assert_eq!(figures, [Figure::Rate(20.0), Figure::Share(0.25), time(3_500), time(33)]);
+        let figures: Vec<CitedValue> = judgement.facts().iter().map(|fact| fact.figure).collect();
+        let time = |nanos| CitedValue::Time(Nanos(nanos));
+        assert_eq!(figures, [CitedValue::Rate(20.0), CitedValue::Share(0.25), time(3_500), time(33)]);
     }
 }

@@ -5,9 +5,9 @@
 //!                                since       │             before        stopped                since
 //! ```
 
-use crate::Lengths;
-use crate::keyed::MAX_KEYS;
-use exitscope_model::{Detail, DetailKind, Exit};
+use crate::DurationStats;
+use crate::stats_by_key::MAX_KEYS;
+use exitscope_model::{Exit, Subject, SubjectKind};
 use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::VmId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub(super) struct PollingGuests {
     /// Guest time before each of their halts, since they said so.
-    since: BTreeMap<VmId, Lengths>,
+    since: BTreeMap<VmId, DurationStats>,
     /// Those that had said so when this stretch of a recording began: the same, until they say otherwise.
-    before: BTreeMap<VmId, Lengths>,
+    before: BTreeMap<VmId, DurationStats>,
     /// Those that said otherwise.
     stopped: BTreeSet<VmId>,
 }
@@ -31,15 +31,15 @@ impl PollingGuests {
             let lengths = self.since.get_mut(&exit.who.vm).or_else(|| self.before.get_mut(&exit.who.vm));
             lengths.into_iter().for_each(|lengths| lengths.record(exit.guest));
         }
-        if let Some(detail) = exit.detail {
+        if let Some(detail) = exit.subject {
             self.note(exit.who.vm, &detail);
         }
     }
 
     /// A guest that polls before it halts tells KVM not to.
     #[inline]
-    fn note(&mut self, vm: VmId, detail: &Detail) {
-        if detail.kind != DetailKind::Msr || detail.key != u64::from(PollControl::MSR) || !detail.write {
+    fn note(&mut self, vm: VmId, detail: &Subject) {
+        if detail.kind != SubjectKind::Msr || detail.key != u64::from(PollControl::MSR) || !detail.write {
             return;
         }
         if detail.value & 1 == 0 {
@@ -58,7 +58,7 @@ impl PollingGuests {
     /// Goes on where an earlier stretch of the same recording ended.
     pub fn follow(&mut self, before: &PollingGuests) {
         let known = before.since.keys().chain(before.before.keys()).take(MAX_KEYS);
-        self.before = known.map(|vm| (*vm, Lengths::default())).collect();
+        self.before = known.map(|vm| (*vm, DurationStats::default())).collect();
     }
 
     /// Adds what the next stretch gave. What a guest said before the first stretch of all is as if it had not.
@@ -75,16 +75,16 @@ impl PollingGuests {
     }
 
     /// Those that still poll, with the guest time before their halts.
-    pub fn all(&self) -> &BTreeMap<VmId, Lengths> {
+    pub fn all(&self) -> &BTreeMap<VmId, DurationStats> {
         &self.since
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{exit, vcpu};
+    use super::super::test_exits::{exit, vcpu};
     use super::*;
-    use exitscope_model::{CodeList, ExitCode, Form};
+    use exitscope_model::{CodeList, ExitCode, PortAccessForm};
     use exitscope_units::Nanos;
 
     /// Its guest says that it polls, or that it does not, or it halts after so long in the guest.
@@ -101,18 +101,18 @@ mod tests {
 
     fn absorb(guests: &mut PollingGuests, does: &[Does]) {
         for does in does {
-            let write = |value| Detail {
-                kind: DetailKind::Msr,
+            let write = |value| Subject {
+                kind: SubjectKind::Msr,
                 write: true,
-                form: Form::Untold,
+                form: PortAccessForm::Unknown,
                 size: 0,
                 key: u64::from(PollControl::MSR),
                 value,
             };
             let wrmsr = exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32));
             guests.absorb(&match *does {
-                Polls => Exit { detail: Some(write(0)), ..wrmsr },
-                Stops => Exit { detail: Some(write(1)), ..wrmsr },
+                Polls => Exit { subject: Some(write(0)), ..wrmsr },
+                Stops => Exit { subject: Some(write(1)), ..wrmsr },
                 Halts(guest) => Exit { guest: Nanos(guest), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 12)) },
             });
         }

@@ -8,22 +8,22 @@
 //! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
 //! ```
 
-use super::causes::{Asked, Covered, Said, Subject, asked};
+use super::causes::{CauseSubject, Covered, CureLookup, Said, asked};
 use super::cures::{
-    APICV, Acts, Answer, Cure, Helps, IN_GUEST, LESS_OFTEN, Least, NOBODY, Switch, WITH_HARDWARE, by_hand, libvirt,
-    qemu,
+    APICV, Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand,
+    libvirt, qemu,
 };
+use super::device_rules::{JudgedVm, Thing, VmSubjectExits, medians};
 use super::gangs;
-use super::judgement::{Figure, Judgement, Topic};
-use super::material::Material;
+use super::input::AdviceInput;
+use super::judgement::{CitedValue, Judgement, Topic};
 use super::msr_cures::{CPUID, RDPMC};
 use super::polling::is_short;
-use super::sources::{Account, Thing, Vm, medians};
-use crate::{Cell, DetailKey, ExitCause};
+use crate::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{detail_name, is_of_pcs};
-use exitscope_model::{CodeList, DetailKind, ExitCode, Sign, SubjectName};
+use exitscope_model::{CodeList, ExitCode, Sign, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
-use exitscope_policy::{Knob, Place, Unit};
+use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -43,9 +43,9 @@ pub(super) struct ExitGroup {
     /// What else KVM's events may show of where they come from.
     signs: &'static [Sign],
     /// What may be said of them.
-    pub answers: &'static [Answer],
+    pub answers: &'static [Remedy],
     /// Which of these holds for a VM.
-    choose: fn(&Vm<'_>) -> usize,
+    choose: fn(&JudgedVm<'_>) -> usize,
     /// Whether another task may have the CPU next, so that without the scheduler's events a part of their time is steal.
     may_wait: bool,
 }
@@ -55,7 +55,7 @@ const fn row(
     name: &'static str,
     exits: &'static str,
     has: fn(&ExitCause) -> bool,
-    answers: &'static [Answer],
+    answers: &'static [Remedy],
 ) -> ExitGroup {
     ExitGroup { name, exits, has, signs: &[], answers, choose: |_| 0, may_wait: false }
 }
@@ -66,7 +66,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         "nested guests",
         "every exit (L2) but for an interrupt of the host",
         |of| of.code.nested && !is_interrupt(of),
-        &[Answer::Leave(NESTED_GUESTS)],
+        &[Remedy::Leave(NESTED_GUESTS)],
     ),
     ExitGroup {
         signs: LOGGED,
@@ -75,16 +75,16 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             PROTECTED,
             "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
             is_write_to_protected,
-            &[Answer::Cure(&DIRTY), Answer::Leave(LOGGING)],
+            &[Remedy::Cure(&DIRTY), Remedy::Leave(LOGGING)],
         )
     },
     row(
         "memory faults or device accesses",
         "H_DATA_STORAGE, H_INST_STORAGE",
         is_untold_fault,
-        &[Answer::Cure(&UNTOLD)],
+        &[Remedy::Cure(&UNTOLD)],
     ),
-    row("code in huge pages", "EPT_VIOLATION: fetch, not allowed", is_fetch_of_split, &[Answer::Cure(&NX_HUGE_PAGES)]),
+    row("code in huge pages", "EPT_VIOLATION: fetch, not allowed", is_fetch_of_split, &[Remedy::Cure(&NX_HUGE_PAGES)]),
     ExitGroup {
         signs: TAKEN,
         choose: memory_faults,
@@ -92,7 +92,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             FAULTS,
             "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
             is_memory_fault,
-            &[Answer::Cure(&FIRST_TOUCH), Answer::Cure(&ONCE_EACH), Answer::Cure(&TAKEN_AWAY), Answer::Cure(&EITHER)],
+            &[Remedy::Cure(&FIRST_TOUCH), Remedy::Cure(&ONCE_EACH), Remedy::Cure(&TAKEN_AWAY), Remedy::Cure(&EITHER)],
         )
     },
     ExitGroup {
@@ -102,26 +102,26 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             INTERRUPTS,
             "EXTERNAL_INTERRUPT, interrupt",
             is_interrupt,
-            &[Answer::Cure(&HOST_INTERRUPTS), Answer::Leave(KICKS)],
+            &[Remedy::Cure(&HOST_INTERRUPTS), Remedy::Leave(KICKS)],
         )
     },
     row(
         "interrupts of the host, or for the guest",
         "IRQ (arm64), IRQ_S_TIMER and the like (riscv)",
         is_interrupt_of_either,
-        &[Answer::Unjudged(EITHERS_INTERRUPT)],
+        &[Remedy::Unjudged(EITHERS_INTERRUPT)],
     ),
     row(
         "calls of the SBI",
         "EXC_SUPERVISOR_SYSCALL",
         |of| is(of, CodeList::Riscv, &[10]),
-        &[Answer::Unjudged(SBI_CALLS)],
+        &[Remedy::Unjudged(SBI_CALLS)],
     ),
     row(
         "memory faults or device accesses",
         "EXC_INST_GUEST_PAGE_FAULT, EXC_LOAD_GUEST_PAGE_FAULT, EXC_STORE_GUEST_PAGE_FAULT",
         |of| is(of, CodeList::Riscv, &[20, 21, 23]) && of.about.is_none(),
-        &[Answer::Unjudged(GUEST_PAGE_FAULTS)],
+        &[Remedy::Unjudged(GUEST_PAGE_FAULTS)],
     ),
     ExitGroup {
         choose: |vm| usize::from(has_apicv(vm)),
@@ -129,33 +129,33 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             "interrupt windows",
             "INTERRUPT_WINDOW, vintr, TPR_BELOW_THRESHOLD, write_cr8",
             is_window,
-            &[Answer::Cure(&WINDOWS), Answer::Unjudged(WINDOWS_WITH_APICV)],
+            &[Remedy::Cure(&WINDOWS), Remedy::Unjudged(WINDOWS_WITH_APICV)],
         )
     },
-    row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Answer::Leave(EOI_INDUCED)]),
+    row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
     ExitGroup {
         signs: &[Sign::AvicKick],
         ..row(
             "IPIs to vCPUs that do not run",
             "avic_incomplete_ipi",
             |of| is(of, CodeList::Svm, &[0x401]),
-            &[Answer::Leave(INCOMPLETE_IPI)],
+            &[Remedy::Leave(INCOMPLETE_IPI)],
         )
     },
     row(
         "nested hypervisor",
         "VMX's instructions (VMCLEAR to VMON, INVEPT, INVVPID), SVM's (vmrun, vmload, vmsave, stgi, clgi, skinit, invlpga)",
         is_nested,
-        &[Answer::Cure(&NESTED)],
+        &[Remedy::Cure(&NESTED)],
     ),
-    row("returns for a signal", "KVM_EXIT_INTR", |of| of.code == ExitCode::INTR, &[Answer::Unjudged(SIGNALS)]),
+    row("returns for a signal", "KVM_EXIT_INTR", |of| of.code == ExitCode::INTR, &[Remedy::Unjudged(SIGNALS)]),
     ExitGroup {
         may_wait: true,
         ..row(
             "timers of the host",
             "HV_DECREMENTER",
             |of| is(of, CodeList::PpcTrap, &[0x980]),
-            &[Answer::Leave(HOST_TIMER)],
+            &[Remedy::Leave(HOST_TIMER)],
         )
     },
     ExitGroup {
@@ -164,55 +164,55 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             DOORBELLS,
             "0xe80 (H_DOORBELL)",
             |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
-            &[Answer::Leave(TO_LEAVE)],
+            &[Remedy::Leave(TO_LEAVE)],
         )
     },
     row(
         "entries that came too late",
         "RETURN_TO_HOST",
         |of| is(of, CodeList::PpcTrap, &[0]),
-        &[Answer::Leave(TOO_LATE)],
+        &[Remedy::Leave(TOO_LATE)],
     ),
     row(
         "instructions that the processor does not have",
         "H_EMUL_ASSIST",
         |of| is(of, CodeList::PpcTrap, &[0xe40]),
-        &[Answer::Leave(ILLEGAL)],
+        &[Remedy::Leave(ILLEGAL)],
     ),
     ExitGroup {
         signs: LOGGED,
-        ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Answer::Leave(PML)])
+        ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Remedy::Leave(PML)])
     },
     row(
         "expiries of the guest's timer",
         "PREEMPTION_TIMER",
         |of| is(of, CodeList::Vmx, &[52]),
-        &[Answer::Leave(EXPIRY)],
+        &[Remedy::Leave(EXPIRY)],
     ),
     row(
         "CPUID, its leaf not recorded",
         "CPUID, cpuid without kvm_cpuid",
         |of| of.about.is_none() && (is(of, CodeList::Vmx, &[10]) || is(of, CodeList::Svm, &[0x72])),
-        &[Answer::Cure(&CPUID)],
+        &[Remedy::Cure(&CPUID)],
     ),
     row(
         "reads of performance counters",
         "RDPMC, rdpmc",
         |of| is(of, CodeList::Vmx, &[15]) || is(of, CodeList::Svm, &[0x6f]),
-        &[Answer::Cure(&RDPMC)],
+        &[Remedy::Cure(&RDPMC)],
     ),
-    row("what TDX guests ask for", "TDCALL", |of| is(of, CodeList::Vmx, &[77]), &[Answer::Unjudged(TDCALLS)]),
+    row("what TDX guests ask for", "TDCALL", |of| is(of, CodeList::Vmx, &[77]), &[Remedy::Unjudged(TDCALLS)]),
     row(
         "conversions of a confidential guest's memory",
         "KVM_EXIT_MEMORY_FAULT",
         |of| is(of, CodeList::KvmExit, &[39]),
-        &[Answer::Unjudged(MEMORY_FAULT)],
+        &[Remedy::Unjudged(MEMORY_FAULT)],
     ),
     row(
         "page tables that KVM shadows",
         "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, writes of CR3",
         is_shadowing,
-        &[Answer::Cure(&SHADOWING)],
+        &[Remedy::Cure(&SHADOWING)],
     ),
 ];
 
@@ -235,7 +235,7 @@ fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
 
 /// What happened, of a fault at memory; none where the exit is about a device, or nothing says what it is about.
 fn fault(cause: &ExitCause) -> Option<&'static str> {
-    let key = cause.subject().filter(|key| matches!(key.kind, DetailKind::PageFault | DetailKind::EptViolation))?;
+    let key = cause.subject().filter(|key| matches!(key.kind, SubjectKind::PageFault | SubjectKind::EptViolation))?;
     detail_name(key.kind, key.key).filter(|_| cause.code.is_page_fault())
 }
 
@@ -286,7 +286,7 @@ fn is_window(cause: &ExitCause) -> bool {
 
 /// VMX's accesses to this control register.
 fn is_of_register(cause: &ExitCause, number: u64) -> bool {
-    let of = |about: DetailKey| about.kind == DetailKind::ControlRegister && about.key == number;
+    let of = |about: SubjectKey| about.kind == SubjectKind::ControlRegister && about.key == number;
     is(cause, CodeList::Vmx, &[28]) && cause.about.is_some_and(of)
 }
 
@@ -301,7 +301,7 @@ fn is_nested(cause: &ExitCause) -> bool {
 /// arch/x86/kvm/svm/svm.c clears these intercepts where it has NPT).
 fn is_shadowing(cause: &ExitCause) -> bool {
     const PF: u64 = 14;
-    let of_fault = cause.about.is_some_and(|about| about.kind == DetailKind::Exception && about.key & 0xff == PF);
+    let of_fault = cause.about.is_some_and(|about| about.kind == SubjectKind::Exception && about.key & 0xff == PF);
     (is(cause, CodeList::Vmx, &[0]) && of_fault)
         || is_of_register(cause, 3)
         || is(cause, CodeList::Vmx, &[14])
@@ -313,26 +313,26 @@ const OF_APICV: &[(CodeList, u64)] =
     &[(CodeList::Vmx, 45), (CodeList::Vmx, 56), (CodeList::Svm, 0x401), (CodeList::Svm, 0x402)];
 
 /// Whether the processor virtualises the VM's APIC, as its exits show.
-pub(super) fn has_apicv(vm: &Vm<'_>) -> bool {
+pub(super) fn has_apicv(vm: &JudgedVm<'_>) -> bool {
     vm.material.of_reasons(vm.id, OF_APICV).count > 0
 }
 
 /// A VM's exits of a group, and what those about each thing cost.
 struct Grouped {
     group: &'static ExitGroup,
-    cell: Cell,
-    about: Vec<(DetailKey, u64)>,
-    /// As [`Account::forces`].
+    cell: ExitStats,
+    about: Vec<(SubjectKey, u64)>,
+    /// As [`VmSubjectExits::forces`].
     forces: u64,
 }
 
-pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
+pub(super) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
     let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
     for (cause, cell) in vm.material.causes(vm.id) {
         if let Some(group) = group(cause)
-            && asked(vm.machine, vm.is_qemu(), cause) == Some(Asked::Named(group.name))
+            && asked(vm.machine, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
         {
-            let of = Grouped { group, cell: Cell::default(), about: Vec::new(), forces: 0 };
+            let of = Grouped { group, cell: ExitStats::default(), about: Vec::new(), forces: 0 };
             let grouped = groups.entry(group.name).or_insert(of);
             grouped.cell.merge(cell);
             grouped.about.extend(cause.about.map(|key| (key, cell.cost().0)));
@@ -344,49 +344,49 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
         if name == DOORBELLS && gangs::judges_doorbells(vm.material, vm.id) {
             continue;
         }
-        let mut account = Account::of(cell, group.answers[(group.choose)(vm)]);
+        let mut account = VmSubjectExits::of(cell, group.answers[(group.choose)(vm)]);
         account.forces = forces;
-        if let Some((key, share)) = costliest(&about, account.all.cell.cost().0) {
+        if let Some((key, share)) = costliest(&about, account.all.stats.cost().0) {
             let number = match vm.machine.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
                 None => format!("{:#x}", key.key),
             };
             let what = match key.kind {
-                DetailKind::HostVector | DetailKind::EoiVector | DetailKind::IncompleteIpi => {
+                SubjectKind::HostVector | SubjectKind::EoiVector | SubjectKind::IncompleteIpi => {
                     format!("part of the time of the {name}: with vector {number}")
                 }
                 _ => format!("part of the time of the {name}: {number}"),
             };
-            account.more.push((Topic::Devices, what, Figure::Share(share)));
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
-        if group.may_wait && !vm.material.facts.heard.switches {
-            let median = account.all.cell.quantile(5_000).unwrap_or(Nanos::ZERO);
-            account.for_sure = Some(if median > HANDLER { 0 } else { medians(&account.all.cell) });
+        if group.may_wait && !vm.material.facts.event_kinds.switches {
+            let median = account.all.stats.quantile(5_000).unwrap_or(Nanos::ZERO);
+            account.for_sure = Some(if median > HANDLER { 0 } else { medians(&account.all.stats) });
         }
         let touched = vm.material.touched(vm.id);
         if name == FAULTS && touched.all() > 0 {
             let what = format!("part of the {FAULTS} at pages at which there was one before in this recording");
             let share = touched.again as f64 / touched.all() as f64;
-            account.more.push((Topic::Devices, what, Figure::Share(share)));
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
             let what = format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first);
-            account.more.push((Topic::Devices, what, Figure::Count(touched.regions)));
+            account.more.push((Topic::Devices, what, CitedValue::Count(touched.regions)));
             let what = format!("part of the time of the {FAULTS} that is of those alone in their 2 MiB");
             let share = touched.alone as f64 / touched.time.max(1) as f64;
-            account.more.push((Topic::Devices, what, Figure::Share(share)));
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
         if name == FAULTS
             && let Some((place, share)) = mostly_at(vm)
         {
             let what = format!("part of the {FAULTS} in {place}");
-            account.more.push((Topic::Devices, what, Figure::Share(share)));
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
         account.note_long_ones(vm.material);
         for (sign, count) in vm.material.signs(vm.id, group.signs) {
             let what = format!("{} ({}) meanwhile", sign.what(), sign.event());
-            account.more.push((Topic::Devices, what, Figure::Count(count)));
+            account.more.push((Topic::Devices, what, CitedValue::Count(count)));
         }
-        let said = vm.judge_as(Thing { subject: Subject::Group(name), key: None, name }, &account, judgement);
-        judgement.say(Some(vm.id), Covered::Subject(Asked::Named(name)), said);
+        let said = vm.judge_as(Thing { subject: CauseSubject::Group(name), key: None, name }, &account, judgement);
+        judgement.say(Some(vm.id), Covered::Subject(CureLookup::Named(name)), said);
     }
 }
 
@@ -394,12 +394,12 @@ pub(super) fn judge(vm: &Vm<'_>, judgement: &mut Judgement) {
 const BELOW: &str = "memory below 3 GiB";
 
 /// Where most pages of a VM's memory were missing: by what somebody called the place, or by how PCs are made.
-fn mostly_at(vm: &Vm<'_>) -> Option<(String, f64)> {
+fn mostly_at(vm: &JudgedVm<'_>) -> Option<(String, f64)> {
     let mut places: BTreeMap<String, u64> = BTreeMap::new();
     let mut all = 0;
     for (address, faults) in vm.material.missing_at(vm.id) {
         all += faults;
-        let place = match (vm.machine.names.of_key(&[vm.id], DetailKind::Mmio, address), address) {
+        let place = match (vm.machine.names.of_key(&[vm.id], SubjectKind::Mmio, address), address) {
             (Some(SubjectName::Given(given)), _) => given.to_string(),
             _ if !is_of_pcs(&vm.machine.arch) => continue,
             // Below, there is as much as the firmware finds; devices and firmware are at the end (hw/i386/pc.c of QEMU).
@@ -415,14 +415,14 @@ fn mostly_at(vm: &Vm<'_>) -> Option<(String, f64)> {
 }
 
 /// What the costliest of exits that cost `all` are about.
-fn costliest(about: &[(DetailKey, u64)], all: u64) -> Option<(DetailKey, f64)> {
+fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)> {
     let (key, cost) = about.iter().max_by_key(|(key, cost)| (*cost, std::cmp::Reverse(*key)))?;
     Some((*key, *cost as f64 / all.max(1) as f64))
 }
 
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
-pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
-    let mut cell = Cell::default();
+pub(super) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
+    let mut cell = ExitStats::default();
     let halts = vm.material.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
     halts.for_each(|(_, of)| cell.merge(of));
     let blocked = vm.material.halts(vm.id).halts();
@@ -432,10 +432,10 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
     let is_x86 = !vm.machine.xen && is_of_pcs(&vm.machine.arch);
     if is_x86 && vm.material.facts.halts.all().is_told() && pending.saturating_mul(2) > cell.timed {
         let share = pending as f64 / cell.timed as f64;
-        let mut account = Account::of(cell, may_poll(vm));
+        let mut account = VmSubjectExits::of(cell, may_poll(vm));
         let what = "part of the halts that found an event pending, and blocked nobody";
-        account.more.push((Topic::Halts, what.to_string(), Figure::Share(share)));
-        let thing = Thing { subject: Subject::Group("halts"), key: None, name: "halts" };
+        account.more.push((Topic::Halts, what.to_string(), CitedValue::Share(share)));
+        let thing = Thing { subject: CauseSubject::Group("halts"), key: None, name: "halts" };
         let said = vm.judge_as(thing, &account, judgement);
         judgement.say(Some(vm.id), Covered::Halts, said);
     }
@@ -452,13 +452,13 @@ pub(super) fn halts(vm: &Vm<'_>, unknown: Option<String>, judgement: &mut Judgem
 }
 
 /// What is said of halts that find an event pending: a guest must not poll on a CPU that others wait for.
-fn may_poll(vm: &Vm<'_>) -> Answer {
-    let Material { facts, .. } = vm.material;
+fn may_poll(vm: &JudgedVm<'_>) -> Remedy {
+    let AdviceInput { facts, .. } = vm.material;
     match () {
-        _ if facts.halts.guest_polls => Answer::Leave(POLLS_ALREADY),
-        _ if !facts.heard.switches => Answer::Unjudged(CPUS_UNKNOWN),
-        _ if is_short(vm.time.steal, vm.time.wanted()) || vm.material.is_throttled(vm.id) => Answer::Leave(CPUS_SHORT),
-        _ => Answer::Cure(&PENDING),
+        _ if facts.halts.guest_polls => Remedy::Leave(POLLS_ALREADY),
+        _ if !facts.event_kinds.switches => Remedy::Unjudged(CPUS_UNKNOWN),
+        _ if is_short(vm.time.steal, vm.time.wanted()) || vm.material.is_throttled(vm.id) => Remedy::Leave(CPUS_SHORT),
+        _ => Remedy::Cure(&PENDING),
     }
 }
 
@@ -479,7 +479,7 @@ const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local A
 
 /// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where most of
 /// their time is that of faults alone in their 2 MiB, pages of that size need as many.
-fn memory_faults(vm: &Vm<'_>) -> usize {
+fn memory_faults(vm: &JudgedVm<'_>) -> usize {
     let touched = vm.material.touched(vm.id);
     match touched.all() {
         0 => 3,
@@ -505,7 +505,7 @@ const PML_FULL: (CodeList, u64) = (CodeList::Vmx, 62);
 
 /// `kvm_vcpu_trigger_posted_interrupt` of arch/x86/kvm/vmx/vmx.c and `kvm_vcpu_kick` of virt/kvm/kvm_main.c: without APICv the kick is
 /// the host's reschedule interrupt.
-fn are_kicks(vm: &Vm<'_>) -> bool {
+fn are_kicks(vm: &JudgedVm<'_>) -> bool {
     let causes = vm.material.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
     let (mut kicks, mut all) = (0_u64, 0_u64);
     for (cause, cell) in causes {
@@ -594,7 +594,7 @@ static FIRST_TOUCH: Cure = Cure {
         ),
     ],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
     acts: Acts::AtStart,
     risk: "memory that is there before is there for this VM alone: nothing is left to overcommit",
@@ -662,7 +662,7 @@ static NX_HUGE_PAGES: Cure = Cure {
             trusted, N; nx_huge_pages_recovery_ratio=0 leaves split pages split",
     )],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where each page is split once, to all their time"),
     acts: Acts::AtHost,
     risk: "on a processor with the flaw a guest can stop the host where it is N",
@@ -691,7 +691,7 @@ static TAKEN_AWAY: Cure = Cure {
         ),
     ],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: LESS_OFTEN,
     acts: Acts::AtHost,
     risk: "what takes pages away has its use: memory that several VMs share, or that is near to who uses it",
@@ -714,7 +714,7 @@ static DIRTY: Cure = Cure {
         by_hand("whether it is a display: a VGA or QXL that nobody looks at; virtio-gpu, or none"),
     ],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where the guest's memory is logged for a purpose, to all their time"),
     acts: Acts::ByLooking,
     risk: "none by looking",
@@ -744,7 +744,7 @@ static HOST_INTERRUPTS: Cure = Cure {
         by_hand("whoever records: perf's own interrupts, if it samples cycles, are among them"),
     ],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: Least::Nothing(
         "from nothing, where the interrupts are the VM's own or must come to this CPU, to all their time",
     ),
@@ -762,7 +762,7 @@ static WINDOWS: Cure = Cure {
         "for a Windows guest, hv-vapic spares the writes of its task priority (libvirt: <vapic state='on'/> in <hyperv>)",
     )],
     xen: "apicv is on by default where the processor has it",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
     risk: "KVM leaves it out where it cannot be used: kvm_apicv_inhibit_changed says what for",
@@ -772,18 +772,18 @@ static WINDOWS: Cure = Cure {
 /// Intel's: `cpu_has_vmx_shadow_vmcs`, `handle_vmread` of arch/x86/kvm/vmx.
 static SHADOW_VMCS: Knob = Knob {
     name: "enable_shadow_vmcs",
-    unit: Unit::Count,
+    unit: KnobUnit::Count,
     default: 1,
     min: 0,
     max: 1,
-    place: Place::ModuleAtLoad("kvm_intel"),
+    location: KnobLocation::ModuleAtLoad("kvm_intel"),
     about: "VMX: whether a nested hypervisor reads and writes its VMCS without an exit",
 };
 
 /// AMD's: `svm_hardware_setup` of arch/x86/kvm/svm/svm.c.
 static VLS: Knob = Knob {
     name: "vls",
-    place: Place::ModuleAtLoad("kvm_amd"),
+    location: KnobLocation::ModuleAtLoad("kvm_amd"),
     about: "SVM: whether a nested hypervisor's VMLOAD and VMSAVE need no exit",
     ..SHADOW_VMCS
 };
@@ -794,7 +794,7 @@ static EPT: Knob =
     Knob { name: "ept", about: "VMX: whether the processor translates guests' addresses (EPT)", ..SHADOW_VMCS };
 static NPT: Knob = Knob {
     name: "npt",
-    place: Place::ModuleAtLoad("kvm_amd"),
+    location: KnobLocation::ModuleAtLoad("kvm_amd"),
     about: "SVM: whether the processor translates guests' addresses (NPT)",
     ..SHADOW_VMCS
 };
@@ -811,7 +811,7 @@ static SHADOWING: Cure = Cure {
     ],
     settings: &[by_hand("if the host is a guest itself: its own hypervisor has to offer EPT or NPT to it")],
     xen: "hap=1",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
     risk: "none known on processors that have it",
@@ -841,7 +841,7 @@ static NESTED: Cure = Cure {
         ),
     ],
     xen: "",
-    helps: Helps::Always,
+    helps: CureCondition::Always,
     least: LESS_OFTEN,
     acts: Acts::WithModule,
     risk: "programs in the guest that need virtualisation fail without it",
@@ -868,13 +868,13 @@ static PENDING: Cure = Cure {
 #[cfg(test)]
 mod tests {
     use super::super::causes;
-    use super::super::judgement::Setting;
-    use super::super::made::{end, exit, spent, vcpu};
-    use super::super::material::{Machine, Material};
-    use super::super::{CauseVerdict, Subject};
+    use super::super::input::{AdviceInput, RecordedHost};
+    use super::super::judgement::AdviceSetting;
+    use super::super::test_exits::{end, exit, spent, vcpu};
+    use super::super::{CauseSubject, CauseVerdict};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Detail, EventKinds, Exit, ExitCode, Form, Halt, Signed, TimePart, Told};
+    use exitscope_model::{EventKinds, Exit, ExitCode, Halt, PortAccessForm, Signed, Subject, TimePart, VcpuWakeup};
     use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
@@ -883,7 +883,7 @@ mod tests {
     /// Exits for one reason, about something whose value goes round in so many, and as many more about nothing of another.
     struct Made {
         code: ExitCode,
-        about: Option<(DetailKind, bool, u64)>,
+        about: Option<(SubjectKind, bool, u64)>,
         /// How many values there are; zero: it does not say.
         values: u64,
         /// How far those are apart, as a power of two.
@@ -893,7 +893,7 @@ mod tests {
         signs: &'static [Sign],
     }
 
-    const fn made(code: ExitCode, about: Option<(DetailKind, bool, u64)>) -> Made {
+    const fn made(code: ExitCode, about: Option<(SubjectKind, bool, u64)>) -> Made {
         Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, signs: &[] }
     }
 
@@ -907,23 +907,23 @@ mod tests {
 
     /// A vCPU that makes such exits for a second, each of 20 us, and is in its guest for the rest.
     fn judged(arch: &str, made: &Made) -> Judgement {
-        let machine = Machine {
+        let machine = RecordedHost {
             arch: arch.into(),
             comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(),
-            ..Machine::default()
+            ..RecordedHost::default()
         };
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        material.heard(EventKinds { handlers: true, ..EventKinds::default() });
+        material.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
         for number in 1..=made.per_s {
             let at = number * (SECOND / made.per_s);
             let detail = made.about.map(|(kind, write, key)| {
                 let value = number.checked_rem(made.values).map_or(0, |page| (1 + page) << made.apart);
-                Detail { kind, write, form: Form::Untold, size: 0, key, value }
+                Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value }
             });
             let parts = spent(TimePart::Kernel, 20 * US);
             let guest = Nanos(SECOND / made.per_s - 20 * US);
-            material.absorb(&Exit { detail, parts, guest, ..exit(vcpu(0), at, made.code) });
+            material.absorb(&Exit { subject: detail, parts, guest, ..exit(vcpu(0), at, made.code) });
             if let Some(code) = made.beside {
                 material.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
             }
@@ -933,7 +933,7 @@ mod tests {
         }
         end(&mut material, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        super::super::sources::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+        super::super::device_rules::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
         judgement.rank();
         causes::list(&material, &machine, &mut judgement);
         judgement
@@ -942,7 +942,7 @@ mod tests {
     /// Causes whose answer is a change: what the advice says, one of its settings, and what its facts say of the exits.
     #[test]
     fn each_cause_gets_its_advice_and_as_many_exits_that_take_no_time_get_none() {
-        use DetailKind as D;
+        use SubjectKind as D;
         let ept = |key| Some((D::EptViolation, false, key));
         let npf = |key| Some((D::PageFault, false, key));
         let vector = Some((D::HostVector, false, 0xec));
@@ -1021,7 +1021,7 @@ mod tests {
             let plan = advice.plan();
             assert!(plan.change.contains(says), "{:?}: {}", made.code, plan.change);
             assert!(format!("{:?}", plan.settings).contains(setting), "{:?}: {:?}", made.code, plan.settings);
-            let misspelt: Vec<_> = plan.settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            let misspelt: Vec<_> = plan.settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
             let facts: Vec<&str> = judgement.facts().iter().map(|fact| fact.what.as_str()).collect();
             assert!(facts.iter().any(|of| of.contains(fact)), "{:?}: {facts:#?}", made.code);
@@ -1037,7 +1037,7 @@ mod tests {
     /// Causes of which nothing can be set, or nobody can say, with the reason.
     #[test]
     fn each_cause_that_nothing_changes_says_why() {
-        use DetailKind as D;
+        use SubjectKind as D;
         let call = |kind, number| Some((kind, false, number));
         let inherent = [
             ("x86_64", made(vmx(45), Some((D::EoiVector, false, 0x31))), "level-triggered"),
@@ -1073,17 +1073,21 @@ mod tests {
             assert_eq!(judgement.left_alone.len(), 1, "{:?}", made.code);
         }
         let unjudged = [
-            (made(vmx(48), None), "the recording does not say what they are about", Subject::None),
-            (Made { beside: Some(vmx(56)), ..made(vmx(7), None) }, "kvm_inj_virq", Subject::Group("interrupt windows")),
-            (made(ExitCode::INTR, None), "the VMM wants the thread for", Subject::Group("returns for a signal")),
-            (made(vmx(77), None), "no tracepoint says", Subject::Group("what TDX guests ask for")),
+            (made(vmx(48), None), "the recording does not say what they are about", CauseSubject::None),
+            (
+                Made { beside: Some(vmx(56)), ..made(vmx(7), None) },
+                "kvm_inj_virq",
+                CauseSubject::Group("interrupt windows"),
+            ),
+            (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
+            (made(vmx(77), None), "no tracepoint says", CauseSubject::Group("what TDX guests ask for")),
             (
                 made(ExitCode::new(CodeList::KvmExit, 39), None),
                 "user space converts it",
-                Subject::Group("conversions of a confidential guest's memory"),
+                CauseSubject::Group("conversions of a confidential guest's memory"),
             ),
             // An entry of an emulated device, whose access the recording lacks.
-            (made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f))), "does not say what", Subject::None),
+            (made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f))), "does not say what", CauseSubject::None),
         ];
         for (made, says, subject) in unjudged {
             let judgement = judged("x86_64", &made);
@@ -1096,7 +1100,7 @@ mod tests {
 
     #[test]
     fn what_belongs_to_another_cause_says_so_where_the_recording_shows_it() {
-        use DetailKind as D;
+        use SubjectKind as D;
         let said = |judgement: &Judgement, code: ExitCode| {
             let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(code)).unwrap();
             match &row.verdict {
@@ -1123,18 +1127,21 @@ mod tests {
                 release: "6.1.0".into(),
                 ..exitscope_model::TraceInfo::default()
             };
-            let machine = Machine { arch: "x86_64".into(), names: info.subject_names(), ..Machine::default() };
-            let mut material = Material::new(&Selection::default());
+            let machine =
+                RecordedHost { arch: "x86_64".into(), names: info.subject_names(), ..RecordedHost::default() };
+            let mut material = AdviceInput::new(&Selection::default());
             material.begin(Moment::from_nanos(0));
-            let about = |kind, write, key, value| Some(Detail { kind, write, form: Form::Untold, size: 0, key, value });
+            let about = |kind, write, key, value| {
+                Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value })
+            };
             for number in 1..=1_000 {
                 let at = number * 1_000 * US;
                 let parts = spent(TimePart::Kernel, 20 * US);
                 let kick = exit(vcpu(0), at, vmx(1));
-                material.absorb(&Exit { detail: about(DetailKind::HostVector, false, 0xfd, 0), parts, ..kick });
+                material.absorb(&Exit { subject: about(SubjectKind::HostVector, false, 0xfd, 0), parts, ..kick });
                 if sends {
                     let icr = exit(vcpu(1), at + 100 * US, vmx(32));
-                    material.absorb(&Exit { detail: about(DetailKind::Msr, true, 0x830, 0xfb), parts, ..icr });
+                    material.absorb(&Exit { subject: about(SubjectKind::Msr, true, 0x830, 0xfb), parts, ..icr });
                 }
                 if apicv {
                     material.absorb(&Exit { parts, ..exit(vcpu(1), at + 200 * US, vmx(56)) });
@@ -1142,7 +1149,7 @@ mod tests {
             }
             end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::sources::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            super::super::device_rules::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
             causes::list(&material, &machine, &mut judgement);
             let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(vmx(1)));
@@ -1157,10 +1164,10 @@ mod tests {
     #[test]
     fn long_interrupts_of_the_host_are_not_judged_where_they_may_be_waits_for_a_cpu() {
         let verdict = |switches: bool, long: u64| {
-            let machine = Machine { arch: "x86_64".into(), ..Machine::default() };
-            let mut material = Material::new(&Selection::default());
+            let machine = RecordedHost { arch: "x86_64".into(), ..RecordedHost::default() };
+            let mut material = AdviceInput::new(&Selection::default());
             material.begin(Moment::from_nanos(0));
-            material.heard(EventKinds { switches, ..EventKinds::default() });
+            material.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
             for number in 1..=200 {
                 let parts = spent(TimePart::Kernel, if number % 20 == 0 { long } else { 5 * US });
                 let guest = Nanos(2_000 * US);
@@ -1168,7 +1175,7 @@ mod tests {
             }
             end(&mut material, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::sources::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            super::super::device_rules::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
             causes::list(&material, &machine, &mut judgement);
             judgement.causes[0].verdict.clone()
@@ -1186,18 +1193,18 @@ mod tests {
             of.map(|fact| (fact.what.clone(), fact.figure)).collect::<Vec<_>>()
         };
         let signs: &[Sign] = &[Sign::Unmapped, Sign::PmlFull, Sign::Unmapped, Sign::RmpFault];
-        let count = |what: &str, count| (what.to_string(), super::super::Figure::Count(count));
-        let again = Made { values: 400, signs, ..made(vmx(48), Some((DetailKind::EptViolation, false, 0x181))) };
+        let count = |what: &str, count| (what.to_string(), super::super::CitedValue::Count(count));
+        let again = Made { values: 400, signs, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
         let unmapped = "memory mappings of the VMM changed (kvm_unmap_hva_range) meanwhile";
         assert_eq!(noted(&again), [count(unmapped, 2)]);
-        let logged = Made { signs, ..made(vmx(48), Some((DetailKind::EptViolation, false, 0x192))) };
+        let logged = Made { signs, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x192))) };
         assert_eq!(noted(&logged), [count("buffers of logged pages full (kvm_pml_full) meanwhile", 1)]);
         assert_eq!(noted(&Made { signs, ..made(vmx(7), None) }), []);
     }
 
     #[test]
     fn the_console_of_a_pseries_guest_is_one_and_the_same_number_on_x86_is_not() {
-        let of = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((DetailKind::PpcHcall, false, 0x58)));
+        let of = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((SubjectKind::PpcHcall, false, 0x58)));
         let judgement = judged("ppc64le", &of);
         let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
         assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): print less"));
@@ -1212,7 +1219,7 @@ mod tests {
             let verdict = &judgement.causes[0].verdict;
             assert!(matches!(verdict, CauseVerdict::Inherent(why) if why.contains(says)), "{trap:#x}: {verdict:?}");
         }
-        let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((DetailKind::PpcHcall, false, 0xe4)));
+        let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((SubjectKind::PpcHcall, false, 0xe4)));
         let verdict = &judged("ppc64le", &prod).causes[0].verdict;
         assert!(
             matches!(verdict, CauseVerdict::Inherent(why) if why.contains("fewer waits are fewer calls")),
@@ -1245,26 +1252,36 @@ mod tests {
         told: bool,
         unknown: Option<&str>,
     ) -> Judgement {
-        let machine = Machine { arch: arch.into(), ..Machine::default() };
-        let mut material = Material::new(&Selection::default());
+        let machine = RecordedHost { arch: arch.into(), ..RecordedHost::default() };
+        let mut material = AdviceInput::new(&Selection::default());
         material.begin(Moment::from_nanos(0));
-        material.heard(EventKinds { switches, ..EventKinds::default() });
+        material.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
         for number in 1..=2_000 {
             let at = number * 500 * US;
             let parts = spent(TimePart::Kernel, 20 * US);
             material.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, code) });
             if number <= blocked {
-                let told = told.then_some(Told { length: Nanos(15 * US), waited: true, valid: true });
+                let told = told.then_some(VcpuWakeup { length: Nanos(15 * US), waited: true, valid: true });
                 let begin = Moment::from_nanos(at);
                 let end = Moment::from_nanos(at + 15 * US);
                 let (asleep, woken, entered) = (Some(begin), None, None);
-                let halt = Halt { who: vcpu(0), begin, asleep, woken, told, change: None, kicked: false, end, entered };
+                let halt = Halt {
+                    who: vcpu(0),
+                    begin,
+                    asleep,
+                    woken,
+                    vcpu_wakeup: told,
+                    change: None,
+                    kicked: false,
+                    end,
+                    entered,
+                };
                 material.facts.absorb_halt(&halt);
             }
         }
         end(&mut material, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        super::super::sources::judge_halts(
+        super::super::device_rules::judge_halts(
             &material,
             &machine,
             unknown.map(str::to_string),
@@ -1285,9 +1302,9 @@ mod tests {
         let pending = halting_on("x86_64", vmx(12), 700, true, None);
         let [advice] = pending.advice() else { panic!("{:#?}", pending.causes) };
         assert!(advice.plan().change.contains("find an event pending already"));
-        assert!(matches!(&advice.plan().settings[0], Setting::ByHand(text) if text.contains("cpuidle-haltpoll")));
+        assert!(matches!(&advice.plan().settings[0], AdviceSetting::ByHand(text) if text.contains("cpuidle-haltpoll")));
         let share = pending.facts().iter().find(|fact| fact.what.contains("blocked nobody")).unwrap();
-        assert_eq!(share.figure, super::super::Figure::Share(0.65));
+        assert_eq!(share.figure, super::super::CitedValue::Share(0.65));
         assert_eq!(pending.causes[0].verdict, CauseVerdict::Changed(vec![1]));
 
         let blocked = halting(1_300, true, None);

@@ -6,31 +6,33 @@
 //! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
 //! ```
 
-use super::causes::{Asked, Covered, Said, Subject};
-use super::contention::{WAITED, pins, share};
-use super::judgement::{FactId, Figure, Gain, GainOf, How, Judgement, Plan, Rule, Setting, Side, Topic};
-use super::material::{Machine, Material, VmTime, total};
-use super::sources::{WORTH, for_vmm};
+use super::causes::{CauseSubject, Covered, CureLookup, Said};
+use super::device_rules::{MIN_COST_SHARE, for_vmm};
+use super::input::{AdviceInput, RecordedHost, VmTime, total};
+use super::judgement::{
+    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
+};
+use super::steal::{WAITED, pins, share};
 use super::trials::{SpinTrial, Trials};
-use crate::{DetailKey, YieldCell};
+use crate::{SubjectKey, YieldStats};
 use exitscope_model::codes::{KICK_CPU, SCHED_OP as SCHED_OP_CALL};
-use exitscope_model::{CodeList, DetailKind, Place, YieldCall};
+use exitscope_model::{CodeList, SubjectKind, TargetState, YieldCall};
 use exitscope_units::{Nanos, VmId};
 
 /// Yields a second at least: a guest whose locks are short makes fewer.
-const OFTEN: f64 = 500.0;
+const MIN_YIELDS_PER_S: f64 = 500.0;
 
 /// Lock holders are preempted if one yield in so many finds a sibling that lost its CPU.
 const FINDS: u64 = 10;
 
 /// A longer window is preferred to none if it wins so much of what none wins: it still helps where CPUs get short.
-const NEARLY: f64 = 0.9;
+const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
-pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, judgement: &mut Judgement) {
+pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
     let (mut in_vain, mut of_vms) = (Vec::new(), Vec::new());
     for (&vm, time) in &material.vms {
         let yields = material.yields(vm, YieldCall::waits);
-        if time.vcpus < 2 || material.rate(Some(vm), yields.count) < OFTEN {
+        if time.vcpus < 2 || material.rate(Some(vm), yields.count) < MIN_YIELDS_PER_S {
             if yields.count > 0 {
                 let why = if time.vcpus < 2 { ALONE } else { FEW };
                 say(material, vm, &Said::NotJudged(why.into()), judgement);
@@ -44,7 +46,7 @@ pub(super) fn judge(material: &Material, trials: &Trials, machine: &Machine, jud
         let cost = yields.lasted.sum.saturating_sub(yields.waited);
         let waited_for = waited_for(material, vm);
         let finds = yields.preempted.saturating_mul(FINDS) >= yields.known();
-        let worth = |nanos: u64| nanos.saturating_mul(WORTH) >= time.wall;
+        let worth = |nanos: u64| nanos.saturating_mul(MIN_COST_SHARE) >= time.wall;
         match finds {
             true if worth(waited_for.0) => {
                 let facts = note(material, machine, vm, time, &yields, judgement);
@@ -83,24 +85,24 @@ const LITTLE: &str = "yields take less than a hundredth of the vCPUs' time: no r
 const PAUSES: [(CodeList, u64); 2] = [(CodeList::Vmx, 40), (CodeList::Svm, 0x77)];
 
 /// Xen's hypercall `sched_op`.
-const SCHED_OP: Asked = Asked::Other(DetailKind::XenHypercall, SCHED_OP_CALL);
+const SCHED_OP: CureLookup = CureLookup::Other(SubjectKind::XenHypercall, SCHED_OP_CALL);
 
 /// Says it of a VM's exits that yield, and of those that may do something else, if all of them yielded.
-fn say(material: &Material, vm: VmId, said: &Said, judgement: &mut Judgement) {
+fn say(material: &AdviceInput, vm: VmId, said: &Said, judgement: &mut Judgement) {
     PAUSES.iter().for_each(|(list, number)| judgement.say(Some(vm), Covered::Reason(*list, *number), said.clone()));
     let yields = material.yields(vm, YieldCall::waits).count;
     // s390's diagnoses, and arm64's WFE, whose exits are WFI's, too.
     for call in [YieldCall::Diag44, YieldCall::Diag9c] {
         let number = if call == YieldCall::Diag44 { 0x44 } else { 0x9c };
         if material.yields(vm, |of| of == call).count > 0 {
-            judgement.say(Some(vm), Covered::Subject(Asked::Other(DetailKind::Diag, number)), said.clone());
+            judgement.say(Some(vm), Covered::Subject(CureLookup::Other(SubjectKind::Diag, number)), said.clone());
         }
     }
     let (events, wfx) = (material.yields(vm, |of| of == YieldCall::Wfe).count, (CodeList::Arm64Ec, 1));
     if events > 0 && events.saturating_mul(2) >= material.of_reasons(vm, &[wfx]).count {
         judgement.say(Some(vm), Covered::Reason(wfx.0, wfx.1), said.clone());
     }
-    let is_sched_op = |key: &DetailKey| SCHED_OP == Asked::Other(key.kind, key.key);
+    let is_sched_op = |key: &SubjectKey| SCHED_OP == CureLookup::Other(key.kind, key.key);
     if yields > 0 && material.of_details(vm, is_sched_op).count == yields {
         let said = match said {
             Said::NotJudged(why) => Said::NotJudged(format!("all of them are SCHEDOP_yield; {why}")),
@@ -111,25 +113,25 @@ fn say(material: &Material, vm: VmId, said: &Said, judgement: &mut Judgement) {
 }
 
 /// From siblings' first yields until vCPUs ran that had lost their CPU.
-fn waited_for(material: &Material, vm: VmId) -> Nanos {
+fn waited_for(material: &AdviceInput, vm: VmId) -> Nanos {
     let cells = material.facts.yields.preempted.iter().filter(|(who, _)| who.vm == vm);
     Nanos(total(cells.map(|(_, cell)| cell.blocked.sum)))
 }
 
 fn note(
-    material: &Material,
-    machine: &Machine,
+    material: &AdviceInput,
+    machine: &RecordedHost,
     vm: VmId,
     time: &VmTime,
-    yields: &YieldCell,
+    yields: &YieldStats,
     judgement: &mut Judgement,
-) -> Vec<FactId> {
+) -> Vec<CitedFactId> {
     let cost = yields.lasted.sum.saturating_sub(yields.waited);
     let what = format!("yields a second of vCPUs that spin ({})", calls(material, machine, vm));
     let mut facts = vec![
-        judgement.note(Some(vm), Topic::Yields, what, Figure::Rate(material.rate(Some(vm), yields.count))),
-        judgement.note(Some(vm), Topic::Yields, "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
-        judgement.note(
+        judgement.cite(Some(vm), Topic::Yields, what, CitedValue::Rate(material.rate(Some(vm), yields.count))),
+        judgement.cite(Some(vm), Topic::Yields, "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
+        judgement.cite(
             Some(vm),
             Topic::Yields,
             "part of the yields at which a sibling was preempted",
@@ -139,30 +141,30 @@ fn note(
     let cells = material.facts.yields.targets.iter().filter(|((of, _, call), _)| *of == vm && call.waits());
     let (mut named, mut preempted) = (0, 0);
     for (_, cell) in cells {
-        named += cell.iter().sum::<u64>() - cell[Place::Unknown as usize];
-        preempted += cell[Place::Preempted as usize];
+        named += cell.iter().sum::<u64>() - cell[TargetState::Unknown as usize];
+        preempted += cell[TargetState::Preempted as usize];
     }
     if named > 0 {
         let what = "part of the yields to a vCPU by its number, at which that one was runnable without a CPU";
-        facts.push(judgement.note(Some(vm), Topic::Yields, what, share(preempted, named)));
+        facts.push(judgement.cite(Some(vm), Topic::Yields, what, share(preempted, named)));
     }
     let waited_for = waited_for(material, vm);
     if waited_for > Nanos::ZERO {
         let what = "time from siblings' first yield until a preempted vCPU ran again, in each second";
-        facts.push(judgement.note(
+        facts.push(judgement.cite(
             Some(vm),
             Topic::Yields,
             what,
-            Figure::Time(material.per_second(Some(vm), waited_for.0)),
+            CitedValue::Time(material.per_second(Some(vm), waited_for.0)),
         ));
     }
-    facts.push(judgement.note(Some(vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
-    facts.push(judgement.note(Some(vm), Topic::Timeline, "vCPUs", Figure::Count(time.vcpus)));
+    facts.push(judgement.cite(Some(vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
+    facts.push(judgement.cite(Some(vm), Topic::Timeline, "vCPUs", CitedValue::Count(time.vcpus)));
     facts
 }
 
 /// How vCPUs of this VM yield. Diagnoses are s390's: what the lab's guests say on other machines has no number there.
-fn calls(material: &Material, machine: &Machine, vm: VmId) -> String {
+fn calls(material: &AdviceInput, machine: &RecordedHost, vm: VmId) -> String {
     let cells = material.facts.yields.vcpus.keys().filter(|(who, call)| who.vm == vm && call.waits());
     let name = |call: &YieldCall| match call {
         YieldCall::Diag44 if !is_s390(machine) => "undirected yield",
@@ -175,21 +177,21 @@ fn calls(material: &Material, machine: &Machine, vm: VmId) -> String {
     names.join(", ")
 }
 
-pub(super) fn is_s390(machine: &Machine) -> bool {
+pub(super) fn is_s390(machine: &RecordedHost) -> bool {
     machine.arch.starts_with("s390")
 }
 
 /// They spin while others of their VM wait for a CPU: one of those may hold the lock.
 fn preempted_holders(
-    material: &Material,
-    machine: &Machine,
+    material: &AdviceInput,
+    machine: &RecordedHost,
     vm: VmId,
     cost: u64,
     waited_for: Nanos,
-    facts: &[FactId],
+    facts: &[CitedFactId],
     judgement: &mut Judgement,
 ) {
-    let hand = |text: &'static str| Setting::ByHand(text.into());
+    let hand = |text: &'static str| AdviceSetting::ByHand(text.into());
     let undirected = is_s390(machine) && material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
     let vmm = material.vmm(vm, machine);
     let x86 = machine.arch.starts_with("x86") && !machine.xen;
@@ -200,14 +202,14 @@ fn preempted_holders(
     // `kvm_arch_get_supported_cpuid` of QEMU's target/i386/kvm/kvm.c: not without an irqchip in the kernel.
     let has_apic = material.halts(vm).in_user_space == 0;
     // KVM_HC_KICK_CPU: who waits for a lock halts already.
-    let kicks = material.of_details(vm, |key| key.kind == DetailKind::Hypercall && key.key == KICK_CPU).count;
+    let kicks = material.of_details(vm, |key| key.kind == SubjectKind::Hypercall && key.key == KICK_CPU).count;
     if x86 && kicks > 0 {
         settings
             .push(hand("its paravirtual spinlocks are on, as hypercalls that wake a waiter (KVM_HC_KICK_CPU) show"));
     } else if x86 && has_apic {
         settings.extend([
-            Setting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },
-            Setting::Qemu("-cpu …,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
+            AdviceSetting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },
+            AdviceSetting::Qemu("-cpu …,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
             hand(
                 "paravirtual spinlocks (KVM_FEATURE_PV_UNHALT) are for a guest kernel without nopvspin: who waits halts instead of \
                     spinning, and who gives the lock back wakes the next one; a Linux guest leaves them out with kvm-hint-dedicated",
@@ -226,13 +228,13 @@ fn preempted_holders(
         // Fewer vCPUs, or paravirtual locks, need not win any of it.
         low: Nanos::ZERO,
         high: material.per_second(Some(vm), cost.saturating_add(waited_for.0)),
-        how: How::Counted(
+        how: GainMethod::Counted(
             "from nothing to the sum of CPU time of yields and time that siblings yielded for a vCPU without a CPU, which is steal, too",
         ),
     };
-    let plan = Plan {
+    let plan = AdviceDraft {
         rule: Rule::LockHolders,
-        subject: Subject::None,
+        subject: CauseSubject::None,
         vm: Some(vm),
         change: "keep lock holders running: vCPUs spin while others of the same VM, one of which may hold the lock, \
             wait for a CPU"
@@ -254,16 +256,16 @@ fn preempted_holders(
 
 /// They spin, leave, and find nobody to yield to.
 fn idle_yields(
-    material: &Material,
+    material: &AdviceInput,
     trials: &Trials,
-    machine: &Machine,
-    facts: (FactId, &[FactId]),
+    machine: &RecordedHost,
+    facts: (CitedFactId, &[CitedFactId]),
     judgement: &mut Judgement,
 ) -> Said {
     let wall = total(material.vms.values().map(|time| time.wall));
-    let pays = |trial: &&SpinTrial| trial.least.0 * WORTH as f64 >= wall as f64;
+    let pays = |trial: &&SpinTrial| trial.least.0 * MIN_COST_SHARE as f64 >= wall as f64;
     let most = trials.spins.iter().filter(pays).map(|trial| trial.least.1).fold(0.0, f64::max);
-    let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * NEARLY;
+    let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * GOOD_ENOUGH_SHARE;
     let Some(trial) = trials.spins.iter().filter(nearly).min_by_key(|trial| trial.rank) else {
         // Other machines have no window, nor lock code that looks so often before it yields.
         let has_window = machine.arch.starts_with("x86") && !machine.xen || is_s390(machine);
@@ -278,7 +280,7 @@ fn idle_yields(
                  won anything beyond doubt: only the guest can change that"
             }
         };
-        judgement.leave(facts.0, facts.1, why);
+        judgement.accept_cost(facts.0, facts.1, why);
         return match trials.spins.is_empty() && has_window {
             true => Said::NotJudged(why.into()),
             false => Said::Inherent(why.into()),
@@ -286,21 +288,21 @@ fn idle_yields(
     };
     let time = |nanos: f64| material.per_second(None, nanos.max(0.0) as u64);
     let (knob, value) = (trial.knob, trial.value);
-    let is_guests = trial.side == Side::Guest;
+    let is_guests = trial.side == SettingSide::Guest;
     let off = value == 0 && !is_guests;
-    let mut settings = vec![Setting::Knob { side: trial.side, knob, value }];
+    let mut settings = vec![AdviceSetting::Knob { side: trial.side, knob, value }];
     if off {
         settings.extend([
-            Setting::Qemu("-overcommit cpu-pm=on".into()),
-            Setting::ByHand(
+            AdviceSetting::Qemu("-overcommit cpu-pm=on".into()),
+            AdviceSetting::ByHand(
                 "cpu-pm=on does it for one VM, and lets it halt the CPU itself as well: only with a CPU for each vCPU"
                     .into(),
             ),
         ]);
     }
-    let plan = Plan {
+    let plan = AdviceDraft {
         rule: Rule::SpinLonger,
-        subject: Subject::None,
+        subject: CauseSubject::None,
         vm: None,
         change: match off {
             true => format!("disable PAUSE exits ({}=0): under 10% of yields find a preempted sibling", knob.name),
@@ -315,7 +317,7 @@ fn idle_yields(
             of: GainOf::Exits,
             low: time(trial.least.0),
             high: time(trial.most.2.max(trial.least.0)),
-            how: How::Replayed("yielding"),
+            how: GainMethod::Replayed("yielding"),
         },
         risk: match off {
             true => "once vCPUs have to share CPUs, spinning ones no longer make way; it acts on all VMs",
@@ -336,10 +338,10 @@ fn idle_yields(
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{end, exit, preemption, spent, vcpu};
+    use super::super::test_exits::{end, exit, preemption, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{EventKinds, Exit, ExitCode, Gave, Preemption, TimePart, Waiters, Yield};
+    use exitscope_model::{EventKinds, Exit, ExitCode, Preemption, RunnableSiblings, TimePart, Yield, YieldRecipient};
     use exitscope_units::Moment;
 
     const US: u64 = 1_000;
@@ -359,9 +361,9 @@ mod tests {
     /// The same, on such a machine.
     fn judged_on(arch: &str, call: YieldCall, takes: u64, finds: u64, other: impl FnOnce(&mut Trials)) -> Judgement {
         let at = |nanos| Moment::from_nanos(nanos);
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         material.begin(at(0));
-        material.heard(EventKinds { switches: true, ..EventKinds::default() });
+        material.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
         let mut yields = Vec::new();
         for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
             let left = number * 500 * US;
@@ -377,13 +379,13 @@ mod tests {
                 at: at(left),
                 call,
                 target: None,
-                place: Place::Unknown,
-                found: Some(Waiters { preempted, woken: 0 }),
+                target_state: TargetState::Unknown,
+                found: Some(RunnableSiblings { preempted, woken: 0 }),
                 guest: Nanos(2 * US),
                 again: number % 4 != 0,
                 was_out: false,
                 window: (call != YieldCall::Diag9c).then_some(3_000),
-                gave: Gave::Nobody,
+                recipient: YieldRecipient::Nobody,
                 waited: Nanos::ZERO,
                 entered: Some(at(left + takes)),
             });
@@ -403,7 +405,7 @@ mod tests {
         }
         yields.iter().for_each(|of| _ = material.absorb_yield(of));
         end(&mut material, &[vcpu(0), vcpu(1)], 2_001 * 500 * US);
-        let machine = Machine { arch: arch.to_string(), cpus: 4, ..Machine::default() };
+        let machine = RecordedHost { arch: arch.to_string(), cpus: 4, ..RecordedHost::default() };
         let mut trials = Trials::new(&material, &machine);
         yields.iter().for_each(|of| trials.absorb_yield(of));
         trials.end();
@@ -411,7 +413,8 @@ mod tests {
         let mut judgement = Judgement::default();
         judge(&material, &trials, &machine, &mut judgement);
         for advice in judgement.advice() {
-            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(super::super::spelling::misspelt).collect();
+            let misspelt: Vec<_> =
+                advice.plan().settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
         }
         judgement
@@ -427,9 +430,9 @@ mod tests {
             let judgement = judged(call, 20 * US, 0);
             let [advice] = judgement.advice() else { panic!("{call:?}: {judgement:#?}") };
             let plan = advice.plan();
-            let Setting::Knob { knob, .. } = plan.settings[0] else { panic!("{:?}", plan.settings) };
+            let AdviceSetting::Knob { knob, .. } = plan.settings[0] else { panic!("{:?}", plan.settings) };
             assert!(knobs.contains(&knob.name), "{}", knob.name);
-            assert_eq!(plan.gain.how, How::Replayed("yielding"));
+            assert_eq!(plan.gain.how, GainMethod::Replayed("yielding"));
             // Two vCPUs, 2,000 yields a second each, 20 us each: no more than that can be won, but for the interval.
             assert!(Nanos::ZERO < plan.gain.low && plan.gain.high <= Nanos(81_000 * US), "{:?}", plan.gain);
         }
@@ -442,7 +445,7 @@ mod tests {
         // architecture has either.
         for (arch, name, knobs) in [("s390x", "X'9C'", 1), ("x86_64", "directed yield", 0)] {
             let judgement = judged_on(arch, YieldCall::Diag9c, 20 * US, 0, |_| {});
-            let says = |fact: &super::super::Fact| fact.what.contains(&format!("({name})"));
+            let says = |fact: &super::super::CitedFact| fact.what.contains(&format!("({name})"));
             assert!(judgement.facts().iter().any(says), "{arch}: {:#?}", judgement.facts());
             assert_eq!(judgement.advice().len(), knobs, "{arch}: {:#?}", judgement.advice());
         }
@@ -464,8 +467,8 @@ mod tests {
         let judgement = judged(YieldCall::Pause, 20 * US, 5);
         let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
         assert!(advice.plan().change.starts_with("keep lock holders running"), "{}", advice.plan().change);
-        let half = |fact: &super::super::Fact| {
-            fact.figure == Figure::Share(0.5) && fact.what.contains("a sibling was preempted")
+        let half = |fact: &super::super::CitedFact| {
+            fact.figure == CitedValue::Share(0.5) && fact.what.contains("a sibling was preempted")
         };
         assert!(judgement.facts().iter().any(half), "{:#?}", judgement.facts());
         // 2,000 times 100 us, and what the yields took.
@@ -506,24 +509,24 @@ mod tests {
     };
 
     impl Vm {
-        fn read(&self, call: YieldCall) -> Material {
-            let mut material = Material::new(&Selection::default());
+        fn read(&self, call: YieldCall) -> AdviceInput {
+            let mut material = AdviceInput::new(&Selection::default());
             material.facts.duration = Nanos(2_000_000_000);
             let (vm, wall) = (VmId(1), self.wall);
             material.vms.insert(vm, VmTime { vcpus: self.vcpus, wall, guest: 600, steal: 200, ..VmTime::default() });
             let Vm { count, preempted, woken, nobody, .. } = *self;
-            let mut cell = YieldCell { count, preempted, woken, nobody, waited: 333, ..YieldCell::default() };
+            let mut cell = YieldStats { count, preempted, woken, nobody, waited: 333, ..YieldStats::default() };
             cell.lasted.record(Nanos(self.cost + 333));
             material.facts.yields.vcpus.insert((vcpu(0), call), cell);
             // Of another VM, and one that does not wait.
-            let other = YieldCell { count: 9_999, preempted: 9_999, ..YieldCell::default() };
-            let stranger = exitscope_model::Who { vm: VmId(2), ..vcpu(0) };
+            let other = YieldStats { count: 9_999, preempted: 9_999, ..YieldStats::default() };
+            let stranger = exitscope_model::VcpuIdentity { vm: VmId(2), ..vcpu(0) };
             material.facts.yields.vcpus.insert((stranger, YieldCall::Confer), other.clone());
             material.facts.yields.vcpus.insert((vcpu(0), YieldCall::KickCpu), other);
             for (who, blocked) in
                 [(vcpu(0), self.blocked / 3), (vcpu(1), self.blocked - self.blocked / 3), (stranger, 77_777)]
             {
-                let mut cell = crate::PreemptedCell::default();
+                let mut cell = crate::PreemptionStats::default();
                 cell.blocked.record(Nanos(blocked));
                 material.facts.yields.preempted.insert(who, cell);
             }
@@ -533,7 +536,7 @@ mod tests {
             material
         }
 
-        fn judged(&self, call: YieldCall, machine: &Machine, spins: &[SpinTrial], untried: bool) -> Judgement {
+        fn judged(&self, call: YieldCall, machine: &RecordedHost, spins: &[SpinTrial], untried: bool) -> Judgement {
             let material = self.read(call);
             let mut trials = Trials::new(&material, machine);
             trials.spins = spins.to_vec();
@@ -544,8 +547,8 @@ mod tests {
         }
     }
 
-    fn of_arch(arch: &str) -> Machine {
-        Machine { arch: arch.to_string(), cpus: 2, ..Machine::default() }
+    fn of_arch(arch: &str) -> RecordedHost {
+        RecordedHost { arch: arch.to_string(), cpus: 2, ..RecordedHost::default() }
     }
 
     #[test]
@@ -593,16 +596,16 @@ mod tests {
         let said = |calls: u64| {
             let mut material = Vm { count: 12, ..VM }.read(YieldCall::SchedOp);
             material.begin(Moment::from_nanos(0));
-            let (kind, form) = (DetailKind::XenHypercall, exitscope_model::Form::Plain);
+            let (kind, form) = (SubjectKind::XenHypercall, exitscope_model::PortAccessForm::NonString);
             let detail =
-                Some(exitscope_model::Detail { kind, write: false, form, size: 0, key: SCHED_OP_CALL, value: 0 });
+                Some(exitscope_model::Subject { kind, write: false, form, size: 0, key: SCHED_OP_CALL, value: 0 });
             for at in 0..calls {
                 let of = exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 18));
-                material.absorb(&Exit { detail, parts: spent(TimePart::Kernel, 1), ..of });
+                material.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, 1), ..of });
             }
             material.sum_up();
             material.facts.duration = exitscope_units::Nanos(2_000_000_000);
-            let (machine, mut judgement) = (Machine { xen: true, ..of_arch("x86_64") }, Judgement::default());
+            let (machine, mut judgement) = (RecordedHost { xen: true, ..of_arch("x86_64") }, Judgement::default());
             judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
             let of_call = judgement.said(VmId(1)).filter(|row| *row.0 == Covered::Subject(SCHED_OP));
             of_call.map(|row| row.1.clone()).collect::<Vec<_>>()
@@ -616,13 +619,17 @@ mod tests {
         let mut material = VM.read(YieldCall::Pause);
         let (vm, targets) = (VmId(1), &mut material.facts.yields.targets);
         let mut cell = [0; 5];
-        (cell[Place::Unknown as usize], cell[Place::Preempted as usize], cell[Place::Running as usize]) = (900, 3, 9);
+        (
+            cell[TargetState::Unknown as usize],
+            cell[TargetState::Preempted as usize],
+            cell[TargetState::Running as usize],
+        ) = (900, 3, 9);
         targets.insert((vm, exitscope_units::VcpuId(0), YieldCall::Diag9c), cell);
-        cell[Place::Preempted as usize] = 7;
+        cell[TargetState::Preempted as usize] = 7;
         targets.insert((vm, exitscope_units::VcpuId(1), YieldCall::Diag9c), cell);
         targets.insert((vm, exitscope_units::VcpuId(1), YieldCall::KickCpu), [700; 5]);
         targets.insert((VmId(2), exitscope_units::VcpuId(1), YieldCall::Diag9c), [700; 5]);
-        let noted = |material: &Material| {
+        let noted = |material: &AdviceInput| {
             let (time, yields) = (material.vms[&vm], material.yields(vm, YieldCall::waits));
             let mut judgement = Judgement::default();
             note(material, &of_arch("x86_64"), vm, &time, &yields, &mut judgement);
@@ -638,7 +645,7 @@ mod tests {
                 // Ten of 28, those left out of which nobody knows where the other was.
                 format!(
                     "part of the yields to a vCPU by its number, at which that one was runnable without a CPU {:?}",
-                    Figure::Share(10.0 / 28.0)
+                    CitedValue::Share(10.0 / 28.0)
                 ),
                 "time from siblings' first yield until a preempted vCPU ran again, in each second Time(Nanos(4500))"
                     .to_string(),
@@ -668,8 +675,8 @@ mod tests {
     #[test]
     fn what_keeps_lock_holders_running_is_the_machines() {
         let vm = Vm { preempted: 50, ..VM };
-        let xen = |arch| Machine { xen: true, ..of_arch(arch) };
-        let small = Machine { cpus: 1, ..of_arch("x86_64") };
+        let xen = |arch| RecordedHost { xen: true, ..of_arch(arch) };
+        let small = RecordedHost { cpus: 1, ..of_arch("x86_64") };
         for (what, machine, call, idle, says) in [
             ("x86", of_arch("x86_64"), YieldCall::Pause, 9, ["vcpupin", "pvspinlock", "pv-unhalt"].as_slice()),
             ("fewer CPUs than vCPUs", small, YieldCall::Pause, 0, &["pvspinlock", "pv-unhalt"]),
@@ -694,7 +701,7 @@ mod tests {
 
     /// A value of a knob that is tried: of a tenth each, what is won at least, and at most.
     fn tried(name: &str, value: u64, rank: u64, least: f64, most: f64) -> SpinTrial {
-        let side = if name == "spin_retry" { Side::Guest } else { Side::Host };
+        let side = if name == "spin_retry" { SettingSide::Guest } else { SettingSide::Host };
         let knob = exitscope_policy::knob(name).unwrap();
         SpinTrial { side, knob, value, rank, least: (least, least, least), most: (most, most, most) }
     }
@@ -743,12 +750,12 @@ mod tests {
             ),
         ] {
             let judgement = VM.judged(YieldCall::Pause, &of_arch("x86_64"), trials, false);
-            let plans: Vec<&Plan> = judgement.advice().iter().map(|advice| advice.plan()).collect();
+            let plans: Vec<&AdviceDraft> = judgement.advice().iter().map(|advice| advice.plan()).collect();
             let found = plans.first().map(|plan| {
                 assert!(plan.change.contains(change), "{what}: {}", plan.change);
-                let Setting::Knob { side, knob, value } = plan.settings[0] else { panic!("{:?}", plan.settings) };
+                let AdviceSetting::Knob { side, knob, value } = plan.settings[0] else { panic!("{:?}", plan.settings) };
                 let is_guests = knob.name == "spin_retry";
-                assert_eq!(side, if is_guests { Side::Guest } else { Side::Host });
+                assert_eq!(side, if is_guests { SettingSide::Guest } else { SettingSide::Host });
                 // For one VM there is QEMU's option as well.
                 assert_eq!(plan.settings.len(), if value == 0 { 3 } else { 1 }, "{what}");
                 assert_eq!(plan.undo == "write the old value back", is_guests, "{what}");

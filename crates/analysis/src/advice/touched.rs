@@ -1,9 +1,9 @@
 //! Which pages of its memory a guest had to wait for: for the first time, or again.
 
 use super::reasons::{is_fetch_of_split, is_write_to_protected};
-use crate::{DetailKey, ExitCause};
+use crate::{ExitCause, SubjectKey};
 use exitscope_model::codes::REGION_BITS;
-use exitscope_model::{CodeList, Detail, DetailKind, Exit};
+use exitscope_model::{CodeList, Exit, Subject, SubjectKind};
 use exitscope_units::VmId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -50,13 +50,13 @@ impl TouchedPages {
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
         if let Some(detail) = exit.subject()
-            && matches!(detail.kind, DetailKind::PageFault | DetailKind::EptViolation)
+            && matches!(detail.kind, SubjectKind::PageFault | SubjectKind::EptViolation)
         {
             self.fault(exit, detail);
         }
     }
 
-    fn fault(&mut self, exit: &Exit, detail: Detail) {
+    fn fault(&mut self, exit: &Exit, detail: Subject) {
         // powerpc tells where in the program it was, and the words of an exit do not tell where it was.
         let of_memory = matches!(exit.code.list, CodeList::Vmx | CodeList::Svm | CodeList::Arm64Ec);
         let address = detail.value;
@@ -64,7 +64,7 @@ impl TouchedPages {
             return;
         }
         // What may only be read is there.
-        let cause = ExitCause { code: exit.code, about: Some(DetailKey::of(detail)) };
+        let cause = ExitCause { code: exit.code, about: Some(SubjectKey::of(detail)) };
         if !is_write_to_protected(&cause) && !is_fetch_of_split(&cause) {
             self.touch((exit.who.vm, address >> REGION_BITS), exit.cost().0);
         }
@@ -128,32 +128,32 @@ impl TouchedPages {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::{exit, vcpu};
+    use super::super::test_exits::{exit, vcpu};
     use super::*;
-    use exitscope_model::{ExitCode, Form};
+    use exitscope_model::{ExitCode, PortAccessForm};
 
-    fn fault(code: ExitCode, kind: DetailKind, address: u64) -> Exit {
-        let detail = Detail { kind, write: false, form: Form::Untold, size: 0, key: 0x182, value: address };
-        let parts = super::super::made::spent(exitscope_model::TimePart::Kernel, 10);
-        Exit { detail: Some(detail), parts, ..exit(vcpu(0), 100, code) }
+    fn fault(code: ExitCode, kind: SubjectKind, address: u64) -> Exit {
+        let detail = Subject { kind, write: false, form: PortAccessForm::Unknown, size: 0, key: 0x182, value: address };
+        let parts = super::super::test_exits::spent(exitscope_model::TimePart::Kernel, 10);
+        Exit { subject: Some(detail), parts, ..exit(vcpu(0), 100, code) }
     }
 
     #[test]
     fn a_page_counts_once_as_first_and_then_as_again_however_the_recording_is_cut() {
         let ept = ExitCode::new(CodeList::Vmx, 48);
-        let mut protected = fault(ept, DetailKind::EptViolation, 0x1234);
-        protected.detail = protected.detail.map(|detail| Detail { key: 0x192, ..detail });
+        let mut protected = fault(ept, SubjectKind::EptViolation, 0x1234);
+        protected.subject = protected.subject.map(|detail| Subject { key: 0x192, ..detail });
         let exits = [
-            fault(ept, DetailKind::EptViolation, 0x1234),
-            fault(ept, DetailKind::EptViolation, 0x1fff),
-            fault(ept, DetailKind::EptViolation, 0x2000),
-            fault(ept, DetailKind::EptViolation, 0x1000),
-            fault(ept, DetailKind::EptViolation, 0x40_1000),
+            fault(ept, SubjectKind::EptViolation, 0x1234),
+            fault(ept, SubjectKind::EptViolation, 0x1fff),
+            fault(ept, SubjectKind::EptViolation, 0x2000),
+            fault(ept, SubjectKind::EptViolation, 0x1000),
+            fault(ept, SubjectKind::EptViolation, 0x40_1000),
             // Its address is not told; an address of a device; a fault of the guest's own.
-            fault(ept, DetailKind::EptViolation, 0),
-            fault(ept, DetailKind::Mmio, 0x1000),
-            fault(ExitCode::new(CodeList::Vmx, 0), DetailKind::PageFault, 0x1000),
-            fault(ExitCode::new(CodeList::PpcTrap, 0xe00), DetailKind::PageFault, 0x1000),
+            fault(ept, SubjectKind::EptViolation, 0),
+            fault(ept, SubjectKind::Mmio, 0x1000),
+            fault(ExitCode::new(CodeList::Vmx, 0), SubjectKind::PageFault, 0x1000),
+            fault(ExitCode::new(CodeList::PpcTrap, 0xe00), SubjectKind::PageFault, 0x1000),
             // A write to what may only be read.
             protected,
         ];

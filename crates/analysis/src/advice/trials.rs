@@ -6,11 +6,13 @@
 //!
 //! What differs from part to part says how sure a sum is.
 
-use super::judgement::Side;
-use super::material::{Machine, Material};
+use super::input::{AdviceInput, RecordedHost};
+use super::judgement::SettingSide;
 use super::spinning::is_s390;
-use crate::PollHost;
-use crate::replay::{Asks, GangReplay, HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, SpinReplay};
+use crate::RecordedHaltPolling;
+use crate::replay::{
+    GangReplay, HaltNumbering, HaltOutcome, HaltPolicy, HaltReplay, RecordedHalt, SpinModel, SpinReplay,
+};
 use exitscope_model::{Event, Halt, Yield, YieldCall};
 use exitscope_policy::yielding::Params;
 use exitscope_policy::{Knob, knob, vcore};
@@ -49,9 +51,9 @@ pub(super) const WIDTHS: [u32; 3] = [1, 2, 4];
 
 /// What halts came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Came {
+pub(super) struct HaltTotals {
     /// Halts that polling ended.
-    pub caught: u64,
+    pub successful_polls: u64,
     /// CPU time of polls, in nanoseconds.
     pub polling: u64,
     /// That of polls that did not end the halt.
@@ -66,43 +68,49 @@ pub(super) struct Trial {
     pub value: u64,
     replay: HaltReplay,
     /// What came up to the end of each part.
-    until: [Came; PARTS],
+    until: [HaltTotals; PARTS],
 }
 
 /// Some values, tried on the same halts.
 #[derive(Clone, Debug)]
-pub(super) struct Bench {
+pub(super) struct PollCandidates {
     total: u64,
     done: u64,
     /// The part in hand.
     part: usize,
-    recorded: [Came; PARTS],
+    recorded: [HaltTotals; PARTS],
     pub trials: Vec<Trial>,
 }
 
 /// What a trial would have made differently, in nanoseconds, whole recording: lowest, mean, highest.
-pub(super) type Range = (f64, f64, f64);
+pub(super) type GainEstimateNs = (f64, f64, f64);
 
-impl Bench {
-    fn new(material: &Material, host: &PollHost, policy: HaltPolicy, vm: Option<VmId>, values: &[u64]) -> Bench {
+impl PollCandidates {
+    fn new(
+        material: &AdviceInput,
+        host: &RecordedHaltPolling,
+        policy: HaltPolicy,
+        vm: Option<VmId>,
+        values: &[u64],
+    ) -> PollCandidates {
         let all = vm.map_or_else(|| material.facts.halts.all(), |vm| material.halts(vm));
         let knob = if policy == HaltPolicy::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
         let settings = &material.facts.halts.settings;
         let trial = |&value: &u64| {
             let replay = HaltReplay::new(policy, settings, host, &[(knob, value)], &all).ok()?;
-            Some(Trial { value, replay, until: [Came::default(); PARTS] })
+            Some(Trial { value, replay, until: [HaltTotals::default(); PARTS] })
         };
-        Bench {
+        PollCandidates {
             // What is tried are all idle exits.
             total: all.halts() + all.at_once,
             done: 0,
             part: 0,
-            recorded: [Came::default(); PARTS],
+            recorded: [HaltTotals::default(); PARTS],
             trials: values.iter().filter_map(trial).collect(),
         }
     }
 
-    fn absorb(&mut self, mut halts: &[Recorded]) {
+    fn absorb(&mut self, mut halts: &[RecordedHalt]) {
         while !halts.is_empty() {
             let part = part(self.done, self.total);
             if part != self.part {
@@ -120,7 +128,7 @@ impl Bench {
     /// Takes note of what came up to here. Parts that had no halts end where the one before them did.
     fn end_part(&mut self) {
         for trial in &mut self.trials {
-            trial.until[self.part..].fill(Came::of(&trial.replay));
+            trial.until[self.part..].fill(HaltTotals::of(&trial.replay));
         }
     }
 
@@ -138,32 +146,32 @@ impl Bench {
     }
 
     /// All halts, as recorded.
-    pub fn recorded(&self) -> Came {
+    pub fn recorded(&self) -> HaltTotals {
         sum(&self.recorded)
     }
 
     /// By how much a trial's wake-ups would have been sooner.
-    pub fn won(&self, trial: &Trial) -> Range {
+    pub fn latency_gain(&self, trial: &Trial) -> GainEstimateNs {
         range(self.recorded.iter().zip(trial.parts()).map(|(old, new)| old.latency as f64 - new.latency as f64))
     }
 
     /// By how much less CPU time its polls would have taken.
-    pub fn saved(&self, trial: &Trial) -> Range {
+    pub fn cpu_gain(&self, trial: &Trial) -> GainEstimateNs {
         range(self.recorded.iter().zip(trial.parts()).map(|(old, new)| old.polling as f64 - new.polling as f64))
     }
 }
 
 impl Trial {
     /// All halts.
-    pub fn came(&self) -> Came {
+    pub fn total(&self) -> HaltTotals {
         self.until[PARTS - 1]
     }
 
     /// What came in each part.
-    fn parts(&self) -> impl Iterator<Item = Came> {
-        let before = std::iter::once(Came::default()).chain(self.until);
-        let of_part = |(before, until): (Came, &Came)| Came {
-            caught: until.caught - before.caught,
+    fn parts(&self) -> impl Iterator<Item = HaltTotals> {
+        let before = std::iter::once(HaltTotals::default()).chain(self.until);
+        let of_part = |(before, until): (HaltTotals, &HaltTotals)| HaltTotals {
+            successful_polls: until.successful_polls - before.successful_polls,
             polling: until.polling - before.polling,
             missed: until.missed - before.missed,
             latency: until.latency - before.latency,
@@ -172,32 +180,32 @@ impl Trial {
     }
 }
 
-impl Came {
-    fn of(replay: &HaltReplay) -> Came {
+impl HaltTotals {
+    fn of(replay: &HaltReplay) -> HaltTotals {
         let outcome = &replay.outcome;
-        Came {
-            caught: outcome.caught,
+        HaltTotals {
+            successful_polls: outcome.caught,
             polling: outcome.polling,
             missed: outcome.polling_missed,
             latency: outcome.latencies.sum,
         }
     }
 
-    fn absorb(&mut self, recorded: &Recorded) {
+    fn absorb(&mut self, recorded: &RecordedHalt) {
         self.latency = self.latency.saturating_add(recorded.latency().unwrap_or_default().0);
         let Some((polled, caught)) = recorded.polled() else { return };
         self.polling = self.polling.saturating_add(polled.0);
         if caught {
-            self.caught += 1;
+            self.successful_polls += 1;
         } else {
             self.missed = self.missed.saturating_add(polled.0);
         }
     }
 }
 
-fn sum(parts: &[Came; PARTS]) -> Came {
-    parts.iter().fold(Came::default(), |sum, part| Came {
-        caught: sum.caught + part.caught,
+fn sum(parts: &[HaltTotals; PARTS]) -> HaltTotals {
+    parts.iter().fold(HaltTotals::default(), |sum, part| HaltTotals {
+        successful_polls: sum.successful_polls + part.successful_polls,
         polling: sum.polling.saturating_add(part.polling),
         missed: sum.missed.saturating_add(part.missed),
         latency: sum.latency.saturating_add(part.latency),
@@ -215,7 +223,7 @@ fn left_of(part: usize, done: u64, total: u64) -> usize {
 }
 
 /// The sum over all parts, and its 95 % confidence interval.
-fn range(parts: impl Iterator<Item = f64>) -> Range {
+fn range(parts: impl Iterator<Item = f64>) -> GainEstimateNs {
     let parts: Vec<f64> = parts.collect();
     let count = parts.len() as f64;
     let Some(Estimate { mean, interval }) = Estimate::of(&parts) else { return (0.0, 0.0, 0.0) };
@@ -225,14 +233,14 @@ fn range(parts: impl Iterator<Item = f64>) -> Range {
 
 /// Virtual cores of other widths, tried.
 #[derive(Clone, Debug)]
-pub(super) struct GangBench {
+pub(super) struct VcoreWidthCandidates {
     replay: GangReplay,
     total: u64,
     /// Time lost in each part: as recorded, and with each width.
     parts: [[u64; 1 + WIDTHS.len()]; PARTS],
 }
 
-impl GangBench {
+impl VcoreWidthCandidates {
     fn lost(&self) -> [u64; 1 + WIDTHS.len()] {
         let mut lost = [self.replay.recorded.lost; 1 + WIDTHS.len()];
         for (lost, (_, outcome)) in lost[1..].iter_mut().zip(&self.replay.outcomes) {
@@ -252,7 +260,7 @@ impl GangBench {
     }
 
     /// Time lost less, with the width at this place of [`WIDTHS`].
-    pub fn won(&self, width: usize) -> Range {
+    pub fn won(&self, width: usize) -> GainEstimateNs {
         range(self.parts.iter().map(|part| part[0] as f64 - part[1 + width] as f64))
     }
 }
@@ -260,14 +268,14 @@ impl GangBench {
 /// A longer window of PAUSE loops, none at all, or lock code that spins longer, tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpinTrial {
-    pub side: Side,
+    pub side: SettingSide,
     pub knob: &'static Knob,
     pub value: u64,
     /// The lower, the smaller the change.
     pub rank: u64,
     /// What those that wait win at least, and at most.
-    pub least: Range,
-    pub most: Range,
+    pub least: GainEstimateNs,
+    pub most: GainEstimateNs,
 }
 
 /// Values of `ple_window`, `pause_filter_count` and `spin_retry` that are tried; and no exits for PAUSE.
@@ -277,18 +285,18 @@ const SPIN_RETRIES: [u64; 3] = [10_000, 100_000, 1_000_000];
 
 /// How vCPUs spin, tried.
 #[derive(Clone, Debug)]
-struct SpinBench {
+struct SpinCandidates {
     replay: SpinReplay,
-    knobs: Vec<(Side, &'static Knob, u64)>,
+    knobs: Vec<(SettingSide, &'static Knob, u64)>,
     total: u64,
     done: u64,
     /// Of each part and each of the knobs' values, what is won at least and at most.
     parts: Vec<[(i64, i64); PARTS]>,
 }
 
-impl SpinBench {
+impl SpinCandidates {
     /// None if the recording does not tell how long vCPUs spin, or who waited for a CPU.
-    fn new(material: &Material, machine: &Machine) -> Option<SpinBench> {
+    fn new(material: &AdviceInput, machine: &RecordedHost) -> Option<SpinCandidates> {
         let survey = &material.spins;
         let call = survey.main_call().filter(|_| survey.known > 0)?;
         // Lock code with `spin_retry` is s390's (arch/s390/lib/spinlock.c).
@@ -298,15 +306,17 @@ impl SpinBench {
         let in_force = survey.in_force(call);
         let typical = survey.typical(&in_force)?;
         let (side, name, off, values): (_, _, _, &[u64]) = match call {
-            YieldCall::Pause => (Side::Host, "ple_window", Some("ple_gap"), &PLE_WINDOWS),
-            YieldCall::PauseFilter => (Side::Host, "pause_filter_count", Some("pause_filter_count"), &PAUSE_COUNTS),
-            _ => (Side::Guest, "spin_retry", None, &SPIN_RETRIES),
+            YieldCall::Pause => (SettingSide::Host, "ple_window", Some("ple_gap"), &PLE_WINDOWS),
+            YieldCall::PauseFilter => {
+                (SettingSide::Host, "pause_filter_count", Some("pause_filter_count"), &PAUSE_COUNTS)
+            }
+            _ => (SettingSide::Guest, "spin_retry", None, &SPIN_RETRIES),
         };
         let row = |name, value| Some((side, knob(name)?, value));
         let mut knobs: Vec<_> = values.iter().filter_map(|value| row(name, *value)).collect();
         knobs.extend(off.and_then(|name| row(name, 0)));
-        let asks: Vec<Asks> = knobs.iter().map(|(_, knob, value)| with(in_force, knob.name, *value)).collect();
-        Some(SpinBench {
+        let asks: Vec<SpinModel> = knobs.iter().map(|(_, knob, value)| with(in_force, knob.name, *value)).collect();
+        Some(SpinCandidates {
             replay: SpinReplay::new(call, in_force, typical, &asks),
             parts: vec![[(0, 0); PARTS]; knobs.len()],
             knobs,
@@ -346,23 +356,23 @@ impl SpinBench {
 }
 
 /// Who asks as `in_force`, with one knob set otherwise.
-fn with(in_force: Asks, name: &str, value: u64) -> Asks {
+fn with(in_force: SpinModel, name: &str, value: u64) -> SpinModel {
     let set = |mut params: Params| {
         // The values are within the knobs' bounds.
         let _ = params.set(name, value);
         params
     };
     match in_force {
-        Asks::Vmx(params) => Asks::Vmx(set(params)),
-        Asks::Svm(params) => Asks::Svm(set(params)),
-        Asks::Code(params, machine) => Asks::Code(set(params), machine),
-        Asks::Never => Asks::Never,
+        SpinModel::Vmx(params) => SpinModel::Vmx(set(params)),
+        SpinModel::Svm(params) => SpinModel::Svm(set(params)),
+        SpinModel::Code(params, machine) => SpinModel::Code(set(params), machine),
+        SpinModel::Never => SpinModel::Never,
     }
 }
 
 /// What settings cannot be tried on, where there is no second reading and not all of it was kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Untried {
+pub struct SkippedTrials {
     /// Halts.
     pub halts: bool,
     /// Yields.
@@ -374,37 +384,37 @@ pub struct Untried {
 /// All that is tried in the second reading.
 #[derive(Clone, Debug)]
 pub struct Trials {
-    pub(super) host: Bench,
-    pub(super) guests: Vec<(VmId, Bench)>,
-    pub(super) gang: GangBench,
+    pub(super) host: PollCandidates,
+    pub(super) guests: Vec<(VmId, PollCandidates)>,
+    pub(super) gang: VcoreWidthCandidates,
     /// Filled at the end.
     pub(super) spins: Vec<SpinTrial>,
-    spinning: Option<SpinBench>,
-    recorder: Recorder,
+    spinning: Option<SpinCandidates>,
+    recorder: HaltNumbering,
     /// Of what there was, what was left out.
-    pub(super) untried: Untried,
+    pub(super) untried: SkippedTrials,
     selection: crate::Selection,
     window: (Moment, Moment),
 }
 
 impl Trials {
     /// What a recording is worth trying on.
-    pub fn new(material: &Material, machine: &Machine) -> Trials {
-        let bench = |policy, vm, values: &[u64]| Bench::new(material, &machine.polling, policy, vm, values);
+    pub fn new(material: &AdviceInput, machine: &RecordedHost) -> Trials {
+        let bench = |policy, vm, values: &[u64]| PollCandidates::new(material, &machine.polling, policy, vm, values);
         let guests = material.halting_vms().into_iter().take(MOST_GUESTS);
         let widths = WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() });
         Trials {
             host: bench(HaltPolicy::Host, None, &HOST_VALUES),
             guests: guests.map(|(vm, _)| (vm, bench(HaltPolicy::Guest, Some(vm), &GUEST_VALUES))).collect(),
-            gang: GangBench {
+            gang: VcoreWidthCandidates {
                 replay: GangReplay::new(&widths),
                 total: material.facts.gangs.vms().values().map(|cell| cell.runs).sum(),
                 parts: [[0; 1 + WIDTHS.len()]; PARTS],
             },
             spins: Vec::new(),
-            spinning: SpinBench::new(material, machine),
-            recorder: Recorder::default(),
-            untried: Untried::default(),
+            spinning: SpinCandidates::new(material, machine),
+            recorder: HaltNumbering::default(),
+            untried: SkippedTrials::default(),
             selection: material.selection().clone(),
             window: (Moment::default(), Moment::MAX),
         }
@@ -421,8 +431,8 @@ impl Trials {
     }
 
     /// Tries nothing on these: a part of them would not say what all would have come to. It is said to be not judged.
-    pub fn leave_out(&mut self, these: Untried) {
-        self.untried = Untried {
+    pub fn leave_out(&mut self, these: SkippedTrials) {
+        self.untried = SkippedTrials {
             halts: these.halts && self.host.total > 0,
             yields: these.yields && self.spinning.is_some(),
             core_runs: these.core_runs && self.gang.total > 0,
@@ -455,9 +465,9 @@ impl Trials {
         absorb_of_guests(&mut self.guests, &recorded);
     }
 
-    /// The same, in two threads, of halts that are looked at and that others replay as well: all of one [`Recorder`]'s. It
+    /// The same, in two threads, of halts that are looked at and that others replay as well: all of one [`HaltNumbering`]'s. It
     /// takes less time for many at once.
-    pub fn absorb_recorded<'a>(&mut self, halts: impl Iterator<Item = &'a [Recorded]> + Clone + Send) {
+    pub fn absorb_recorded<'a>(&mut self, halts: impl Iterator<Item = &'a [RecordedHalt]> + Clone + Send) {
         let Trials { host, guests, .. } = self;
         thread::scope(|scope| {
             let of_guests = halts.clone();
@@ -504,7 +514,7 @@ impl Trials {
 }
 
 /// Tries what guests could do on halts of any of them.
-fn absorb_of_guests(guests: &mut [(VmId, Bench)], halts: &[Recorded]) {
+fn absorb_of_guests(guests: &mut [(VmId, PollCandidates)], halts: &[RecordedHalt]) {
     for of_vm in halts.chunk_by(|halt, next| halt.vm == next.vm) {
         if let Some((_, bench)) = guests.iter_mut().find(|(vm, _)| *vm == of_vm[0].vm) {
             bench.absorb(of_vm);
@@ -513,18 +523,18 @@ fn absorb_of_guests(guests: &mut [(VmId, Bench)], halts: &[Recorded]) {
 }
 
 #[cfg(test)]
-impl Bench {
+impl PollCandidates {
     /// Values that were tried on a recording of which each part came to the same: as recorded, and with each value.
-    pub fn made(recorded: Came, trials: &[(u64, Came)]) -> Bench {
-        let host = PollHost::default();
-        let material = Material::new(&crate::Selection::default());
+    pub fn made(recorded: HaltTotals, trials: &[(u64, HaltTotals)]) -> PollCandidates {
+        let host = RecordedHaltPolling::default();
+        let material = AdviceInput::new(&crate::Selection::default());
         let values: Vec<u64> = trials.iter().map(|trial| trial.0).collect();
-        let mut bench = Bench::new(&material, &host, HaltPolicy::Host, None, &values);
+        let mut bench = PollCandidates::new(&material, &host, HaltPolicy::Host, None, &values);
         bench.recorded = [recorded; PARTS];
         for (trial, (_, came)) in bench.trials.iter_mut().zip(trials) {
             for (until, parts) in trial.until.iter_mut().zip(1..) {
-                *until = Came {
-                    caught: came.caught * parts,
+                *until = HaltTotals {
+                    successful_polls: came.successful_polls * parts,
                     polling: came.polling * parts,
                     missed: came.missed * parts,
                     latency: came.latency * parts,
@@ -537,37 +547,41 @@ impl Bench {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made::vcpu;
+    use super::super::test_exits::vcpu;
     use super::*;
-    use crate::{Selection, When};
-    use exitscope_model::{CodeList, ExitCode, Gave, Kind, NameId, Place, PollChange, SubjectWord, Told, Waiters, Who};
+    use crate::{MomentSpec, Selection};
+    use exitscope_model::{
+        CodeList, EventKind, ExitCode, NameId, PollChange, RunnableSiblings, SubjectWord, TargetState, VcpuIdentity,
+        VcpuWakeup, YieldRecipient,
+    };
     use exitscope_units::{Nanos, PcpuId, Tid, VcpuId};
 
     #[test]
     fn many_halts_at_once_come_to_what_one_after_the_other_does() {
-        let mut material = Material::new(&Selection::default());
-        let mut recorder = Recorder::default();
-        let halts: Vec<Recorded> = (0..137)
+        let mut material = AdviceInput::new(&Selection::default());
+        let mut recorder = HaltNumbering::default();
+        let halts: Vec<RecordedHalt> = (0..137)
             .map(|number| {
                 let at = |after| Moment::from_nanos(number * 5_000_000 + after);
                 let gap = 1_000 << (number % 11);
-                let told = Some(Told { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
+                let told = Some(VcpuWakeup { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
                 let (asleep, woken, change) = (Some(at(gap / 2)), Some(at(gap)), None);
                 let (end, entered) = (at(gap), Some(at(gap + 2_000)));
                 let (who, kicked) = (vcpu(0), false);
-                let halt = Halt { who, begin: at(0), asleep, woken, told, change, kicked, end, entered };
+                let halt = Halt { who, begin: at(0), asleep, woken, vcpu_wakeup: told, change, kicked, end, entered };
                 material.absorb_halt(&halt);
                 recorder.recorded(&halt)
             })
             .collect();
         let came = |at_once| {
-            let mut bench = Bench::new(&material, &PollHost::default(), HaltPolicy::Host, None, &HOST_VALUES);
+            let mut bench =
+                PollCandidates::new(&material, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
             halts.chunks(at_once).for_each(|halts| bench.absorb(halts));
             bench.end_part();
             (bench.recorded, bench.trials.iter().map(|trial| trial.until).collect::<Vec<_>>())
         };
         let one_by_one = came(1);
-        assert!(one_by_one.0.iter().all(|part| part.caught > 0 && part.missed > 0), "{one_by_one:?}");
+        assert!(one_by_one.0.iter().all(|part| part.successful_polls > 0 && part.missed > 0), "{one_by_one:?}");
         for at_once in [5, 13, 14, 100, 200] {
             assert_eq!(came(at_once), one_by_one, "{at_once}");
         }
@@ -618,7 +632,7 @@ mod tests {
 
     /// Halt number `number` of a vCPU, each 100 us: each third is caught by a poll of some microseconds, the others sleep
     /// after polls of 5 us and some, and are woken after 50 us.
-    fn halt(who: Who, number: u64) -> Halt {
+    fn halt(who: VcpuIdentity, number: u64) -> Halt {
         let begin = number * 100_000;
         let is_caught = number.is_multiple_of(3);
         let gap = if is_caught { (number + 1) * 1_000 } else { 50_000 };
@@ -630,7 +644,7 @@ mod tests {
             begin: at(begin),
             asleep: (!is_caught).then_some(at(begin + 9_000)),
             woken: (!is_caught).then_some(at(begin + gap)),
-            told: Some(Told { length: Nanos(length), waited: !is_caught, valid: true }),
+            vcpu_wakeup: Some(VcpuWakeup { length: Nanos(length), waited: !is_caught, valid: true }),
             change: (!is_caught).then_some(change),
             kicked: false,
             end: at(begin + length),
@@ -638,23 +652,23 @@ mod tests {
         }
     }
 
-    fn of_halts(halts: &[Halt], selection: &Selection) -> Material {
-        let mut material = Material::new(selection);
+    fn of_halts(halts: &[Halt], selection: &Selection) -> AdviceInput {
+        let mut material = AdviceInput::new(selection);
         halts.iter().for_each(|halt| _ = material.absorb_halt(halt));
         material.sum_up();
         material
     }
 
     /// What was recorded of these halts, worked out from how [`halt`] makes them.
-    fn came(numbers: impl Iterator<Item = u64>) -> Came {
-        numbers.fold(Came::default(), |sum, number| match number % 3 {
-            0 => Came {
-                caught: sum.caught + 1,
+    fn came(numbers: impl Iterator<Item = u64>) -> HaltTotals {
+        numbers.fold(HaltTotals::default(), |sum, number| match number % 3 {
+            0 => HaltTotals {
+                successful_polls: sum.successful_polls + 1,
                 polling: sum.polling + (number + 1) * 1_000,
                 latency: sum.latency + 300 + number,
                 ..sum
             },
-            _ => Came {
+            _ => HaltTotals {
                 polling: sum.polling + 5_000 + number,
                 missed: sum.missed + 5_000 + number,
                 latency: sum.latency + 2_000 + number,
@@ -670,24 +684,36 @@ mod tests {
         {
             let halts: Vec<Halt> = (0..count).map(|number| halt(vcpu(0), number)).collect();
             let material = of_halts(&halts, &Selection::default());
-            let mut bench = Bench::new(&material, &PollHost::default(), HaltPolicy::Host, None, &HOST_VALUES);
-            let (mut recorder, facts) = (Recorder::default(), &material.facts.halts);
+            let mut bench =
+                PollCandidates::new(&material, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
+            let (mut recorder, facts) = (HaltNumbering::default(), &material.facts.halts);
             let mut replays: Vec<HaltReplay> = HOST_VALUES
                 .iter()
                 .map(|value| {
                     let set = [("halt_poll_ns", *value)];
-                    HaltReplay::new(HaltPolicy::Host, &facts.settings, &PollHost::default(), &set, &facts.all())
-                        .unwrap()
+                    HaltReplay::new(
+                        HaltPolicy::Host,
+                        &facts.settings,
+                        &RecordedHaltPolling::default(),
+                        &set,
+                        &facts.all(),
+                    )
+                    .unwrap()
                 })
                 .collect();
-            let mut until = vec![[Came::default(); PARTS]; HOST_VALUES.len()];
+            let mut until = vec![[HaltTotals::default(); PARTS]; HOST_VALUES.len()];
             for (halt, part) in halts.iter().zip(&part_of) {
                 let recorded = [recorder.recorded(halt)];
                 bench.absorb(&recorded);
                 for (replay, until) in replays.iter_mut().zip(&mut until) {
                     replay.absorb_recorded(&recorded);
                     let HaltOutcome { caught, polling, polling_missed: missed, ref latencies, .. } = replay.outcome;
-                    until[*part..].fill(Came { caught, polling, missed, latency: latencies.sum });
+                    until[*part..].fill(HaltTotals {
+                        successful_polls: caught,
+                        polling,
+                        missed,
+                        latency: latencies.sum,
+                    });
                 }
             }
             bench.end_part();
@@ -698,17 +724,17 @@ mod tests {
             assert_eq!(bench.recorded(), came(0..count), "{count}");
             for (trial, until) in bench.trials.iter().zip(&until) {
                 assert_eq!(trial.until, *until, "{} of {count}", trial.value);
-                assert_eq!(trial.came(), until[PARTS - 1], "{} of {count}", trial.value);
-                let (old, new) = (bench.recorded(), trial.came());
-                let (won, saved) = (bench.won(trial), bench.saved(trial));
+                assert_eq!(trial.total(), until[PARTS - 1], "{} of {count}", trial.value);
+                let (old, new) = (bench.recorded(), trial.total());
+                let (won, saved) = (bench.latency_gain(trial), bench.cpu_gain(trial));
                 let near = |sum: f64, old: u64, new: u64| (sum - (old as f64 - new as f64)).abs() < 1e-3;
                 assert!(near(won.1, old.latency, new.latency), "{won:?} {old:?} {new:?}");
                 assert!(near(saved.1, old.polling, new.polling), "{saved:?} {old:?} {new:?}");
-                let parts: Vec<Came> = trial.parts().collect();
+                let parts: Vec<HaltTotals> = trial.parts().collect();
                 assert_eq!((parts.len(), sum(&parts.try_into().unwrap())), (PARTS, new), "{} of {count}", trial.value);
             }
             // No poll ends no halt, and longer ones end no fewer.
-            let caught: Vec<u64> = bench.trials.iter().map(|trial| trial.came().caught).collect();
+            let caught: Vec<u64> = bench.trials.iter().map(|trial| trial.total().successful_polls).collect();
             assert!(caught[0] == 0 && caught.is_sorted(), "{caught:?}");
             assert!(count < 20 || caught[7] > 10, "{caught:?}");
             assert_eq!(bench.clone().outcomes(count + 1), []);
@@ -720,18 +746,22 @@ mod tests {
 
     #[test]
     fn a_part_of_a_trial_is_what_came_after_the_part_before() {
-        let of =
-            |times: u64| Came { caught: 3 * times, polling: 500 * times, missed: 70 * times, latency: 1_100 * times };
-        let recorded = Came { caught: 2, polling: 400, missed: 90, latency: 1_350 };
-        let mut bench = Bench::made(recorded, &[(10_000, of(1))]);
+        let of = |times: u64| HaltTotals {
+            successful_polls: 3 * times,
+            polling: 500 * times,
+            missed: 70 * times,
+            latency: 1_100 * times,
+        };
+        let recorded = HaltTotals { successful_polls: 2, polling: 400, missed: 90, latency: 1_350 };
+        let mut bench = PollCandidates::made(recorded, &[(10_000, of(1))]);
         assert_eq!(bench.trials[0].parts().collect::<Vec<_>>(), [of(1); PARTS]);
-        assert_eq!((bench.trials[0].came(), sum(&bench.recorded).caught), (of(10), 20));
-        let (won, saved) = (bench.won(&bench.trials[0]), bench.saved(&bench.trials[0]));
+        assert_eq!((bench.trials[0].total(), sum(&bench.recorded).successful_polls), (of(10), 20));
+        let (won, saved) = (bench.latency_gain(&bench.trials[0]), bench.cpu_gain(&bench.trials[0]));
         assert_eq!((won, saved), ((2_500.0, 2_500.0, 2_500.0), (-1_000.0, -1_000.0, -1_000.0)));
         // Five times as much in the last part: the sums grow, and how sure they are shrinks.
         bench.trials[0].until[PARTS - 1] = of(14);
         assert_eq!(bench.trials[0].parts().last(), Some(of(5)));
-        let (low, sum, high) = bench.won(&bench.trials[0]);
+        let (low, sum, high) = bench.latency_gain(&bench.trials[0]);
         assert!((sum + 1_900.0).abs() < 1e-6 && low < sum && sum < high, "{low} {sum} {high}");
     }
 
@@ -739,7 +769,7 @@ mod tests {
     fn selection(vms: &[VmId]) -> Selection {
         let mut selection = Selection::default();
         (selection.vms, selection.vcpus) = (vms.to_vec(), vec![VcpuId(0)]);
-        (selection.from, selection.to) = (Some(When::After(Nanos(1_000))), Some(When::After(Nanos(3_000))));
+        (selection.from, selection.to) = (Some(MomentSpec::After(Nanos(1_000))), Some(MomentSpec::After(Nanos(3_000))));
         selection
     }
 
@@ -755,24 +785,24 @@ mod tests {
         (13_001, 1, 0, false),
     ];
 
-    fn who(vm: u32, vcpu: u32) -> Who {
-        Who { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
+    fn who(vm: u32, vcpu: u32) -> VcpuIdentity {
+        VcpuIdentity { vm: VmId(vm), vcpu: VcpuId(vcpu), tid: Tid(vm * 10 + vcpu) }
     }
 
     /// A yield of a vCPU that spun for 4,096 ns, and is back 2 us later.
-    fn pause(who: Who, begin: u64, again: bool) -> Yield {
+    fn pause(who: VcpuIdentity, begin: u64, again: bool) -> Yield {
         Yield {
             who,
             at: at(begin),
             call: YieldCall::Pause,
             target: None,
-            place: Place::Unknown,
-            found: Some(Waiters::default()),
+            target_state: TargetState::Unknown,
+            found: Some(RunnableSiblings::default()),
             guest: Nanos(4_096),
             again,
             was_out: false,
             window: Some(4_096),
-            gave: Gave::Nobody,
+            recipient: YieldRecipient::Nobody,
             waited: Nanos::ZERO,
             entered: Some(at(begin + 2_000)),
         }
@@ -785,7 +815,7 @@ mod tests {
         for number in 0..if yields { 40 } else { 0 } {
             material.spins.absorb(&pause(vcpu(0), number * 10_000, number % 4 > 0));
         }
-        let mut trials = Trials::new(&material, &Machine::default());
+        let mut trials = Trials::new(&material, &RecordedHost::default());
         trials.gang.total = if core_runs { 5 } else { 0 };
         trials
     }
@@ -808,9 +838,9 @@ mod tests {
             let (halts, yields, core_runs) = of(there);
             let mut trials = trials(halts, yields, core_runs);
             let (halts, yields, core_runs) = of(left_out);
-            trials.leave_out(Untried { halts, yields, core_runs });
+            trials.leave_out(SkippedTrials { halts, yields, core_runs });
             let (halts, yields, core_runs) = of(there & left_out);
-            assert_eq!(trials.untried, Untried { halts, yields, core_runs }, "{left_out} of {there}");
+            assert_eq!(trials.untried, SkippedTrials { halts, yields, core_runs }, "{left_out} of {there}");
             let (halts, yields, core_runs) = of(there & !left_out);
             let left = (trials.host.total > 0, trials.spinning.is_some(), trials.need_core_runs());
             assert_eq!(left, (halts, yields, core_runs), "{left_out} of {there}");
@@ -821,9 +851,9 @@ mod tests {
 
     #[test]
     fn only_what_is_selected_is_tried() {
-        let mut material = Material::new(&selection(&[VmId(1)]));
+        let mut material = AdviceInput::new(&selection(&[VmId(1)]));
         (0..40).for_each(|number| material.spins.absorb(&pause(who(1, 0), number * 10_000, number % 4 > 0)));
-        let mut trials = Trials::new(&material, &Machine::default());
+        let mut trials = Trials::new(&material, &RecordedHost::default());
         trials.begin(at(10_000));
         let (mut halts, mut yields) = (0, 0);
         for (begin, vm, vcpu, is_held) in HELD {
@@ -836,7 +866,7 @@ mod tests {
         }
         // Core runs are of VMs and moments alone, and a run is where it ends.
         for (vms, runs) in [(&[VmId(1)][..], [0, 1, 1, 2, 2, 3, 4, 4]), (&[], [0, 1, 2, 3, 4, 5, 6, 6])] {
-            let mut trials = Trials::new(&Material::new(&selection(vms)), &Machine::default());
+            let mut trials = Trials::new(&AdviceInput::new(&selection(vms)), &RecordedHost::default());
             trials.begin(at(10_000));
             for ((end, vm, vcpu, _), runs) in HELD.into_iter().zip(runs) {
                 core_run(who(vm, vcpu), end - 100, 100, &[]).iter().for_each(|event| trials.absorb_runner_event(event));
@@ -846,7 +876,7 @@ mod tests {
     }
 
     /// A core run in which vCPU 0 had to leave and took 1 and 2 along; then these enter again, so much later.
-    fn core_run(runner: Who, begin: u64, lasts: u64, back: &[(u32, u64)]) -> Vec<Event> {
+    fn core_run(runner: VcpuIdentity, begin: u64, lasts: u64, back: &[(u32, u64)]) -> Vec<Event> {
         let event = |nanos, vcpu, kind| Event {
             at: at(nanos),
             tid: runner.tid,
@@ -858,20 +888,20 @@ mod tests {
         };
         let left = |vcpu, trap| {
             let code = ExitCode::new(CodeList::PpcTrap, trap);
-            event(begin + lasts / 2, vcpu, Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
+            event(begin + lasts / 2, vcpu, EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 })
         };
         let doorbell = u64::from(vcore::H_DOORBELL);
-        let mut events = vec![event(begin, runner.vcpu.0, Kind::RunCore { exit: false, runnable: 3 })];
+        let mut events = vec![event(begin, runner.vcpu.0, EventKind::RunCore { exit: false, runnable: 3 })];
         events.extend([left(0, 0xc00), left(1, doorbell), left(2, doorbell)]);
-        events.push(event(begin + lasts, runner.vcpu.0, Kind::RunCore { exit: true, runnable: 3 }));
-        events.extend(back.iter().map(|(vcpu, after)| event(begin + lasts / 2 + after, *vcpu, Kind::Enter)));
+        events.push(event(begin + lasts, runner.vcpu.0, EventKind::RunCore { exit: true, runnable: 3 }));
+        events.extend(back.iter().map(|(vcpu, after)| event(begin + lasts / 2 + after, *vcpu, EventKind::Enter)));
         events
     }
 
     #[test]
     fn time_lost_is_counted_in_its_part_with_each_width() {
         let replay = GangReplay::new(&WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() }));
-        let mut bench = GangBench { replay, total: 20, parts: [[0; 1 + WIDTHS.len()]; PARTS] };
+        let mut bench = VcoreWidthCandidates { replay, total: 20, parts: [[0; 1 + WIDTHS.len()]; PARTS] };
         let mut parts = [[0; 1 + WIDTHS.len()]; PARTS];
         for number in 1..=20 {
             let (first, second) = (400 + number, 7_000 + 3 * number);
@@ -898,10 +928,10 @@ mod tests {
     fn what_longer_windows_win_is_counted_in_its_part() {
         let yields: Vec<Yield> =
             (0..40).map(|number| pause(vcpu((number / 4 % 3) as u32), number * 10_000, number % 4 > 0)).collect();
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         yields.iter().for_each(|of| material.spins.absorb(of));
-        let mut trials = Trials::new(&material, &Machine::default());
-        let SpinBench { mut replay, knobs, .. } = trials.spinning.clone().unwrap();
+        let mut trials = Trials::new(&material, &RecordedHost::default());
+        let SpinCandidates { mut replay, knobs, .. } = trials.spinning.clone().unwrap();
         let values: Vec<(&str, u64)> = knobs.iter().map(|row| (row.1.name, row.2)).collect();
         let windows = PLE_WINDOWS.map(|value| ("ple_window", value));
         assert_eq!(values, windows.into_iter().chain([("ple_gap", 0)]).collect::<Vec<_>>());
@@ -923,7 +953,10 @@ mod tests {
         note(9, &mut replay, &SpinReplay::finish);
         assert_eq!(trials.spins.len(), values.len());
         for ((trial, (parts, (name, value))), rank) in trials.spins.iter().zip(parts.iter().zip(&values)).zip(0..) {
-            assert_eq!((trial.side, trial.knob.name, trial.value, trial.rank), (Side::Host, *name, *value, rank));
+            assert_eq!(
+                (trial.side, trial.knob.name, trial.value, trial.rank),
+                (SettingSide::Host, *name, *value, rank)
+            );
             assert_eq!(trial.least, range(parts.iter().map(|part| part[0])), "{name} {value}");
             assert_eq!(trial.most, range(parts.iter().map(|part| part[1])), "{name} {value}");
         }
@@ -939,7 +972,7 @@ mod tests {
             let mut all: Vec<Halt> = (0..5).map(|number| halt(who(1, 0), number)).collect();
             all.extend((0..of_others).map(|number| halt(who(2, 0), number)));
             let material = of_halts(&all, &Selection::default());
-            let mut tried = Trials::new(&material, &Machine::default());
+            let mut tried = Trials::new(&material, &RecordedHost::default());
             let order: Vec<(VmId, u64)> = tried.guests.iter().map(|(vm, bench)| (*vm, bench.total)).collect();
             assert_eq!(order, [(VmId(1), 5), (VmId(2), of_others)][..if of_others > 0 { 2 } else { 1 }]);
             let short = {
@@ -951,8 +984,8 @@ mod tests {
             assert_eq!((short.host.len(), short.guest.len()), (0, 0), "not all was tried");
             let mut at_once = tried.clone();
             all.iter().for_each(|halt| tried.absorb_halt(halt));
-            let recorded: Vec<Recorded> = {
-                let mut recorder = Recorder::default();
+            let recorded: Vec<RecordedHalt> = {
+                let mut recorder = HaltNumbering::default();
                 all.iter().map(|halt| recorder.recorded(halt)).collect()
             };
             at_once.absorb_recorded(recorded.chunks(3));

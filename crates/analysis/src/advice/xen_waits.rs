@@ -1,8 +1,8 @@
 //! What Xen's vCPUs wait for when they wait for a CPU, and what is to be done about each.
 
-use super::contention::share;
-use super::judgement::{FactId, Judgement, Setting, Topic};
-use super::material::Material;
+use super::input::AdviceInput;
+use super::judgement::{AdviceSetting, CitedFactId, Judgement, Topic};
+use super::steal::share;
 use crate::CpuHolders;
 use exitscope_model::YieldCall;
 use exitscope_units::VmId;
@@ -93,7 +93,7 @@ const HAD: [Had; 5] = [
 pub(super) struct WaitCure {
     /// What to change; none where nothing had the CPU for most of it.
     pub change: Option<String>,
-    pub settings: Vec<Setting>,
+    pub settings: Vec<AdviceSetting>,
     pub risk: &'static str,
     pub payer: &'static str,
     pub undo: &'static str,
@@ -101,21 +101,26 @@ pub(super) struct WaitCure {
 }
 
 /// Notes who had the CPUs, and says what to do.
-pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement, facts: &mut Vec<FactId>) -> WaitCure {
+pub(super) fn cure(
+    material: &AdviceInput,
+    vms: &[VmId],
+    judgement: &mut Judgement,
+    facts: &mut Vec<CitedFactId>,
+) -> WaitCure {
     let mut holders = CpuHolders::default();
     let waits = material.facts.run_states.times().filter(|(who, _)| vms.contains(&who.vm));
     waits.for_each(|(_, times)| holders.merge(&times.holders));
     let whole = holders.total().max(1);
     let noteworthy = |had: &&Had| (had.time)(&holders).saturating_mul(NOTEWORTHY) >= whole;
     for had in HAD.iter().filter(noteworthy) {
-        facts.push(judgement.note(None, Topic::Timeline, had.what, share((had.time)(&holders), whole)));
+        facts.push(judgement.cite(None, Topic::Timeline, had.what, share((had.time)(&holders), whole)));
     }
     let yields = material.facts.yields.vcpus.iter();
     let yields = yields.filter(|((who, call), _)| vms.contains(&who.vm) && *call == YieldCall::SchedOp);
     let gave_away = yields.fold(0_u64, |sum, (_, cell)| sum.saturating_add(cell.waited));
     if gave_away.saturating_mul(NOTEWORTHY) >= whole {
         let what = "part of that waiting after the vCPU itself gave its CPU away (SCHEDOP_yield)";
-        facts.push(judgement.note(None, Topic::Yields, what, share(gave_away.min(whole), whole)));
+        facts.push(judgement.cite(None, Topic::Yields, what, share(gave_away.min(whole), whole)));
     }
     let most = HAD.iter().find(|had| (had.time)(&holders).saturating_mul(2) > whole);
     let mut settings: Vec<&str> = HAD.iter().filter(noteworthy).flat_map(|had| had.settings).copied().collect();
@@ -128,7 +133,7 @@ pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement,
             true => format!("{}; most of that waiting is after a SCHEDOP_yield of their own", had.change),
             false => had.change.to_string(),
         }),
-        settings: settings.into_iter().map(|text| Setting::ByHand(text.into())).collect(),
+        settings: settings.into_iter().map(|text| AdviceSetting::ByHand(text.into())).collect(),
         risk: row.risk,
         payer: row.payer,
         undo: row.undo,
@@ -140,17 +145,17 @@ pub(super) fn cure(material: &Material, vms: &[VmId], judgement: &mut Judgement,
 mod tests {
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Event, Kind, RunState};
+    use exitscope_model::{Event, EventKind, RunState};
     use exitscope_units::{Moment, PcpuId, VcpuId};
 
     const IDLE: VmId = VmId::IDLE_DOMAIN;
 
     /// VM 6's vCPU waits for as long as each of these domains has its CPU, one after the other; or nobody says who has.
     fn judged(had: &[(VmId, u64)]) -> (Vec<(&'static str, u64)>, WaitCure) {
-        let mut material = Material::new(&Selection::default());
+        let mut material = AdviceInput::new(&Selection::default());
         let window = (Moment::from_nanos(0), Moment::from_nanos(u64::MAX));
         let mut change = |at: u64, vm, vcpu, from, to| {
-            let event = Event::nameless(Moment::from_nanos(at), PcpuId(3), Kind::RunState { from, to });
+            let event = Event::nameless(Moment::from_nanos(at), PcpuId(3), EventKind::RunState { from, to });
             material.facts.run_states.absorb(&Event { vm, vcpu: VcpuId(vcpu), ..event }, window);
         };
         change(0, VmId(6), 0, RunState::Blocked, RunState::Runnable);
@@ -165,8 +170,8 @@ mod tests {
         material.facts.run_states.end();
         let (mut judgement, mut facts) = (Judgement::default(), Vec::new());
         let cure = cure(&material, &[VmId(6)], &mut judgement, &mut facts);
-        let figure = |fact: &super::super::judgement::Fact| match fact.figure {
-            super::super::judgement::Figure::Share(share) => (share * 100.0).round() as u64,
+        let figure = |fact: &super::super::judgement::CitedFact| match fact.figure {
+            super::super::judgement::CitedValue::Share(share) => (share * 100.0).round() as u64,
             other => panic!("{other:?}"),
         };
         let said = judgement.facts().iter().map(|fact| {

@@ -8,30 +8,30 @@
 //!
 //! What takes [`Briefs`] may be on another thread: what goes from one to the other is small.
 
+mod bucket_sums;
 pub mod columns;
 mod cpu_waits;
-mod drags;
-mod names;
-mod rows;
+mod exit_timeline;
+mod forced_out_timeline;
 mod single_exits;
-mod slow;
-mod states;
-mod sums;
+mod slowest_by_interval;
+mod timeline_keys;
+mod vcpu_timeline;
 
+pub use bucket_sums::{BucketRow, BucketSums};
 pub use cpu_waits::CpuWait;
-pub use drags::{Drags, Triple};
-pub use names::{Brief, Briefs, CAUSES, Names, REASONS};
-pub use rows::{Row, Rows};
+pub use exit_timeline::{BELOW_CAUSE, ExitTimeline, lane_of, number_of, place};
+pub use forced_out_timeline::{ForcedOutTimeline, Triple};
 pub use single_exits::{CPU_WAITS, Chunk, OF_CHUNK, SingleExits, THREADS};
-pub use slow::Slow;
-pub use states::States;
-pub use sums::{BELOW_CAUSE, Sums, lane_of, number_of, place};
+pub use slowest_by_interval::SlowestByInterval;
+pub use timeline_keys::{Briefs, CAUSES, ExitSample, REASONS, TimelineKeys};
+pub use vcpu_timeline::VcpuTimeline;
 
-use crate::{Counted, Selection, TraceSink};
-use exitscope_model::{Exit, LaneSpan, Preemption, Stretch, ThreadWakeUp, Yield};
+use crate::{ExitSlots, Selection, TraceSink};
+use exitscope_model::{CpuInterval, Exit, LaneSpan, Preemption, ThreadWakeUp, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
-use names::numbered;
 use rustc_hash::FxHashMap;
+use timeline_keys::numbered;
 
 /// What takes exits, stretches and waits in brief.
 pub trait BriefSink {
@@ -52,7 +52,7 @@ pub trait BriefSink {
 #[derive(Clone, Debug)]
 pub struct Numbered<S> {
     /// What has which number.
-    pub names: Names,
+    pub names: TimelineKeys,
     /// What waits to be passed on.
     briefs: Briefs,
     /// What takes them.
@@ -60,11 +60,11 @@ pub struct Numbered<S> {
 }
 
 /// The sums over time of a trace.
-pub type OverTime = Numbered<Sums>;
+pub type Timelines = Numbered<ExitTimeline>;
 
 impl<S: BriefSink> Numbered<S> {
     /// Goes on with these numbers.
-    pub fn passing_to(names: Names, to: S) -> Numbered<S> {
+    pub fn passing_to(names: TimelineKeys, to: S) -> Numbered<S> {
         Numbered { names, briefs: Briefs::with_capacity(S::AT_ONCE), to }
     }
 
@@ -94,12 +94,12 @@ impl<S: BriefSink> TraceSink for Numbered<S> {
     }
 
     #[inline]
-    fn absorb_counted(&mut self, exit: &Exit, counted: Counted) {
+    fn absorb_counted(&mut self, exit: &Exit, counted: ExitSlots) {
         self.names.absorb_counted(exit, counted, &mut self.briefs);
         self.pass_on_if_enough();
     }
 
-    fn stretch(&mut self, stretch: &Stretch) {
+    fn stretch(&mut self, stretch: &CpuInterval) {
         self.names.absorb_stretch(stretch, &mut self.briefs);
         self.pass_on_if_enough();
     }
@@ -123,15 +123,15 @@ impl<S: BriefSink> TraceSink for Numbered<S> {
     }
 }
 
-impl OverTime {
+impl Timelines {
     /// Creates an empty table for what is selected.
-    pub fn new(selection: &Selection) -> OverTime {
-        OverTime::of_part(selection, 1)
+    pub fn new(selection: &Selection) -> Timelines {
+        Timelines::of_part(selection, 1)
     }
 
-    /// Nothing yet; for one of so many parts that will be merged into one [`OverTime`].
-    pub fn of_part(selection: &Selection, parts: usize) -> OverTime {
-        Numbered::passing_to(Names::new(selection), Sums::of_part(parts))
+    /// Nothing yet; for one of so many parts that will be merged into one [`Timelines`].
+    pub fn of_part(selection: &Selection, parts: usize) -> Timelines {
+        Numbered::passing_to(TimelineKeys::new(selection), ExitTimeline::of_part(parts))
     }
 
     /// Ends one recording: the spans of its vCPUs, and which thread runs which vCPU.
@@ -140,10 +140,10 @@ impl OverTime {
     }
 
     /// Adds another recording, ended. There is no common time then.
-    pub fn merge(&mut self, other: OverTime) {
-        let OverTime { names, to: sums, .. } = self;
+    pub fn merge(&mut self, other: Timelines) {
+        let Timelines { names, to: sums, .. } = self;
         let lane: Vec<u32> = other.names.lanes.keys().iter().map(|who| names.lanes.of(*who)).collect();
-        let Names { causes, reasons, .. } = &mut *names;
+        let TimelineKeys { causes, reasons, .. } = &mut *names;
         let reason: Vec<u32> = other.names.reasons.keys().iter().map(|code| reasons.of(*code)).collect();
         let cause: Vec<u32> = other.names.causes.keys().iter().map(|cause| numbered(causes, reasons, *cause)).collect();
         let lanes = names.lanes.other();

@@ -12,8 +12,8 @@
 
 use super::columns::{push_all, push_planes, zigzag};
 use super::cpu_waits::CpuWait;
-use super::names::Briefs;
-use crate::Index;
+use super::timeline_keys::Briefs;
+use crate::KeyNumbering;
 use exitscope_model::{ExitParts, TimePart};
 use exitscope_units::Tid;
 use rustc_hash::FxHashMap;
@@ -79,9 +79,9 @@ pub struct SingleExits {
     pub chunks: Vec<Chunk>,
     open: Vec<Single>,
     /// Places in guests.
-    pub rips: Index<u64>,
+    pub rips: KeyNumbering<u64>,
     /// Threads that took CPUs or woke vCPUs.
-    pub threads: Index<Tid>,
+    pub threads: KeyNumbering<Tid>,
     /// Waits that ended after the last chunk, and whether some of these are left out.
     cpu_waits: Vec<CpuWait>,
     lacks_waits: bool,
@@ -147,8 +147,8 @@ impl SingleExits {
             within: None,
             chunks: Vec::new(),
             open: Vec::new(),
-            rips: Index::of_at_most(RIPS),
-            threads: Index::of_at_most(THREADS),
+            rips: KeyNumbering::of_at_most(RIPS),
+            threads: KeyNumbering::of_at_most(THREADS),
             cpu_waits: Vec::new(),
             lacks_waits: false,
             all_waits: 0,
@@ -292,13 +292,13 @@ impl SingleExits {
 mod tests {
     use super::*;
     use crate::Selection;
-    use crate::over_time::Names;
-    use crate::over_time::slow::tests::exit;
+    use crate::over_time::TimelineKeys;
+    use crate::over_time::slowest_by_interval::tests::exit;
     use exitscope_model::{Exit, Preemption, ThreadWakeUp};
     use exitscope_units::{Moment, Nanos, PcpuId};
 
     fn kept(most: usize, exits: &[Exit]) -> SingleExits {
-        let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
+        let (mut names, mut briefs) = (TimelineKeys::new(&Selection::default()), Briefs::default());
         exits.iter().for_each(|exit| names.absorb(exit, &mut briefs));
         let mut singles = SingleExits::of_at_most(most);
         singles.absorb(&briefs);
@@ -355,7 +355,7 @@ mod tests {
         // The last chunk but one is the least slow.
         let cost = |number: u64| if number / chunk == 1 { 10 } else { 20 };
         let exits = (0..3 * chunk).map(|number| exit(2_000 + number * 100, cost(number)));
-        let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
+        let (mut names, mut briefs) = (TimelineKeys::new(&Selection::default()), Briefs::default());
         exits.for_each(|exit| names.absorb(&exit, &mut briefs));
         let who = exit(0, 0).who;
         let at = |number: u64| Moment::from_nanos(2_000 + number * 100);
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn of_a_time_exits_are_kept_that_reach_into_it() {
-        let (mut names, mut briefs) = (Names::new(&Selection::default()), Briefs::default());
+        let (mut names, mut briefs) = (TimelineKeys::new(&Selection::default()), Briefs::default());
         // Ends before it, ends with its begin, begins before it, is in it, begins with its end, begins after it.
         let all = [exit(100, 50), exit(150, 50), exit(190, 300), exit(250, 10), exit(300, 90), exit(301, 1)];
         all.iter().for_each(|exit| names.absorb(exit, &mut briefs));

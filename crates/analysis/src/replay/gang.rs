@@ -7,9 +7,9 @@
 //!
 //! What is ganged is told by one rule, [`gang`], of the recorded run and of each part of it.
 
-use crate::gangs::{Completed, Member, Runs};
+use crate::gangs::{CoreRunOutcome, CoreRunPairing, GangMember};
 use exitscope_model::Event;
-use exitscope_policy::vcore::{Gang, H_DOORBELL, Params, gang};
+use exitscope_policy::vcore::{CoreRunClass, H_DOORBELL, Params, gang};
 use exitscope_units::{Moment, VmId};
 
 /// What virtual cores of one width would have made of the runs.
@@ -28,7 +28,7 @@ pub struct GangOutcome {
 /// Virtual cores of several widths, over one recording.
 #[derive(Clone, Debug)]
 pub struct GangReplay {
-    runs: Runs,
+    runs: CoreRunPairing,
     /// Core runs.
     pub core_runs: u64,
     /// As recorded.
@@ -41,15 +41,15 @@ impl GangReplay {
     /// Replays these topologies.
     pub fn new(topologies: &[Params]) -> GangReplay {
         let outcomes = topologies.iter().map(|params| (*params, GangOutcome::default())).collect();
-        GangReplay { runs: Runs::default(), core_runs: 0, recorded: GangOutcome::default(), outcomes }
+        GangReplay { runs: CoreRunPairing::default(), core_runs: 0, recorded: GangOutcome::default(), outcomes }
     }
 
     /// Takes one event, `within` what is to be looked at or not.
     pub fn absorb(&mut self, event: &Event, within: impl Fn(VmId, Moment) -> bool) {
         match self.runs.take(event, |_| 0) {
-            Some(Completed::Run(run)) if within(run.runner.0, event.at) => {
+            Some(CoreRunOutcome::Run(run)) if within(run.runner.0, event.at) => {
                 self.core_runs += 1;
-                let Gang::Ganged { forced, .. } = run.gang() else { return };
+                let CoreRunClass::Ganged { forced, .. } = run.gang() else { return };
                 self.recorded.ganged += 1;
                 self.recorded.forced += u64::from(forced);
                 for (params, outcome) in &mut self.outcomes {
@@ -60,7 +60,7 @@ impl GangReplay {
                     outcome.avoided += u64::from(forced - still);
                 }
             }
-            Some(Completed::Back { vcpu, forced, lost, .. }) if within(forced.runner.0, event.at) => {
+            Some(CoreRunOutcome::Back { vcpu, forced, lost, .. }) if within(forced.runner.0, event.at) => {
                 self.recorded.lost = self.recorded.lost.saturating_add(lost.0);
                 for (params, outcome) in &mut self.outcomes {
                     if forced_in(params, params.vcore_of(vcpu), &forced.members).is_some() {
@@ -74,19 +74,19 @@ impl GangReplay {
 }
 
 /// The virtual cores that the threads of a run would have belonged to, each once.
-fn parts<'a>(params: &'a Params, members: &'a [Member]) -> impl Iterator<Item = u32> + 'a {
-    let vcore_of = |member: &Member| params.vcore_of(member.vcpu);
+fn parts<'a>(params: &'a Params, members: &'a [GangMember]) -> impl Iterator<Item = u32> + 'a {
+    let vcore_of = |member: &GangMember| params.vcore_of(member.vcpu);
     let is_first = move |at: usize| !members[..at].iter().any(|other| vcore_of(other) == vcore_of(&members[at]));
     (0..members.len()).filter(move |at| is_first(*at)).map(move |at| vcore_of(&members[at]))
 }
 
 /// How many threads this virtual core would have forced out, if it had been ganged: one of its own threads had to leave, or
 /// nobody knows who had to.
-fn forced_in(params: &Params, vcore: u32, members: &[Member]) -> Option<u32> {
+fn forced_in(params: &Params, vcore: u32, members: &[GangMember]) -> Option<u32> {
     let own = || members.iter().filter(|member| params.vcore_of(member.vcpu) == vcore);
-    let leaves = own().any(Member::is_cause) || !members.iter().any(Member::is_cause);
+    let leaves = own().any(GangMember::is_cause) || !members.iter().any(GangMember::is_cause);
     match gang(own().map(|member| member.left), H_DOORBELL) {
-        Gang::Ganged { forced, .. } if leaves => Some(forced),
+        CoreRunClass::Ganged { forced, .. } if leaves => Some(forced),
         _ => None,
     }
 }
@@ -94,10 +94,10 @@ fn forced_in(params: &Params, vcore: u32, members: &[Member]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, ExitCode, Kind, NameId, SubjectWord};
+    use exitscope_model::{CodeList, EventKind, ExitCode, NameId, SubjectWord};
     use exitscope_units::{PcpuId, Tid, VcpuId};
 
-    fn event(at: u64, vcpu: u32, kind: Kind) -> Event {
+    fn event(at: u64, vcpu: u32, kind: EventKind) -> Event {
         let (at, vcpu, name) = (Moment::from_nanos(at), VcpuId(vcpu), NameId::NONE);
         Event { at, tid: Tid(7), vm: VmId(5), vcpu, cpu: PcpuId(0), name, kind }
     }
@@ -119,12 +119,12 @@ mod tests {
         let runnable = threads.len() as u32;
         let exits = (0..).zip(threads).map(|(vcpu, &(trap, idle))| {
             let code = ExitCode::new(CodeList::PpcTrap, trap);
-            event(10, vcpu, Kind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
+            event(10, vcpu, EventKind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
         });
-        let mut events = vec![event(1, 0, Kind::RunCore { exit: false, runnable })];
+        let mut events = vec![event(1, 0, EventKind::RunCore { exit: false, runnable })];
         events.extend(exits);
-        events.push(event(11, 0, Kind::RunCore { exit: true, runnable }));
-        events.extend(entries.iter().map(|&(vcpu, at)| event(at, vcpu, Kind::Enter)));
+        events.push(event(11, 0, EventKind::RunCore { exit: true, runnable }));
+        events.extend(entries.iter().map(|&(vcpu, at)| event(at, vcpu, EventKind::Enter)));
         events.iter().for_each(|event| replay.absorb(event, &within));
         replay
     }

@@ -8,11 +8,11 @@
 use super::Lateness;
 use super::lateness::Draw;
 use crate::halts::{before_sleep, gap, gap_of_kvm, late, latency, poll};
-use crate::{HaltCell, Index, Lengths, MAX_KEYS, PollHost, PollSettings};
-use exitscope_model::{Halt, Who, poll_limit};
+use crate::{DurationStats, HaltStats, KeyNumbering, MAX_KEYS, PollSettings, RecordedHaltPolling};
+use exitscope_model::{Halt, VcpuIdentity, poll_limit};
 use exitscope_policy::KnobError;
-use exitscope_policy::guest_halt_poll::{self, Entered, GuestHaltPoll, Idle};
-use exitscope_policy::host_halt_poll::{self, HostHaltPoll, Leave};
+use exitscope_policy::guest_halt_poll::{self, GuestHaltPoll, IdleOutcome, IdleState};
+use exitscope_policy::host_halt_poll::{self, HostHaltPoll, PollPermission};
 use exitscope_units::{Moment, Nanos, VmId};
 use std::collections::BTreeMap;
 
@@ -32,19 +32,19 @@ pub enum HaltPolicy {
 
 /// What waking up typically takes, for halts that would have ended in another way than they did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typical {
+pub struct TypicalWakeup {
     /// By how much the wake-up latency of a vCPU that slept is longer than that of one that was caught: of the medians.
     pub back: Nanos,
     /// What is caught after the end of a poll.
     pub lateness: Lateness,
 }
 
-impl Typical {
+impl TypicalWakeup {
     /// As a recording shows it.
-    pub fn of(cell: &HaltCell) -> Typical {
-        let median = |lengths: &Lengths| lengths.quantile(5_000).unwrap_or_default();
-        let (caught, slept) = (median(&cell.caught.latencies), median(&cell.slept.latencies));
-        Typical { back: Nanos(slept.0.saturating_sub(caught.0)), lateness: Lateness::of(cell) }
+    pub fn of(cell: &HaltStats) -> TypicalWakeup {
+        let median = |lengths: &DurationStats| lengths.quantile(5_000).unwrap_or_default();
+        let (caught, slept) = (median(&cell.successful_polls.latencies), median(&cell.blocked.latencies));
+        TypicalWakeup { back: Nanos(slept.0.saturating_sub(caught.0)), lateness: Lateness::of(cell) }
     }
 }
 
@@ -64,7 +64,7 @@ pub struct HaltOutcome {
     /// CPU time of those that would not have caught anything.
     pub polling_missed: u64,
     /// Wake-up latencies, of halts whose gap is known exactly.
-    pub latencies: Lengths,
+    pub latencies: DurationStats,
 }
 
 /// One configuration, replayed.
@@ -74,8 +74,8 @@ pub struct HaltReplay {
     /// The settings of each VM, before `set`.
     base: BTreeMap<VmId, host_halt_poll::Params>,
     set: Vec<(&'static str, u64)>,
-    typical: Typical,
-    recorder: Recorder,
+    typical: TypicalWakeup,
+    recorder: HaltNumbering,
     /// What is known of each vCPU, by its number.
     host: Vec<Option<(host_halt_poll::Params, HostHaltPoll)>>,
     guest: Vec<Option<Guest>>,
@@ -83,7 +83,7 @@ pub struct HaltReplay {
     draw: Draw,
     /// Whether KVM told of the recorded halts, so that idle exits of which it did not were none.
     told: bool,
-    from: PollHost,
+    from: RecordedHaltPolling,
     /// What it would have done.
     pub outcome: HaltOutcome,
 }
@@ -93,16 +93,16 @@ impl HaltReplay {
     pub fn new(
         policy: HaltPolicy,
         settings: &BTreeMap<VmId, PollSettings>,
-        host: &PollHost,
+        host: &RecordedHaltPolling,
         set: &[(&'static str, u64)],
-        all: &HaltCell,
+        all: &HaltStats,
     ) -> Result<HaltReplay, KnobError> {
         let replay = HaltReplay {
             policy,
             base: settings.iter().map(|(vm, seen)| (*vm, seen.params(host))).collect(),
             set: set.to_vec(),
-            typical: Typical::of(all),
-            recorder: Recorder::default(),
+            typical: TypicalWakeup::of(all),
+            recorder: HaltNumbering::default(),
             host: Vec::new(),
             guest: Vec::new(),
             draw: Draw::default(),
@@ -135,8 +135,8 @@ impl HaltReplay {
         self.absorb_recorded(&[recorded]);
     }
 
-    /// The same, of halts that others replay as well: all of one [`Recorder`]'s. It takes less time for many at once.
-    pub fn absorb_recorded(&mut self, halts: &[Recorded]) {
+    /// The same, of halts that others replay as well: all of one [`HaltNumbering`]'s. It takes less time for many at once.
+    pub fn absorb_recorded(&mut self, halts: &[RecordedHalt]) {
         match self.policy {
             HaltPolicy::Host => halts.iter().for_each(|recorded| self.absorb_host(recorded)),
             HaltPolicy::Guest => halts.iter().for_each(|recorded| self.absorb_guest(recorded)),
@@ -144,7 +144,7 @@ impl HaltReplay {
     }
 
     #[inline]
-    fn absorb_host(&mut self, recorded: &Recorded) {
+    fn absorb_host(&mut self, recorded: &RecordedHalt) {
         if self.told && !recorded.told {
             // Nothing was waited for, so KVM did not come to poll.
             return;
@@ -155,7 +155,7 @@ impl HaltReplay {
             set(&mut self.host, recorded.vcpu, (params, HostHaltPoll::new(self.from.whose)));
         }
         let Some(Some((params, state))) = self.host.get_mut(recorded.vcpu as usize) else { return };
-        let poll = state.start(params, &Leave::default());
+        let poll = state.start(params, &PollPermission::default());
         let chance = |late| self.typical.lateness.chance_given(late, recorded.seen());
         let caught = !recorded.uncatchable && late(recorded.gap, poll).is_none_or(|late| self.draw.take(chance(late)));
         let length = match (caught, recorded.slept) {
@@ -163,7 +163,7 @@ impl HaltReplay {
             (false, true) => recorded.length,
             (false, false) => recorded.length.plus(self.typical.back),
         };
-        state.finish(params, &Leave::default(), length, recorded.valid);
+        state.finish(params, &PollPermission::default(), length, recorded.valid);
         let until = if caught { recorded.gap } else { Nanos(recorded.polled_at_most.into()) };
         let polled = (poll > Nanos::ZERO).then_some(poll.min(until));
         let latency = recorded.latency().map(|latency| match (caught, recorded.slept) {
@@ -177,7 +177,7 @@ impl HaltReplay {
     /// A poll of the guest's ends when something has become runnable, or when its limit has passed; an interrupt that wakes
     /// nobody is handled within it (Linux, drivers/cpuidle/poll_state.c, poll_idle: need_resched; kernel/sched/idle.c, do_idle).
     #[inline]
-    fn absorb_guest(&mut self, recorded: &Recorded) {
+    fn absorb_guest(&mut self, recorded: &RecordedHalt) {
         let pending = self.told && !recorded.told;
         let gap = if pending { Nanos::ZERO } else { recorded.gap_from_exit };
         if self.guest.get(recorded.vcpu as usize).is_none_or(Option::is_none) {
@@ -191,9 +191,9 @@ impl HaltReplay {
             Some(polled) if ran <= NOTHING_RAN => Some(polled.plus(ran)),
             under_way => {
                 if under_way.is_some() {
-                    state.reflect(params, Entered::Polled { expired: false });
+                    state.reflect(params, IdleOutcome::Polled { expired: false });
                 }
-                (state.select() != Idle::Halt).then_some(Nanos::ZERO)
+                (state.select() != IdleState::Halt).then_some(Nanos::ZERO)
             }
         };
         let left = begun.map(|begun| Nanos(params.poll_end(state.limit()).0.saturating_sub(begun.0)));
@@ -201,7 +201,7 @@ impl HaltReplay {
         let caught = left.is_some_and(|left| gap <= left);
         match begun {
             Some(begun) if caught => *polls_for = Some(begun.plus(gap)),
-            Some(_) => _ = state.reflect(params, Entered::Polled { expired: true }),
+            Some(_) => _ = state.reflect(params, IdleOutcome::Polled { expired: true }),
             None => {}
         }
         // Without the host's polling, what that caught would have slept.
@@ -212,7 +212,7 @@ impl HaltReplay {
         };
         if !caught {
             let residency = Nanos(gap.0 - polled.unwrap_or_default().0).plus(latency.unwrap_or_default());
-            state.reflect(params, Entered::Halted { residency });
+            state.reflect(params, IdleOutcome::Halted { residency });
         }
         self.outcome.absorb(caught, polled, latency);
     }
@@ -229,10 +229,10 @@ struct Guest {
 
 impl HaltOutcome {
     /// What KVM's polling made of recorded halts.
-    pub fn recorded(cell: &HaltCell) -> HaltOutcome {
+    pub fn recorded(cell: &HaltStats) -> HaltOutcome {
         HaltOutcome {
             halts: cell.halts(),
-            caught: cell.caught.gaps.count,
+            caught: cell.successful_polls.gaps.count,
             hits: cell.hits,
             misses: cell.misses,
             polling: cell.poll_hit.saturating_add(cell.poll_miss),
@@ -266,8 +266,8 @@ fn set<T>(all: &mut Vec<Option<T>>, vcpu: u32, known: T) {
 
 /// Numbers the vCPUs of halts, so that of many replays none must look them up, and knows where each left off.
 #[derive(Clone, Debug)]
-pub struct Recorder {
-    numbers: Index<Who>,
+pub struct HaltNumbering {
+    numbers: KeyNumbering<VcpuIdentity>,
     before: Vec<Before>,
 }
 
@@ -280,38 +280,38 @@ struct Before {
     entered: Option<Moment>,
 }
 
-impl Default for Recorder {
-    fn default() -> Recorder {
-        Recorder { numbers: Index::of_at_most(MAX_KEYS as u32), before: Vec::new() }
+impl Default for HaltNumbering {
+    fn default() -> HaltNumbering {
+        HaltNumbering { numbers: KeyNumbering::of_at_most(MAX_KEYS as u32), before: Vec::new() }
     }
 }
 
-impl Recorder {
+impl HaltNumbering {
     /// What a halt says.
-    pub fn recorded(&mut self, halt: &Halt) -> Recorded {
+    pub fn recorded(&mut self, halt: &Halt) -> RecordedHalt {
         let vcpu = self.numbers.of(halt.who);
         if vcpu as usize >= self.before.len() {
             self.before.resize(vcpu as usize + 1, Before::default());
         }
         let before = &mut self.before[vcpu as usize];
-        let recorded = Recorded::of(halt, vcpu, *before);
+        let recorded = RecordedHalt::of(halt, vcpu, *before);
         *before = Before { poll: halt.change.map(|change| change.new).or(before.poll), entered: halt.entered };
         recorded
     }
 
     /// The same of another's, as one of this one's.
-    pub fn adopted(&mut self, other: &Recorder, recorded: &Recorded) -> Recorded {
+    pub fn renumber(&mut self, other: &HaltNumbering, recorded: &RecordedHalt) -> RecordedHalt {
         let who = other.numbers.keys().get(recorded.vcpu as usize);
         let vcpu = who.map_or(self.numbers.other(), |who| self.numbers.of(*who));
-        Recorded { vcpu, ..*recorded }
+        RecordedHalt { vcpu, ..*recorded }
     }
 }
 
 /// What a recorded halt says about others that it could have been.
 #[derive(Clone, Copy, Debug)]
-pub struct Recorded {
+pub struct RecordedHalt {
     pub(crate) vm: VmId,
-    /// Its vCPU's number in the [`Recorder`].
+    /// Its vCPU's number in the [`HaltNumbering`].
     vcpu: u32,
     /// Whether KVM told of it, and whether its wake-up was for something.
     told: bool,
@@ -340,27 +340,27 @@ pub struct Recorded {
 
 const UNKNOWN: u32 = u32::MAX;
 
-impl Recorded {
-    fn of(halt: &Halt, vcpu: u32, before: Before) -> Recorded {
+impl RecordedHalt {
+    fn of(halt: &Halt, vcpu: u32, before: Before) -> RecordedHalt {
         let (gap_from_exit, _) = gap(halt);
         let whole = halt.end.since(halt.begin).unwrap_or_default();
-        let length = halt.told.map_or(whole, |told| told.length);
-        let slept = halt.told.is_none_or(|told| told.waited);
-        let gap = halt.told.map_or(gap_from_exit, |told| gap_of_kvm(halt, &told));
-        let limit = halt.told.and_then(|told| poll_limit(told.length, halt.change, before.poll));
+        let length = halt.vcpu_wakeup.map_or(whole, |told| told.length);
+        let slept = halt.vcpu_wakeup.is_none_or(|told| told.waited);
+        let gap = halt.vcpu_wakeup.map_or(gap_from_exit, |told| gap_of_kvm(halt, &told));
+        let limit = halt.vcpu_wakeup.and_then(|told| poll_limit(told.length, halt.change, before.poll));
         let uncatchable = slept && limit.is_some_and(|limit| limit > 0 && u64::from(limit) >= gap.0);
         // Where KVM has not said yet how long it polls, it polled until the thread slept at most.
         let unsaid =
-            || halt.told.filter(|_| before.poll.or(limit).is_none()).and_then(|told| before_sleep(halt, &told));
+            || halt.vcpu_wakeup.filter(|_| before.poll.or(limit).is_none()).and_then(|told| before_sleep(halt, &told));
         let polled = poll(halt, before.poll).map(|poll| poll.length).or_else(unsaid);
         let polled_at_most = polled.filter(|_| uncatchable).unwrap_or(gap).min(gap);
         let latency = latency(halt);
         let ran = before.entered.and_then(|entered| halt.begin.since(entered));
-        Recorded {
+        RecordedHalt {
             vm: halt.who.vm,
             vcpu,
-            told: halt.told.is_some(),
-            valid: halt.told.is_none_or(|told| told.valid),
+            told: halt.vcpu_wakeup.is_some(),
+            valid: halt.vcpu_wakeup.is_none_or(|told| told.valid),
             slept,
             uncatchable,
             exact: latency.is_some(),
@@ -405,18 +405,18 @@ fn short(length: Nanos) -> u32 {
 mod tests {
     use super::*;
     use crate::Halts;
-    use exitscope_model::{Told, TraceInfo};
+    use exitscope_model::{TraceInfo, VcpuWakeup};
     use exitscope_units::{Tid, VcpuId};
 
     const US: u64 = 1_000;
 
-    fn x86() -> PollHost {
-        PollHost::of(&TraceInfo { arch: "x86_64".to_string(), ..TraceInfo::default() })
+    fn x86() -> RecordedHaltPolling {
+        RecordedHaltPolling::of(&TraceInfo { arch: "x86_64".to_string(), ..TraceInfo::default() })
     }
 
     /// Ten halts of 50 us, of which the vCPU sleeps all; 20 us from the wake-up to the CPU, 5 us from there to the entry.
     fn slept() -> Vec<Halt> {
-        let who = Who { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let at = |nanos| Moment::from_nanos(nanos);
         (1..=10)
             .map(|number| {
@@ -426,7 +426,7 @@ mod tests {
                     begin: at(begin),
                     asleep: Some(at(begin)),
                     woken: Some(at(begin + 50 * US)),
-                    told: Some(Told { length: Nanos(70 * US), waited: true, valid: true }),
+                    vcpu_wakeup: Some(VcpuWakeup { length: Nanos(70 * US), waited: true, valid: true }),
                     change: None,
                     kicked: false,
                     end: at(begin + 70 * US),
@@ -481,7 +481,7 @@ mod tests {
 
     #[test]
     fn what_a_halt_says_is_a_line_of_cache() {
-        assert_eq!(size_of::<Recorded>(), 64);
+        assert_eq!(size_of::<RecordedHalt>(), 64);
     }
 
     #[test]
@@ -495,7 +495,7 @@ mod tests {
     fn what_a_halt_says_of_its_poll_is_what_kvm_last_said() {
         let change = |old, new| Some(exitscope_model::PollChange { grow: true, new, old });
         let [first, second, third] = slept()[..3] else { unreachable!() };
-        let told = |length: u64, waited| Some(Told { length: Nanos(length * US), waited, valid: true });
+        let told = |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true });
         // Its thread slept 30 us after it halted; KVM polls for 40 us from now on.
         let cut = Halt {
             change: change(20_000, 40_000),
@@ -503,9 +503,9 @@ mod tests {
             ..first
         };
         let caught =
-            Halt { told: told(35, false), end: Moment::from_nanos(second.begin.as_nanos() + 35 * US), ..second };
-        let mut recorder = Recorder::default();
-        let halts = [cut, caught, Halt { told: None, ..third }];
+            Halt { vcpu_wakeup: told(35, false), end: Moment::from_nanos(second.begin.as_nanos() + 35 * US), ..second };
+        let mut recorder = HaltNumbering::default();
+        let halts = [cut, caught, Halt { vcpu_wakeup: None, ..third }];
         let said = halts.map(|halt| {
             let recorded = recorder.recorded(&halt);
             let micros = |length: Nanos| length.0 / US;
@@ -525,12 +525,12 @@ mod tests {
 
     #[test]
     fn coming_back_from_sleep_takes_longer_by_the_difference_of_the_medians() {
-        let mut cell = HaltCell::default();
-        [30, 90, 20].iter().for_each(|&latency| cell.caught.latencies.record(Nanos(latency)));
-        [500, 700, 40].iter().for_each(|&latency| cell.slept.latencies.record(Nanos(latency)));
-        assert_eq!(Typical::of(&cell).back, Nanos(470));
-        let mut swapped = HaltCell::default();
-        (swapped.caught, swapped.slept) = (cell.slept, cell.caught);
-        assert_eq!(Typical::of(&swapped).back, Nanos(0), "never sooner");
+        let mut cell = HaltStats::default();
+        [30, 90, 20].iter().for_each(|&latency| cell.successful_polls.latencies.record(Nanos(latency)));
+        [500, 700, 40].iter().for_each(|&latency| cell.blocked.latencies.record(Nanos(latency)));
+        assert_eq!(TypicalWakeup::of(&cell).back, Nanos(470));
+        let mut swapped = HaltStats::default();
+        (swapped.successful_polls, swapped.blocked) = (cell.blocked, cell.successful_polls);
+        assert_eq!(TypicalWakeup::of(&swapped).back, Nanos(0), "never sooner");
     }
 }

@@ -10,7 +10,7 @@
 //! A recording does not show how late would have been too late for one halt, only whether it was; the share of those caught
 //! that fits such observations best, and only falls, is found by pooling neighbours (isotonic regression).
 
-use crate::HaltCell;
+use crate::HaltStats;
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct Lateness {
 
 impl Lateness {
     /// As the halts of a recording show it.
-    pub fn of(cell: &HaltCell) -> Lateness {
+    pub fn of(cell: &HaltStats) -> Lateness {
         let mut counts: BTreeMap<u64, (u128, u128)> = BTreeMap::new();
         for (late, caught) in [(&cell.late_caught, true), (&cell.late_slept, false)] {
             for (low, _, count) in late.histogram.counts().buckets() {
@@ -97,7 +97,7 @@ mod tests {
 
     /// A recording in which of wake-ups so late, in microseconds, so many were caught, and so many slept.
     fn recorded(halts: &[(u64, u64, u64)]) -> Lateness {
-        let mut cell = HaltCell::default();
+        let mut cell = HaltStats::default();
         for &(late, caught, slept) in halts {
             (0..caught).for_each(|_| cell.late_caught.record(Nanos(late * 1_000)));
             (0..slept).for_each(|_| cell.late_slept.record(Nanos(late * 1_000)));

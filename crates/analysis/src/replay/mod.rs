@@ -18,11 +18,11 @@ mod replayed;
 mod spin;
 mod spin_survey;
 
-pub use decisions::Decisions;
+pub use decisions::PollDecisionCheck;
 pub use gang::{GangOutcome, GangReplay};
-pub use halt::{HaltOutcome, HaltPolicy, HaltReplay, Recorded, Recorder, Typical};
+pub use halt::{HaltNumbering, HaltOutcome, HaltPolicy, HaltReplay, RecordedHalt, TypicalWakeup};
 pub use lateness::Lateness;
-pub use port::{PhaseCosts, PortOutcome, PortReplay, Served};
+pub use port::{InKernelHandling, PhaseCosts, PortOutcome, PortReplay};
 pub use replayed::{IN_KERNEL, ReplayedHalts, ReplayedPorts, knobs_of};
 pub use spin::{SpinOutcome, SpinReplay};
-pub use spin_survey::{Asks, MACHINE, SpinSurvey, TypicalSpin};
+pub use spin_survey::{MACHINE, SpinModel, SpinSurvey, TypicalSpin};

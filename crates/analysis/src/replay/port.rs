@@ -9,16 +9,17 @@
 //! was, changed by what a cost model says of the steps that differ.
 
 use crate::TypicalAccesses;
-use exitscope_model::{Detail, DetailKind, Door, Exit, Form, TimePart};
+use exitscope_model::{Exit, Handler, PortAccessForm, Subject, SubjectKind, TimePart};
 use exitscope_policy::port_path::{
-    Access, CoalescedRing, DeviceModel, Direction, Params, Phase, Registration, Route, Server, phases, route,
+    CoalescedRing, DeviceModel, Direction, Params, PortAccess, PortHandler, PortPathWork, PortRegistration, PortRoute,
+    phases, route,
 };
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
 /// What the kernel is to serve of the accesses that went outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum InKernelHandling {
     /// Nothing.
     Nothing,
     /// Plain writes, by an event descriptor.
@@ -29,27 +30,34 @@ pub enum Served {
     Devices,
 }
 
-impl Served {
+impl InKernelHandling {
     /// Each, under its name.
     pub const WORDS: &'static [&'static str] = &["none", "ioeventfd", "coalesced", "devices"];
 
     /// All, in the order of the names.
-    pub const ALL: [Served; 4] = [Served::Nothing, Served::Ioeventfd, Served::Coalesced, Served::Devices];
+    pub const ALL: [InKernelHandling; 4] = [
+        InKernelHandling::Nothing,
+        InKernelHandling::Ioeventfd,
+        InKernelHandling::Coalesced,
+        InKernelHandling::Devices,
+    ];
 
-    fn registration(self, access: &Access) -> Option<Registration> {
+    fn registration(self, access: &PortAccess) -> Option<PortRegistration> {
         let (port, len) = (access.port, u16::from(access.size));
         let is_plain_write = access.direction == Direction::Out && access.qualifies();
         match self {
-            Served::Devices => Some(Registration::Device { port, len }),
-            Served::Ioeventfd if is_plain_write => Some(Registration::Ioeventfd { port, len: 0, datamatch: None }),
-            Served::Coalesced if is_plain_write => Some(Registration::Coalesced { port, len }),
+            InKernelHandling::Devices => Some(PortRegistration::Device { port, len }),
+            InKernelHandling::Ioeventfd if is_plain_write => {
+                Some(PortRegistration::Ioeventfd { port, len: 0, datamatch: None })
+            }
+            InKernelHandling::Coalesced if is_plain_write => Some(PortRegistration::Coalesced { port, len }),
             _ => None,
         }
     }
 }
 
 /// What steps take by a cost model, in nanoseconds; of steps that it does not name, nothing.
-pub type PhaseCosts = Vec<(Phase, u64)>;
+pub type PhaseCosts = Vec<(PortPathWork, u64)>;
 
 /// What the accesses would have come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +82,7 @@ pub struct PortOutcome {
 #[derive(Clone, Debug)]
 pub struct PortReplay {
     params: Params,
-    served: Served,
+    served: InKernelHandling,
     /// On which way device models answered when this was recorded.
     recorded: Params,
     /// What an access takes that the kernel serves: a read, a write.
@@ -91,12 +99,12 @@ impl PortReplay {
     /// device model had to be scheduled (Xen).
     pub fn new(
         params: Params,
-        served: Served,
+        served: InKernelHandling,
         scheduled: bool,
         typical: &TypicalAccesses,
         costs: Option<PhaseCosts>,
     ) -> PortReplay {
-        let cost = |write| typical.in_kernel(DetailKind::Port, write).map(|mean| mean.0);
+        let cost = |write| typical.in_kernel(SubjectKind::Port, write).map(|mean| mean.0);
         PortReplay {
             params,
             served,
@@ -116,21 +124,21 @@ impl PortReplay {
 
     /// Takes one exit.
     pub fn absorb(&mut self, exit: &Exit) {
-        let outside = exit.handler != Door::Kernel;
-        let Some(access) = exit.detail.as_ref().and_then(access) else {
+        let outside = exit.handler != Handler::Kernel;
+        let Some(access) = exit.subject.as_ref().and_then(access) else {
             // Whoever is outside for something else looks into the ring as well.
             if let (true, Some(ring)) = (outside, self.rings.get_mut(&exit.who.vm)) {
                 ring.drain();
             }
             return;
         };
-        let kernels = Registration::Device { port: access.port, len: u16::from(access.size) };
+        let kernels = PortRegistration::Device { port: access.port, len: u16::from(access.size) };
         let bus = if outside { self.served.registration(&access) } else { Some(kernels) };
         let has_room = self.rings.get(&exit.who.vm).is_none_or(CoalescedRing::has_room);
         let way = route(&self.params, bus.as_slice(), &access, has_room);
         match way.server {
-            Server::Coalesced => self.rings.entry(exit.who.vm).or_default().push(),
-            Server::DeviceModel => {
+            PortHandler::Coalesced => self.rings.entry(exit.who.vm).or_default().push(),
+            PortHandler::DeviceModel => {
                 self.rings.get_mut(&exit.who.vm).map(CoalescedRing::drain);
             }
             _ => {}
@@ -139,11 +147,11 @@ impl PortReplay {
         let times = |phase| steps.iter().filter(|step| **step == phase).count() as u64;
         let outcome = &mut self.outcome;
         outcome.accesses += 1;
-        outcome.outside += u64::from(way.server == Server::DeviceModel);
-        outcome.emulations += times(Phase::Emulate);
+        outcome.outside += u64::from(way.server == PortHandler::DeviceModel);
+        outcome.emulations += times(PortPathWork::Emulate);
         // Answered before the vCPU had lost its CPU: it did not give it away.
-        if exit.handler != Door::DeviceModel || exit.part(TimePart::User) > Nanos::ZERO {
-            outcome.blocks += times(Phase::Block);
+        if exit.handler != Handler::DeviceModel || exit.part(TimePart::User) > Nanos::ZERO {
+            outcome.blocks += times(PortPathWork::Block);
         }
         let recorded = self.cost(exit, outside, &way, &access);
         self.outcome.modelled += u64::from(recorded.is_none() && self.costs.is_some());
@@ -154,21 +162,22 @@ impl PortReplay {
     }
 
     /// What it cost, changed by what the cost model says of the steps that differ.
-    fn by_model(&self, exit: &Exit, outside: bool, way: &Route, access: &Access) -> Option<u64> {
+    fn by_model(&self, exit: &Exit, outside: bool, way: &PortRoute, access: &PortAccess) -> Option<u64> {
         let costs = self.costs.as_ref()?;
-        let cost = |phase: &Phase| costs.iter().find(|row| row.0 == *phase).map_or(0, |row| row.1);
-        let sum = |params: &Params, way: &Route| phases(params, way, access.direction).iter().map(cost).sum::<u64>();
-        let kernels = Registration::Device { port: access.port, len: u16::from(access.size) };
-        let served: &[Registration] = if outside { &[] } else { &[kernels] };
+        let cost = |phase: &PortPathWork| costs.iter().find(|row| row.0 == *phase).map_or(0, |row| row.1);
+        let sum =
+            |params: &Params, way: &PortRoute| phases(params, way, access.direction).iter().map(cost).sum::<u64>();
+        let kernels = PortRegistration::Device { port: access.port, len: u16::from(access.size) };
+        let served: &[PortRegistration] = if outside { &[] } else { &[kernels] };
         let then = sum(&self.recorded, &route(&self.recorded, served, access, true));
         Some(exit.cost().0.saturating_add(sum(&self.params, way)).saturating_sub(then))
     }
 
-    fn cost(&self, exit: &Exit, outside: bool, way: &Route, access: &Access) -> Option<u64> {
+    fn cost(&self, exit: &Exit, outside: bool, way: &PortRoute, access: &PortAccess) -> Option<u64> {
         if !exit.timed {
             return Some(0);
         }
-        let leaves = way.server == Server::DeviceModel;
+        let leaves = way.server == PortHandler::DeviceModel;
         let other_device_model = leaves && self.params.device_model != self.recorded.device_model;
         if way.quick != access.qualifies() || other_device_model {
             return None;
@@ -181,13 +190,13 @@ impl PortReplay {
 }
 
 /// The policy's idea of a port access. What is not known to be in memory is taken to be in a register.
-fn access(detail: &Detail) -> Option<Access> {
-    (detail.kind == DetailKind::Port).then(|| Access {
+fn access(detail: &Subject) -> Option<PortAccess> {
+    (detail.kind == SubjectKind::Port).then(|| PortAccess {
         port: detail.key as u16,
         size: detail.size.clamp(1, 4) as u8,
         direction: if detail.write { Direction::Out } else { Direction::In },
         value: detail.value as u32,
-        string: detail.form == Form::String,
+        string: detail.form == PortAccessForm::String,
         rep: false,
     })
 }

@@ -1,17 +1,17 @@
 //! What a replay varies, and what came of all its configurations.
 
-use super::{Decisions, HaltOutcome, PortOutcome, Served};
-use crate::{HaltCell, Halts, PollHost, TypicalAccesses};
-use exitscope_policy::{Knob, POLICIES, Place, Unit};
+use super::{HaltOutcome, InKernelHandling, PollDecisionCheck, PortOutcome};
+use crate::{HaltStats, Halts, RecordedHaltPolling, TypicalAccesses};
+use exitscope_policy::{Knob, KnobLocation, KnobUnit, POLICIES};
 
 /// What the replay can vary besides the policy's knobs.
 pub const IN_KERNEL: Knob = Knob {
     name: "in_kernel",
-    unit: Unit::Choice(Served::WORDS),
+    unit: KnobUnit::Choice(InKernelHandling::WORDS),
     default: 0,
     min: 0,
-    max: Served::WORDS.len() as u64 - 1,
-    place: Place::Design,
+    max: InKernelHandling::WORDS.len() as u64 - 1,
+    location: KnobLocation::Design,
     about: "What the kernel handles of the port accesses that left it",
 };
 
@@ -26,11 +26,11 @@ pub struct ReplayedHalts {
     /// Its halts, by vCPU and together.
     pub halts: Halts,
     /// All of them.
-    pub all: HaltCell,
+    pub all: HaltStats,
     /// How the kernel that was recorded polls.
-    pub host: PollHost,
+    pub host: RecordedHaltPolling,
     /// Whether the replay decides as the kernel did.
-    pub decisions: Decisions,
+    pub decisions: PollDecisionCheck,
     /// What came of them as recorded.
     pub recorded: HaltOutcome,
     /// What the settings in force make of them, replayed.

@@ -10,9 +10,9 @@
 //! a recording. What can be known is whether a sibling had lost its CPU, so that a yield could help, and whether the
 //! recorded one gave that or another sibling the CPU, which is taken to have helped.
 
-use super::spin_survey::{Asks, OWNER, SpinSurvey, TypicalSpin, Windows, cost, looks};
-use exitscope_model::{Gave, Place, Who, Yield, YieldCall};
-use exitscope_policy::yielding::{Call, PleWindow, SpinLoop, Step};
+use super::spin_survey::{OWNER, PleWindows, SpinModel, SpinSurvey, TypicalSpin, cost, looks};
+use exitscope_model::{TargetState, VcpuIdentity, Yield, YieldCall, YieldRecipient};
+use exitscope_policy::yielding::{DiagnoseCall, PleWindow, SpinAction, SpinLoop};
 use rustc_hash::FxHashMap;
 
 /// Yields in one wait at most, recorded or replayed; what is longer is cut.
@@ -51,7 +51,7 @@ struct Asked {
 /// A wait: yields of one vCPU, one after the other, the last of which may have helped.
 #[derive(Clone, Debug)]
 struct Wait {
-    who: Who,
+    who: VcpuIdentity,
     asked: Vec<Asked>,
     end: u64,
     is_directed: bool,
@@ -62,34 +62,37 @@ struct Wait {
 #[derive(Clone, Debug)]
 pub struct SpinReplay {
     call: YieldCall,
-    in_force: Asks,
+    in_force: SpinModel,
     /// Of lock code, looks from one call to the next.
     looks: u64,
     typical: TypicalSpin,
-    open: FxHashMap<Who, Wait>,
-    windows: Windows,
+    open: FxHashMap<VcpuIdentity, Wait>,
+    windows: PleWindows,
     /// Waits.
     pub waits: u64,
     /// As recorded.
     pub recorded: SpinOutcome,
     /// Each configuration, its windows, and what it would have done.
-    replayed: Vec<(Asks, Windows, SpinOutcome)>,
+    replayed: Vec<(SpinModel, PleWindows, SpinOutcome)>,
 }
 
 impl SpinReplay {
     /// Replays these over the yields by `call`.
-    pub fn new(call: YieldCall, in_force: Asks, typical: TypicalSpin, configurations: &[Asks]) -> SpinReplay {
-        let looks = if let Asks::Code(params, machine) = &in_force { looks(params, *machine) } else { None };
+    pub fn new(call: YieldCall, in_force: SpinModel, typical: TypicalSpin, configurations: &[SpinModel]) -> SpinReplay {
+        let looks = if let SpinModel::Code(params, machine) = &in_force { looks(params, *machine) } else { None };
         SpinReplay {
             call,
             in_force,
             looks: looks.unwrap_or(1),
             typical,
             open: FxHashMap::default(),
-            windows: Windows::default(),
+            windows: PleWindows::default(),
             waits: 0,
             recorded: SpinOutcome::default(),
-            replayed: configurations.iter().map(|asks| (*asks, Windows::default(), SpinOutcome::default())).collect(),
+            replayed: configurations
+                .iter()
+                .map(|asks| (*asks, PleWindows::default(), SpinOutcome::default()))
+                .collect(),
         }
     }
 
@@ -116,9 +119,9 @@ impl SpinReplay {
         };
         // What comes before the first yield is not all spinning.
         let at = wait.end.saturating_add(if goes_on { guest } else { guest.min(round) });
-        let could_help = match of.place {
-            Place::Unknown => of.found.is_some_and(|found| found.preempted > 0),
-            place => place == Place::Preempted,
+        let could_help = match of.target_state {
+            TargetState::Unknown => of.found.is_some_and(|found| found.preempted > 0),
+            place => place == TargetState::Preempted,
         };
         wait.asked.push(Asked { at, could_help, was_out: of.was_out });
         wait.end = at.saturating_add(self.typical.cost);
@@ -127,7 +130,7 @@ impl SpinReplay {
         outcome.in_vain += u64::from(!could_help);
         outcome.cost += cost(of).0;
         // Whoever had the CPU next may have been the one; from then on it is another wait.
-        wait.helped = could_help && matches!(of.gave, Gave::Target | Gave::Sibling);
+        wait.helped = could_help && matches!(of.recipient, YieldRecipient::Target | YieldRecipient::Sibling);
         match wait.helped {
             true => self.close(&wait),
             false => _ = self.open.insert(of.who, wait),
@@ -167,13 +170,13 @@ struct Replayed<'a> {
 }
 
 impl Replayed<'_> {
-    fn run(&mut self, asks: &Asks, windows: &mut Windows) {
+    fn run(&mut self, asks: &SpinModel, windows: &mut PleWindows) {
         match asks {
-            Asks::Never => {}
-            Asks::Vmx(params) if params.ple_gap == 0 => {}
-            Asks::Svm(params) if params.pause_filter_count == 0 || params.pause_filter_thresh == 0 => {}
-            Asks::Code(params, machine) => self.code(SpinLoop::new(params, *machine)),
-            Asks::Vmx(_) | Asks::Svm(_) => {
+            SpinModel::Never => {}
+            SpinModel::Vmx(params) if params.ple_gap == 0 => {}
+            SpinModel::Svm(params) if params.pause_filter_count == 0 || params.pause_filter_thresh == 0 => {}
+            SpinModel::Code(params, machine) => self.code(SpinLoop::new(params, *machine)),
+            SpinModel::Vmx(_) | SpinModel::Svm(_) => {
                 windows.of(asks, self.wait.who).into_iter().for_each(|window| self.loops(window))
             }
         }
@@ -240,19 +243,19 @@ impl Replayed<'_> {
         let (mut at, mut step) = (0u64, wait.enter(OWNER));
         loop {
             match step {
-                Step::Yield(call) => {
-                    if !self.ask(at, call != Call::Diag44) {
+                SpinAction::Yield(call) => {
+                    if !self.ask(at, call != DiagnoseCall::Diag44) {
                         return;
                     }
                     at = at.saturating_add(self.typical.cost);
                 }
-                Step::Sense(_) => {
+                SpinAction::Sense(_) => {
                     let running = !self.could_help(at);
                     self.outcome.not_made += u64::from(running);
                     step = wait.sensed(running);
                     continue;
                 }
-                Step::Spin => {}
+                SpinAction::Spin => {}
             }
             let quiet = wait.quiet();
             wait.pass(quiet);

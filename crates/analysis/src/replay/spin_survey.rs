@@ -7,11 +7,11 @@
 //! ```
 
 use super::replayed::knobs_of;
-use crate::Lengths;
-use crate::keyed::MAX_KEYS;
-use exitscope_model::{Preemption, Who, Yield, YieldCall};
+use crate::DurationStats;
+use crate::stats_by_key::MAX_KEYS;
+use exitscope_model::{Preemption, VcpuIdentity, Yield, YieldCall};
 use exitscope_policy::Knob;
-use exitscope_policy::yielding::{Generation, Machine, Params, PleWindow, SpinLoop, Step};
+use exitscope_policy::yielding::{DiagnoseSupport, Generation, Params, PleWindow, SpinAction, SpinLoop};
 use exitscope_units::{Nanos, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const LEAST_COST: u64 = 100_000;
 
 /// Who asks, and what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum SpinModel {
     /// Nobody.
     Never,
     /// VMX, after a loop of PAUSEs of so many cycles.
@@ -29,16 +29,16 @@ pub enum Asks {
     /// SVM, after so many PAUSEs.
     Svm(Params),
     /// The guest's lock code.
-    Code(Params, Machine),
+    Code(Params, DiagnoseSupport),
 }
 
-impl Asks {
+impl SpinModel {
     /// The knobs that matter to who asks so.
     pub fn knobs(&self) -> impl Iterator<Item = &'static Knob> + use<> {
         let prefix = match self {
-            Asks::Vmx(_) => "ple_",
-            Asks::Svm(_) => "pause_filter_",
-            Asks::Code(..) | Asks::Never => "spin_",
+            SpinModel::Vmx(_) => "ple_",
+            SpinModel::Svm(_) => "pause_filter_",
+            SpinModel::Code(..) | SpinModel::Never => "spin_",
         };
         knobs_of("yielding").filter(move |knob| knob.name.starts_with(prefix))
     }
@@ -52,38 +52,38 @@ pub struct SpinSurvey {
     /// Yields of which it is known who waited for a CPU.
     pub known: u64,
     /// Guest time between yields of lock code.
-    rounds: Lengths,
+    rounds: DurationStats,
     /// The same between PAUSE exits; and in picoseconds for each unit of the window.
-    between: Lengths,
-    per_unit: Lengths,
+    between: DurationStats,
+    per_unit: DurationStats,
     /// The smallest window that was traced.
     pub least_window: Option<u32>,
     /// CPU time of a yield, in the kernel.
-    cost: Lengths,
+    cost: DurationStats,
     /// From siblings' first yield until a vCPU that was preempted ran.
-    blocked: Lengths,
+    blocked: DurationStats,
     /// How long those were preempted for whom nobody yielded.
-    unhelped: Lengths,
-    windows: Windows,
+    unhelped: DurationStats,
+    windows: PleWindows,
 }
 
 /// The windows of vCPUs' PAUSE loops.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Windows(FxHashMap<Who, PleWindow>);
+pub(super) struct PleWindows(FxHashMap<VcpuIdentity, PleWindow>);
 
-impl Windows {
+impl PleWindows {
     /// The window of a vCPU; `None` of lock code.
-    pub(super) fn of(&mut self, asks: &Asks, who: Who) -> Option<&mut PleWindow> {
+    pub(super) fn of(&mut self, asks: &SpinModel, who: VcpuIdentity) -> Option<&mut PleWindow> {
         let fresh = match asks {
-            Asks::Vmx(params) => PleWindow::vmx(params),
-            Asks::Svm(params) => PleWindow::svm(params),
-            Asks::Code(..) | Asks::Never => return None,
+            SpinModel::Vmx(params) => PleWindow::vmx(params),
+            SpinModel::Svm(params) => PleWindow::svm(params),
+            SpinModel::Code(..) | SpinModel::Never => return None,
         };
         Some(self.0.entry(who).or_insert(fresh))
     }
 
     /// The window that ran out with this yield: as it was traced, or as KVM's rules have it. `None` of lock code.
-    pub(super) fn expired(&mut self, in_force: &Asks, of: &Yield) -> Option<u32> {
+    pub(super) fn expired(&mut self, in_force: &SpinModel, of: &Yield) -> Option<u32> {
         let window = self.of(in_force, of.who)?;
         if of.was_out {
             window.shrink();
@@ -174,10 +174,12 @@ impl SpinSurvey {
     }
 
     /// What was in force when `call` was recorded, as far as that can be told; the rest is the default.
-    pub fn in_force(&self, call: YieldCall) -> Asks {
+    pub fn in_force(&self, call: YieldCall) -> SpinModel {
         match Self::in_force_of(call, self.least_window) {
-            Asks::Vmx(params) if self.is_static() => Asks::Vmx(Params { ple_window_grow: 1, ..params }),
-            Asks::Svm(params) if self.is_static() => Asks::Svm(Params { pause_filter_count_grow: 1, ..params }),
+            SpinModel::Vmx(params) if self.is_static() => SpinModel::Vmx(Params { ple_window_grow: 1, ..params }),
+            SpinModel::Svm(params) if self.is_static() => {
+                SpinModel::Svm(Params { pause_filter_count_grow: 1, ..params })
+            }
             asks => asks,
         }
     }
@@ -189,32 +191,35 @@ impl SpinSurvey {
         self.least_window.is_none() && self.between.count > 0 && length(9_000) <= length(1_000).saturating_mul(2)
     }
 
-    fn in_force_of(call: YieldCall, least_window: Option<u32>) -> Asks {
+    fn in_force_of(call: YieldCall, least_window: Option<u32>) -> SpinModel {
         let mut params = Params::default();
         match call {
             YieldCall::Pause => {
                 params.ple_window = least_window.unwrap_or(params.ple_window);
-                Asks::Vmx(params)
+                SpinModel::Vmx(params)
             }
             YieldCall::PauseFilter => {
                 params.pause_filter_count = least_window.unwrap_or(params.pause_filter_count);
-                Asks::Svm(params)
+                SpinModel::Svm(params)
             }
             YieldCall::Diag44 => {
                 params.spin_generation = Generation::L1b;
-                Asks::Code(params, MACHINE)
+                SpinModel::Code(params, MACHINE)
             }
-            _ => Asks::Code(params, MACHINE),
+            _ => SpinModel::Code(params, MACHINE),
         }
     }
 
     /// The typical lengths, if there is enough to tell them from.
-    pub fn typical(&self, in_force: &Asks) -> Option<TypicalSpin> {
+    pub fn typical(&self, in_force: &SpinModel) -> Option<TypicalSpin> {
         // The shortest: what is longer holds something else as well.
-        let shortest = |lengths: &Lengths| lengths.quantile(1_000);
+        let shortest = |lengths: &DurationStats| lengths.quantile(1_000);
         let unit = match in_force {
-            Asks::Code(params, machine) => shortest(&self.rounds)?.0.saturating_mul(1_000) / looks(params, *machine)?,
-            Asks::Vmx(Params { ple_window: window, .. }) | Asks::Svm(Params { pause_filter_count: window, .. })
+            SpinModel::Code(params, machine) => {
+                shortest(&self.rounds)?.0.saturating_mul(1_000) / looks(params, *machine)?
+            }
+            SpinModel::Vmx(Params { ple_window: window, .. })
+            | SpinModel::Svm(Params { pause_filter_count: window, .. })
                 if self.is_static() =>
             {
                 shortest(&self.between)?.0.saturating_mul(1_000).checked_div(u64::from(*window))?
@@ -235,25 +240,25 @@ impl SpinSurvey {
 }
 
 /// A guest under KVM or z/VM that senses nothing.
-pub const MACHINE: Machine = Machine { diag44: true, diag9c: true, sense_running: false, lpar: false };
+pub const MACHINE: DiagnoseSupport = DiagnoseSupport { diag44: true, diag9c: true, sense_running: false, lpar: false };
 
 /// Whoever holds the lock.
 pub(super) const OWNER: Option<VcpuId> = Some(VcpuId(0));
 
 /// Looks from one call to the next.
-pub(super) fn looks(params: &Params, machine: Machine) -> Option<u64> {
+pub(super) fn looks(params: &Params, machine: DiagnoseSupport) -> Option<u64> {
     let mut wait = SpinLoop::new(params, machine);
     let (mut step, mut looks, mut called) = (wait.enter(OWNER), 0, None);
     // A call is never more than two rounds away, of two steps each.
     for _ in 0..16 {
         match step {
-            Step::Yield(_) if called.is_some() => return Some(looks).zip(called).map(|(now, then)| now - then),
-            Step::Yield(_) => called = Some(looks),
-            Step::Sense(_) => {
+            SpinAction::Yield(_) if called.is_some() => return Some(looks).zip(called).map(|(now, then)| now - then),
+            SpinAction::Yield(_) => called = Some(looks),
+            SpinAction::Sense(_) => {
                 step = wait.sensed(true);
                 continue;
             }
-            Step::Spin => {}
+            SpinAction::Spin => {}
         }
         let quiet = wait.quiet();
         wait.pass(quiet);
@@ -272,8 +277,8 @@ pub(super) fn cost(of: &Yield) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::made::vcpu;
-    use exitscope_model::{Gave, Place, Waiters};
+    use crate::advice::test_exits::vcpu;
+    use exitscope_model::{RunnableSiblings, TargetState, YieldRecipient};
     use exitscope_units::Moment;
 
     /// Yields of two vCPUs in turns, whose windows grow, and preemptions between.
@@ -286,13 +291,13 @@ mod tests {
                 at: at(number * 1_000),
                 call,
                 target: None,
-                place: Place::Unknown,
-                found: (number % 5 > 0).then_some(Waiters { preempted: 1, woken: 0 }),
+                target_state: TargetState::Unknown,
+                found: (number % 5 > 0).then_some(RunnableSiblings { preempted: 1, woken: 0 }),
                 guest: Nanos(u64::from(2_000 + number * 700)),
                 again: number % 7 > 0,
                 was_out: number % 11 == 3,
                 window: (number > 14).then_some(9_000 - number),
-                gave: Gave::Nobody,
+                recipient: YieldRecipient::Nobody,
                 waited: Nanos(u64::from(number % 13)),
                 entered: Some(at(number * 1_000 + 50 + number * 3)),
             });
@@ -317,7 +322,7 @@ mod tests {
                 [&survey.rounds, &survey.between, &survey.per_unit, &survey.cost, &survey.blocked, &survey.unhelped];
             let mut windows: Vec<_> = survey.windows.0.iter().map(|(who, window)| (*who, *window)).collect();
             windows.sort_unstable_by_key(|row| row.0);
-            (counts, lengths.map(Lengths::clone), windows)
+            (counts, lengths.map(DurationStats::clone), windows)
         };
         let mut whole = SpinSurvey::default();
         absorb(&mut whole, 0..20);
@@ -336,7 +341,7 @@ mod tests {
         let of = |spin_generation, spin_retry, machine| {
             looks(&Params { spin_generation, spin_retry, ..Params::default() }, machine)
         };
-        let no_call = Machine { diag44: false, diag9c: false, ..MACHINE };
+        let no_call = DiagnoseSupport { diag44: false, diag9c: false, ..MACHINE };
         for (generation, spin_retry, machine, expected) in [
             (Generation::L0, 70, MACHINE, Some(1)),
             (Generation::L1b, 70, MACHINE, Some(71)),

@@ -8,7 +8,7 @@
 use crate::Outcome;
 use crate::cli::AdviseArgs;
 use anyhow::bail;
-use exitscope_analysis::advice::{Judgement, Setting, Side, halt_poll_reach};
+use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide, halt_poll_reach};
 use exitscope_apply::{EarlierSettings, HostSettings, KnobChange, PlannedSetting, default_path, host_name, plan};
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -91,8 +91,8 @@ pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// The changes, and whether all can be made; both are printed.
 fn planned(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> io::Result<(Vec<KnobChange>, bool)> {
     let settings = || judgement.advice().iter().flat_map(|advice| &advice.plan().settings);
-    let knob = |setting: &Setting| match setting {
-        Setting::Knob { side: Side::Host, knob, value } => Some((*knob, *value)),
+    let knob = |setting: &AdviceSetting| match setting {
+        AdviceSetting::Knob { side: SettingSide::Host, knob, value } => Some((*knob, *value)),
         _ => None,
     };
     let (mut changes, mut problems) = (Vec::new(), Vec::new());

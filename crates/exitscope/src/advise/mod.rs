@@ -11,13 +11,13 @@ use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};
 use crate::devices;
 use crate::read;
-use crate::report::look;
+use crate::report::terminal_style;
 use crate::select;
 use anyhow::bail;
-use exitscope_analysis::advice::Material;
+use exitscope_analysis::advice::AdviceInput;
 use exitscope_pipeline::{judgement, read_alone, reread};
-use exitscope_trace::Keep;
-use exitscope_view::{Advised, Coverage, SelectionRow, advice_page, write_page, write_settings};
+use exitscope_trace::EventFilter;
+use exitscope_view::{AdviceReport, Coverage, SelectionRow, advice_page, write_page, write_settings};
 use std::io::Write;
 
 pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -30,9 +30,9 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = read::open_one(&file, &args.select.clock)?;
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let options = read::options(&args.select.clock, Keep::Timed, &selection);
+    let options = read::options(&args.select.clock, EventFilter::Timed, &selection);
     let devices = devices::read(&args.names)?;
-    let (mut trace, mut material) = read_alone(&input, options, || Material::new(&selection))?;
+    let (mut trace, mut material) = read_alone(&input, options, || AdviceInput::new(&selection))?;
     trace.has_events()?;
     let row = read::row(&trace);
     devices::name(&mut trace.info, devices.as_ref());
@@ -41,14 +41,14 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let (judgement, _) = judgement(&material, &row.machine(&trace.info), |trials| reread(&input, options, trials))?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let of = (&material.facts, &trace.info);
-    let advised = Advised::of(&judgement, row, coverage, SelectionRow::of(&selection), of);
+    let advised = AdviceReport::of(&judgement, row, coverage, SelectionRow::of(&selection), of);
     match (args.form, args.format) {
         (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,
         (None, EventsFormat::Json) => {
             serde_json::to_writer(&mut *out, &advised)?;
             writeln!(out)?;
         }
-        (None, EventsFormat::Text) => write_page(&advice_page(&advised), look(), out)?,
+        (None, EventsFormat::Text) => write_page(&advice_page(&advised), terminal_style(), out)?,
     }
     match args.apply {
         true => apply::apply(args, &judgement, trace.hostname(), out),

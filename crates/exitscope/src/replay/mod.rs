@@ -9,16 +9,16 @@ mod yielding;
 use crate::Outcome;
 use crate::cli::{PolicyName, ReplayArgs, SimFormat};
 use crate::read;
-use crate::report::look;
+use crate::report::terminal_style;
 use crate::select;
 use anyhow::{Context, bail};
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
 use exitscope_pipeline::ReadTrace;
 use exitscope_pipeline::replay::{KnobValues, ReplayInput, replay_halts, replay_ports, replay_vcores};
 use exitscope_policy::vcore::Params;
-use exitscope_scenario::vary::{self, Axes};
-use exitscope_scenario::{CostModel, Document};
-use exitscope_trace::Keep;
+use exitscope_scenario::vary_axis::{self, Axes};
+use exitscope_scenario::{CostModel, ScenarioDocument};
+use exitscope_trace::EventFilter;
 use exitscope_units::Nanos;
 use exitscope_view::{AxisRow, Coverage, Replay, ReplayTable, SelectionRow, replay_page, write_page, write_replay_csv};
 use std::io::Write;
@@ -42,7 +42,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let input = read::open_one(&file, &args.select.clock)?;
     let grid = Grid::new(args, args.policy.default_vary())?;
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let options = read::options(&args.select.clock, Keep::Timed, &selection);
+    let options = read::options(&args.select.clock, EventFilter::Timed, &selection);
     let of = ReplayInput { input: &input, selection, options };
     let replay = match args.policy {
         PolicyName::HostHaltPoll => halts(args, &of, &grid, HaltPolicy::Host)?,
@@ -62,13 +62,13 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             }
             write_replay_csv(&replay, &mut *out)?;
         }
-        SimFormat::Text => write_page(&replay_page(&replay), look(), out)?,
+        SimFormat::Text => write_page(&replay_page(&replay), terminal_style(), out)?,
     }
     Ok(Outcome::Fine)
 }
 
 /// A knob and its value.
-type Setting = (&'static str, u64);
+type ReplaySetting = (&'static str, u64);
 
 /// Every combination of the values asked for.
 struct Grid {
@@ -89,7 +89,7 @@ impl Grid {
     fn new(args: &ReplayArgs, default: &str) -> anyhow::Result<Grid> {
         let policy = args.policy.name();
         let axes = match args.vary.is_empty() {
-            true => vec![vary::parse(default).map_err(anyhow::Error::msg)?],
+            true => vec![vary_axis::parse(default).map_err(anyhow::Error::msg)?],
             false => args.vary.clone(),
         };
         let axes = Axes::new(axes).map_err(anyhow::Error::msg)?;
@@ -120,7 +120,7 @@ impl Grid {
     }
 }
 
-fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<Setting> {
+fn setting(policy: &str, key: &str, value: &str) -> anyhow::Result<ReplaySetting> {
     let knob = knobs_of(policy).find(|knob| knob.name == key).with_context(|| {
         let names: Vec<&str> = knobs_of(policy).map(|knob| knob.name).collect();
         format!("{policy} has no knob {key}; it has {}", names.join(", "))
@@ -165,7 +165,7 @@ fn vcores(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Re
 fn cost_model(name: &str) -> anyhow::Result<CostModel> {
     let name = serde_json::to_string(name)?;
     let text = format!("name = \"costs\"\n[costs]\nmodel = {name}\n[[vm]]\nname = \"vm\"\n");
-    Ok(Document::parse("--costs", &text)?.scenario()?.costs)
+    Ok(ScenarioDocument::parse("--costs", &text)?.scenario()?.costs)
 }
 
 /// What all replays have in common; the table is still to be filled.

@@ -3,18 +3,18 @@
 use super::{Configuration, Grid, table};
 use crate::cli::ReplayArgs;
 use anyhow::bail;
-use exitscope_analysis::replay::{Asks, MACHINE};
+use exitscope_analysis::replay::{MACHINE, SpinModel};
 use exitscope_model::YieldCall;
 use exitscope_pipeline::replay::{ReplayInput, SurveyedYields, replay_yields, survey_yields};
-use exitscope_policy::yielding::{Generation, Machine, Params};
+use exitscope_policy::yielding::{DiagnoseSupport, Generation, Params};
 use exitscope_view::{AxisRow, Replay};
 
 /// What waiters say, and the lock code that says so. Today's code asks before every call only directly in a partition.
-const SAYS: [(&str, Option<(Generation, Machine)>); 4] = [
+const SAYS: [(&str, Option<(Generation, DiagnoseSupport)>); 4] = [
     ("none", None),
     ("X'44'", Some((Generation::L1b, MACHINE))),
     ("X'9C'", Some((Generation::L2, MACHINE))),
-    ("X'9C' sensing", Some((Generation::Classic, Machine { sense_running: true, lpar: true, ..MACHINE }))),
+    ("X'9C' sensing", Some((Generation::Classic, DiagnoseSupport { sense_running: true, lpar: true, ..MACHINE }))),
 ];
 
 /// The axis of [`SAYS`].
@@ -28,7 +28,7 @@ pub fn replay(args: &ReplayArgs, of: &ReplayInput, grid: Grid) -> anyhow::Result
     let (axes, configurations) = configurations(&grid, args, call, in_force)?;
     let (labels, asks): (Vec<_>, Vec<_>) = configurations.into_iter().unzip();
     let (trace, done) = replay_yields(of, &surveyed, &asks)?;
-    let senses = asks.iter().any(|asks| matches!(asks, Asks::Code(_, machine) if machine.sense_running));
+    let senses = asks.iter().any(|asks| matches!(asks, SpinModel::Code(_, machine) if machine.sense_running));
     Ok(table(args, of, &trace, axes, labels).yields(survey, (call, in_force), senses, &done)?)
 }
 
@@ -40,19 +40,19 @@ fn default_vary(call: YieldCall) -> &'static str {
     }
 }
 
-type Labelled = (Vec<String>, Asks);
+type Labelled = (Vec<String>, SpinModel);
 
 /// What is varied, and every row. Unless the lock code's generation is, waiters say each thing they can, and nothing.
 fn configurations(
     grid: &Grid,
     args: &ReplayArgs,
     call: YieldCall,
-    in_force: &Asks,
+    in_force: &SpinModel,
 ) -> anyhow::Result<(Vec<AxisRow>, Vec<Labelled>)> {
     let plain = grid.configurations(args.policy.name())?;
     let base = match in_force {
-        Asks::Vmx(params) | Asks::Svm(params) | Asks::Code(params, _) => *params,
-        Asks::Never => Params::default(),
+        SpinModel::Vmx(params) | SpinModel::Svm(params) | SpinModel::Code(params, _) => *params,
+        SpinModel::Never => Params::default(),
     };
     let with = |configuration: &Configuration, mut params: Params| -> anyhow::Result<Params> {
         for (name, value) in &configuration.set {
@@ -68,19 +68,19 @@ fn configurations(
     }
     let mut rows = Vec::new();
     let names_code = plain.iter().flat_map(|row| &row.set).any(|(name, _)| *name == "spin_generation");
-    if matches!(in_force, Asks::Code(..)) && !names_code {
+    if matches!(in_force, SpinModel::Code(..)) && !names_code {
         for (says, code) in SAYS {
             for configuration in &plain {
                 let labels = [vec![says.to_string()], configuration.labels.clone()].concat();
                 match code {
                     Some((generation, machine)) => {
                         let params = with(configuration, Params { spin_generation: generation, ..base })?;
-                        rows.push((labels, Asks::Code(params, machine)));
+                        rows.push((labels, SpinModel::Code(params, machine)));
                     }
                     // However long it spins.
                     None if rows.is_empty() => {
                         let any = configuration.labels.iter().map(|_| "-".to_string());
-                        rows.push(([says.to_string()].into_iter().chain(any).collect(), Asks::Never));
+                        rows.push(([says.to_string()].into_iter().chain(any).collect(), SpinModel::Never));
                     }
                     None => {}
                 }
@@ -90,14 +90,14 @@ fn configurations(
         return Ok((std::iter::once(says).chain(AxisRow::all(&grid.axes)).collect(), rows));
     }
     if args.vary.is_empty() {
-        rows.push((plain[0].labels.iter().map(|_| "off".to_string()).collect(), Asks::Never));
+        rows.push((plain[0].labels.iter().map(|_| "off".to_string()).collect(), SpinModel::Never));
     }
     for configuration in plain {
         let params = with(&configuration, base)?;
         let asks = match call {
-            YieldCall::Pause => Asks::Vmx(params),
-            YieldCall::PauseFilter => Asks::Svm(params),
-            _ => Asks::Code(params, Machine { sense_running: true, ..MACHINE }),
+            YieldCall::Pause => SpinModel::Vmx(params),
+            YieldCall::PauseFilter => SpinModel::Svm(params),
+            _ => SpinModel::Code(params, DiagnoseSupport { sense_running: true, ..MACHINE }),
         };
         rows.push((configuration.labels, asks));
     }

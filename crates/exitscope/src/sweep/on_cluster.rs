@@ -3,7 +3,7 @@
 use super::{Figures, Grid, one_run};
 use crate::cli::{LimitArgs, SweepArgs};
 use crate::sim;
-use exitscope_query::{Limits, offered};
+use exitscope_query::{EngineLimits, cluster_function};
 use exitscope_units::Nanos;
 use exitscope_view::SweepMetrics;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ type Made = Result<Vec<(String, u64)>, String>;
 
 /// Offers to simulate to whoever sends a plan that says so.
 pub fn offer() {
-    offered::offer(NAME, |common, own| {
+    cluster_function::register_cluster_function(NAME, |common, own| {
         let made = simulate(common, own).unwrap_or_else(|error| Err(format!("{error:#}")));
         serde_json::to_string(&made).unwrap_or_default()
     });
@@ -79,8 +79,8 @@ pub(super) fn run_all(
         serde_json::to_string(&Own { set, replicate })
     });
     let own = own.collect::<Result<Vec<String>, _>>()?;
-    let limits = Limits { memory: 0, time: WEEK, threads: 2 };
-    let results = offered::apply((host, *port), limits, &serde_json::to_string(&common)?, own)?;
+    let limits = EngineLimits { memory: 0, time: WEEK, threads: 2 };
+    let results = cluster_function::run_on_cluster((host, *port), limits, &serde_json::to_string(&common)?, own)?;
     let mut results = results.into_iter();
     let mut figures = Vec::with_capacity(grid.size * args.replicates as usize);
     for of in checked {

@@ -9,10 +9,10 @@
 
 mod schema;
 
-use crate::lanes::end;
-use crate::{Export, Lane, Lanes, Segment, Written, segments};
+use crate::vcpus::end;
+use crate::{Export, ExportCounts, ExportedVcpu, ExportedVcpus, Segment, segments};
 use exitscope_model::{
-    Column, ColumnValue, Door, Exit, ExitCode, ExitRow, ExitRows, Spelling, Step, WhoRow, exit_columns,
+    Column, ColumnValue, Exit, ExitCode, ExitPhase, ExitRow, ExitRows, Handler, Spelling, WhoRow, exit_columns,
 };
 use prost::Message;
 use rustc_hash::FxHashMap;
@@ -51,12 +51,12 @@ pub struct Perfetto<W> {
     /// What annotations are made of; their names are numbered from 1 on.
     columns: Vec<Column<ExitRow>>,
     rows: ExitRows,
-    written: Written,
+    written: ExportCounts,
 }
 
 impl<W: Write> Perfetto<W> {
     /// Begins a trace, with the tracks of all vCPUs.
-    pub fn begin(out: W, lanes: &Lanes) -> io::Result<Perfetto<W>> {
+    pub fn begin(out: W, lanes: &ExportedVcpus) -> io::Result<Perfetto<W>> {
         let mut this = Perfetto {
             out,
             bytes: Vec::new(),
@@ -65,7 +65,7 @@ impl<W: Write> Perfetto<W> {
             lanes: lanes.all().iter().map(|lane| lane.row.clone()).collect(),
             columns: exit_columns().into_iter().filter(|column| column.note.is_some()).collect(),
             rows: ExitRows::naming(lanes.names.clone()),
-            written: Written::default(),
+            written: ExportCounts::default(),
         };
         this.write_head(lanes)?;
         let mut last_vm = None;
@@ -79,7 +79,7 @@ impl<W: Write> Perfetto<W> {
     }
 
     /// Which clock, and the names that do not depend on the recording.
-    fn write_head(&mut self, lanes: &Lanes) -> io::Result<()> {
+    fn write_head(&mut self, lanes: &ExportedVcpus) -> io::Result<()> {
         let clock = clock_id(&lanes.clock);
         if let Some(id) = clock {
             let begin = Clock { clock_id: Some(id), timestamp: Some(lanes.begin().as_nanos()) };
@@ -127,7 +127,7 @@ impl<W: Write> Perfetto<W> {
         let row = self.rows.of(exit, &self.lanes[lane]);
         let noted = self.columns.iter().zip(1..).filter_map(|(column, number)| match column.name {
             // Its category says so.
-            "handler" if exit.handler == Door::Kernel => None,
+            "handler" if exit.handler == Handler::Kernel => None,
             "exit_time_ns" if !with_length => None,
             _ => annotation(number, &column.value(row), column.note?),
         });
@@ -162,7 +162,7 @@ impl<W: Write> Export for Perfetto<W> {
         }
         let (name_iid, name, interned) = self.name(exit.code);
         let event = TrackEvent {
-            category_iids: vec![if exit.handler == Door::Kernel { 1 } else { 2 }],
+            category_iids: vec![if exit.handler == Handler::Kernel { 1 } else { 2 }],
             debug_annotations: self.notes(lane, exit, exit.timed && overlaps),
             r#type: Some(if is_slice { Type::SliceBegin } else { Type::Instant } as i32),
             name_iid,
@@ -177,7 +177,7 @@ impl<W: Write> Export for Perfetto<W> {
         let segments: Vec<(Segment, u64)> = segments(exit).collect();
         let ended =
             TrackEvent { r#type: Some(Type::SliceEnd as i32), track_uuid: Some(track), ..TrackEvent::default() };
-        if !matches!(segments[..], [] | [(Segment::Step(Step::Handling), _)]) {
+        if !matches!(segments[..], [] | [(Segment::Step(ExitPhase::Handling), _)]) {
             let mut at = begin;
             for (segment, length) in segments {
                 let event = TrackEvent {
@@ -195,7 +195,7 @@ impl<W: Write> Export for Perfetto<W> {
         self.write_event(over, ended, None)
     }
 
-    fn finish(&mut self) -> io::Result<Written> {
+    fn finish(&mut self) -> io::Result<ExportCounts> {
         self.out.flush()?;
         Ok(self.written)
     }
@@ -218,11 +218,11 @@ fn clock_id(name: &str) -> Option<u32> {
 }
 
 /// The process of a lane's VM, if it is one.
-fn process(lane: &Lane, xen: bool) -> Option<i32> {
+fn process(lane: &ExportedVcpu, xen: bool) -> Option<i32> {
     lane.row.vm.filter(|_| !xen).and_then(|vm| i32::try_from(vm).ok())
 }
 
-fn vm_track(lane: &Lane, xen: bool) -> TrackDescriptor {
+fn vm_track(lane: &ExportedVcpu, xen: bool) -> TrackDescriptor {
     let uuid = Some(VM_TRACKS + u64::from(lane.who.vm.0));
     match process(lane, xen) {
         Some(pid) => TrackDescriptor {
@@ -238,7 +238,7 @@ fn vm_track(lane: &Lane, xen: bool) -> TrackDescriptor {
     }
 }
 
-fn lane_track(place: usize, lane: &Lane, xen: bool) -> TrackDescriptor {
+fn lane_track(place: usize, lane: &ExportedVcpu, xen: bool) -> TrackDescriptor {
     const EXPLAINED: &str = "Exits of a virtual CPU. The parts of an exit are as long as they were; a part that happened in \
                              several pieces is drawn as one.";
     let track = TrackDescriptor {

@@ -4,7 +4,7 @@ use crate::abi::{Control, FIRST_CLIENT, MAX_VCPUS, QUEUE, VcpuPage, bell, channe
 use crate::cpu;
 use crate::memory::shared;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use exitscope_policy::guest_halt_poll::{Entered, GuestHaltPoll, Idle, Params, RELAX_COUNT};
+use exitscope_policy::guest_halt_poll::{IdleOutcome, GuestHaltPoll, IdleState, Params, RELAX_COUNT};
 use exitscope_units::Nanos;
 
 /// What a vCPU needs to idle.
@@ -49,13 +49,13 @@ impl Idler {
     fn idle(&mut self, page: &mut VcpuPage, number: u32) {
         let has_come = || has_message(number);
         if self.polls
-            && let Idle::Poll { limit } = self.governor.select()
+            && let IdleState::Poll { limit } = self.governor.select()
         {
             page.polls += 1;
             let begin = cpu::now();
             let expired = self.poll(begin, limit, &has_come);
             page.poll_ticks += cpu::now() - begin;
-            self.governor.reflect(&self.params, Entered::Polled { expired });
+            self.governor.reflect(&self.params, IdleOutcome::Polled { expired });
             if !expired {
                 page.polls_paid += 1;
                 return;
@@ -80,7 +80,7 @@ impl Idler {
         }
         waiting.fetch_and(!bit, SeqCst);
         if self.polls {
-            self.governor.reflect(&self.params, Entered::Halted { residency: self.nanos(cpu::now() - begin) });
+            self.governor.reflect(&self.params, IdleOutcome::Halted { residency: self.nanos(cpu::now() - begin) });
             page.poll_limit_ns = self.governor.limit().0;
         }
     }

@@ -4,20 +4,20 @@ use crate::abi::{Control, VcpuPage, bell, machine};
 use crate::cpu;
 use crate::memory::shared;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use exitscope_policy::yielding::{Call, Machine, Params, SpinLoop, Step};
+use exitscope_policy::yielding::{DiagnoseCall, DiagnoseSupport, Params, SpinLoop, SpinAction};
 use exitscope_units::VcpuId;
 
 /// How this guest waits for locks.
 pub struct Locker {
     params: Params,
-    machine: Machine,
+    machine: DiagnoseSupport,
     running_in_memory: bool,
 }
 
 impl Locker {
     pub fn new(control: &Control, params: Params) -> Locker {
         let has = |flag| control.machine & flag != 0;
-        let machine = Machine {
+        let machine = DiagnoseSupport {
             diag44: has(machine::DIAG44),
             diag9c: has(machine::DIAG9C),
             sense_running: has(machine::SENSE_RUNNING),
@@ -57,16 +57,16 @@ impl Locker {
         shared().locks[lock as usize].word.store(0, Release);
     }
 
-    fn perform(&self, page: &mut VcpuPage, wait: &mut SpinLoop, mut step: Step) {
+    fn perform(&self, page: &mut VcpuPage, wait: &mut SpinLoop, mut step: SpinAction) {
         loop {
             match step {
-                Step::Spin => return cpu::relax(),
-                Step::Sense(whom) => step = wait.sensed(self.runs(page, whom)),
-                Step::Yield(Call::Diag44) => {
+                SpinAction::Spin => return cpu::relax(),
+                SpinAction::Sense(whom) => step = wait.sensed(self.runs(page, whom)),
+                SpinAction::Yield(DiagnoseCall::Diag44) => {
                     page.yields += 1;
                     return cpu::ring(page, bell::YIELD, 0);
                 }
-                Step::Yield(Call::Diag9c(whom)) => {
+                SpinAction::Yield(DiagnoseCall::Diag9c(whom)) => {
                     page.yields_to += 1;
                     return cpu::ring(page, bell::YIELD_TO, whom.0);
                 }

@@ -1,6 +1,6 @@
 //! The places in memory that `abi` names, as references; and the functions that compiled Rust expects of C.
 
-use crate::abi::{CONTROL, Control, MAX_SAMPLES, SAMPLES, SHARED, Shared, Step, VcpuPage};
+use crate::abi::{CONTROL, Control, MAX_SAMPLES, SAMPLES, SHARED, Shared, ProgramStep, VcpuPage};
 
 /// What all vCPUs are told. The lab writes it before any of them runs.
 pub fn control() -> &'static Control {
@@ -22,9 +22,9 @@ pub fn vcpu(address: u64) -> &'static mut VcpuPage {
 }
 
 /// The program of a vCPU.
-pub fn program(page: &VcpuPage) -> &'static mut [Step] {
+pub fn program(page: &VcpuPage) -> &'static mut [ProgramStep] {
     // SAFETY: the lab writes `steps` steps at `program` and gives each vCPU its own.
-    unsafe { core::slice::from_raw_parts_mut(page.program as *mut Step, page.steps as usize) }
+    unsafe { core::slice::from_raw_parts_mut(page.program as *mut ProgramStep, page.steps as usize) }
 }
 
 /// A table of lengths, of `count` entries.

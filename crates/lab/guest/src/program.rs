@@ -1,6 +1,6 @@
 //! Runs a program: one step after the other, loops on a stack of bounded depth.
 
-use crate::abi::{Control, MAX_DEPTH, Step, VcpuPage, bell, channel_of, machine, op, trouble};
+use crate::abi::{Control, MAX_DEPTH, ProgramStep, VcpuPage, bell, channel_of, machine, op, trouble};
 use crate::idle::{self, Idler};
 use crate::lock::Locker;
 use crate::{cpu, give_up, memory, policies};
@@ -36,7 +36,7 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn run(&mut self, steps: &mut [Step]) {
+    fn run(&mut self, steps: &mut [ProgramStep]) {
         let mut at = 0;
         // Of each loop: where its body begins, and rounds left (0: for ever).
         let mut loops = [(0usize, 0u64); MAX_DEPTH];
@@ -97,8 +97,8 @@ impl Runner<'_> {
         self.page.end_tsc = cpu::now();
     }
 
-    fn step(&mut self, step: &mut Step) {
-        let Step { op, a, b, c } = *step;
+    fn step(&mut self, step: &mut ProgramStep) {
+        let ProgramStep { op, a, b, c } = *step;
         match op {
             op::NOTHING => {}
             op::COMPUTE => self.compute(b),
@@ -203,7 +203,7 @@ impl Runner<'_> {
     }
 
     /// The step at which one of the `step.a` cases from `at` on goes on.
-    fn pick(&mut self, steps: &[Step], at: usize, step: Step) -> usize {
+    fn pick(&mut self, steps: &[ProgramStep], at: usize, step: ProgramStep) -> usize {
         let mut left = self.random() % step.b.max(1);
         for case in steps.iter().skip(at).take(step.a as usize) {
             match left.checked_sub(u64::from(case.a)) {

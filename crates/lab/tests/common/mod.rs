@@ -1,14 +1,14 @@
 //! What the tests on real KVM share.
 
-use exitscope_lab::Machine;
+use exitscope_lab::LabMachine;
 use std::io::Write;
 
 /// Set to 1, this allows tests to pass on a machine without KVM.
 const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
 
 /// The machine; `None` if there is no KVM and that was allowed.
-pub fn machine() -> Option<Machine> {
-    let trouble = match Machine::new() {
+pub fn machine() -> Option<LabMachine> {
+    let trouble = match LabMachine::new() {
         Ok(machine) => return Some(machine),
         Err(error) => error,
     };

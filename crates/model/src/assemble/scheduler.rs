@@ -7,8 +7,8 @@
 //! ```
 
 use super::{Assembler, CPU_CACHE, thread_key};
-use crate::lane::{Holdings, NO_CPU, Run};
-use crate::{Event, Ledger, Line, RunState};
+use crate::lane::{Holdings, LaneRunState, NO_CPU};
+use crate::{Event, Ledger, LedgerLine, RunState};
 use exitscope_units::{Moment, Tid, VmId};
 
 impl Assembler {
@@ -19,24 +19,24 @@ impl Assembler {
 
     /// Of threads. Where those run other vCPUs than their own (powerpc), that says nothing of vCPUs.
     #[inline]
-    pub(super) fn scheduler_speaks(&mut self, at: Moment) {
+    pub(super) fn note_sched_event(&mut self, at: Moment) {
         if !self.lanes_by_vcpu {
-            self.queue.told(at);
+            self.queue.note_sched_events(at);
         }
     }
 
     /// The lane's vCPU runs, waits or sleeps from now on.
-    pub(super) fn set_run(&mut self, at: Moment, number: usize, run: Run) {
+    pub(super) fn set_run(&mut self, at: Moment, number: usize, run: LaneRunState) {
         let lane = &mut self.lanes[number];
         let (was, who, cpu) = (std::mem::replace(&mut lane.run, run), lane.who, lane.ran_on);
         if was == run {
             return;
         }
         if was.waits() {
-            self.queue.leave(at, cpu, who.vm, number as u32, Some(at).filter(|_| run == Run::Running));
+            self.queue.leave(at, cpu, who.vm, number as u32, Some(at).filter(|_| run == LaneRunState::Running));
         }
         if run.waits() {
-            self.queue.join(at, cpu, who, number as u32, run == Run::Preempted);
+            self.queue.join(at, cpu, who, number as u32, run == LaneRunState::Preempted);
         }
     }
 
@@ -44,7 +44,7 @@ impl Assembler {
     #[inline(always)]
     pub(super) fn runs(&mut self, at: Moment, number: usize) {
         let lane = &self.lanes[number];
-        if lane.run != Run::Running || lane.yielding.is_some() {
+        if lane.run != LaneRunState::Running || lane.yielding.is_some() {
             self.runs_after_all(at, number);
         }
     }
@@ -61,35 +61,35 @@ impl Assembler {
     /// It has a CPU again: the scheduler says so, or an event of its own shows it.
     pub(super) fn comes_back(&mut self, at: Moment, number: usize) {
         let lane = &mut self.lanes[number];
-        if lane.run == Run::Sleeping {
+        if lane.run == LaneRunState::Sleeping {
             lane.sleeps(false);
             lane.wakes_unseen();
         }
-        self.set_run(at, number, Run::Running);
+        self.set_run(at, number, LaneRunState::Running);
     }
 
     pub(super) fn wakeup(&mut self, event: &Event, tid: Tid, ledger: &mut Ledger) {
         let at = event.at;
-        self.scheduler_speaks(at);
+        self.note_sched_event(at);
         self.kinds.wakeups = true;
         let used = self.of_thread(tid).is_some_and(|number| {
             let lane = &mut self.lanes[number];
             lane.account_up_to_scheduler(at);
-            if lane.run == Run::Sleeping {
+            if lane.run == LaneRunState::Sleeping {
                 lane.sleeps(false);
                 lane.halt.wake(at);
-                self.set_run(at, number, Run::Runnable);
+                self.set_run(at, number, LaneRunState::Runnable);
                 self.queue.taken(self.lanes[number].who.vm, number as u32, Some(event.tid), false);
             }
             self.lanes[number].take_scheduler()
         });
         if !used {
-            ledger.count(Line::Scheduler);
+            ledger.count(LedgerLine::Scheduler);
         }
     }
 
     pub(super) fn run_state(&mut self, event: &Event, from: RunState, to: RunState, ledger: &mut Ledger) {
-        self.queue.told(event.at);
+        self.queue.note_sched_events(event.at);
         (self.kinds.switches, self.kinds.wakeups, self.kinds.handlers) = (true, true, true);
         // They say when vCPUs were blocked, and what they ran in a halt is cost: Xen does not poll.
         if !self.recorded.halts {
@@ -101,20 +101,20 @@ impl Assembler {
         // A vCPU that makes no exits (of a PV domain) waits for CPUs like others.
         let number = if event.vm == VmId::IDLE_DOMAIN { None } else { self.lane(event) };
         let used = number.is_some_and(|number| {
-            let run = Run::of(from, to);
+            let run = LaneRunState::of(from, to);
             let lane = &mut self.lanes[number];
             lane.run_state(event.at, run);
             if from == RunState::Running || lane.ran_on == NO_CPU {
                 lane.ran_on = event.cpu;
             }
             self.set_run(event.at, number, run);
-            if run == Run::Running {
+            if run == LaneRunState::Running {
                 self.lanes[number].switched_to = event.cpu;
-                self.queue.saw(event.at, event.cpu);
+                self.queue.note_running(event.at, event.cpu);
                 self.given_to(event.cpu, Some(number));
                 self.end_bare_yield(event.at, number);
             } else {
-                self.gives(event.cpu, number, run);
+                self.leave_cpu(event.cpu, number, run);
             }
             self.lanes[number].take_scheduler()
         });
@@ -122,7 +122,7 @@ impl Assembler {
             self.given_to(event.cpu, None);
         }
         if !used {
-            ledger.count(Line::Scheduler);
+            ledger.count(LedgerLine::Scheduler);
         }
     }
 
@@ -144,13 +144,13 @@ impl Assembler {
             self.lanes[number].take_scheduler()
         });
         if !used {
-            ledger.count(Line::Scheduler);
+            ledger.count(LedgerLine::Scheduler);
         }
     }
 
     pub(super) fn switch(&mut self, event: &Event, prev: Tid, sleeps: bool, next: Tid, ledger: &mut Ledger) {
         let at = event.at;
-        self.scheduler_speaks(at);
+        self.note_sched_event(at);
         self.kinds.switches = true;
         if !self.recorded.switches && !self.lanes_by_vcpu {
             self.now_recorded(Holdings { switches: true, ..self.recorded });
@@ -167,16 +167,16 @@ impl Assembler {
             }
             (lane.ran_on, lane.runs_on, lane.was_out) = (event.cpu, NO_CPU, true);
             used = lane.take_scheduler();
-            self.set_run(at, number, if sleeps { Run::Sleeping } else { Run::Preempted });
+            self.set_run(at, number, if sleeps { LaneRunState::Sleeping } else { LaneRunState::Preempted });
             if !sleeps {
                 let lane = &self.lanes[number];
                 let (vm, yielded) = (lane.who.vm, lane.yielding.is_some());
                 self.queue.taken(vm, number as u32, Some(next).filter(|next| *next != Tid(0)), yielded);
-                self.gave(number, after);
+                self.yield_cpu_to(number, after);
             }
         }
         if let Some(number) = after {
-            self.queue.saw(at, event.cpu);
+            self.queue.note_running(at, event.cpu);
             let lane = &mut self.lanes[number];
             lane.account_up_to_scheduler(at);
             lane.runs_on = event.cpu;
@@ -184,7 +184,7 @@ impl Assembler {
             used = used || self.lanes[number].take_scheduler();
         }
         if !used {
-            ledger.count(Line::Scheduler);
+            ledger.count(LedgerLine::Scheduler);
         }
     }
 }

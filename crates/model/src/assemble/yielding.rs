@@ -5,9 +5,9 @@
 //! ```
 
 use super::{Assembler, CPU_CACHE, NO_LANE, vcpu_key};
-use crate::lane::Run;
-use crate::yields::{Gave, Place, PleUpdate, Yield, YieldCall};
-use crate::{DetailKind, Event, Kind, TimePart};
+use crate::lane::LaneRunState;
+use crate::yields::{PleUpdate, TargetState, Yield, YieldCall, YieldRecipient};
+use crate::{Event, EventKind, SubjectKind, TimePart};
 use exitscope_units::{Moment, Nanos, PcpuId, VcpuId};
 
 impl Assembler {
@@ -15,13 +15,13 @@ impl Assembler {
     #[inline(always)]
     pub(super) fn look_for_yield(&mut self, event: &Event, number: usize) {
         let said = match event.kind {
-            Kind::Exit { code, .. } => YieldCall::of_exit(code).map(|call| (call, None)),
+            EventKind::Exit { code, .. } => YieldCall::of_exit(code).map(|call| (call, None)),
             // Xen's own records of yields say more.
-            Kind::Detail(detail) if detail.kind == DetailKind::XenHypercall && self.lanes_by_vcpu => None,
-            Kind::Detail(detail) if detail.kind.is_hypercall() => YieldCall::of_detail(&detail),
-            Kind::Wfx { wfe: true } => Some((YieldCall::Wfe, None)),
-            Kind::Yield => Some((YieldCall::SchedOp, None)),
-            Kind::PleWindow { new, old } => {
+            EventKind::Detail(detail) if detail.kind == SubjectKind::XenHypercall && self.lanes_by_vcpu => None,
+            EventKind::Detail(detail) if detail.kind.is_hypercall() => YieldCall::of_detail(&detail),
+            EventKind::Wfx { wfe: true } => Some((YieldCall::Wfe, None)),
+            EventKind::Yield => Some((YieldCall::SchedOp, None)),
+            EventKind::PleWindow { new, old } => {
                 let who = self.lanes[number].who;
                 self.ple_updates.push(PleUpdate { who, at: event.at, new, old });
                 if let Some(of) = self.lanes[number].yielding.as_mut().filter(|_| new > old) {
@@ -47,13 +47,13 @@ impl Assembler {
         // Without kvm_exit, the call is told before the return to user space.
         let since_entry = || lane.entered.and_then(|entered| at.since(entered)).unwrap_or_default();
         let (left_at, guest) = lane.open.map_or_else(|| (at, since_entry()), |exit| (exit.at, exit.guest));
-        let (waiters, waiting) = self.queue.look(at, who.vm, target, call.waits());
-        let told = self.queue.is_told();
+        let (waiters, waiting) = self.queue.runnable_siblings(at, who.vm, target, call.waits());
+        let told = self.queue.has_sched_events();
         let other = target.filter(|_| told).and_then(|target| self.index.get(&vcpu_key(who.vm, target)));
         let place = waiting.unwrap_or(match other.and_then(|&other| self.lanes.get(other as usize)) {
-            Some(other) if matches!(other.run, Run::Sleeping | Run::Blocked) => Place::Asleep,
-            Some(other) if other.run == Run::Running => Place::Running,
-            _ => Place::Unknown,
+            Some(other) if matches!(other.run, LaneRunState::Sleeping | LaneRunState::Blocked) => TargetState::Halted,
+            Some(other) if other.run == LaneRunState::Running => TargetState::Running,
+            _ => TargetState::Unknown,
         });
         let lane = &mut self.lanes[number];
         let was_out = std::mem::take(&mut lane.was_out);
@@ -62,13 +62,13 @@ impl Assembler {
             at: left_at,
             call,
             target,
-            place,
+            target_state: place,
             found: told.then_some(waiters),
             guest,
             again,
             was_out,
             window: None,
-            gave: if told { Gave::Nobody } else { Gave::Unknown },
+            recipient: if told { YieldRecipient::Nobody } else { YieldRecipient::Unknown },
             waited: Nanos::ZERO,
             entered: None,
         });
@@ -107,22 +107,22 @@ impl Assembler {
     }
 
     /// A vCPU gives its CPU away, though it could run.
-    pub(super) fn gave(&mut self, number: usize, to: Option<usize>) {
+    pub(super) fn yield_cpu_to(&mut self, number: usize, to: Option<usize>) {
         let to = to.map(|to| self.lanes[to].who);
         let lane = &mut self.lanes[number];
-        if let Some(of) = lane.yielding.as_mut().filter(|of| of.gave == Gave::Nobody) {
-            of.gave = match to {
-                Some(to) if to.vm != lane.who.vm => Gave::Other,
-                Some(to) if Some(to.vcpu) == of.target => Gave::Target,
-                Some(_) => Gave::Sibling,
-                None => Gave::Other,
+        if let Some(of) = lane.yielding.as_mut().filter(|of| of.recipient == YieldRecipient::Nobody) {
+            of.recipient = match to {
+                Some(to) if to.vm != lane.who.vm => YieldRecipient::Other,
+                Some(to) if Some(to.vcpu) == of.target => YieldRecipient::Target,
+                Some(_) => YieldRecipient::Sibling,
+                None => YieldRecipient::Other,
             };
         }
     }
 
     /// Xen: it leaves its CPU; the next record of the CPU says who has it.
-    pub(super) fn gives(&mut self, cpu: PcpuId, number: usize, run: Run) {
-        let yields = run == Run::Preempted && self.lanes[number].yielding.is_some();
+    pub(super) fn leave_cpu(&mut self, cpu: PcpuId, number: usize, run: LaneRunState) {
+        let yields = run == LaneRunState::Preempted && self.lanes[number].yielding.is_some();
         self.given[cpu.0 as usize % CPU_CACHE] = if yields { number as u32 } else { NO_LANE };
     }
 
@@ -130,7 +130,7 @@ impl Assembler {
     pub(super) fn given_to(&mut self, cpu: PcpuId, to: Option<usize>) {
         let from = std::mem::replace(&mut self.given[cpu.0 as usize % CPU_CACHE], NO_LANE) as usize;
         if from < self.lanes.len() && to != Some(from) {
-            self.gave(from, to);
+            self.yield_cpu_to(from, to);
         }
     }
 }

@@ -12,10 +12,12 @@
 //! that succeeded is what of ns ran, up to the limit that is known in the same way. Where no event of the scheduler says when the thread slept, what ns leaves of the poll
 //! is not divided; where `kvm_vcpu_wakeup` was not recorded, neither is what a halt's exit ran.
 
-use super::{Lane, Run, SideRows, State};
+use super::{Lane, LanePosition, LaneRunState, SideRows};
 use crate::codes::KVM_EXIT_HLT;
 use crate::halt::poll_limit;
-use crate::{Door, Event, Exit, ExitParts, Kind, Ledger, Line, Mark, Parts, Rows, Step, TimePart};
+use crate::{
+    Event, EventKind, Exit, ExitParts, ExitPhase, ExitSink, Handler, Ledger, LedgerLine, Parts, PhaseBoundary, TimePart,
+};
 use exitscope_units::{Moment, Nanos};
 
 /// What is known of the halt in hand.
@@ -51,14 +53,14 @@ impl Lane {
         let (run, state) = (self.run, self.state);
         let Some(exit) = &mut self.open else { return };
         let part = match run {
-            Run::Runnable | Run::Preempted => TimePart::Steal,
+            LaneRunState::Runnable | LaneRunState::Preempted => TimePart::Steal,
             _ if run.waits_for_device_model(exit.code) => {
-                exit.handler = Door::DeviceModel;
+                exit.handler = Handler::DeviceModel;
                 TimePart::User
             }
-            Run::Paused | Run::Offline => TimePart::Stopped,
-            Run::Blocked => TimePart::Halted,
-            _ if state == State::User => self.user_parts.1,
+            LaneRunState::Paused | LaneRunState::Offline => TimePart::Stopped,
+            LaneRunState::Blocked => TimePart::Halted,
+            _ if state == LanePosition::User => self.user_parts.1,
             _ if exit.is_halt || exit.code.halts_if_it_sleeps() => TimePart::Halted,
             _ if exit.code.is_page_fault() => TimePart::Memory,
             _ => {
@@ -67,7 +69,7 @@ impl Lane {
             }
         };
         exit.parts.add(part, spent);
-        if run == Run::Sleeping {
+        if run == LaneRunState::Sleeping {
             self.block.sleeps_for(part, spent);
         }
     }
@@ -76,11 +78,11 @@ impl Lane {
     /// there is steal.
     pub fn let_others(&mut self, event: &Event, others: u64) {
         let open = match &self.open {
-            Some(exit) if !matches!(event.kind, Kind::Exit { .. }) => exit,
+            Some(exit) if !matches!(event.kind, EventKind::Exit { .. }) => exit,
             _ => return self.others = Some(others),
         };
         let is_there = open.cpu == event.cpu;
-        let waits = is_there && self.state == State::Kernel && !open.is_halt;
+        let waits = is_there && self.state == LanePosition::Kernel && !open.is_halt;
         let before = self.others.take().filter(|_| is_there);
         self.others = before.map(|_| others);
         if let (true, Some(before)) = (waits, before)
@@ -109,10 +111,10 @@ impl Lane {
 
     /// What is told now cannot be of the open exit: its entry, and the exit that this is of, are lost.
     #[cold]
-    pub(super) fn give_up(&mut self, at: Moment, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
-        ledger.count_moment(Line::ImpossibleExit, at);
+    pub(super) fn give_up(&mut self, at: Moment, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
+        ledger.count_moment(LedgerLine::ImpossibleExit, at);
         self.give_cut(TimePart::Excluded, rows, beside);
-        (self.state, self.hidden) = (State::Unknown, true);
+        (self.state, self.hidden) = (LanePosition::Unknown, true);
     }
 
     /// KVM tells that a halt of `ns` is over.
@@ -122,7 +124,7 @@ impl Lane {
         event: &Event,
         ns: Nanos,
         waited: bool,
-        rows: &mut impl Rows,
+        rows: &mut impl ExitSink,
         beside: &mut SideRows,
         ledger: &mut Ledger,
     ) {
@@ -135,7 +137,11 @@ impl Lane {
         let (recorded, block, at) = (self.recorded, self.block, self.since);
         let division = Division { ns, waited, limit, is_told, recorded, block, at };
         match &mut self.open {
-            Some(exit) if exit.code.cannot_halt() && exit.handler == Door::Kernel && !exit.way.has(Mark::Emulated) => {
+            Some(exit)
+                if exit.code.cannot_halt()
+                    && exit.handler == Handler::Kernel
+                    && !exit.phases.has(PhaseBoundary::Emulated) =>
+            {
                 self.give_up(event.at, rows, beside, ledger);
             }
             Some(exit) => {
@@ -148,11 +154,11 @@ impl Lane {
                 self.block = HaltInHand { before, ..HaltInHand::at(self.since) };
             }
             // Where kvm_exit fires, a halt has one: it is lost, and so may others be since the entry.
-            None if self.recorded.hardware && self.state == State::Guest => {
-                ledger.count_moment(Line::ImpossibleExit, event.at);
+            None if self.recorded.hardware && self.state == LanePosition::Guest => {
+                ledger.count_moment(LedgerLine::ImpossibleExit, event.at);
                 let guest = std::mem::take(&mut self.guest);
                 self.outside.add(TimePart::Excluded, guest);
-                (self.state, self.hidden) = (State::Unknown, true);
+                (self.state, self.hidden) = (LanePosition::Unknown, true);
             }
             None if self.hidden || self.recorded.hardware => {}
             None => {
@@ -193,7 +199,7 @@ impl Lane {
         let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt) else { return };
         let recorded = self.recorded;
         let is_told = recorded.halts || recorded.switches && recorded.no_polls;
-        if !is_told && exit.handler != Door::Userspace(KVM_EXIT_HLT) {
+        if !is_told && exit.handler != Handler::Userspace(KVM_EXIT_HLT) {
             let moved = exit.parts.shift(TimePart::Kernel, TimePart::Undivided, Nanos(u64::MAX));
             exit.withdraw(moved);
             self.cost_before = exit.cost();
@@ -245,8 +251,15 @@ impl Exit {
     /// `time` is no cost after all: it is of no step of its way.
     pub(super) fn withdraw(&mut self, time: Nanos) {
         let mut left = time;
-        for step in [Step::Handling, Step::Reaching, Step::Entering, Step::Leaving, Step::User, Step::Asleep] {
-            left.0 -= self.way.take(step, left).0;
+        for step in [
+            ExitPhase::Handling,
+            ExitPhase::ToHandler,
+            ExitPhase::Reentry,
+            ExitPhase::ToUserSpace,
+            ExitPhase::UserSpace,
+            ExitPhase::UserSpaceAsleep,
+        ] {
+            left.0 -= self.phases.deduct(step, left).0;
         }
     }
 }

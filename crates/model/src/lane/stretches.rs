@@ -1,8 +1,8 @@
 //! Time of a lane that is of no row, and rows of which only one end was seen. Together with the rows it is all the time from
 //! the lane's first entry or exit to its last event: nothing is left over, and nothing counts twice.
 
-use super::{Lane, NO_CPU, Run, SideRows, State};
-use crate::{AllParts, Event, LaneSpan, Ledger, Line, Rows, Stretch, TimePart};
+use super::{Lane, LanePosition, LaneRunState, NO_CPU, SideRows};
+use crate::{AllParts, CpuInterval, Event, ExitSink, LaneSpan, Ledger, LedgerLine, TimePart};
 use exitscope_units::{Moment, Nanos, PcpuId};
 
 impl Lane {
@@ -13,18 +13,18 @@ impl Lane {
             return;
         }
         self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
-        let in_run = !self.recorded.hardware && self.state == State::Kernel;
+        let in_run = !self.recorded.hardware && self.state == LanePosition::Kernel;
         let part = match self.run {
             _ if self.hidden => TimePart::Excluded,
             run if run.waits() => TimePart::Steal,
-            Run::Paused | Run::Offline => TimePart::Stopped,
-            Run::Blocked => TimePart::Halted,
+            LaneRunState::Paused | LaneRunState::Offline => TimePart::Stopped,
+            LaneRunState::Blocked => TimePart::Halted,
             // In KVM_RUN, where nothing says why.
-            Run::Sleeping if in_run => TimePart::Halted,
+            LaneRunState::Sleeping if in_run => TimePart::Halted,
             _ => TimePart::Unknown,
         };
         self.outside.add(part, spent);
-        if self.run == Run::Sleeping {
+        if self.run == LaneRunState::Sleeping {
             self.block.sleeps_for(part, spent);
         }
     }
@@ -44,19 +44,19 @@ impl Lane {
         let from = Moment::from_nanos(self.since.as_nanos().saturating_sub(after.0));
         self.has_given_stretch = true;
         self.count_given(parts.sum());
-        beside.stretches.push(Stretch { who: self.who, from, parts });
+        beside.stretches.push(CpuInterval { who: self.who, from, parts });
     }
 
     /// The open exit, of which not both ends were seen: it counts, and its time is this part's.
     #[cold]
-    pub fn give_cut(&mut self, part: TimePart, rows: &mut impl Rows, beside: &mut SideRows) {
+    pub fn give_cut(&mut self, part: TimePart, rows: &mut impl ExitSink, beside: &mut SideRows) {
         let Some(exit) = self.open.as_ref() else { return };
         self.outside.add(part, exit.parts.sum());
         self.give_untimed(rows, beside);
     }
 
     /// The open exit leaves as a row without times, and with it what is outside.
-    fn give_untimed(&mut self, rows: &mut impl Rows, beside: &mut SideRows) {
+    fn give_untimed(&mut self, rows: &mut impl ExitSink, beside: &mut SideRows) {
         let Some(mut exit) = self.open.take() else { return };
         exit.timed = false;
         exit.complete(self.words);
@@ -70,7 +70,7 @@ impl Lane {
     pub(super) fn exit_again(
         &mut self,
         event: &Event,
-        rows: &mut impl Rows,
+        rows: &mut impl ExitSink,
         beside: &mut SideRows,
         ledger: &mut Ledger,
     ) {
@@ -84,7 +84,7 @@ impl Lane {
             }
             _ => TimePart::Unknown,
         };
-        ledger.count(Line::ExitWithoutEntry);
+        ledger.count(LedgerLine::ExitWithoutEntry);
         self.give_cut(part, rows, beside);
     }
 
@@ -112,7 +112,7 @@ impl Lane {
     /// vCPU had not moved to.
     #[cold]
     pub(super) fn spoil(&mut self, event: &Event, in_time: bool, ledger: &mut Ledger) {
-        ledger.count_moment(if in_time { Line::ImpossibleExit } else { Line::ExitOutOfOrder }, event.at);
+        ledger.count_moment(if in_time { LedgerLine::ImpossibleExit } else { LedgerLine::ExitOutOfOrder }, event.at);
         self.runs_on = NO_CPU;
         if self.open.is_some() {
             self.spoiled = true;
@@ -124,32 +124,32 @@ impl Lane {
 
     /// Events of this CPU were lost, or of all: what the lane did since it was last heard of is hidden until it is heard of
     /// again. If it was elsewhere it may have come there meanwhile.
-    pub fn lose(&mut self, cpu: PcpuId, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) {
+    pub fn lose(&mut self, cpu: PcpuId, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
         self.poll = None;
         let elsewhere = cpu != NO_CPU && self.cpu != cpu && self.cpu != NO_CPU;
-        let waits =
-            matches!(self.run, Run::Blocked | Run::Offline | Run::Paused) || self.open.is_none() && self.run.waits();
+        let waits = matches!(self.run, LaneRunState::Blocked | LaneRunState::Offline | LaneRunState::Paused)
+            || self.open.is_none() && self.run.waits();
         if elsewhere && !waits {
             self.in_doubt = Some(if self.in_doubt.is_none_or(|lost| lost == cpu) { cpu } else { NO_CPU });
             return;
         }
         if self.open.is_some() {
-            ledger.count(Line::SpansLoss);
+            ledger.count(LedgerLine::SpansLoss);
             self.give_cut(TimePart::Excluded, rows, beside);
         }
         self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
-        (self.state, self.hidden, self.runs_on) = (State::Unknown, true, NO_CPU);
+        (self.state, self.hidden, self.runs_on) = (LanePosition::Unknown, true, NO_CPU);
     }
 
     /// The recording ends: an open exit counts, and what is known of its time is of no row.
-    pub fn finish(&mut self, rows: &mut impl Rows, beside: &mut SideRows, ledger: &mut Ledger) -> Option<LaneSpan> {
+    pub fn finish(&mut self, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) -> Option<LaneSpan> {
         self.halt.finish(&mut beside.halts);
         self.settle_closed(rows);
         if let Some(held) = self.held.take() {
             self.pass(held, rows);
         }
         if self.open.is_some() {
-            ledger.count(Line::UnfinishedExit);
+            ledger.count(LedgerLine::UnfinishedExit);
             self.settle_halt();
         }
         if self.spoiled {
@@ -162,7 +162,7 @@ impl Lane {
                     let after = after.min(all);
                     self.outside.merge(&exit.parts.in_proportion(Nanos(all.0 - after.0)));
                     self.since = Moment::from_nanos(self.since.as_nanos() - after.0);
-                    ledger.count(Line::VmEnded);
+                    ledger.count(LedgerLine::VmEnded);
                 }
                 None => {
                     self.outside.merge(&exit.parts);

@@ -15,8 +15,8 @@
 //! none of which an access does. What Xen answers itself (`hvm_io_intercept` of `xen/arch/x86/hvm/intercept.c`), what nobody
 //! answers, and buffered requests, for which nobody waits, wake nobody.
 
-use super::{Lane, Run, State};
-use crate::{Door, Event, ExitCode, Mark, Step, TimePart};
+use super::{Lane, LanePosition, LaneRunState};
+use crate::{Event, ExitCode, ExitPhase, Handler, PhaseBoundary, TimePart};
 use exitscope_units::{Moment, Nanos};
 
 /// `vcpu_wake` says that it was called, and changes the run state of a vCPU that was not runnable: since Xen 4.7 in this order,
@@ -37,7 +37,7 @@ impl Lane {
     #[cold]
     pub fn was_silent(&mut self, now: Moment, silence: Nanos) {
         let untold = now.since(self.since).unwrap_or_default().min(silence);
-        if self.state == State::Kernel
+        if self.state == LanePosition::Kernel
             && self.account(now)
             && let Some(exit) = &mut self.open
         {
@@ -46,11 +46,11 @@ impl Lane {
     }
 
     /// The scheduler has the vCPU in another state from `at` on; the caller notes which.
-    pub fn run_state(&mut self, at: Moment, run: Run) {
+    pub fn run_state(&mut self, at: Moment, run: LaneRunState) {
         self.account(at);
         match run {
-            Run::Blocked => self.halt.sleep(at),
-            _ if self.run == Run::Blocked => self.halt.wake(at),
+            LaneRunState::Blocked => self.halt.sleep(at),
+            _ if self.run == LaneRunState::Blocked => self.halt.wake(at),
             _ => {}
         }
         if self.run.is_not_runnable() && !run.is_not_runnable() {
@@ -62,18 +62,18 @@ impl Lane {
         if let Some(exit) = &mut self.open {
             let (waited, waits) = (self.run.waits_for_device_model(exit.code), run.waits_for_device_model(exit.code));
             if waits {
-                exit.way.mark(Mark::Handed);
-                if exit.way.handed == Nanos::ZERO {
-                    exit.way.handed = at.since(exit.at).unwrap_or_default();
+                exit.phases.mark(PhaseBoundary::HandedOver);
+                if exit.phases.handed == Nanos::ZERO {
+                    exit.phases.handed = at.since(exit.at).unwrap_or_default();
                 }
             }
             if waited && !waits {
-                exit.way.answered = at.since(exit.at).unwrap_or_default();
-                exit.way.mark(Mark::Called);
+                exit.phases.answered = at.since(exit.at).unwrap_or_default();
+                exit.phases.mark(PhaseBoundary::KvmRunEntered);
             }
             match (waited, waits) {
-                (false, true) => self.go(Step::User),
-                (true, false) => self.go(Step::Entering),
+                (false, true) => self.go(ExitPhase::UserSpace),
+                (true, false) => self.go(ExitPhase::Reentry),
                 _ => {}
             }
         }
@@ -88,44 +88,44 @@ impl Lane {
             return;
         }
         let is_told = std::mem::take(&mut self.wake_up) == WakeUp::Unsaid;
-        if let (Some(exit), Run::Running, false) = (&mut self.open, self.run, is_told || paused)
+        if let (Some(exit), LaneRunState::Running, false) = (&mut self.open, self.run, is_told || paused)
             && exit.code.is_access()
-            && exit.handler == Door::Kernel
+            && exit.handler == Handler::Kernel
         {
-            exit.handler = Door::DeviceModel;
-            exit.way.mark(Mark::Handed);
-            exit.way.mark(Mark::Called);
-            exit.way.answered = at.since(exit.at).unwrap_or_default();
-            self.go(Step::Entering);
+            exit.handler = Handler::DeviceModel;
+            exit.phases.mark(PhaseBoundary::HandedOver);
+            exit.phases.mark(PhaseBoundary::KvmRunEntered);
+            exit.phases.answered = at.since(exit.at).unwrap_or_default();
+            self.go(ExitPhase::Reentry);
         }
     }
 
     /// A vCPU of another domain was woken on the physical CPU where this one runs: if this one waits for its device model, or
     /// that answers, the device model's.
     pub fn woke_another(&mut self, event: &Event) {
-        if let (Some(exit), Run::Running) = (&mut self.open, self.run)
+        if let (Some(exit), LaneRunState::Running) = (&mut self.open, self.run)
             && exit.cpu == event.cpu
             && exit.who.vm != event.vm
             && exit.code.is_access()
-            && exit.way.handed == Nanos::ZERO
+            && exit.phases.handed == Nanos::ZERO
         {
-            exit.way.handed = event.at.since(exit.at).unwrap_or_default();
+            exit.phases.handed = event.at.since(exit.at).unwrap_or_default();
         }
     }
 }
 
-impl Run {
+impl LaneRunState {
     /// Whether `vcpu_wake` makes it runnable.
     fn is_not_runnable(self) -> bool {
-        matches!(self, Run::Blocked | Run::Offline | Run::Paused)
+        matches!(self, LaneRunState::Blocked | LaneRunState::Offline | LaneRunState::Paused)
     }
 
     /// Whether a vCPU with an open exit of this code waits for its device model.
     pub(super) fn waits_for_device_model(self, code: ExitCode) -> bool {
         match self {
-            Run::Offline => code.may_wait_for_device_model(),
+            LaneRunState::Offline => code.may_wait_for_device_model(),
             // As long as such waits were no pauses.
-            Run::Blocked => code.is_access(),
+            LaneRunState::Blocked => code.is_access(),
             _ => false,
         }
     }

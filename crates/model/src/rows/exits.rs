@@ -2,7 +2,9 @@
 
 use super::WhoRow;
 use super::who::{OfVcpu, who_columns};
-use crate::{Column, DetailKind, Door, Exit, ExitCode, ExitWord, Of, Spelling, Step, SubjectName, SubjectNames};
+use crate::{
+    Column, Exit, ExitCode, ExitPhase, ExitWord, Handler, Of, Spelling, SubjectKind, SubjectName, SubjectNames,
+};
 use exitscope_units::{PcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -29,8 +31,8 @@ pub struct ExitRow {
 #[derive(Debug, Default)]
 pub struct ExitRows {
     reasons: FxHashMap<ExitCode, Arc<str>>,
-    handlers: FxHashMap<Door, Arc<str>>,
-    subjects: FxHashMap<(VmId, bool, DetailKind, u64), Option<SubjectName>>,
+    handlers: FxHashMap<Handler, Arc<str>>,
+    subjects: FxHashMap<(VmId, bool, SubjectKind, u64), Option<SubjectName>>,
     names: SubjectNames,
     last: Option<ExitRow>,
 }
@@ -59,7 +61,7 @@ impl ExitRows {
             reason.unwrap_or_else(|| self.reasons.entry(exit.code).or_insert_with(|| exit.code.name().into()).clone());
         let handler = handler
             .unwrap_or_else(|| self.handlers.entry(exit.handler).or_insert_with(|| exit.handler.name().into()).clone());
-        let name = exit.detail.and_then(|of| {
+        let name = exit.subject.and_then(|of| {
             let key = (exit.who.vm, exit.code.nested, of.kind, of.key);
             self.subjects.entry(key).or_insert_with(|| self.names.of_exit(exit)).clone()
         });
@@ -143,7 +145,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "subject_kind",
             "",
             "What kind of subject it had: `port`, `mmio`, `msr`, …",
-            Of::Words(|row: &ExitRow| row.exit.detail.map(|of| of.kind.name())),
+            Of::Words(|row: &ExitRow| row.exit.subject.map(|of| of.kind.name())),
         )
         .lacking()
         .noted(Spelling::Plain),
@@ -151,7 +153,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "subject_key",
             "",
             "Port, address, MSR, hypercall number, CPUID leaf, error code, …",
-            Of::U64(|row: &ExitRow| row.exit.detail.map(|of| of.key)),
+            Of::U64(|row: &ExitRow| row.exit.subject.map(|of| of.key)),
         )
         .lacking()
         .noted(Spelling::Hex),
@@ -167,7 +169,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "direction",
             "",
             "`in`, `out`, `read`, `write`, where that has a meaning.",
-            Of::Words(|row: &ExitRow| row.exit.detail.and_then(|of| of.kind.direction(of.write))),
+            Of::Words(|row: &ExitRow| row.exit.subject.and_then(|of| of.kind.direction(of.write))),
         )
         .lacking()
         .noted(Spelling::Plain),
@@ -175,7 +177,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "size_bytes",
             "bytes",
             "Size of the access.",
-            Of::U16(|row: &ExitRow| row.exit.detail.map(|of| of.size).filter(|size| *size > 0)),
+            Of::U16(|row: &ExitRow| row.exit.subject.map(|of| of.size).filter(|size| *size > 0)),
         )
         .lacking()
         .noted(Spelling::Plain),
@@ -183,7 +185,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "value",
             "",
             "Value read or written, CPUID index, fault address, …",
-            Of::U64(|row: &ExitRow| row.exit.detail.map(|of| of.value)),
+            Of::U64(|row: &ExitRow| row.exit.subject.map(|of| of.value)),
         )
         .lacking()
         .noted(Spelling::Hex),
@@ -203,18 +205,21 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
     columns.extend(super::part_columns!(ExitRow, |row| row.exit.timed.then_some(&row.exit.parts)).map(Column::lacking));
     columns.extend([
         time!("to_handler_ns", "Of kernel_ns, until the first event of the exit's handler.", |exit| {
-            exit.way.time(Step::Reaching).0
+            exit.phases.time(ExitPhase::ToHandler).0
         })
         .passing(),
-        time!("to_user_space_ns", "Of kernel_ns, on the way to user space.", |exit| exit.way.time(Step::Leaving).0)
-            .passing(),
+        time!("to_user_space_ns", "Of kernel_ns, on the way to user space.", |exit| exit
+            .phases
+            .time(ExitPhase::ToUserSpace)
+            .0)
+        .passing(),
         time!("user_space_asleep_ns", "Of user_space_ns, asleep: the vCPU's thread waits for another.", |exit| exit
-            .way
-            .time(Step::Asleep)
+            .phases
+            .time(ExitPhase::UserSpaceAsleep)
             .0)
         .passing(),
         time!("reentry_ns", "Of kernel_ns, from the call of KVM_RUN until the entry.", |exit| {
-            exit.way.time(Step::Entering).0
+            exit.phases.time(ExitPhase::Reentry).0
         })
         .passing(),
         Column::new(
@@ -236,24 +241,24 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CodeList, ExitInfo, ExitParts, Way, Who};
+    use crate::{CodeList, ExitInfo, ExitParts, ExitPhases, VcpuIdentity};
     use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
     /// The words of the row of an exit with this code and handler.
-    fn words(rows: &mut ExitRows, number: u64, handler: Door) -> (Arc<str>, Arc<str>) {
+    fn words(rows: &mut ExitRows, number: u64, handler: Handler) -> (Arc<str>, Arc<str>) {
         let exit = Exit {
             at: Moment::from_nanos(3),
-            who: Who { vm: VmId(5), vcpu: VcpuId(7), tid: Tid(11) },
+            who: VcpuIdentity { vm: VmId(5), vcpu: VcpuId(7), tid: Tid(11) },
             cpu: PcpuId(13),
             code: ExitCode::new(CodeList::Svm, number),
             rip: 0,
             info: ExitInfo::default(),
             handler,
-            detail: None,
+            subject: None,
             injected: None,
             guest: Nanos::ZERO,
             parts: ExitParts::ZERO,
-            way: Way::default(),
+            phases: ExitPhases::default(),
             timed: true,
             is_halt: false,
             events: 1,
@@ -266,15 +271,15 @@ mod tests {
     fn names_are_made_once_until_there_are_too_many() {
         let most = MOST_NAMES as u64;
         let mut rows = ExitRows::default();
-        let (first, kernel) = words(&mut rows, 0, Door::Kernel);
+        let (first, kernel) = words(&mut rows, 0, Handler::Kernel);
         for number in 1..most {
-            assert!(Arc::ptr_eq(&words(&mut rows, number, Door::Kernel).1, &kernel), "{number}");
+            assert!(Arc::ptr_eq(&words(&mut rows, number, Handler::Kernel).1, &kernel), "{number}");
         }
-        let again = words(&mut rows, 0, Door::Kernel).0;
+        let again = words(&mut rows, 0, Handler::Kernel).0;
         assert!(Arc::ptr_eq(&again, &first), "all of them are still known");
-        words(&mut rows, most, Door::Kernel);
-        words(&mut rows, 1, Door::Kernel);
-        let anew = words(&mut rows, 0, Door::Kernel).0;
+        words(&mut rows, most, Handler::Kernel);
+        words(&mut rows, 1, Handler::Kernel);
+        let anew = words(&mut rows, 0, Handler::Kernel).0;
         assert!(!Arc::ptr_eq(&anew, &first) && anew == first, "one more, and they are made anew");
         assert_eq!(rows.reasons.len(), 2);
     }
@@ -282,9 +287,9 @@ mod tests {
     #[test]
     fn many_doors_are_too_many_names_as_well() {
         let mut rows = ExitRows::default();
-        (0..=MOST_NAMES as u32).for_each(|handler| _ = words(&mut rows, 7, Door::Userspace(handler)));
+        (0..=MOST_NAMES as u32).for_each(|handler| _ = words(&mut rows, 7, Handler::Userspace(handler)));
         assert_eq!((rows.reasons.len(), rows.handlers.len()), (1, MOST_NAMES + 1));
-        let (_, handler) = words(&mut rows, 9, Door::Userspace(6));
+        let (_, handler) = words(&mut rows, 9, Handler::Userspace(6));
         assert_eq!((rows.reasons.len(), rows.handlers.len(), &*handler), (1, 1, "KVM_EXIT_MMIO"));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    CodeList, Column, ColumnValue, Detail, DetailKind, Door, Exit, ExitCode, ExitInfo, ExitParts, Form, Step, TimePart,
-    Way, Who,
+    CodeList, Column, ColumnValue, Exit, ExitCode, ExitInfo, ExitParts, ExitPhase, ExitPhases, Handler, PortAccessForm,
+    Subject, SubjectKind, TimePart, VcpuIdentity,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeSet;
@@ -35,21 +35,21 @@ fn spread(prime: u64) -> Spread {
 }
 
 fn exit() -> Exit {
-    let mut way = Way::default();
-    let steps = [Step::Reaching, Step::Leaving, Step::Asleep, Step::Entering];
+    let mut way = ExitPhases::default();
+    let steps = [ExitPhase::ToHandler, ExitPhase::ToUserSpace, ExitPhase::UserSpaceAsleep, ExitPhase::Reentry];
     steps.into_iter().zip([41, 43, 47, 53]).for_each(|(step, time)| way.spend(step, Nanos(time)));
     Exit {
         at: Moment::from_nanos(11),
-        who: Who { vm: VmId(2), vcpu: VcpuId(3), tid: Tid(7) },
+        who: VcpuIdentity { vm: VmId(2), vcpu: VcpuId(3), tid: Tid(7) },
         cpu: PcpuId(13),
         code: ExitCode::new(CodeList::Svm, 0x7b),
         rip: 17,
         info: ExitInfo::from_words(|word| Some(1009 + word as u64)).unwrap(),
-        handler: Door::Userspace(2),
-        detail: Some(Detail {
-            kind: DetailKind::Port,
+        handler: Handler::Userspace(2),
+        subject: Some(Subject {
+            kind: SubjectKind::Port,
             write: true,
-            form: Form::Untold,
+            form: PortAccessForm::Unknown,
             size: 4,
             key: 0x3f8,
             value: 65,
@@ -59,7 +59,7 @@ fn exit() -> Exit {
         parts: TimePart::OF_EXITS
             .iter()
             .fold(ExitParts::ZERO, |parts, &part| parts.with(part, Nanos(23 + part as u64 * 2))),
-        way,
+        phases: way,
         timed: true,
         is_halt: false,
         events: 1,
@@ -83,8 +83,9 @@ fn columns_of_exits() {
     assert!(of.join(", ").contains("reason io (L2), level 2, handler"), "{of:?}");
 
     // A direction and a size have a meaning of accesses alone.
-    let leaf = Detail { kind: DetailKind::Cpuid, write: false, form: Form::Untold, size: 0, key: 1, value: 0 };
-    let of = text(&exit_columns(), rows.of(&Exit { detail: Some(leaf), ..exit() }, &who().into()));
+    let leaf =
+        Subject { kind: SubjectKind::Cpuid, write: false, form: PortAccessForm::Unknown, size: 0, key: 1, value: 0 };
+    let of = text(&exit_columns(), rows.of(&Exit { subject: Some(leaf), ..exit() }, &who().into()));
     assert!(
         of.join(", ").contains(
             "handler KVM_EXIT_IO, subject_kind cpuid, subject_key 1, subject_name features, value 0, injected"
@@ -95,8 +96,8 @@ fn columns_of_exits() {
     // Only one end was seen, of an exit of which little is known.
     let bare = Exit {
         cpu: PcpuId(u32::MAX),
-        handler: Door::Kernel,
-        detail: None,
+        handler: Handler::Kernel,
+        subject: None,
         injected: None,
         info: ExitInfo::default(),
         timed: false,
@@ -111,7 +112,7 @@ fn columns_of_exits() {
 fn names_of_exits_are_their_own_also_when_others_were_before() {
     let (mut rows, who) = (ExitRows::default(), who().into());
     for number in (0..10_000).chain(0..100) {
-        let (code, handler) = (ExitCode::new(CodeList::Svm, number), Door::Userspace(number as u32 % 40));
+        let (code, handler) = (ExitCode::new(CodeList::Svm, number), Handler::Userspace(number as u32 % 40));
         let row = rows.of(&Exit { code, handler, ..exit() }, &who);
         assert_eq!((&*row.reason, &*row.handler), (&*code.name(), &*handler.name()));
     }

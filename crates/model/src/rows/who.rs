@@ -1,6 +1,6 @@
 //! Whose something is, in the words of its host.
 
-use crate::{Column, Of, TraceInfo, Who};
+use crate::{Column, Of, TraceInfo, VcpuIdentity};
 use exitscope_units::{VcpuId, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct WhoRow {
 
 impl WhoRow {
     /// A virtual CPU, whose VM's name `info` knows.
-    pub fn of(who: Who, info: &TraceInfo) -> WhoRow {
+    pub fn of(who: VcpuIdentity, info: &TraceInfo) -> WhoRow {
         WhoRow {
             vm: who.vm.number(),
             vm_name: info.vm_name(who.vm),

@@ -2,14 +2,14 @@
 
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::ReadTrace;
-use exitscope_analysis::replay::{Decisions, HaltOutcome, HaltPolicy, HaltReplay, ReplayedHalts};
-use exitscope_analysis::{PollHost, TraceSink};
+use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, PollDecisionCheck, ReplayedHalts};
+use exitscope_analysis::{RecordedHaltPolling, TraceSink};
 use exitscope_model::Halt;
 
 /// What is run over the halts.
 struct HaltReplays {
     replays: Vec<HaltReplay>,
-    decisions: Decisions,
+    decisions: PollDecisionCheck,
 }
 
 impl TraceSink for HaltReplays {
@@ -39,13 +39,13 @@ pub fn replay_halts(
     if policy == HaltPolicy::Guest && trace.info.arch.starts_with("ppc") {
         return Err(trace.has_nothing("powerpc guests have no cpuidle governor haltpoll"));
     }
-    let host = PollHost::of(&trace.info);
+    let host = RecordedHaltPolling::of(&trace.info);
     let settings = &facts.halts.settings;
     let mut replays = vec![HaltReplay::new(HaltPolicy::Host, settings, &host, &[], &all)?];
     for set in configurations {
         replays.push(HaltReplay::new(policy, settings, &host, set, &all)?);
     }
-    let fresh = || HaltReplays { replays: replays.clone(), decisions: Decisions::new(settings, &host) };
+    let fresh = || HaltReplays { replays: replays.clone(), decisions: PollDecisionCheck::new(settings, &host) };
     let (trace, HaltReplays { replays, decisions }) = of.read(fresh)?;
     let mut outcomes: Vec<HaltOutcome> = replays.into_iter().map(|replay| replay.outcome).collect();
     let (mut in_force, mut recorded) = (outcomes.remove(0), HaltOutcome::recorded(&all));

@@ -15,8 +15,8 @@ pub use vcores::replay_vcores;
 pub use yields::{SurveyedYields, replay_yields, survey_yields};
 
 use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
-use exitscope_analysis::{Facts, Selection, TraceSink, Wanted, recording};
-use exitscope_model::{Exit, Halt, Preemption, Who, Yield};
+use exitscope_analysis::{Facts, FactsOptions, Selection, TraceSink, record_commands};
+use exitscope_model::{Exit, Halt, Preemption, VcpuIdentity, Yield};
 use exitscope_policy::KnobError;
 use exitscope_trace::Input;
 use exitscope_units::Moment;
@@ -56,7 +56,7 @@ pub enum ReplayError {
 impl ReplayInput<'_> {
     /// Facts about what is selected.
     fn facts(&self) -> Result<(ReadTrace, Facts), ReadError> {
-        let wanted = Wanted { by: Vec::new(), slowest: 0, selection: self.selection.clone() };
+        let wanted = FactsOptions { by: Vec::new(), slowest: 0, selection: self.selection.clone() };
         let (trace, mut facts) = read_alone(self.input, self.options, || Facts::new(&wanted))?;
         let (first, last) = trace.span.unwrap_or_default();
         facts.end(first, last, &trace.vcpu_of);
@@ -75,7 +75,7 @@ impl ReplayInput<'_> {
 impl ReadTrace {
     /// How to record what the trace lacks.
     pub fn how_to_record(&self) -> &'static str {
-        recording::all(&self.info.arch, self.is_xen())
+        record_commands::all(&self.info.arch, self.is_xen())
     }
 
     fn has_nothing(&self, why: impl Into<String>) -> ReplayError {
@@ -92,7 +92,7 @@ struct Selected<'a, T> {
 
 impl<T> Selected<'_, T> {
     #[inline]
-    fn holds(&self, at: Moment, who: &Who) -> bool {
+    fn holds(&self, at: Moment, who: &VcpuIdentity) -> bool {
         self.window.0 <= at && at <= self.window.1 && self.selection.holds_who(who)
     }
 }

@@ -3,10 +3,10 @@
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::ReadTrace;
 use exitscope_analysis::TraceSink;
-use exitscope_analysis::replay::{IN_KERNEL, PhaseCosts, PortOutcome, PortReplay, ReplayedPorts, Served};
-use exitscope_model::{DetailKind, Exit};
-use exitscope_policy::port_path::Phase;
-use exitscope_scenario::{Cost, CostModel};
+use exitscope_analysis::replay::{IN_KERNEL, InKernelHandling, PhaseCosts, PortOutcome, PortReplay, ReplayedPorts};
+use exitscope_model::{Exit, SubjectKind};
+use exitscope_policy::port_path::PortPathWork;
+use exitscope_scenario::{CostFigure, CostModel};
 
 struct PortReplays(Vec<PortReplay>);
 
@@ -23,10 +23,10 @@ pub fn replay_ports(
     model: Option<&CostModel>,
 ) -> Result<(ReadTrace, ReplayedPorts), ReplayError> {
     let (trace, facts) = of.facts()?;
-    let ports = || facts.accesses.cells().into_iter().filter(|(key, _)| key.at.kind == DetailKind::Port);
-    let accesses: u64 = ports().map(|(_, of)| of.cell.count).sum();
-    let outside = ports().filter(|(key, _)| key.outside).map(|(_, of)| of.cell.count).sum();
-    let untold = ports().filter(|(key, _)| !key.string).map(|(_, of)| of.cell.count - of.plain).sum();
+    let ports = || facts.accesses.cells().into_iter().filter(|(key, _)| key.at.kind == SubjectKind::Port);
+    let accesses: u64 = ports().map(|(_, of)| of.stats.count).sum();
+    let outside = ports().filter(|(key, _)| key.outside).map(|(_, of)| of.stats.count).sum();
+    let untold = ports().filter(|(key, _)| !key.string).map(|(_, of)| of.stats.count - of.plain).sum();
     let typical = facts.accesses.typical();
     let arch = &trace.info.arch;
     if accesses == 0 && !arch.is_empty() && !arch.starts_with("x86") && !arch.starts_with('i') {
@@ -38,12 +38,12 @@ pub fn replay_ports(
     let xen = trace.is_xen();
     let recorded = PortReplay::recorded(xen);
     let costs = model.map(phase_costs);
-    let mut replays = vec![PortReplay::new(recorded, Served::Nothing, xen, &typical, costs.clone())];
+    let mut replays = vec![PortReplay::new(recorded, InKernelHandling::Nothing, xen, &typical, costs.clone())];
     for configuration in configurations {
-        let (mut params, mut served) = (recorded, Served::Nothing);
+        let (mut params, mut served) = (recorded, InKernelHandling::Nothing);
         for &(name, value) in configuration {
             match name == IN_KERNEL.name {
-                true => served = Served::ALL[value as usize],
+                true => served = InKernelHandling::ALL[value as usize],
                 false => params.set(name, value)?,
             }
         }
@@ -57,21 +57,21 @@ pub fn replay_ports(
 
 /// What each step of a port access takes.
 fn phase_costs(model: &CostModel) -> PhaseCosts {
-    let rows: [(Phase, &[&Cost]); 14] = [
-        (Phase::Exit, &[&model.exit]),
-        (Phase::Decode, &[&model.port_decode]),
-        (Phase::Emulate, &[&model.emulate]),
-        (Phase::Device, &[&model.kernel_device]),
-        (Phase::Signal, &[&model.eventfd]),
-        (Phase::Store, &[&model.coalesce]),
-        (Phase::LeaveToUser, &[&model.kernel_leave, &model.user_loop]),
-        (Phase::WakeDeviceModel, &[&model.wake]),
-        (Phase::Block, &[&model.switch]),
-        (Phase::DeviceModel, &[&model.device]),
-        (Phase::ReturnFromUser, &[&model.kernel_enter]),
-        (Phase::Resume, &[&model.wake_latency, &model.switch]),
-        (Phase::Complete, &[&model.complete_io]),
-        (Phase::Entry, &[&model.entry]),
+    let rows: [(PortPathWork, &[&CostFigure]); 14] = [
+        (PortPathWork::Exit, &[&model.exit]),
+        (PortPathWork::Decode, &[&model.port_decode]),
+        (PortPathWork::Emulate, &[&model.emulate]),
+        (PortPathWork::Device, &[&model.kernel_device]),
+        (PortPathWork::Signal, &[&model.eventfd]),
+        (PortPathWork::Store, &[&model.coalesce]),
+        (PortPathWork::LeaveToUser, &[&model.kernel_leave, &model.user_loop]),
+        (PortPathWork::WakeDeviceModel, &[&model.wake]),
+        (PortPathWork::Block, &[&model.switch]),
+        (PortPathWork::DeviceModel, &[&model.device]),
+        (PortPathWork::ReturnFromUser, &[&model.kernel_enter]),
+        (PortPathWork::Resume, &[&model.wake_latency, &model.switch]),
+        (PortPathWork::Complete, &[&model.complete_io]),
+        (PortPathWork::Entry, &[&model.entry]),
     ];
     rows.into_iter().map(|(phase, costs)| (phase, costs.iter().map(|cost| cost.time.as_nanos()).sum())).collect()
 }

@@ -3,7 +3,7 @@
 use super::{ReplayError, ReplayInput};
 use crate::{ReadTrace, read_alone};
 use exitscope_analysis::replay::GangReplay;
-use exitscope_analysis::{Selection, TraceSink, recording};
+use exitscope_analysis::{Selection, TraceSink, record_commands};
 use exitscope_model::Event;
 use exitscope_policy::vcore::Params;
 use exitscope_units::Moment;
@@ -36,7 +36,7 @@ pub fn replay_vcores(of: &ReplayInput<'_>, topologies: &[Params]) -> Result<(Rea
     match replay.core_runs {
         0 => Err(trace.has_nothing(format!(
             "no core run to replay. They are of POWER7 and POWER8; record there with {}",
-            recording::CORE_RUNS
+            record_commands::CORE_RUNS
         ))),
         _ => Ok((trace, replay)),
     }

@@ -2,7 +2,7 @@
 
 use super::{ReplayError, ReplayInput};
 use crate::ReadTrace;
-use exitscope_analysis::replay::{Asks, SpinReplay, SpinSurvey, TypicalSpin};
+use exitscope_analysis::replay::{SpinModel, SpinReplay, SpinSurvey, TypicalSpin};
 use exitscope_model::YieldCall;
 
 /// What a recording tells of yields.
@@ -12,7 +12,7 @@ pub struct SurveyedYields {
     /// The call that is replayed.
     pub call: YieldCall,
     /// Who makes it when, as recorded.
-    pub in_force: Asks,
+    pub in_force: SpinModel,
     typical: TypicalSpin,
 }
 
@@ -49,7 +49,7 @@ fn nothing_to_replay(survey: &SpinSurvey, record: &str) -> String {
 pub fn replay_yields(
     of: &ReplayInput<'_>,
     surveyed: &SurveyedYields,
-    asks: &[Asks],
+    asks: &[SpinModel],
 ) -> Result<(ReadTrace, SpinReplay), ReplayError> {
     let SurveyedYields { call, in_force, typical, .. } = surveyed;
     let (trace, mut replay) = of.read(|| SpinReplay::new(*call, *in_force, *typical, asks))?;

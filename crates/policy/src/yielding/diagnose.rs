@@ -66,7 +66,7 @@ pub enum Target {
 
 /// Why an X'9C' did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ignored {
+pub enum Diag9cIgnored {
     /// The caller named itself.
     Oneself,
     /// No such vCPU.
@@ -85,11 +85,11 @@ pub enum Ignored {
 
 /// What becomes of an X'9C'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Diag9cOutcome {
     /// The named vCPU runs next.
     Run,
     /// Nothing; the caller goes on.
-    Ignored(Ignored),
+    Ignored(Diag9cIgnored),
     /// Passed on to the hypervisor below, for the real processor under the named vCPU.
     Forwarded,
 }
@@ -97,21 +97,21 @@ pub enum Outcome {
 /// The answer to X'9C'. `forward` tells, when the target is on a real processor, whether the call may be passed on:
 /// [`Forwarding::take`] for KVM, which takes leave before it asks whether that would help; `None` for z/VM, which never
 /// does.
-pub fn diag9c(target: Target, forward: impl FnOnce() -> Option<bool>) -> Outcome {
+pub fn diag9c(target: Target, forward: impl FnOnce() -> Option<bool>) -> Diag9cOutcome {
     let ignored = match target {
-        Target::Queued => return Outcome::Run,
-        Target::Caller => Ignored::Oneself,
-        Target::Missing => Ignored::NoSuchVcpu,
-        Target::NotReady => Ignored::NotReady,
-        Target::Idle => Ignored::WaitState,
-        Target::SoftWait => Ignored::SoftWait,
+        Target::Queued => return Diag9cOutcome::Run,
+        Target::Caller => Diag9cIgnored::Oneself,
+        Target::Missing => Diag9cIgnored::NoSuchVcpu,
+        Target::NotReady => Diag9cIgnored::NotReady,
+        Target::Idle => Diag9cIgnored::WaitState,
+        Target::SoftWait => Diag9cIgnored::SoftWait,
         Target::Running { preempted } => match (forward(), preempted) {
-            (Some(true), true) => return Outcome::Forwarded,
-            (Some(false), _) => Ignored::RateLimited,
-            (Some(true), false) | (None, _) => Ignored::AlreadyDispatched,
+            (Some(true), true) => return Diag9cOutcome::Forwarded,
+            (Some(false), _) => Diag9cIgnored::RateLimited,
+            (Some(true), false) | (None, _) => Diag9cIgnored::AlreadyDispatched,
         },
     };
-    Outcome::Ignored(ignored)
+    Diag9cOutcome::Ignored(ignored)
 }
 
 /// KVM's leave to pass X'9C' on, one for the whole host: as many a jiffy as `diag9c_forwarding_hz` divided by the
@@ -161,17 +161,21 @@ mod tests {
     #[test]
     fn a_directed_yield_runs_the_named_vcpu_or_says_why_not() {
         for (target, forward, outcome) in [
-            (Target::Queued, None, Outcome::Run),
-            (Target::Caller, None, Outcome::Ignored(Ignored::Oneself)),
-            (Target::Missing, None, Outcome::Ignored(Ignored::NoSuchVcpu)),
-            (Target::NotReady, None, Outcome::Ignored(Ignored::NotReady)),
-            (Target::Idle, None, Outcome::Ignored(Ignored::WaitState)),
-            (Target::SoftWait, None, Outcome::Ignored(Ignored::SoftWait)),
-            (Target::Running { preempted: true }, None, Outcome::Ignored(Ignored::AlreadyDispatched)),
-            (Target::Running { preempted: true }, Some(true), Outcome::Forwarded),
-            (Target::Running { preempted: true }, Some(false), Outcome::Ignored(Ignored::RateLimited)),
-            (Target::Running { preempted: false }, Some(false), Outcome::Ignored(Ignored::RateLimited)),
-            (Target::Running { preempted: false }, Some(true), Outcome::Ignored(Ignored::AlreadyDispatched)),
+            (Target::Queued, None, Diag9cOutcome::Run),
+            (Target::Caller, None, Diag9cOutcome::Ignored(Diag9cIgnored::Oneself)),
+            (Target::Missing, None, Diag9cOutcome::Ignored(Diag9cIgnored::NoSuchVcpu)),
+            (Target::NotReady, None, Diag9cOutcome::Ignored(Diag9cIgnored::NotReady)),
+            (Target::Idle, None, Diag9cOutcome::Ignored(Diag9cIgnored::WaitState)),
+            (Target::SoftWait, None, Diag9cOutcome::Ignored(Diag9cIgnored::SoftWait)),
+            (Target::Running { preempted: true }, None, Diag9cOutcome::Ignored(Diag9cIgnored::AlreadyDispatched)),
+            (Target::Running { preempted: true }, Some(true), Diag9cOutcome::Forwarded),
+            (Target::Running { preempted: true }, Some(false), Diag9cOutcome::Ignored(Diag9cIgnored::RateLimited)),
+            (Target::Running { preempted: false }, Some(false), Diag9cOutcome::Ignored(Diag9cIgnored::RateLimited)),
+            (
+                Target::Running { preempted: false },
+                Some(true),
+                Diag9cOutcome::Ignored(Diag9cIgnored::AlreadyDispatched),
+            ),
         ] {
             assert_eq!(diag9c(target, || forward), outcome, "{target:?} {forward:?}");
         }
@@ -193,7 +197,7 @@ mod tests {
     fn leave_is_used_up_even_where_passing_on_would_not_help() {
         let mut forwarding = Forwarding::default();
         let mut ask = |preempted| diag9c(Target::Running { preempted }, || forwarding.take(100, 100, 7));
-        assert_eq!(ask(false), Outcome::Ignored(Ignored::AlreadyDispatched));
-        assert_eq!(ask(true), Outcome::Ignored(Ignored::RateLimited));
+        assert_eq!(ask(false), Diag9cOutcome::Ignored(Diag9cIgnored::AlreadyDispatched));
+        assert_eq!(ask(true), Diag9cOutcome::Ignored(Diag9cIgnored::RateLimited));
     }
 }

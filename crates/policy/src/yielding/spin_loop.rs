@@ -55,7 +55,7 @@ impl Generation {
 
 /// What the guest's machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct DiagnoseSupport {
     /// Diagnose X'44': yield to anybody.
     pub diag44: bool,
     /// Diagnose X'9C': yield to this one. With neither, a waiter says nothing.
@@ -68,7 +68,7 @@ pub struct Machine {
 
 /// A call to the hypervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum DiagnoseCall {
     /// X'44': run somebody else.
     Diag44,
     /// X'9C': run this one.
@@ -77,13 +77,13 @@ pub enum Call {
 
 /// What to do before the next look at the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SpinAction {
     /// Nothing: look again.
     Spin,
     /// Ask the machine whether this one runs, and go on with [`SpinLoop::sensed`].
     Sense(VcpuId),
     /// Ask the hypervisor.
-    Yield(Call),
+    Yield(DiagnoseCall),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ enum Phase {
 /// One wait for one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpinLoop {
-    machine: Machine,
+    machine: DiagnoseSupport,
     generation: Generation,
     spin_retry: u32,
     phase: Phase,
@@ -110,14 +110,14 @@ pub struct SpinLoop {
 
 impl SpinLoop {
     /// A wait that is about to begin.
-    pub const fn new(params: &Params, machine: Machine) -> SpinLoop {
+    pub const fn new(params: &Params, machine: DiagnoseSupport) -> SpinLoop {
         let (generation, spin_retry) = (params.spin_generation, params.spin_retry);
         SpinLoop { machine, generation, spin_retry, phase: Phase::Top, has_yielded: false }
     }
 
     /// The lock could not be taken at once. `owner` is who holds it now, as its word says; `None` if it is free again
     /// or does not say.
-    pub fn enter(&mut self, owner: Option<VcpuId>) -> Step {
+    pub fn enter(&mut self, owner: Option<VcpuId>) -> SpinAction {
         match self.generation {
             Generation::L0 => self.yield_to_anybody(),
             Generation::L1 | Generation::L1b | Generation::L2 => {
@@ -133,7 +133,7 @@ impl SpinLoop {
     }
 
     /// A look found the lock held.
-    pub fn failed(&mut self, owner: Option<VcpuId>) -> Step {
+    pub fn failed(&mut self, owner: Option<VcpuId>) -> SpinAction {
         match self.phase {
             Phase::Spinning(0) => self.expired(owner),
             Phase::Spinning(left) => self.spin(left - 1),
@@ -160,8 +160,8 @@ impl SpinLoop {
         }
     }
 
-    /// The answer to [`Step::Sense`].
-    pub fn sensed(&mut self, running: bool) -> Step {
+    /// The answer to [`SpinAction::Sense`].
+    pub fn sensed(&mut self, running: bool) -> SpinAction {
         match self.phase {
             Phase::SensingFirst(_) if running => self.spin(self.round()),
             Phase::SensingLast(_) if running => self.end_round(),
@@ -169,7 +169,7 @@ impl SpinLoop {
                 self.end_round();
                 self.yield_to(owner)
             }
-            Phase::Top | Phase::Spinning(_) => Step::Spin,
+            Phase::Top | Phase::Spinning(_) => SpinAction::Spin,
         }
     }
 
@@ -183,7 +183,7 @@ impl SpinLoop {
     }
 
     /// L3 and L4 begin a round.
-    fn top(&mut self, owner: Option<VcpuId>) -> Step {
+    fn top(&mut self, owner: Option<VcpuId>) -> SpinAction {
         let again = self.generation == Generation::L3 || !self.has_yielded;
         match self.sense(owner).filter(|_| again) {
             Some(owner) => self.ask(Phase::SensingFirst(owner), owner),
@@ -192,28 +192,28 @@ impl SpinLoop {
     }
 
     /// A round's last look failed.
-    fn expired(&mut self, owner: Option<VcpuId>) -> Step {
+    fn expired(&mut self, owner: Option<VcpuId>) -> SpinAction {
         self.end_round();
         match (self.generation, owner) {
             (Generation::L0 | Generation::L1 | Generation::L1b, _) => self.yield_to_anybody(),
-            (_, None) => Step::Spin,
+            (_, None) => SpinAction::Spin,
             (Generation::L2, Some(owner)) => self.yield_to(owner),
             (_, Some(owner)) if !self.machine.lpar => self.yield_to(owner),
             (Generation::L3, _) => self.top(owner),
             (Generation::L4 | Generation::Classic, Some(_)) => match self.sense(owner) {
                 Some(owner) => self.ask(Phase::SensingLast(owner), owner),
-                None => Step::Spin,
+                None => SpinAction::Spin,
             },
         }
     }
 
     /// The next failed look begins anew: L3 and L4 at the top, the others with a round.
-    fn end_round(&mut self) -> Step {
+    fn end_round(&mut self) -> SpinAction {
         self.phase = match self.generation {
             Generation::L0 | Generation::L3 | Generation::L4 => Phase::Top,
             _ => Phase::Spinning(self.round()),
         };
-        Step::Spin
+        SpinAction::Spin
     }
 
     /// The owner, if there is one and the machine can tell whether it runs.
@@ -221,28 +221,28 @@ impl SpinLoop {
         owner.filter(|_| self.machine.sense_running)
     }
 
-    fn ask(&mut self, phase: Phase, owner: VcpuId) -> Step {
+    fn ask(&mut self, phase: Phase, owner: VcpuId) -> SpinAction {
         self.phase = phase;
-        Step::Sense(owner)
+        SpinAction::Sense(owner)
     }
 
-    fn spin(&mut self, left: u32) -> Step {
+    fn spin(&mut self, left: u32) -> SpinAction {
         self.phase = Phase::Spinning(left);
-        Step::Spin
+        SpinAction::Spin
     }
 
-    fn yield_to(&mut self, owner: VcpuId) -> Step {
+    fn yield_to(&mut self, owner: VcpuId) -> SpinAction {
         self.has_yielded = true;
         match self.machine.diag9c {
-            true => Step::Yield(Call::Diag9c(owner)),
+            true => SpinAction::Yield(DiagnoseCall::Diag9c(owner)),
             // Today's code no longer knows X'44'.
-            false if self.generation == Generation::Classic => Step::Spin,
+            false if self.generation == Generation::Classic => SpinAction::Spin,
             false => self.yield_to_anybody(),
         }
     }
 
-    fn yield_to_anybody(&self) -> Step {
-        if self.machine.diag44 { Step::Yield(Call::Diag44) } else { Step::Spin }
+    fn yield_to_anybody(&self) -> SpinAction {
+        if self.machine.diag44 { SpinAction::Yield(DiagnoseCall::Diag44) } else { SpinAction::Spin }
     }
 }
 
@@ -254,15 +254,15 @@ mod tests {
     use std::vec::Vec;
 
     const OWNER: VcpuId = VcpuId(3);
-    const ZVM: Machine = Machine { diag44: true, diag9c: true, sense_running: true, lpar: false };
-    const LPAR: Machine = Machine { lpar: true, ..ZVM };
+    const ZVM: DiagnoseSupport = DiagnoseSupport { diag44: true, diag9c: true, sense_running: true, lpar: false };
+    const LPAR: DiagnoseSupport = DiagnoseSupport { lpar: true, ..ZVM };
 
     /// The numbers of the failed looks (the first is the one before `enter`) after which the hypervisor was called, and
     /// those after which the machine was sensed, among the first `looks`.
     fn calls(
         generation: Generation,
         spin_retry: u32,
-        machine: Machine,
+        machine: DiagnoseSupport,
         running: bool,
         looks: usize,
     ) -> (Vec<usize>, Vec<usize>) {
@@ -271,14 +271,14 @@ mod tests {
         let (mut called, mut sensed) = (Vec::new(), Vec::new());
         for look in 1..=looks {
             let mut step = if look == 1 { wait.enter(Some(OWNER)) } else { wait.failed(Some(OWNER)) };
-            while let Step::Sense(owner) = step {
+            while let SpinAction::Sense(owner) = step {
                 assert_eq!(owner, OWNER);
                 sensed.push(look);
                 step = wait.sensed(running);
             }
-            if let Step::Yield(call) = step {
+            if let SpinAction::Yield(call) = step {
                 let named = machine.diag9c && !matches!(generation, Generation::L0 | Generation::L1 | Generation::L1b);
-                assert_eq!(call, if named { Call::Diag9c(OWNER) } else { Call::Diag44 });
+                assert_eq!(call, if named { DiagnoseCall::Diag9c(OWNER) } else { DiagnoseCall::Diag44 });
                 called.push(look);
             }
         }
@@ -327,11 +327,11 @@ mod tests {
 
     #[test]
     fn a_machine_without_the_calls_says_nothing_and_one_without_x9c_says_x44() {
-        let mute = Machine { diag44: false, diag9c: false, sense_running: false, lpar: false };
+        let mute = DiagnoseSupport { diag44: false, diag9c: false, sense_running: false, lpar: false };
         for &generation in Generation::ALL {
             assert_eq!(calls(generation, 2, mute, false, 50), (Vec::new(), Vec::new()), "{generation:?}");
         }
-        let old = Machine { diag9c: false, sense_running: false, ..ZVM };
+        let old = DiagnoseSupport { diag9c: false, sense_running: false, ..ZVM };
         assert_eq!(calls(Generation::L2, 3, old, false, 12).0, [4, 8, 12]);
         assert_eq!(calls(Generation::Classic, 3, old, false, 12).0, []);
     }
@@ -340,10 +340,10 @@ mod tests {
     fn nobody_is_named_when_the_lock_just_became_free() {
         let params = Params { spin_generation: Generation::L2, spin_retry: 1, ..Params::default() };
         let mut wait = SpinLoop::new(&params, ZVM);
-        assert_eq!(wait.enter(Some(OWNER)), Step::Spin);
-        assert_eq!(wait.failed(None), Step::Spin);
-        assert_eq!(wait.failed(Some(OWNER)), Step::Spin);
-        assert_eq!(wait.failed(Some(OWNER)), Step::Yield(Call::Diag9c(OWNER)));
+        assert_eq!(wait.enter(Some(OWNER)), SpinAction::Spin);
+        assert_eq!(wait.failed(None), SpinAction::Spin);
+        assert_eq!(wait.failed(Some(OWNER)), SpinAction::Spin);
+        assert_eq!(wait.failed(Some(OWNER)), SpinAction::Yield(DiagnoseCall::Diag9c(OWNER)));
     }
 
     proptest! {
@@ -351,7 +351,7 @@ mod tests {
         fn a_larger_spin_retry_never_asks_more(
             generation in prop::sample::select(Generation::ALL), spin_retry in 0u32..40, running: bool, lpar: bool
         ) {
-            let machine = Machine { lpar, ..ZVM };
+            let machine = DiagnoseSupport { lpar, ..ZVM };
             let asked = |spin_retry| calls(generation, spin_retry, machine, running, 300).0.len();
             prop_assert!(asked(spin_retry + 1) <= asked(spin_retry));
         }

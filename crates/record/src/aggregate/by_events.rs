@@ -1,9 +1,9 @@
 //! Counting by perf events: a thread that drains a [`Capture`] and folds what it gives.
 
-use super::fold::{Fold, Reading};
-use super::snapshot::{Lane, Runner};
-use crate::{Capture, Processes, RecordError, Tracepoint, Wanted};
-use exitscope_model::{Event, Kind};
+use super::exit_counter::{CountReading, Fold};
+use super::snapshot::{CountedVcpu, VcpuRunner};
+use crate::{Capture, CaptureOptions, Processes, RecordError, Tracepoint};
+use exitscope_model::{Event, EventKind};
 use exitscope_trace::tracefs::Decoder;
 use exitscope_units::{Moment, PcpuId, VcpuId};
 use std::collections::{BTreeSet, HashSet};
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often the rings are emptied.
-const TURN: Duration = Duration::from_millis(10);
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Bytes of the ring of each CPU.
 const BUFFER: usize = 4 << 20;
@@ -54,7 +54,7 @@ impl ByEvents {
         fold: Fold,
     ) -> Result<ByEvents, RecordError> {
         let (tracepoints, decoders) = sources.into_iter().unzip();
-        let wanted = Wanted { tracepoints, processes: Processes::All, buffer: BUFFER, without_bpf: true };
+        let wanted = CaptureOptions { tracepoints, processes: Processes::All, buffer: BUFFER, without_bpf: true };
         let shared = Shared {
             fold,
             capture: Capture::start(wanted)?,
@@ -73,13 +73,13 @@ impl ByEvents {
         let drainer = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
                 lock(&theirs).drain();
-                std::thread::sleep(TURN);
+                std::thread::sleep(DRAIN_INTERVAL);
             }
         });
         Ok(ByEvents { shared, stop, drainer: Some(drainer) })
     }
 
-    pub fn read(&mut self, gone: &BTreeSet<Lane>) -> Result<(u64, Reading), RecordError> {
+    pub fn read(&mut self, gone: &BTreeSet<CountedVcpu>) -> Result<(u64, CountReading), RecordError> {
         let mut shared = lock(&self.shared);
         shared.drain();
         shared.error.take().map_or(Ok(()), Err)?;
@@ -91,7 +91,7 @@ impl ByEvents {
         lock(&self.shared).core_events.as_mut().map(std::mem::take)
     }
 
-    pub fn forget(&mut self, lane: Lane) {
+    pub fn forget(&mut self, lane: CountedVcpu) {
         lock(&self.shared).fold.forget(lane);
     }
 
@@ -125,12 +125,12 @@ impl Shared {
             let Some(event) = sample.event(decoder, &mut record) else { return };
             let (process, kind) = (event.vm.0, event.kind);
             // The scheduler's are about threads, of which those that count are known.
-            let is_scheduler = matches!(kind, Kind::Switch { .. } | Kind::Wakeup { .. });
+            let is_scheduler = matches!(kind, EventKind::Switch { .. } | EventKind::Wakeup { .. });
             if !is_scheduler && processes.as_ref().is_some_and(|wanted| !wanted.contains(&process)) {
                 return;
             }
             if let Some(kept) = core_events
-                && matches!(kind, Kind::RunCore { .. } | Kind::Exit { .. } | Kind::Enter)
+                && matches!(kind, EventKind::RunCore { .. } | EventKind::Exit { .. } | EventKind::Enter)
             {
                 if kept.len() >= MAX_CORE_EVENTS {
                     // Nobody takes them: runs that are under way are told of anew from here on.
@@ -139,12 +139,12 @@ impl Shared {
                 kept.push(event);
             }
             let runner = match (*by_vcpu, event.vcpu) {
-                (false, _) => Runner::Thread(sample.thread),
+                (false, _) => VcpuRunner::Thread(sample.thread),
                 (true, VcpuId::UNKNOWN) => return,
-                (true, vcpu) => Runner::Vcpu(vcpu.0),
+                (true, vcpu) => VcpuRunner::Vcpu(vcpu.0),
             };
-            if kind != (Kind::Fpu { load: false }) {
-                fold.take(Lane { process, runner }, sample.time, kind, event.vcpu);
+            if kind != (EventKind::Fpu { load: false }) {
+                fold.take(CountedVcpu { process, runner }, sample.time, kind, event.vcpu);
             }
         });
         match drained {

@@ -11,20 +11,23 @@
 
 pub(crate) mod blocks;
 mod by_events;
-mod fold;
+mod exit_counter;
 mod snapshot;
 
-pub(crate) use fold::Reading;
-pub use snapshot::{About, Cause, Cost, Count, Key, Lane, LaneState, Open, Runner, Snapshot};
+pub(crate) use exit_counter::CountReading;
+pub use snapshot::{
+    CountAndTime, CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingCost, OpenExit,
+    Snapshot, VcpuRunner,
+};
 
 use crate::bpf::{ByBpf, NoBpf, Source};
 use crate::capture::possible_cpus;
 use crate::tracepoints::counted_of_kvm;
-use crate::{Processes, RecordError, Route, Tracepoint, of_scheduler, sys, tracefs};
+use crate::{Processes, RecordError, Tracepoint, TracingBackend, of_scheduler, sys, tracefs};
 use by_events::ByEvents;
+pub(crate) use exit_counter::{Fold, Traits};
 use exitscope_model::{Event, EventNames};
-use exitscope_trace::tracefs::{Decoder, Format, Role};
-pub(crate) use fold::{Fold, Traits};
+use exitscope_trace::tracefs::{CountRole, Decoder, Format};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -37,22 +40,28 @@ const HALT_POLL_NS: &str = "/sys/module/kvm/parameters/halt_poll_ns";
 
 /// What to count.
 #[derive(Clone, Debug)]
-pub struct Counting {
+pub struct CountingOptions {
     /// Whose exits.
     pub processes: Processes,
     /// Do not try BPF.
     pub without_bpf: bool,
     /// Virtual CPUs at most; exits of further ones are lost.
     pub max_lanes: u32,
-    /// Counts ([`Key`]s) at most; what would need a further one is lost. The kernel keeps 1.3 KB for each.
+    /// Counts ([`CountKey`]s) at most; what would need a further one is lost. The kernel keeps 1.3 KB for each.
     pub max_counts: u32,
     /// Keep what tells of virtual cores' runs (POWER), for [`Aggregation::take_core_events`].
     pub with_cores: bool,
 }
 
-impl Default for Counting {
-    fn default() -> Counting {
-        Counting { processes: Processes::All, without_bpf: false, max_lanes: 4096, max_counts: 8192, with_cores: false }
+impl Default for CountingOptions {
+    fn default() -> CountingOptions {
+        CountingOptions {
+            processes: Processes::All,
+            without_bpf: false,
+            max_lanes: 4096,
+            max_counts: 8192,
+            with_cores: false,
+        }
     }
 }
 
@@ -60,11 +69,11 @@ impl Default for Counting {
 #[derive(Debug)]
 pub struct Aggregation {
     engine: Engine,
-    route: Route,
+    route: TracingBackend,
     traits: Traits,
     snapshot: Snapshot,
     /// What of the snapshot was not settled when it was read.
-    unsettled: Vec<(Key, Count)>,
+    unsettled: Vec<(CountKey, CountAndTime)>,
 }
 
 #[derive(Debug)]
@@ -79,7 +88,7 @@ const READINGS: usize = 4;
 
 impl Engine {
     /// What was counted, and up to when.
-    fn read(&mut self, gone: &BTreeSet<Lane>) -> Result<(u64, Reading), RecordError> {
+    fn read(&mut self, gone: &BTreeSet<CountedVcpu>) -> Result<(u64, CountReading), RecordError> {
         match self {
             Engine::Bpf(bpf) => {
                 let mut turn = 1;
@@ -101,7 +110,7 @@ impl Engine {
 
 impl Aggregation {
     /// Begins to count. Errors say what to do about them.
-    pub fn start(counting: &Counting) -> Result<Aggregation, RecordError> {
+    pub fn start(counting: &CountingOptions) -> Result<Aggregation, RecordError> {
         let tracefs = tracefs()?;
         let mut tracepoints = counted_of_kvm(&tracefs)?;
         let scheduler = of_scheduler(&tracefs);
@@ -115,7 +124,7 @@ impl Aggregation {
         if sources.is_empty() {
             return Err(RecordError::NoTracepoints);
         }
-        let is_software = sources.iter().any(|(_, _, role)| matches!(role, Role::RunEnter(_)));
+        let is_software = sources.iter().any(|(_, _, role)| matches!(role, CountRole::RunEnter(_)));
         // On POWER's virtual cores, a thread's events are about any virtual CPU.
         let by_vcpu = sources.iter().any(|(tracepoint, ..)| tracepoint.name == "kvm_guest_exit");
         // A host that never polls says so; whoever changes that while we count is told of a few polls too many or too few.
@@ -130,7 +139,7 @@ impl Aggregation {
             _ => ByBpf::start(&sources, traits, counting, possible_cpus()?),
         };
         let (engine, route) = match bpf {
-            Ok(bpf) => (Engine::Bpf(bpf), Route::Bpf),
+            Ok(bpf) => (Engine::Bpf(bpf), TracingBackend::Bpf),
             Err(NoBpf::Trouble(error)) => return Err(error),
             Err(NoBpf::Forbidden(bpf)) => {
                 let fold = Fold::new(traits, counting.max_lanes as usize, counting.max_counts as usize);
@@ -145,7 +154,7 @@ impl Aggregation {
                     RecordError::NoRoute { perf, .. } => RecordError::NoRoute { bpf, perf },
                     other => other,
                 })?;
-                (Engine::Events(events), Route::PerfEvents { because })
+                (Engine::Events(events), TracingBackend::PerfEvents { because })
             }
         };
         let snapshot = Snapshot { began: sys::now(), ..Snapshot::default() };
@@ -153,11 +162,11 @@ impl Aggregation {
     }
 
     /// How it counts.
-    pub fn route(&self) -> &Route {
+    pub fn route(&self) -> &TracingBackend {
         &self.route
     }
 
-    /// Whether `kvm_exit` fires here. Else exits are those that go to user space, and [`Cause::Served`] is what tells of the
+    /// Whether `kvm_exit` fires here. Else exits are those that go to user space, and [`CountedKind::Served`] is what tells of the
     /// others.
     pub fn has_kvm_exit(&self) -> bool {
         !self.traits.is_software
@@ -193,7 +202,7 @@ impl Aggregation {
         let (mut at, mut reading) = self.engine.read(&BTreeSet::new())?;
         // Who is gone by now has final numbers in what is read next.
         let lanes = reading.lanes.iter().map(|(lane, _)| *lane);
-        let gone: BTreeSet<Lane> = lanes.filter(|lane| !lane.is_there()).collect();
+        let gone: BTreeSet<CountedVcpu> = lanes.filter(|lane| !lane.is_there()).collect();
         if !gone.is_empty() {
             (at, reading) = self.engine.read(&gone)?;
         }
@@ -201,7 +210,7 @@ impl Aggregation {
         self.snapshot.at = at;
         if let Engine::Bpf(bpf) = &self.engine {
             let runs = bpf.runs();
-            self.snapshot.cost = (runs.count > 0).then_some(Cost { runs: runs.count, ns: runs.ns });
+            self.snapshot.cost = (runs.count > 0).then_some(CountingCost { runs: runs.count, ns: runs.ns });
         }
         for lane in gone {
             match &mut self.engine {
@@ -241,7 +250,7 @@ impl Aggregation {
 /// Makes the snapshot say at least what was read. What was open at one reading may be on its way into a count at the next,
 /// into another one once it is known what it was about, and in neither for a moment. `unsettled` is what of the snapshot is
 /// not settled.
-fn absorb(snapshot: &mut Snapshot, unsettled: &mut Vec<(Key, Count)>, reading: Reading) {
+fn absorb(snapshot: &mut Snapshot, unsettled: &mut Vec<(CountKey, CountAndTime)>, reading: CountReading) {
     let Snapshot { lanes, counts, .. } = snapshot;
     for (lane, state) in reading.lanes {
         if lanes.insert(lane, state).is_some_and(|before| before.ended) {
@@ -254,12 +263,12 @@ fn absorb(snapshot: &mut Snapshot, unsettled: &mut Vec<(Key, Count)>, reading: R
             *all = all.since(&count);
         }
     }
-    let mut sums: BTreeMap<Key, Count> = BTreeMap::new();
+    let mut sums: BTreeMap<CountKey, CountAndTime> = BTreeMap::new();
     for (key, count) in reading.counts {
         sums.entry(key).or_default().add(&count);
     }
     for (key, count) in sums {
-        counts.entry(key).or_default().raise(&count);
+        counts.entry(key).or_default().max_with(&count);
     }
     for (key, count) in reading.unsettled {
         counts.entry(key).or_default().add(&count);
@@ -270,13 +279,13 @@ fn absorb(snapshot: &mut Snapshot, unsettled: &mut Vec<(Key, Count)>, reading: R
     snapshot.missed = snapshot.missed.max(reading.missed);
 }
 
-impl Lane {
+impl CountedVcpu {
     /// Whether who runs it is there.
     fn is_there(&self) -> bool {
         let process = format!("/proc/{}", self.process);
         match self.runner {
-            Runner::Thread(thread) => Path::new(&format!("{process}/task/{thread}")).exists(),
-            Runner::Vcpu(_) => Path::new(&process).exists(),
+            VcpuRunner::Thread(thread) => Path::new(&format!("{process}/task/{thread}")).exists(),
+            VcpuRunner::Vcpu(_) => Path::new(&process).exists(),
         }
     }
 }
@@ -294,19 +303,28 @@ fn decoded(tracepoints: Vec<Tracepoint>) -> Vec<(Tracepoint, Decoder)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitParts, Form, Kind, SubjectWord, TimePart};
+    use exitscope_model::{
+        CodeList, EventKind, ExitCode, ExitParts, PortAccessForm, Subject, SubjectKind, SubjectWord, TimePart,
+    };
     use exitscope_units::Nanos;
     use exitscope_units::VcpuId;
 
     const TRAITS: Traits = Traits { is_software: false, polls: true, switches: true };
-    const LANE: Lane = Lane { process: 7, runner: Runner::Thread(70) };
+    const LANE: CountedVcpu = CountedVcpu { process: 7, runner: VcpuRunner::Thread(70) };
 
-    fn exit(number: u64) -> Kind {
-        Kind::Exit { code: ExitCode::new(CodeList::Vmx, number), idle: false, words: SubjectWord::NONE, rip: 0 }
+    fn exit(number: u64) -> EventKind {
+        EventKind::Exit { code: ExitCode::new(CodeList::Vmx, number), idle: false, words: SubjectWord::NONE, rip: 0 }
     }
 
-    fn port(key: u64) -> Kind {
-        Kind::Detail(Detail { kind: DetailKind::Port, write: true, form: Form::Untold, size: 1, key, value: 0 })
+    fn port(key: u64) -> EventKind {
+        EventKind::Detail(Subject {
+            kind: SubjectKind::Port,
+            write: true,
+            form: PortAccessForm::Unknown,
+            size: 1,
+            key,
+            value: 0,
+        })
     }
 
     /// Count and time of everything.
@@ -319,7 +337,7 @@ mod tests {
     fn whenever_it_is_read_no_sum_goes_down_and_each_exit_is_counted_once() {
         let events = (0..40u64).flat_map(|n| {
             let at = 1_000 * n;
-            let entry = (at + 300 + n, Kind::Enter);
+            let entry = (at + 300 + n, EventKind::Enter);
             match n % 4 {
                 0 => vec![(at, exit(30)), (at + 1, port(n % 3)), entry],
                 1 => vec![(at, exit(12)), entry],
@@ -333,7 +351,7 @@ mod tests {
             let (mut snapshot, mut unsettled) = (Snapshot::default(), Vec::new());
             let mut exits = 0;
             for (at, (time, kind)) in events.clone().enumerate() {
-                exits += u64::from(matches!(kind, Kind::Exit { .. }));
+                exits += u64::from(matches!(kind, EventKind::Exit { .. }));
                 fold.take(LANE, time, kind, VcpuId::UNKNOWN);
                 if at % between == 0 {
                     let before = sum(&snapshot);
@@ -344,10 +362,10 @@ mod tests {
                 }
             }
             absorb(&mut snapshot, &mut unsettled, fold.read_all());
-            let counted: BTreeMap<Key, Count> = fold.read_all().counts.into_iter().collect();
+            let counted: BTreeMap<CountKey, CountAndTime> = fold.read_all().counts.into_iter().collect();
             assert_eq!((&snapshot.counts, exits), (&counted, 40), "every {between} events");
             let halts = &snapshot.counts
-                [&Key { lane: LANE, cause: Cause::Exit(ExitCode::new(CodeList::Vmx, 12)), about: None }];
+                [&CountKey { lane: LANE, cause: CountedKind::Exit(ExitCode::new(CodeList::Vmx, 12)), subject: None }];
             assert_eq!((halts.count, halts.beside, halts.cost()), (10, ExitParts::ZERO, halts.total));
         }
     }
@@ -357,21 +375,21 @@ mod tests {
         let read = |number: u64| {
             let mut fold = Fold::new(TRAITS, 4, 100);
             fold.take(LANE, 10, exit(number), VcpuId::UNKNOWN);
-            fold.take(LANE, 20, Kind::Enter, VcpuId::UNKNOWN);
+            fold.take(LANE, 20, EventKind::Enter, VcpuId::UNKNOWN);
             fold.read_all()
         };
         let (mut snapshot, mut unsettled) = (Snapshot::default(), Vec::new());
         absorb(&mut snapshot, &mut unsettled, read(1));
         snapshot.lanes.get_mut(&LANE).expect("it is known").ended = true;
         absorb(&mut snapshot, &mut unsettled, read(2));
-        let causes: Vec<Cause> = snapshot.counts.keys().map(|key| key.cause).collect();
-        assert_eq!(causes, [Cause::Exit(ExitCode::new(CodeList::Vmx, 2))]);
+        let causes: Vec<CountedKind> = snapshot.counts.keys().map(|key| key.cause).collect();
+        assert_eq!(causes, [CountedKind::Exit(ExitCode::new(CodeList::Vmx, 2))]);
     }
 
     #[test]
     fn a_count_is_what_came_before_and_what_came_since() {
         let count = |lengths: &[u64]| {
-            let mut count = Count { count: lengths.len() as u64, to_user: 1, ..Count::default() };
+            let mut count = CountAndTime { count: lengths.len() as u64, to_user: 1, ..CountAndTime::default() };
             lengths.iter().for_each(|&ns| count.lengths.record(ns));
             count.total = lengths.iter().sum();
             count.beside.add(TimePart::Polling, Nanos(count.total / 3));

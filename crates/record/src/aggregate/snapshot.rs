@@ -6,7 +6,7 @@
 //!           └─ lost
 //! ```
 
-use exitscope_model::{DetailKind, ExitCode, ExitParts, TimePart};
+use exitscope_model::{ExitCode, ExitParts, SubjectKind, TimePart};
 use exitscope_stats::CoarseBuckets;
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
@@ -22,9 +22,9 @@ pub struct Snapshot {
     /// Up to when it counts.
     pub at: u64,
     /// What runs virtual CPUs.
-    pub lanes: BTreeMap<Lane, LaneState>,
+    pub lanes: BTreeMap<CountedVcpu, CountedVcpuState>,
     /// What they did.
-    pub counts: BTreeMap<Key, Count>,
+    pub counts: BTreeMap<CountKey, CountAndTime>,
     /// Exits, halts or events that are in no count: there was no room for them.
     pub lost: u64,
     /// Events of the scheduler that its programs were not run for: a thread's time without a CPU, up to its next such event, is
@@ -32,21 +32,21 @@ pub struct Snapshot {
     pub missed: u64,
     /// What counting costs where exits happen, if it was measured ([`measure_programs`](crate::measure_programs)):
     /// only BPF programs can be.
-    pub cost: Option<Cost>,
+    pub cost: Option<CountingCost>,
 }
 
 /// What runs one virtual CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lane {
+pub struct CountedVcpu {
     /// The process, which is the VM.
     pub process: u32,
     /// Who runs the virtual CPU.
-    pub runner: Runner,
+    pub runner: VcpuRunner,
 }
 
 /// Who runs a virtual CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Runner {
+pub enum VcpuRunner {
     /// This thread.
     Thread(u32),
     /// Any thread: events name the virtual CPU (powerpc, where one thread records for a whole virtual core).
@@ -55,7 +55,7 @@ pub enum Runner {
 
 /// What is known of a lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LaneState {
+pub struct CountedVcpuState {
     /// The virtual CPU's number, if an event said so. Most VMMs also have it in the thread's name.
     pub vcpu: Option<u32>,
     /// How long KVM polls when it halts, in nanoseconds, if KVM has changed that since.
@@ -65,7 +65,7 @@ pub struct LaneState {
     /// Up to when it counts: the reading; of a thread that is gone, when it left its last CPU, if the scheduler said so.
     pub until: u64,
     /// The exit that it is in, or was in when it ended.
-    pub open: Option<Open>,
+    pub open: Option<OpenExit>,
     /// Time since counting began that is of no exit, and not in the guest. Where `kvm_exit` never fires: in `KVM_RUN`, of which
     /// nothing says what else is the guest's and what the kernel's.
     pub outside: ExitParts,
@@ -75,16 +75,16 @@ pub struct LaneState {
     pub ended: bool,
 }
 
-impl LaneState {
+impl CountedVcpuState {
     /// What it has spent in no exit since it was as in `earlier`.
-    pub fn outside_since(&self, earlier: &LaneState) -> ExitParts {
+    pub fn outside_since(&self, earlier: &CountedVcpuState) -> ExitParts {
         each_part(self.outside, earlier.outside, u64::saturating_sub)
     }
 }
 
 /// An exit that is not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenExit {
     /// The exit reason.
     pub code: ExitCode,
     /// Since when: CLOCK_MONOTONIC, nanoseconds.
@@ -95,24 +95,24 @@ pub struct Open {
 
 /// What is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct CountKey {
     /// The vCPU.
-    pub lane: Lane,
+    pub lane: CountedVcpu,
     /// What it was.
-    pub cause: Cause,
+    pub cause: CountedKind,
     /// About what, if an event said so.
-    pub about: Option<About>,
+    pub subject: Option<CountedSubject>,
 }
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
+pub enum CountedKind {
     /// Exits for this reason: those of which a recording makes rows. An exit that is still open is counted, and has no
     /// length yet.
     Exit(ExitCode),
     /// On back ends that fire no `kvm_exit`: what the kernel did for the guest without leaving for user space. It has no
     /// length, as only one event tells of it.
-    Served,
+    InKernel,
     /// Halts that ended (`kvm_vcpu_wakeup`); their lengths are from the poll until the thread runs again. On hardware
     /// they lie in exits, on other back ends there is no exit around them.
     Halt {
@@ -125,9 +125,9 @@ pub enum Cause {
 
 /// What an exit was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct About {
+pub struct CountedSubject {
     /// Kind of thing.
-    pub kind: DetailKind,
+    pub kind: SubjectKind,
     /// Whether the guest wrote.
     pub write: bool,
     /// Which: port, MSR, hypercall, CPUID leaf, …; of memory, the address of its page of 4 KiB.
@@ -136,7 +136,7 @@ pub struct About {
 
 /// How many, and how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct CountAndTime {
     /// Number of exits.
     pub count: u64,
     /// How many of them went on to user space.
@@ -151,21 +151,21 @@ pub struct Count {
 
 /// What counting costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct CountingCost {
     /// Runs of programs that were measured.
     pub runs: u64,
     /// Their time, in nanoseconds: that of the programs alone, without the kernel's way to them.
     pub ns: u64,
 }
 
-impl Count {
+impl CountAndTime {
     /// Time that the exits cost: in the kernel and in user space.
     pub fn cost(&self) -> u64 {
         self.total.saturating_sub(self.beside.sum().0)
     }
 
     /// Adds what `other` counted.
-    pub fn add(&mut self, other: &Count) {
+    pub fn add(&mut self, other: &CountAndTime) {
         self.count += other.count;
         self.to_user += other.to_user;
         self.total += other.total;
@@ -174,8 +174,8 @@ impl Count {
     }
 
     /// What came since `earlier`, which is a former value of the same.
-    pub fn since(&self, earlier: &Count) -> Count {
-        Count {
+    pub fn since(&self, earlier: &CountAndTime) -> CountAndTime {
+        CountAndTime {
             count: self.count.saturating_sub(earlier.count),
             to_user: self.to_user.saturating_sub(earlier.to_user),
             total: self.total.saturating_sub(earlier.total),
@@ -185,7 +185,7 @@ impl Count {
     }
 
     /// At least as much as `other`, in everything.
-    pub(crate) fn raise(&mut self, other: &Count) {
+    pub(crate) fn max_with(&mut self, other: &CountAndTime) {
         self.count = self.count.max(other.count);
         self.to_user = self.to_user.max(other.to_user);
         self.total = self.total.max(other.total);

@@ -10,7 +10,7 @@
 
 use crate::Tracepoint;
 use crate::btf::Btf;
-use exitscope_trace::tracefs::{Format, Order, Place, Role};
+use exitscope_trace::tracefs::{ByteOrder, CountRole, FieldLocation, Format};
 
 /// Bytes of each argument, whatever its type.
 const WORD: usize = 8;
@@ -31,7 +31,12 @@ const ARGUMENTS: [(&str, &[&str]); 8] = [
 
 /// The same role and the same place of the virtual CPU's number, in arguments instead of records; `None` if one of the
 /// fields is no argument, or BTF does not say that it is. Fields of no bytes are none that have to be there.
-pub fn among_arguments(tracepoint: &Tracepoint, role: Role, vcpu: Place, btf: Option<&Btf>) -> Option<(Role, Place)> {
+pub fn among_arguments(
+    tracepoint: &Tracepoint,
+    role: CountRole,
+    vcpu: FieldLocation,
+    btf: Option<&Btf>,
+) -> Option<(CountRole, FieldLocation)> {
     if tracepoint.system != "kvm" {
         return None;
     }
@@ -43,7 +48,7 @@ pub fn among_arguments(tracepoint: &Tracepoint, role: Role, vcpu: Place, btf: Op
     let functions = ["__bpf_trace_", "__traceiter_"].map(|prefix| format!("{prefix}{}", tracepoint.name));
     let parameters = btf.filter(|_| !arguments.is_empty());
     let parameters = parameters.and_then(|btf| functions.iter().find_map(|function| btf.parameters(function)));
-    let place = |place: Place| {
+    let place = |place: FieldLocation| {
         if place.size == 0 {
             return Some(place);
         }
@@ -54,11 +59,11 @@ pub fn among_arguments(tracepoint: &Tracepoint, role: Role, vcpu: Place, btf: Op
         let at = parameters.iter().position(|parameter| parameter.name == field.name)?;
         parameters[at].size.filter(|&size| size == place.size)?;
         // A number is the low bytes of its word.
-        let before = match Order::NATIVE {
-            Order::Little => 0,
-            Order::Big => WORD - place.size,
+        let before = match ByteOrder::NATIVE {
+            ByteOrder::Little => 0,
+            ByteOrder::Big => WORD - place.size,
         };
-        Some(Place { offset: at * WORD + before, size: place.size })
+        Some(FieldLocation { offset: at * WORD + before, size: place.size })
     };
     Some((role.moved(place)?, place(vcpu)?))
 }
@@ -67,9 +72,9 @@ pub fn among_arguments(tracepoint: &Tracepoint, role: Role, vcpu: Place, btf: Op
 mod tests {
     use super::*;
     use crate::btf::made::Made;
-    use exitscope_trace::tracefs::Write;
+    use exitscope_trace::tracefs::WriteRule;
 
-    const NOWHERE: Place = Place { offset: 0, size: 0 };
+    const NOWHERE: FieldLocation = FieldLocation { offset: 0, size: 0 };
 
     fn tracepoint(system: &str, name: &str, fields: &str) -> Tracepoint {
         let text = format!("name: {name}\nID: 7\nformat:\n{fields}\nprint fmt: \"\"\n");
@@ -95,12 +100,12 @@ mod tests {
     const FIELDS: &str = "\tfield:u32 type;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 len;\toffset:12;\tsize:4;\tsigned:0;\n\
                           \tfield:u64 gpa;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:u64 val;\toffset:24;\tsize:8;\tsigned:0;";
 
-    fn at(offset: usize, size: usize) -> Place {
-        Place { offset, size }
+    fn at(offset: usize, size: usize) -> FieldLocation {
+        FieldLocation { offset, size }
     }
 
-    fn about(key: Place, kind: Place) -> Role {
-        Role::About { kind: exitscope_model::DetailKind::Mmio, key, write: Write::Is(kind, 2) }
+    fn about(key: FieldLocation, kind: FieldLocation) -> CountRole {
+        CountRole::About { kind: exitscope_model::SubjectKind::Mmio, key, write: WriteRule::Is(kind, 2) }
     }
 
     /// Where the low 4 bytes of a word are.
@@ -121,8 +126,8 @@ mod tests {
         assert_eq!(among(&other, about(at(16, 8), at(8, 4)), NOWHERE), None);
         // An entry needs no field, but for the number of the virtual CPU.
         let entry = tracepoint("kvm", "kvm_entry", "\tfield:unsigned int vcpu_id;\toffset:8;\tsize:4;\tsigned:0;");
-        assert_eq!(among(&entry, Role::Enter, NOWHERE), Some((Role::Enter, NOWHERE)));
-        assert_eq!(among(&entry, Role::Enter, at(8, 4)), None);
+        assert_eq!(among(&entry, CountRole::Enter, NOWHERE), Some((CountRole::Enter, NOWHERE)));
+        assert_eq!(among(&entry, CountRole::Enter, at(8, 4)), None);
     }
 
     #[test]

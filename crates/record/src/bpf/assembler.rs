@@ -67,7 +67,7 @@ pub struct Label(usize);
 
 /// A program that grows.
 #[derive(Default)]
-pub struct Assembler {
+pub struct BpfAssembler {
     code: Vec<u64>,
     /// Where each label is, once it is.
     labels: Vec<Option<usize>>,
@@ -75,7 +75,7 @@ pub struct Assembler {
     jumps: Vec<(usize, Label)>,
 }
 
-impl Assembler {
+impl BpfAssembler {
     fn emit(&mut self, opcode: u64, dst: Reg, src: Reg, off: i16, imm: i32) {
         let regs = u64::from(dst.0) << 8 | u64::from(src.0) << 12;
         self.code.push(opcode | regs | u64::from(off as u16) << 16 | u64::from(imm as u32) << 32);

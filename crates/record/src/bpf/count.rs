@@ -7,34 +7,37 @@
 
 use super::arguments::among_arguments;
 use super::count_program::{
-    self as layout, ABOUT, ABOUT_KEY, BUCKETS, CLOSED, CODE, COUNT_SIZE, HALT, KEY_SIZE, Maps, OPENER, SERVED, SINCE,
-    STATE_SIZE, TO_USER, about, count_program,
+    self as layout, ABOUT, ABOUT_KEY, BUCKETS, CLOSED, CODE, COUNT_SIZE, CountMaps, HALT, KEY_SIZE, OPENER, SERVED,
+    SINCE, STATE_SIZE, TO_USER, about, count_program,
 };
 use super::{NoBpf, any_cpu, attach, load, map, runs_of};
 use crate::aggregate::blocks::{COUNTED, SUMS, Spent, beside_cost, end, outside, up_to};
-use crate::aggregate::{About, Cause, Count, Counting, Key, Lane, LaneState, Open, Reading, Runner, Traits};
+use crate::aggregate::{
+    CountAndTime, CountKey, CountReading, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingOptions,
+    OpenExit, Traits, VcpuRunner,
+};
 use crate::btf::Btf;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::sys::{self, ProgramKind};
 use crate::{Processes, Tracepoint};
 use exitscope_model::codes::trapped_system_register;
-use exitscope_model::{DetailKind, ExitCode, ExitParts, Kind};
+use exitscope_model::{EventKind, ExitCode, ExitParts, SubjectKind};
 use exitscope_stats::CoarseBuckets;
-use exitscope_trace::tracefs::{Decoder, Order, Place, Role};
+use exitscope_trace::tracefs::{ByteOrder, CountRole, Decoder, FieldLocation};
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
 
 /// A tracepoint, how its records are read, and what it is to a count.
-pub type Source = (Tracepoint, Decoder, Role);
+pub type Source = (Tracepoint, Decoder, CountRole);
 
 /// Programs at work, and their maps.
 #[derive(Debug)]
 pub struct ByBpf {
     sources: Vec<Source>,
     traits: Traits,
-    maps: Maps,
+    maps: CountMaps,
     cpus: usize,
     programs: Vec<OwnedFd>,
     /// Of each source, what its program runs at.
@@ -45,7 +48,7 @@ pub struct ByBpf {
 
 impl ByBpf {
     /// Starts a program for each tracepoint.
-    pub fn start(sources: &[Source], traits: Traits, counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
+    pub fn start(sources: &[Source], traits: Traits, counting: &CountingOptions, cpus: u32) -> Result<ByBpf, NoBpf> {
         let start = |raw| ByBpf::start_at(sources, traits, counting, cpus, raw);
         start(true).or_else(|why| match &why {
             NoBpf::Forbidden(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(why),
@@ -55,7 +58,13 @@ impl ByBpf {
     }
 
     /// The same, at raw tracepoints where that is wanted and they have all that a program looks at.
-    fn start_at(sources: &[Source], traits: Traits, counting: &Counting, cpus: u32, raw: bool) -> Result<ByBpf, NoBpf> {
+    fn start_at(
+        sources: &[Source],
+        traits: Traits,
+        counting: &CountingOptions,
+        cpus: u32,
+        raw: bool,
+    ) -> Result<ByBpf, NoBpf> {
         let mut engine = ByBpf::idle(sources, traits, counting, cpus)?;
         let btf = if raw { Btf::of_this_kernel() } else { None };
         for (number, (source, vcpu)) in (0..).zip(sources.iter().zip(vcpus(sources))) {
@@ -80,7 +89,7 @@ impl ByBpf {
     }
 
     /// The maps, and no program yet.
-    fn idle(sources: &[Source], traits: Traits, counting: &Counting, cpus: u32) -> Result<ByBpf, NoBpf> {
+    fn idle(sources: &[Source], traits: Traits, counting: &CountingOptions, cpus: u32) -> Result<ByBpf, NoBpf> {
         let processes = match &counting.processes {
             Processes::All => None,
             Processes::These(these) => {
@@ -91,7 +100,7 @@ impl ByBpf {
                 Some(processes)
             }
         };
-        let maps = Maps {
+        let maps = CountMaps {
             states: map(sys::HASH, 8, STATE_SIZE as u32, counting.max_lanes, None)?,
             threads: map(sys::HASH, 4, 8, counting.max_lanes, None)?,
             counts: map(sys::HASH, KEY_SIZE as u32, COUNT_SIZE as u32, counting.max_counts, None)?,
@@ -112,8 +121,8 @@ impl ByBpf {
     }
 
     /// What the maps hold, up to `at`; of who is gone, up to the end. Counts before states: what was open and has ended meanwhile is then missed, and not counted twice.
-    pub fn read(&mut self, at: u64, gone: &BTreeSet<Lane>) -> io::Result<Reading> {
-        let mut reading = Reading::default();
+    pub fn read(&mut self, at: u64, gone: &BTreeSet<CountedVcpu>) -> io::Result<CountReading> {
+        let mut reading = CountReading::default();
         sys::each_element(&self.maps.counts, KEY_SIZE, COUNT_SIZE, |key, value| {
             let key = self.key(lane(u64_at(key, 0)), key);
             reading.counts.extend(key.map(|key| (key, count(value, key.cause))));
@@ -132,15 +141,16 @@ impl ByBpf {
                 _ => within = up_to(until, within, out),
             }
             if since > 0 || closed > 0 {
-                let mut count = Count { count: 1, to_user: u32_at(state, TO_USER).into(), ..Count::default() };
+                let mut count =
+                    CountAndTime { count: 1, to_user: u32_at(state, TO_USER).into(), ..CountAndTime::default() };
                 let key = self.key(lane, state);
-                if let Some(Key { cause: Cause::Exit(code), .. }) = key {
+                if let Some(CountKey { cause: CountedKind::Exit(code), .. }) = key {
                     let beside = beside_cost(&within, code);
                     if since == 0 {
                         (count.total, count.beside) = (closed - 1, beside);
                         count.lengths.record(count.total);
                     } else {
-                        open = Some(Open { code, since, beside });
+                        open = Some(OpenExit { code, since, beside });
                     }
                 }
                 reading.unsettled.extend(key.map(|key| (key, count)));
@@ -150,7 +160,7 @@ impl ByBpf {
             let (vcpu, poll, events) = (less_one(layout::VCPU), less_one(layout::POLL), u64_at(state, layout::EVENTS));
             reading.lanes.push((
                 lane,
-                LaneState {
+                CountedVcpuState {
                     vcpu,
                     poll,
                     first: u64_at(state, layout::FIRST),
@@ -175,7 +185,7 @@ impl ByBpf {
     }
 
     /// How all programs ran together.
-    pub fn runs(&self) -> sys::Runs {
+    pub fn runs(&self) -> sys::BpfRunStats {
         runs_of(&self.programs)
     }
 
@@ -187,8 +197,8 @@ impl ByBpf {
     }
 
     /// Makes room: this thread is gone.
-    pub fn forget(&mut self, lane: Lane) -> io::Result<()> {
-        let Runner::Thread(thread) = lane.runner else { return Ok(()) };
+    pub fn forget(&mut self, lane: CountedVcpu) -> io::Result<()> {
+        let VcpuRunner::Thread(thread) = lane.runner else { return Ok(()) };
         // Another may have its number by now, which knows no more than that it counts then.
         let _ = sys::delete(&self.maps.threads, &thread.to_ne_bytes());
         let thread = u64::from(lane.process) << 32 | u64::from(thread);
@@ -203,62 +213,62 @@ impl ByBpf {
     }
 
     /// What a key says, or the same bytes of a state.
-    fn key(&self, lane: Lane, raw: &[u8]) -> Option<Key> {
+    fn key(&self, lane: CountedVcpu, raw: &[u8]) -> Option<CountKey> {
         let (code, opener, what) = (u64_at(raw, CODE), u16_at(raw, OPENER), u16_at(raw, ABOUT));
         let cause = match opener {
-            SERVED => Cause::Served,
-            HALT => Cause::Halt { slept: code & 0xff != 0, valid: code >> 8 != 0 },
-            opener => Cause::Exit(self.exit_code(code, opener.into())?),
+            SERVED => CountedKind::InKernel,
+            HALT => CountedKind::Halt { slept: code & 0xff != 0, valid: code >> 8 != 0 },
+            opener => CountedKind::Exit(self.exit_code(code, opener.into())?),
         };
         let kinds = self.sources.iter().filter_map(|(_, _, role)| match role {
-            Role::About { kind, .. } => Some(*kind),
+            CountRole::About { kind, .. } => Some(*kind),
             _ => None,
         });
         let kind = kinds.into_iter().find(|&kind| about(kind) == what & !1);
         let key = u64_at(raw, ABOUT_KEY);
         let about = kind.map(|kind| match kind {
             // Counted by its trap.
-            DetailKind::SystemRegister => {
+            SubjectKind::SystemRegister => {
                 let (key, write) = trapped_system_register(key);
-                About { kind, write, key }
+                CountedSubject { kind, write, key }
             }
-            _ => About { kind, write: what & 1 != 0, key },
+            _ => CountedSubject { kind, write: what & 1 != 0, key },
         });
-        Some(Key { lane, cause, about })
+        Some(CountKey { lane, cause, subject: about })
     }
 
     /// The reason, by the decoder that reads recordings: of a record that has nothing but the fields that it is made of.
     fn exit_code(&self, code: u64, opener: usize) -> Option<ExitCode> {
         let (tracepoint, decoder, role) = self.sources.get(opener)?;
-        let (Role::Exit(places) | Role::UserspaceExit(places)) = role else { return None };
+        let (CountRole::Exit(places) | CountRole::UserspaceExit(places)) = role else { return None };
         let mut record = vec![0; tracepoint.size];
         let low = if places[0].size == 8 { code } else { code & u64::from(u32::MAX) };
         for (place, number) in places.iter().zip([low, code >> 32]) {
             put(&mut record, *place, number);
         }
-        match decoder.decode(&record, Order::NATIVE)?.kind {
-            Kind::Exit { code, .. } => Some(code),
-            Kind::UserspaceExit { reason, errno } => Some(ExitCode::of_userspace(reason, errno)),
+        match decoder.decode(&record, ByteOrder::NATIVE)?.kind {
+            EventKind::Exit { code, .. } => Some(code),
+            EventKind::UserspaceExit { reason, errno } => Some(ExitCode::of_userspace(reason, errno)),
             _ => None,
         }
     }
 }
 
 /// Where the program of each source looks for the virtual CPU's number: entries need not say what exits say.
-fn vcpus(sources: &[Source]) -> impl Iterator<Item = Place> + '_ {
+fn vcpus(sources: &[Source]) -> impl Iterator<Item = FieldLocation> + '_ {
     let exits_tell =
-        sources.iter().any(|(_, decoder, role)| matches!(role, Role::Exit(_)) && decoder.vcpu_place().size > 0);
+        sources.iter().any(|(_, decoder, role)| matches!(role, CountRole::Exit(_)) && decoder.vcpu_place().size > 0);
     sources.iter().map(move |(_, decoder, role)| match role {
-        Role::Enter if exits_tell => Place::default(),
+        CountRole::Enter if exits_tell => FieldLocation::default(),
         _ => decoder.vcpu_place(),
     })
 }
 
 /// Writes the lower bytes of a number into a field.
-fn put(record: &mut [u8], place: Place, number: u64) {
-    let bytes = match Order::NATIVE {
-        Order::Little => number.to_le_bytes().to_vec(),
-        Order::Big => number.to_be_bytes()[8 - place.size..].to_vec(),
+fn put(record: &mut [u8], place: FieldLocation, number: u64) {
+    let bytes = match ByteOrder::NATIVE {
+        ByteOrder::Little => number.to_le_bytes().to_vec(),
+        ByteOrder::Big => number.to_be_bytes()[8 - place.size..].to_vec(),
     };
     if let Some(field) = record.get_mut(place.offset..place.offset + place.size) {
         field.copy_from_slice(&bytes[..place.size]);
@@ -266,17 +276,17 @@ fn put(record: &mut [u8], place: Place, number: u64) {
 }
 
 /// `bpf_get_current_pid_tgid`: the process is the upper half.
-fn lane(thread: u64) -> Lane {
-    Lane { process: (thread >> 32) as u32, runner: Runner::Thread(thread as u32) }
+fn lane(thread: u64) -> CountedVcpu {
+    CountedVcpu { process: (thread >> 32) as u32, runner: VcpuRunner::Thread(thread as u32) }
 }
 
-fn count(value: &[u8], cause: Cause) -> Count {
+fn count(value: &[u8], cause: CountedKind) -> CountAndTime {
     let spent: [u64; COUNTED] = std::array::from_fn(|sum| u64_at(value, layout::SPENT + 8 * sum));
     let beside = match cause {
-        Cause::Exit(code) => beside_cost(&spent, code),
-        Cause::Served | Cause::Halt { .. } => ExitParts::ZERO,
+        CountedKind::Exit(code) => beside_cost(&spent, code),
+        CountedKind::InKernel | CountedKind::Halt { .. } => ExitParts::ZERO,
     };
-    Count {
+    CountAndTime {
         count: u64_at(value, layout::COUNT),
         to_user: u64_at(value, layout::COUNT_TO_USER),
         total: u64_at(value, layout::TOTAL),

@@ -10,15 +10,15 @@
 //! States and counts are a thread's own, and a thread is on one CPU at a time: nothing has to be atomic. Who wakes a thread may
 //! be on another CPU; the thread itself is on none then.
 
-use super::assembler::{Assembler, Helper, Label, Reg, Width};
+use super::assembler::{BpfAssembler, Helper, Label, Reg, Width};
 use super::program::{count_loss, end};
 use crate::aggregate::Traits;
 use crate::aggregate::blocks::{COUNTED, POLLING, SLEPT, STEAL, STOPPED, SUMS, TOLD, USER};
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::codes::{EAGAIN, EINTR, KVM_EXIT_HLT, KVM_EXIT_INTR};
-use exitscope_model::{DetailKind, ExitCode, PORTS_IN_KERNEL};
+use exitscope_model::{ExitCode, PORTS_IN_KERNEL, SubjectKind};
 use exitscope_stats::CoarseBuckets;
-use exitscope_trace::tracefs::{Place, Role, Write};
+use exitscope_trace::tracefs::{CountRole, FieldLocation, WriteRule};
 use std::os::fd::OwnedFd;
 
 /// A key of counts: the thread (8), and from CODE to KEY_SIZE what a state has there, too.
@@ -67,7 +67,7 @@ pub const SERVED: u16 = u16::MAX;
 pub const HALT: u16 = u16::MAX - 1;
 
 /// What a key says it is about: the kind, and whether the guest wrote.
-pub const fn about(kind: DetailKind) -> u16 {
+pub const fn about(kind: SubjectKind) -> u16 {
     (kind as u16 + 1) << 1
 }
 
@@ -94,14 +94,14 @@ const ANY: i32 = 0;
 const NO_EXIST: i32 = 1;
 
 /// What user space may do for the guest.
-const HANDED_OVER: [DetailKind; 4] = [DetailKind::Port, DetailKind::Mmio, DetailKind::Msr, DetailKind::Hypercall];
+const HANDED_OVER: [SubjectKind; 4] = [SubjectKind::Port, SubjectKind::Mmio, SubjectKind::Msr, SubjectKind::Hypercall];
 
 /// Beyond the reasons of `kvm_userspace_exit` that matter.
 const MAX_REASON: u32 = 64;
 
 /// The maps that programs use.
 #[derive(Debug)]
-pub struct Maps {
+pub struct CountMaps {
     /// By thread, its state.
     pub states: OwnedFd,
     /// By a thread's number, process and number, if it has a state.
@@ -117,31 +117,32 @@ pub struct Maps {
 }
 
 /// The program for the tracepoint number `number`.
-pub fn count_program(role: Role, number: u16, vcpu: Place, traits: Traits, maps: &Maps) -> Vec<u64> {
+pub fn count_program(role: CountRole, number: u16, vcpu: FieldLocation, traits: Traits, maps: &CountMaps) -> Vec<u64> {
     let is_software = traits.is_software;
-    let mut a = Assembler::default();
+    let mut a = BpfAssembler::default();
     let [out, full] = [a.label(), a.label()];
     let mut p = Program { a: &mut a, maps, out, full };
     p.a.copy(CTX, R1);
     match role {
-        Role::Switch { prev, state, next } => {
+        CountRole::Switch { prev, state, next } => {
             p.goes_out(prev, state);
             p.comes_back(next);
             a.jump(out);
             return end(a, full, out, &maps.lost);
         }
-        Role::Wakeup(thread) => {
+        CountRole::Wakeup(thread) => {
             p.is_woken(thread);
             a.jump(out);
             return end(a, full, out, &maps.lost);
         }
-        Role::RunEnter(load) => {
+        CountRole::RunEnter(load) => {
             p.field(R1, load);
             p.a.jump_if(R1, 0, out);
         }
         _ => {}
     }
-    let begins = matches!(role, Role::Exit(_) | Role::Enter | Role::UserspaceExit(_) | Role::About { .. });
+    let begins =
+        matches!(role, CountRole::Exit(_) | CountRole::Enter | CountRole::UserspaceExit(_) | CountRole::About { .. });
     p.find_state(begins);
     p.a.grow(STATE, EVENTS as i16, 1);
     p.runs();
@@ -151,36 +152,36 @@ pub fn count_program(role: Role, number: u16, vcpu: Place, traits: Traits, maps:
         p.a.store(Width::Double, STATE, VCPU as i16, R1);
     }
     match role {
-        Role::Exit(code) => p.exit(number, code),
-        Role::Enter => p.enter(),
-        Role::UserspaceExit(code) if is_software => p.leave_software(number, code),
-        Role::UserspaceExit(code) => p.leave(code),
-        Role::RunEnter(_) => p.enter_software(),
-        Role::About { kind, key, write } => p.about(kind, key, write, is_software),
-        Role::HaltEnd { ns, waited, valid } => p.halt(ns, waited, valid, traits.polls),
-        Role::HaltPoll([new, old]) => {
+        CountRole::Exit(code) => p.exit(number, code),
+        CountRole::Enter => p.enter(),
+        CountRole::UserspaceExit(code) if is_software => p.leave_software(number, code),
+        CountRole::UserspaceExit(code) => p.leave(code),
+        CountRole::RunEnter(_) => p.enter_software(),
+        CountRole::About { kind, key, write } => p.about(kind, key, write, is_software),
+        CountRole::HaltEnd { ns, waited, valid } => p.halt(ns, waited, valid, traits.polls),
+        CountRole::HaltPoll([new, old]) => {
             for (place, field) in [(POLL, new), (POLLED, old)] {
                 p.field(R1, field);
                 p.a.add(R1, 1);
                 p.a.store(Width::Double, STATE, place as i16, R1);
             }
         }
-        Role::Switch { .. } | Role::Wakeup(_) => {}
+        CountRole::Switch { .. } | CountRole::Wakeup(_) => {}
     }
     a.jump(out);
     end(a, full, out, &maps.lost)
 }
 
 struct Program<'a> {
-    a: &'a mut Assembler,
-    maps: &'a Maps,
+    a: &'a mut BpfAssembler,
+    maps: &'a CountMaps,
     out: Label,
     full: Label,
 }
 
 impl Program<'_> {
     /// dst = a field of the record; zero if there is no such field
-    fn field(&mut self, dst: Reg, place: Place) {
+    fn field(&mut self, dst: Reg, place: FieldLocation) {
         match place.size {
             0 => self.a.set(dst, 0),
             size => self.a.load(Width::of(size), dst, CTX, place.offset as i16),
@@ -238,7 +239,7 @@ impl Program<'_> {
     }
 
     /// STATE = that of the thread of this number, of which this is an event; goes to `none` if it has none.
-    fn find_thread(&mut self, number: Place, none: Label) {
+    fn find_thread(&mut self, number: FieldLocation, none: Label) {
         self.field(R1, number);
         let a = &mut *self.a;
         a.store(Width::Word, STACK, SMALL, R1);
@@ -254,7 +255,7 @@ impl Program<'_> {
         a.copy(VALUE, R0);
     }
 
-    fn goes_out(&mut self, thread: Place, state: Place) {
+    fn goes_out(&mut self, thread: FieldLocation, state: FieldLocation) {
         let [done, runs, sleeps] = [self.a.label(), self.a.label(), self.a.label()];
         self.find_thread(thread, done);
         self.spend(runs);
@@ -270,7 +271,7 @@ impl Program<'_> {
         self.a.here(done);
     }
 
-    fn is_woken(&mut self, thread: Place) {
+    fn is_woken(&mut self, thread: FieldLocation) {
         self.find_thread(thread, self.out);
         self.a.load(Width::Word, R1, STATE, RUN as i16);
         self.a.jump_if(R1, STEAL as i32 + 1, self.out);
@@ -279,7 +280,7 @@ impl Program<'_> {
         self.a.store(Width::Double, STATE, OUT_SINCE as i16, VALUE);
     }
 
-    fn comes_back(&mut self, thread: Place) {
+    fn comes_back(&mut self, thread: FieldLocation) {
         self.find_thread(thread, self.out);
         self.spend(self.out);
         self.a.store_number(Width::Word, STATE, RUN as i16, 0);
@@ -345,7 +346,7 @@ impl Program<'_> {
     }
 
     /// User space has the vCPU: what a sleep is, `reason` and `errno` tell.
-    fn sleep_in_user_space(&mut self, [reason, errno]: [Place; 2]) {
+    fn sleep_in_user_space(&mut self, [reason, errno]: [FieldLocation; 2]) {
         let [stopped, halted, done] = [self.a.label(), self.a.label(), self.a.label()];
         for interrupted in [EINTR, EAGAIN] {
             self.field(R1, errno);
@@ -383,7 +384,7 @@ impl Program<'_> {
     }
 
     /// The state's exit begins now, for the reason that these fields have.
-    fn open(&mut self, number: u16, code: [Place; 2]) {
+    fn open(&mut self, number: u16, code: [FieldLocation; 2]) {
         self.a.call(Helper::KtimeGetNs);
         self.a.store(Width::Double, STATE, SINCE as i16, R0);
         self.begin_block();
@@ -402,7 +403,7 @@ impl Program<'_> {
         self.a.store_number(Width::Half, STATE, OPENER as i16, number as i16 as i32);
     }
 
-    fn exit(&mut self, number: u16, code: [Place; 2]) {
+    fn exit(&mut self, number: u16, code: [FieldLocation; 2]) {
         let closed = self.a.label();
         self.a.load(Width::Double, R1, STATE, SINCE as i16);
         self.a.jump_if(R1, 0, closed);
@@ -423,14 +424,14 @@ impl Program<'_> {
         self.forget_about();
     }
 
-    fn leave(&mut self, code: [Place; 2]) {
+    fn leave(&mut self, code: [FieldLocation; 2]) {
         self.a.load(Width::Double, R1, STATE, SINCE as i16);
         self.a.jump_if(R1, 0, self.out);
         self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
         self.sleep_in_user_space(code);
     }
 
-    fn leave_software(&mut self, number: u16, code: [Place; 2]) {
+    fn leave_software(&mut self, number: u16, code: [FieldLocation; 2]) {
         let [settled, open] = [self.a.label(), self.a.label()];
         self.a.load(Width::Double, R1, STATE, SINCE as i16);
         self.a.jump_unless(R1, 0, open);
@@ -472,20 +473,20 @@ impl Program<'_> {
         self.a.store_number(Width::Double, STATE, CLOSED as i16, 0);
     }
 
-    fn about(&mut self, kind: DetailKind, key: Place, write: Write, is_software: bool) {
+    fn about(&mut self, kind: SubjectKind, key: FieldLocation, write: WriteRule, is_software: bool) {
         self.field(VALUE, key);
-        if kind == DetailKind::Mmio {
+        if kind == SubjectKind::Mmio {
             self.a.shift_right(VALUE, REGION_BITS as i32);
             self.a.shift_left(VALUE, REGION_BITS as i32);
         }
         let [wrote, told, outside] = [self.a.label(), self.a.label(), self.a.label()];
         match write {
-            Write::Fixed(write) => self.a.set(LENGTH, i32::from(write)),
-            Write::NotZero(place) | Write::Is(place, _) => {
+            WriteRule::Fixed(write) => self.a.set(LENGTH, i32::from(write)),
+            WriteRule::NotZero(place) | WriteRule::Is(place, _) => {
                 self.field(R1, place);
                 self.a.set(LENGTH, 0);
                 match write {
-                    Write::Is(_, value) => self.a.jump_if(R1, value, wrote),
+                    WriteRule::Is(_, value) => self.a.jump_if(R1, value, wrote),
                     _ => self.a.jump_unless(R1, 0, wrote),
                 }
                 self.a.jump(told);
@@ -516,7 +517,7 @@ impl Program<'_> {
     }
 
     /// Goes to `yes` if user space does accesses of this kind in the state's exit, else to `no`.
-    fn is_handed_over(&mut self, kind: DetailKind, yes: Label, no: Label) {
+    fn is_handed_over(&mut self, kind: SubjectKind, yes: Label, no: Label) {
         let a = &mut *self.a;
         a.load(Width::Double, R1, STATE, CODE as i16);
         // The upper half is `errno`: if it is negative, the reason is another's.
@@ -569,7 +570,7 @@ impl Program<'_> {
     }
 
     /// What VALUE and LENGTH say belongs to the exit that is over but for that, or to what comes.
-    fn about_outside(&mut self, kind: DetailKind, set: Label) {
+    fn about_outside(&mut self, kind: SubjectKind, set: Label) {
         let [completes, other, settled, fresh] = [self.a.label(), self.a.label(), self.a.label(), self.a.label()];
         self.a.load(Width::Double, R1, STATE, CLOSED as i16);
         self.a.jump_if(R1, 0, settled);
@@ -598,7 +599,7 @@ impl Program<'_> {
         // Nothing came of what was said before.
         self.count_answered();
         self.a.here(fresh);
-        if kind == DetailKind::Port {
+        if kind == SubjectKind::Port {
             self.a.jump_unless(LENGTH, about(kind).into(), set);
             self.count_served(LENGTH, VALUE);
             self.a.jump(self.out);
@@ -608,20 +609,20 @@ impl Program<'_> {
     }
 
     /// Goes to `other` unless VALUE and LENGTH are what user space was to read: see `Detail::completes`.
-    fn completes(&mut self, kind: DetailKind, completes: Label, other: Label) {
+    fn completes(&mut self, kind: SubjectKind, completes: Label, other: Label) {
         let [handed, wrote] = [self.a.label(), self.a.label()];
         self.a.jump_unless(LENGTH, about(kind).into(), other);
         self.is_handed_over(kind, handed, other);
         self.a.here(handed);
         self.a.load(Width::Half, R1, STATE, ABOUT as i16);
         self.a.jump_if(R1, 0, completes);
-        if kind == DetailKind::Port {
+        if kind == SubjectKind::Port {
             self.a.jump_if(R1, i32::from(about(kind)) + 1, wrote);
         }
         self.a.jump_unless_same(R1, LENGTH, other);
         self.a.load(Width::Double, R1, STATE, ABOUT_KEY as i16);
         self.a.jump_unless_same(R1, VALUE, other);
-        if kind == DetailKind::Port {
+        if kind == SubjectKind::Port {
             self.a.jump(completes);
             self.a.here(wrote);
             for ports in PORTS_IN_KERNEL {
@@ -634,7 +635,7 @@ impl Program<'_> {
         }
     }
 
-    fn halt(&mut self, ns: Place, waited: Place, valid: Place, polls: bool) {
+    fn halt(&mut self, ns: FieldLocation, waited: FieldLocation, valid: FieldLocation, polls: bool) {
         self.a.call(Helper::KtimeGetNs);
         self.field(LENGTH, ns);
         if polls {
@@ -672,7 +673,7 @@ impl Program<'_> {
     }
 
     /// r3 = how much of the halt of LENGTH that ends at r0 was a poll
-    fn find_poll(&mut self, waited: Place) {
+    fn find_poll(&mut self, waited: FieldLocation) {
         let [less, slept, none, found] = [self.a.label(), self.a.label(), self.a.label(), self.a.label()];
         self.a.load(Width::Double, R1, STATE, FROM as i16);
         self.a.copy(R3, R0);

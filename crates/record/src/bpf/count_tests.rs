@@ -9,14 +9,14 @@
 //! A program is the one that `top` runs, at other places: what it looks at is in words of eight bytes, as a raw tracepoint's
 //! arguments are. The first two of them are time and thread, for which two calls of the kernel's helpers are exchanged.
 
-use super::super::assembler::{Assembler, Helper, Reg, Width};
+use super::super::assembler::{BpfAssembler, Helper, Reg, Width};
 use super::layout::CTX;
 use super::*;
 use crate::aggregate::Fold;
 use crate::capture::possible_cpus;
 use crate::tracefs;
 use crate::tracepoints::{COMMON, find};
-use exitscope_model::{CodeList, Detail, EventNames, Ledger};
+use exitscope_model::{CodeList, EventNames, Ledger, Subject};
 use exitscope_trace::tracefs::Format;
 use exitscope_trace::tracepoints::{self, RecordWhen};
 use exitscope_units::VcpuId;
@@ -125,7 +125,7 @@ fn record(tracepoint: &Tracepoint, values: impl IntoIterator<Item = u64>) -> Vec
     let mut record = vec![0; tracepoint.size];
     let format = Format::parse(&tracepoint.format).expect("a format");
     for (field, value) in format.fields.iter().zip(values) {
-        put(&mut record, Place { offset: field.offset, size: field.size }, value);
+        put(&mut record, FieldLocation { offset: field.offset, size: field.size }, value);
     }
     record
 }
@@ -140,23 +140,28 @@ struct Step {
 }
 
 /// A number in a record.
-fn get(record: &[u8], place: Place) -> u64 {
-    Order::NATIVE.unsigned(record, place.offset, place.size).expect("a field of the record")
+fn get(record: &[u8], place: FieldLocation) -> u64 {
+    ByteOrder::NATIVE.unsigned(record, place.offset, place.size).expect("a field of the record")
 }
 
 /// What programs count.
-fn by_programs(sources: &[Source], traits: Traits, counting: &Counting, steps: &[Step]) -> Result<Reading, NoBpf> {
+fn by_programs(
+    sources: &[Source],
+    traits: Traits,
+    counting: &CountingOptions,
+    steps: &[Step],
+) -> Result<CountReading, NoBpf> {
     let mut engine = ByBpf::idle(sources, traits, counting, possible_cpus().map_err(NoBpf::Trouble)?)?;
     let mut fields = Vec::new();
     for (number, ((tracepoint, _, role), vcpu)) in (0..).zip(sources.iter().zip(vcpus(sources))) {
         let places = RefCell::new(Vec::new());
-        let to_word = |place: Place| {
+        let to_word = |place: FieldLocation| {
             let mut places = places.borrow_mut();
             if place.size == 0 {
                 return Some(place);
             }
             places.push(place);
-            Some(Place { offset: 8 * (FIELDS + places.len() - 1), size: place.size })
+            Some(FieldLocation { offset: 8 * (FIELDS + places.len() - 1), size: place.size })
         };
         let (role, vcpu) = (role.moved(to_word).expect("a word each"), to_word(vcpu).expect("a word"));
         let program = repeatable(count_program(role, number, vcpu, traits, &engine.maps));
@@ -165,7 +170,7 @@ fn by_programs(sources: &[Source], traits: Traits, counting: &Counting, steps: &
     }
     for step in steps {
         let mut words = [0; 8 * WORDS];
-        let mut set = |word, size, value| put(&mut words, Place { offset: 8 * word, size }, value);
+        let mut set = |word, size, value| put(&mut words, FieldLocation { offset: 8 * word, size }, value);
         set(TIME, 8, step.at);
         set(THREAD, 8, step.thread);
         for (word, place) in (FIELDS..).zip(&fields[step.source]) {
@@ -182,14 +187,14 @@ fn now(steps: &[Step]) -> u64 {
 }
 
 /// Every other thread.
-fn gone(steps: &[Step]) -> BTreeSet<Lane> {
+fn gone(steps: &[Step]) -> BTreeSet<CountedVcpu> {
     steps.iter().filter(|step| step.thread % 2 == 0).map(|step| lane(step.thread)).collect()
 }
 
 /// The same program, which takes time and thread from its words.
 fn repeatable(program: Vec<u64>) -> Vec<u64> {
-    let instruction = |write: &dyn Fn(&mut Assembler)| {
-        let mut a = Assembler::default();
+    let instruction = |write: &dyn Fn(&mut BpfAssembler)| {
+        let mut a = BpfAssembler::default();
         write(&mut a);
         a.finish()[0]
     };
@@ -203,24 +208,24 @@ fn repeatable(program: Vec<u64>) -> Vec<u64> {
 }
 
 /// What [`Fold`] counts.
-fn by_fold(sources: &[Source], traits: Traits, counting: &Counting, steps: &[Step]) -> Reading {
+fn by_fold(sources: &[Source], traits: Traits, counting: &CountingOptions, steps: &[Step]) -> CountReading {
     let mut fold = Fold::new(traits, counting.max_lanes as usize, counting.max_counts as usize);
-    let vcpus: Vec<Place> = vcpus(sources).collect();
+    let vcpus: Vec<FieldLocation> = vcpus(sources).collect();
     for step in steps {
-        let decoded = sources[step.source].1.decode(&step.record, Order::NATIVE).expect("a whole record");
+        let decoded = sources[step.source].1.decode(&step.record, ByteOrder::NATIVE).expect("a whole record");
         let vcpu = if vcpus[step.source].size > 0 { decoded.vcpu } else { VcpuId::UNKNOWN };
-        if decoded.kind != (Kind::Fpu { load: false }) {
+        if decoded.kind != (EventKind::Fpu { load: false }) {
             fold.take(lane(step.thread), step.at, decoded.kind, vcpu);
         }
     }
     fold.read(now(steps), &gone(steps))
 }
 
-type Sums = BTreeMap<Key, Count>;
+type Sums = BTreeMap<CountKey, CountAndTime>;
 
 /// A reading as it is compared: programs may have several counts for what is one key to us.
-fn sums(reading: Reading) -> (Sums, Sums, BTreeMap<Lane, LaneState>, u64) {
-    let sum = |counts: Vec<(Key, Count)>| {
+fn sums(reading: CountReading) -> (Sums, Sums, BTreeMap<CountedVcpu, CountedVcpuState>, u64) {
+    let sum = |counts: Vec<(CountKey, CountAndTime)>| {
         let mut sums = Sums::new();
         counts.into_iter().for_each(|(key, count)| sums.entry(key).or_default().add(&count));
         sums
@@ -240,7 +245,7 @@ fn skip(trouble: &str) {
 fn can_run() -> bool {
     let sources = [source(&HARDWARE[1])];
     let step = Step { at: 1, thread: 1, source: 0, record: vec![0; sources[0].0.size] };
-    match by_programs(&sources, HOST, &Counting::default(), &[step]) {
+    match by_programs(&sources, HOST, &CountingOptions::default(), &[step]) {
         Ok(_) => return true,
         Err(NoBpf::Forbidden(error)) => skip(&error.to_string()),
         Err(NoBpf::Trouble(error)) => panic!("{error}"),
@@ -248,7 +253,12 @@ fn can_run() -> bool {
     false
 }
 
-fn compare(layouts: &[Layout], traits: Traits, counting: &Counting, steps: &[Step]) -> Result<(), TestCaseError> {
+fn compare(
+    layouts: &[Layout],
+    traits: Traits,
+    counting: &CountingOptions,
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
     let sources: Vec<Source> = layouts.iter().map(source).collect();
     let counted = by_programs(&sources, traits, counting, steps).map_err(|why| match why {
         NoBpf::Forbidden(error) => TestCaseError::fail(error.to_string()),
@@ -282,11 +292,11 @@ fn programs_count_what_the_fold_counts_of_any_records() {
     if !can_run() {
         return;
     }
-    let narrow = Counting { max_lanes: 2, max_counts: 6, ..Counting::default() };
+    let narrow = CountingOptions { max_lanes: 2, max_counts: 6, ..CountingOptions::default() };
     for (layouts, traits, counting) in [
-        ([&HARDWARE[..], &X86].concat(), HOST, Counting::default()),
-        ([&SOFTWARE[..], &X86].concat(), Traits { is_software: true, ..HOST }, Counting::default()),
-        (ARM64.to_vec(), Traits { polls: false, ..HOST }, Counting::default()),
+        ([&HARDWARE[..], &X86].concat(), HOST, CountingOptions::default()),
+        ([&SOFTWARE[..], &X86].concat(), Traits { is_software: true, ..HOST }, CountingOptions::default()),
+        (ARM64.to_vec(), Traits { polls: false, ..HOST }, CountingOptions::default()),
         // Nothing here is several keys to programs and one to us, so that both run out of room at the same moment.
         ([&HARDWARE[..], &[USERSPACE_EXIT, WAKEUP, SWITCH]].concat(), HOST, narrow),
     ] {
@@ -301,33 +311,33 @@ fn programs_count_what_the_fold_counts_of_any_records() {
 }
 
 /// A record of this tracepoint that says what an event says, as far as that is counted.
-fn recorded(&(name, columns): &Layout, kind: Kind, vcpu: VcpuId) -> Option<Vec<u64>> {
+fn recorded(&(name, columns): &Layout, kind: EventKind, vcpu: VcpuId) -> Option<Vec<u64>> {
     let named: &[(&str, u64)] = match (name, kind) {
-        ("kvm_exit", Kind::Exit { code, .. }) => {
+        ("kvm_exit", EventKind::Exit { code, .. }) => {
             &[("exit_reason", code.number), ("isa", if code.list == CodeList::Svm { 2 } else { 1 })]
         }
-        ("kvm_entry", Kind::Enter) => &[],
-        ("kvm_fpu", Kind::Fpu { load }) => &[("load", load.into())],
-        ("kvm_userspace_exit", Kind::UserspaceExit { reason, errno }) => {
+        ("kvm_entry", EventKind::Enter) => &[],
+        ("kvm_fpu", EventKind::Fpu { load }) => &[("load", load.into())],
+        ("kvm_userspace_exit", EventKind::UserspaceExit { reason, errno }) => {
             &[("reason", reason.into()), ("errno", errno as u32 as u64)]
         }
-        ("kvm_vcpu_wakeup", Kind::HaltEnd { ns, waited, valid }) => {
+        ("kvm_vcpu_wakeup", EventKind::HaltEnd { ns, waited, valid }) => {
             &[("ns", ns), ("waited", waited.into()), ("valid", valid.into())]
         }
-        ("kvm_halt_poll_ns", Kind::HaltPoll { new, old, .. }) => &[("new", new.into()), ("old", old.into())],
-        ("sched_switch", Kind::Switch { prev, sleeps, next }) => {
+        ("kvm_halt_poll_ns", EventKind::HaltPoll { new, old, .. }) => &[("new", new.into()), ("old", old.into())],
+        ("sched_switch", EventKind::Switch { prev, sleeps, next }) => {
             &[("prev_pid", prev.0.into()), ("prev_state", sleeps.into()), ("next_pid", next.0.into())]
         }
-        ("sched_wakeup", Kind::Wakeup { tid }) => &[("pid", tid.0.into())],
-        (name, Kind::Detail(Detail { kind, write, key, .. })) => match (name, kind) {
-            ("kvm_pio", DetailKind::Port) => &[("rw", write.into()), ("port", key)],
-            ("kvm_mmio", DetailKind::Mmio) => &[("type", 1 + u64::from(write)), ("gpa", key)],
-            ("kvm_msr", DetailKind::Msr) => &[("write", write.into()), ("ecx", key)],
-            ("kvm_cr", DetailKind::ControlRegister) => &[("rw", write.into()), ("cr", key)],
-            ("kvm_apic", DetailKind::Apic) => &[("rw", write.into()), ("reg", key)],
-            ("kvm_cpuid", DetailKind::Cpuid) => &[("function", key)],
-            ("kvm_hypercall", DetailKind::Hypercall) => &[("nr", key)],
-            ("kvm_page_fault", DetailKind::PageFault) => &[("error_code", key)],
+        ("sched_wakeup", EventKind::Wakeup { tid }) => &[("pid", tid.0.into())],
+        (name, EventKind::Detail(Subject { kind, write, key, .. })) => match (name, kind) {
+            ("kvm_pio", SubjectKind::Port) => &[("rw", write.into()), ("port", key)],
+            ("kvm_mmio", SubjectKind::Mmio) => &[("type", 1 + u64::from(write)), ("gpa", key)],
+            ("kvm_msr", SubjectKind::Msr) => &[("write", write.into()), ("ecx", key)],
+            ("kvm_cr", SubjectKind::ControlRegister) => &[("rw", write.into()), ("cr", key)],
+            ("kvm_apic", SubjectKind::Apic) => &[("rw", write.into()), ("reg", key)],
+            ("kvm_cpuid", SubjectKind::Cpuid) => &[("function", key)],
+            ("kvm_hypercall", SubjectKind::Hypercall) => &[("nr", key)],
+            ("kvm_page_fault", SubjectKind::PageFault) => &[("error_code", key)],
             _ => return None,
         },
         _ => return None,
@@ -366,12 +376,12 @@ fn programs_count_what_the_fold_counts_of_recordings() {
             Some(Step { at: event.at.as_nanos(), thread, source, record: record(&sources[source].0, values) })
         });
         let steps: Vec<Step> = steps.collect();
-        compare(layouts, traits, &Counting::default(), &steps).unwrap_or_else(|why| panic!("{file}: {why}"));
-        let reading = by_fold(&sources, traits, &Counting::default(), &steps);
-        let is_exit = |(key, _): &&(Key, Count)| matches!(key.cause, Cause::Exit(_));
+        compare(layouts, traits, &CountingOptions::default(), &steps).unwrap_or_else(|why| panic!("{file}: {why}"));
+        let reading = by_fold(&sources, traits, &CountingOptions::default(), &steps);
+        let is_exit = |(key, _): &&(CountKey, CountAndTime)| matches!(key.cause, CountedKind::Exit(_));
         let counted: u64 =
             [reading.counts, reading.unsettled].iter().flatten().filter(is_exit).map(|(_, c)| c.count).sum();
-        let exits = events.iter().filter(|event| matches!(event.kind, Kind::Exit { .. })).count() as u64;
+        let exits = events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. })).count() as u64;
         assert!(if is_software { counted > 0 } else { counted == exits && exits > 0 }, "{file}: {counted} of {exits}");
     }
 }
@@ -391,7 +401,7 @@ fn the_kernel_takes_every_program_with_kvm_exit_and_without_of_arguments_and_of_
             let sources: Vec<Source> = found.into_iter().filter_map(source).collect();
             let started = [(true, true), (true, false), (false, true), (false, false)].map(|(is_software, raw)| {
                 let processes = if is_software { Processes::All } else { Processes::These(vec![1]) };
-                let counting = Counting { processes, max_counts: 10, ..Counting::default() };
+                let counting = CountingOptions { processes, max_counts: 10, ..CountingOptions::default() };
                 ByBpf::start_at(&sources, Traits { is_software, ..HOST }, &counting, 1, raw).err()
             });
             match started.into_iter().flatten().next() {

@@ -80,7 +80,7 @@ impl Bpf {
     }
 
     /// How the programs of KVM's tracepoints ran; the scheduler's and those of system calls run for others as well.
-    pub fn runs(&self, tracepoints: &[Tracepoint]) -> sys::Runs {
+    pub fn runs(&self, tracepoints: &[Tracepoint]) -> sys::BpfRunStats {
         let all = tracepoints.iter().zip(&self.programs);
         runs_of(all.filter(|(tracepoint, _)| !tracepoint.follows_threads()).map(|(_, program)| program))
     }
@@ -113,8 +113,8 @@ impl Bpf {
 }
 
 /// How programs ran together.
-fn runs_of<'a>(programs: impl IntoIterator<Item = &'a OwnedFd>) -> sys::Runs {
-    let mut sum = sys::Runs::default();
+fn runs_of<'a>(programs: impl IntoIterator<Item = &'a OwnedFd>) -> sys::BpfRunStats {
+    let mut sum = sys::BpfRunStats::default();
     // A kernel that does not say is as good as one where nothing was missed.
     for runs in programs.into_iter().filter_map(|program| sys::runs(program).ok()) {
         (sum.ns, sum.count, sum.missed) = (sum.ns + runs.ns, sum.count + runs.count, sum.missed + runs.missed);

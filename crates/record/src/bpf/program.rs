@@ -5,7 +5,7 @@
 //! time · process and thread · CPU, tracepoint · the record without its common fields ─► the ring; nobody is woken
 //! ```
 
-use super::assembler::{Assembler, Helper, Label, Reg, Width};
+use super::assembler::{BpfAssembler, Helper, Label, Reg, Width};
 use crate::tracepoints::{COMMON, Tracepoint};
 use std::os::fd::OwnedFd;
 
@@ -42,9 +42,9 @@ pub struct Maps<'a> {
 }
 
 /// The program for the tracepoint number `number`. `processes`: only of these, if any are named. The events of scheduler and
-/// system calls are wanted if a thread in question is in [`Maps::threads`].
+/// system calls are wanted if a thread in question is in [`CountMaps::threads`].
 pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Maps) -> Vec<u64> {
-    let mut a = Assembler::default();
+    let mut a = BpfAssembler::default();
     let [out, full] = [a.label(), a.label()];
     a.copy(CTX, R1);
     a.call(Helper::GetCurrentPidTgid);
@@ -98,7 +98,7 @@ pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Ma
 }
 
 /// The end of any program: from `full` on a loss is counted, from `out` on nothing is done.
-pub fn end(mut a: Assembler, full: Label, out: Label, lost: &OwnedFd) -> Vec<u64> {
+pub fn end(mut a: BpfAssembler, full: Label, out: Label, lost: &OwnedFd) -> Vec<u64> {
     // The kernel refuses what is never reached.
     if a.is_target(full) {
         a.here(full);
@@ -112,7 +112,7 @@ pub fn end(mut a: Assembler, full: Label, out: Label, lost: &OwnedFd) -> Vec<u64
 }
 
 /// Counts a loss; goes to `out` if that is not possible.
-pub fn count_loss(a: &mut Assembler, lost: &OwnedFd, out: Label) {
+pub fn count_loss(a: &mut BpfAssembler, lost: &OwnedFd, out: Label) {
     a.store_number(Width::Word, STACK, -8, 0);
     a.lookup(lost, -8);
     a.jump_if(R0, 0, out);
@@ -122,9 +122,9 @@ pub fn count_loss(a: &mut Assembler, lost: &OwnedFd, out: Label) {
 }
 
 /// Goes to `out` unless a thread that the event is about is wanted.
-fn wanted_thread(a: &mut Assembler, tracepoint: &Tracepoint, maps: Maps, out: Label) {
+fn wanted_thread(a: &mut BpfAssembler, tracepoint: &Tracepoint, maps: Maps, out: Label) {
     let wanted = a.label();
-    let look_up = |a: &mut Assembler, thread| {
+    let look_up = |a: &mut BpfAssembler, thread| {
         a.store(Width::Word, STACK, -4, thread);
         a.lookup(maps.threads, -4);
         a.jump_unless(R0, 0, wanted);

@@ -19,7 +19,7 @@ const HEADER: usize = 8;
 
 /// How long a record may be unfinished: its program runs meanwhile, which takes less than a microsecond, unless this host is
 /// a guest itself and its CPU is away.
-const PATIENCE: Duration = Duration::from_millis(500);
+const UNFINISHED_RECORD_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct Ring {
@@ -65,7 +65,7 @@ impl Ring {
             if header & BUSY == 0 {
                 return Some(header);
             }
-            if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            if began.get_or_insert_with(Instant::now).elapsed() > UNFINISHED_RECORD_TIMEOUT {
                 return None;
             }
             std::thread::yield_now();

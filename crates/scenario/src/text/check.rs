@@ -71,7 +71,7 @@ impl Check<'_> {
         let spot = self.spots.get(place).or(self.spots.last());
         match spot {
             Some(Spot { at, path }) => Fault { at: *at, path: path.clone(), what: what.into() },
-            None => Fault { at: super::node::Place::File(0), path: String::new(), what: what.into() },
+            None => Fault { at: super::node::ValuePosition::File(0), path: String::new(), what: what.into() },
         }
     }
 

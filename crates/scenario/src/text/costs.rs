@@ -8,11 +8,11 @@
 //! Each changes what is to its right. The clock is the leftmost one: costs in cycles are of it, wherever they stand.
 
 use super::fields::{Item, unknown};
-use super::node::{Place, Value};
-use super::rows::{COST, COSTS, MAX_TEXT, MODEL, Row, SMT_SPEED};
-use super::{Document, Fault, Kind, ScenarioError};
+use super::node::{Value, ValuePosition};
+use super::rows::{COST, COSTS, MAX_TEXT, MODEL, SMT_SPEED, ScenarioKey};
+use super::{Fault, KeyType, ScenarioDocument, ScenarioError};
 use crate::models::{DEFAULT, FILES};
-use crate::{Cost, CostModel, Origin, SmtSpeed};
+use crate::{CostFigure, CostModel, CostOrigin, SmtSpeed};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -37,11 +37,17 @@ pub(crate) fn model(
     clock: Option<u64>,
     bases: u32,
 ) -> Result<CostModel, ScenarioError> {
-    let document = Document::parse(origin, text)?;
+    let document = ScenarioDocument::parse(origin, text)?;
     read(&document, name, origin, clock, bases).map_err(|fault| document.locate(fault))
 }
 
-fn read(document: &Document, name: &str, origin: &str, own: Option<u64>, bases: u32) -> Result<CostModel, Fault> {
+fn read(
+    document: &ScenarioDocument,
+    name: &str,
+    origin: &str,
+    own: Option<u64>,
+    bases: u32,
+) -> Result<CostModel, Fault> {
     let clock_hz = CostModel::default().clock_hz;
     let item = Item { node: Cow::Borrowed(&document.root), path: String::new(), clock_hz };
     let own = own.or(clock(&item)?);
@@ -68,7 +74,7 @@ fn read(document: &Document, name: &str, origin: &str, own: Option<u64>, bases: 
 fn clock(item: &Item) -> Result<Option<u64>, Fault> {
     let Some(own) = item.get("clock_hz") else { return Ok(None) };
     match COSTS.iter().find(|row| row.key == "clock_hz").map(|row| row.kind) {
-        Some(Kind::Number(of, min, max)) => own.number(of, min, max).map(Some),
+        Some(KeyType::Number(of, min, max)) => own.number(of, min, max).map(Some),
         _ => Ok(None),
     }
 }
@@ -88,7 +94,7 @@ fn base(item: &Item, key: &str, clock: Option<u64>, folder: &Path, bases: u32) -
     let read = if let Some((_, text)) = FILES.iter().find(|file| file.0 == name) {
         model(name, &format!("{name}.toml"), text, clock, bases + 1)
     } else if name.ends_with(".toml") || name.contains('/') {
-        let folder = if matches!(item.node.at, Place::Set(_)) { Path::new("") } else { folder };
+        let folder = if matches!(item.node.at, ValuePosition::Set(_)) { Path::new("") } else { folder };
         let path = folder.join(name);
         let text = file(&path).map_err(|error| item.fault(format!("cannot read {}: {error}", path.display())))?;
         model(name, &path.display().to_string(), &text, clock, bases + 1)
@@ -107,7 +113,7 @@ fn file(path: &Path) -> std::io::Result<String> {
 }
 
 /// Changes the costs that the table has; `rows` are its other keys.
-fn change(costs: &mut CostModel, item: &Item, rows: &'static [Row]) -> Result<(), Fault> {
+fn change(costs: &mut CostModel, item: &Item, rows: &'static [ScenarioKey]) -> Result<(), Fault> {
     let item = Item { clock_hz: costs.clock_hz, ..item.clone() };
     for entry in item.entries()?.iter().filter(|entry| rows.iter().all(|row| row.key != entry.key)) {
         match costs.get_mut(&entry.key) {
@@ -122,15 +128,15 @@ fn change(costs: &mut CostModel, item: &Item, rows: &'static [Row]) -> Result<()
 }
 
 /// In the order of their row.
-const ORIGINS: [Origin; 3] = [Origin::Published, Origin::Calibrated, Origin::Assumed];
+const ORIGINS: [CostOrigin; 3] = [CostOrigin::Published, CostOrigin::Calibrated, CostOrigin::Assumed];
 
-fn cost(item: &Item) -> Result<Cost, Fault> {
+fn cost(item: &Item) -> Result<CostFigure, Fault> {
     if !matches!(item.node.value, Value::Table(_)) {
-        return Ok(Cost { time: item.time()?, origin: Origin::Assumed, source: "the scenario".to_string() });
+        return Ok(CostFigure { time: item.time()?, origin: CostOrigin::Assumed, source: "the scenario".to_string() });
     }
     let fields = item.fields(COST)?;
     let origin = ORIGINS[fields.word("origin")?];
-    Ok(Cost { time: fields.time("time")?, origin, source: fields.text("source")? })
+    Ok(CostFigure { time: fields.time("time")?, origin, source: fields.text("source")? })
 }
 
 /// Speeds with one, two, … busy threads, of so many threads at most.

@@ -5,9 +5,9 @@
 //! ```
 
 use super::node::{Entry, Node, Value, quoted};
-use super::rows::{Absent, Kind, MAX_LIST, Numbers, Row};
+use super::rows::{KeyDefault, KeyType, MAX_LIST, Numbers, ScenarioKey};
 use super::{Fault, time};
-use crate::Span;
+use crate::TimeDistribution;
 use exitscope_units::Picos;
 use std::borrow::Cow;
 
@@ -31,12 +31,12 @@ impl<'a> Item<'a> {
     }
 
     /// Opens a table.
-    pub fn fields(&self, rows: &'static [Row]) -> Result<Fields<'_>, Fault> {
+    pub fn fields(&self, rows: &'static [ScenarioKey]) -> Result<Fields<'_>, Fault> {
         self.fields_of(rows.iter().collect())
     }
 
     /// Opens a table whose rows are in several lists.
-    pub fn fields_of(&self, rows: Vec<&'static Row>) -> Result<Fields<'_>, Fault> {
+    pub fn fields_of(&self, rows: Vec<&'static ScenarioKey>) -> Result<Fields<'_>, Fault> {
         let entries = self.entries()?;
         for entry in entries {
             if !rows.iter().any(|row| row.key == entry.key) {
@@ -179,12 +179,12 @@ impl<'a> Item<'a> {
     }
 
     /// A time, or a distribution of times.
-    pub fn span(&self) -> Result<Span, Fault> {
+    pub fn span(&self) -> Result<TimeDistribution, Fault> {
         let two = |item: &Item, what: &str| -> Result<[Picos; 2], Fault> {
             let times: Vec<Picos> = item.short_list()?.iter().map(Item::time).collect::<Result<_, _>>()?;
             times.try_into().map_err(|_| item.fault(format!("two times are wanted: {what}")))
         };
-        let Value::Table(entries) = &self.node.value else { return Ok(Span::Fixed(self.time()?)) };
+        let Value::Table(entries) = &self.node.value else { return Ok(TimeDistribution::Fixed(self.time()?)) };
         const SHAPES: [&str; 3] = ["exponential", "uniform", "normal"];
         for entry in entries {
             if !SHAPES.contains(&entry.key.as_str()) {
@@ -196,22 +196,22 @@ impl<'a> Item<'a> {
         };
         let item = self.entry(entry);
         match entry.key.as_str() {
-            "exponential" => Ok(Span::Exponential(item.some_time()?)),
+            "exponential" => Ok(TimeDistribution::Exponential(item.some_time()?)),
             "uniform" => match two(&item, "the shortest and the longest")? {
-                [low, high] if low < high => Ok(Span::Uniform(low, high)),
+                [low, high] if low < high => Ok(TimeDistribution::Uniform(low, high)),
                 _ => Err(item.fault("the second time must be longer than the first")),
             },
             _ => match two(&item, "the mean and the standard deviation")? {
                 [Picos::ZERO, _] => Err(item.fault("a mean of zero is too short")),
-                [mean, deviation] => Ok(Span::Normal(mean, deviation)),
+                [mean, deviation] => Ok(TimeDistribution::Normal(mean, deviation)),
             },
         }
     }
 
     /// A time longer than zero, or a distribution.
-    pub fn some_span(&self) -> Result<Span, Fault> {
+    pub fn some_span(&self) -> Result<TimeDistribution, Fault> {
         match self.span()? {
-            Span::ZERO => Err(self.fault("zero is too short")),
+            TimeDistribution::ZERO => Err(self.fault("zero is too short")),
             span => Ok(span),
         }
     }
@@ -294,11 +294,11 @@ pub fn nearest_name<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Opt
 pub(crate) struct Fields<'a> {
     pub item: &'a Item<'a>,
     entries: &'a [Entry],
-    rows: Vec<&'static Row>,
+    rows: Vec<&'static ScenarioKey>,
 }
 
 impl Fields<'_> {
-    fn row(&self, key: &str) -> &'static Row {
+    fn row(&self, key: &str) -> &'static ScenarioKey {
         match self.rows.iter().find(|row| row.key == key) {
             Some(row) => row,
             None => unreachable!("{key}: the reader asks for a key without a row"),
@@ -317,7 +317,7 @@ impl Fields<'_> {
             return Ok(item);
         }
         let row = self.row(key);
-        let Absent::Means(value) = row.absent else {
+        let KeyDefault::Means(value) = row.absent else {
             return Err(self.item.fault(format!("{key:?} is missing; it takes: {}", row.kind)));
         };
         let node = Node::value(value, self.item.node.at)?;
@@ -343,8 +343,8 @@ impl Fields<'_> {
     pub fn number<T: TryFrom<u64>>(&self, key: &str) -> Result<T, Fault> {
         let item = self.need(key)?;
         let number = match self.row(key).kind {
-            Kind::Number(of, min, max) => item.number(of, min, max)?,
-            Kind::OneOf(of, numbers) => {
+            KeyType::Number(of, min, max) => item.number(of, min, max)?,
+            KeyType::OneOf(of, numbers) => {
                 let number = item.number(of, 0, u64::MAX)?;
                 if !numbers.contains(&number) {
                     return Err(item.fault(format!("{number} is not a {of}: {}", Numbers(numbers))));
@@ -359,7 +359,7 @@ impl Fields<'_> {
     /// The position of the word among its row's.
     pub fn word(&self, key: &str) -> Result<usize, Fault> {
         match self.row(key).kind {
-            Kind::Word(words) => self.need(key)?.word(words),
+            KeyType::Word(words) => self.need(key)?.word(words),
             _ => unreachable!("{key}: a word of a row without words"),
         }
     }
@@ -367,15 +367,15 @@ impl Fields<'_> {
     /// A time.
     pub fn time(&self, key: &str) -> Result<Picos, Fault> {
         match self.row(key).kind {
-            Kind::SomeTime => self.need(key)?.some_time(),
+            KeyType::SomeTime => self.need(key)?.some_time(),
             _ => self.need(key)?.time(),
         }
     }
 
     /// A time or a distribution.
-    pub fn span(&self, key: &str) -> Result<Span, Fault> {
+    pub fn span(&self, key: &str) -> Result<TimeDistribution, Fault> {
         match self.row(key).kind {
-            Kind::SomeSpan => self.need(key)?.some_span(),
+            KeyType::SomeSpan => self.need(key)?.some_span(),
             _ => self.need(key)?.span(),
         }
     }

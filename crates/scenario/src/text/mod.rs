@@ -20,7 +20,8 @@ mod time;
 pub use fields::nearest_name;
 pub use page::page;
 pub use rows::{
-    Absent, Kind, MAX_CPUS, MAX_INSTANT, MAX_LIST, MAX_NESTING, MAX_OPS, MAX_TEXT, MAX_VCPUS, Row, StepRow,
+    KeyDefault, KeyType, MAX_CPUS, MAX_INSTANT, MAX_LIST, MAX_NESTING, MAX_OPS, MAX_TEXT, MAX_VCPUS, ScenarioKey,
+    StepRow,
 };
 pub use time::MAX_TIME;
 
@@ -29,14 +30,14 @@ pub(crate) use rows::{DEMAND, row};
 pub(crate) use steps::Scope;
 
 use crate::{CostModel, Scenario};
-use node::{Node, Place};
+use node::{Node, ValuePosition};
 use std::fmt;
 use std::path::Path;
 
 /// Something is wrong at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    pub at: Place,
+    pub at: ValuePosition,
     pub path: String,
     pub what: String,
 }
@@ -71,7 +72,7 @@ impl std::error::Error for ScenarioError {}
 
 /// A scenario file that was read but not yet understood, so that its values can still be set.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct ScenarioDocument {
     origin: String,
     text: String,
     root: Node,
@@ -79,21 +80,22 @@ pub struct Document {
     sets: Vec<String>,
 }
 
-impl Document {
+impl ScenarioDocument {
     /// Reads a file's text; `origin` is its name, for errors.
-    pub fn parse(origin: &str, text: &str) -> Result<Document, ScenarioError> {
-        let empty = Node { at: Place::File(0), value: node::Value::Table(Vec::new()) };
-        let mut document = Document { origin: origin.to_string(), text: String::new(), root: empty, sets: Vec::new() };
+    pub fn parse(origin: &str, text: &str) -> Result<ScenarioDocument, ScenarioError> {
+        let empty = Node { at: ValuePosition::File(0), value: node::Value::Table(Vec::new()) };
+        let mut document =
+            ScenarioDocument { origin: origin.to_string(), text: String::new(), root: empty, sets: Vec::new() };
         if text.len() > MAX_TEXT {
             let what = format!("{} bytes are too much for a scenario: at most {MAX_TEXT}", text.len());
-            return Err(document.locate(Fault { at: Place::File(0), path: String::new(), what }));
+            return Err(document.locate(Fault { at: ValuePosition::File(0), path: String::new(), what }));
         }
         document.text = text.to_string();
         document.root = Node::document(text).map_err(|fault| document.locate(fault))?;
         Ok(document)
     }
 
-    /// Sets one value, as if it stood so in the file. Whether it is a good one, [`Document::scenario`] says.
+    /// Sets one value, as if it stood so in the file. Whether it is a good one, [`ScenarioDocument::scenario`] says.
     ///
     /// | key | value |
     /// | --- | --- |
@@ -108,7 +110,7 @@ impl Document {
     /// The value is as in the file; quotes may be left out.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
         self.sets.push(format!("--set {key}={value}"));
-        let at = Place::Set(self.sets.len() - 1);
+        let at = ValuePosition::Set(self.sets.len() - 1);
         set::set(&mut self.root, key, value, at).map_err(|fault| self.locate(fault))
     }
 
@@ -134,14 +136,14 @@ impl Document {
     fn locate(&self, fault: Fault) -> ScenarioError {
         let Fault { at, path, what } = fault;
         match at {
-            Place::File(offset) => {
+            ValuePosition::File(offset) => {
                 let before = self.text.get(..offset).unwrap_or(&self.text);
                 let start = before.rfind('\n').map_or(0, |end| end + 1);
                 let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
                 let position = Some((line, before[start..].chars().count() + 1));
                 ScenarioError { origin: self.origin.clone(), position, path, what }
             }
-            Place::Set(number) => {
+            ValuePosition::Set(number) => {
                 let origin = self.sets.get(number).cloned().unwrap_or_default();
                 ScenarioError { origin, position: None, path, what }
             }
@@ -155,9 +157,9 @@ pub(crate) fn cost_model(name: &str, text: &str) -> Result<CostModel, ScenarioEr
 }
 
 impl Scenario {
-    /// Reads a scenario file. Its name in errors is `scenario.toml`; [`Document`] takes another, and overrides.
+    /// Reads a scenario file. Its name in errors is `scenario.toml`; [`ScenarioDocument`] takes another, and overrides.
     pub fn from_toml(text: &str) -> Result<Scenario, ScenarioError> {
-        Document::parse("scenario.toml", text)?.scenario()
+        ScenarioDocument::parse("scenario.toml", text)?.scenario()
     }
 }
 

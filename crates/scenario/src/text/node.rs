@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Where a value stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum ValuePosition {
     /// At this byte of the file.
     File(usize),
     /// In the override of this number.
@@ -21,7 +21,7 @@ pub(crate) enum Place {
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub at: Place,
+    pub at: ValuePosition,
     pub value: Value,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub key: String,
-    pub at: Place,
+    pub at: ValuePosition,
     pub node: Node,
 }
 
@@ -54,12 +54,12 @@ impl Node {
     /// Reads a whole file.
     pub fn document(text: &str) -> Result<Node, Fault> {
         let table = DeTable::parse(text).map_err(|error| syntax(&error))?;
-        let value = Value::Table(entries(table.into_inner(), 0, &|offset| Place::File(offset))?);
-        Ok(Node { at: Place::File(0), value })
+        let value = Value::Table(entries(table.into_inner(), 0, &|offset| ValuePosition::File(offset))?);
+        Ok(Node { at: ValuePosition::File(0), value })
     }
 
     /// Reads a single value, as it stands behind `=`; it is at `at` as a whole.
-    pub fn value(text: &str, at: Place) -> Result<Node, Fault> {
+    pub fn value(text: &str, at: ValuePosition) -> Result<Node, Fault> {
         let value = DeValue::parse(text).map_err(|error| syntax(&error))?;
         node(value, 0, &|_| at)
     }
@@ -103,11 +103,11 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 fn syntax(error: &toml::de::Error) -> Fault {
-    let at = Place::File(error.span().map_or(0, |span| span.start));
+    let at = ValuePosition::File(error.span().map_or(0, |span| span.start));
     Fault { at, path: String::new(), what: error.message().replace('\n', "; ") }
 }
 
-fn entries(table: DeTable, depth: u32, place: &impl Fn(usize) -> Place) -> Result<Vec<Entry>, Fault> {
+fn entries(table: DeTable, depth: u32, place: &impl Fn(usize) -> ValuePosition) -> Result<Vec<Entry>, Fault> {
     let mut entries = Vec::with_capacity(table.len());
     for (key, value) in table {
         let at = place(key.span().start);
@@ -118,7 +118,7 @@ fn entries(table: DeTable, depth: u32, place: &impl Fn(usize) -> Place) -> Resul
     Ok(entries)
 }
 
-fn node(value: Spanned<DeValue>, depth: u32, place: &impl Fn(usize) -> Place) -> Result<Node, Fault> {
+fn node(value: Spanned<DeValue>, depth: u32, place: &impl Fn(usize) -> ValuePosition) -> Result<Node, Fault> {
     let at = place(value.span().start);
     if depth > MAX_DEPTH {
         return Err(Fault { at, path: String::new(), what: format!("nested deeper than {MAX_DEPTH} levels") });

@@ -2,8 +2,8 @@
 
 use super::rows::{
     ALTERNATIVE, CHANNEL, COST, COSTS, DISK, HOST, LOAD, MAX_CPUS, MAX_INSTANT, MAX_LIST, MAX_NESTING, MAX_OPS,
-    MAX_TEXT, MAX_VCPUS, MODEL, PROGRAM, REGISTER, REGISTERS, Row, SCENARIO, SCHEDULER, SMT_SPEED, SPIN, STEPS, THREAD,
-    VM,
+    MAX_TEXT, MAX_VCPUS, MODEL, PROGRAM, REGISTER, REGISTERS, SCENARIO, SCHEDULER, SMT_SPEED, SPIN, STEPS, ScenarioKey,
+    THREAD, VM,
 };
 use crate::{CostModel, LIBRARY};
 use exitscope_policy::POLICIES;
@@ -94,9 +94,9 @@ scenario, and for the VMs that have their own), `vm.web.spin_retry` for one VM's
 ## Keys
 ";
 
-fn table(page: &mut String, rows: &[Row]) {
+fn table(page: &mut String, rows: &[ScenarioKey]) {
     page.push_str("| key | takes | without it | |\n| --- | --- | --- | --- |\n");
-    for Row { key, kind, absent, about } in rows {
+    for ScenarioKey { key, kind, absent, about } in rows {
         let _ = writeln!(page, "| `{key}` | {kind} | {absent} | {about} |");
     }
 }
@@ -109,7 +109,7 @@ fn steps(page: &mut String) {
     );
     for step in STEPS {
         let takes = step.rows.first().map_or("a bare word".to_string(), |row| row.kind.to_string());
-        let more = |row: &Row| format!("`{}`: {} ({})", row.key, row.kind, row.absent);
+        let more = |row: &ScenarioKey| format!("`{}`: {} ({})", row.key, row.kind, row.absent);
         let more: Vec<String> = step.rows.iter().skip(1).map(more).collect();
         let _ = writeln!(page, "| `{}` | {takes} | {} | {} |", step.word, more.join("; "), step.about);
     }

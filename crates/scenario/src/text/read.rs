@@ -7,11 +7,11 @@ use super::rows::{
 };
 use super::{Fault, Scope, costs, steps};
 use crate::{
-    Arch, Arrival, Channel, CostModel, Disk, Doorbell, Host, HostThread, Load, Op, Policies, Registration,
-    RegistrationKind, Scenario, Scheduler, SmtSpeed, Span, SpinWait, Vm, YieldRules,
+    Arch, Arrival, Channel, CostModel, Disk, Doorbell, HandlerSpec, HostSpec, HostThread, Load, Op, Policies,
+    RegistrationKind, Scenario, Scheduler, SmtSpeed, SpinWait, TimeDistribution, VmSpec, YieldRules,
 };
 use exitscope_policy::exit_path::Registers;
-use exitscope_policy::yielding::Machine;
+use exitscope_policy::yielding::DiagnoseSupport;
 use exitscope_policy::{all_knobs, knob};
 use exitscope_units::Picos;
 use std::borrow::Cow;
@@ -88,7 +88,7 @@ fn enough_speeds(file: &Fields, scenario: &Scenario) -> Result<(), Fault> {
 
 /// What VMs and threads are read against.
 struct World<'a> {
-    host: &'a Host,
+    host: &'a HostSpec,
     policies: &'a Policies,
     /// CPUs of the scheduler.
     cpus: u32,
@@ -110,7 +110,7 @@ fn unique<'a>(file: &Fields, key: &str, names: impl Iterator<Item = &'a str>) ->
     Ok(())
 }
 
-fn host(item: &Item, speed: &SmtSpeed) -> Result<Host, Fault> {
+fn host(item: &Item, speed: &SmtSpeed) -> Result<HostSpec, Fault> {
     let fields = item.fields(HOST)?;
     let (sockets, cores, threads) =
         (fields.number::<u32>("sockets")?, fields.number::<u32>("cores")?, fields.number::<u32>("threads")?);
@@ -129,7 +129,7 @@ fn host(item: &Item, speed: &SmtSpeed) -> Result<Host, Fault> {
         None => arch.posts_interrupts(),
     };
     let scheduler = fields.need("scheduler")?;
-    Ok(Host {
+    Ok(HostSpec {
         arch,
         sockets,
         cores,
@@ -151,7 +151,7 @@ fn host(item: &Item, speed: &SmtSpeed) -> Result<Host, Fault> {
 }
 
 /// The knobs of `item`, on top of `policies`.
-fn policies(item: &Item, host: &Host, mut policies: Policies) -> Result<Policies, Fault> {
+fn policies(item: &Item, host: &HostSpec, mut policies: Policies) -> Result<Policies, Fault> {
     if host.ganged {
         policies.vcore.threads_per_core = host.threads;
     }
@@ -176,7 +176,7 @@ fn policies(item: &Item, host: &Host, mut policies: Policies) -> Result<Policies
 }
 
 /// Into how many subcores each core is split.
-fn subcores(file: &Fields, host: &Host, policies: &Policies) -> Result<u32, Fault> {
+fn subcores(file: &Fields, host: &HostSpec, policies: &Policies) -> Result<u32, Fault> {
     let subcores = policies.vcore.subcores_per_core;
     if host.ganged && !host.threads.is_multiple_of(subcores) {
         let item = file.need("policies")?;
@@ -222,7 +222,7 @@ fn fit(fields: &Fields, what: &str, many: u32, listed: &[u32], cpus: u32) -> Res
     Ok(true)
 }
 
-fn vm(item: &Item, world: &World, total: &mut u64) -> Result<Vm, Fault> {
+fn vm(item: &Item, world: &World, total: &mut u64) -> Result<VmSpec, Fault> {
     let fields = item.fields(VM)?;
     let (copies, vcpus) = (fields.number("copies")?, fields.number("vcpus")?);
     add(item, "vCPUs", copies, vcpus, total)?;
@@ -264,7 +264,7 @@ fn vm(item: &Item, world: &World, total: &mut u64) -> Result<Vm, Fault> {
         }
         programs.push((wanted, program));
     }
-    Ok(Vm {
+    Ok(VmSpec {
         name: fields.name("name")?,
         copies,
         vcpus,
@@ -280,7 +280,7 @@ fn vm(item: &Item, world: &World, total: &mut u64) -> Result<Vm, Fault> {
         spin: match fields.find("spin") {
             Some(item) => spin(&item)?,
             None if world.host.arch == Arch::S390 => {
-                SpinWait::Diagnose(Machine { diag44: true, diag9c: true, sense_running: true, lpar: false })
+                SpinWait::Diagnose(DiagnoseSupport { diag44: true, diag9c: true, sense_running: true, lpar: false })
             }
             None if world.host.arch == Arch::Powerpc => SpinWait::Confer,
             None => SpinWait::PauseLoop,
@@ -318,7 +318,7 @@ fn spin(item: &Item) -> Result<SpinWait, Fault> {
         return Ok([SpinWait::PauseLoop, SpinWait::Confer][item.word(&["pause_loop", "confer"])?]);
     }
     let fields = item.fields(SPIN)?;
-    Ok(SpinWait::Diagnose(Machine {
+    Ok(SpinWait::Diagnose(DiagnoseSupport {
         diag44: fields.switch("diag44")?,
         diag9c: fields.switch("diag9c")?,
         sense_running: fields.switch("sense_running")?,
@@ -336,7 +336,7 @@ fn disk(item: &Item) -> Result<Disk, Fault> {
     })
 }
 
-fn registration(item: &Item) -> Result<Registration, Fault> {
+fn registration(item: &Item) -> Result<HandlerSpec, Fault> {
     let fields = item.fields(REGISTER)?;
     let (port, range) = match (fields.find("port"), fields.find("address")) {
         (Some(item), None) => (true, range(&item, "port", 0xffff)?),
@@ -348,7 +348,7 @@ fn registration(item: &Item) -> Result<Registration, Fault> {
         1 if first != last => return Err(item.fault("an ioeventfd has a single port or address")),
         1 => {
             let datamatch = fields.find("datamatch").map(|_| fields.number("datamatch")).transpose()?;
-            return Ok(Registration {
+            return Ok(HandlerSpec {
                 port,
                 first,
                 last,
@@ -360,7 +360,7 @@ fn registration(item: &Item) -> Result<Registration, Fault> {
     };
     match fields.find("size").or_else(|| fields.find("datamatch")) {
         Some(item) => Err(item.fault("only an ioeventfd has this")),
-        None => Ok(Registration { port, first, last, kind }),
+        None => Ok(HandlerSpec { port, first, last, kind }),
     }
 }
 
@@ -391,7 +391,7 @@ fn thread(item: &Item, world: &World, total: &mut u64) -> Result<HostThread, Fau
 }
 
 /// The channels from which any program receives.
-fn received(vms: &[Vm], threads: &[HostThread]) -> HashSet<usize> {
+fn received(vms: &[VmSpec], threads: &[HostThread]) -> HashSet<usize> {
     fn collect(ops: &[Op], found: &mut HashSet<usize>) {
         for op in ops {
             match op {
@@ -421,7 +421,7 @@ fn load(item: &Item, scope: &Scope, received: &HashSet<usize>) -> Result<Load, F
     let arrival = match (fields.find("clients"), fields.find("every"), fields.find("think")) {
         (Some(_), None, think) => Arrival::Closed {
             clients: fields.number("clients")?,
-            think: think.map_or(Ok(Span::ZERO), |item| item.span())?,
+            think: think.map_or(Ok(TimeDistribution::ZERO), |item| item.span())?,
         },
         (None, Some(_), None) => Arrival::Open { every: fields.span("every")? },
         (None, Some(_), Some(think)) => return Err(think.fault("only \"clients\" think")),

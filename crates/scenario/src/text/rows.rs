@@ -23,20 +23,20 @@ pub const MAX_TEXT: usize = 4 << 20;
 
 /// A key of a table of the file, or a parameter of a library program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ScenarioKey {
     /// As it is written in the file.
     pub key: &'static str,
     /// What it takes.
-    pub kind: Kind,
+    pub kind: KeyType,
     /// What holds if it is not there.
-    pub absent: Absent,
+    pub absent: KeyDefault,
     /// What it is, in a sentence.
     pub about: &'static str,
 }
 
 /// What a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyType {
     /// Any text.
     Text,
     /// A name: letters, digits, `-` and `_`.
@@ -75,7 +75,7 @@ pub enum Kind {
 
 /// What holds if a key is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub enum KeyDefault {
     /// It must be there.
     Error,
     /// The same as if this was written.
@@ -84,32 +84,32 @@ pub enum Absent {
     Says(&'static str),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for KeyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Text => f.write_str("text"),
-            Kind::Name => f.write_str("name: letters, digits, - and _"),
-            Kind::Switch => f.write_str("true or false"),
-            Kind::Number(of, min, max) if *max >= i64::MAX as u64 => write!(f, "{of}, at least {min}"),
-            Kind::Number(of, min, max) => write!(f, "{of}, {min} to {max}"),
-            Kind::OneOf(of, numbers) => write!(f, "{of}, {}", Numbers(numbers)),
-            Kind::Time => f.write_str("time"),
-            Kind::SomeTime => f.write_str("time, not zero"),
-            Kind::Span => f.write_str("time or distribution"),
-            Kind::SomeSpan => f.write_str("time or distribution, not zero"),
-            Kind::Word(words) => {
+            KeyType::Text => f.write_str("text"),
+            KeyType::Name => f.write_str("name: letters, digits, - and _"),
+            KeyType::Switch => f.write_str("true or false"),
+            KeyType::Number(of, min, max) if *max >= i64::MAX as u64 => write!(f, "{of}, at least {min}"),
+            KeyType::Number(of, min, max) => write!(f, "{of}, {min} to {max}"),
+            KeyType::OneOf(of, numbers) => write!(f, "{of}, {}", Numbers(numbers)),
+            KeyType::Time => f.write_str("time"),
+            KeyType::SomeTime => f.write_str("time, not zero"),
+            KeyType::Span => f.write_str("time or distribution"),
+            KeyType::SomeSpan => f.write_str("time or distribution, not zero"),
+            KeyType::Word(words) => {
                 for (at, word) in words.iter().enumerate() {
                     write!(f, "{}{word:?}", if at == 0 { "" } else { ", " })?;
                 }
                 Ok(())
             }
-            Kind::Cpus => f.write_str("list of CPUs, [0, 1, 2] or \"0-2\""),
-            Kind::Vcpus => f.write_str("list of vCPUs, [0, 1, 2] or \"0-2\", or \"all\""),
-            Kind::Channel => f.write_str("name of a channel"),
-            Kind::Lock => f.write_str("name of a lock of the VM"),
-            Kind::Disk => f.write_str("name of a disk of the VM"),
-            Kind::Steps => f.write_str("list of steps"),
-            Kind::Other(words) => f.write_str(words),
+            KeyType::Cpus => f.write_str("list of CPUs, [0, 1, 2] or \"0-2\""),
+            KeyType::Vcpus => f.write_str("list of vCPUs, [0, 1, 2] or \"0-2\", or \"all\""),
+            KeyType::Channel => f.write_str("name of a channel"),
+            KeyType::Lock => f.write_str("name of a lock of the VM"),
+            KeyType::Disk => f.write_str("name of a disk of the VM"),
+            KeyType::Steps => f.write_str("list of steps"),
+            KeyType::Other(words) => f.write_str(words),
         }
     }
 }
@@ -131,107 +131,107 @@ impl fmt::Display for Numbers {
     }
 }
 
-impl fmt::Display for Absent {
+impl fmt::Display for KeyDefault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Absent::Error => f.write_str("must be given"),
-            Absent::Means(value) => write!(f, "`{value}`"),
-            Absent::Says(words) => f.write_str(words),
+            KeyDefault::Error => f.write_str("must be given"),
+            KeyDefault::Means(value) => write!(f, "`{value}`"),
+            KeyDefault::Says(words) => f.write_str(words),
         }
     }
 }
 
 /// Makes a row.
-pub(crate) const fn row(key: &'static str, kind: Kind, absent: Absent, about: &'static str) -> Row {
-    Row { key, kind, absent, about }
+pub(crate) const fn row(key: &'static str, kind: KeyType, absent: KeyDefault, about: &'static str) -> ScenarioKey {
+    ScenarioKey { key, kind, absent, about }
 }
 
-use Absent::{Error, Means, Says};
+use KeyDefault::{Error, Means, Says};
 
 /// The most copies of anything.
-const COPIES: Kind = Kind::Number("number of copies", 1, MAX_VCPUS);
+const COPIES: KeyType = KeyType::Number("number of copies", 1, MAX_VCPUS);
 const STEPS_OR_LIBRARY: &str = "`steps` or `library` must be given";
 
 /// The file as a whole.
-pub const SCENARIO: &[Row] = &[
-    row("name", Kind::Text, Error, "Its name"),
-    row("description", Kind::Text, Means("\"\""), "What it stands for, for people"),
-    row("seed", Kind::Number("seed", 0, i64::MAX as u64), Means("1"), "All randomness comes from this"),
-    row("warmup", Kind::Time, Means("\"100ms\""), "Simulated time before measuring begins"),
-    row("duration", Kind::SomeTime, Means("\"1s\""), "Simulated time that is measured"),
-    row("host", Kind::Other("table"), Means("{}"), "Processors and hypervisor"),
-    row("costs", Kind::Other("table"), Means("{}"), "What each step costs"),
-    row("policies", Kind::Other("table"), Means("{}"), "Knobs that hold where a VM does not say otherwise"),
-    row("vm", Kind::Other("tables"), Means("[]"), "VMs"),
-    row("thread", Kind::Other("tables"), Means("[]"), "Threads of the host that run programs"),
-    row("channel", Kind::Other("tables"), Means("[]"), "Ways for messages"),
-    row("load", Kind::Other("tables"), Means("[]"), "Load from outside the host"),
+pub const SCENARIO: &[ScenarioKey] = &[
+    row("name", KeyType::Text, Error, "Its name"),
+    row("description", KeyType::Text, Means("\"\""), "What it stands for, for people"),
+    row("seed", KeyType::Number("seed", 0, i64::MAX as u64), Means("1"), "All randomness comes from this"),
+    row("warmup", KeyType::Time, Means("\"100ms\""), "Simulated time before measuring begins"),
+    row("duration", KeyType::SomeTime, Means("\"1s\""), "Simulated time that is measured"),
+    row("host", KeyType::Other("table"), Means("{}"), "Processors and hypervisor"),
+    row("costs", KeyType::Other("table"), Means("{}"), "What each step costs"),
+    row("policies", KeyType::Other("table"), Means("{}"), "Knobs that hold where a VM does not say otherwise"),
+    row("vm", KeyType::Other("tables"), Means("[]"), "VMs"),
+    row("thread", KeyType::Other("tables"), Means("[]"), "Threads of the host that run programs"),
+    row("channel", KeyType::Other("tables"), Means("[]"), "Ways for messages"),
+    row("load", KeyType::Other("tables"), Means("[]"), "Load from outside the host"),
 ];
 
 /// `[host]`.
-pub const HOST: &[Row] = &[
+pub const HOST: &[ScenarioKey] = &[
     row(
         "arch",
-        Kind::Word(&["vmx", "svm", "powerpc", "s390"]),
+        KeyType::Word(&["vmx", "svm", "powerpc", "s390"]),
         Means("\"vmx\""),
         "Whose exits these are: Intel's, AMD's, powerpc's (book3s HV) or s390's",
     ),
-    row("sockets", Kind::Number("number of sockets", 1, 256), Means("1"), "Sockets"),
-    row("cores", Kind::Number("number of cores", 1, MAX_CPUS), Means("4"), "Cores in each socket"),
+    row("sockets", KeyType::Number("number of sockets", 1, 256), Means("1"), "Sockets"),
+    row("cores", KeyType::Number("number of cores", 1, MAX_CPUS), Means("4"), "Cores in each socket"),
     row(
         "threads",
-        Kind::OneOf("number of threads of a core", &[1, 2, 4, 8]),
+        KeyType::OneOf("number of threads of a core", &[1, 2, 4, 8]),
         Means("1"),
         "Hardware threads in each core",
     ),
     row(
         "smt_speed",
-        Kind::Other("list of thousandths, the first 1000, falling"),
+        KeyType::Other("list of thousandths, the first 1000, falling"),
         Says("the cost model's"),
         "Speed of one thread with one, two, … threads of its core busy, in thousandths of a core of its own; \
          as many as may be busy at once",
     ),
     row(
         "ganged",
-        Kind::Switch,
+        KeyType::Switch,
         Means("false"),
         "A core's threads enter and leave guests together (powerpc before POWER9)",
     ),
     row(
         "posted_interrupts",
-        Kind::Switch,
+        KeyType::Switch,
         Says("`true` with `vmx` and `svm`"),
         "A device's interrupt reaches a running vCPU without an exit",
     ),
-    row("scheduler", Kind::Other("table"), Means("{}"), "How CPUs are shared out"),
+    row("scheduler", KeyType::Other("table"), Means("{}"), "How CPUs are shared out"),
 ];
 
 /// `[host.scheduler]`.
-pub const SCHEDULER: &[Row] = &[
+pub const SCHEDULER: &[ScenarioKey] = &[
     row(
         "time_slice",
-        Kind::SomeTime,
+        KeyType::SomeTime,
         Means("\"3ms\""),
         "How long a task runs before the next waiting one gets its turn",
     ),
     row(
         "wakeup_granularity",
-        Kind::Time,
+        KeyType::Time,
         Means("\"1ms\""),
         "By how much less a woken task must have run, to take the CPU from the running one",
     ),
-    row("steal", Kind::Switch, Means("true"), "An idle CPU takes waiting tasks from other CPUs' queues"),
+    row("steal", KeyType::Switch, Means("true"), "An idle CPU takes waiting tasks from other CPUs' queues"),
     row(
         "balance",
-        Kind::Switch,
+        KeyType::Switch,
         Means("true"),
         "A busy CPU, at every tick, takes a waiting task over from one where at least two more wait",
     ),
-    row("yields", Kind::Word(&["kvm", "zvm"]), Means("\"kvm\""), "Whose rules yields follow"),
+    row("yields", KeyType::Word(&["kvm", "zvm"]), Means("\"kvm\""), "Whose rules yields follow"),
 ];
 
 /// `[costs]`, without the costs themselves.
-pub const COSTS: &[Row] = &[
+pub const COSTS: &[ScenarioKey] = &[
     row(
         "model",
         MODEL_NAME,
@@ -241,27 +241,27 @@ pub const COSTS: &[Row] = &[
     CLOCK,
 ];
 
-const MODEL_NAME: Kind = Kind::Other("name of a cost model, or path of a file: `\"machines/mine.toml\"`");
-const CLOCK: Row = row(
+const MODEL_NAME: KeyType = KeyType::Other("name of a cost model, or path of a file: `\"machines/mine.toml\"`");
+const CLOCK: ScenarioKey = row(
     "clock_hz",
-    Kind::Number("clock in Hz", 1_000_000, 1_000_000_000_000),
+    KeyType::Number("clock in Hz", 1_000_000, 1_000_000_000_000),
     Says("the model's"),
     "Cycles a second, for times in cycles, the model's as well",
 );
 
 /// A cost model's file, without the costs themselves.
-pub const MODEL: &[Row] = &[
-    row("description", Kind::Text, Error, "What machine it is"),
+pub const MODEL: &[ScenarioKey] = &[
+    row("description", KeyType::Text, Error, "What machine it is"),
     row("base", MODEL_NAME, Means("\"default\""), "The cost model that this one changes"),
     CLOCK,
-    row("smt_speed", Kind::Other("table"), Says("the base's"), "Speed of a hardware thread beside busy siblings"),
+    row("smt_speed", KeyType::Other("table"), Says("the base's"), "Speed of a hardware thread beside busy siblings"),
 ];
 
 /// `smt_speed` of a cost model.
-pub const SMT_SPEED: &[Row] = &[
+pub const SMT_SPEED: &[ScenarioKey] = &[
     row(
         "thousandths",
-        Kind::Other("list of thousandths, the first 1000, falling"),
+        KeyType::Other("list of thousandths, the first 1000, falling"),
         Error,
         "With one, two, … threads of a core busy, in thousandths of a core of its own",
     ),
@@ -270,169 +270,174 @@ pub const SMT_SPEED: &[Row] = &[
 ];
 
 /// A cost that says where it is from.
-pub const COST: &[Row] = &[row("time", Kind::Time, Error, "How long it takes"), ORIGIN, SOURCE];
+pub const COST: &[ScenarioKey] = &[row("time", KeyType::Time, Error, "How long it takes"), ORIGIN, SOURCE];
 
-const ORIGIN: Row = row(
+const ORIGIN: ScenarioKey = row(
     "origin",
-    Kind::Word(&["published", "calibrated", "assumed"]),
+    KeyType::Word(&["published", "calibrated", "assumed"]),
     Means("\"assumed\""),
     "Printed in a publication, fitted to published figures, or of the right size",
 );
-const SOURCE: Row = row("source", Kind::Text, Means("\"the scenario\""), "Source or reason, for people");
+const SOURCE: ScenarioKey = row("source", KeyType::Text, Means("\"the scenario\""), "Source or reason, for people");
 
 /// `[[vm]]`.
-pub const VM: &[Row] = &[
-    row("name", Kind::Name, Error, "Its name, unique; copies are numbered"),
+pub const VM: &[ScenarioKey] = &[
+    row("name", KeyType::Name, Error, "Its name, unique; copies are numbered"),
     row("copies", COPIES, Means("1"), "How many VMs like this there are"),
-    row("vcpus", Kind::Number("number of vCPUs", 1, MAX_VCPUS), Means("1"), "Virtual CPUs of each"),
-    row("weight", Kind::Number("weight", 1, 10_000), Means("1024"), "Share of the CPUs when they are short"),
-    row("cpus", Kind::Cpus, Says("all"), "CPUs on which its vCPUs may run"),
-    row("pinned", Kind::Switch, Means("false"), "vCPU (or virtual core) n stays on the nth of `cpus`"),
+    row("vcpus", KeyType::Number("number of vCPUs", 1, MAX_VCPUS), Means("1"), "Virtual CPUs of each"),
+    row("weight", KeyType::Number("weight", 1, 10_000), Means("1024"), "Share of the CPUs when they are short"),
+    row("cpus", KeyType::Cpus, Says("all"), "CPUs on which its vCPUs may run"),
+    row("pinned", KeyType::Switch, Means("false"), "vCPU (or virtual core) n stays on the nth of `cpus`"),
     row(
         "locks",
-        Kind::Other("list of names"),
+        KeyType::Other("list of names"),
         Means("[]"),
         "Its spinlocks: no other VM's, and of copies each has its own",
     ),
     row(
         "device_model_cpus",
-        Kind::Cpus,
+        KeyType::Cpus,
         Says("all"),
         "CPUs on which its device model may run, where the knob `device_model` is `scheduled`",
     ),
     row(
         "registers",
-        Kind::Other("table"),
+        KeyType::Other("table"),
         Means("{}"),
         "Classes of registers that its device model needs, got and set as the knob `register_sync` says",
     ),
     row(
         "cpuidle_haltpoll",
-        Kind::Switch,
+        KeyType::Switch,
         Means("false"),
         "Its idle loop polls before it halts, by `guest_halt_poll_*`; the host then does not poll for it, whatever `halt_poll_ns` says",
     ),
     row(
         "spin",
-        Kind::Other("\"pause_loop\", \"confer\" or a table"),
+        KeyType::Other("\"pause_loop\", \"confer\" or a table"),
         Says(
             "on s390 `{ diag44 = true, diag9c = true, sense_running = true }`, on powerpc `\"confer\"` (H_CONFER for a holder that does not run), else `\"pause_loop\"`",
         ),
         "What its kernel does when spinning for a lock does not help",
     ),
-    row("policies", Kind::Other("table"), Means("{}"), "Knobs that it has for itself"),
-    row("register", Kind::Other("tables"), Means("[]"), "What answers accesses in the hypervisor"),
-    row("disk", Kind::Other("tables"), Means("[]"), "Its disks"),
-    row("program", Kind::Other("tables"), Means("[]"), "What its vCPUs do; a vCPU without a program idles"),
+    row("policies", KeyType::Other("table"), Means("{}"), "Knobs that it has for itself"),
+    row("register", KeyType::Other("tables"), Means("[]"), "What answers accesses in the hypervisor"),
+    row("disk", KeyType::Other("tables"), Means("[]"), "Its disks"),
+    row("program", KeyType::Other("tables"), Means("[]"), "What its vCPUs do; a vCPU without a program idles"),
 ];
 
 /// `[vm.registers]`.
-pub const REGISTERS: &[Row] = &[
-    row("read", Kind::Number("number of classes", 0, 64), Means("0"), "Classes that it reads"),
-    row("written", Kind::Number("number of classes", 0, 64), Means("0"), "Classes that it writes"),
+pub const REGISTERS: &[ScenarioKey] = &[
+    row("read", KeyType::Number("number of classes", 0, 64), Means("0"), "Classes that it reads"),
+    row("written", KeyType::Number("number of classes", 0, 64), Means("0"), "Classes that it writes"),
 ];
 
 /// `spin` of a VM, as a table.
-pub const SPIN: &[Row] = &[
-    row("diag44", Kind::Switch, Means("false"), "Diagnose X'44': yield to anybody"),
-    row("diag9c", Kind::Switch, Means("false"), "Diagnose X'9C': yield to the lock's holder"),
-    row("sense_running", Kind::Switch, Means("false"), "SIGP sense running status"),
-    row("lpar", Kind::Switch, Means("false"), "The guest runs directly in a logical partition"),
+pub const SPIN: &[ScenarioKey] = &[
+    row("diag44", KeyType::Switch, Means("false"), "Diagnose X'44': yield to anybody"),
+    row("diag9c", KeyType::Switch, Means("false"), "Diagnose X'9C': yield to the lock's holder"),
+    row("sense_running", KeyType::Switch, Means("false"), "SIGP sense running status"),
+    row("lpar", KeyType::Switch, Means("false"), "The guest runs directly in a logical partition"),
 ];
 
 /// `[[vm.register]]`.
-pub const REGISTER: &[Row] = &[
+pub const REGISTER: &[ScenarioKey] = &[
     row(
         "kind",
-        Kind::Word(&["kernel", "ioeventfd", "coalesced"]),
+        KeyType::Word(&["kernel", "ioeventfd", "coalesced"]),
         Error,
         "A device inside the hypervisor, an ioeventfd, or a zone whose writes are collected in a ring",
     ),
-    row("port", Kind::Other("port, or [first, last]"), Says("one of `port`, `address` must be given"), "Its ports"),
+    row("port", KeyType::Other("port, or [first, last]"), Says("one of `port`, `address` must be given"), "Its ports"),
     row(
         "address",
-        Kind::Other("address, or [first, last]"),
+        KeyType::Other("address, or [first, last]"),
         Says("one of `port`, `address` must be given"),
         "Its guest-physical addresses",
     ),
-    row("size", Kind::OneOf("size", &[0, 1, 2, 4, 8]), Means("0"), "ioeventfd: bytes of the access, 0 for any"),
+    row("size", KeyType::OneOf("size", &[0, 1, 2, 4, 8]), Means("0"), "ioeventfd: bytes of the access, 0 for any"),
     row(
         "datamatch",
-        Kind::Number("value", 0, i64::MAX as u64),
+        KeyType::Number("value", 0, i64::MAX as u64),
         Says("any value"),
         "ioeventfd: only for writes of this value",
     ),
 ];
 
 /// `[[vm.disk]]`.
-pub const DISK: &[Row] = &[
-    row("name", Kind::Name, Error, "Its name, unique in the VM"),
-    row("service", Kind::SomeSpan, Error, "How long a request takes"),
-    row("parallel", Kind::Number("number of requests", 1, 65_536), Means("1"), "How many requests it works on at once"),
+pub const DISK: &[ScenarioKey] = &[
+    row("name", KeyType::Name, Error, "Its name, unique in the VM"),
+    row("service", KeyType::SomeSpan, Error, "How long a request takes"),
+    row(
+        "parallel",
+        KeyType::Number("number of requests", 1, 65_536),
+        Means("1"),
+        "How many requests it works on at once",
+    ),
     row(
         "thread",
-        Kind::Time,
+        KeyType::Time,
         Means("\"0ns\""),
         "Host CPU time of the thread that serves a request, half before, half after; zero: no thread",
     ),
 ];
 
 /// `[[vm.program]]`, without the library program's parameters.
-pub const PROGRAM: &[Row] = &[
-    row("vcpus", Kind::Vcpus, Means("\"all\""), "Which vCPUs run it"),
-    row("steps", Kind::Steps, Says(STEPS_OR_LIBRARY), "What they do"),
+pub const PROGRAM: &[ScenarioKey] = &[
+    row("vcpus", KeyType::Vcpus, Means("\"all\""), "Which vCPUs run it"),
+    row("steps", KeyType::Steps, Says(STEPS_OR_LIBRARY), "What they do"),
     row(
         "library",
-        Kind::Other("name of a library program"),
+        KeyType::Other("name of a library program"),
         Says(STEPS_OR_LIBRARY),
         "Whose steps they do; its parameters are further keys",
     ),
 ];
 
 /// `[[thread]]`, without the library program's parameters.
-pub const THREAD: &[Row] = &[
-    row("name", Kind::Name, Error, "Its name, unique"),
+pub const THREAD: &[ScenarioKey] = &[
+    row("name", KeyType::Name, Error, "Its name, unique"),
     row("copies", COPIES, Means("1"), "How many there are"),
-    row("cpus", Kind::Cpus, Says("all"), "CPUs on which it may run"),
-    row("pinned", Kind::Switch, Means("false"), "Copy n stays on the nth of `cpus`"),
-    row("steps", Kind::Steps, Says(STEPS_OR_LIBRARY), "What it does: computing, sleeping, sending and receiving"),
+    row("cpus", KeyType::Cpus, Says("all"), "CPUs on which it may run"),
+    row("pinned", KeyType::Switch, Means("false"), "Copy n stays on the nth of `cpus`"),
+    row("steps", KeyType::Steps, Says(STEPS_OR_LIBRARY), "What it does: computing, sleeping, sending and receiving"),
     row(
         "library",
-        Kind::Other("name of a library program"),
+        KeyType::Other("name of a library program"),
         Says(STEPS_OR_LIBRARY),
         "Whose steps it does; its parameters are further keys",
     ),
 ];
 
 /// `[[channel]]`.
-pub const CHANNEL: &[Row] = &[
-    row("name", Kind::Name, Error, "Its name, unique"),
-    row("latency", Kind::Span, Means("\"0ns\""), "From the sender's device to the receiver's, one way"),
+pub const CHANNEL: &[ScenarioKey] = &[
+    row("name", KeyType::Name, Error, "Its name, unique"),
+    row("latency", KeyType::Span, Means("\"0ns\""), "From the sender's device to the receiver's, one way"),
     row(
         "doorbell",
-        Kind::Word(&["memory", "eventfd", "device_model"]),
+        KeyType::Word(&["memory", "eventfd", "device_model"]),
         Means("\"eventfd\""),
         "What a send costs: a write to memory, an exit that signals an eventfd, or an exit to the device model",
     ),
     row(
         "thread",
-        Kind::Time,
+        KeyType::Time,
         Means("\"0ns\""),
         "Host CPU time of the device thread for each message on each side; zero: no thread",
     ),
 ];
 
 /// `[[load]]`.
-pub const LOAD: &[Row] = &[
-    row("channel", Kind::Channel, Says("the only one"), "Where its messages go"),
+pub const LOAD: &[ScenarioKey] = &[
+    row("channel", KeyType::Channel, Says("the only one"), "Where its messages go"),
     row(
         "clients",
-        Kind::Number("number of clients", 1, MAX_VCPUS),
+        KeyType::Number("number of clients", 1, MAX_VCPUS),
         Says("one of `clients`, `every` must be given"),
         "So many clients; each sends, waits for the answer, thinks, and sends again",
     ),
-    row("think", Kind::Span, Says("with `clients`: `\"0ns\"`"), "How long each client thinks"),
-    row("every", Kind::SomeSpan, Says("one of `clients`, `every` must be given"), "A message after each such time"),
+    row("think", KeyType::Span, Says("with `clients`: `\"0ns\"`"), "How long each client thinks"),
+    row("every", KeyType::SomeSpan, Says("one of `clients`, `every` must be given"), "A message after each such time"),
 ];
 
 /// A step: its word, and what goes with it. The first row is the word itself; a step without rows is the bare word.
@@ -441,38 +446,38 @@ pub struct StepRow {
     /// The word by which it is known.
     pub word: &'static str,
     /// Its keys.
-    pub rows: &'static [Row],
+    pub rows: &'static [ScenarioKey],
     /// What it does.
     pub about: &'static str,
 }
 
-const PORT_SIZE: Row = row("size", Kind::OneOf("size", &[1, 2, 4]), Means("1"), "Bytes");
-const STRING: Row = row("string", Kind::Switch, Means("false"), "INS or OUTS");
-const MMIO_SIZE: Row = row("size", Kind::OneOf("size", &[1, 2, 4, 8]), Means("4"), "Bytes");
-const PORT: Kind = Kind::Number("port", 0, 0xffff);
-const ADDRESS: Kind = Kind::Number("guest-physical address", 0, i64::MAX as u64);
+const PORT_SIZE: ScenarioKey = row("size", KeyType::OneOf("size", &[1, 2, 4]), Means("1"), "Bytes");
+const STRING: ScenarioKey = row("string", KeyType::Switch, Means("false"), "INS or OUTS");
+const MMIO_SIZE: ScenarioKey = row("size", KeyType::OneOf("size", &[1, 2, 4, 8]), Means("4"), "Bytes");
+const PORT: KeyType = KeyType::Number("port", 0, 0xffff);
+const ADDRESS: KeyType = KeyType::Number("guest-physical address", 0, i64::MAX as u64);
 
 /// Makes the keys of a step.
-const fn step(word: &'static str, rows: &'static [Row], about: &'static str) -> StepRow {
+const fn step(word: &'static str, rows: &'static [ScenarioKey], about: &'static str) -> StepRow {
     StepRow { word, rows, about }
 }
 
 /// What a program takes from its siblings in a core.
-pub(crate) const DEMAND: Kind = Kind::Number("number of thousandths", 1, 1_000);
+pub(crate) const DEMAND: KeyType = KeyType::Number("number of thousandths", 1, 1_000);
 
-const VALUE: Row = row("value", Kind::Number("value", 0, i64::MAX as u64), Means("0"), "The value written");
-const BODY: Row = row("steps", Kind::Steps, Error, "What is done");
+const VALUE: ScenarioKey = row("value", KeyType::Number("value", 0, i64::MAX as u64), Means("0"), "The value written");
+const BODY: ScenarioKey = row("steps", KeyType::Steps, Error, "What is done");
 
 /// Every step.
 pub const STEPS: &[StepRow] = &[
     step(
         "compute",
-        &[row("compute", Kind::Span, Error, "Runs guest code that takes this long on a core of its own")],
+        &[row("compute", KeyType::Span, Error, "Runs guest code that takes this long on a core of its own")],
         "Runs guest code that takes this long on a core of its own",
     ),
     step(
         "sleep",
-        &[row("sleep", Kind::SomeSpan, Error, "Sets a timer and idles until it fires")],
+        &[row("sleep", KeyType::SomeSpan, Error, "Sets a timer and idles until it fires")],
         "Sets a timer and idles until it fires",
     ),
     step(
@@ -481,8 +486,8 @@ pub const STEPS: &[StepRow] = &[
         "From here on, code takes so many thousandths of what ordinary code takes from its siblings in a core: less if it \
          leaves the core's units and caches alone",
     ),
-    step("lock", &[row("lock", Kind::Lock, Error, "Takes a spinlock of the VM")], "Takes a spinlock of the VM"),
-    step("unlock", &[row("unlock", Kind::Lock, Error, "Gives it back")], "Gives it back"),
+    step("lock", &[row("lock", KeyType::Lock, Error, "Takes a spinlock of the VM")], "Takes a spinlock of the VM"),
+    step("unlock", &[row("unlock", KeyType::Lock, Error, "Gives it back")], "Gives it back"),
     step("port_in", &[row("port_in", PORT, Error, "Reads an I/O port"), PORT_SIZE, STRING], "Reads an I/O port"),
     step("port_out", &[row("port_out", PORT, Error, "Writes an I/O port"), PORT_SIZE, STRING], "Writes an I/O port"),
     step(
@@ -499,7 +504,7 @@ pub const STEPS: &[StepRow] = &[
         "hypercall",
         &[row(
             "hypercall",
-            Kind::Number("hypercall", 0, u32::MAX as u64),
+            KeyType::Number("hypercall", 0, u32::MAX as u64),
             Error,
             "Calls the hypervisor with this number; handled in the kernel",
         )],
@@ -510,7 +515,7 @@ pub const STEPS: &[StepRow] = &[
         "ipi",
         &[row(
             "ipi",
-            Kind::Number("vCPU", 0, MAX_VCPUS - 1),
+            KeyType::Number("vCPU", 0, MAX_VCPUS - 1),
             Error,
             "Sends an inter-processor interrupt to this vCPU of the same VM",
         )],
@@ -519,22 +524,22 @@ pub const STEPS: &[StepRow] = &[
     step("await_ipi", &[], "Idles until an inter-processor interrupt arrives; goes on at once if one is pending"),
     step(
         "submit",
-        &[row("submit", Kind::Disk, Error, "Hands a request to a disk of the VM")],
+        &[row("submit", KeyType::Disk, Error, "Hands a request to a disk of the VM")],
         "Hands a request to a disk of the VM",
     ),
     step(
         "await",
-        &[row("await", Kind::Disk, Error, "Idles until a request that this vCPU submitted to the disk is done")],
+        &[row("await", KeyType::Disk, Error, "Idles until a request that this vCPU submitted to the disk is done")],
         "Idles until a request that this vCPU submitted to the disk is done",
     ),
     step(
         "send",
-        &[row("send", Kind::Channel, Error, "Sends a message into a channel")],
+        &[row("send", KeyType::Channel, Error, "Sends a message into a channel")],
         "Sends a message into a channel",
     ),
     step(
         "receive",
-        &[row("receive", Kind::Channel, Error, "Idles until a message comes out of the channel, and takes it")],
+        &[row("receive", KeyType::Channel, Error, "Idles until a message comes out of the channel, and takes it")],
         "Idles until a message comes out of the channel, and takes it",
     ),
     step("reply", &[], "Sends an answer to whoever sent the last message received"),
@@ -544,15 +549,18 @@ pub const STEPS: &[StepRow] = &[
     step("stop", &[], "The latency that began last ends, and is recorded"),
     step(
         "repeat",
-        &[row("repeat", Kind::Number("number of times", 1, u32::MAX as u64), Error, "Does `steps` this often"), BODY],
+        &[
+            row("repeat", KeyType::Number("number of times", 1, u32::MAX as u64), Error, "Does `steps` this often"),
+            BODY,
+        ],
         "Does `steps` this often",
     ),
-    step("forever", &[row("forever", Kind::Steps, Error, "Does the steps for ever")], "Does the steps for ever"),
+    step("forever", &[row("forever", KeyType::Steps, Error, "Does the steps for ever")], "Does the steps for ever"),
     step(
         "pick",
         &[row(
             "pick",
-            Kind::Other("list of { weight, steps }"),
+            KeyType::Other("list of { weight, steps }"),
             Error,
             "Does one of the lists, chosen at random by weight",
         )],
@@ -561,7 +569,7 @@ pub const STEPS: &[StepRow] = &[
 ];
 
 /// An alternative of a `pick` step.
-pub const ALTERNATIVE: &[Row] = &[
-    row("weight", Kind::Number("weight", 1, 100_000), Means("1"), "How often this one, compared with the others"),
-    row("steps", Kind::Steps, Error, "What is done then"),
+pub const ALTERNATIVE: &[ScenarioKey] = &[
+    row("weight", KeyType::Number("weight", 1, 100_000), Means("1"), "How often this one, compared with the others"),
+    row("steps", KeyType::Steps, Error, "What is done then"),
 ];

@@ -2,14 +2,14 @@
 
 use super::Fault;
 use super::fields::unknown;
-use super::node::{Entry, Node, Place, Value, quoted};
-use super::rows::{COSTS, HOST, Row, SCENARIO, SCHEDULER};
+use super::node::{Entry, Node, Value, ValuePosition, quoted};
+use super::rows::{COSTS, HOST, SCENARIO, SCHEDULER, ScenarioKey};
 use crate::CostModel;
 use crate::library::LIBRARY;
 use exitscope_policy::{all_knobs, knob};
 
 /// Puts `value` where `key` says.
-pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: Place) -> Result<(), Fault> {
+pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: ValuePosition) -> Result<(), Fault> {
     let value = read_value(value, at);
     let keys: Vec<&str> = key.trim().split('.').map(str::trim).collect();
     let keys = &keys[..];
@@ -56,21 +56,21 @@ pub(crate) fn set(root: &mut Node, key: &str, value: &str, at: Place) -> Result<
 /// Where the key of this name is, if it is in a table that there is once.
 fn whole(name: &str) -> Option<String> {
     let costs = CostModel::ROWS.iter().map(|row| ("costs", row.0));
-    let keys = |table: &'static str, rows: &'static [Row]| rows.iter().map(move |row| (table, row.key));
+    let keys = |table: &'static str, rows: &'static [ScenarioKey]| rows.iter().map(move |row| (table, row.key));
     let all = keys("host", HOST).chain(keys("host.scheduler", SCHEDULER)).chain(keys("costs", COSTS)).chain(costs);
     let mut found = all.filter(|row| row.1 == name);
     found.next().map(|(table, key)| format!("{table}.{key}"))
 }
 
 /// As TOML, if it is a whole number, a switch, a list, a table or a text in quotes; else the text as it is.
-fn read_value(text: &str, at: Place) -> Node {
+fn read_value(text: &str, at: ValuePosition) -> Node {
     match Node::value(text.trim(), at) {
         Ok(node) if !matches!(node.value, Value::Other(_)) => node,
         _ => Node { at, value: Value::Text(text.trim().to_string()) },
     }
 }
 
-fn fault(at: Place, what: String) -> Fault {
+fn fault(at: ValuePosition, what: String) -> Fault {
     Fault { at, path: String::new(), what }
 }
 
@@ -131,7 +131,7 @@ fn put(node: &mut Node, keys: &[&str], value: Node) -> Result<(), Fault> {
 }
 
 /// The table behind these keys; in lists of tables, by name or by number.
-fn find<'a>(mut node: &'a mut Node, keys: &[&str], at: Place) -> Result<&'a mut Node, Fault> {
+fn find<'a>(mut node: &'a mut Node, keys: &[&str], at: ValuePosition) -> Result<&'a mut Node, Fault> {
     let mut path = "file";
     for key in keys {
         node = match &mut node.value {

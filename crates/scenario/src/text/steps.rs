@@ -5,8 +5,8 @@
 //! ```
 
 use super::fields::{Fields, Item, unknown};
-use super::node::{Place, Value};
-use super::rows::{ALTERNATIVE, MAX_NESTING, MAX_OPS, Row, STEPS, StepRow};
+use super::node::{Value, ValuePosition};
+use super::rows::{ALTERNATIVE, MAX_NESTING, MAX_OPS, STEPS, ScenarioKey, StepRow};
 use super::{Fault, check};
 use crate::library::{LIBRARY, LibraryProgram};
 use crate::{Op, Program};
@@ -26,7 +26,7 @@ pub(crate) struct Scope<'a> {
 /// Where a step stood.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
-    pub at: Place,
+    pub at: ValuePosition,
     pub path: String,
 }
 
@@ -64,7 +64,7 @@ fn named(item: &Item, what: &str, names: &[&str]) -> Result<usize, Fault> {
 }
 
 /// Reads and checks the program of a table with `steps` or `library`. `rows` are the table's other keys.
-pub(crate) fn program(item: &Item, rows: &'static [Row], scope: &Scope) -> Result<Program, Fault> {
+pub(crate) fn program(item: &Item, rows: &'static [ScenarioKey], scope: &Scope) -> Result<Program, Fault> {
     let (program, spots) = match library(item)? {
         None => {
             let fields = item.fields(rows)?;

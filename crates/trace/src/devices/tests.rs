@@ -1,5 +1,5 @@
 use super::*;
-use exitscope_model::{DetailKind, SubjectNames};
+use exitscope_model::{SubjectKind, SubjectNames};
 
 /// What QEMU 7.2 says of `-machine q35 -device virtio-blk-pci,id=vda -device virtio-net-pci,id=net0`, in part.
 const MTREE: &str = r#"QEMU 7.2.22 monitor - type 'help' for more information
@@ -98,7 +98,7 @@ fn names(text: &str) -> SubjectNames {
 }
 
 /// What is there, of VM 5.
-fn check(text: &str, cases: &[(DetailKind, u64, Option<&str>)]) {
+fn check(text: &str, cases: &[(SubjectKind, u64, Option<&str>)]) {
     let names = names(text);
     for &(kind, key, name) in cases {
         assert_eq!(names.exact(VmId(5), kind, key).as_deref(), name, "{kind:?} {key:#x}");
@@ -109,7 +109,7 @@ fn error(text: &str) -> String {
     Devices::read(text.as_bytes()).unwrap_err().to_string()
 }
 
-use DetailKind::{Mmio, Port};
+use SubjectKind::{Mmio, Port};
 
 #[test]
 fn a_table_names_ports_and_addresses() {

@@ -1,6 +1,6 @@
 //! `perf_event_attr`: which fields a sample has, and where they are.
 
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 use crate::tracefs::NEAR;
 
 const IP: u64 = 1 << 0;
@@ -35,7 +35,7 @@ pub struct Attr {
     /// Where a sample names its event.
     pub id: Option<usize>,
     /// Where a tracepoint's sample has what matters, if it is at fixed places.
-    pub plain: Option<Plain>,
+    pub plain: Option<FixedFields>,
     /// Where the fields of variable length begin.
     fixed: usize,
     read: Option<u64>,
@@ -49,7 +49,7 @@ pub struct Attr {
 
 /// Places in a sample without fields of variable length before its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain {
+pub struct FixedFields {
     pub tid: u8,
     pub time: u8,
     pub cpu: u8,
@@ -63,7 +63,7 @@ pub const AHEAD: usize = RAW_REACH + 4 + NEAR;
 /// Where a record begins at most: a power of two.
 const RAW_REACH: usize = 128;
 
-impl Plain {
+impl FixedFields {
     /// Size and first bytes of the record, which itself may be shorter.
     #[inline(always)]
     pub fn raw(self, body: &[u8; AHEAD]) -> Option<(&[u8; 4], &[u8; NEAR])> {
@@ -85,13 +85,13 @@ pub struct Trailer {
 
 impl Attr {
     /// Reads the `perf_event_attr` at the beginning of `bytes`; `None` if it is too short.
-    pub fn parse(bytes: &[u8], order: Order) -> Option<Attr> {
+    pub fn parse(bytes: &[u8], order: ByteOrder) -> Option<Attr> {
         let sample_type = order.u64(bytes, 24)?;
         let flags = order.u64(bytes, 40)?;
         // Bit-fields are laid out from the other end where bytes are.
         let flag = |bit: u32| match order {
-            Order::Little => flags >> bit & 1 == 1,
-            Order::Big => flags >> (63 - bit) & 1 == 1,
+            ByteOrder::Little => flags >> bit & 1 == 1,
+            ByteOrder::Big => flags >> (63 - bit) & 1 == 1,
         };
         let (sample_id_all, use_clockid) = (flag(18), flag(25));
         let mut at = 0;
@@ -113,7 +113,7 @@ impl Attr {
         let fixed_only = kind == TRACEPOINT && sample_type & RAW != 0 && sample_type & (READ | CALLCHAIN) == 0;
         let plain = match (tid, time, cpu) {
             (Some(tid), Some(time), Some(cpu)) if fixed_only => {
-                Some(Plain { tid: tid as u8, time: time as u8, cpu: cpu as u8, raw: at })
+                Some(FixedFields { tid: tid as u8, time: time as u8, cpu: cpu as u8, raw: at })
             }
             _ => None,
         };
@@ -136,7 +136,7 @@ impl Attr {
 
     /// The raw record of a sample whose body (without header) is `body`; `None` if it has none or is too short.
     #[inline(always)]
-    pub fn raw<'a>(&self, body: &'a [u8], order: Order) -> Option<&'a [u8]> {
+    pub fn raw<'a>(&self, body: &'a [u8], order: ByteOrder) -> Option<&'a [u8]> {
         if !self.raw {
             return None;
         }
@@ -172,7 +172,7 @@ impl Trailer {
 }
 
 /// Bytes that counter values take, as `read_format` lays them out.
-fn read_size(format: u64, body: &[u8], order: Order) -> Option<usize> {
+fn read_size(format: u64, body: &[u8], order: ByteOrder) -> Option<usize> {
     let has = |bit: u32| (format >> bit & 1) as usize;
     let (enabled, running, id, group, lost) = (has(0), has(1), has(2), has(3), has(4));
     let times = enabled + running;

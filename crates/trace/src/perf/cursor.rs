@@ -1,10 +1,10 @@
 //! Where records begin: blocks of whole records out of a file, in order.
 
-use super::records::{AUXTRACE, Block, HEADER, LAST_KERNEL, SAMPLE, is_known, is_special};
-use crate::bytes::Order;
+use super::records::{AUXTRACE, HEADER, LAST_KERNEL, RecordBlock, SAMPLE, is_known, is_special};
+use crate::bytes::ByteOrder;
 use crate::input::Input;
 use crate::source::TraceError;
-use exitscope_model::Line;
+use exitscope_model::LedgerLine;
 use std::ops::Range;
 
 /// Blocks end with the last record before a multiple of so many bytes. What is made of a block should stay in a core's
@@ -32,7 +32,7 @@ const LAST_KIND: u32 = u16::MAX as u32;
 #[derive(Debug)]
 pub struct Cursor {
     pub input: Input,
-    pub order: Order,
+    pub order: ByteOrder,
     /// Where the next record begins, and where records end.
     pub at: u64,
     pub end: u64,
@@ -44,14 +44,14 @@ pub struct Cursor {
 
 /// Bytes of a file that one thread has read. Another thread's would have to come out of that one's cache.
 #[derive(Debug, Default)]
-pub struct Window {
+pub struct FileWindow {
     pub bytes: Vec<u8>,
     /// Where they begin in the file, and where they were to end.
     at: u64,
     until: u64,
 }
 
-impl Window {
+impl FileWindow {
     /// Reads these bytes of the file; fewer if it has no more.
     pub fn read(&mut self, input: &Input, range: &Range<u64>) -> Result<(), TraceError> {
         self.bytes.resize((range.end - range.start) as usize, 0);
@@ -77,7 +77,7 @@ impl Cursor {
     /// Records that lie at `at..end`, and `behind` that.
     pub fn new(
         input: Input,
-        order: Order,
+        order: ByteOrder,
         (at, end): (u64, u64),
         behind: Option<(u64, u64)>,
         sequential: bool,
@@ -86,7 +86,7 @@ impl Cursor {
     }
 
     /// Sees to it that the next block is in `window`. What is damaged before it goes to `block`.
-    pub fn next(&mut self, window: &mut Window, block: &mut Block) -> Result<Next, TraceError> {
+    pub fn next(&mut self, window: &mut FileWindow, block: &mut RecordBlock) -> Result<Next, TraceError> {
         while self.at < self.end {
             let from = self.load(window)?;
             let bytes = &window.bytes[..];
@@ -95,8 +95,8 @@ impl Cursor {
             let stop = loop {
                 // The order as a constant makes steps short.
                 at = match self.order {
-                    Order::Little => behind_samples(bytes, at, Order::Little),
-                    Order::Big => behind_samples(bytes, at, Order::Big),
+                    ByteOrder::Little => behind_samples(bytes, at, ByteOrder::Little),
+                    ByteOrder::Big => behind_samples(bytes, at, ByteOrder::Big),
                 };
                 let Some((kind, size)) = header(bytes, at, self.order) else { break Stop::Cut };
                 if !is_sound(kind, size) {
@@ -120,7 +120,7 @@ impl Cursor {
                     let trailing = self.order.u64(bytes, from + HEADER).unwrap_or(0);
                     let next = begin.saturating_add(size as u64).saturating_add(trailing);
                     if next > self.end {
-                        block.ledger.add_at(Line::TruncatedBytes, next - self.end, begin);
+                        block.ledger.add_at(LedgerLine::TruncatedBytes, next - self.end, begin);
                     }
                     self.at = next.min(self.end);
                 }
@@ -129,11 +129,11 @@ impl Cursor {
                     return Ok(Next::Special(kind, from..from + size, begin));
                 }
                 Stop::Bad => {
-                    block.hole(Line::BadRecord, begin);
+                    block.hole(LedgerLine::BadRecord, begin);
                     self.resync(window)?;
                 }
                 Stop::Cut | Stop::Special(..) => {
-                    block.ledger.add_at(Line::TruncatedBytes, self.end - begin, begin);
+                    block.ledger.add_at(LedgerLine::TruncatedBytes, self.end - begin, begin);
                     self.at = self.end;
                 }
             }
@@ -150,7 +150,7 @@ impl Cursor {
     /// Sees to it that the window holds the whole record at `self.at`, if the file does; returns where it begins there.
     /// Where the window ends depends on nothing but that place, so that blocks are the same whoever reads them. Small
     /// records that stop a block are many in some files; each is not worth reading a block again.
-    fn load(&self, window: &mut Window) -> Result<usize, TraceError> {
+    fn load(&self, window: &mut FileWindow) -> Result<usize, TraceError> {
         let until = self.line().min(self.end);
         if self.at < window.at || window.until != until {
             window.read(&self.input, &(self.at..until))?;
@@ -198,7 +198,7 @@ impl Cursor {
 
     /// Goes to where records seem to go on behind a damaged one: the next place where several plausible headers follow
     /// one another. Any byte may be it: the damaged size may have led off the grid on which records lie.
-    fn resync(&mut self, window: &mut Window) -> Result<(), TraceError> {
+    fn resync(&mut self, window: &mut FileWindow) -> Result<(), TraceError> {
         self.at += 1;
         while self.at < self.end {
             let from = self.load(window)?;
@@ -224,7 +224,7 @@ impl Cursor {
 
 /// The end of the whole samples, which nearly all records are, that `bytes` has from `at` on.
 #[inline(always)]
-fn behind_samples(bytes: &[u8], mut at: usize, order: Order) -> usize {
+fn behind_samples(bytes: &[u8], mut at: usize, order: ByteOrder) -> usize {
     while let Some((SAMPLE, size)) = header(bytes, at, order)
         && size >= HEADER
         && size.is_multiple_of(8)
@@ -237,7 +237,7 @@ fn behind_samples(bytes: &[u8], mut at: usize, order: Order) -> usize {
 
 /// The first of `bytes`' places up to `to` from which plausible records follow one another. With `last`, nothing comes
 /// behind `bytes`.
-pub fn find_chain(bytes: &[u8], to: usize, last: bool, order: Order) -> Option<usize> {
+pub fn find_chain(bytes: &[u8], to: usize, last: bool, order: ByteOrder) -> Option<usize> {
     let is_chain = |mut at: usize| {
         for number in 0..CHAIN {
             match header(bytes, at, order) {
@@ -260,7 +260,7 @@ enum Stop {
 }
 
 #[inline(always)]
-fn header(bytes: &[u8], at: usize, order: Order) -> Option<(u32, usize)> {
+fn header(bytes: &[u8], at: usize, order: ByteOrder) -> Option<(u32, usize)> {
     let raw: &[u8; HEADER] = bytes.get(at..)?.first_chunk()?;
     Some((order.u32(raw, 0)?, usize::from(order.u16(raw, 6)?)))
 }
@@ -273,7 +273,7 @@ pub fn is_sound(kind: u32, size: usize) -> bool {
 
 /// How many bytes of whole records `bytes` begins with, and whether a damaged one follows. For records out of
 /// compressed ones.
-pub fn whole(bytes: &[u8], order: Order) -> (usize, bool) {
+pub fn whole(bytes: &[u8], order: ByteOrder) -> (usize, bool) {
     let mut at = 0;
     while let Some((kind, size)) = header(bytes, at, order) {
         if !is_sound(kind, size) {

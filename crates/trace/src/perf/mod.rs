@@ -10,36 +10,36 @@
 //! each CPU is seen to have a buffer of its own, events leave earlier (`cpus`).
 
 mod attr;
-mod cpus;
+mod cpu_progress;
 mod cursor;
-mod head;
-mod pool;
+mod decode_pool;
+mod header;
 mod records;
 mod stream;
 mod write;
 
+use crate::event_merge::Merge;
 use crate::input::Input;
-use crate::merge::Merge;
-use crate::source::{MAX_THREADS, Options, Source, TraceError};
-use cpus::Cpus;
+use crate::source::{EventSource, MAX_THREADS, SourceOptions, TraceError};
+use cpu_progress::CpuProgress;
 use cursor::Cursor;
-use exitscope_model::{Event, Ledger, Line, TraceInfo};
+use decode_pool::DecodePool;
+use exitscope_model::{Event, Ledger, LedgerLine, TraceInfo};
 use exitscope_units::{Moment, PcpuId};
-pub use head::looks_like;
-use pool::Pool;
-use records::{Block, Thread};
+pub use header::looks_like;
+use records::{RecordBlock, Thread};
 use rustc_hash::FxHashMap;
-use stream::Stream;
-pub use write::{Head, PerfWriter, Written};
+use stream::PerfStream;
+pub use write::{PerfWriter, TraceDescription, WrittenTrace};
 
-/// Events that one call to [`Source::read`] aims to append: they are to stay in a core's first cache, where they were merged.
+/// Events that one call to [`EventSource::read`] aims to append: they are to stay in a core's first cache, where they were merged.
 const BATCH: usize = 512;
 
 /// Data from this size on is decoded on several threads.
 const POOLED: u64 = 1 << 20;
 
 /// Opens a perf.data.
-pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
+pub fn open(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>, TraceError> {
     Ok(Box::new(PerfData::open(input, options, POOLED)?))
 }
 
@@ -53,7 +53,7 @@ struct PerfData {
     latest: Moment,
     round: Moment,
     until: Moment,
-    cpus: Cpus,
+    cpus: CpuProgress,
     /// Whether no record is left to be read.
     ended: bool,
     /// When threads got their names.
@@ -68,11 +68,11 @@ struct PerfData {
 }
 
 enum Blocks {
-    Pool(Pool),
-    Stream(Box<Stream>),
+    Pool(DecodePool),
+    Stream(Box<PerfStream>),
 }
 
-impl Source for PerfData {
+impl EventSource for PerfData {
     fn info(&self) -> &TraceInfo {
         &self.info
     }
@@ -105,20 +105,20 @@ impl Source for PerfData {
 }
 
 impl PerfData {
-    fn open(input: Input, options: Options, pooled: u64) -> Result<PerfData, TraceError> {
+    fn open(input: Input, options: SourceOptions, pooled: u64) -> Result<PerfData, TraceError> {
         let mut ledger = Ledger::default();
-        let head = head::read(&input, options, &mut ledger)?;
-        if input.cut().is_some() {
-            ledger.count_at(Line::BadCompression, input.len());
+        let head = header::read(&input, options, &mut ledger)?;
+        if input.truncation().is_some() {
+            ledger.count_at(LedgerLine::BadCompression, input.len());
         }
         let total = input.len();
         let (at, end) = head.data;
         let name = input.name().to_string();
         let cursor = Cursor::new(input, head.context.order, (at, end), head.behind, head.sequential);
         let blocks = if head.sequential || head.behind.is_some() || end.saturating_sub(at) < pooled {
-            Blocks::Stream(Box::new(Stream::new(cursor, head.context)))
+            Blocks::Stream(Box::new(PerfStream::new(cursor, head.context)))
         } else {
-            Blocks::Pool(Pool::start(cursor, head.context)?)
+            Blocks::Pool(DecodePool::start(cursor, head.context)?)
         };
         Ok(PerfData {
             info: head.info,
@@ -128,7 +128,7 @@ impl PerfData {
             latest: Moment::default(),
             round: Moment::default(),
             until: Moment::default(),
-            cpus: Cpus::default(),
+            cpus: CpuProgress::default(),
             lost: 0,
             lost_in_all: 0,
             directory: head.directory.then_some(name),
@@ -148,7 +148,7 @@ impl PerfData {
         // Behind the last record of a buffer the kernel had no room to say what it lost; the totals know.
         let unsaid = self.lost_in_all.saturating_sub(self.lost);
         if unsaid > 0 {
-            ledger.add(Line::LostRecords, unsaid);
+            ledger.add(LedgerLine::LostRecords, unsaid);
             self.merge.push(vec![Event::lost(self.latest, PcpuId(u32::MAX), unsaid)], &[]);
         }
         self.ended = true;
@@ -157,7 +157,7 @@ impl PerfData {
         Ok(())
     }
 
-    fn take(&mut self, mut block: Block, ledger: &mut Ledger) {
+    fn take(&mut self, mut block: RecordBlock, ledger: &mut Ledger) {
         // What says no moment of its own has the latest one before it; here that was in a block before.
         let untimed = block.events.iter().take_while(|event| event.at == Moment::default()).count();
         block.events[..untimed].iter_mut().for_each(|event| event.at = self.latest);
@@ -210,7 +210,7 @@ impl PerfData {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::Kind;
+    use exitscope_model::EventKind;
     use proptest::prelude::*;
 
     /// One record of a generated file. The payload of a [`Made::Deceit`] looks like records.
@@ -333,7 +333,7 @@ mod tests {
             rounds.iter_mut().for_each(|round| *round = times.len().min(*round));
             let bytes = file(&recorded(&times, &rounds));
             let input = Input::from_bytes("made.data", &bytes).unwrap();
-            let mut source = PerfData::open(input, Options::default(), u64::MAX).unwrap();
+            let mut source = PerfData::open(input, SourceOptions::default(), u64::MAX).unwrap();
             source.info.cpus = 4;
             let (events, ..) = drain(source);
             let read: Vec<_> = events.iter().map(|event| (event.cpu.0, event.at.as_nanos())).collect();
@@ -350,13 +350,17 @@ mod tests {
         for kept in (0..bytes.len()).step_by(40_009) {
             for pooled in [0, u64::MAX] {
                 std::fs::write(place.path(), &bytes).unwrap();
-                let source = PerfData::open(Input::open(place.path()).unwrap(), Options::default(), pooled).unwrap();
+                let source =
+                    PerfData::open(Input::open(place.path()).unwrap(), SourceOptions::default(), pooled).unwrap();
                 place.as_file().set_len(kept as u64).unwrap();
                 let (events, ledger, _) = drain(source);
                 assert!(events.len() < 210 && ledger.events < 200, "{kept}");
                 // Threads may have been faster.
                 assert!(pooled == 0 || ledger.events <= kept as u64 / 8_000, "{kept}");
-                assert!(pooled == 0 || ledger.get(Line::TruncatedBytes) + ledger.get(Line::BadRecord) > 0, "{kept}");
+                assert!(
+                    pooled == 0 || ledger.get(LedgerLine::TruncatedBytes) + ledger.get(LedgerLine::BadRecord) > 0,
+                    "{kept}"
+                );
             }
         }
     }
@@ -366,8 +370,8 @@ mod tests {
         let records: Vec<Made> =
             (1..40).flat_map(|number| [Made::Deceit(2_600), Made::Sample { cpu: 0, at: number, payload: 8 }]).collect();
         let input = Input::from_bytes("made.data", &file(&records)).unwrap();
-        let one = PerfData::open(input.try_clone().unwrap(), Options::default(), u64::MAX).unwrap();
-        let mut many = PerfData::open(input, Options::default(), 0).unwrap();
+        let one = PerfData::open(input.try_clone().unwrap(), SourceOptions::default(), u64::MAX).unwrap();
+        let mut many = PerfData::open(input, SourceOptions::default(), 0).unwrap();
         let (mut events, mut ledger) = (Vec::new(), Ledger::default());
         while many.read(&mut events, &mut ledger).unwrap() {}
         assert!(matches!(&many.blocks, Blocks::Pool(pool) if !pool.guesses()));
@@ -383,8 +387,8 @@ mod tests {
         #[test]
         fn threads_do_not_change_what_is_read(records in prop::collection::vec(made(), 0..150)) {
             let input = Input::from_bytes("made.data", &file(&records)).unwrap();
-            let one = PerfData::open(input.try_clone().unwrap(), Options::default(), u64::MAX).unwrap();
-            let many = PerfData::open(input, Options::default(), 0).unwrap();
+            let one = PerfData::open(input.try_clone().unwrap(), SourceOptions::default(), u64::MAX).unwrap();
+            let many = PerfData::open(input, SourceOptions::default(), 0).unwrap();
             prop_assert!(matches!(many.blocks, Blocks::Pool(_)) || records.is_empty());
             prop_assert!(matches!(one.blocks, Blocks::Stream(_)));
             let (one, many) = (drain(one), drain(many));
@@ -397,7 +401,7 @@ mod tests {
                 prop_assert_eq!(ledger.events, samples);
                 let lost = records.iter().filter(|made| matches!(made, Made::Lost { .. })).count() as u64 * 3;
                 let in_all = records.iter().map(|made| if let Made::LostInAll(n) = made { *n } else { 0 }).sum();
-                prop_assert_eq!(ledger.get(Line::LostRecords), lost.max(in_all));
+                prop_assert_eq!(ledger.get(LedgerLine::LostRecords), lost.max(in_all));
                 if !records.iter().any(|made| matches!(made, Made::Round)) {
                     prop_assert!(events.is_sorted_by_key(|event| event.at));
                 }
@@ -405,9 +409,9 @@ mod tests {
             // At most one line for each; what is behind one is found unless the file ends there. Records within another
             // one pass for true there.
             if !records.iter().any(|made| matches!(made, Made::Deceit(_))) {
-                prop_assert!(ledger.get(Line::BadRecord) <= damaged);
-                let holes = events.iter().filter(|event| event.kind == Kind::Lost { count: 0 }).count() as u64;
-                prop_assert_eq!(holes, ledger.get(Line::BadRecord));
+                prop_assert!(ledger.get(LedgerLine::BadRecord) <= damaged);
+                let holes = events.iter().filter(|event| event.kind == EventKind::Lost { count: 0 }).count() as u64;
+                prop_assert_eq!(holes, ledger.get(LedgerLine::BadRecord));
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use super::attr::{AHEAD, Attr};
 use super::cursor::is_sound;
-use super::head::Context;
-use crate::bytes::Order;
+use super::header::RecordContext;
+use crate::bytes::ByteOrder;
 use crate::source::MAX_COMM;
-use exitscope_model::{Event, Kind, Ledger, Line, NameId};
+use exitscope_model::{Event, EventKind, Ledger, LedgerLine, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 
 /// Bytes of a record's header: u32 type, u16 misc, u16 size.
@@ -44,7 +44,7 @@ pub fn is_special(kind: u32) -> bool {
 
 /// What a block of records gave.
 #[derive(Debug, Default)]
-pub struct Block {
+pub struct RecordBlock {
     pub events: Vec<Event>,
     /// Where in `events` a new ascending run begins; the first run begins at 0 without saying so.
     pub runs: Vec<usize>,
@@ -78,7 +78,7 @@ pub enum Thread {
     Fork { child: u32, parent: u32 },
 }
 
-impl Block {
+impl RecordBlock {
     /// Forgets everything but the memory.
     pub fn clear(&mut self) {
         self.events.clear();
@@ -103,7 +103,7 @@ impl Block {
     }
 
     /// Unknown records are missing from here on.
-    pub fn hole(&mut self, line: Line, here: u64) {
+    pub fn hole(&mut self, line: LedgerLine, here: u64) {
         self.ledger.count_at(line, here);
         self.push(Event::lost(self.latest(), PcpuId(u32::MAX), 0));
     }
@@ -140,16 +140,16 @@ impl Block {
 
     /// Decodes whole records that begin at byte `offset` of the file, up to what is none, and says how many bytes that
     /// is. Records that change the context are not for here; they are counted as unknown.
-    pub fn decode(&mut self, records: &[u8], offset: u64, context: &Context) -> usize {
+    pub fn decode(&mut self, records: &[u8], offset: u64, context: &RecordContext) -> usize {
         // The order as a constant makes every read of a number one instruction.
         match context.order {
-            Order::Little => self.decode_in(Order::Little, records, offset, context),
-            Order::Big => self.decode_in(Order::Big, records, offset, context),
+            ByteOrder::Little => self.decode_in(ByteOrder::Little, records, offset, context),
+            ByteOrder::Big => self.decode_in(ByteOrder::Big, records, offset, context),
         }
     }
 
     #[inline(always)]
-    fn decode_in(&mut self, order: Order, records: &[u8], offset: u64, context: &Context) -> usize {
+    fn decode_in(&mut self, order: ByteOrder, records: &[u8], offset: u64, context: &RecordContext) -> usize {
         let only = context.only.as_ref();
         let mut rest = records;
         self.reserve_for(records.len());
@@ -163,7 +163,7 @@ impl Block {
             if kind == SAMPLE && size.is_multiple_of(8) {
                 match only.or_else(|| attr_of(body, context)) {
                     Some(attr) => self.sample(order, attr, body, ahead, here, context),
-                    None => self.unreadable(here, Line::BadRecord),
+                    None => self.unreadable(here, LedgerLine::BadRecord),
                 }
             } else if is_sound(kind, usize::from(size)) && kind != AUXTRACE {
                 self.other(kind, record, body, here, context);
@@ -177,7 +177,7 @@ impl Block {
 
     /// A record that is no sample.
     #[cold]
-    fn other(&mut self, kind: u32, record: &[u8], body: &[u8], here: u64, context: &Context) {
+    fn other(&mut self, kind: u32, record: &[u8], body: &[u8], here: u64, context: &RecordContext) {
         let order = context.order;
         match kind {
             FINISHED_ROUND => self.rounds.push(self.latest()),
@@ -192,26 +192,26 @@ impl Block {
                     let comm = Thread::Comm(tid, String::from_utf8_lossy(name).into_owned());
                     self.threads.push((trailer(context, body).0.unwrap_or_default(), comm));
                 }
-                _ => self.ledger.count_at(Line::BadRecord, here),
+                _ => self.ledger.count_at(LedgerLine::BadRecord, here),
             },
             FORK => match (order.u32(body, 8), order.u32(body, 12)) {
                 (Some(child), Some(parent)) => {
                     let fork = Thread::Fork { child, parent };
                     self.threads.push((trailer(context, body).0.unwrap_or_default(), fork));
                 }
-                _ => self.ledger.count_at(Line::BadRecord, here),
+                _ => self.ledger.count_at(LedgerLine::BadRecord, here),
             },
-            COMPRESSED | COMPRESSED2 => self.ledger.count_at(Line::BadCompression, here),
+            COMPRESSED | COMPRESSED2 => self.ledger.count_at(LedgerLine::BadCompression, here),
             _ if is_known(kind) && !is_special(kind) => {}
-            _ => self.ledger.count_at(Line::UnknownRecord, here),
+            _ => self.ledger.count_at(LedgerLine::UnknownRecord, here),
         }
     }
 
     /// A sample as nearly all are: a tracepoint's, with thread, time, CPU and record at fixed places. The other ones,
-    /// and whatever is wrong, are for [`Block::odd_sample`]. `ahead` is `body` and what follows in memory: with it
+    /// and whatever is wrong, are for [`RecordBlock::odd_sample`]. `ahead` is `body` and what follows in memory: with it
     /// fields are read without looking where each ends.
     #[inline(always)]
-    fn sample(&mut self, order: Order, attr: &Attr, body: &[u8], ahead: &[u8], here: u64, context: &Context) {
+    fn sample(&mut self, order: ByteOrder, attr: &Attr, body: &[u8], ahead: &[u8], here: u64, context: &RecordContext) {
         if let (Some(plain), Some(ahead)) = (attr.plain, ahead.first_chunk::<AHEAD>())
             && let (Some(head), Some((size, raw))) = (ahead.first_chunk(), plain.raw(ahead))
             && let size = order.number(*size) as usize
@@ -226,7 +226,7 @@ impl Block {
             if decoder.is_near(size) {
                 let (vm, tid) = order.halves(order.word(head, plain.tid));
                 let cpu = PcpuId(order.halves(order.word(head, plain.cpu)).0);
-                let event = Event { vm: VmId(vm), tid: Tid(tid), ..Event::nameless(at, cpu, Kind::Other) };
+                let event = Event { vm: VmId(vm), tid: Tid(tid), ..Event::nameless(at, cpu, EventKind::Other) };
                 self.ledger.events += 1;
                 self.heard(cpu, at);
                 return decoder.append_near(raw, order, event, &mut self.events);
@@ -236,12 +236,12 @@ impl Block {
     }
 
     #[cold]
-    fn odd_sample(&mut self, order: Order, attr: &Attr, body: &[u8], here: u64, context: &Context) {
+    fn odd_sample(&mut self, order: ByteOrder, attr: &Attr, body: &[u8], here: u64, context: &RecordContext) {
         let at = match attr.time {
             Some(at) => order.u64(body, at).map(Moment::from_nanos),
             None => Some(self.latest()),
         };
-        let Some(at) = at else { return self.unreadable(here, Line::BadRecord) };
+        let Some(at) = at else { return self.unreadable(here, LedgerLine::BadRecord) };
         let raw = if attr.tracepoint { attr.raw(body, order) } else { None };
         let decoder = raw.and_then(|raw| context.decoders.get(order.u16(raw, 0)?));
         if decoder.is_some_and(|decoder| !decoder.is_kept(context.keep)) {
@@ -256,14 +256,14 @@ impl Block {
             vcpu: VcpuId::UNKNOWN,
             cpu: PcpuId(number(attr.cpu).unwrap_or(u32::MAX)),
             name: decoder.map_or(NameId::NONE, |decoder| decoder.name),
-            kind: Kind::Other,
+            kind: EventKind::Other,
         };
         match (raw, decoder) {
-            _ if !attr.tracepoint => self.ledger.count(Line::NotTracepoint),
-            (None, _) => self.ledger.count_at(Line::BadRecord, here),
-            (Some(_), None) => self.ledger.count_at(Line::UnknownFormat, here),
+            _ if !attr.tracepoint => self.ledger.count(LedgerLine::NotTracepoint),
+            (None, _) => self.ledger.count_at(LedgerLine::BadRecord, here),
+            (Some(_), None) => self.ledger.count_at(LedgerLine::UnknownFormat, here),
             (Some(raw), Some(decoder)) => match decoder.decode(raw, order) {
-                None => self.ledger.count_at(Line::BadRecord, here),
+                None => self.ledger.count_at(LedgerLine::BadRecord, here),
                 Some(decoded) => {
                     event.kind = decoded.kind;
                     event.vcpu = decoded.vcpu;
@@ -280,24 +280,24 @@ impl Block {
     }
 
     /// A sample of which nothing can be said but that it was there.
-    fn unreadable(&mut self, here: u64, line: Line) {
+    fn unreadable(&mut self, here: u64, line: LedgerLine) {
         self.ledger.events += 1;
         self.ledger.count_at(line, here);
-        self.push(Event::nameless(self.latest(), PcpuId(u32::MAX), Kind::Other));
+        self.push(Event::nameless(self.latest(), PcpuId(u32::MAX), EventKind::Other));
     }
 
     /// LOST: the kernel had no room in a buffer.
-    fn lost(&mut self, context: &Context, body: &[u8], count: Option<u64>, here: u64) {
-        let Some(count) = count else { return self.ledger.count_at(Line::BadRecord, here) };
+    fn lost(&mut self, context: &RecordContext, body: &[u8], count: Option<u64>, here: u64) {
+        let Some(count) = count else { return self.ledger.count_at(LedgerLine::BadRecord, here) };
         self.lost = self.lost.saturating_add(count);
         self.push_lost(context, body, count);
     }
 
     /// LOST_SAMPLES: either the kernel's own, of a moment, or perf's total of one event that it writes at the end,
     /// without a moment; the total counts again what LOST records said (`record__read_lost_samples`).
-    fn lost_samples(&mut self, context: &Context, body: &[u8], here: u64) {
+    fn lost_samples(&mut self, context: &RecordContext, body: &[u8], here: u64) {
         match (context.order.u64(body, 0), trailer(context, body).0) {
-            (None, _) => self.ledger.count_at(Line::BadRecord, here),
+            (None, _) => self.ledger.count_at(LedgerLine::BadRecord, here),
             (Some(count), Some(time)) if time == Moment::default() => {
                 self.lost_in_all = self.lost_in_all.saturating_add(count)
             }
@@ -305,8 +305,8 @@ impl Block {
         }
     }
 
-    fn push_lost(&mut self, context: &Context, body: &[u8], count: u64) {
-        self.ledger.add(Line::LostRecords, count.max(1));
+    fn push_lost(&mut self, context: &RecordContext, body: &[u8], count: u64) {
+        self.ledger.add(LedgerLine::LostRecords, count.max(1));
         let (time, cpu) = trailer(context, body);
         // Records that perf itself makes up say zero.
         let time = time.filter(|&time| time != Moment::default());
@@ -315,7 +315,7 @@ impl Block {
 }
 
 /// Time and CPU at the end of a record that is no sample.
-fn trailer(context: &Context, body: &[u8]) -> (Option<Moment>, Option<PcpuId>) {
+fn trailer(context: &RecordContext, body: &[u8]) -> (Option<Moment>, Option<PcpuId>) {
     let place = |back: Option<usize>| back.and_then(|back| body.len().checked_sub(back));
     // Where attrs may differ, the last number of a record names its own.
     let id = context.attrs.first().and_then(|attr| attr.trailer?.id);
@@ -328,7 +328,7 @@ fn trailer(context: &Context, body: &[u8]) -> (Option<Moment>, Option<PcpuId>) {
 }
 
 /// The attr of a sample where attrs differ: named by an id, at the place where all attrs have one.
-fn attr_of<'a>(body: &[u8], context: &'a Context) -> Option<&'a Attr> {
+fn attr_of<'a>(body: &[u8], context: &'a RecordContext) -> Option<&'a Attr> {
     let at = context.attrs.first()?.id?;
     context.named(context.order.u64(body, at)?)
 }

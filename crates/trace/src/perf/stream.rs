@@ -1,11 +1,11 @@
 //! Blocks one after the other, where records change how later ones are read: pipes and compressed records.
 
 use super::attr::Attr;
-use super::cursor::{Cursor, Next, Window, find_chain, whole};
-use super::head::{Context, read_feature};
-use super::records::{Block, COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA};
+use super::cursor::{Cursor, FileWindow, Next, find_chain, whole};
+use super::header::{RecordContext, read_feature};
+use super::records::{COMPRESSED, COMPRESSED2, HEADER, HEADER_ATTR, HEADER_FEATURE, HEADER_TRACING_DATA, RecordBlock};
 use crate::source::{MAX_SECTION, TraceError, is_sane_unpacking};
-use exitscope_model::{Ledger, Line, TraceInfo};
+use exitscope_model::{Ledger, LedgerLine, TraceInfo};
 use std::ops::Range;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
@@ -19,11 +19,11 @@ const REACH: usize = 4 << 10;
 const FIRST_ATTR_SIZE: usize = 64;
 
 /// Reads block after block.
-pub struct Stream {
+pub struct PerfStream {
     cursor: Cursor,
-    context: Context,
-    window: Window,
-    spare: Option<Block>,
+    context: RecordContext,
+    window: FileWindow,
+    spare: Option<RecordBlock>,
     unpack: Unpack,
 }
 
@@ -47,13 +47,13 @@ struct Unpack {
     torn: bool,
 }
 
-impl Stream {
-    pub fn new(cursor: Cursor, context: Context) -> Stream {
-        Stream { cursor, context, window: Window::default(), spare: None, unpack: Unpack::default() }
+impl PerfStream {
+    pub fn new(cursor: Cursor, context: RecordContext) -> PerfStream {
+        PerfStream { cursor, context, window: FileWindow::default(), spare: None, unpack: Unpack::default() }
     }
 
     /// The next block; `None` at the end.
-    pub fn next(&mut self, info: &mut TraceInfo) -> Option<Result<Block, TraceError>> {
+    pub fn next(&mut self, info: &mut TraceInfo) -> Option<Result<RecordBlock, TraceError>> {
         let mut block = self.spare.take().unwrap_or_default();
         if self.unpack.pending() {
             self.unpack.step(&self.context, &mut block);
@@ -75,7 +75,7 @@ impl Stream {
             Ok(Next::End) => {
                 self.unpack.decode(&self.context, &mut block, true);
                 if !self.unpack.rest.is_empty() {
-                    block.ledger.add(Line::TruncatedBytes, self.unpack.rest.len() as u64);
+                    block.ledger.add(LedgerLine::TruncatedBytes, self.unpack.rest.len() as u64);
                     self.unpack.rest.clear();
                 }
                 Some(Ok(block))
@@ -83,7 +83,7 @@ impl Stream {
         }
     }
 
-    pub fn recycle(&mut self, mut block: Block) {
+    pub fn recycle(&mut self, mut block: RecordBlock) {
         block.clear();
         self.spare = Some(block);
     }
@@ -109,12 +109,12 @@ impl Stream {
                 let parsed = parts.and_then(|(attr, ids)| Some((Attr::parse(attr, order)?, ids)));
                 let known = parsed.is_some_and(|(attr, ids)| {
                     if let Some(clock) = attr.clock {
-                        info.clock = super::head::clock_name(clock);
+                        info.clock = super::header::clock_name(clock);
                     }
                     self.context.add(attr, ids.chunks_exact(8).filter_map(|id| order.u64(id, 0)))
                 });
                 if !known {
-                    ledger.count_at(Line::BadRecord, offset);
+                    ledger.count_at(LedgerLine::BadRecord, offset);
                 }
             }
             HEADER_TRACING_DATA => {
@@ -124,7 +124,7 @@ impl Stream {
                 read_feature(1, &data, self.cursor.at, &mut self.context, info, ledger);
                 let next = self.cursor.at + size.next_multiple_of(8);
                 if next > self.cursor.end {
-                    ledger.add_at(Line::TruncatedBytes, next - self.cursor.end, offset);
+                    ledger.add_at(LedgerLine::TruncatedBytes, next - self.cursor.end, offset);
                 }
                 self.cursor.at = next.min(self.cursor.end);
             }
@@ -141,7 +141,7 @@ impl Stream {
                 let data = usize::try_from(size).ok().and_then(|size| data.get(..size)).unwrap_or(data);
                 self.unpack.begin(data, offset);
             }
-            _ => ledger.count_at(Line::UnknownRecord, offset),
+            _ => ledger.count_at(LedgerLine::UnknownRecord, offset),
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Unpack {
     }
 
     /// Unpacks some of the record in hand and decodes the whole records that it gives.
-    fn step(&mut self, context: &Context, block: &mut Block) {
+    fn step(&mut self, context: &RecordContext, block: &mut RecordBlock) {
         if self.decoder.is_none() {
             self.decoder = Decoder::new().ok();
             self.out.resize(UNPACKED, 0);
@@ -187,7 +187,7 @@ impl Unpack {
             _ => {
                 // The stream is broken from here on: later records cannot be unpacked without what came before, but
                 // a new frame can be. What was begun is gone.
-                block.hole(Line::BadCompression, self.offset);
+                block.hole(LedgerLine::BadCompression, self.offset);
                 self.torn = false;
                 if self.decoder.as_mut().is_some_and(|decoder| decoder.reinit().is_err()) {
                     self.decoder = None;
@@ -202,7 +202,7 @@ impl Unpack {
 
     /// Decodes the whole records that `rest` begins with, and those behind damaged ones. With `last`, nothing more
     /// will be unpacked.
-    fn decode(&mut self, context: &Context, block: &mut Block, last: bool) {
+    fn decode(&mut self, context: &RecordContext, block: &mut RecordBlock, last: bool) {
         let mut at = 0;
         loop {
             if self.torn {
@@ -220,7 +220,7 @@ impl Unpack {
             if !bad {
                 break;
             }
-            block.hole(Line::BadRecord, self.offset);
+            block.hole(LedgerLine::BadRecord, self.offset);
             self.torn = true;
             at += 1;
         }

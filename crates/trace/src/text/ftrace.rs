@@ -1,7 +1,7 @@
 //! Lines of the kernel's `trace` and `trace_pipe`, and of `trace-cmd report`.
 
 use super::flaw::{self, Flaw};
-use super::layout::{Columns, LineKind, Stamp, bracketed_cpu, event, is_number, lost_marker, stamp, without_date};
+use super::layout::{LineColumns, LineKind, Stamp, bracketed_cpu, event, is_number, lost_marker, stamp, without_date};
 use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_units::Moment;
 
@@ -119,7 +119,7 @@ fn columns(line: &[u8], bracket: usize) -> Option<LineKind<'_>> {
             super::layout::stamp(&mut scan)?
         }
     };
-    Some(timed(Columns { comm, tid, tgid, cpu, at: Moment::default(), name: b"", fields: b"" }, stamp, scan))
+    Some(timed(LineColumns { comm, tid, tgid, cpu, at: Moment::default(), name: b"", fields: b"" }, stamp, scan))
 }
 
 /// `qemu-sys-206     0d..1.    77.356022: kvm_entry: …`, what trace-cmd prints with -l, and the kernel with the option
@@ -140,7 +140,7 @@ fn latency(line: &[u8]) -> Option<LineKind<'_>> {
         let Some((tid, cpu, stamp)) = latency_columns(&mut scan) else { continue };
         let comm = line[..dash].trim_ascii_start();
         return Some(timed(
-            Columns { comm, tid, tgid: 0, cpu, at: Moment::default(), name: b"", fields: b"" },
+            LineColumns { comm, tid, tgid: 0, cpu, at: Moment::default(), name: b"", fields: b"" },
             stamp,
             scan,
         ));
@@ -174,14 +174,14 @@ fn latency_columns(scan: &mut Scan) -> Option<(u32, u32, Stamp)> {
 
 /// The event of these columns; `scan` is behind the time.
 #[inline]
-fn timed<'a>(columns: Columns<'a>, stamp: Stamp, mut scan: Scan<'a>) -> LineKind<'a> {
+fn timed<'a>(columns: LineColumns<'a>, stamp: Stamp, mut scan: Scan<'a>) -> LineKind<'a> {
     let Stamp::Time(at) = stamp else { return LineKind::Unusable(Flaw::Counter) };
     scan.spaces();
     if scan.rest.starts_with(b"(+") {
         skip_difference(&mut scan);
     }
     match name(scan.rest) {
-        Some((name, fields)) => event(Columns { at, name, fields, ..columns }),
+        Some((name, fields)) => event(LineColumns { at, name, fields, ..columns }),
         None => LineKind::Bad,
     }
 }

@@ -23,7 +23,7 @@ pub(super) const NO_TASK: u32 = u32::MAX;
 
 /// Which program printed the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum TextDialect {
     /// The kernel: `trace` and `trace_pipe` of tracefs.
     Ftrace,
     /// `trace-cmd report`.
@@ -34,7 +34,7 @@ pub(super) enum Layout {
 
 /// The columns of an event's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Columns<'a> {
+pub(super) struct LineColumns<'a> {
     /// The thread's name; empty if the line does not say.
     pub comm: &'a [u8],
     /// The thread; [`NO_TASK`] if it has exited.
@@ -55,7 +55,7 @@ pub(super) struct Columns<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineKind<'a> {
     /// An event.
-    Event(Columns<'a>),
+    Event(LineColumns<'a>),
     /// An event that lacks what accounting needs.
     Unusable(Flaw),
     /// Records were lost here.
@@ -90,28 +90,28 @@ pub(super) enum Stamp {
     Counter,
 }
 
-impl Layout {
+impl TextDialect {
     /// The layout's name in [`exitscope_model::TraceInfo::format`].
     pub fn name(self) -> &'static str {
         match self {
-            Layout::Ftrace => "ftrace text",
-            Layout::TraceCmd => "trace-cmd report text",
-            Layout::PerfScript => "perf script text",
+            TextDialect::Ftrace => "ftrace text",
+            TextDialect::TraceCmd => "trace-cmd report text",
+            TextDialect::PerfScript => "perf script text",
         }
     }
 
     /// Which program printed the lines that a text begins with; `None` if it is no trace.
-    pub fn of<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Layout> {
+    pub fn of<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<TextDialect> {
         let (mut seen, mut flawed, mut counted_cpus) = (None, None, false);
         let (mut events, mut bad) = (0, 0);
         // The line before, if it is no event alone.
         let mut wrapped = Vec::new();
         for line in lines {
             if line.starts_with(b"# tracer: ") {
-                return Some(Layout::Ftrace);
+                return Some(TextDialect::Ftrace);
             }
             if line.starts_with(b"# captured on") || flaw::is_dump(line) {
-                return Some(Layout::PerfScript);
+                return Some(TextDialect::PerfScript);
             }
             counted_cpus |= line.strip_prefix(b"cpus=").is_some_and(is_number);
             let mut sign = Sign::of(line, counted_cpus);
@@ -128,7 +128,7 @@ impl Layout {
                 Sign::Event(layout) => {
                     events += 1;
                     seen = match seen {
-                        Some(Layout::Ftrace) | None => Some(layout),
+                        Some(TextDialect::Ftrace) | None => Some(layout),
                         known => known,
                     };
                 }
@@ -146,7 +146,7 @@ impl Layout {
         match seen.or(flawed) {
             // Prose that quotes a line of a trace is no trace. Mail programs make two or three lines of one.
             Some(layout) if events * 2 >= bad => Some(layout),
-            None if counted_cpus && bad == 0 => Some(Layout::TraceCmd),
+            None if counted_cpus && bad == 0 => Some(TextDialect::TraceCmd),
             _ => None,
         }
     }
@@ -155,8 +155,8 @@ impl Layout {
     #[inline]
     pub fn read(self, line: &[u8]) -> LineKind<'_> {
         match self {
-            Layout::Ftrace | Layout::TraceCmd => ftrace::read(line),
-            Layout::PerfScript => perf::read(line),
+            TextDialect::Ftrace | TextDialect::TraceCmd => ftrace::read(line),
+            TextDialect::PerfScript => perf::read(line),
         }
     }
 }
@@ -164,11 +164,11 @@ impl Layout {
 /// What a line says of the program that printed it.
 enum Sign {
     /// It is this one's, whatever else there is.
-    Certain(Layout),
+    Certain(TextDialect),
     /// It is an event of this one.
-    Event(Layout),
+    Event(TextDialect),
     /// It would be, if it did not lack something.
-    Flawed(Layout),
+    Flawed(TextDialect),
     /// Nothing, and it is no line of a trace.
     Bad,
     /// Nothing.
@@ -177,17 +177,17 @@ enum Sign {
 
 impl Sign {
     fn of(line: &[u8], counted_cpus: bool) -> Sign {
-        match (Layout::Ftrace.read(line), Layout::PerfScript.read(line)) {
+        match (TextDialect::Ftrace.read(line), TextDialect::PerfScript.read(line)) {
             (LineKind::Event(columns), _) if counted_cpus || columns.fields_are_aligned(line) => {
-                Sign::Event(Layout::TraceCmd)
+                Sign::Event(TextDialect::TraceCmd)
             }
-            (LineKind::Event(_), _) => Sign::Event(Layout::Ftrace),
-            (_, LineKind::Event(_) | LineKind::Other) => Sign::Event(Layout::PerfScript),
-            (LineKind::Unusable(Flaw::SeveralFiles), _) => Sign::Certain(Layout::TraceCmd),
-            (LineKind::Unusable(Flaw::Counter), _) => Sign::Event(Layout::Ftrace),
-            (_, LineKind::Unusable(Flaw::Counter)) => Sign::Event(Layout::PerfScript),
-            (_, LineKind::Unusable(_)) => Sign::Flawed(Layout::PerfScript),
-            (LineKind::Unusable(_), _) => Sign::Flawed(Layout::Ftrace),
+            (LineKind::Event(_), _) => Sign::Event(TextDialect::Ftrace),
+            (_, LineKind::Event(_) | LineKind::Other) => Sign::Event(TextDialect::PerfScript),
+            (LineKind::Unusable(Flaw::SeveralFiles), _) => Sign::Certain(TextDialect::TraceCmd),
+            (LineKind::Unusable(Flaw::Counter), _) => Sign::Event(TextDialect::Ftrace),
+            (_, LineKind::Unusable(Flaw::Counter)) => Sign::Event(TextDialect::PerfScript),
+            (_, LineKind::Unusable(_)) => Sign::Flawed(TextDialect::PerfScript),
+            (LineKind::Unusable(_), _) => Sign::Flawed(TextDialect::Ftrace),
             (LineKind::Bad, LineKind::Bad) => Sign::Bad,
             _ => Sign::Silent,
         }
@@ -206,7 +206,7 @@ pub(super) fn join(wrapped: &mut Vec<u8>, rest: &[u8]) {
     wrapped.extend_from_slice(rest.trim_ascii());
 }
 
-impl Columns<'_> {
+impl LineColumns<'_> {
     /// trace-cmd pads names so that the fields are aligned; the kernel does not.
     fn fields_are_aligned(&self, line: &[u8]) -> bool {
         let before_fields = &line[..line.len() - self.fields.len()];
@@ -220,8 +220,8 @@ pub(super) fn is_number(text: &[u8]) -> bool {
 
 /// Names and thread names that no kernel makes are signs of damage.
 #[inline]
-pub(super) fn event(columns: Columns<'_>) -> LineKind<'_> {
-    let Columns { comm, name, .. } = columns;
+pub(super) fn event(columns: LineColumns<'_>) -> LineKind<'_> {
+    let LineColumns { comm, name, .. } = columns;
     let named = !name.is_empty() && name.len() <= MAX_NAME && name.iter().all(|byte| (b' '..=b'~').contains(byte));
     match named && !comm.contains(&0) {
         true => LineKind::Event(columns),

@@ -18,17 +18,17 @@ mod refused;
 
 use crate::source::{BATCH, MAX_COMM, MAX_THREADS};
 use crate::tracepoints::printed::{Reasons, exit_info, read_fields};
-use crate::tracepoints::{Row, of_text};
-use crate::{Input, Options, Source, TraceError};
-use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
+use crate::tracepoints::{TracepointRow, of_text};
+use crate::{EventSource, Input, SourceOptions, TraceError};
+use exitscope_model::{Event, EventKind, Ledger, LedgerLine, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use flaw::Flaw;
-use layout::{Columns, Layout, LineKind, NO_TASK, join, may_be_rest};
+use layout::{LineColumns, LineKind, NO_TASK, TextDialect, join, may_be_rest};
 use lines::{Lines, NextLine};
 use refused::{LineAt, OrderCheck, Refusal, ThreadCheck};
 use rustc_hash::FxHashMap;
 
-/// Lines that one call to [`Source::read`] looks at, at most: a text may hold few events.
+/// Lines that one call to [`EventSource::read`] looks at, at most: a text may hold few events.
 const LINES_AT_ONCE: u64 = 64 * BATCH as u64;
 
 /// So many unusable lines are no accident, where fewer are events.
@@ -47,12 +47,12 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 /// Which program printed a text that begins with `head`, its lines after `mark`. `whole`: nothing comes after.
-fn layout_of(head: &[u8], whole: bool, mark: Option<u8>) -> Option<Layout> {
+fn layout_of(head: &[u8], whole: bool, mark: Option<u8>) -> Option<TextDialect> {
     let end = match head.iter().rposition(|&byte| byte == b'\n') {
         Some(end) if !whole => end,
         _ => head.len(),
     };
-    Layout::of(head[..end].split(|&byte| byte == b'\n').map(|line| unmarked(line, mark)))
+    TextDialect::of(head[..end].split(|&byte| byte == b'\n').map(|line| unmarked(line, mark)))
 }
 
 /// A line without its end and without `mark`.
@@ -63,10 +63,10 @@ fn unmarked(line: &[u8], mark: Option<u8>) -> &[u8] {
 }
 
 /// Opens it.
-pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
+pub fn open(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>, TraceError> {
     let head = input.read_vec(0, 4096)?;
     let mark = quote::mark(&head);
-    let layout = layout_of(&head, input.len() <= head.len() as u64, mark).unwrap_or(Layout::Ftrace);
+    let layout = layout_of(&head, input.len() <= head.len() as u64, mark).unwrap_or(TextDialect::Ftrace);
     let mut info = TraceInfo { format: layout.name().to_string(), ..TraceInfo::default() };
     // Whose it is has to be known before it is read.
     head.split(|&byte| byte == b'\n').for_each(|line| note_header(unmarked(line, mark), &mut info));
@@ -105,7 +105,7 @@ struct Text {
 /// What makes events of lines.
 struct Reader {
     info: TraceInfo,
-    layout: Layout,
+    layout: TextDialect,
     /// Whether an exit is followed by what it says besides.
     exit_info: bool,
     /// The last line, if it is no event yet and may be one together with the next, and where it is.
@@ -147,12 +147,12 @@ struct Header {
 #[derive(Clone, Copy)]
 enum Known {
     /// A tracepoint, and its row if accounting uses it.
-    Tracepoint(NameId, Option<&'static Row>),
+    Tracepoint(NameId, Option<&'static TracepointRow>),
     /// A hardware or software event of perf.
     Sample,
 }
 
-impl Source for Text {
+impl EventSource for Text {
     fn info(&self) -> &TraceInfo {
         &self.reader.info
     }
@@ -164,15 +164,15 @@ impl Source for Text {
             if !self.read_line(events, ledger)? {
                 self.reader.release_losses(self.reader.latest, events);
                 if !self.reader.says_losses && self.reader.events > 0 {
-                    ledger.count(Line::LossUnknown);
+                    ledger.count(LedgerLine::LossUnknown);
                 }
                 self.reader.begin_part(Header::default(), ledger);
-                ledger.add(Line::UncertainLoss, self.reader.missing);
+                ledger.add(LedgerLine::UncertainLoss, self.reader.missing);
                 if self.lines.unended > 0 {
-                    ledger.add_at(Line::TruncatedBytes, self.lines.unended, self.lines.number);
+                    ledger.add_at(LedgerLine::TruncatedBytes, self.lines.unended, self.lines.number);
                 }
-                if self.lines.input.cut().is_some() {
-                    ledger.count_at(Line::BadCompression, self.lines.number);
+                if self.lines.input.truncation().is_some() {
+                    ledger.count_at(LedgerLine::BadCompression, self.lines.number);
                 }
                 return Ok(false);
             }
@@ -193,7 +193,7 @@ impl Text {
             NextLine::Line(line) => self.reader.line(unmarked(line, self.mark), at, events, ledger),
             NextLine::TooLong => {
                 let read = self.reader.end_wrapped(events, ledger);
-                ledger.count_at(Line::BadText, at.number);
+                ledger.count_at(LedgerLine::BadText, at.number);
                 read
             }
             NextLine::End => {
@@ -267,7 +267,7 @@ impl Reader {
             LineKind::Silent | LineKind::Other => return Ok(true),
             LineKind::Lost { cpu, count } => {
                 self.says_losses = true;
-                ledger.add(Line::LostRecords, count.max(1));
+                ledger.add(LedgerLine::LostRecords, count.max(1));
                 self.lose(cpu, count, events);
                 return Ok(true);
             }
@@ -278,7 +278,7 @@ impl Reader {
                 let is_of_same = kept > 0 && (self.header.kept, self.header.overwritten) == (kept, overwritten);
                 if !is_of_same {
                     self.begin_part(Header { kept, overwritten, seen: 0 }, ledger);
-                    ledger.add(Line::LostRecords, overwritten);
+                    ledger.add(LedgerLine::LostRecords, overwritten);
                 }
                 return Ok(true);
             }
@@ -289,7 +289,7 @@ impl Reader {
             LineKind::Unusable(flaw) => return self.note_unusable(flaw, at, ledger).map(|()| true),
             LineKind::Bad if !is_whole && !line.is_empty() => return Ok(false),
             LineKind::Bad => {
-                ledger.count_at(Line::BadText, at.number);
+                ledger.count_at(LedgerLine::BadText, at.number);
                 return Ok(true);
             }
         };
@@ -304,11 +304,11 @@ impl Reader {
             }
         };
         let Known::Tracepoint(name, row) = known else {
-            ledger.count(Line::NotTracepoint);
+            ledger.count(LedgerLine::NotTracepoint);
             return Ok(true);
         };
         let said = match row {
-            None => Some((Kind::Other, VcpuId::UNKNOWN)),
+            None => Some((EventKind::Other, VcpuId::UNKNOWN)),
             Some(row) => match unprinted(row, columns.fields) {
                 Some(flaw) => return self.note_unusable(flaw, at, ledger).map(|()| true),
                 None => read_fields(row.text, columns.fields, &mut self.reasons),
@@ -318,13 +318,13 @@ impl Reader {
             return Ok(false);
         }
         let (kind, vcpu) = said.unwrap_or_else(|| {
-            ledger.count_at(Line::UnknownFormat, at.number);
-            (Kind::Other, VcpuId::UNKNOWN)
+            ledger.count_at(LedgerLine::UnknownFormat, at.number);
+            (EventKind::Other, VcpuId::UNKNOWN)
         });
-        let is_asked = self.exit_info && matches!(kind, Kind::Exit { .. });
+        let is_asked = self.exit_info && matches!(kind, EventKind::Exit { .. });
         let info = is_asked.then(|| exit_info(columns.fields)).flatten();
         note_comm(&columns, &mut self.info);
-        let Columns { tid, tgid, cpu, at, .. } = columns;
+        let LineColumns { tid, tgid, cpu, at, .. } = columns;
         if !self.lost.is_empty() {
             self.release_losses(at, events);
         }
@@ -332,7 +332,7 @@ impl Reader {
         if self.order.events == OrderCheck::ENOUGH {
             self.check_order()?;
         }
-        if tgid == 0 && self.layout == Layout::PerfScript {
+        if tgid == 0 && self.layout == TextDialect::PerfScript {
             self.threads.note(tid, kind, vcpu);
         }
         self.latest = at;
@@ -340,14 +340,14 @@ impl Reader {
         ledger.events += 1;
         let event = Event { at, tid: Tid(tid), vm: VmId(tgid), vcpu, cpu: PcpuId(cpu), name, kind };
         events.push(event);
-        events.extend(info.map(|info| Event { kind: Kind::ExitInfo(info), ..event }));
+        events.extend(info.map(|info| Event { kind: EventKind::ExitInfo(info), ..event }));
         Ok(true)
     }
 
     /// Counts a line that lacks what accounting needs. One may be damage; where most are such, the text cannot be used.
     #[cold]
     fn note_unusable(&mut self, flaw: Flaw, at: LineAt, ledger: &mut Ledger) -> Result<(), Refusal> {
-        ledger.count_at(Line::BadText, at.number);
+        ledger.count_at(LedgerLine::BadText, at.number);
         if flaw.is_certain() {
             return Err(Refusal::Line(flaw, at));
         }
@@ -382,7 +382,7 @@ impl Reader {
     /// Another header comes, or the end: what lacks of the one before is missing.
     #[cold]
     fn begin_part(&mut self, header: Header, ledger: &Ledger) {
-        let seen = self.events.saturating_add(ledger.get(Line::BadText));
+        let seen = self.events.saturating_add(ledger.get(LedgerLine::BadText));
         let there = seen.saturating_sub(self.header.seen);
         self.missing = self.missing.saturating_add(self.header.kept.saturating_sub(there));
         self.header = Header { seen, ..header };
@@ -405,7 +405,7 @@ impl Reader {
 
 /// Whether what a tracepoint says was not printed as the kernel prints it: not at all, or raw.
 #[inline]
-fn unprinted(row: &Row, fields: &[u8]) -> Option<Flaw> {
+fn unprinted(row: &TracepointRow, fields: &[u8]) -> Option<Flaw> {
     let end = fields.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_'));
     match end {
         None if fields.is_empty() => Some(Flaw::NoFields),
@@ -415,10 +415,10 @@ fn unprinted(row: &Row, fields: &[u8]) -> Option<Flaw> {
 }
 
 /// What an event name means that was not met before.
-fn meaning(layout: Layout, printed: &[u8], info: &mut TraceInfo) -> Known {
+fn meaning(layout: TextDialect, printed: &[u8], info: &mut TraceInfo) -> Known {
     let printed = String::from_utf8_lossy(printed);
     let (system, name) = match layout {
-        Layout::PerfScript => match printed.split_once(':') {
+        TextDialect::PerfScript => match printed.split_once(':') {
             // `cycles:ppp` and the like: the letters are perf's modifiers.
             Some((system, name)) if !name.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte)) => {
                 (Some(system), name.to_string())
@@ -426,7 +426,7 @@ fn meaning(layout: Layout, printed: &[u8], info: &mut TraceInfo) -> Known {
             _ => return Known::Sample,
         },
         // ftrace prints system calls without their tracepoint's name.
-        Layout::Ftrace | Layout::TraceCmd => match printed.strip_prefix("sys_") {
+        TextDialect::Ftrace | TextDialect::TraceCmd => match printed.strip_prefix("sys_") {
             Some(call) if call.ends_with('(') => (None, format!("sys_enter_{}", call.trim_end_matches('('))),
             Some(call) if call.ends_with(" ->") => (None, format!("sys_exit_{}", call.trim_end_matches(" ->"))),
             _ => (None, printed.into_owned()),
@@ -461,8 +461,8 @@ fn usual_system(name: &str) -> Option<&'static str> {
 
 /// Keeps a thread's name.
 #[inline]
-fn note_comm(columns: &Columns, info: &mut TraceInfo) {
-    let &Columns { comm, tid, .. } = columns;
+fn note_comm(columns: &LineColumns, info: &mut TraceInfo) {
+    let &LineColumns { comm, tid, .. } = columns;
     // ftrace prints dots for names that it forgot.
     let nameless = tid == NO_TASK || comm.is_empty() || comm == b"<...>" || comm.len() > MAX_COMM;
     if nameless || info.comms.get(&tid).is_some_and(|known| known.as_bytes() == comm) {

@@ -4,7 +4,9 @@
 //! with -L `comm tid cpu time:`. `tep__print_event` of perf-prof prints `date time comm tid flags [cpu] time:`.
 
 use super::flaw::{self, Flaw};
-use super::layout::{Columns, LineKind, NO_TASK, Stamp, bracketed_cpu, event, is_date, is_number, stamp, without_date};
+use super::layout::{
+    LineColumns, LineKind, NO_TASK, Stamp, bracketed_cpu, event, is_date, is_number, stamp, without_date,
+};
 use crate::scan::{Scan, ends_with_number};
 
 /// Bytes that a thread's number has at least with the blank before it.
@@ -205,6 +207,6 @@ fn timed<'a>((comm, tgid, tid): (&'a [u8], u32, u32), cpu: u32, stamp: Stamp, mu
     match name.strip_suffix(b":") {
         None => LineKind::Unusable(Flaw::NoName),
         Some(b"TRAP" | b"IRQ" | b"SERROR" | b"PC") => LineKind::Unusable(Flaw::NoName),
-        Some(name) => event(Columns { comm, tid, tgid, cpu, at, name, fields }),
+        Some(name) => event(LineColumns { comm, tid, tgid, cpu, at, name, fields }),
     }
 }

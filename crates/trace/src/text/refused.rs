@@ -3,7 +3,7 @@
 use super::flaw::Flaw;
 use crate::TraceError;
 use crate::source::MAX_THREADS;
-use exitscope_model::{CodeList, Kind};
+use exitscope_model::{CodeList, EventKind};
 use exitscope_units::{Moment, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -110,14 +110,14 @@ impl ThreadCheck {
 
     /// An event of a thread of which no process is known.
     #[inline]
-    pub fn note(&mut self, tid: u32, kind: Kind, vcpu: VcpuId) {
+    pub fn note(&mut self, tid: u32, kind: EventKind, vcpu: VcpuId) {
         match kind {
             _ if vcpu == VcpuId::UNKNOWN => {}
-            Kind::Enter if self.entered.len() < MAX_THREADS => {
+            EventKind::Enter if self.entered.len() < MAX_THREADS => {
                 self.entered.insert(tid, vcpu);
             }
             // POWER8 enters and leaves with all vCPUs of a core at once.
-            Kind::Exit { code, .. } if code.list != CodeList::PpcTrap => {
+            EventKind::Exit { code, .. } if code.list != CodeList::PpcTrap => {
                 if let Some(entered) = self.entered.remove(&tid) {
                     self.exits += 1;
                     self.strange += u64::from(entered != vcpu);

@@ -7,9 +7,9 @@
 
 use super::head::{MAX_BUFFERED, Region};
 use super::unpack::{Packing, Unpacker};
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 use crate::{Input, TraceError};
-use exitscope_model::Line;
+use exitscope_model::LedgerLine;
 
 /// Bytes of a plain block, at least one page.
 const PLAIN: usize = 64 << 10;
@@ -29,7 +29,7 @@ pub(super) struct Block {
     /// Whether they are in the file as they are here.
     pub plain: bool,
     /// If there are none where there should be some: what it is, and how many bytes.
-    pub bad: Option<(Line, u64)>,
+    pub bad: Option<(LedgerLine, u64)>,
 }
 
 /// Where the next block of one CPU is.
@@ -56,7 +56,7 @@ impl Blocks {
     pub fn next(
         &mut self,
         input: &Input,
-        order: Order,
+        order: ByteOrder,
         unpacker: &mut Unpacker,
         packed: &mut Vec<u8>,
         old: Block,
@@ -82,14 +82,14 @@ impl Blocks {
         self.at += wanted;
         // The file was as long as this when it was opened.
         let bad = (got as u64) < wanted;
-        let bad = bad.then_some((Line::TruncatedBytes, wanted - got as u64));
+        let bad = bad.then_some((LedgerLine::TruncatedBytes, wanted - got as u64));
         Ok(Some(Block { bytes, offset, taken: wanted, plain: true, bad }))
     }
 
     fn chunk(
         &mut self,
         input: &Input,
-        order: Order,
+        order: ByteOrder,
         unpacker: &mut Unpacker,
         packed: &mut Vec<u8>,
         mut bytes: Vec<u8>,
@@ -120,7 +120,7 @@ impl Blocks {
             // Cut short, or not a size at all: nothing further can be found.
             self.chunks = Some(0);
             self.at = self.end;
-            let bad = Some((Line::TruncatedBytes, left));
+            let bad = Some((LedgerLine::TruncatedBytes, left));
             return Ok(Some(Block { bytes, offset, taken: left, plain: false, bad }));
         }
         self.at = body + size;
@@ -130,7 +130,7 @@ impl Blocks {
         if !whole {
             bytes.clear();
         }
-        let bad = (!whole).then_some((Line::BadCompression, 1));
+        let bad = (!whole).then_some((LedgerLine::BadCompression, 1));
         Ok(Some(Block { bytes, offset, taken: self.at - offset, plain: false, bad }))
     }
 }

@@ -10,9 +10,9 @@
 //! pages only: a recorder reads pages whole, and a record for which there is no room ends its page (`rb_reset_tail` of
 //! `kernel/trace/ring_buffer.c`). Where nothing says between which, each page of that CPU may follow a loss.
 
-use super::head::{Head, Region};
+use super::head::{Region, TraceDatHeader};
 use super::options::CpuCounts;
-use super::stream::{Step, Stream};
+use super::stream::{RingPageStream, Step};
 use super::unpack::Unpacker;
 use crate::{Input, TraceError};
 use exitscope_model::Ledger;
@@ -34,7 +34,7 @@ pub(super) struct Missing {
 const POOLED: u64 = 1 << 20;
 
 /// What is missing in each region. Pages are read for it.
-pub(super) fn missing(input: &Input, head: &Head) -> Result<Vec<Missing>, TraceError> {
+pub(super) fn missing(input: &Input, head: &TraceDatHeader) -> Result<Vec<Missing>, TraceError> {
     let regions = &head.regions;
     if regions.iter().map(|region| region.data.size).sum::<u64>() < POOLED {
         return regions.iter().map(|region| missing_in(region, input, head)).collect();
@@ -55,12 +55,12 @@ pub(super) fn missing(input: &Input, head: &Head) -> Result<Vec<Missing>, TraceE
     })
 }
 
-fn missing_in(region: &Region, input: &Input, head: &Head) -> Result<Missing, TraceError> {
+fn missing_in(region: &Region, input: &Input, head: &TraceDatHeader) -> Result<Missing, TraceError> {
     let CpuCounts { kept, overrun, dropped } = region.counts;
     if kept.is_none() && overrun == 0 {
         return Ok(Missing { count: dropped, is_anywhere: dropped > 0, uncertain: 0 });
     }
-    let mut stream = Stream::new(*region, head.regions.len(), head.order, head.long);
+    let mut stream = RingPageStream::new(*region, head.regions.len(), head.order, head.long);
     let (mut unpacker, mut packed) = (Unpacker::new(region.packing), Vec::new());
     let (mut there, mut marked, mut is_marked_without_count) = (0u64, 0u64, false);
     // What is damaged is told when it is read again.

@@ -21,7 +21,7 @@ pub(super) struct Sample {
 
 /// How to get nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Rate {
+pub(super) enum TickRate {
     /// The ring buffer has nanoseconds.
     #[default]
     Nanos,
@@ -33,9 +33,9 @@ pub(super) enum Rate {
 
 /// What the trace says of its time stamps.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct TraceClock {
     /// How to get nanoseconds.
-    pub rate: Rate,
+    pub rate: TickRate,
     /// Nanoseconds to add at the end.
     pub offset: i64,
     /// Samples per CPU, in ascending order of time; empty in a host's trace.
@@ -44,11 +44,11 @@ pub(super) struct Clock {
     pub interpolate: bool,
 }
 
-impl Clock {
+impl TraceClock {
     /// The moment that `ticks` of `cpu` means.
     #[inline]
     pub fn moment(&self, ticks: u64, cpu: u32) -> Moment {
-        if self.rate == Rate::Nanos && self.sync.is_empty() {
+        if self.rate == TickRate::Nanos && self.sync.is_empty() {
             return Moment::from_nanos(ticks.saturating_add_signed(self.offset));
         }
         self.computed(ticks, cpu)
@@ -57,9 +57,9 @@ impl Clock {
     fn computed(&self, ticks: u64, cpu: u32) -> Moment {
         let ticks = self.sync.get(cpu as usize).map_or(ticks, |samples| self.on_host(ticks, samples));
         let nanos = match self.rate {
-            Rate::Nanos => u128::from(ticks),
-            Rate::Scaled { mult, shift } => (u128::from(ticks) * u128::from(mult)).checked_shr(shift).unwrap_or(0),
-            Rate::Hertz(hertz) => u128::from(ticks) * 1_000_000_000 / u128::from(hertz.max(1)),
+            TickRate::Nanos => u128::from(ticks),
+            TickRate::Scaled { mult, shift } => (u128::from(ticks) * u128::from(mult)).checked_shr(shift).unwrap_or(0),
+            TickRate::Hertz(hertz) => u128::from(ticks) * 1_000_000_000 / u128::from(hertz.max(1)),
         };
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
         Moment::from_nanos(nanos.saturating_add_signed(self.offset))
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn nanoseconds_are_only_shifted() {
-        let clock = Clock { offset: -5, ..Clock::default() };
+        let clock = TraceClock { offset: -5, ..TraceClock::default() };
         assert_eq!(clock.moment(1_000, 0), Moment::from_nanos(995));
         assert_eq!(clock.moment(3, 0), Moment::from_nanos(0));
     }
@@ -121,22 +121,22 @@ mod tests {
     #[test]
     fn ticks_are_scaled_by_tsc2nsec_or_by_the_given_rate() {
         // 2 GHz: half a nanosecond per tick.
-        let clock = Clock { rate: Rate::Scaled { mult: 1 << 31, shift: 32 }, ..Clock::default() };
+        let clock = TraceClock { rate: TickRate::Scaled { mult: 1 << 31, shift: 32 }, ..TraceClock::default() };
         assert_eq!(clock.moment(1_000_001, 0), Moment::from_nanos(500_000));
-        let clock = Clock { rate: Rate::Hertz(512_000_000), offset: 7, ..Clock::default() };
+        let clock = TraceClock { rate: TickRate::Hertz(512_000_000), offset: 7, ..TraceClock::default() };
         assert_eq!(clock.moment(512_000_000 * 3, 0), Moment::from_nanos(3_000_000_007));
         // No shift and no rate make the arithmetic fail.
-        let clock = Clock { rate: Rate::Scaled { mult: u32::MAX, shift: u32::MAX }, ..Clock::default() };
+        let clock = TraceClock { rate: TickRate::Scaled { mult: u32::MAX, shift: u32::MAX }, ..TraceClock::default() };
         assert_eq!(clock.moment(u64::MAX, 0), Moment::from_nanos(0));
-        let clock = Clock { rate: Rate::Hertz(0), ..Clock::default() };
+        let clock = TraceClock { rate: TickRate::Hertz(0), ..TraceClock::default() };
         assert_eq!(clock.moment(u64::MAX, 0), Moment::MAX);
     }
 
     #[test]
     fn a_guest_is_put_on_its_hosts_clock() {
         let sync = vec![vec![sample(100, 10)], vec![sample(100, 10), sample(200, 20), sample(400, 100)]];
-        let mut clock = Clock { sync, ..Clock::default() };
-        let nanos = |clock: &Clock, ticks, cpu| clock.moment(ticks, cpu).as_nanos();
+        let mut clock = TraceClock { sync, ..TraceClock::default() };
+        let nanos = |clock: &TraceClock, ticks, cpu| clock.moment(ticks, cpu).as_nanos();
         assert_eq!([50, 150].map(|ticks| nanos(&clock, ticks, 0)), [60, 160]);
         // Steps: the earlier sample of the pair around the time; the last pair's beyond the end.
         assert_eq!([50, 150, 200, 399, 900].map(|ticks| nanos(&clock, ticks, 1)), [60, 160, 220, 419, 920]);
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn absurd_samples_do_not_overflow() {
         let wild = |time, offset| Sample { time, offset, scaling: u64::MAX, fraction: 200 };
-        let clock = Clock {
+        let clock = TraceClock {
             sync: vec![vec![wild(0, i64::MIN), wild(1, i64::MAX)]],
             interpolate: true,
-            rate: Rate::Scaled { mult: u32::MAX, shift: 0 },
+            rate: TickRate::Scaled { mult: u32::MAX, shift: 0 },
             offset: i64::MAX,
         };
         for ticks in [0, 1, u64::MAX] {

@@ -9,7 +9,7 @@
 //! record without a byte.
 
 use super::options::{CpuData, id};
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 use crate::{Input, TraceError};
 
 /// What was found.
@@ -25,7 +25,7 @@ pub(super) struct CutBuffer {
 /// The ring pages in the section at `at`, of these CPUs in this order; none if there is no such section.
 pub(super) fn find(
     input: &Input,
-    order: Order,
+    order: ByteOrder,
     at: u64,
     page: u64,
     mut cpus: impl Iterator<Item = u32>,
@@ -54,7 +54,7 @@ pub(super) fn find(
 }
 
 /// Where the chunks end that begin at `at`; none if the file does before.
-fn chunks_end(input: &Input, order: Order, mut at: u64) -> Result<Option<u64>, TraceError> {
+fn chunks_end(input: &Input, order: ByteOrder, mut at: u64) -> Result<Option<u64>, TraceError> {
     let number = |at: u64| Ok::<_, TraceError>(order.u32(&input.read_vec(at, 4)?, 0));
     let Some(chunks) = number(at)? else { return Ok(None) };
     at += 4;
@@ -67,7 +67,7 @@ fn chunks_end(input: &Input, order: Order, mut at: u64) -> Result<Option<u64>, T
 
 /// Where the pages end that begin at `at`: before one that is older than the one before, which is another CPU's; none if
 /// the file does before.
-fn pages_end(input: &Input, order: Order, mut at: u64, page: u64) -> Result<Option<u64>, TraceError> {
+fn pages_end(input: &Input, order: ByteOrder, mut at: u64, page: u64) -> Result<Option<u64>, TraceError> {
     let mut latest = 0;
     while let Some(time) = order.u64(&input.read_vec(at, 8)?, 0) {
         if time < latest {

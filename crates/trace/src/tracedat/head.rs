@@ -9,15 +9,15 @@
 //! section    u16 id, u16 flags (1: compressed), u32 description, u64 size, data
 //! ```
 
-use super::clock::{Clock, Rate, counts_nanos, selected};
+use super::clock::{TickRate, TraceClock, counts_nanos, selected};
 use super::cut;
 use super::options::{Buffer, CpuCounts, CpuData, Options, Session, id};
 use super::unpack::{Packing, Unpacker};
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 use crate::source::MAX_SECTION;
 use crate::tracefs::{Decoders, Sections, Torn};
 use crate::{Input, TraceError};
-use exitscope_model::{Ledger, Line, TraceInfo};
+use exitscope_model::{Ledger, LedgerLine, TraceInfo};
 use rustc_hash::FxHashMap;
 
 /// Sections of options at most.
@@ -49,9 +49,9 @@ pub(super) struct Region {
 
 /// What the file says before its ring pages.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct TraceDatHeader {
     /// Byte order of everything.
-    pub order: Order,
+    pub order: ByteOrder,
     /// Bytes in the `long` of a ring page.
     pub long: usize,
     /// What the trace says of itself.
@@ -61,7 +61,7 @@ pub(super) struct Head {
     /// How to read payloads.
     pub decoders: Decoders,
     /// How to read time stamps.
-    pub clock: Clock,
+    pub clock: TraceClock,
     /// The virtual CPU that each thread runs, where the recorder knew.
     pub vcpus: FxHashMap<u32, u32>,
     /// Records that were lost of CPUs of which there are no ring pages at all.
@@ -72,14 +72,14 @@ pub(super) struct Head {
     pub ledger: Ledger,
 }
 
-impl Head {
+impl TraceDatHeader {
     /// Reads it. `clock_hz`: ticks per second of the trace's clock, if the caller knows better than the trace.
-    pub fn read(input: &Input, clock_hz: Option<u64>) -> Result<Head, TraceError> {
+    pub fn read(input: &Input, clock_hz: Option<u64>) -> Result<TraceDatHeader, TraceError> {
         let bytes = input.read_vec(0, 4096)?;
         let mut reader = Reader {
             input,
             unpacker: Unpacker::new(Packing::None),
-            order: Order::Little,
+            order: ByteOrder::Little,
             long: 8,
             info: TraceInfo::default(),
             decoders: Decoders::default(),
@@ -89,8 +89,8 @@ impl Head {
             unread: input.len(),
             ledger: Ledger::default(),
         };
-        if input.cut().is_some() {
-            reader.ledger.count_at(Line::BadCompression, input.len());
+        if input.truncation().is_some() {
+            reader.ledger.count_at(LedgerLine::BadCompression, input.len());
         }
         let torn = |torn: Torn| reader.damaged(torn.structure, torn.at as u64, "is cut short");
         let (mut start, version, long, page_size) = Sections::read_start(&bytes).map_err(torn)?;
@@ -127,7 +127,7 @@ impl Head {
 struct Reader<'a> {
     input: &'a Input,
     unpacker: Unpacker,
-    order: Order,
+    order: ByteOrder,
     long: usize,
     info: TraceInfo,
     decoders: Decoders,
@@ -201,7 +201,7 @@ impl Reader<'_> {
         for buffer in std::mem::take(&mut self.options.buffers) {
             // The top buffer is the one above; each instance has its options and its table at its offset.
             if !buffer.name.is_empty() && self.read_v6_buffer(&buffer.name, buffer.offset, page_size).is_err() {
-                self.ledger.count_at(Line::BadRecord, buffer.offset);
+                self.ledger.count_at(LedgerLine::BadRecord, buffer.offset);
             }
         }
         Ok(())
@@ -251,7 +251,7 @@ impl Reader<'_> {
             };
             let data = self.input.read_vec(at + 6, size)?;
             if self.options.read(option, &data, self.order).is_none() || (data.len() as u64) < size {
-                self.ledger.count_at(Line::BadRecord, at);
+                self.ledger.count_at(LedgerLine::BadRecord, at);
             }
             at += 6 + size;
         }
@@ -286,7 +286,7 @@ impl Reader<'_> {
         if let Some(clock) = top.map(|buffer| buffer.clock.clone()) {
             let (same, other) = buffers.into_iter().partition(|buffer| buffer.clock == clock);
             buffers = same;
-            other.iter().for_each(|buffer: &Buffer| self.ledger.count_at(Line::BadRecord, buffer.offset));
+            other.iter().for_each(|buffer: &Buffer| self.ledger.count_at(LedgerLine::BadRecord, buffer.offset));
             self.options.clock_name.get_or_insert(clock);
         }
         for buffer in buffers {
@@ -315,7 +315,7 @@ impl Reader<'_> {
         let packing = if found.is_packed { packing } else { Packing::None };
         self.add_regions("", &found.cpus, page_size, packing, at)?;
         if found.is_unfinished {
-            self.ledger.count_at(Line::UnfinishedFile, at);
+            self.ledger.count_at(LedgerLine::UnfinishedFile, at);
             self.regions.last_mut().into_iter().for_each(|region| region.is_cut = true);
         }
         Ok(!found.cpus.is_empty())
@@ -330,12 +330,12 @@ impl Reader<'_> {
                 return self.order.u64(data, 0).filter(|&next| next != 0);
             }
             if self.options.read(option, data, self.order).is_none() {
-                self.ledger.count_at(Line::BadRecord, section);
+                self.ledger.count_at(LedgerLine::BadRecord, section);
             }
             at += 6 + data.len();
         }
         // Without its end the chain is broken here.
-        self.ledger.count_at(Line::BadRecord, section);
+        self.ledger.count_at(LedgerLine::BadRecord, section);
         None
     }
 
@@ -352,7 +352,7 @@ impl Reader<'_> {
                 _ => sections.read_cmdlines(&mut self.info.comms),
             };
             if read.is_err() {
-                self.ledger.count_at(Line::BadRecord, at);
+                self.ledger.count_at(LedgerLine::BadRecord, at);
             }
         }
         Ok(())
@@ -374,8 +374,8 @@ impl Reader<'_> {
             Some(size) => (self.section_data(at, &head, size)?, at.saturating_add(16).saturating_add(size)),
         };
         match data.is_err() {
-            true if end > len => self.ledger.add_at(Line::TruncatedBytes, end - len, len),
-            true => self.ledger.count_at(Line::BadRecord, at),
+            true if end > len => self.ledger.add_at(LedgerLine::TruncatedBytes, end - len, len),
+            true => self.ledger.count_at(LedgerLine::BadRecord, at),
             false => {}
         }
         Ok(data)
@@ -410,8 +410,8 @@ impl Reader<'_> {
     /// CpuCounts what a table says is there and the file does not have.
     fn promised(&mut self, offset: u64, said: u64, there: u64) {
         if there < said {
-            self.ledger.count_at(Line::TruncatedBytes, offset.saturating_add(there));
-            self.ledger.add(Line::TruncatedBytes, said - there - 1);
+            self.ledger.count_at(LedgerLine::TruncatedBytes, offset.saturating_add(there));
+            self.ledger.add(LedgerLine::TruncatedBytes, said - there - 1);
         }
     }
 
@@ -437,7 +437,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn finish(mut self, clock_hz: Option<u64>) -> Result<Head, TraceError> {
+    fn finish(mut self, clock_hz: Option<u64>) -> Result<TraceDatHeader, TraceError> {
         let name = || self.input.name().to_string();
         let options = &mut self.options;
         if options.text && self.regions.is_empty() {
@@ -448,16 +448,16 @@ impl Reader<'_> {
         }
         self.info.clock = options.clock_name.take().unwrap_or_default();
         self.info.is_guests = options.session.host.is_some();
-        self.ledger.add(Line::GuestRecording, u64::from(self.info.is_guests));
-        let is_in_nanos = options.clock.rate == Rate::Nanos && counts_nanos(&self.info.clock);
+        self.ledger.add(LedgerLine::GuestRecording, u64::from(self.info.is_guests));
+        let is_in_nanos = options.clock.rate == TickRate::Nanos && counts_nanos(&self.info.clock);
         match clock_hz {
             // Ticks of the processor are no unit of such a clock.
             Some(_) if is_in_nanos => {}
             Some(hertz) => {
-                options.clock.rate = Rate::Hertz(hertz);
+                options.clock.rate = TickRate::Hertz(hertz);
                 self.info.given_hz = Some(hertz);
             }
-            None if options.clock.rate == Rate::Nanos && !is_in_nanos => {
+            None if options.clock.rate == TickRate::Nanos && !is_in_nanos => {
                 return Err(TraceError::Clock { name: name(), clock: self.info.clock });
             }
             None => {}
@@ -472,7 +472,7 @@ impl Reader<'_> {
         self.check_regions()?;
         self.lost.extend(self.options.stats.iter().map(|stat| (stat.cpu, stat.counts.all())));
         self.lost.retain(|&(_, count)| count > 0);
-        Ok(Head {
+        Ok(TraceDatHeader {
             order: self.order,
             long: self.long,
             info: self.info,
@@ -496,7 +496,7 @@ impl Reader<'_> {
         for mut region in regions {
             let data = &mut region.data;
             if data.offset < end {
-                self.ledger.count_at(Line::BadRecord, data.offset);
+                self.ledger.count_at(LedgerLine::BadRecord, data.offset);
                 self.lost.push((data.cpu, region.counts.all()));
                 continue;
             }

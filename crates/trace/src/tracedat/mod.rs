@@ -15,19 +15,19 @@ mod options;
 mod stream;
 mod unpack;
 
-use crate::bytes::Order;
-use crate::source::{BATCH, Keep, MAX_THREADS, Options};
+use crate::bytes::ByteOrder;
+use crate::source::{BATCH, EventFilter, MAX_THREADS, SourceOptions};
 use crate::tracefs::Decoders;
-use crate::{Input, Source, TraceError};
-use clock::Clock;
-use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
+use crate::{EventSource, Input, TraceError};
+use clock::TraceClock;
+use exitscope_model::{Event, EventKind, Ledger, LedgerLine, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
-use head::Head;
+use head::TraceDatHeader;
 pub use options::Session;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use stream::{Step, Stream};
+use stream::{RingPageStream, Step};
 use unpack::{Packing, Unpacker};
 
 /// Whether the first bytes are of this format.
@@ -36,14 +36,14 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 /// Opens it.
-pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
+pub fn open(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>, TraceError> {
     Ok(Box::new(TraceDat::new(input, options)?))
 }
 
 /// With which others it was recorded; nothing of what is no trace.dat, or cannot be read.
 pub fn session(input: &Input) -> Session {
     // At which rate its clock counts makes no difference.
-    let read = input.read_vec(0, 16).is_ok_and(|head| looks_like(&head)).then(|| Head::read(input, Some(1)));
+    let read = input.read_vec(0, 16).is_ok_and(|head| looks_like(&head)).then(|| TraceDatHeader::read(input, Some(1)));
     read.and_then(Result::ok).map_or(Session::default(), |head| head.session)
 }
 
@@ -51,7 +51,7 @@ struct TraceDat {
     info: TraceInfo,
     supply: Supply,
     decode: Decode,
-    streams: Vec<Stream>,
+    streams: Vec<RingPageStream>,
     /// The streams that have a record, by that record's moment.
     heads: BinaryHeap<Reverse<(Moment, usize)>>,
     /// Records that are missing without a mark of where, per CPU.
@@ -62,19 +62,19 @@ struct TraceDat {
 }
 
 impl TraceDat {
-    fn new(input: Input, options: Options) -> Result<TraceDat, TraceError> {
-        let head = Head::read(&input, options.clock_hz)?;
+    fn new(input: Input, options: SourceOptions) -> Result<TraceDat, TraceError> {
+        let head = TraceDatHeader::read(&input, options.clock_hz)?;
         let packing = head.regions.iter().map(|region| region.packing).find(|&packing| packing != Packing::None);
         let all = head.regions.len();
-        let mut streams: Vec<Stream> =
-            head.regions.iter().map(|&region| Stream::new(region, all, head.order, head.long)).collect();
+        let mut streams: Vec<RingPageStream> =
+            head.regions.iter().map(|&region| RingPageStream::new(region, all, head.order, head.long)).collect();
         let missing = census::missing(&input, &head)?;
         let mut lost = head.lost;
         let mut early = head.ledger;
         for (stream, missing) in streams.iter_mut().zip(missing) {
             stream.is_suspect = missing.is_anywhere;
-            early.add(Line::UnplacedLoss, u64::from(missing.is_anywhere));
-            early.add(Line::UncertainLoss, missing.uncertain);
+            early.add(LedgerLine::UnplacedLoss, u64::from(missing.is_anywhere));
+            early.add(LedgerLine::UncertainLoss, missing.uncertain);
             lost.extend((missing.count > 0).then_some((stream.cpu, missing.count)));
         }
         let pages: u64 = head.regions.iter().map(|region| region.data.size).sum();
@@ -114,7 +114,7 @@ impl TraceDat {
     }
 }
 
-impl Source for TraceDat {
+impl EventSource for TraceDat {
     fn info(&self) -> &TraceInfo {
         &self.info
     }
@@ -148,7 +148,7 @@ impl Source for TraceDat {
         // Of these only the number is known, not the moment.
         for (cpu, count) in std::mem::take(&mut self.lost) {
             events.push(Event::lost(self.latest, PcpuId(cpu), count));
-            ledger.add(Line::LostRecords, count);
+            ledger.add(LedgerLine::LostRecords, count);
         }
         self.supply.done = self.supply.input.len();
         Ok(false)
@@ -171,7 +171,7 @@ struct Supply {
 impl Supply {
     /// Has a stream go on with its next block; false if there is none.
     #[cold]
-    fn refill(&mut self, stream: &mut Stream, ledger: &mut Ledger) -> Result<bool, TraceError> {
+    fn refill(&mut self, stream: &mut RingPageStream, ledger: &mut Ledger) -> Result<bool, TraceError> {
         let taken = stream.refill(&self.input, &mut self.unpacker, &mut self.packed, ledger)?;
         self.done += taken.unwrap_or(0);
         Ok(taken.is_some())
@@ -180,10 +180,10 @@ impl Supply {
 
 /// How to read records.
 struct Decode {
-    order: Order,
+    order: ByteOrder,
     decoders: Decoders,
-    clock: Clock,
-    keep: Keep,
+    clock: TraceClock,
+    keep: EventFilter,
     exit_info: bool,
     /// The virtual CPU that each thread runs, where the recorder knew.
     vcpus: FxHashMap<u32, u32>,
@@ -196,7 +196,7 @@ impl Decode {
     #[inline]
     fn advance(
         &self,
-        stream: &mut Stream,
+        stream: &mut RingPageStream,
         supply: &mut Supply,
         ledger: &mut Ledger,
     ) -> Result<Option<Moment>, TraceError> {
@@ -212,23 +212,23 @@ impl Decode {
 
     /// Appends the record that a stream stands on, and what was lost before it.
     #[inline]
-    fn emit(&mut self, stream: &mut Stream, at: Moment, events: &mut Vec<Event>, ledger: &mut Ledger) {
+    fn emit(&mut self, stream: &mut RingPageStream, at: Moment, events: &mut Vec<Event>, ledger: &mut Ledger) {
         let cpu = PcpuId(stream.cpu);
         if stream.hole || stream.missed.is_some() {
             let missed = stream.missed.take();
             stream.hole = false;
             events.push(Event::lost(at, cpu, missed.unwrap_or(0)));
-            ledger.add(Line::LostRecords, missed.map_or(0, |count| count.max(1)));
+            ledger.add(LedgerLine::LostRecords, missed.map_or(0, |count| count.max(1)));
         }
         let Some(payload) = stream.payload() else { return };
         let id = self.order.u16(payload, 0).unwrap_or(0);
         let Some(decoder) = self.decoders.get(id) else {
             ledger.events += 1;
-            ledger.count_at(Line::UnknownFormat, stream.offset());
+            ledger.count_at(LedgerLine::UnknownFormat, stream.offset());
             // The common fields have been in the same places since 2.6.31.
             let tid = Tid(self.order.u32(payload, 4).unwrap_or(0));
             let (vm, vcpu) = self.who(tid);
-            events.push(Event { at, tid, vm, vcpu, cpu, name: NameId::NONE, kind: Kind::Other });
+            events.push(Event { at, tid, vm, vcpu, cpu, name: NameId::NONE, kind: EventKind::Other });
             return;
         };
         if !decoder.is_kept(self.keep) {
@@ -237,8 +237,8 @@ impl Decode {
         }
         ledger.events += 1;
         if !decoder.fits(payload.len()) {
-            ledger.count_at(Line::BadRecord, stream.offset());
-            events.push(Event { name: decoder.name, ..Event::nameless(at, cpu, Kind::Other) });
+            ledger.count_at(LedgerLine::BadRecord, stream.offset());
+            events.push(Event { name: decoder.name, ..Event::nameless(at, cpu, EventKind::Other) });
             return;
         }
         let tid = decoder.tid(payload, self.order);
@@ -248,7 +248,7 @@ impl Decode {
             self.vms.insert(tid.0, vm);
         }
         let (vm, vcpu) = self.who(tid);
-        let head = Event { tid, vm, vcpu, ..Event::nameless(at, cpu, Kind::Other) };
+        let head = Event { tid, vm, vcpu, ..Event::nameless(at, cpu, EventKind::Other) };
         decoder.append(payload, self.order, head, events);
         if self.exit_info {
             decoder.append_info(payload, self.order, events);

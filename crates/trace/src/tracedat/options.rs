@@ -4,8 +4,8 @@
 //! TRACECLOCK "local [global] …" · UNAME "Linux host 6.1.0 x86_64" · BUFFER where the ring pages are · …
 //! ```
 
-use super::clock::{Clock, Rate, Sample, selected};
-use crate::bytes::{Order, c_string};
+use super::clock::{Sample, TickRate, TraceClock, selected};
+use crate::bytes::{ByteOrder, c_string};
 use rustc_hash::FxHashMap;
 
 /// Option ids, `lib/trace-cmd/include/private/trace-cmd-private.h` of trace-cmd.
@@ -78,7 +78,7 @@ pub(super) struct Options {
     /// With which others it was recorded.
     pub session: Session,
     /// How to read time stamps. The rate is what TSC2NSEC says, if it is there.
-    pub clock: Clock,
+    pub clock: TraceClock,
     /// The clock's name.
     pub clock_name: Option<String>,
     /// `uname` of the recording machine.
@@ -134,7 +134,7 @@ impl CpuCounts {
 
 impl Options {
     /// Uses one option. `None` if it is too short for what it should say. Ids that serve nothing here are passed over.
-    pub fn read(&mut self, id: u16, data: &[u8], order: Order) -> Option<()> {
+    pub fn read(&mut self, id: u16, data: &[u8], order: ByteOrder) -> Option<()> {
         match id {
             id::DATE => {
                 let offset = number(text(data))?.checked_mul(1_000)?;
@@ -161,7 +161,7 @@ impl Options {
                 // The third member, an offset, is not applied: trace-cmd does not either.
                 let (mult, shift) = (order.u32(data, 0)?, order.u32(data, 4)?);
                 if mult > 0 {
-                    self.clock.rate = Rate::Scaled { mult, shift };
+                    self.clock.rate = TickRate::Scaled { mult, shift };
                 }
             }
             id::HEADER_INFO | id::FTRACE_EVENTS | id::EVENT_FORMATS | id::CMDLINES => {
@@ -192,7 +192,7 @@ impl Options {
         Some(())
     }
 
-    fn read_time_shift(&mut self, data: &[u8], order: Order) -> Option<()> {
+    fn read_time_shift(&mut self, data: &[u8], order: ByteOrder) -> Option<()> {
         let flags = order.u32(data, 8)?;
         let cpus = order.u32(data, 12)?;
         let mut at = 16;
@@ -237,7 +237,7 @@ impl Options {
         Some(())
     }
 
-    fn read_guest(&mut self, data: &[u8], order: Order) -> Option<()> {
+    fn read_guest(&mut self, data: &[u8], order: ByteOrder) -> Option<()> {
         let (_, mut at) = c_string(data, 0)?;
         self.session.guests.push(order.u64(data, at)?);
         at += 8;
@@ -253,7 +253,7 @@ impl Options {
 }
 
 /// Version 6 says only where and how it is called.
-fn read_buffer(data: &[u8], order: Order) -> Option<Buffer> {
+fn read_buffer(data: &[u8], order: ByteOrder) -> Option<Buffer> {
     let offset = order.u64(data, 0)?;
     let (name, at) = c_string(data, 8)?;
     let mut buffer = Buffer { offset, name: name.to_string(), clock: String::new(), page_size: 0, cpus: Vec::new() };
@@ -312,10 +312,10 @@ mod tests {
     #[test]
     fn offsets_add_up() {
         let mut options = Options::default();
-        options.read(id::DATE, b"0x3e8\0", Order::Little).unwrap();
-        options.read(id::OFFSET, b"-1000000\0", Order::Little).unwrap();
+        options.read(id::DATE, b"0x3e8\0", ByteOrder::Little).unwrap();
+        options.read(id::OFFSET, b"-1000000\0", ByteOrder::Little).unwrap();
         assert_eq!(options.clock.offset, 0);
-        assert_eq!(options.read(id::DATE, b"soon\0", Order::Little), None);
+        assert_eq!(options.read(id::DATE, b"soon\0", ByteOrder::Little), None);
     }
 
     #[test]
@@ -323,13 +323,13 @@ mod tests {
         let mut options = Options::default();
         let stat =
             b"CPU: 3\nentries: 9\noverrun: 7\ncommit overrun: 1\nbytes: 80\ndropped events: 12\nread events: 5\n\0";
-        options.read(id::CPUSTAT, stat, Order::Little).unwrap();
-        options.read(id::CPUSTAT, b"\nBuffer: mine\n\n\0", Order::Little).unwrap();
-        options.read(id::CPUSTAT, b"CPU: 0\ndropped events: 0\n\0", Order::Little).unwrap();
+        options.read(id::CPUSTAT, stat, ByteOrder::Little).unwrap();
+        options.read(id::CPUSTAT, b"\nBuffer: mine\n\n\0", ByteOrder::Little).unwrap();
+        options.read(id::CPUSTAT, b"CPU: 0\ndropped events: 0\n\0", ByteOrder::Little).unwrap();
         let stat = |buffer: &str, cpu, counts| CpuStat { buffer: buffer.to_string(), cpu, counts };
         let counts = CpuCounts { kept: Some((9, 5)), overrun: 7, dropped: 13 };
         assert_eq!(options.stats, [stat("", 3, counts), stat("mine", 0, CpuCounts::default())]);
-        assert_eq!(options.read(id::CPUSTAT, b"CPU: none\n\0", Order::Little), None);
+        assert_eq!(options.read(id::CPUSTAT, b"CPU: none\n\0", ByteOrder::Little), None);
     }
 
     #[test]
@@ -340,10 +340,10 @@ mod tests {
             data.extend(word.to_be_bytes());
         }
         let mut options = Options::default();
-        options.read(id::GUEST, &data, Order::Big).unwrap();
+        options.read(id::GUEST, &data, ByteOrder::Big).unwrap();
         assert_eq!((options.vcpus.get(&4001), options.vcpus.get(&4002)), (Some(&0), Some(&1)));
         assert_eq!(options.session.guests, [7]);
-        assert_eq!(options.read(id::GUEST, &data[..data.len() - 1], Order::Big), None);
+        assert_eq!(options.read(id::GUEST, &data[..data.len() - 1], ByteOrder::Big), None);
     }
 
     #[test]
@@ -356,15 +356,15 @@ mod tests {
             data.extend(value.to_le_bytes());
         }
         let mut options = Options::default();
-        options.read(id::TIME_SHIFT, &data, Order::Little).unwrap();
+        options.read(id::TIME_SHIFT, &data, ByteOrder::Little).unwrap();
         let sample = |time, offset, fraction| Sample { time, offset, scaling: 1, fraction };
         assert_eq!(options.clock.sync, [vec![sample(100, 5, 0), sample(200, -5, 0)]]);
         assert!(options.clock.interpolate && options.session.host == Some(99));
         data.extend([1u64.to_le_bytes(), 2u64.to_le_bytes()].concat());
-        options.read(id::TIME_SHIFT, &data, Order::Little).unwrap();
+        options.read(id::TIME_SHIFT, &data, ByteOrder::Little).unwrap();
         assert_eq!(options.clock.sync, [vec![sample(100, 5, 2), sample(200, -5, 1)]]);
         // More samples than there are bytes.
         data[16..20].fill(0xff);
-        assert_eq!(options.read(id::TIME_SHIFT, &data, Order::Little), None);
+        assert_eq!(options.read(id::TIME_SHIFT, &data, ByteOrder::Little), None);
     }
 }

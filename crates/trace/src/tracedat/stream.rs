@@ -10,9 +10,9 @@
 use super::blocks::{Block, Blocks};
 use super::head::Region;
 use super::unpack::Unpacker;
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 use crate::{Input, TraceError};
-use exitscope_model::{Ledger, Line};
+use exitscope_model::{Ledger, LedgerLine};
 use std::ops::Range;
 
 const PADDING: u32 = 29;
@@ -29,13 +29,13 @@ const TIME_STAMP_KEEPS: u64 = 0xf8 << 56;
 
 /// One CPU's records.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct RingPageStream {
     /// The CPU.
     pub cpu: u32,
     /// Where its blocks come from.
     blocks: Blocks,
     block: Block,
-    order: Order,
+    order: ByteOrder,
     long: usize,
     page_size: usize,
     /// Where in the block the next page begins.
@@ -63,10 +63,10 @@ pub(super) enum Step {
     Block,
 }
 
-impl Stream {
+impl RingPageStream {
     /// The records of `region`, one of `all` that are read at the same time.
-    pub fn new(region: Region, all: usize, order: Order, long: usize) -> Stream {
-        Stream {
+    pub fn new(region: Region, all: usize, order: ByteOrder, long: usize) -> RingPageStream {
+        RingPageStream {
             cpu: region.data.cpu,
             blocks: Blocks::new(region, all),
             block: Block::default(),
@@ -84,7 +84,7 @@ impl Stream {
         }
     }
 
-    /// The payload of the record that [`Stream::step`] found.
+    /// The payload of the record that [`RingPageStream::step`] found.
     #[inline]
     pub fn payload(&self) -> Option<&[u8]> {
         self.block.bytes.get(self.payload.clone()?)
@@ -211,15 +211,15 @@ impl Stream {
     #[inline]
     fn kind_and_delta(&self, head: u32) -> (u32, u64) {
         match self.order {
-            Order::Little => (head & 31, u64::from(head >> 5)),
-            Order::Big => (head >> 27, u64::from(head & ((1 << 27) - 1))),
+            ByteOrder::Little => (head & 31, u64::from(head >> 5)),
+            ByteOrder::Big => (head >> 27, u64::from(head & ((1 << 27) - 1))),
         }
     }
 
     /// The rest of the page cannot be read, because where the next record begins is not known.
     #[cold]
     fn bad(&mut self, ledger: &mut Ledger) -> Option<Range<usize>> {
-        ledger.count_at(Line::BadRecord, self.file_offset(self.at));
+        ledger.count_at(LedgerLine::BadRecord, self.file_offset(self.at));
         self.hole = true;
         self.at = self.end;
         None
@@ -236,8 +236,8 @@ impl Stream {
         let page = &self.block.bytes[start..start + there];
         let head = 8 + self.long;
         let (Some(ticks), Some(commit)) = (self.order.u64(page, 0), self.order.unsigned(page, 8, self.long)) else {
-            ledger.count_at(Line::TruncatedBytes, self.file_offset(start));
-            ledger.add(Line::TruncatedBytes, there as u64 - 1);
+            ledger.count_at(LedgerLine::TruncatedBytes, self.file_offset(start));
+            ledger.add(LedgerLine::TruncatedBytes, there as u64 - 1);
             return true;
         };
         // The first page begins where all does.
@@ -247,7 +247,7 @@ impl Stream {
         self.at = start + head;
         self.end = (self.at + size).min(self.page);
         if self.at + size > self.page {
-            ledger.count_at(Line::BadRecord, self.file_offset(start));
+            ledger.count_at(LedgerLine::BadRecord, self.file_offset(start));
         }
         if commit & MISSED != 0 {
             let stored = match commit & MISSED_STORED {

@@ -1,14 +1,15 @@
 //! One tracepoint payload in, one event kind out. Fields are found by name in the format that the trace carries.
 
 use super::Format;
-use crate::Keep;
-use crate::bytes::Order;
-use crate::tracepoints::{Carries, Meaning, about, apicv_inhibit, call, exit, ghcb_msr, of_format};
+use crate::EventFilter;
+use crate::bytes::ByteOrder;
+use crate::tracepoints::{FieldContent, TracepointMeaning, about, apicv_inhibit, call, exit, ghcb_msr, of_format};
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
 use exitscope_model::{
-    CodeList, Detail, DetailKind, Event, EventNames, ExitCode, ExitInfo, ExitWord, Form, Kind, NameId, SubjectWord,
+    CodeList, Event, EventKind, EventNames, ExitCode, ExitInfo, ExitWord, NameId, PortAccessForm, Subject, SubjectKind,
+    SubjectWord,
 };
 use exitscope_units::{Tid, VcpuId, VmId};
 
@@ -22,7 +23,7 @@ const REACH: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// To which vCPU, if the event says.
     pub vcpu: VcpuId,
 }
@@ -32,9 +33,9 @@ pub struct Decoded {
 pub struct Decoder {
     /// The tracepoint's name.
     pub name: NameId,
-    pub(super) meaning: Meaning,
+    pub(super) meaning: TracepointMeaning,
     /// The least that has to be asked for to be passed on.
-    keep: Keep,
+    keep: EventFilter,
     /// `common_pid`.
     pid: At,
     /// The vCPU, if the event names it.
@@ -53,7 +54,7 @@ pub struct Decoder {
 /// stack.
 trait Then {
     type Made;
-    fn take(self, kind: Kind) -> Self::Made;
+    fn take(self, kind: EventKind) -> Self::Made;
 }
 
 /// It is returned, with the vCPU.
@@ -63,7 +64,7 @@ impl Then for Return {
     type Made = Decoded;
 
     #[inline(always)]
-    fn take(self, kind: Kind) -> Decoded {
+    fn take(self, kind: EventKind) -> Decoded {
         Decoded { kind, vcpu: self.0 }
     }
 }
@@ -78,7 +79,7 @@ impl Then for Append<'_> {
     type Made = ();
 
     #[inline(always)]
-    fn take(self, kind: Kind) {
+    fn take(self, kind: EventKind) {
         self.events.push(Event { kind, ..self.head });
     }
 }
@@ -95,23 +96,23 @@ pub(super) struct At {
 impl At {
     /// The field's value; zero if there is no such field.
     #[inline(always)]
-    fn get(self, payload: &[u8], order: Order) -> u64 {
+    fn get(self, payload: &[u8], order: ByteOrder) -> u64 {
         let at = self.offset as usize;
         match order.u64(payload, at) {
-            Some(wide) if order == Order::Little => wide & self.mask,
+            Some(wide) if order == ByteOrder::Little => wide & self.mask,
             _ => order.unsigned(payload, at, usize::from(self.size)).unwrap_or(0),
         }
     }
 
     /// The same of a field that ends within [`REACH`].
     #[inline(always)]
-    fn get_near(self, bytes: &[u8; NEAR], order: Order) -> u64 {
+    fn get_near(self, bytes: &[u8; NEAR], order: ByteOrder) -> u64 {
         // The mask lets the compiler see that the word is inside.
         let at = self.offset as usize & (REACH - 1);
         let wide = order.u64(&bytes[at..at + 8], 0).unwrap_or(0);
         match order {
-            Order::Little => wide & self.mask,
-            Order::Big => wide.checked_shr(64 - 8 * u32::from(self.size)).unwrap_or(0),
+            ByteOrder::Little => wide & self.mask,
+            ByteOrder::Big => wide.checked_shr(64 - 8 * u32::from(self.size)).unwrap_or(0),
         }
     }
 }
@@ -120,8 +121,8 @@ impl Decoder {
     /// A decoder for `system:name` with this layout.
     pub fn new(system: &str, format: &Format, names: &mut EventNames) -> Decoder {
         let row = of_format(system, &format.name, |field| format.field(field).is_some());
-        let meaning = row.map_or(Meaning::Other, |row| row.meaning);
-        let find = |carries: Carries| {
+        let meaning = row.map_or(TracepointMeaning::Other, |row| row.meaning);
+        let find = |carries: FieldContent| {
             let found = row.and_then(|row| row.field(carries)?.find_map(|name| At::named(format, name)));
             found.unwrap_or_default()
         };
@@ -129,8 +130,8 @@ impl Decoder {
         for (at, &carries) in fields.iter_mut().zip(reads(meaning)) {
             *at = find(carries);
         }
-        let words = ExitWord::ALL.map(|word| find(Carries::Word(word)));
-        let vcpu = find(Carries::Vcpu);
+        let words = ExitWord::ALL.map(|word| find(FieldContent::Word(word)));
+        let vcpu = find(FieldContent::Vcpu);
         let named = |name: &str| At::named(format, name).unwrap_or_default();
         let pid = named("common_pid");
         let tgid = if system == "kvm_hv" { named("tgid") } else { At::default() };
@@ -143,9 +144,9 @@ impl Decoder {
             .max()
             .unwrap_or(0);
         let keep = match meaning {
-            Meaning::Other => Keep::All,
-            Meaning::Emulate => Keep::Used,
-            _ => Keep::Timed,
+            TracepointMeaning::Other => EventFilter::All,
+            TracepointMeaning::Emulate => EventFilter::Used,
+            _ => EventFilter::Timed,
         };
         Decoder {
             name: names.intern(&format!("{system}:{}", format.name)),
@@ -162,13 +163,13 @@ impl Decoder {
 
     /// Whether this tracepoint's events are passed on to those who ask for `keep`.
     #[inline]
-    pub fn is_kept(&self, keep: Keep) -> bool {
+    pub fn is_kept(&self, keep: EventFilter) -> bool {
         self.keep <= keep
     }
 
     /// What `payload` says; `None` if it is too short for its format.
     #[inline(always)]
-    pub fn decode(&self, payload: &[u8], order: Order) -> Option<Decoded> {
+    pub fn decode(&self, payload: &[u8], order: ByteOrder) -> Option<Decoded> {
         let get = |at: At| at.get(payload, order);
         self.fits(payload.len()).then(|| self.make(get, Return(self.named_vcpu(get, VcpuId::UNKNOWN))))
     }
@@ -188,13 +189,13 @@ impl Decoder {
     /// Appends to `events` what a payload that [fits](Decoder::fits) says, as an event like `head`, and of its vCPU unless
     /// it names one itself.
     #[inline(always)]
-    pub fn append(&self, payload: &[u8], order: Order, head: Event, events: &mut Vec<Event>) {
+    pub fn append(&self, payload: &[u8], order: ByteOrder, head: Event, events: &mut Vec<Event>) {
         self.append_of(|at| at.get(payload, order), head, events);
     }
 
     /// The same of the payload that `bytes` begins with, of which all fields [are near](Decoder::is_near).
     #[inline(always)]
-    pub fn append_near(&self, bytes: &[u8; NEAR], order: Order, head: Event, events: &mut Vec<Event>) {
+    pub fn append_near(&self, bytes: &[u8; NEAR], order: ByteOrder, head: Event, events: &mut Vec<Event>) {
         self.append_of(|at| at.get_near(bytes, order), head, events);
     }
 
@@ -205,13 +206,13 @@ impl Decoder {
     }
 
     /// Appends what the exit that `payload` says, the last event, says besides.
-    pub fn append_info(&self, payload: &[u8], order: Order, events: &mut Vec<Event>) {
+    pub fn append_info(&self, payload: &[u8], order: ByteOrder, events: &mut Vec<Event>) {
         let is_there = |at: &At| at.size > 0 && at.offset as usize + usize::from(at.size) <= payload.len();
         let of = |word: ExitWord| Some(self.words[word as usize]).filter(is_there);
-        if let Some(&exit) = events.last().filter(|event| matches!(event.kind, Kind::Exit { .. }))
+        if let Some(&exit) = events.last().filter(|event| matches!(event.kind, EventKind::Exit { .. }))
             && let Some(info) = ExitInfo::from_words(|word| Some(of(word)?.get(payload, order)))
         {
-            events.push(Event { kind: Kind::ExitInfo(info), ..exit });
+            events.push(Event { kind: EventKind::ExitInfo(info), ..exit });
         }
     }
 
@@ -229,8 +230,8 @@ impl Decoder {
     fn make<T: Then>(&self, get: impl Fn(At) -> u64, then: T) -> T::Made {
         let field = |n: usize| get(self.fields[n]);
         match self.meaning {
-            Meaning::Other => then.take(Kind::Other),
-            Meaning::ExitX86 => then.take({
+            TracepointMeaning::Other => then.take(EventKind::Other),
+            TracepointMeaning::ExitX86 => then.take({
                 let code = match field(1) {
                     2 => ExitCode::new(CodeList::Svm, field(0)),
                     _ => ExitCode::new(CodeList::Vmx, field(0)),
@@ -239,16 +240,16 @@ impl Decoder {
                     let at = self.words[word as usize];
                     (at.size > 0).then(|| get(at))
                 });
-                Kind::Exit { code, idle: false, words, rip: field(2) }
+                EventKind::Exit { code, idle: false, words, rip: field(2) }
             }),
-            Meaning::ExitArm64 => then.take({
+            TracepointMeaning::ExitArm64 => then.take({
                 let code = match field(0) & 0x7fff_ffff {
                     2 => ExitCode::new(CodeList::Arm64Ec, field(1)),
                     ret => ExitCode::new(CodeList::Arm64Exit, ret),
                 };
                 exit(code, field(2))
             }),
-            Meaning::ExitOf(CodeList::Riscv) => then.take({
+            TracepointMeaning::ExitOf(CodeList::Riscv) => then.take({
                 // An RV32 scause marks interrupts in bit 31; the tables use bit 63.
                 let raw = field(0);
                 let number = match self.fields[0].size {
@@ -257,87 +258,95 @@ impl Decoder {
                 };
                 exit(ExitCode::new(CodeList::Riscv, number), field(1))
             }),
-            Meaning::ExitOf(list) => then.take(exit(ExitCode::new(list, field(0)), field(1))),
-            Meaning::Refined(list) => then.take(Kind::Refine { code: ExitCode::new(list, field(0)) }),
-            Meaning::Privileged => then.take(Kind::Refine { code: loongarch_privileged(field(0)) }),
-            Meaning::Leave => then.take(Kind::Leave),
-            Meaning::ExitCeded => then.take({
+            TracepointMeaning::ExitOf(list) => then.take(exit(ExitCode::new(list, field(0)), field(1))),
+            TracepointMeaning::Refined(list) => then.take(EventKind::Refine { code: ExitCode::new(list, field(0)) }),
+            TracepointMeaning::Privileged => then.take(EventKind::Refine { code: loongarch_privileged(field(0)) }),
+            TracepointMeaning::Leave => then.take(EventKind::Leave),
+            TracepointMeaning::ExitCeded => then.take({
                 let code = ExitCode::new(CodeList::PpcTrap, field(0));
-                Kind::Exit { code, idle: field(1) != 0, words: SubjectWord::NONE, rip: field(2) }
+                EventKind::Exit { code, idle: field(1) != 0, words: SubjectWord::NONE, rip: field(2) }
             }),
-            Meaning::Enter => then.take(Kind::Enter),
-            Meaning::Userspace => {
-                then.take(Kind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 })
+            TracepointMeaning::Enter => then.take(EventKind::Enter),
+            TracepointMeaning::Userspace => {
+                then.take(EventKind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 })
             }
-            Meaning::Fpu => then.take(Kind::Fpu { load: field(0) != 0 }),
-            Meaning::Call => then.take(call(field(0))),
-            Meaning::CallEnd => then.take(Kind::CallEnd),
-            Meaning::Emulate => then.take(Kind::Emulate),
-            Meaning::Nested => then.take(Kind::Nested),
-            Meaning::Sign(sign) => then.take(Kind::Sign(sign)),
-            Meaning::ApicvInhibit => then.take(apicv_inhibit(field(0), field(1) != 0)),
-            Meaning::Reflect => then.take(Kind::Reflect),
-            Meaning::GhcbMsr => then.take(ghcb_msr(field(0))),
-            Meaning::Hypercall => {
+            TracepointMeaning::Fpu => then.take(EventKind::Fpu { load: field(0) != 0 }),
+            TracepointMeaning::Call => then.take(call(field(0))),
+            TracepointMeaning::CallEnd => then.take(EventKind::CallEnd),
+            TracepointMeaning::Emulate => then.take(EventKind::Emulate),
+            TracepointMeaning::Nested => then.take(EventKind::Nested),
+            TracepointMeaning::Sign(sign) => then.take(EventKind::Sign(sign)),
+            TracepointMeaning::ApicvInhibit => then.take(apicv_inhibit(field(0), field(1) != 0)),
+            TracepointMeaning::Reflect => then.take(EventKind::Reflect),
+            TracepointMeaning::GhcbMsr => then.take(ghcb_msr(field(0))),
+            TracepointMeaning::Hypercall => {
                 let value = if field(0) == KICK_CPU { field(2) } else { field(1) };
-                then.take(about(DetailKind::Hypercall, false, field(0), value))
+                then.take(about(SubjectKind::Hypercall, false, field(0), value))
             }
             // type: 0 unsatisfied read (value still unknown), 1 read, 2 write.
-            Meaning::Mmio => then.take(Kind::Detail(Detail {
-                kind: DetailKind::Mmio,
+            TracepointMeaning::Mmio => then.take(EventKind::Detail(Subject {
+                kind: SubjectKind::Mmio,
                 write: field(0) == 2,
-                form: Form::Untold,
+                form: PortAccessForm::Unknown,
                 size: field(1) as u16,
                 key: field(2),
                 value: field(3),
             })),
-            Meaning::Pio => then.take(Kind::Detail(Detail {
-                kind: DetailKind::Port,
+            TracepointMeaning::Pio => then.take(EventKind::Detail(Subject {
+                kind: SubjectKind::Port,
                 write: field(0) != 0,
                 // Of one access, this does not say which it is.
-                form: if field(4) > 1 { Form::String } else { Form::Untold },
+                form: if field(4) > 1 { PortAccessForm::String } else { PortAccessForm::Unknown },
                 size: field(1) as u16,
                 key: field(2),
                 value: field(3),
             })),
-            Meaning::Written(kind) => then.take(about(kind, field(0) != 0, field(1), field(2))),
-            Meaning::Plain(kind) => then.take(about(kind, false, field(0), field(1))),
-            Meaning::FastMmio => then.take(about(DetailKind::Mmio, true, field(0), 0)),
-            Meaning::S390Instruction => {
-                then.take(about(DetailKind::Instruction, false, s390_instruction_key(field(0)), field(0)))
+            TracepointMeaning::Written(kind) => then.take(about(kind, field(0) != 0, field(1), field(2))),
+            TracepointMeaning::Plain(kind) => then.take(about(kind, false, field(0), field(1))),
+            TracepointMeaning::FastMmio => then.take(about(SubjectKind::Mmio, true, field(0), 0)),
+            TracepointMeaning::S390Instruction => {
+                then.take(about(SubjectKind::Instruction, false, s390_instruction_key(field(0)), field(0)))
             }
-            Meaning::SystemRegister => {
+            TracepointMeaning::SystemRegister => {
                 let register = system_register([field(1), field(2), field(3), field(4), field(5)]);
-                then.take(about(DetailKind::SystemRegister, field(0) != 0, register, 0))
+                then.take(about(SubjectKind::SystemRegister, field(0) != 0, register, 0))
             }
-            Meaning::TrappedSystemRegister => {
+            TracepointMeaning::TrappedSystemRegister => {
                 let (register, write) = trapped_system_register(field(0));
-                then.take(about(DetailKind::SystemRegister, write, register, 0))
+                then.take(about(SubjectKind::SystemRegister, write, register, 0))
             }
-            Meaning::Inject => then.take(Kind::Inject { vector: field(0) as u32 }),
+            TracepointMeaning::Inject => then.take(EventKind::Inject { vector: field(0) as u32 }),
             // Before Linux 4.4 a poll had no validity.
-            Meaning::HaltEnd => then.take({
-                Kind::HaltEnd { ns: field(0), waited: field(1) != 0, valid: self.fields[2].size == 0 || field(2) != 0 }
+            TracepointMeaning::HaltEnd => then.take({
+                EventKind::HaltEnd {
+                    ns: field(0),
+                    waited: field(1) != 0,
+                    valid: self.fields[2].size == 0 || field(2) != 0,
+                }
             }),
-            Meaning::HaltPoll => {
-                then.take(Kind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 })
+            TracepointMeaning::HaltPoll => {
+                then.take(EventKind::HaltPoll { grow: field(0) != 0, new: field(1) as u32, old: field(2) as u32 })
             }
-            Meaning::PleWindow => then.take(Kind::PleWindow { new: field(0) as u32, old: field(1) as u32 }),
-            Meaning::Wfx => then.take(Kind::Wfx { wfe: field(0) != 0 }),
-            Meaning::VcpuHint => then.take(Kind::VcpuHint),
-            Meaning::RunCore => then.take(Kind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 }),
-            Meaning::Switch => then.take({
+            TracepointMeaning::PleWindow => {
+                then.take(EventKind::PleWindow { new: field(0) as u32, old: field(1) as u32 })
+            }
+            TracepointMeaning::Wfx => then.take(EventKind::Wfx { wfe: field(0) != 0 }),
+            TracepointMeaning::VcpuHint => then.take(EventKind::VcpuHint),
+            TracepointMeaning::RunCore => {
+                then.take(EventKind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 })
+            }
+            TracepointMeaning::Switch => then.take({
                 // Bits 0 to 7 are the state; zero (or only the preempted flag above them) is runnable.
                 let state = field(1) & 0xff;
-                Kind::Switch { prev: Tid(field(0) as u32), sleeps: state != 0, next: Tid(field(2) as u32) }
+                EventKind::Switch { prev: Tid(field(0) as u32), sleeps: state != 0, next: Tid(field(2) as u32) }
             }),
-            Meaning::Wakeup => then.take(Kind::Wakeup { tid: Tid(field(0) as u32) }),
+            TracepointMeaning::Wakeup => then.take(EventKind::Wakeup { tid: Tid(field(0) as u32) }),
         }
     }
 
     /// The thread that recorded it (`common_pid`).
     #[inline(always)]
-    pub fn tid(&self, payload: &[u8], order: Order) -> Tid {
+    pub fn tid(&self, payload: &[u8], order: ByteOrder) -> Tid {
         Tid(self.pid.get(payload, order) as u32)
     }
 }
@@ -345,7 +354,7 @@ impl Decoder {
 impl Decoder {
     /// The VM of the thread that recorded `payload`, if the event says whose it is.
     #[inline]
-    pub fn vm(&self, payload: &[u8], order: Order) -> Option<VmId> {
+    pub fn vm(&self, payload: &[u8], order: ByteOrder) -> Option<VmId> {
         match self.tgid.size {
             0 => None,
             size => order.unsigned(payload, self.tgid.offset as usize, usize::from(size)).map(|tgid| VmId(tgid as u32)),
@@ -378,48 +387,48 @@ impl At {
 }
 
 /// What is read of a record, in the order of [`Decoder::fields`].
-const fn reads(meaning: Meaning) -> &'static [Carries] {
-    use Carries::*;
+const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
+    use FieldContent::*;
     match meaning {
-        Meaning::ExitX86 => &[Code, Isa, Rip],
-        Meaning::ExitArm64 => &[Ret, TrapClass, Rip],
-        Meaning::ExitOf(_) => &[Code, Rip],
-        Meaning::Refined(_) => &[Code],
-        Meaning::Privileged => &[Instruction],
-        Meaning::ExitCeded => &[Code, Ceded, Rip],
-        Meaning::Userspace => &[Reason, Errno],
-        Meaning::Fpu => &[Load],
-        Meaning::Call => &[Command],
-        Meaning::Mmio => &[MmioType, Size, Key, Value],
-        Meaning::Pio => &[Write, Size, Key, Value, Count],
-        Meaning::Written(_) => &[Write, Key, Value],
-        Meaning::Plain(_) => &[Key, Value],
-        Meaning::Hypercall => &[Key, Value, Second],
-        Meaning::GhcbMsr => &[Value],
-        Meaning::FastMmio => &[Key],
-        Meaning::ApicvInhibit => &[Reason, Set],
-        Meaning::S390Instruction => &[Value],
-        Meaning::SystemRegister => {
+        TracepointMeaning::ExitX86 => &[Code, Isa, Rip],
+        TracepointMeaning::ExitArm64 => &[Ret, TrapClass, Rip],
+        TracepointMeaning::ExitOf(_) => &[Code, Rip],
+        TracepointMeaning::Refined(_) => &[Code],
+        TracepointMeaning::Privileged => &[Instruction],
+        TracepointMeaning::ExitCeded => &[Code, Ceded, Rip],
+        TracepointMeaning::Userspace => &[Reason, Errno],
+        TracepointMeaning::Fpu => &[Load],
+        TracepointMeaning::Call => &[Command],
+        TracepointMeaning::Mmio => &[MmioType, Size, Key, Value],
+        TracepointMeaning::Pio => &[Write, Size, Key, Value, Count],
+        TracepointMeaning::Written(_) => &[Write, Key, Value],
+        TracepointMeaning::Plain(_) => &[Key, Value],
+        TracepointMeaning::Hypercall => &[Key, Value, Second],
+        TracepointMeaning::GhcbMsr => &[Value],
+        TracepointMeaning::FastMmio => &[Key],
+        TracepointMeaning::ApicvInhibit => &[Reason, Set],
+        TracepointMeaning::S390Instruction => &[Value],
+        TracepointMeaning::SystemRegister => {
             &[Write, RegisterPart(0), RegisterPart(1), RegisterPart(2), RegisterPart(3), RegisterPart(4)]
         }
-        Meaning::TrappedSystemRegister => &[Esr],
-        Meaning::Inject => &[Vector],
-        Meaning::HaltEnd => &[Halted, Waited, Valid],
-        Meaning::HaltPoll => &[Grow, NewPoll, OldPoll],
-        Meaning::PleWindow => &[NewWindow, OldWindow],
-        Meaning::Wfx => &[Wfe],
-        Meaning::RunCore => &[Leaves, Runnable],
-        Meaning::Switch => &[Prev, PrevState, Next],
-        Meaning::Wakeup => &[Woken],
-        Meaning::Enter
-        | Meaning::Leave
-        | Meaning::CallEnd
-        | Meaning::Emulate
-        | Meaning::Nested
-        | Meaning::Sign(_)
-        | Meaning::Reflect
-        | Meaning::VcpuHint
-        | Meaning::Other => &[],
+        TracepointMeaning::TrappedSystemRegister => &[Esr],
+        TracepointMeaning::Inject => &[Vector],
+        TracepointMeaning::HaltEnd => &[Halted, Waited, Valid],
+        TracepointMeaning::HaltPoll => &[Grow, NewPoll, OldPoll],
+        TracepointMeaning::PleWindow => &[NewWindow, OldWindow],
+        TracepointMeaning::Wfx => &[Wfe],
+        TracepointMeaning::RunCore => &[Leaves, Runnable],
+        TracepointMeaning::Switch => &[Prev, PrevState, Next],
+        TracepointMeaning::Wakeup => &[Woken],
+        TracepointMeaning::Enter
+        | TracepointMeaning::Leave
+        | TracepointMeaning::CallEnd
+        | TracepointMeaning::Emulate
+        | TracepointMeaning::Nested
+        | TracepointMeaning::Sign(_)
+        | TracepointMeaning::Reflect
+        | TracepointMeaning::VcpuHint
+        | TracepointMeaning::Other => &[],
     }
 }
 

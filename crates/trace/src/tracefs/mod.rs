@@ -5,8 +5,8 @@ mod format;
 mod role;
 mod sections;
 
-pub use crate::bytes::Order;
+pub use crate::bytes::ByteOrder;
 pub use decode::{Decoded, Decoder, Decoders, NEAR};
 pub use format::{Field, Format};
-pub use role::{Place, Role, Write};
+pub use role::{CountRole, FieldLocation, WriteRule};
 pub use sections::{Sections, Torn, parse_cmdlines};

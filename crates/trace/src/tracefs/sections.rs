@@ -8,7 +8,7 @@
 //! ```
 
 use super::Decoders;
-use crate::bytes::{Order, c_string};
+use crate::bytes::{ByteOrder, c_string};
 use crate::source::{MAX_COMM, MAX_THREADS};
 use exitscope_model::EventNames;
 use rustc_hash::FxHashMap;
@@ -30,7 +30,7 @@ pub struct Sections<'a> {
     /// Where the next section begins.
     pub at: usize,
     /// The byte order that the header names.
-    pub order: Order,
+    pub order: ByteOrder,
 }
 
 impl<'a> Sections<'a> {
@@ -70,14 +70,14 @@ impl<'a> Sections<'a> {
     /// The magic, version, byte order and word size with which both formats begin, up to and including the page size.
     /// Returns the version text, the size of `long` in bytes and the page size in bytes.
     pub fn read_start(bytes: &'a [u8]) -> Result<(Sections<'a>, &'a str, u8, u32), Torn> {
-        let mut sections = Sections { bytes, at: 0, order: Order::Little };
+        let mut sections = Sections { bytes, at: 0, order: ByteOrder::Little };
         let magic = sections.take(10, "tracing data magic")?;
         if magic != b"\x17\x08\x44tracing" {
             return Err(Torn { structure: "tracing data magic", at: 0 });
         }
         let version = sections.string("tracing data version")?;
         let order = sections.take(1, "byte order")?[0];
-        sections.order = if order == 0 { Order::Little } else { Order::Big };
+        sections.order = if order == 0 { ByteOrder::Little } else { ByteOrder::Big };
         let long = sections.take(1, "word size")?[0];
         let page_size = sections.u32("page size")?;
         Ok((sections, version, long, page_size))

@@ -2,7 +2,7 @@
 
 use super::KVM_RUN;
 use exitscope_model::codes::{KICK_CPU, loongarch_instruction, system_register_parts, system_register_trap};
-use exitscope_model::{CodeList, Detail, DetailKind, Event, ExitWord, Form, Kind, Sign};
+use exitscope_model::{CodeList, Event, EventKind, ExitWord, PortAccessForm, Sign, Subject, SubjectKind};
 use exitscope_units::Tid;
 
 /// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
@@ -14,7 +14,7 @@ const PREEMPTED: u64 = 0x100;
 
 /// What to make of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum TracepointMeaning {
     ExitX86,
     ExitArm64,
     ExitOf(CodeList),
@@ -42,8 +42,8 @@ pub(crate) enum Meaning {
     GhcbMsr,
     Mmio,
     Pio,
-    Written(DetailKind),
-    Plain(DetailKind),
+    Written(SubjectKind),
+    Plain(SubjectKind),
     /// A KVM hypercall; KVM_HC_KICK_CPU says whom by its second argument.
     Hypercall,
     FastMmio,
@@ -64,7 +64,7 @@ pub(crate) enum Meaning {
 
 /// What a field carries of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carries {
+pub(crate) enum FieldContent {
     /// Nothing: an event does not know it.
     Zero,
     Vcpu,
@@ -124,61 +124,62 @@ pub(crate) enum Carries {
     WokenName,
 }
 
-fn is_kick(detail: &Detail) -> bool {
-    detail.kind == DetailKind::Hypercall && detail.key == KICK_CPU
+fn is_kick(detail: &Subject) -> bool {
+    detail.kind == SubjectKind::Hypercall && detail.key == KICK_CPU
 }
 
-impl Carries {
+impl FieldContent {
     /// Its number in `event`; zero if the event is not about such a thing.
     pub fn number(self, event: &Event) -> u64 {
-        use Carries as C;
-        let detail = |part: fn(Detail) -> u64| if let Kind::Detail(detail) = event.kind { part(detail) } else { 0 };
+        use FieldContent as C;
+        let detail =
+            |part: fn(Subject) -> u64| if let EventKind::Detail(detail) = event.kind { part(detail) } else { 0 };
         match (self, event.kind) {
             (C::Vcpu, _) => event.vcpu.0.into(),
             (C::Process, _) => event.vm.0.into(),
-            (C::Code, Kind::Exit { code, .. } | Kind::Refine { code }) => code.number,
-            (C::Rip, Kind::Exit { rip, .. }) => rip,
-            (C::Isa, Kind::Exit { code, .. }) => match code.list {
+            (C::Code, EventKind::Exit { code, .. } | EventKind::Refine { code }) => code.number,
+            (C::Rip, EventKind::Exit { rip, .. }) => rip,
+            (C::Isa, EventKind::Exit { code, .. }) => match code.list {
                 CodeList::Vmx => 1,
                 CodeList::Svm => 2,
                 _ => 0,
             },
             // Of what tells no subject, the event does not know.
-            (C::Word(word), Kind::Exit { code, words, .. }) => words.word(code, word),
-            (C::Instruction, Kind::Refine { code }) => loongarch_instruction(code),
-            (C::Ret, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
-            (C::Ret, Kind::Exit { code, .. }) => code.number,
-            (C::TrapClass, Kind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => code.number,
-            (C::Ceded, Kind::Exit { idle, .. }) => idle.into(),
-            (C::Reason, Kind::UserspaceExit { reason, .. }) => reason.into(),
-            (C::Errno, Kind::UserspaceExit { errno, .. }) => errno as u64,
-            (C::Load, Kind::Fpu { load }) => load.into(),
-            (C::Command, Kind::RunEnter) => KVM_RUN,
-            (C::Command, Kind::Call { registers: true }) => KVM_GET_REGS,
+            (C::Word(word), EventKind::Exit { code, words, .. }) => words.word(code, word),
+            (C::Instruction, EventKind::Refine { code }) => loongarch_instruction(code),
+            (C::Ret, EventKind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => 2,
+            (C::Ret, EventKind::Exit { code, .. }) => code.number,
+            (C::TrapClass, EventKind::Exit { code, .. }) if code.list == CodeList::Arm64Ec => code.number,
+            (C::Ceded, EventKind::Exit { idle, .. }) => idle.into(),
+            (C::Reason, EventKind::UserspaceExit { reason, .. }) => reason.into(),
+            (C::Errno, EventKind::UserspaceExit { errno, .. }) => errno as u64,
+            (C::Load, EventKind::Fpu { load }) => load.into(),
+            (C::Command, EventKind::RunEnter) => KVM_RUN,
+            (C::Command, EventKind::Call { registers: true }) => KVM_GET_REGS,
             (C::Write, _) => detail(|detail| detail.write.into()),
             (C::MmioType, _) => detail(|detail| if detail.write { 2 } else { 1 }),
             (C::Size, _) => detail(|detail| detail.size.into()),
-            (C::Count, _) => detail(|detail| if detail.form == Form::String { 2 } else { 1 }),
+            (C::Count, _) => detail(|detail| if detail.form == PortAccessForm::String { 2 } else { 1 }),
             (C::Key, _) => detail(|detail| detail.key),
             (C::Esr, _) => detail(|detail| system_register_trap(detail.key, detail.write)),
-            (C::RegisterPart(at), Kind::Detail(detail)) => system_register_parts(detail.key)[at],
+            (C::RegisterPart(at), EventKind::Detail(detail)) => system_register_parts(detail.key)[at],
             (C::Value, _) => detail(|detail| if is_kick(&detail) { 0 } else { detail.value }),
             (C::Second, _) => detail(|detail| if is_kick(&detail) { detail.value } else { 0 }),
-            (C::Vector, Kind::Inject { vector }) => vector.into(),
-            (C::Halted, Kind::HaltEnd { ns, .. }) => ns,
-            (C::Waited, Kind::HaltEnd { waited, .. }) => waited.into(),
-            (C::Valid, Kind::HaltEnd { valid, .. }) => valid.into(),
-            (C::Grow, Kind::HaltPoll { grow, .. }) => grow.into(),
-            (C::NewPoll, Kind::HaltPoll { new, .. }) => new.into(),
-            (C::OldPoll, Kind::HaltPoll { old, .. }) => old.into(),
-            (C::NewWindow, Kind::PleWindow { new, .. }) => new.into(),
-            (C::OldWindow, Kind::PleWindow { old, .. }) => old.into(),
-            (C::Wfe, Kind::Wfx { wfe }) => wfe.into(),
-            (C::Reason, Kind::Sign(Sign::ApicvInhibited(reason) | Sign::ApicvAllowed(reason))) => reason.into(),
-            (C::Set, Kind::Sign(sign)) => matches!(sign, Sign::ApicvInhibited(_)).into(),
-            (C::Leaves, Kind::RunCore { exit, .. }) => exit.into(),
-            (C::Runnable, Kind::RunCore { runnable, .. }) => runnable.into(),
-            (C::PrevState, Kind::Switch { sleeps, .. }) => {
+            (C::Vector, EventKind::Inject { vector }) => vector.into(),
+            (C::Halted, EventKind::HaltEnd { ns, .. }) => ns,
+            (C::Waited, EventKind::HaltEnd { waited, .. }) => waited.into(),
+            (C::Valid, EventKind::HaltEnd { valid, .. }) => valid.into(),
+            (C::Grow, EventKind::HaltPoll { grow, .. }) => grow.into(),
+            (C::NewPoll, EventKind::HaltPoll { new, .. }) => new.into(),
+            (C::OldPoll, EventKind::HaltPoll { old, .. }) => old.into(),
+            (C::NewWindow, EventKind::PleWindow { new, .. }) => new.into(),
+            (C::OldWindow, EventKind::PleWindow { old, .. }) => old.into(),
+            (C::Wfe, EventKind::Wfx { wfe }) => wfe.into(),
+            (C::Reason, EventKind::Sign(Sign::ApicvInhibited(reason) | Sign::ApicvAllowed(reason))) => reason.into(),
+            (C::Set, EventKind::Sign(sign)) => matches!(sign, Sign::ApicvInhibited(_)).into(),
+            (C::Leaves, EventKind::RunCore { exit, .. }) => exit.into(),
+            (C::Runnable, EventKind::RunCore { runnable, .. }) => runnable.into(),
+            (C::PrevState, EventKind::Switch { sleeps, .. }) => {
                 if sleeps {
                     SLEEPS
                 } else {
@@ -193,15 +194,15 @@ impl Carries {
     /// The thread that it numbers or names.
     pub fn thread(self, event: &Event) -> Option<Tid> {
         match (self, event.kind) {
-            (Carries::Prev | Carries::PrevName, Kind::Switch { prev, .. }) => Some(prev),
-            (Carries::Next | Carries::NextName, Kind::Switch { next, .. }) => Some(next),
-            (Carries::Woken | Carries::WokenName, Kind::Wakeup { tid }) => Some(tid),
+            (FieldContent::Prev | FieldContent::PrevName, EventKind::Switch { prev, .. }) => Some(prev),
+            (FieldContent::Next | FieldContent::NextName, EventKind::Switch { next, .. }) => Some(next),
+            (FieldContent::Woken | FieldContent::WokenName, EventKind::Wakeup { tid }) => Some(tid),
             _ => None,
         }
     }
 
     /// Whether it is a name, an array of characters.
     pub fn is_name(self) -> bool {
-        matches!(self, Carries::PrevName | Carries::NextName | Carries::WokenName)
+        matches!(self, FieldContent::PrevName | FieldContent::NextName | FieldContent::WokenName)
     }
 }

@@ -6,7 +6,7 @@
 //!              └─► record: whether it is wanted
 //! ```
 //!
-//! A new field of a tracepoint is a word of [`Carries`], named in the row and read where records (`tracefs/decode.rs`) and
+//! A new field of a tracepoint is a word of [`FieldContent`], named in the row and read where records (`tracefs/decode.rs`) and
 //! text (`printed.rs`) become events.
 
 mod meaning;
@@ -15,26 +15,26 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use exitscope_model::{Detail, DetailKind, ExitCode, Form, Kind, Sign, SubjectWord};
-pub(crate) use meaning::{Carries, Meaning};
+use exitscope_model::{EventKind, ExitCode, PortAccessForm, Sign, Subject, SubjectKind, SubjectWord};
+pub(crate) use meaning::{FieldContent, TracepointMeaning};
 use printed::ReadFields;
 use rows::ROWS;
 
 /// One tracepoint, as one architecture has it.
-pub(crate) struct Row {
+pub(crate) struct TracepointRow {
     /// How `uname -m` begins there; empty: everywhere.
     pub arch: &'static str,
     /// `system:name`.
     pub event: &'static str,
     /// The field by which this form of the name is known from those of other architectures; empty: there is one.
     pub told_by: &'static str,
-    pub meaning: Meaning,
+    pub meaning: TracepointMeaning,
     /// Reads what `print` prints, in every form that it ever had.
     pub text: ReadFields,
     /// Fields as the kernel declares them, with what they carry of an event. `|` is before the names of older kernels.
-    pub fields: &'static [(&'static str, Carries)],
+    pub fields: &'static [(&'static str, FieldContent)],
     /// Fields of later kernels, which are read and not written.
-    pub later: &'static [(&'static str, Carries)],
+    pub later: &'static [(&'static str, FieldContent)],
     /// The `print fmt`.
     pub print: &'static str,
     pub record: RecordWhen,
@@ -60,25 +60,25 @@ pub enum RecordWhen {
 const fn row(
     arch: &'static str,
     event: &'static str,
-    meaning: Meaning,
+    meaning: TracepointMeaning,
     text: ReadFields,
-    fields: &'static [(&'static str, Carries)],
+    fields: &'static [(&'static str, FieldContent)],
     print: &'static str,
-) -> Row {
-    Row { arch, event, told_by: "", meaning, text, fields, later: &[], print, record: RecordWhen::Always }
+) -> TracepointRow {
+    TracepointRow { arch, event, told_by: "", meaning, text, fields, later: &[], print, record: RecordWhen::Always }
 }
 
-impl Row {
-    const fn told_by(self, field: &'static str) -> Row {
-        Row { told_by: field, ..self }
+impl TracepointRow {
+    const fn told_by(self, field: &'static str) -> TracepointRow {
+        TracepointRow { told_by: field, ..self }
     }
 
-    const fn later(self, later: &'static [(&'static str, Carries)]) -> Row {
-        Row { later, ..self }
+    const fn later(self, later: &'static [(&'static str, FieldContent)]) -> TracepointRow {
+        TracepointRow { later, ..self }
     }
 
-    const fn when(self, record: RecordWhen) -> Row {
-        Row { record, ..self }
+    const fn when(self, record: RecordWhen) -> TracepointRow {
+        TracepointRow { record, ..self }
     }
 
     /// System and name.
@@ -87,7 +87,7 @@ impl Row {
     }
 
     /// The names of the field that carries this, the newest first; an array with the number of its elements.
-    pub fn field(&self, carries: Carries) -> Option<impl Iterator<Item = &'static str>> {
+    pub fn field(&self, carries: FieldContent) -> Option<impl Iterator<Item = &'static str>> {
         let (declared, _) = self.fields.iter().chain(self.later).find(|field| field.1 == carries)?;
         Some(names_of(declared))
     }
@@ -107,17 +107,17 @@ fn names_of(declared: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 /// The row for records of `system:name` whose format has those fields of which `has` says so.
-pub(crate) fn of_format(system: &str, name: &str, has: impl Fn(&str) -> bool) -> Option<&'static Row> {
+pub(crate) fn of_format(system: &str, name: &str, has: impl Fn(&str) -> bool) -> Option<&'static TracepointRow> {
     ROWS.iter().find(|row| row.names() == (system, name) && (row.told_by.is_empty() || has(row.told_by)))
 }
 
 /// The row for text of `name`, whose system not all programs print.
-pub(crate) fn of_text(system: Option<&str>, name: &str) -> Option<&'static Row> {
+pub(crate) fn of_text(system: Option<&str>, name: &str) -> Option<&'static TracepointRow> {
     ROWS.iter().find(|row| row.names().1 == name && system.is_none_or(|system| row.names().0 == system))
 }
 
 /// The row by which events of `system:name` are written on `arch`.
-pub(crate) fn to_write(arch: &str, event: &str) -> Option<&'static Row> {
+pub(crate) fn to_write(arch: &str, event: &str) -> Option<&'static TracepointRow> {
     let named = || ROWS.iter().filter(|row| row.event == event);
     named().find(|row| arch.starts_with(row.arch)).or_else(|| named().next())
 }
@@ -138,33 +138,33 @@ const KVM_RUN: u64 = 0xae80;
 
 /// A system call of user space, by an ioctl's command. x86 can share with user space in `kvm_run` (KVM_CAP_SYNC_REGS) what
 /// KVM_{GET,SET}_{REGS,SREGS,VCPU_EVENTS,SREGS2} of `include/uapi/linux/kvm.h` read or write.
-pub(crate) const fn call(command: u64) -> Kind {
+pub(crate) const fn call(command: u64) -> EventKind {
     match command {
-        KVM_RUN => Kind::RunEnter,
+        KVM_RUN => EventKind::RunEnter,
         0x8090_ae81 | 0x4090_ae82 | 0x8138_ae83 | 0x4138_ae84 | 0x8040_ae9f | 0x4040_aea0 | 0x8140_aecc
-        | 0x4140_aecd => Kind::Call { registers: true },
-        _ => Kind::Call { registers: false },
+        | 0x4140_aecd => EventKind::Call { registers: true },
+        _ => EventKind::Call { registers: false },
     }
 }
 
 /// An exit whose event says nothing but its code and where it was.
-pub(crate) const fn exit(code: ExitCode, rip: u64) -> Kind {
-    Kind::Exit { code, idle: false, words: SubjectWord::NONE, rip }
+pub(crate) const fn exit(code: ExitCode, rip: u64) -> EventKind {
+    EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip }
 }
 
 /// A detail that has neither size nor form.
-pub(crate) const fn about(kind: DetailKind, write: bool, key: u64, value: u64) -> Kind {
-    Kind::Detail(Detail { kind, write, form: Form::Untold, size: 0, key, value })
+pub(crate) const fn about(kind: SubjectKind, write: bool, key: u64, value: u64) -> EventKind {
+    EventKind::Detail(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value })
 }
 
 /// KVM changes whether the processor virtualises a VM's APIC: `kvm_apicv_inhibit_changed`, by a number of `enum
 /// kvm_apicv_inhibit` of `arch/x86/include/asm/kvm_host.h`, which differs between kernels.
-pub(crate) const fn apicv_inhibit(reason: u64, set: bool) -> Kind {
+pub(crate) const fn apicv_inhibit(reason: u64, set: bool) -> EventKind {
     let reason = if reason < 0xff { reason as u8 } else { 0xff };
-    Kind::Sign(if set { Sign::ApicvInhibited(reason) } else { Sign::ApicvAllowed(reason) })
+    EventKind::Sign(if set { Sign::ApicvInhibited(reason) } else { Sign::ApicvAllowed(reason) })
 }
 
 /// What a guest asks for by the GHCB's MSR: `GHCB_MSR_INFO_MASK` of `arch/x86/include/asm/sev-common.h`.
-pub(crate) const fn ghcb_msr(value: u64) -> Kind {
-    about(DetailKind::GhcbMsr, false, value & 0xfff, value)
+pub(crate) const fn ghcb_msr(value: u64) -> EventKind {
+    about(SubjectKind::GhcbMsr, false, value & 0xfff, value)
 }

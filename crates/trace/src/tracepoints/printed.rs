@@ -12,7 +12,9 @@ use crate::scan::{Scan, ends_with_number, split_last};
 use exitscope_model::codes::{
     KICK_CPU, lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
 };
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, ExitInfo, ExitWord, Form, Kind, Sign, SubjectWord};
+use exitscope_model::{
+    CodeList, EventKind, ExitCode, ExitInfo, ExitWord, PortAccessForm, Sign, Subject, SubjectKind, SubjectWord,
+};
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -20,7 +22,7 @@ use rustc_hash::FxHashMap;
 const MAX_UNKNOWN: u64 = 4096;
 
 /// What an event's fields say: the kind, and the vCPU if they name it.
-type Said = (Kind, VcpuId);
+type Said = (EventKind, VcpuId);
 
 /// Reads an event's fields; `None` if they are not as its tracepoint prints them.
 pub(crate) type ReadFields = fn(&mut Scan, &mut Reasons) -> Option<Said>;
@@ -206,12 +208,12 @@ fn split_first(text: &[u8], mark: u8) -> Option<&[u8]> {
     Some(&text[at + 1..])
 }
 
-fn unnamed(kind: Kind) -> Option<Said> {
+fn unnamed(kind: EventKind) -> Option<Said> {
     Some((kind, VcpuId::UNKNOWN))
 }
 
-fn detail(kind: DetailKind, write: bool, size: u64, key: u64, value: u64) -> Option<Said> {
-    unnamed(Kind::Detail(Detail { kind, write, form: Form::Untold, size: size as u16, key, value }))
+fn detail(kind: SubjectKind, write: bool, size: u64, key: u64, value: u64) -> Option<Said> {
+    unnamed(EventKind::Detail(Subject { kind, write, form: PortAccessForm::Unknown, size: size as u16, key, value }))
 }
 
 /// `vcpu 3` of x86, if it is there.
@@ -283,7 +285,7 @@ fn exit_x86(scan: &mut Scan, reasons: &mut Reasons, vcpu: VcpuId) -> Option<Said
     let code = reasons.x86(name);
     // Two words are those of old kernels, or what libtraceevent's plugin prints of any: nothing says what the second one is.
     let words = SubjectWord::new(code, |word| if word == ExitWord::Info2 { None } else { exit_word(scan.rest, word) });
-    Some((Kind::Exit { code, idle: false, words, rip }, vcpu))
+    Some((EventKind::Exit { code, idle: false, words, rip }, vcpu))
 }
 
 /// The name before the first word of an exit, where the address of the instruction was left out.
@@ -354,7 +356,7 @@ pub(super) fn refined(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
     let vcpu = vcpu(scan)?;
     scan.spaces();
     match exit_loongarch(scan, reasons, vcpu)? {
-        (Kind::Exit { code, .. }, vcpu) => Some((Kind::Refine { code }, vcpu)),
+        (EventKind::Exit { code, .. }, vcpu) => Some((EventKind::Refine { code }, vcpu)),
         _ => None,
     }
 }
@@ -363,12 +365,12 @@ pub(super) fn refined(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
 pub(super) fn privileged(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let vcpu = vcpu(scan)?;
     scan.until("Inst word: ")?;
-    Some((Kind::Refine { code: loongarch_privileged(scan.hex()?) }, vcpu))
+    Some((EventKind::Refine { code: loongarch_privileged(scan.hex()?) }, vcpu))
 }
 
 /// `vcpu 0 PC: 0x…`, in older kernels without the vCPU.
 pub(super) fn leave(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    Some((Kind::Leave, vcpu(scan)?))
+    Some((EventKind::Leave, vcpu(scan)?))
 }
 
 /// `exit=SYSCALL | pc=0x… | msr=0x… | dar=0x… | srr1=0x… | last_inst=0x…`; only Book 3S prints `srr1`.
@@ -392,7 +394,7 @@ pub(super) fn guest_exit(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said>
     scan.until("ceded=")?;
     let idle = scan.decimal()? != 0;
     let code = reasons.of(CodeList::PpcTrap, name);
-    Some((Kind::Exit { code, idle, words: SubjectWord::NONE, rip }, vcpu))
+    Some((EventKind::Exit { code, idle, words: SubjectWord::NONE, rip }, vcpu))
 }
 
 /// `00[…-…]: exit sie icptcode 4 (Instruction)`
@@ -405,15 +407,15 @@ pub(super) fn sie_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 
 /// `vcpu 0, rip 0xfff0` of x86; elsewhere there is no vCPU to read.
 pub(super) fn entry(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    Some((Kind::Enter, vcpu(scan)?))
+    Some((EventKind::Enter, vcpu(scan)?))
 }
 
 pub(super) fn sie_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    Some((Kind::Enter, s390_vcpu(scan)?))
+    Some((EventKind::Enter, s390_vcpu(scan)?))
 }
 
 pub(super) fn guest_enter(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    Some((Kind::Enter, ppc_vcpu(scan)?))
+    Some((EventKind::Enter, ppc_vcpu(scan)?))
 }
 
 /// `reason KVM_EXIT_IO (2)`; `reason restart (4)` and `reason error (14)` are an errno, and the reason is not told.
@@ -428,13 +430,13 @@ pub(super) fn userspace_exit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         b"restart" | b"error" => (0, -i32::try_from(number).ok()?),
         _ => (number, 0),
     };
-    unnamed(Kind::UserspaceExit { reason, errno })
+    unnamed(EventKind::UserspaceExit { reason, errno })
 }
 
 pub(super) fn fpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     match scan.word() {
-        b"load" => unnamed(Kind::Fpu { load: true }),
-        b"unload" => unnamed(Kind::Fpu { load: false }),
+        b"load" => unnamed(EventKind::Fpu { load: true }),
+        b"unload" => unnamed(EventKind::Fpu { load: false }),
         _ => None,
     }
 }
@@ -453,22 +455,22 @@ pub(super) fn raw_call(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 pub(super) fn call_end(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    unnamed(Kind::CallEnd)
+    unnamed(EventKind::CallEnd)
 }
 
 pub(super) fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    unnamed(Kind::Emulate)
+    unnamed(EventKind::Emulate)
 }
 
 /// The fields of `kvm_exit`; up to Linux 5.9 `rip: 0x… reason: … ext_inf1: 0x…`. Of arm64, a register. The exit itself has said
 /// all of it.
 pub(super) fn nested(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    unnamed(Kind::Nested)
+    unnamed(EventKind::Nested)
 }
 
 /// What the event's name says; of its fields nothing is used.
 pub(super) fn sign(of: Sign) -> Option<Said> {
-    unnamed(Kind::Sign(of))
+    unnamed(EventKind::Sign(of))
 }
 
 /// `set reason=2, inhibits=0x4`, `cleared reason=2, inhibits=0x0`
@@ -484,7 +486,7 @@ pub(super) fn apicv_inhibit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 
 /// `reason: hlt ext_inf1: 0x0000000000000000 …`
 pub(super) fn reflected(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    unnamed(Kind::Reflect)
+    unnamed(EventKind::Reflect)
 }
 
 /// `vcpu 0, exit_reason 78, exit_info1 0, exit_info2 0`
@@ -494,7 +496,7 @@ pub(super) fn vmgexit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal(", exit_reason ")?;
     let reason = scan.hex()?;
     scan.until("exit_info1 ")?;
-    Some((super::about(DetailKind::Vmgexit, false, reason, scan.hex()?), vcpu))
+    Some((super::about(SubjectKind::Vmgexit, false, reason, scan.hex()?), vcpu))
 }
 
 /// `vcpu 0, ghcb_gpa 0000000000000014`
@@ -512,13 +514,13 @@ pub(super) fn mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal(" gpa ")?;
     let gpa = scan.hex()?;
     scan.literal(" val ")?;
-    detail(DetailKind::Mmio, write, size, gpa, scan.hex()?)
+    detail(SubjectKind::Mmio, write, size, gpa, scan.hex()?)
 }
 
 /// `fast mmio at gpa 0xfe003000`
 pub(super) fn fast_mmio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("fast mmio at gpa ")?;
-    detail(DetailKind::Mmio, true, 0, scan.hex()?, 0)
+    detail(SubjectKind::Mmio, true, 0, scan.hex()?, 0)
 }
 
 /// `pio_write at 0x70 size 1 count 1 val 0x8f`
@@ -530,28 +532,28 @@ pub(super) fn pio(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let size = scan.decimal()? as u16;
     scan.literal(" count ")?;
     // Of one access, this does not say which it is.
-    let form = if scan.decimal()? > 1 { Form::String } else { Form::Untold };
+    let form = if scan.decimal()? > 1 { PortAccessForm::String } else { PortAccessForm::Unknown };
     // Old kernels print no value.
     let value = match scan.until(" val ") {
         Some(_) => scan.hex()?,
         None => 0,
     };
-    unnamed(Kind::Detail(Detail { kind: DetailKind::Port, write, form, size, key: port, value }))
+    unnamed(EventKind::Detail(Subject { kind: SubjectKind::Port, write, form, size, key: port, value }))
 }
 
 /// `msr_write 4b564d01 = 0xe8c21`
 pub(super) fn msr(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("msr_")?;
-    written(DetailKind::Msr, scan)
+    written(SubjectKind::Msr, scan)
 }
 
 /// `cr_write 0 = 0x80050033`
 pub(super) fn control_register(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("cr_")?;
-    written(DetailKind::ControlRegister, scan)
+    written(SubjectKind::ControlRegister, scan)
 }
 
-fn written(kind: DetailKind, scan: &mut Scan) -> Option<Said> {
+fn written(kind: SubjectKind, scan: &mut Scan) -> Option<Said> {
     let write = scan.until(" ")? == b"write";
     let key = scan.hex()?;
     scan.literal(" = ")?;
@@ -567,7 +569,7 @@ pub(super) fn apic(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         Some(row) => row.0,
         None => Scan::new(name).hex()?,
     };
-    detail(DetailKind::Apic, write, 0, register, scan.hex()?)
+    detail(SubjectKind::Apic, write, 0, register, scan.hex()?)
 }
 
 /// `PC: 4000007c ID_AA64PFR0_EL1 (3,0,0,4,0) read`; outside the kernel, nobody can follow the pointer to the name,
@@ -596,14 +598,14 @@ pub(super) fn sys_access(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         scan.spaces();
         write = scan.word() == b"write";
     }
-    detail(DetailKind::SystemRegister, write, 0, system_register(place), 0)
+    detail(SubjectKind::SystemRegister, write, 0, system_register(place), 0)
 }
 
 /// `HSR 0x62300049`
 pub(super) fn handle_sys_reg(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("HSR ")?;
     let (register, write) = trapped_system_register(scan.hex()?);
-    detail(DetailKind::SystemRegister, write, 0, register, 0)
+    detail(SubjectKind::SystemRegister, write, 0, register, 0)
 }
 
 /// `func 1 idx 3fd rax …`
@@ -614,7 +616,7 @@ pub(super) fn cpuid(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         Some(()) => scan.hex()?,
         None => 0,
     };
-    detail(DetailKind::Cpuid, false, 0, function, index)
+    detail(SubjectKind::Cpuid, false, 0, function, index)
 }
 
 /// `nr 0x5 a0 0x0 …`
@@ -627,15 +629,15 @@ pub(super) fn hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         scan.literal(" a1 ")?;
         value = scan.hex()?;
     }
-    detail(DetailKind::Hypercall, false, 0, number, value)
+    detail(SubjectKind::Hypercall, false, 0, number, value)
 }
 
 /// `cpl 0 nr 0x14 a0 0x0 …`
 pub(super) fn xen_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    numbered_call(DetailKind::XenHypercall, scan)
+    numbered_call(SubjectKind::XenHypercall, scan)
 }
 
-fn numbered_call(kind: DetailKind, scan: &mut Scan) -> Option<Said> {
+fn numbered_call(kind: SubjectKind, scan: &mut Scan) -> Option<Said> {
     scan.until("nr ")?;
     let number = scan.hex()?;
     scan.literal(" a0 ")?;
@@ -645,7 +647,7 @@ fn numbered_call(kind: DetailKind, scan: &mut Scan) -> Option<Said> {
 /// `code 0x5c fast cnt 0x0 …`
 pub(super) fn hyperv_hypercall(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("code ")?;
-    detail(DetailKind::HypervHypercall, false, 0, scan.hex()?, 0)
+    detail(SubjectKind::HypervHypercall, false, 0, scan.hex()?, 0)
 }
 
 /// `HVC at 0x000000004000007c (r0: 0x0000000084000000, imm: 0x0)`
@@ -653,7 +655,7 @@ pub(super) fn hvc(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("r0: ")?;
     let r0 = scan.hex()?;
     scan.until("imm: ")?;
-    detail(DetailKind::Hvc, false, 0, r0, scan.hex()?)
+    detail(SubjectKind::Hvc, false, 0, r0, scan.hex()?)
 }
 
 /// `VCPU 0: hcall=H_PUT_TERM_CHAR GPR4-7=0x0,0x1,0x41000000,0x0`
@@ -665,7 +667,7 @@ pub(super) fn hcall(scan: &mut Scan, reasons: &mut Reasons) -> Option<Said> {
         Some(&number) => number,
         None => Scan::new(name).hex()?,
     };
-    let (kind, _) = detail(DetailKind::PpcHcall, false, 0, number, scan.hex()?)?;
+    let (kind, _) = detail(SubjectKind::PpcHcall, false, 0, number, scan.hex()?)?;
     Some((kind, vcpu))
 }
 
@@ -675,7 +677,7 @@ pub(super) fn page_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("address ")?;
     let address = scan.hex()?;
     scan.until("error_code ")?;
-    let (kind, _) = detail(DetailKind::PageFault, false, 0, scan.hex()?, address)?;
+    let (kind, _) = detail(SubjectKind::PageFault, false, 0, scan.hex()?, address)?;
     Some((kind, vcpu))
 }
 
@@ -684,7 +686,7 @@ pub(super) fn guest_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("ipa ")?;
     let address = scan.hex()?;
     scan.literal(", hsr ")?;
-    detail(DetailKind::PageFault, false, 0, scan.hex()?, address)
+    detail(SubjectKind::PageFault, false, 0, scan.hex()?, address)
 }
 
 /// `VCPU 0: hpte=0x…:0x… guest=0x… ea=0x…,40000000 slot=0x…,0x…`
@@ -693,7 +695,7 @@ pub(super) fn hpt_fault(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until(" ea=")?;
     let address = scan.hex()?;
     scan.literal(",")?;
-    let (kind, _) = detail(DetailKind::PageFault, false, 0, scan.hex()?, address)?;
+    let (kind, _) = detail(SubjectKind::PageFault, false, 0, scan.hex()?, address)?;
     Some((kind, vcpu))
 }
 
@@ -702,21 +704,21 @@ pub(super) fn s390_instruction(scan: &mut Scan, _: &mut Reasons) -> Option<Said>
     let vcpu = s390_vcpu(scan)?;
     scan.literal("intercepted instruction ")?;
     let instruction = scan.hex()?;
-    let (kind, _) = detail(DetailKind::Instruction, false, 0, s390_instruction_key(instruction), instruction)?;
+    let (kind, _) = detail(SubjectKind::Instruction, false, 0, s390_instruction_key(instruction), instruction)?;
     Some((kind, vcpu))
 }
 
 /// `00[…-…]: intercepted program interruption 0011 (…)`
 pub(super) fn s390_program(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    s390_code(scan, "intercepted program interruption ", DetailKind::Program)
+    s390_code(scan, "intercepted program interruption ", SubjectKind::Program)
 }
 
 /// `00[…-…]: handle diagnose call 009c (…)`
 pub(super) fn s390_diag(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    s390_code(scan, "handle diagnose call ", DetailKind::Diag)
+    s390_code(scan, "handle diagnose call ", SubjectKind::Diag)
 }
 
-fn s390_code(scan: &mut Scan, prose: &str, kind: DetailKind) -> Option<Said> {
+fn s390_code(scan: &mut Scan, prose: &str, kind: SubjectKind) -> Option<Said> {
     let vcpu = s390_vcpu(scan)?;
     scan.literal(prose)?;
     let (kind, _) = detail(kind, false, 0, scan.hex()?, 0)?;
@@ -730,7 +732,7 @@ pub(super) fn s390_sigp(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("order ")?;
     let order = scan.hex()?;
     scan.until("cpu address ")?;
-    let (kind, _) = detail(DetailKind::Sigp, false, 0, order, scan.hex()?)?;
+    let (kind, _) = detail(SubjectKind::Sigp, false, 0, order, scan.hex()?)?;
     Some((kind, vcpu))
 }
 
@@ -743,7 +745,7 @@ pub(super) fn inject(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
             scan.hex()?
         }
     };
-    unnamed(Kind::Inject { vector: vector.try_into().ok()? })
+    unnamed(EventKind::Inject { vector: vector.try_into().ok()? })
 }
 
 /// `wait time 592688 ns, polling valid`, of a virtual core `poll time 81920 ns, tgid=274`
@@ -755,15 +757,15 @@ pub(super) fn wakeup_of_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     };
     let ns = scan.decimal()?;
     // The first kernels with this tracepoint did not say whether the poll was one that counts.
-    unnamed(Kind::HaltEnd { ns, waited, valid: scan.until("polling invalid").is_none() })
+    unnamed(EventKind::HaltEnd { ns, waited, valid: scan.until("polling invalid").is_none() })
 }
 
 /// `guest executed wfi at: 0x…`; libtraceevent cannot always print `%c`, and then the letter is lost.
 pub(super) fn wfx(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.literal("guest executed wf")?;
     match scan.rest.first()? {
-        b'e' => unnamed(Kind::Wfx { wfe: true }),
-        b'i' => unnamed(Kind::Wfx { wfe: false }),
+        b'e' => unnamed(EventKind::Wfx { wfe: true }),
+        b'i' => unnamed(EventKind::Wfx { wfe: false }),
         _ => None,
     }
 }
@@ -779,7 +781,7 @@ pub(super) fn halt_poll(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         b"shrink" => false,
         _ => return None,
     };
-    Some((Kind::HaltPoll { grow, new, old: scan.decimal32()? }, vcpu))
+    Some((EventKind::HaltPoll { grow, new, old: scan.decimal32()? }, vcpu))
 }
 
 /// `vcpu 1 old 4096 new 8192 (growed)`
@@ -788,7 +790,7 @@ pub(super) fn ple_window(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("old ")?;
     let old = scan.decimal32()?;
     scan.literal(" new ")?;
-    Some((Kind::PleWindow { new: scan.decimal32()?, old }, vcpu))
+    Some((EventKind::PleWindow { new: scan.decimal32()?, old }, vcpu))
 }
 
 /// The same of Linux before 5.0: `vcpu 1: ple_window 8192 (grow 4096)`
@@ -798,12 +800,12 @@ pub(super) fn old_ple_window(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let new = scan.decimal32()?;
     scan.until("(")?;
     scan.until(" ")?;
-    Some((Kind::PleWindow { new, old: scan.decimal32()? }, vcpu))
+    Some((EventKind::PleWindow { new, old: scan.decimal32()? }, vcpu))
 }
 
 /// `VCPU 1: tgid=456`, `VCPU 0: exit=19, ret=2`
 pub(super) fn run_vcpu(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    Some((Kind::VcpuHint, ppc_vcpu(scan)?))
+    Some((EventKind::VcpuHint, ppc_vcpu(scan)?))
 }
 
 /// `Enter runner_vcpu==3 runnable=4 tgid=456`
@@ -816,7 +818,7 @@ pub(super) fn run_core(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until("runner_vcpu==")?;
     let runner = VcpuId(scan.decimal32()?);
     scan.until("runnable=")?;
-    Some((Kind::RunCore { exit, runnable: scan.decimal32()? }, runner))
+    Some((EventKind::RunCore { exit, runnable: scan.decimal32()? }, runner))
 }
 
 /// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=2 next_prio=120`, or by
@@ -831,7 +833,7 @@ pub(super) fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         }
     };
     let sleeps = *state.first()? != b'R';
-    unnamed(Kind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
+    unnamed(EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
 }
 
 /// `comm=a pid=1 prio=120 target_cpu=000`, or by the plugin `a:1 [120] CPU:000`.
@@ -840,7 +842,7 @@ pub(super) fn wakeup(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
         true => pid_after(scan.rest, " pid=")?,
         false => plugin_pid(scan.rest)?,
     };
-    unnamed(Kind::Wakeup { tid: Tid(tid) })
+    unnamed(EventKind::Wakeup { tid: Tid(tid) })
 }
 
 fn pid_after(text: &[u8], mark: &str) -> Option<u32> {

@@ -8,15 +8,15 @@
 //! Fields and formats are those of Linux 6.1 (`include/trace/events/{kvm,sched,syscalls}.h`, `arch/*/kvm/trace*.h`);
 //! LoongArch's are later. `@TABLE` stands for the symbols of a table of codes.
 
-use super::Carries::*;
-use super::{Meaning as M, RecordWhen, Row, printed, row};
-use exitscope_model::{CodeList as L, DetailKind as D, ExitWord as W, Sign as S};
+use super::FieldContent::*;
+use super::{RecordWhen, TracepointMeaning as M, TracepointRow, printed, row};
+use exitscope_model::{CodeList as L, ExitWord as W, Sign as S, SubjectKind as D};
 
 const IOCTLS: RecordWhen = RecordWhen::Never("raw_syscalls has these calls and all others");
 const REFINED: RecordWhen = RecordWhen::Never("kvm_exit_gspr comes before it, and says as much");
 
 /// LoongArch's that say more of the exit that `kvm_exit` began: all of one event class.
-const fn refined(event: &'static str) -> Row {
+const fn refined(event: &'static str) -> TracepointRow {
     row(
         "loongarch",
         event,
@@ -30,7 +30,7 @@ const fn refined(event: &'static str) -> Row {
 
 /// Every tracepoint that says something. Of equal names, the first one is written for architectures that have none of
 /// their own.
-pub(super) static ROWS: &[Row] = &[
+pub(super) static ROWS: &[TracepointRow] = &[
     row(
         "x86",
         "kvm:kvm_exit",

@@ -2,9 +2,9 @@
 
 use super::printed::{Reasons, read_fields};
 use super::*;
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 use crate::tracefs::{Decoder, Format};
-use crate::{Input, Options, PerfHead, PerfWriter, open_input};
+use crate::{Input, PerfHead, PerfWriter, SourceOptions, open_input};
 use exitscope_model::{CodeList, Event, EventNames, ExitWord, Ledger, NameId};
 use exitscope_units::{Moment, PcpuId, Tid, VmId};
 use std::io::Cursor;
@@ -166,7 +166,7 @@ fn written_and_read(arch: &str, name: &str, event: &Event) -> Vec<Event> {
     writer.event(event).unwrap();
     writer.finish().unwrap();
     let input = Input::from_bytes("written", &bytes.into_inner()).unwrap();
-    let mut source = open_input(input, Options::default()).unwrap();
+    let mut source = open_input(input, SourceOptions::default()).unwrap();
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
     while source.read(&mut events, &mut ledger).unwrap() {}
     events
@@ -179,7 +179,7 @@ fn every_row_is_read_alike_from_what_it_prints_and_from_its_record() {
         assert!(examples.peek().is_some(), "{} of {:?} has no example", row.event, row.arch);
         for (arch, name, text) in examples {
             let (kind, vcpu) = read_fields(row.text, text.as_bytes(), &mut Reasons::new()).expect(text);
-            assert_ne!(kind, Kind::Other, "{text}");
+            assert_ne!(kind, EventKind::Other, "{text}");
             let event = Event {
                 at: Moment::from_nanos(1_000),
                 tid: Tid(231),
@@ -210,10 +210,10 @@ fn rows_of_one_tracepoint_differ_only_in_what_tells_them_apart() {
 fn a_format_is_read_by_the_row_whose_field_it_has() {
     let meaning =
         |fields: &'static [&str]| of_format("kvm", "kvm_exit", |field| fields.contains(&field)).map(|row| row.meaning);
-    assert_eq!(meaning(&["exit_reason", "guest_rip", "isa"]), Some(Meaning::ExitX86));
-    assert_eq!(meaning(&["exit_reason", "esr_ec", "vcpu_pc"]), Some(Meaning::ExitArm64));
-    assert_eq!(meaning(&["exit_nr", "pc"]), Some(Meaning::ExitOf(CodeList::PpcTrap)));
-    assert_eq!(meaning(&["reason", "pc"]), Some(Meaning::ExitOf(CodeList::Loongarch)));
+    assert_eq!(meaning(&["exit_reason", "guest_rip", "isa"]), Some(TracepointMeaning::ExitX86));
+    assert_eq!(meaning(&["exit_reason", "esr_ec", "vcpu_pc"]), Some(TracepointMeaning::ExitArm64));
+    assert_eq!(meaning(&["exit_nr", "pc"]), Some(TracepointMeaning::ExitOf(CodeList::PpcTrap)));
+    assert_eq!(meaning(&["reason", "pc"]), Some(TracepointMeaning::ExitOf(CodeList::Loongarch)));
     assert_eq!(meaning(&["of_a_later_kernel"]), None);
 }
 
@@ -254,8 +254,8 @@ fn fields_that_later_kernels_have_are_read_from_their_records_alone() {
         for (length, expected) in [(40, expected), (39, None)] {
             let exit = Event::nameless(Moment::default(), PcpuId(0), exit(ExitCode::new(CodeList::Svm, 1), 0));
             let mut events = vec![exit];
-            decoder.append_info(&record[..length], Order::Little, &mut events);
-            let Kind::ExitInfo(info) = events[1].kind else { panic!("{events:?}") };
+            decoder.append_info(&record[..length], ByteOrder::Little, &mut events);
+            let EventKind::ExitInfo(info) = events[1].kind else { panic!("{events:?}") };
             let words = [ExitWord::Info1, ExitWord::ErrorCode, ExitWord::Requests].map(|word| info.get(word));
             assert_eq!(words, [None, Some(0x1b1a_1918), expected]);
         }

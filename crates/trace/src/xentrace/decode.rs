@@ -5,11 +5,11 @@
 //! 0x21031 (6 << 16 | 0)                                         ─►  RunState running to offline of domain 6, vCPU 0
 //! ```
 
-use super::names::{Whose, event};
+use super::names::{RecordOwner, event};
 use super::record::Record;
 use crate::source::XenMode;
 use crate::tracepoints::{about, exit};
-use exitscope_model::{CodeList, Detail, DetailKind, ExitCode, Form, Kind, RunState};
+use exitscope_model::{CodeList, EventKind, ExitCode, PortAccessForm, RunState, Subject, SubjectKind};
 use exitscope_units::{VcpuId, VmId};
 use rustc_hash::FxHashSet;
 
@@ -52,16 +52,16 @@ impl Vcpu {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meaning {
     /// How to read its words.
-    pub means: Means,
+    pub means: XenRecordKind,
     /// How it says whose it is.
-    pub whose: Whose,
+    pub whose: RecordOwner,
     /// Whether the event is known at all.
     pub known: bool,
 }
 
 /// What is to become of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum RecordFilter {
     /// Nobody uses it: it is counted.
     Skip,
     /// The same, but it says who runs on the CPU.
@@ -74,7 +74,7 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(super) struct Fates {
     only_used: bool,
-    near: Box<[(u32, Fate); Fates::NEAR]>,
+    near: Box<[(u32, RecordFilter); Fates::NEAR]>,
 }
 
 /// A place in a table of `places` (a power of two below 2^16), spread over it.
@@ -88,19 +88,19 @@ impl Fates {
 
     /// If `only_used`, what accounting has no use for is skipped.
     pub fn new(only_used: bool) -> Fates {
-        Fates { only_used, near: Box::new([(u32::MAX, Fate::Leaves); Fates::NEAR]) }
+        Fates { only_used, near: Box::new([(u32::MAX, RecordFilter::Leaves); Fates::NEAR]) }
     }
 
     /// What is to become of `id`, if that is near at hand.
     #[inline]
-    pub fn known(&self, id: u32) -> Option<Fate> {
+    pub fn known(&self, id: u32) -> Option<RecordFilter> {
         let (known, fate) = self.near[slot(id, Fates::NEAR)];
         (known == id).then_some(fate)
     }
 
     /// What is to become of `id`.
     #[inline]
-    pub fn of(&mut self, id: u32) -> Fate {
+    pub fn of(&mut self, id: u32) -> RecordFilter {
         match self.known(id) {
             Some(fate) => fate,
             None => self.learn(id),
@@ -108,15 +108,15 @@ impl Fates {
     }
 
     #[cold]
-    fn learn(&mut self, id: u32) -> Fate {
+    fn learn(&mut self, id: u32) -> RecordFilter {
         let meaning = Meaning::of(id);
-        let unused = self.only_used && meaning.known && meaning.is_unused() && meaning.means != Means::Sleep;
+        let unused = self.only_used && meaning.known && meaning.is_unused() && meaning.means != XenRecordKind::Sleep;
         let fate = match (unused, id) {
             // What INFNEXT (0x2800f) says, SWITCH says behind it.
-            (true, 0x0002_800a | 0x0002_8011) => Fate::Runs,
+            (true, 0x0002_800a | 0x0002_8011) => RecordFilter::Runs,
             // The next record of the kind is skipped without being looked at.
-            (true, _) => Fate::Skip,
-            (false, _) => Fate::Leaves,
+            (true, _) => RecordFilter::Skip,
+            (false, _) => RecordFilter::Leaves,
         };
         self.near[slot(id, Fates::NEAR)] = (id, fate);
         fate
@@ -125,7 +125,7 @@ impl Fates {
 
 /// How to read a record's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Means {
+pub(super) enum XenRecordKind {
     Enter,
     Exit,
     SvmExit,
@@ -171,108 +171,108 @@ impl Meaning {
     /// What the event `id` means.
     pub fn of(id: u32) -> Meaning {
         let found = event(id);
-        let class = if id >> 16 == CLASS_HVM >> 16 { Whose::Current } else { Whose::Nobody };
-        Meaning { means: Means::of(id), whose: found.map_or(class, |row| row.1), known: found.is_some() }
+        let class = if id >> 16 == CLASS_HVM >> 16 { RecordOwner::Current } else { RecordOwner::Nobody };
+        Meaning { means: XenRecordKind::of(id), whose: found.map_or(class, |row| row.1), known: found.is_some() }
     }
 
     /// Whether accounting has no use for the event.
     pub fn is_unused(&self) -> bool {
-        matches!(self.means, Means::Other | Means::Sleep | Means::PvHypercall)
+        matches!(self.means, XenRecordKind::Other | XenRecordKind::Sleep | XenRecordKind::PvHypercall)
     }
 }
 
-impl Means {
-    fn of(id: u32) -> Means {
+impl XenRecordKind {
+    fn of(id: u32) -> XenRecordKind {
         let (wide, write) = (id & WIDE != 0, id & WRITE != 0);
         match id {
-            0x0002_1002 => Means::RunState(RunState::Running, RunState::Running),
+            0x0002_1002 => XenRecordKind::RunState(RunState::Running, RunState::Running),
             _ if id & !0xff0 == 0x0002_1001 => match (state(id >> 8), state(id >> 4)) {
-                (Some(from), Some(to)) => Means::RunState(from, to),
-                _ => Means::Other,
+                (Some(from), Some(to)) => XenRecordKind::RunState(from, to),
+                _ => XenRecordKind::Other,
             },
-            0x0002_8003 => Means::Sleep,
-            0x0002_8004 => Means::Wake,
-            0x0002_8005 => Means::Yield,
-            0x0008_1001 | 0x0008_1401 => Means::Enter,
-            _ if id & !(WIDE | NESTED) == 0x0008_1002 => Means::Exit,
-            _ if id & !(WIDE | NESTED) == 0x0008_1003 => Means::SvmExit,
-            0x0008_2001 | 0x0008_2101 => Means::PageFault { wide },
-            0x0008_2004 | 0x0008_2005 => Means::Inject,
-            0x0008_2006 | 0x0008_2007 => Means::OldPort { write: id & 1 == 1 },
-            0x0008_2008 | 0x0008_2108 => Means::Cr { write: false, wide },
-            0x0008_2009 | 0x0008_2109 => Means::Cr { write: true, wide },
-            0x0008_200c | 0x0008_200d => Means::Msr { write: id & 1 == 1 },
-            0x0008_200e => Means::Cpuid,
-            0x0008_2012 => Means::Hypercall,
-            _ if id & !(WIDE | WRITE) == 0x0008_2016 => Means::Access { port: true, write, wide },
-            _ if id & !(WIDE | WRITE) == 0x0008_2017 => Means::Access { port: false, write, wide },
-            0x0008_2018 | 0x0008_2019 | 0x0008_2119 => Means::Cr0,
-            0x0008_2021 => Means::NestedPageFault,
-            0x0020_1001 | 0x0020_1101 | 0x0020_100d => Means::PvHypercall,
-            _ => Means::Other,
+            0x0002_8003 => XenRecordKind::Sleep,
+            0x0002_8004 => XenRecordKind::Wake,
+            0x0002_8005 => XenRecordKind::Yield,
+            0x0008_1001 | 0x0008_1401 => XenRecordKind::Enter,
+            _ if id & !(WIDE | NESTED) == 0x0008_1002 => XenRecordKind::Exit,
+            _ if id & !(WIDE | NESTED) == 0x0008_1003 => XenRecordKind::SvmExit,
+            0x0008_2001 | 0x0008_2101 => XenRecordKind::PageFault { wide },
+            0x0008_2004 | 0x0008_2005 => XenRecordKind::Inject,
+            0x0008_2006 | 0x0008_2007 => XenRecordKind::OldPort { write: id & 1 == 1 },
+            0x0008_2008 | 0x0008_2108 => XenRecordKind::Cr { write: false, wide },
+            0x0008_2009 | 0x0008_2109 => XenRecordKind::Cr { write: true, wide },
+            0x0008_200c | 0x0008_200d => XenRecordKind::Msr { write: id & 1 == 1 },
+            0x0008_200e => XenRecordKind::Cpuid,
+            0x0008_2012 => XenRecordKind::Hypercall,
+            _ if id & !(WIDE | WRITE) == 0x0008_2016 => XenRecordKind::Access { port: true, write, wide },
+            _ if id & !(WIDE | WRITE) == 0x0008_2017 => XenRecordKind::Access { port: false, write, wide },
+            0x0008_2018 | 0x0008_2019 | 0x0008_2119 => XenRecordKind::Cr0,
+            0x0008_2021 => XenRecordKind::NestedPageFault,
+            0x0020_1001 | 0x0020_1101 | 0x0020_100d => XenRecordKind::PvHypercall,
+            _ => XenRecordKind::Other,
         }
     }
 
     /// What `record` says; `None` if it is too short for it.
     #[inline]
-    pub fn read(self, record: &Record, mode: XenMode) -> Option<Kind> {
+    pub fn read(self, record: &Record, mode: XenMode) -> Option<EventKind> {
         let word = |at| record.word(at);
         let number = |at| record.word(at).map(u64::from);
         let rip = || if record.id & WIDE != 0 { record.wide(1) } else { number(1) }.unwrap_or(0);
         let of_level = |code: ExitCode| if record.id & NESTED != 0 { code.of_nested() } else { code };
         Some(match self {
-            Means::Enter => Kind::Enter,
-            Means::Exit => exit(of_level(code(word(0)?, mode)), rip()),
-            Means::SvmExit => exit(of_level(code(word(0)?, XenMode::Svm)), rip()),
-            Means::RunState(from, to) => Kind::RunState { from, to },
-            Means::Inject => Kind::Inject { vector: word(0)? },
-            Means::Hypercall => about(DetailKind::XenHypercall, false, number(0)?, 0),
-            Means::Msr { write } => about(DetailKind::Msr, write, number(0)?, record.wide(1).unwrap_or(0)),
-            Means::Cr { write, wide } => {
+            XenRecordKind::Enter => EventKind::Enter,
+            XenRecordKind::Exit => exit(of_level(code(word(0)?, mode)), rip()),
+            XenRecordKind::SvmExit => exit(of_level(code(word(0)?, XenMode::Svm)), rip()),
+            XenRecordKind::RunState(from, to) => EventKind::RunState { from, to },
+            XenRecordKind::Inject => EventKind::Inject { vector: word(0)? },
+            XenRecordKind::Hypercall => about(SubjectKind::XenHypercall, false, number(0)?, 0),
+            XenRecordKind::Msr { write } => about(SubjectKind::Msr, write, number(0)?, record.wide(1).unwrap_or(0)),
+            XenRecordKind::Cr { write, wide } => {
                 let value = if wide { record.wide(1) } else { number(1) };
-                about(DetailKind::ControlRegister, write, number(0)?, value.unwrap_or(0))
+                about(SubjectKind::ControlRegister, write, number(0)?, value.unwrap_or(0))
             }
-            Means::Cr0 => about(DetailKind::ControlRegister, true, 0, number(0).unwrap_or(0)),
+            XenRecordKind::Cr0 => about(SubjectKind::ControlRegister, true, 0, number(0).unwrap_or(0)),
             // Six words since 2010 or so, with the sub-leaf in the second; five before.
-            Means::Cpuid => {
+            XenRecordKind::Cpuid => {
                 let sub_leaf = if record.extra() >= 6 { number(1)? } else { 0 };
-                about(DetailKind::Cpuid, false, number(0)?, sub_leaf)
+                about(SubjectKind::Cpuid, false, number(0)?, sub_leaf)
             }
-            Means::Access { port, write, wide } => {
-                let kind = if port { DetailKind::Port } else { DetailKind::Mmio };
+            XenRecordKind::Access { port, write, wide } => {
+                let kind = if port { SubjectKind::Port } else { SubjectKind::Mmio };
                 let (key, value) = if wide { (record.wide(0)?, record.wide(2)) } else { (number(0)?, number(1)) };
                 // No data where it is a pointer (string instructions).
-                let form = if value.is_some() { Form::Plain } else { Form::String };
-                Kind::Detail(Detail { kind, write, form, size: 0, key, value: value.unwrap_or(0) })
+                let form = if value.is_some() { PortAccessForm::NonString } else { PortAccessForm::String };
+                EventKind::Detail(Subject { kind, write, form, size: 0, key, value: value.unwrap_or(0) })
             }
-            Means::OldPort { write } => {
+            XenRecordKind::OldPort { write } => {
                 let size = word(1).and_then(|size| u16::try_from(size).ok()).unwrap_or(0);
-                Kind::Detail(Detail {
-                    kind: DetailKind::Port,
+                EventKind::Detail(Subject {
+                    kind: SubjectKind::Port,
                     write,
-                    form: Form::Untold,
+                    form: PortAccessForm::Unknown,
                     size,
                     key: number(0)?,
                     value: 0,
                 })
             }
-            Means::NestedPageFault => about(DetailKind::PageFault, false, number(4)?, record.wide(0)?),
-            Means::PageFault { wide } => {
+            XenRecordKind::NestedPageFault => about(SubjectKind::PageFault, false, number(4)?, record.wide(0)?),
+            XenRecordKind::PageFault { wide } => {
                 let address = if wide { record.wide(1)? } else { number(1)? };
-                about(DetailKind::PageFault, false, number(0)?, address)
+                about(SubjectKind::PageFault, false, number(0)?, address)
             }
             // The second version of the event has flags above the number; the first, its number behind the address.
-            Means::PvHypercall if record.id & 0xf == 0xd => {
-                about(DetailKind::XenHypercall, false, number(0)? & 0xf_ffff, 0)
+            XenRecordKind::PvHypercall if record.id & 0xf == 0xd => {
+                about(SubjectKind::XenHypercall, false, number(0)? & 0xf_ffff, 0)
             }
-            Means::PvHypercall => {
+            XenRecordKind::PvHypercall => {
                 let at = if record.id & WIDE != 0 { 2 } else { 1 };
-                about(DetailKind::XenHypercall, false, number(at)?, 0)
+                about(SubjectKind::XenHypercall, false, number(at)?, 0)
             }
             // Of whom, its words say: the domain, then the vCPU.
-            Means::Wake => word(1).map(|_| Kind::VcpuWake { paused: false })?,
-            Means::Yield => Kind::Yield,
-            Means::Sleep | Means::Other => Kind::Other,
+            XenRecordKind::Wake => word(1).map(|_| EventKind::VcpuWake { paused: false })?,
+            XenRecordKind::Yield => EventKind::Yield,
+            XenRecordKind::Sleep | XenRecordKind::Other => EventKind::Other,
         })
     }
 }
@@ -299,18 +299,18 @@ impl Paused {
     }
 
     /// Tells a pause from another change to or from being offline, and the end of one from another wake-up.
-    pub fn tell(&mut self, vcpu: Option<Vcpu>, kind: Kind) -> Kind {
+    pub fn tell(&mut self, vcpu: Option<Vcpu>, kind: EventKind) -> EventKind {
         let Some(vcpu) = vcpu.filter(|vcpu| self.0.contains(vcpu)) else { return kind };
         let (from, to) = match kind {
-            Kind::RunState { from, to } => (from, to),
-            Kind::VcpuWake { .. } => return Kind::VcpuWake { paused: true },
+            EventKind::RunState { from, to } => (from, to),
+            EventKind::VcpuWake { .. } => return EventKind::VcpuWake { paused: true },
             _ => return kind,
         };
         match (from, to) {
-            (_, RunState::Offline) => Kind::RunState { from, to: RunState::Paused },
+            (_, RunState::Offline) => EventKind::RunState { from, to: RunState::Paused },
             (RunState::Offline, _) => {
                 self.0.remove(&vcpu);
-                Kind::RunState { from: RunState::Paused, to }
+                EventKind::RunState { from: RunState::Paused, to }
             }
             _ => {
                 if to == RunState::Running {
@@ -335,11 +335,11 @@ fn code(reason: u32, mode: XenMode) -> ExitCode {
 
 /// Whose a record says that it is.
 #[inline]
-pub(super) fn said(whose: Whose, record: &Record) -> Option<Vcpu> {
+pub(super) fn said(whose: RecordOwner, record: &Record) -> Option<Vcpu> {
     match whose {
-        Whose::Packed(at) => record.word(usize::from(at)).map(Vcpu::packed),
-        Whose::Pair(at) => Vcpu::pair(record, usize::from(at)),
-        Whose::Current | Whose::Nobody => None,
+        RecordOwner::Packed(at) => record.word(usize::from(at)).map(Vcpu::packed),
+        RecordOwner::Pair(at) => Vcpu::pair(record, usize::from(at)),
+        RecordOwner::Current | RecordOwner::Nobody => None,
     }
 }
 

@@ -18,13 +18,13 @@ mod stream;
 mod survey;
 mod windows;
 
-use crate::ahead::{Ahead, Feed};
-use crate::source::{BATCH, Keep, Options, XenMode};
-use crate::{Input, Source, TraceError};
-use decode::{Fates, Meaning, Means, Paused, Vcpu, said, slot};
-use exitscope_model::{Event, Kind, Ledger, Line, NameId, TraceInfo};
+use crate::read_ahead::{BatchSource, ReadAhead};
+use crate::source::{BATCH, EventFilter, SourceOptions, XenMode};
+use crate::{EventSource, Input, TraceError};
+use decode::{Fates, Meaning, Paused, Vcpu, XenRecordKind, said, slot};
+use exitscope_model::{Event, EventKind, Ledger, LedgerLine, NameId, TraceInfo};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
-use names::Whose;
+use names::RecordOwner;
 pub use names::event_name;
 use rate::Rate;
 use record::{LOST_RECORDS, MAX_PAYLOAD, Record};
@@ -47,10 +47,10 @@ pub fn looks_like(head: &[u8]) -> bool {
 }
 
 /// Opens it.
-pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceError> {
+pub fn open(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>, TraceError> {
     let sidecar = Sidecar::of(&input)?;
     let Some(hz) = options.clock_hz.or(sidecar.hz) else {
-        let beside = input.beside(Sidecar::ENDING);
+        let beside = input.sidecar_path(Sidecar::ENDING);
         let sidecar = beside.map_or("a file beside it".to_string(), |path| path.display().to_string());
         return Err(TraceError::XenClock { name: input.name().to_string(), sidecar });
     };
@@ -66,7 +66,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
     };
     info.comms.insert(VmId::DOMAIN_0.0, "Domain-0".to_string());
     info.comms.insert(VmId::IDLE_DOMAIN.0, "idle".to_string());
-    let only_used = options.keep < Keep::All;
+    let only_used = options.keep < EventFilter::All;
     let (fates, rate) = (Fates::new(only_used), Rate::of(hz));
     let records = Records {
         supply: Supply { windows: Windows::default(), fates, rate, input },
@@ -87,7 +87,7 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
             near: vec![(u32::MAX, NameId::NONE, Meaning::of(u32::MAX)); NEAR],
             rate,
         },
-        records: Ahead::start(records),
+        records: ReadAhead::start(records),
     };
     log.decode.choose_mode(&mut log.info);
     Ok(Box::new(log))
@@ -97,10 +97,10 @@ pub fn open(input: Input, options: Options) -> Result<Box<dyn Source>, TraceErro
 struct XenTrace {
     info: TraceInfo,
     decode: Decode,
-    records: Ahead<Records>,
+    records: ReadAhead<Records>,
 }
 
-impl Source for XenTrace {
+impl EventSource for XenTrace {
     fn info(&self) -> &TraceInfo {
         &self.info
     }
@@ -156,7 +156,7 @@ struct Records {
     heads: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
-impl Feed for Records {
+impl BatchSource for Records {
     type Item = Found;
 
     fn read(&mut self, found: &mut Vec<Found>, ledger: &mut Ledger) -> Result<bool, TraceError> {
@@ -183,8 +183,8 @@ impl Feed for Records {
                 self.look_ahead(ledger)?;
             }
         }
-        if self.supply.input.cut().is_some() {
-            ledger.count_at(Line::BadCompression, self.supply.input.len());
+        if self.supply.input.truncation().is_some() {
+            ledger.count_at(LedgerLine::BadCompression, self.supply.input.len());
         }
         Ok(false)
     }
@@ -305,7 +305,7 @@ impl Decode {
             Found::Record(ref copied) => copied,
             Found::Hole { cycles, cpu } => return events.push(Event::lost(self.rate.moment(cycles), cpu, 0)),
             Found::Lost { cycles, cpu, count } => {
-                ledger.add(Line::LostRecords, u64::from(count.max(1)));
+                ledger.add(LedgerLine::LostRecords, u64::from(count.max(1)));
                 return events.push(Event::lost(self.rate.moment(cycles), cpu, u64::from(count)));
             }
         };
@@ -314,14 +314,14 @@ impl Decode {
         let mut record = Record::of(copied.id, &copied.payload[..usize::from(copied.len)]);
         let (name, meaning) = self.event(record.id, info);
         let mut of_record = None;
-        if self.names_first && meaning.whose == Whose::Current {
+        if self.names_first && meaning.whose == RecordOwner::Current {
             of_record = record.word(0).map(Vcpu::packed_low);
             record = record.without_first();
         }
         if !meaning.known {
-            ledger.count_at(Line::UnknownRecord, offset);
+            ledger.count_at(LedgerLine::UnknownRecord, offset);
         }
-        if meaning.means == Means::Sleep
+        if meaning.means == XenRecordKind::Sleep
             && let Some(vcpu) = said(meaning.whose, &record)
         {
             self.paused.add(vcpu);
@@ -331,23 +331,23 @@ impl Decode {
             return;
         }
         ledger.events += 1;
-        if meaning.means == Means::Exit && self.codes.mode().is_none() {
+        if meaning.means == XenRecordKind::Exit && self.codes.mode().is_none() {
             self.codes.count(record.word(0).unwrap_or(0));
             self.choose_mode(info);
         }
         let kind = meaning.means.read(&record, self.mode).unwrap_or_else(|| {
-            ledger.count_at(Line::BadRecord, offset);
-            Kind::Other
+            ledger.count_at(LedgerLine::BadRecord, offset);
+            EventKind::Other
         });
         let whose = match meaning.whose {
-            Whose::Current => of_record.or(current),
+            RecordOwner::Current => of_record.or(current),
             whose => said(whose, &record),
         };
         let kind = if self.paused.is_empty() { kind } else { self.paused.tell(whose, kind) };
         let (vm, vcpu) = match (whose, meaning.whose) {
             (Some(vcpu), _) => vcpu.ids(),
-            (None, Whose::Current) => {
-                ledger.add(Line::UnnamedVcpu, u64::from(matches!(kind, Kind::Exit { .. })));
+            (None, RecordOwner::Current) => {
+                ledger.add(LedgerLine::UnnamedVcpu, u64::from(matches!(kind, EventKind::Exit { .. })));
                 (VmId::UNKNOWN, VcpuId::on(cpu))
             }
             (None, _) => (VmId::UNKNOWN, VcpuId::UNKNOWN),

@@ -5,11 +5,11 @@
 //! bits 16-27 class (one bit) · 12-15 sub-class · 0-11 number: 0x100 wide addresses, 0x200 write, 0x400 nested guest
 //! ```
 
-use Whose::{Current, Nobody, Packed, Pair};
+use RecordOwner::{Current, Nobody, Packed, Pair};
 
 /// Whose a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum RecordOwner {
     /// It is about no virtual CPU, or does not say about which.
     Nobody,
     /// The one that runs on the physical CPU.
@@ -21,7 +21,7 @@ pub(super) enum Whose {
 }
 
 /// Number, name, and whose it is; sorted by number.
-const EVENTS: &[(u32, &str, Whose)] = &[
+const EVENTS: &[(u32, &str, RecordOwner)] = &[
     (0x01f004, "trace_irq", Nobody),
     (0x021002, "sched_continue_running", Packed(0)),
     (0x021011, "running_to_runnable", Packed(0)),
@@ -247,11 +247,11 @@ const EVENTS: &[(u32, &str, Whose)] = &[
 ];
 
 /// The name of the record `id`, and whose it is; `None` if it is not known.
-pub(super) fn event(id: u32) -> Option<(&'static str, Whose)> {
+pub(super) fn event(id: u32) -> Option<(&'static str, RecordOwner)> {
     EVENTS.binary_search_by_key(&id, |row| row.0).ok().map(|at| (EVENTS[at].1, EVENTS[at].2))
 }
 
-/// What [`crate::Source`] calls the record `id`: `xen:hvm_vmentry`, or `xen:0x0081fff` if it is not known.
+/// What [`crate::EventSource`] calls the record `id`: `xen:hvm_vmentry`, or `xen:0x0081fff` if it is not known.
 pub fn event_name(id: u32) -> String {
     match event(id) {
         Some((name, _)) => format!("xen:{name}"),

@@ -4,7 +4,7 @@
 //! u32 header: bits 0-27 event, 28-30 extra words, 31 a time stamp follows · [u64 cycles] · extra u32 words
 //! ```
 
-use crate::bytes::Order::Little;
+use crate::bytes::ByteOrder::Little;
 
 /// The most bytes that a record's extra words have, and the whole of it.
 pub(super) const MAX_PAYLOAD: usize = 7 * 4;

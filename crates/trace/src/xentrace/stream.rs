@@ -3,13 +3,13 @@
 //! Records without a time stamp have that of the record before. A record that cannot be one ends nothing: the window is
 //! searched for the next that can.
 
-use super::decode::{Fate, Fates, Vcpu, running_after};
+use super::decode::{Fates, RecordFilter, Vcpu, running_after};
 use super::rate::Rate;
 use super::record::{LONGEST, LOST_RECORDS, Record, WRAP_BUFFER};
 use super::windows::Windows;
-use crate::bytes::Order::Little;
+use crate::bytes::ByteOrder::Little;
 use crate::{Input, TraceError};
-use exitscope_model::{Ledger, Line};
+use exitscope_model::{Ledger, LedgerLine};
 use exitscope_units::PcpuId;
 
 /// Bytes of a window that are held at once.
@@ -157,7 +157,7 @@ impl Stream {
             } else {
                 running_after(&record, &mut self.current);
             }
-            if supply.fates.of(record.id) != Fate::Leaves {
+            if supply.fates.of(record.id) != RecordFilter::Leaves {
                 ledger.skip(supply.rate.moment(cycles));
                 continue;
             }
@@ -182,10 +182,10 @@ impl Stream {
                 break false;
             }
             stamp = next;
-            if fate != Fate::Skip {
+            if fate != RecordFilter::Skip {
                 running_after(&record, &mut self.current);
             }
-            if fate == Fate::Leaves {
+            if fate == RecordFilter::Leaves {
                 let offset = self.end - (bytes.len() - at) as u64;
                 self.placed = Placed { from: at, cycles: stamp, due: stamp, offset };
                 at += size;
@@ -234,7 +234,7 @@ impl Stream {
     /// Skips to the next place where a record can be: one with a time stamp that follows the last, and one behind it.
     #[cold]
     fn bad(&mut self, offset: u64, ledger: &mut Ledger) {
-        ledger.count_at(Line::BadRecord, offset);
+        ledger.count_at(LedgerLine::BadRecord, offset);
         self.hole = true;
         self.current = None;
         self.at += 4;
@@ -279,7 +279,7 @@ impl Stream {
             self.rest -= got as u64;
             if got < more {
                 // The file became shorter meanwhile.
-                ledger.add_at(Line::TruncatedBytes, self.rest, self.end);
+                ledger.add_at(LedgerLine::TruncatedBytes, self.rest, self.end);
                 self.rest = 0;
             }
             if self.bytes.len() >= 4 || self.rest == 0 && !self.bytes.is_empty() {

@@ -118,7 +118,7 @@ const SIDECAR_BYTES: u64 = 64 << 10;
 impl Sidecar {
     /// The sidecar of `input`, empty if there is none.
     pub fn of(input: &Input) -> Result<Sidecar, TraceError> {
-        match input.beside(Sidecar::ENDING).filter(|path| path.is_file()) {
+        match input.sidecar_path(Sidecar::ENDING).filter(|path| path.is_file()) {
             Some(path) => {
                 let bytes = Input::open(&path)?.read_vec(0, SIDECAR_BYTES)?;
                 Ok(Sidecar::parse(&String::from_utf8_lossy(&bytes)))

@@ -7,9 +7,9 @@
 //! A CPU_CHANGE is 12 bytes: the header word, the CPU, the length of its window. It must lead to the next one, or to the
 //! file's end: where it does not, the file is searched for one that does.
 
-use crate::bytes::Order::Little;
+use crate::bytes::ByteOrder::Little;
 use crate::{Input, TraceError};
-use exitscope_model::{Ledger, Line};
+use exitscope_model::{Ledger, LedgerLine};
 use std::collections::VecDeque;
 
 /// The header word of CPU_CHANGE: two extra words, no time stamp, event 0x1f003.
@@ -121,7 +121,7 @@ impl Windows {
         let (at, end) = (self.next, input.len());
         let Some((cpu, len)) = self.header(input, at)? else {
             if end - at < HEADER {
-                ledger.add_at(Line::TruncatedBytes, end - at, at);
+                ledger.add_at(LedgerLine::TruncatedBytes, end - at, at);
                 self.next = end;
                 return Ok(());
             }
@@ -138,7 +138,7 @@ impl Windows {
         // This length is wrong, or the header that it leads to is damaged, or the file is cut.
         match self.search(input, data)? {
             Some(next) if next < said => {
-                ledger.count_at(Line::BadRecord, at);
+                ledger.count_at(LedgerLine::BadRecord, at);
                 self.push(cpu, data, next);
                 self.next = next;
                 Ok(())
@@ -148,7 +148,7 @@ impl Windows {
                 self.skip_to(next, said, ledger)
             }
             None if said > end => {
-                ledger.add_at(Line::TruncatedBytes, said - end, at);
+                ledger.add_at(LedgerLine::TruncatedBytes, said - end, at);
                 self.push(cpu, data, end);
                 self.next = end;
                 Ok(())
@@ -156,7 +156,7 @@ impl Windows {
             None => {
                 self.push(cpu, data, said);
                 if end - said < HEADER {
-                    ledger.add_at(Line::TruncatedBytes, end - said, said);
+                    ledger.add_at(LedgerLine::TruncatedBytes, end - said, said);
                     self.next = end;
                     return Ok(());
                 }
@@ -167,7 +167,7 @@ impl Windows {
 
     /// Goes on at `next`: what lies between `at` and there cannot be read.
     fn skip_to(&mut self, next: u64, at: u64, ledger: &mut Ledger) -> Result<(), TraceError> {
-        ledger.count_at(Line::BadRecord, at);
+        ledger.count_at(LedgerLine::BadRecord, at);
         self.hole = true;
         self.next = next;
         Ok(())

@@ -1,8 +1,8 @@
 //! What the tests of the readers share.
 #![allow(dead_code)]
 
-use exitscope_model::{Event, Kind, Ledger, Line, TraceInfo};
-use exitscope_trace::{Input, Options, Source, TraceError, open_input};
+use exitscope_model::{Event, EventKind, Ledger, LedgerLine, TraceInfo};
+use exitscope_trace::{EventSource, Input, SourceOptions, TraceError, open_input};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ pub struct Said {
 }
 
 /// Reads a source to its end.
-pub fn drain(mut source: Box<dyn Source>) -> Result<Said, TraceError> {
+pub fn drain(mut source: Box<dyn EventSource>) -> Result<Said, TraceError> {
     let (mut events, mut ledger) = (Vec::new(), Ledger::default());
     while source.read(&mut events, &mut ledger)? {}
-    let lost = events.iter().filter(|event| matches!(event.kind, Kind::Lost { .. })).count();
+    let lost = events.iter().filter(|event| matches!(event.kind, EventKind::Lost { .. })).count();
     assert_eq!(ledger.events as usize, events.len() - lost, "every event is counted");
     let (done, all) = source.progress();
     assert_eq!(done, all, "at the end all is done");
@@ -31,17 +31,17 @@ pub fn drain(mut source: Box<dyn Source>) -> Result<Said, TraceError> {
 /// Reads a trace made of these bytes. A xentrace log's cycle is a nanosecond.
 pub fn said(bytes: &[u8]) -> Result<Said, TraceError> {
     let rate = bytes.starts_with(b"\x03\xf0\x01\x20").then_some(1_000_000_000);
-    drain(open_input(Input::from_bytes("made", bytes)?, Options { clock_hz: rate, ..Options::default() })?)
+    drain(open_input(Input::from_bytes("made", bytes)?, SourceOptions { clock_hz: rate, ..SourceOptions::default() })?)
 }
 
 impl Said {
     /// What the ledger has, by line.
-    pub fn lines(&self) -> Vec<(Line, u64)> {
+    pub fn lines(&self) -> Vec<(LedgerLine, u64)> {
         self.ledger.lines().collect()
     }
 
     /// Time, CPU and kind of every event.
-    pub fn told(&self) -> Vec<(u64, u32, Kind)> {
+    pub fn told(&self) -> Vec<(u64, u32, EventKind)> {
         self.events.iter().map(|event| (event.at.as_nanos(), event.cpu.0, event.kind)).collect()
     }
 }

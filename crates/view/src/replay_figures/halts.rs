@@ -1,42 +1,55 @@
 //! Replays of halt polling.
 
-use super::{Figure, NoSuchFigure, ReplayTable, Start, fill};
+use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{Count, Ns, Share};
-use crate::{DecisionsRow, Replay, SettingRow, thousands};
+use crate::{DecisionsRow, KnobValueRow, Replay, thousands};
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, ReplayedHalts, knobs_of};
-use exitscope_analysis::{HaltCell, PollSettings};
+use exitscope_analysis::{HaltStats, PollSettings};
 use exitscope_policy::Knob;
 
 /// A latency is shown if no more than one gap in so many is inexact.
 const EXACT: u64 = 20;
 
-const NOT_BLOCKED: Figure<HaltOutcome> =
-    Figure::new(5, "not_blocked", Count, true, "halts that end before they block", |of, _| Some(of.caught as f64));
+const NOT_BLOCKED: ReplayFigure<HaltOutcome> =
+    ReplayFigure::new(5, "not_blocked", Count, true, "halts that end before they block", |of, _| {
+        Some(of.caught as f64)
+    });
 
 /// What ends in a poll of the guest has not left it.
-const EXITS_AVOIDED: Figure<HaltOutcome> =
-    Figure::new(2, "exits_avoided", Count, true, "exits that would not have happened", |of, _| Some(of.caught as f64));
+const EXITS_AVOIDED: ReplayFigure<HaltOutcome> =
+    ReplayFigure::new(2, "exits_avoided", Count, true, "exits that would not have happened", |of, _| {
+        Some(of.caught as f64)
+    });
 
-const OF_POLLS: [Figure<HaltOutcome>; 5] = [
-    Figure::new(3, "share_of_halts", Share, true, "their share of the halts", |of, _| {
+const OF_POLLS: [ReplayFigure<HaltOutcome>; 5] = [
+    ReplayFigure::new(3, "share_of_halts", Share, true, "their share of the halts", |of, _| {
         (of.halts > 0).then(|| of.caught as f64 / of.halts as f64)
     }),
-    Figure::new(6, "successful_polls", Count, true, "polls that a wake-up ended before the vCPU blocked", |of, _| {
-        Some(of.hits as f64)
+    ReplayFigure::new(
+        6,
+        "successful_polls",
+        Count,
+        true,
+        "polls that a wake-up ended before the vCPU blocked",
+        |of, _| Some(of.hits as f64),
+    ),
+    ReplayFigure::new(6, "failed_polls", Count, false, "polls that ended without a wake-up", |of, _| {
+        Some(of.misses as f64)
     }),
-    Figure::new(6, "failed_polls", Count, false, "polls that ended without a wake-up", |of, _| Some(of.misses as f64)),
-    Figure::new(0, "polling", Ns, false, "CPU time of polls", |of, _| Some(of.polling as f64)),
-    Figure::new(4, "poll_fail", Ns, false, "CPU time of failed polls", |of, _| Some(of.polling_missed as f64)),
+    ReplayFigure::new(0, "polling", Ns, false, "CPU time of polls", |of, _| Some(of.polling as f64)),
+    ReplayFigure::new(4, "poll_fail", Ns, false, "CPU time of failed polls", |of, _| Some(of.polling_missed as f64)),
 ];
 
 /// The figures that need to know when something woke a vCPU.
-const OF_LATENCY: [Figure<HaltOutcome>; 5] = [
-    Figure::new(2, "wakeup_mean", Ns, false, "mean wake-up latency", |of, _| {
+const OF_LATENCY: [ReplayFigure<HaltOutcome>; 5] = [
+    ReplayFigure::new(2, "wakeup_mean", Ns, false, "mean wake-up latency", |of, _| {
         of.latencies.mean().map(|mean| mean.0 as f64)
     }),
-    Figure::new(5, "wakeup_p50", Ns, false, "median wake-up latency", |of, _| quantile(of, 5_000)),
-    Figure::new(5, "wakeup_p99", Ns, false, "99th percentile of the wake-up latency", |of, _| quantile(of, 9_900)),
-    Figure::new(
+    ReplayFigure::new(5, "wakeup_p50", Ns, false, "median wake-up latency", |of, _| quantile(of, 5_000)),
+    ReplayFigure::new(5, "wakeup_p99", Ns, false, "99th percentile of the wake-up latency", |of, _| {
+        quantile(of, 9_900)
+    }),
+    ReplayFigure::new(
         0,
         "gain",
         Ns,
@@ -44,7 +57,7 @@ const OF_LATENCY: [Figure<HaltOutcome>; 5] = [
         "wake-up latency less than with the settings in force, summed over the halts",
         |of, base| Some(won(of, base)),
     ),
-    Figure::new(
+    ReplayFigure::new(
         0,
         "net_gain",
         Ns,
@@ -63,7 +76,7 @@ fn won(of: &HaltOutcome, base: &HaltOutcome) -> f64 {
 }
 
 /// The figures of a policy; `exact` is whether the recording tells latencies.
-fn figures(policy: HaltPolicy, exact: bool) -> Vec<&'static Figure<HaltOutcome>> {
+fn figures(policy: HaltPolicy, exact: bool) -> Vec<&'static ReplayFigure<HaltOutcome>> {
     let first = match policy {
         HaltPolicy::Host => &NOT_BLOCKED,
         HaltPolicy::Guest => &EXITS_AVOIDED,
@@ -87,7 +100,7 @@ impl ReplayTable<'_> {
         let value = |knob: &Knob| Some(knob.text(params.get(knob.name)?).to_string());
         replay.in_force = knobs_of("host_halt_poll")
             .filter(|knob| arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
-            .filter_map(|knob| Some(SettingRow { knob: knob.name, value: value(knob)? }))
+            .filter_map(|knob| Some(KnobValueRow { knob: knob.name, value: value(knob)? }))
             .collect();
         replay.decisions = (decisions.changes > 0).then_some(DecisionsRow {
             known: decisions.known,
@@ -113,7 +126,7 @@ impl ReplayTable<'_> {
     }
 }
 
-fn notes(policy: HaltPolicy, exact: bool, all: &HaltCell, guest_polls: bool, record: &str) -> Vec<String> {
+fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, record: &str) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {
         notes.push(

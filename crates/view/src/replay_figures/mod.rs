@@ -28,13 +28,13 @@ pub struct ReplayTable<'a> {
 }
 
 /// A figure of a replay, and where its number comes from.
-struct Figure<Outcome> {
+struct ReplayFigure<Outcome> {
     row: FigureRow,
     /// Its value of an outcome; the second is that of the settings in force.
     value: fn(&Outcome, &Outcome) -> Option<f64>,
 }
 
-impl<Outcome> Figure<Outcome> {
+impl<Outcome> ReplayFigure<Outcome> {
     const fn new(
         rank: u8,
         name: &'static str,
@@ -42,8 +42,8 @@ impl<Outcome> Figure<Outcome> {
         higher_is_better: bool,
         about: &'static str,
         value: fn(&Outcome, &Outcome) -> Option<f64>,
-    ) -> Figure<Outcome> {
-        Figure { row: FigureRow { name, unit, higher_is_better, description: about, rank }, value }
+    ) -> ReplayFigure<Outcome> {
+        ReplayFigure { row: FigureRow { name, unit, higher_is_better, description: about, rank }, value }
     }
 }
 
@@ -61,7 +61,7 @@ enum Start<'a, Outcome> {
 /// which is the best.
 fn fill<'a, Outcome: 'a>(
     replay: &mut Replay,
-    figures: &[&Figure<Outcome>],
+    figures: &[&ReplayFigure<Outcome>],
     best: Option<&str>,
     start: Start<'a, Outcome>,
     others: impl Iterator<Item = (Vec<String>, &'a Outcome)>,
@@ -108,10 +108,15 @@ fn best_by(wanted: &str, figures: &mut [FigureRow]) -> Result<FigureRow, NoSuchF
 
 #[cfg(test)]
 mod tests {
-    use super::Figure;
+    use super::ReplayFigure;
 
     /// Checks that the figures are these, and that each has its own number of an outcome whose numbers all differ.
-    pub fn check<Outcome>(figures: &[&Figure<Outcome>], outcome: &Outcome, base: &Outcome, wanted: &[(&str, f64)]) {
+    pub fn check<Outcome>(
+        figures: &[&ReplayFigure<Outcome>],
+        outcome: &Outcome,
+        base: &Outcome,
+        wanted: &[(&str, f64)],
+    ) {
         let found: Vec<(&str, f64)> =
             figures.iter().map(|figure| (figure.row.name, (figure.value)(outcome, base).unwrap())).collect();
         assert_eq!(found, wanted);

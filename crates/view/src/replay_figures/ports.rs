@@ -1,14 +1,14 @@
 //! Replays of port accesses.
 
-use super::{Figure, NoSuchFigure, ReplayTable, Start, fill};
+use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{Count, Ns, Share};
-use crate::{Replay, SettingRow, thousands};
+use crate::{KnobValueRow, Replay, thousands};
 use exitscope_analysis::replay::{PortOutcome, PortReplay, ReplayedPorts, knobs_of};
-use exitscope_model::DetailKind;
+use exitscope_model::SubjectKind;
 use exitscope_scenario::CostModel;
 
-const FIGURES: [&Figure<PortOutcome>; 7] = [
-    &Figure::new(
+const FIGURES: [&ReplayFigure<PortOutcome>; 7] = [
+    &ReplayFigure::new(
         0,
         "user_space_accesses",
         Count,
@@ -16,10 +16,10 @@ const FIGURES: [&Figure<PortOutcome>; 7] = [
         "accesses that user space or a device model handles",
         |of, _| Some(of.outside as f64),
     ),
-    &Figure::new(0, "exits_avoided", Count, true, "accesses that would not have left the kernel", |of, base| {
+    &ReplayFigure::new(0, "exits_avoided", Count, true, "accesses that would not have left the kernel", |of, base| {
         Some(avoided(of, base))
     }),
-    &Figure::new(
+    &ReplayFigure::new(
         3,
         "avoided_share",
         Share,
@@ -27,10 +27,10 @@ const FIGURES: [&Figure<PortOutcome>; 7] = [
         "share of the accesses that would not have left the kernel",
         |of, base| (of.accesses > 0).then(|| avoided(of, base) / of.accesses as f64),
     ),
-    &Figure::new(4, "emulations", Count, false, "times that an instruction is emulated", |of, _| {
+    &ReplayFigure::new(4, "emulations", Count, false, "times that an instruction is emulated", |of, _| {
         Some(of.emulations as f64)
     }),
-    &Figure::new(
+    &ReplayFigure::new(
         5,
         "blocks",
         Count,
@@ -38,10 +38,10 @@ const FIGURES: [&Figure<PortOutcome>; 7] = [
         "times that the vCPU gives its CPU away until a device model has answered",
         |of, _| Some(of.blocks as f64),
     ),
-    &Figure::new(2, "cost", Ns, false, "what the accesses cost, in the kernel and in user space", |of, _| {
+    &ReplayFigure::new(2, "cost", Ns, false, "what the accesses cost, in the kernel and in user space", |of, _| {
         (of.unknown == 0).then_some(of.time as f64)
     }),
-    &Figure::new(0, "gain", Ns, true, "cost less than as recorded", |of, base| {
+    &ReplayFigure::new(0, "gain", Ns, true, "cost less than as recorded", |of, base| {
         (of.unknown == 0).then_some(base.time as f64 - of.time as f64)
     }),
 ];
@@ -64,7 +64,7 @@ impl ReplayTable<'_> {
         replay.in_force = knobs_of("port_path")
             .filter(|knob| matches!(knob.name, "quick_path" | "device_model"))
             .filter_map(|knob| {
-                Some(SettingRow { knob: knob.name, value: knob.text(in_force.get(knob.name)?).to_string() })
+                Some(KnobValueRow { knob: knob.name, value: knob.text(in_force.get(knob.name)?).to_string() })
             })
             .collect();
         let recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
@@ -80,7 +80,7 @@ fn notes(done: &ReplayedPorts, model: Option<&CostModel>) -> Vec<String> {
     let outcomes = || done.outcomes.iter().chain([&done.in_force]);
     let unknown = outcomes().any(|outcome| outcome.unknown > 0);
     let modelled = outcomes().any(|outcome| outcome.modelled > 0);
-    let in_kernel = |write| done.typical.in_kernel(DetailKind::Port, write);
+    let in_kernel = |write| done.typical.in_kernel(SubjectKind::Port, write);
     let mut notes = vec![match (in_kernel(false), in_kernel(true)) {
         (Some(read), Some(write)) => format!(
             "an access that the kernel then serves takes what those typically take (median) that it serves in this recording: a read \

@@ -1,29 +1,36 @@
 //! Replays of virtual cores.
 
-use super::{Figure, NoSuchFigure, ReplayTable, Start, fill};
+use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{Count, Ns};
 use crate::{Replay, thousands};
-use exitscope_analysis::recording;
+use exitscope_analysis::record_commands;
 use exitscope_analysis::replay::{GangOutcome, GangReplay};
 
-const FIGURES: &[Figure<GangOutcome>] = &[
-    Figure::new(0, "ganged_runs", Count, false, "core runs in which one thread's exit takes others along", |of, _| {
-        Some(of.ganged as f64)
-    }),
-    Figure::new(0, "forced_exits", Count, false, "exits of threads that had no reason of their own", |of, _| {
+const FIGURES: &[ReplayFigure<GangOutcome>] = &[
+    ReplayFigure::new(
+        0,
+        "ganged_runs",
+        Count,
+        false,
+        "core runs in which one thread's exit takes others along",
+        |of, _| Some(of.ganged as f64),
+    ),
+    ReplayFigure::new(0, "forced_exits", Count, false, "exits of threads that had no reason of their own", |of, _| {
         Some(of.forced as f64)
     }),
-    Figure::new(0, "exits_avoided", Count, true, "forced exits that would not have happened", |of, _| {
+    ReplayFigure::new(0, "exits_avoided", Count, true, "forced exits that would not have happened", |of, _| {
         Some(of.avoided as f64)
     }),
-    Figure::new(1, "forced_out", Ns, false, "from being forced out to the next entry", |of, _| Some(of.lost as f64)),
-    Figure::new(0, "gain", Ns, true, "time forced out, less than as recorded", |of, recorded| {
+    ReplayFigure::new(1, "forced_out", Ns, false, "from being forced out to the next entry", |of, _| {
+        Some(of.lost as f64)
+    }),
+    ReplayFigure::new(0, "gain", Ns, true, "time forced out, less than as recorded", |of, recorded| {
         Some(recorded.lost.saturating_sub(of.lost) as f64)
     }),
 ];
 
 /// The figures of a recording that tells, or does not tell, when those who were forced out entered again.
-fn figures(timed: bool) -> Vec<&'static Figure<GangOutcome>> {
+fn figures(timed: bool) -> Vec<&'static ReplayFigure<GangOutcome>> {
     FIGURES.iter().filter(|figure| timed || figure.row.unit != Ns).collect()
 }
 
@@ -45,7 +52,7 @@ impl ReplayTable<'_> {
         if !timed {
             replay.notes.push(format!(
                 "No entry follows a forced exit in the trace, so time lost is unknown. Record with {}.",
-                recording::CORE_RUNS
+                record_commands::CORE_RUNS
             ));
         }
         Ok(replay)

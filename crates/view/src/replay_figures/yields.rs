@@ -1,9 +1,9 @@
 //! Replays of yields.
 
-use super::{Figure, NoSuchFigure, ReplayTable, Start, fill};
+use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{Count, Ns};
-use crate::{Replay, SettingRow, thousands};
-use exitscope_analysis::replay::{Asks, SpinOutcome, SpinReplay, SpinSurvey};
+use crate::{KnobValueRow, Replay, thousands};
+use exitscope_analysis::replay::{SpinModel, SpinOutcome, SpinReplay, SpinSurvey};
 use exitscope_model::YieldCall;
 use exitscope_policy::Knob;
 
@@ -17,11 +17,11 @@ enum Needs {
     Senses,
 }
 
-const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
-    (Needs::Nothing, Figure::new(0, "yields", Count, false, "yields", |of, _| Some(of.yields as f64))),
+const FIGURES: [(Needs, ReplayFigure<SpinOutcome>); 7] = [
+    (Needs::Nothing, ReplayFigure::new(0, "yields", Count, false, "yields", |of, _| Some(of.yields as f64))),
     (
         Needs::Waiters,
-        Figure::new(
+        ReplayFigure::new(
             3,
             "without_preempted_sibling",
             Count,
@@ -32,7 +32,7 @@ const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
     ),
     (
         Needs::Senses,
-        Figure::new(
+        ReplayFigure::new(
             4,
             "yields_skipped",
             Count,
@@ -41,18 +41,18 @@ const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
             |of, _| Some(of.not_made as f64),
         ),
     ),
-    (Needs::Nothing, Figure::new(2, "cost", Ns, false, "CPU time of yields", |of, _| Some(of.cost as f64))),
+    (Needs::Nothing, ReplayFigure::new(2, "cost", Ns, false, "CPU time of yields", |of, _| Some(of.cost as f64))),
     (
         Needs::Waiters,
-        Figure::new(0, "gain_low", Ns, true, "time that waiters gain, at least", |of, _| Some(of.least as f64)),
+        ReplayFigure::new(0, "gain_low", Ns, true, "time that waiters gain, at least", |of, _| Some(of.least as f64)),
     ),
     (
         Needs::Waiters,
-        Figure::new(0, "gain_high", Ns, true, "time that waiters gain, at most", |of, _| Some(of.most as f64)),
+        ReplayFigure::new(0, "gain_high", Ns, true, "time that waiters gain, at most", |of, _| Some(of.most as f64)),
     ),
     (
         Needs::Waiters,
-        Figure::new(0, "gain", Ns, true, "the middle between gain_low and gain_high", |of, _| {
+        ReplayFigure::new(0, "gain", Ns, true, "the middle between gain_low and gain_high", |of, _| {
             Some((of.least as f64 + of.most as f64) / 2.0)
         }),
     ),
@@ -60,7 +60,7 @@ const FIGURES: [(Needs, Figure<SpinOutcome>); 7] = [
 
 /// The figures of a recording that tells, or does not tell, who waited for a CPU, replayed with lock code that asks, or does
 /// not, whether the owner runs.
-fn figures(told: bool, senses: bool) -> Vec<&'static Figure<SpinOutcome>> {
+fn figures(told: bool, senses: bool) -> Vec<&'static ReplayFigure<SpinOutcome>> {
     let is_met = |needs| match needs {
         Needs::Nothing => true,
         Needs::Waiters => told,
@@ -74,7 +74,7 @@ impl ReplayTable<'_> {
     pub fn yields(
         self,
         survey: &SpinSurvey,
-        (call, in_force): (YieldCall, &Asks),
+        (call, in_force): (YieldCall, &SpinModel),
         senses: bool,
         done: &SpinReplay,
     ) -> Result<Replay, NoSuchFigure> {
@@ -96,9 +96,11 @@ impl ReplayTable<'_> {
 }
 
 /// The settings that were in force.
-fn settings(asks: &Asks) -> Vec<SettingRow> {
-    let (Asks::Vmx(params) | Asks::Svm(params) | Asks::Code(params, _)) = asks else { return Vec::new() };
-    let row = |knob: &'static Knob| SettingRow {
+fn settings(asks: &SpinModel) -> Vec<KnobValueRow> {
+    let (SpinModel::Vmx(params) | SpinModel::Svm(params) | SpinModel::Code(params, _)) = asks else {
+        return Vec::new();
+    };
+    let row = |knob: &'static Knob| KnobValueRow {
         knob: knob.name,
         value: knob.text(params.get(knob.name).unwrap_or(knob.default)).to_string(),
     };

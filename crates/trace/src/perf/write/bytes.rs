@@ -1,25 +1,25 @@
 //! Numbers into bytes, in the byte order of the file.
 
-use crate::bytes::Order;
+use crate::bytes::ByteOrder;
 
 /// Writes the lower bytes of `value` that fit `to`.
-pub fn put(order: Order, to: &mut [u8], value: u64) {
+pub fn put(order: ByteOrder, to: &mut [u8], value: u64) {
     let size = to.len();
     match order {
-        Order::Little => to.copy_from_slice(&value.to_le_bytes()[..size]),
-        Order::Big => to.copy_from_slice(&value.to_be_bytes()[8 - size..]),
+        ByteOrder::Little => to.copy_from_slice(&value.to_le_bytes()[..size]),
+        ByteOrder::Big => to.copy_from_slice(&value.to_be_bytes()[8 - size..]),
     }
 }
 
 /// Bytes that grow.
 #[derive(Debug)]
 pub struct Bytes {
-    pub order: Order,
+    pub order: ByteOrder,
     pub bytes: Vec<u8>,
 }
 
 impl Bytes {
-    pub fn new(order: Order) -> Bytes {
+    pub fn new(order: ByteOrder) -> Bytes {
         Bytes { order, bytes: Vec::new() }
     }
 

@@ -4,12 +4,12 @@
 //! header · attrs · ids · sections of features ─► data … FINISHED_ROUND · places of the sections
 //! ```
 
-use super::Head;
+use super::TraceDescription;
 use super::bytes::{Bytes, put};
 use super::compress::{CHUNK, LEVEL};
 use super::layout::Layout;
-use crate::bytes::{Order, beginning};
-use exitscope_model::Setting;
+use crate::bytes::{ByteOrder, beginning};
+use exitscope_model::HostSetting;
 use std::collections::BTreeMap;
 
 /// Sizes of the file's header, of an attr as the first version has it, and of an attr with the place of its ids.
@@ -94,7 +94,7 @@ const PMU_CAPS: u32 = 31;
 
 impl Front {
     /// The beginning of a file with these tracepoints, numbered from 1.
-    pub fn new(head: &Head, layouts: &[Layout], order: Order) -> Front {
+    pub fn new(head: &TraceDescription, layouts: &[Layout], order: ByteOrder) -> Front {
         let mut to = Bytes::new(order);
         to.bytes.resize(FILE_HEADER, 0);
         let events = layouts.len() + 1;
@@ -105,7 +105,7 @@ impl Front {
             to.u32(ATTR as u32);
             let flags = SAMPLE_ID_ALL | if is_dummy { SIDE_RECORDS } else { 0 };
             // Bit-fields are laid out from the other end where bytes are.
-            let flags = if order == Order::Little { flags } else { flags.reverse_bits() };
+            let flags = if order == ByteOrder::Little { flags } else { flags.reverse_bits() };
             let config = if is_dummy { DUMMY } else { number as u64 };
             to.u64s(&[config, 1, SAMPLE_TYPE, READ_FORMAT, flags, 0, 0]);
             to.u64s(&[(ids_at + number * 8) as u64, 8]);
@@ -161,7 +161,7 @@ impl Front {
             places.u64s(&[at, size]);
         }
         let mut header = Bytes::new(order);
-        header.bytes.extend_from_slice(if order == Order::Little { b"PERFILE2" } else { b"2ELIFREP" });
+        header.bytes.extend_from_slice(if order == ByteOrder::Little { b"PERFILE2" } else { b"2ELIFREP" });
         header.u64s(&[FILE_HEADER as u64, ATTR_AND_IDS as u64]);
         header.u64s(&[FILE_HEADER as u64, (events * ATTR_AND_IDS) as u64]);
         header.u64s(&[to.len() as u64, 0, 0, 0, features]);
@@ -174,7 +174,7 @@ impl Known {
     const SIZE: usize = 24;
 
     /// Both sections: CPUs that there are and that are on line, first and last moment.
-    pub fn bytes(self, order: Order) -> [u8; Known::SIZE] {
+    pub fn bytes(self, order: ByteOrder) -> [u8; Known::SIZE] {
         let mut bytes = [0; Known::SIZE];
         put(order, &mut bytes[0..4], self.cpus.into());
         put(order, &mut bytes[4..8], self.cpus.into());
@@ -196,8 +196,8 @@ fn string(to: &mut Bytes, text: &str) {
 
 /// Settings, those of one thing together, as the capabilities of a PMU: the one place where every perf keeps named values,
 /// and `perf report --header` prints them.
-fn settings(to: &mut Bytes, settings: &[Setting], values_at: &mut Vec<u64>) {
-    let groups: Vec<&[Setting]> = settings.chunk_by(|a, b| a.of == b.of).collect();
+fn settings(to: &mut Bytes, settings: &[HostSetting], values_at: &mut Vec<u64>) {
+    let groups: Vec<&[HostSetting]> = settings.chunk_by(|a, b| a.of == b.of).collect();
     to.u32(groups.len() as u32);
     for group in groups {
         to.u32(group.len() as u32);
@@ -215,7 +215,7 @@ fn settings(to: &mut Bytes, settings: &[Setting], values_at: &mut Vec<u64>) {
 /// the format texts.
 fn tracing_data(to: &mut Bytes, layouts: &[Layout]) {
     to.text("\x17\x08\x44tracing0.6\0");
-    to.bytes.push(u8::from(to.order != Order::Little));
+    to.bytes.push(u8::from(to.order != ByteOrder::Little));
     to.bytes.push(8);
     to.u32(4096);
     for (name, text) in [("header_page\0", HEADER_PAGE), ("header_event\0", HEADER_EVENT)] {

@@ -7,15 +7,15 @@
 //! Records are laid out as the kernel lays them out: common fields, then each field at its natural alignment.
 
 use crate::tracefs::Format;
-use crate::tracepoints::{Carries, to_write};
+use crate::tracepoints::{FieldContent, to_write};
 use exitscope_model::codes::tables as t;
 
 /// A field of a record.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct WriteFieldPlace {
     pub offset: usize,
     pub size: usize,
-    pub carries: Carries,
+    pub carries: FieldContent,
 }
 
 /// How the records of one tracepoint are laid out.
@@ -25,21 +25,21 @@ pub struct Layout {
     /// The `format` text.
     pub text: String,
     /// The fields that carry something.
-    pub places: Vec<Place>,
+    pub places: Vec<WriteFieldPlace>,
     /// Bytes of a record.
     pub size: usize,
 }
 
 /// Fields that all records have.
-const COMMON: &[(&str, Carries)] = &[
-    ("unsigned short common_type", Carries::Zero),
-    ("unsigned char common_flags", Carries::Zero),
-    ("unsigned char common_preempt_count", Carries::Zero),
-    ("int common_pid", Carries::Zero),
+const COMMON: &[(&str, FieldContent)] = &[
+    ("unsigned short common_type", FieldContent::Zero),
+    ("unsigned char common_flags", FieldContent::Zero),
+    ("unsigned char common_preempt_count", FieldContent::Zero),
+    ("int common_pid", FieldContent::Zero),
 ];
 
 /// What a tracepoint has of which nothing is known: perf wants one field at least.
-const UNKNOWN: &[(&str, Carries)] = &[("u32 not_kept", Carries::Zero)];
+const UNKNOWN: &[(&str, FieldContent)] = &[("u32 not_kept", FieldContent::Zero)];
 
 impl Layout {
     /// The layout that a host's own `format` text gives, with records that will bear `id`; `None` if it cannot be read.
@@ -67,12 +67,12 @@ impl Layout {
             }
             text += &format!("\tfield:{declared};\toffset:{at};\tsize:{size};\tsigned:{};\n", u8::from(signed));
             match carries {
-                Carries::Zero => {}
+                FieldContent::Zero => {}
                 // Of a system call's arguments, an ioctl's command is the second.
                 _ if size > align && !carries.is_name() => {
-                    places.push(Place { offset: at + align, size: align, carries })
+                    places.push(WriteFieldPlace { offset: at + align, size: align, carries })
                 }
-                _ => places.push(Place { offset: at, size, carries }),
+                _ => places.push(WriteFieldPlace { offset: at, size, carries }),
             }
             at += size;
         }

@@ -15,16 +15,16 @@ mod compress;
 mod head;
 mod layout;
 
-use crate::bytes::{Order, beginning};
-use crate::perf::head::ENDED;
+use crate::bytes::{ByteOrder, beginning};
+use crate::perf::header::ENDED;
 use crate::perf::records::{COMM, FINISHED_ROUND, LOST, SAMPLE};
 use crate::tracefs::{Decoder, Format};
 use bytes::{Bytes, put};
 use compress::Compressor;
-use exitscope_model::{Event, EventNames, Kind, NameId, Setting};
+use exitscope_model::{Event, EventKind, EventNames, HostSetting, NameId};
 use exitscope_units::{Moment, Tid, VmId};
 use head::{DATA_SIZE, DUMMY_ID, Front, Known, VALUE, sample_id};
-use layout::{Layout, Place};
+use layout::{Layout, WriteFieldPlace};
 use rustc_hash::FxHashMap;
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -49,7 +49,7 @@ const NAME: usize = 16;
 
 /// What a trace says of itself, known before its first event.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
+pub struct TraceDescription<'a> {
     /// Architecture as `uname -m` says it. It decides what a `kvm:kvm_exit` looks like, and the byte order: that of
     /// `s390x` is big-endian.
     pub arch: &'a str,
@@ -59,7 +59,7 @@ pub struct Head<'a> {
     /// The CPU's model, in its maker's words.
     pub cpu: &'a str,
     /// What is in force on the host, those of one thing side by side; values have up to 63 bytes.
-    pub settings: &'a [Setting],
+    pub settings: &'a [HostSetting],
     /// Host name.
     pub hostname: &'a str,
     /// Kernel release.
@@ -76,7 +76,7 @@ pub struct Head<'a> {
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenTrace {
     /// Events that it holds, losses included.
     pub events: u64,
     /// Events that it does not hold, because no tracepoint of their name on that architecture says such a thing.
@@ -104,7 +104,7 @@ pub struct PerfWriter<W> {
     /// Where the settings' values stand, and those that changed since they were written.
     values_at: Vec<u64>,
     changed: Vec<(u64, [u8; VALUE])>,
-    written: Written,
+    written: WrittenTrace,
 }
 
 /// One tracepoint's samples.
@@ -112,14 +112,14 @@ pub struct PerfWriter<W> {
 struct Tracepoint {
     /// A sample in which only what differs is missing.
     sample: Vec<u8>,
-    fields: Vec<Place>,
+    fields: Vec<WriteFieldPlace>,
     /// What a reader will make of it.
     decoder: Decoder,
 }
 
 impl<W: Write + Seek> PerfWriter<W> {
     /// Begins a file at the start of `to`.
-    pub fn new(to: W, head: &Head) -> io::Result<PerfWriter<W>> {
+    pub fn new(to: W, head: &TraceDescription) -> io::Result<PerfWriter<W>> {
         // Names have 16 bits, one of which's values is no name; numbers begin at 1.
         let numbers = 1..=head.names.len() as u16;
         let layout = |number: u16| Layout::new(head.arch, head.names.get(NameId(number - 1)), number);
@@ -128,18 +128,18 @@ impl<W: Write + Seek> PerfWriter<W> {
 
     /// Begins a file of a host's own tracepoints, given as `system` and `format` text: for [`PerfWriter::sample_of`]. The
     /// head's names are not looked at.
-    pub fn of_formats(to: W, head: &Head, formats: &[(&str, &str)]) -> io::Result<PerfWriter<W>> {
+    pub fn of_formats(to: W, head: &TraceDescription, formats: &[(&str, &str)]) -> io::Result<PerfWriter<W>> {
         let layouts: Option<Vec<Layout>> =
             (1..).zip(formats).map(|(number, (system, text))| Layout::of_format(system, text, number)).collect();
         PerfWriter::with(to, head, &layouts.ok_or(io::ErrorKind::InvalidInput)?)
     }
 
-    fn with(mut to: W, head: &Head, layouts: &[Layout]) -> io::Result<PerfWriter<W>> {
-        let order = if head.arch == "s390x" { Order::Big } else { Order::Little };
+    fn with(mut to: W, head: &TraceDescription, layouts: &[Layout]) -> io::Result<PerfWriter<W>> {
+        let order = if head.arch == "s390x" { ByteOrder::Big } else { ByteOrder::Little };
         let tracepoints = (1..).zip(layouts).map(|(number, layout)| Tracepoint::new(number, layout, order));
         let tracepoints = tracepoints.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
-        let settings = [head.settings, &[Setting::new(ENDED.0, ENDED.1, "no")]].concat();
-        let front = Front::new(&Head { settings: &settings, ..*head }, layouts, order);
+        let settings = [head.settings, &[HostSetting::new(ENDED.0, ENDED.1, "no")]].concat();
+        let front = Front::new(&TraceDescription { settings: &settings, ..*head }, layouts, order);
         to.write_all(&front.bytes)?;
         let data_at = front.bytes.len() as u64;
         let mut writer = PerfWriter {
@@ -156,7 +156,7 @@ impl<W: Write + Seek> PerfWriter<W> {
             known_at: front.known_at,
             values_at: front.values_at,
             changed: Vec::new(),
-            written: Written::default(),
+            written: WrittenTrace::default(),
         };
         writer.end_block()?;
         Ok(writer)
@@ -181,11 +181,11 @@ impl<W: Write + Seek> PerfWriter<W> {
 
     /// Writes an event. Events come in the order of their moments.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
-        if let Kind::ExitInfo(_) = event.kind {
+        if let EventKind::ExitInfo(_) = event.kind {
             // No record of its own.
             return Ok(());
         }
-        if let Kind::Lost { count } = event.kind {
+        if let EventKind::Lost { count } = event.kind {
             let record = self.block.begin_record(LOST, 0);
             self.block.u64s(&[DUMMY_ID, count]);
             self.trailer(event.vm, event.tid, event.at, event.cpu.0);
@@ -241,16 +241,16 @@ impl<W: Write + Seek> PerfWriter<W> {
     }
 
     /// Writes the end of the file, and then that it is the end. A file without it is whole up to its last block of 1 MiB.
-    pub fn finish(mut self) -> io::Result<Written> {
+    pub fn finish(mut self) -> io::Result<WrittenTrace> {
         self.set(self.values_at.len() - 1, ENDED.2);
         self.leave()
     }
 
     /// Writes what is in hand, and leaves the file as one that was not ended: a part of what it is of is missing.
-    pub fn leave(mut self) -> io::Result<Written> {
+    pub fn leave(mut self) -> io::Result<WrittenTrace> {
         self.flush()?;
         self.to.flush()?;
-        Ok(Written { bytes: self.block_at, ..self.written })
+        Ok(WrittenTrace { bytes: self.block_at, ..self.written })
     }
 
     /// Adds the sample that says what `event` says; false if there is none.
@@ -327,7 +327,7 @@ impl<W: Write + Seek> PerfWriter<W> {
 }
 
 /// Puts into a sample who recorded it, when and where.
-fn put_origin(order: Order, sample: &mut [u8], event: &Event) {
+fn put_origin(order: ByteOrder, sample: &mut [u8], event: &Event) {
     let mut number = |at: usize, size: usize, value: u64| put(order, &mut sample[at..at + size], value);
     number(SAMPLE_TID, 4, event.vm.0.into());
     number(SAMPLE_TID + 4, 4, event.tid.0.into());
@@ -343,7 +343,7 @@ fn write_at(to: &mut (impl Write + Seek), at: u64, bytes: &[u8]) -> io::Result<(
 
 impl Tracepoint {
     /// `None` if there can be no such layout.
-    fn new(number: u16, layout: &Layout, order: Order) -> Option<Tracepoint> {
+    fn new(number: u16, layout: &Layout, order: ByteOrder) -> Option<Tracepoint> {
         let format = Format::parse(&layout.text)?;
         let decoder = Decoder::new(&layout.system, &format, &mut EventNames::default());
         let mut sample = Bytes::new(order);

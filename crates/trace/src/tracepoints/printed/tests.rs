@@ -14,7 +14,7 @@ fn kvm(name: &str, fields: &str) -> Option<Said> {
 /// Why, and where in the guest.
 fn exit_at(fields: &str) -> Option<(ExitCode, u64)> {
     match kvm("kvm_exit", fields)?.0 {
-        Kind::Exit { code, rip, .. } => Some((code, rip)),
+        EventKind::Exit { code, rip, .. } => Some((code, rip)),
         _ => None,
     }
 }
@@ -23,9 +23,11 @@ fn exit_code(fields: &str) -> Option<ExitCode> {
     exit_at(fields).map(|(code, _)| code)
 }
 
-fn detail_of(system: &str, name: &str, fields: &str) -> (DetailKind, bool, u16, u64, u64, VcpuId) {
+fn detail_of(system: &str, name: &str, fields: &str) -> (SubjectKind, bool, u16, u64, u64, VcpuId) {
     match read(system, name, fields) {
-        Some((Kind::Detail(detail), vcpu)) => (detail.kind, detail.write, detail.size, detail.key, detail.value, vcpu),
+        Some((EventKind::Detail(detail), vcpu)) => {
+            (detail.kind, detail.write, detail.size, detail.key, detail.value, vcpu)
+        }
         said => panic!("{said:?}"),
     }
 }
@@ -139,7 +141,9 @@ fn every_form_that_x86_gave_kvm_exit_is_read() {
         ),
     ];
     for (fields, vcpu, about) in cases {
-        let Some((Kind::Exit { code, words, rip, .. }, found)) = kvm("kvm_exit", fields) else { panic!("{fields}") };
+        let Some((EventKind::Exit { code, words, rip, .. }, found)) = kvm("kvm_exit", fields) else {
+            panic!("{fields}")
+        };
         let subject = words.subject(code).map(|subject| subject.key);
         assert_eq!((code, rip, found), (ExitCode::new(CodeList::Vmx, 48), 0x1000, vcpu), "{fields}");
         assert_eq!(subject, about, "{fields}");
@@ -218,23 +222,23 @@ fn s390_names_its_vcpu_in_every_event() {
     let vcpu = VcpuId(3);
     let exit = read("kvm_s390_sie_exit", "exit sie icptcode 4 (Instruction)");
     assert_eq!(exit, Some((exited(code, 0x11_d0f2), vcpu)));
-    assert_eq!(read("kvm_s390_sie_enter", "entering sie flags 0"), Some((Kind::Enter, vcpu)));
+    assert_eq!(read("kvm_s390_sie_enter", "entering sie flags 0"), Some((EventKind::Enter, vcpu)));
     let detail = |name, fields: &str| detail_of("kvm", name, &format!("{psw}{fields}"));
     assert_eq!(
         detail("kvm_s390_intercept_instruction", "intercepted instruction b27d000000000000 (stsi)"),
-        (DetailKind::Instruction, false, 0, 0xb27d, 0xb27d_0000_0000_0000, vcpu)
+        (SubjectKind::Instruction, false, 0, 0xb27d, 0xb27d_0000_0000_0000, vcpu)
     );
     assert_eq!(
         detail("kvm_s390_intercept_prog", "intercepted program interruption 0011 (Page translation)"),
-        (DetailKind::Program, false, 0, 0x11, 0, vcpu)
+        (SubjectKind::Program, false, 0, 0x11, 0, vcpu)
     );
     assert_eq!(
         detail("kvm_s390_handle_diag", "handle diagnose call 009c (yield)"),
-        (DetailKind::Diag, false, 0, 0x9c, 0, vcpu)
+        (SubjectKind::Diag, false, 0, 0x9c, 0, vcpu)
     );
     for (name, pei) in [("kvm_s390_handle_sigp", ""), ("kvm_s390_handle_sigp_pei", "pei ")] {
         let fields = format!("handle sigp {pei}order 02 (external call), cpu address 0001, parameter 00000000");
-        assert_eq!(detail(name, &fields), (DetailKind::Sigp, false, 0, 2, 1, vcpu));
+        assert_eq!(detail(name, &fields), (SubjectKind::Sigp, false, 0, 2, 1, vcpu));
     }
 }
 
@@ -242,56 +246,56 @@ fn s390_names_its_vcpu_in_every_event() {
 fn details_are_what_the_formats_print() {
     let none = VcpuId::UNKNOWN;
     let cases = [
-        ("kvm_mmio", "mmio write len 4 gpa 0xfee000b0 val 0x7", DetailKind::Mmio, true, 4, 0xfee0_00b0, 7),
-        ("kvm_mmio", "mmio unsatisfied-read len 8 gpa 0x10 val 0x0", DetailKind::Mmio, false, 8, 16, 0),
-        ("kvm_iocsr", "iocsr write len 4 gpa 0x1008 val 0x1", DetailKind::Mmio, true, 4, 0x1008, 1),
-        ("kvm_fast_mmio", "fast mmio at gpa 0xfe003000", DetailKind::Mmio, true, 0, 0xfe00_3000, 0),
-        ("kvm_pio", "pio_write at 0x70 size 1 count 1 val 0x8f ", DetailKind::Port, true, 1, 0x70, 0x8f),
-        ("kvm_pio", "pio_read at 0x1f0 size 2 count 256", DetailKind::Port, false, 2, 0x1f0, 0),
-        ("kvm_msr", "msr_read c0000080 = 0x0 (#GP)", DetailKind::Msr, false, 0, 0xc000_0080, 0),
-        ("kvm_cr", "cr_write 4 = 0x6f0", DetailKind::ControlRegister, true, 0, 4, 0x6f0),
-        ("kvm_apic", "apic_write APIC_TMICT = 0x1000", DetailKind::Apic, true, 0, 0x380, 0x1000),
-        ("kvm_apic", "apic_read 0x500 = 0x1", DetailKind::Apic, false, 0, 0x500, 1),
-        ("kvm_cpuid", "func 1 idx 3fd rax 1 rbx 2", DetailKind::Cpuid, false, 0, 1, 0x3fd),
-        ("kvm_cpuid", "func 1 rax 1 rbx 2", DetailKind::Cpuid, false, 0, 1, 0),
-        ("kvm_hypercall", "nr 0xb a0 0x8 a1 0x0", DetailKind::Hypercall, false, 0, 11, 8),
+        ("kvm_mmio", "mmio write len 4 gpa 0xfee000b0 val 0x7", SubjectKind::Mmio, true, 4, 0xfee0_00b0, 7),
+        ("kvm_mmio", "mmio unsatisfied-read len 8 gpa 0x10 val 0x0", SubjectKind::Mmio, false, 8, 16, 0),
+        ("kvm_iocsr", "iocsr write len 4 gpa 0x1008 val 0x1", SubjectKind::Mmio, true, 4, 0x1008, 1),
+        ("kvm_fast_mmio", "fast mmio at gpa 0xfe003000", SubjectKind::Mmio, true, 0, 0xfe00_3000, 0),
+        ("kvm_pio", "pio_write at 0x70 size 1 count 1 val 0x8f ", SubjectKind::Port, true, 1, 0x70, 0x8f),
+        ("kvm_pio", "pio_read at 0x1f0 size 2 count 256", SubjectKind::Port, false, 2, 0x1f0, 0),
+        ("kvm_msr", "msr_read c0000080 = 0x0 (#GP)", SubjectKind::Msr, false, 0, 0xc000_0080, 0),
+        ("kvm_cr", "cr_write 4 = 0x6f0", SubjectKind::ControlRegister, true, 0, 4, 0x6f0),
+        ("kvm_apic", "apic_write APIC_TMICT = 0x1000", SubjectKind::Apic, true, 0, 0x380, 0x1000),
+        ("kvm_apic", "apic_read 0x500 = 0x1", SubjectKind::Apic, false, 0, 0x500, 1),
+        ("kvm_cpuid", "func 1 idx 3fd rax 1 rbx 2", SubjectKind::Cpuid, false, 0, 1, 0x3fd),
+        ("kvm_cpuid", "func 1 rax 1 rbx 2", SubjectKind::Cpuid, false, 0, 1, 0),
+        ("kvm_hypercall", "nr 0xb a0 0x8 a1 0x0", SubjectKind::Hypercall, false, 0, 11, 8),
         // Whom it kicks.
-        ("kvm_hypercall", "nr 0x5 a0 0x0 a1 0x3", DetailKind::Hypercall, false, 0, 5, 3),
-        ("kvm_xen_hypercall", "cpl 0 nr 0x14 a0 0x2 a1 0x0", DetailKind::XenHypercall, false, 0, 0x14, 2),
-        ("kvm_hv_hypercall", "code 0x5c fast cnt 0x0", DetailKind::HypervHypercall, false, 0, 0x5c, 0),
-        ("kvm_hvc_arm64", "HVC at 0x4 (r0: 0x84000000, imm: 0x1)", DetailKind::Hvc, false, 0, 0x8400_0000, 1),
-        ("kvm_page_fault", "address f61c8 error_code 4", DetailKind::PageFault, false, 0, 4, 0xf61c8),
-        ("kvm_guest_fault", "ipa 0, hsr 0x93800005, hxfar 0", DetailKind::PageFault, false, 0, 0x9380_0005, 0),
-        ("kvm_sys_access", "PC: 4000 X (3,0,0,4,0) read", DetailKind::SystemRegister, false, 0, 0x18_0400, 0),
+        ("kvm_hypercall", "nr 0x5 a0 0x0 a1 0x3", SubjectKind::Hypercall, false, 0, 5, 3),
+        ("kvm_xen_hypercall", "cpl 0 nr 0x14 a0 0x2 a1 0x0", SubjectKind::XenHypercall, false, 0, 0x14, 2),
+        ("kvm_hv_hypercall", "code 0x5c fast cnt 0x0", SubjectKind::HypervHypercall, false, 0, 0x5c, 0),
+        ("kvm_hvc_arm64", "HVC at 0x4 (r0: 0x84000000, imm: 0x1)", SubjectKind::Hvc, false, 0, 0x8400_0000, 1),
+        ("kvm_page_fault", "address f61c8 error_code 4", SubjectKind::PageFault, false, 0, 4, 0xf61c8),
+        ("kvm_guest_fault", "ipa 0, hsr 0x93800005, hxfar 0", SubjectKind::PageFault, false, 0, 0x9380_0005, 0),
+        ("kvm_sys_access", "PC: 4000 X (3,0,0,4,0) read", SubjectKind::SystemRegister, false, 0, 0x18_0400, 0),
         (
             "kvm_sys_access",
             "[FAILED TO PARSE] vcpu_pc=0x40 is_write=1 name=0xffff Op0=3 Op1=0 CRn=12 CRm=11 Op2=5",
-            DetailKind::SystemRegister,
+            SubjectKind::SystemRegister,
             true,
             0,
             0x18_cba0,
             0,
         ),
-        ("kvm_handle_sys_reg", "HSR 0x62300049", DetailKind::SystemRegister, false, 0, 0x18_0400, 0),
-        ("kvm_handle_sys_reg", "HSR 0x623a3016", DetailKind::SystemRegister, true, 0, 0x18_cba0, 0),
+        ("kvm_handle_sys_reg", "HSR 0x62300049", SubjectKind::SystemRegister, false, 0, 0x18_0400, 0),
+        ("kvm_handle_sys_reg", "HSR 0x623a3016", SubjectKind::SystemRegister, true, 0, 0x18_cba0, 0),
     ];
     for (name, fields, kind, write, size, key, value) in cases {
         assert_eq!(detail_of("kvm", name, fields), (kind, write, size, key, value, none), "{fields}");
     }
     let fault = "vcpu 2 rip 0xe05b address 0x00000000000f61c8 error_code 0x100000004";
-    let expected = (DetailKind::PageFault, false, 0, 0x1_0000_0004, 0xf61c8, VcpuId(2));
+    let expected = (SubjectKind::PageFault, false, 0, 0x1_0000_0004, 0xf61c8, VcpuId(2));
     assert_eq!(detail_of("kvm", "kvm_page_fault", fault), expected);
     let fault = "VCPU 1: hpte=0x1:0x2 guest=0x3 ea=0xc000000000001000,40000000 slot=0x0,0x0";
-    let expected = (DetailKind::PageFault, false, 0, 0x4000_0000, 0xc000_0000_0000_1000, VcpuId(1));
+    let expected = (SubjectKind::PageFault, false, 0, 0x4000_0000, 0xc000_0000_0000_1000, VcpuId(1));
     assert_eq!(detail_of("kvm_hv", "kvm_page_fault_enter", fault), expected);
     let call = "VCPU 1: hcall=0x999 GPR4-7=0x2,0x0,0x0,0x0";
-    assert_eq!(detail_of("kvm_hv", "kvm_hcall_enter", call), (DetailKind::PpcHcall, false, 0, 0x999, 2, VcpuId(1)));
+    assert_eq!(detail_of("kvm_hv", "kvm_hcall_enter", call), (SubjectKind::PpcHcall, false, 0, 0x999, 2, VcpuId(1)));
 }
 
 #[test]
 fn the_scheduler_names_threads_in_two_ways() {
     let switch = |fields: &str| read("sched", "sched_switch", fields);
-    let expected = |sleeps| unnamed(Kind::Switch { prev: Tid(15), sleeps, next: Tid(0) });
+    let expected = |sleeps| unnamed(EventKind::Switch { prev: Tid(15), sleeps, next: Tid(0) });
     let long = |comm: &str, state: &str| {
         format!(
             "prev_comm={comm} prev_pid=15 prev_prio=120 prev_state={state} ==> next_comm={comm} next_pid=0 next_prio=1"
@@ -310,33 +314,33 @@ fn the_scheduler_names_threads_in_two_ways() {
         ("sched_wakeup_new", "kworker/0:1:17 [120] CPU:000"),
         ("sched_wakeup", "kworker/0:1:17 [120] success=1 CPU:000"),
     ] {
-        assert_eq!(read("sched", name, fields), unnamed(Kind::Wakeup { tid: Tid(17) }), "{fields}");
+        assert_eq!(read("sched", name, fields), unnamed(EventKind::Wakeup { tid: Tid(17) }), "{fields}");
     }
 }
 
 #[test]
 fn the_rest() {
-    assert_eq!(kvm("kvm_inj_virq", "IRQ 0x8 [reinjected]"), unnamed(Kind::Inject { vector: 8 }));
-    assert_eq!(kvm("kvm_inj_virq", "Soft/INTn 0x19"), unnamed(Kind::Inject { vector: 0x19 }));
-    assert_eq!(kvm("kvm_inj_virq", "irq 236"), unnamed(Kind::Inject { vector: 236 }));
-    assert_eq!(kvm("kvm_wfx_arm64", "guest executed wfe at: 0x1"), unnamed(Kind::Wfx { wfe: true }));
-    assert_eq!(kvm("kvm_wfx_arm64", "guest executed wfi at: 0x1"), unnamed(Kind::Wfx { wfe: false }));
+    assert_eq!(kvm("kvm_inj_virq", "IRQ 0x8 [reinjected]"), unnamed(EventKind::Inject { vector: 8 }));
+    assert_eq!(kvm("kvm_inj_virq", "Soft/INTn 0x19"), unnamed(EventKind::Inject { vector: 0x19 }));
+    assert_eq!(kvm("kvm_inj_virq", "irq 236"), unnamed(EventKind::Inject { vector: 236 }));
+    assert_eq!(kvm("kvm_wfx_arm64", "guest executed wfe at: 0x1"), unnamed(EventKind::Wfx { wfe: true }));
+    assert_eq!(kvm("kvm_wfx_arm64", "guest executed wfi at: 0x1"), unnamed(EventKind::Wfx { wfe: false }));
     assert_eq!(kvm("kvm_wfx_arm64", "guest executed wf>c< at: 0x0"), None);
     assert_eq!(
         kvm("kvm_vcpu_wakeup", "poll time 5584 ns, polling valid"),
-        unnamed(Kind::HaltEnd { ns: 5584, waited: false, valid: true })
+        unnamed(EventKind::HaltEnd { ns: 5584, waited: false, valid: true })
     );
     assert_eq!(
         kvm("kvm_halt_poll_ns", "vcpu 1: halt_poll_ns 1 (grow 0)"),
-        Some((Kind::HaltPoll { grow: true, new: 1, old: 0 }, VcpuId(1)))
+        Some((EventKind::HaltPoll { grow: true, new: 1, old: 0 }, VcpuId(1)))
     );
     for (text, old, new) in
         [("vcpu 3 old 4096 new 8192 (growed)", 4_096, 8_192), ("vcpu 3 old 8192 new 4096 (shrinked)", 8_192, 4_096)]
     {
-        assert_eq!(kvm("kvm_ple_window_update", text), Some((Kind::PleWindow { new, old }, VcpuId(3))));
+        assert_eq!(kvm("kvm_ple_window_update", text), Some((EventKind::PleWindow { new, old }, VcpuId(3))));
     }
     assert_eq!(kvm("kvm_ple_window_update", "vcpu 3 old 4096 (growed)"), None);
-    assert_eq!(kvm("kvm_entry", " vcpu 3 rip 0x1".trim_start()), Some((Kind::Enter, VcpuId(3))));
+    assert_eq!(kvm("kvm_entry", " vcpu 3 rip 0x1".trim_start()), Some((EventKind::Enter, VcpuId(3))));
     // From the oldest to the newest kernels.
     for entry in [
         "vcpu 3",
@@ -344,26 +348,38 @@ fn the_rest() {
         "vcpu 3, rip 0x1[immediate exit]",
         "vcpu 3, rip 0x1 intr_info 0x80000030 error_code 0x00000000[immediate exit]",
     ] {
-        assert_eq!(kvm("kvm_entry", entry), Some((Kind::Enter, VcpuId(3))), "{entry}");
+        assert_eq!(kvm("kvm_entry", entry), Some((EventKind::Enter, VcpuId(3))), "{entry}");
     }
     // As the first kernels with this tracepoint printed it.
-    assert_eq!(kvm("kvm_vcpu_wakeup", "wait time 9 ns"), unnamed(Kind::HaltEnd { ns: 9, waited: true, valid: true }));
+    assert_eq!(
+        kvm("kvm_vcpu_wakeup", "wait time 9 ns"),
+        unnamed(EventKind::HaltEnd { ns: 9, waited: true, valid: true })
+    );
     let complaint = "CAN'T FIND FIELD \"vcpu_id\"<CANT FIND FIELD rip>PC: 0x0000000040000000";
-    assert_eq!(kvm("kvm_entry", complaint), unnamed(Kind::Enter));
-    assert_eq!(kvm("kvm_userspace_exit", "reason 0x50 (80)"), unnamed(Kind::UserspaceExit { reason: 80, errno: 0 }));
+    assert_eq!(kvm("kvm_entry", complaint), unnamed(EventKind::Enter));
+    assert_eq!(
+        kvm("kvm_userspace_exit", "reason 0x50 (80)"),
+        unnamed(EventKind::UserspaceExit { reason: 80, errno: 0 })
+    );
     let reentry = read("kvm_pr", "kvm_book3s_reenter", "reentry r=1 | pc=0x1");
-    assert_eq!(reentry, unnamed(Kind::Enter));
+    assert_eq!(reentry, unnamed(EventKind::Enter));
 }
 
 #[test]
 fn what_an_exit_says_of_its_subject_and_how_many_accesses_are_one_instruction_is_read() {
     let subject = |fields: &str| match kvm("kvm_exit", fields) {
-        Some((Kind::Exit { code, words, .. }, _)) => words.subject(code),
+        Some((EventKind::Exit { code, words, .. }, _)) => words.subject(code),
         said => panic!("{said:?}"),
     };
-    let of = |kind, write, key| Some(Detail { kind, write, form: Form::Untold, size: 0, key, value: 0 });
-    let expected =
-        Some(Detail { kind: DetailKind::Port, write: false, form: Form::String, size: 2, key: 0x1f0, value: 0 });
+    let of = |kind, write, key| Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value: 0 });
+    let expected = Some(Subject {
+        kind: SubjectKind::Port,
+        write: false,
+        form: PortAccessForm::String,
+        size: 2,
+        key: 0x1f0,
+        value: 0,
+    });
     for fields in [
         "vcpu 0 reason io rip 0xf1 info1 0x0000000001f00025 info2 0x00000000000000f3 intr_info 0x0 error_code 0x0",
         "reason EXIT_IOIO rip 0xf1 info 1f00025 f3",
@@ -373,30 +389,30 @@ fn what_an_exit_says_of_its_subject_and_how_many_accesses_are_one_instruction_is
         assert_eq!(subject(fields), expected, "{fields}");
     }
     let told = "vcpu 0 reason EXTERNAL_INTERRUPT rip 0xf1 info1 0x0 info2 0x0 intr_info 0x800000ec error_code 0x0";
-    assert_eq!(subject(told), of(DetailKind::HostVector, false, 0xec));
+    assert_eq!(subject(told), of(SubjectKind::HostVector, false, 0xec));
     let newer = format!("{told} requests 0x0000000000000000");
-    assert_eq!(subject(&newer), of(DetailKind::HostVector, false, 0xec));
+    assert_eq!(subject(&newer), of(SubjectKind::HostVector, false, 0xec));
     // What the second word of two is, the text does not say.
     assert_eq!(subject("reason EXTERNAL_INTERRUPT rip 0xf1 info 0 800000ec"), None);
-    assert_eq!(subject("reason APIC_WRITE rip 0xf1 info 380 0"), of(DetailKind::Apic, true, 0x380));
-    assert_eq!(subject("reason EPT_VIOLATION rip 0xf1 info 182 0"), of(DetailKind::EptViolation, false, 0x182));
-    assert_eq!(subject("reason npf rip 0xf1 info 100000006 f3"), of(DetailKind::PageFault, false, 0x1_0000_0006));
+    assert_eq!(subject("reason APIC_WRITE rip 0xf1 info 380 0"), of(SubjectKind::Apic, true, 0x380));
+    assert_eq!(subject("reason EPT_VIOLATION rip 0xf1 info 182 0"), of(SubjectKind::EptViolation, false, 0x182));
+    assert_eq!(subject("reason npf rip 0xf1 info 100000006 f3"), of(SubjectKind::PageFault, false, 0x1_0000_0006));
     assert_eq!(subject("reason HLT rip 0xf1 info 0 0"), None);
     assert_eq!(subject("reason io rip 0xf1"), None, "nothing is said");
     let form = |fields: &str| match kvm("kvm_pio", fields) {
-        Some((Kind::Detail(detail), _)) => detail.form,
+        Some((EventKind::Detail(detail), _)) => detail.form,
         said => panic!("{said:?}"),
     };
-    assert_eq!(form("pio_read at 0x1f0 size 2 count 256 val 0x0 (...)"), Form::String);
-    assert_eq!(form("pio_write at 0x80 size 1 count 1 val 0x7"), Form::Untold);
+    assert_eq!(form("pio_read at 0x1f0 size 2 count 256 val 0x0 (...)"), PortAccessForm::String);
+    assert_eq!(form("pio_write at 0x80 size 1 count 1 val 0x7"), PortAccessForm::Unknown);
     assert_eq!(kvm("kvm_pio", "pio_write at 0x80 size 1"), None);
 }
 
 #[test]
 fn system_calls_are_told_apart_by_the_second_argument() {
     let called = |fields| read("raw_syscalls", "sys_enter", fields).map(|said| said.0);
-    assert_eq!(called("NR 16 (c, ae80, 0, 7f11, 0, 0)"), Some(Kind::RunEnter));
-    assert_eq!(called("NR 16 (c, 8090ae81, 7ffd, 7f11, 0, 0)"), Some(Kind::Call { registers: true }));
-    assert_eq!(called("NR 0 (3, 7ffe8090ae81, 10, 0, 0, 0)"), Some(Kind::Call { registers: false }));
+    assert_eq!(called("NR 16 (c, ae80, 0, 7f11, 0, 0)"), Some(EventKind::RunEnter));
+    assert_eq!(called("NR 16 (c, 8090ae81, 7ffd, 7f11, 0, 0)"), Some(EventKind::Call { registers: true }));
+    assert_eq!(called("NR 0 (3, 7ffe8090ae81, 10, 0, 0, 0)"), Some(EventKind::Call { registers: false }));
     assert_eq!(called("NR 16"), None);
 }

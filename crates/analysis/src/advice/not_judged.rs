@@ -1,0 +1,194 @@
+//! What could not be judged, because the recording does not have the events for it.
+
+use super::input::{AdviceInput, RecordedHost, total};
+use super::judgement::{Judgement, NotJudged};
+use super::polling::{is_exact, unknown_host};
+use super::trials::Trials;
+use crate::record_commands;
+use exitscope_model::{CodeList, TimePart};
+use exitscope_units::Nanos;
+
+/// Why nothing of the scheduler's is judged on powerpc.
+const BY_RUNNER: &str =
+    "on powerpc the scheduler's events are of threads that may record for several vCPUs, and are not used";
+
+/// Why it is not known what exits are about, though it was recorded.
+const NEVER_FIRED: &str =
+    "kvm_pio, kvm_msr and kvm_cpuid were recorded, and this KVM fired none with most of those exits";
+
+/// What user space does is spoken of from one part in so many of the vCPUs' time on.
+const OF_TIME: u64 = 20;
+
+/// What tells: QEMU's vCPUs take its big lock for most of their exits (`bql_lock` of accel/kvm/kvm-all.c).
+const IN_USER_SPACE: &str = "`perf trace -s -p PID` (the VMM's system calls), `perf record -g -e syscalls:sys_enter_futex -p PID -- sleep 10` \
+    (where it waits for its locks) and `perf record -g -p PID -- sleep 10` (where it computes)";
+
+/// Recordings shorter than this say little about what usually happens.
+const SHORT: Nanos = Nanos(1_000_000_000);
+
+/// Exits whose trace should say what they were about: port, MSR, CPUID leaf.
+pub(super) const ABOUT: &[(CodeList, u64)] = &[
+    (CodeList::Vmx, 10),
+    (CodeList::Vmx, 30),
+    (CodeList::Vmx, 31),
+    (CodeList::Vmx, 32),
+    (CodeList::Svm, 0x72),
+    (CodeList::Svm, 0x7b),
+    (CodeList::Svm, 0x7c),
+    // KVM_EXIT_IO, KVM_EXIT_MMIO, KVM_EXIT_X86_RDMSR and KVM_EXIT_X86_WRMSR, where no kvm_exit is.
+    (CodeList::KvmExit, 2),
+    (CodeList::KvmExit, 6),
+    (CodeList::KvmExit, 29),
+    (CodeList::KvmExit, 30),
+];
+
+/// Exits at which a nested guest is entered: VMLAUNCH, VMRESUME, VMRUN.
+const ENTRIES: &[(CodeList, u64)] = &[(CodeList::Vmx, 20), (CodeList::Vmx, 24), (CodeList::Svm, 0x80)];
+
+/// What is missing of halts' polls.
+const HOST_POLLS: &str = "host halt polling";
+const PAYS: &str = "whether polling pays";
+const GUEST_POLLS: &str = "the guest's polling";
+const OTHER_POLLS: &str = "what other halt polling would win";
+
+/// Why no rule about polls says more of halts, if the recording lacks something for it.
+pub(super) fn of_halts(judgement: &Judgement) -> Option<String> {
+    let is_of_halts = |of: &&NotJudged| [HOST_POLLS, PAYS, GUEST_POLLS, OTHER_POLLS].contains(&of.what);
+    judgement.not_judged.iter().find(is_of_halts).map(|of| format!("{}: {}", of.what, of.missing))
+}
+
+pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+    let record = record_commands::all(&machine.arch, machine.xen);
+    let halts = material.facts.halts.all();
+    let mut missing = |when: bool, what: &'static str, missing: &'static str| {
+        if when {
+            let record = (![BY_RUNNER, NEVER_FIRED].contains(&missing)).then_some(record);
+            judgement.not_judged.push(NotJudged { what, missing, record });
+        }
+    };
+    let exits = &material.facts.all;
+    missing(exits.count == 0, Judgement::ANYTHING, "there is no exit of a guest in it");
+    if exits.count == 0 {
+        return;
+    }
+    missing(exits.timed == 0, Judgement::COST, "there are no entries into the guest in it");
+    let about: u64 = material.vms.keys().map(|vm| material.of_reasons(*vm, ABOUT).count).sum();
+    let said: u64 =
+        material.vms.keys().flat_map(|vm| material.subjects_of(*vm)).map(|(_, about)| about.stats.count).sum();
+    let asked = "which ports, MSRs and CPUID leaves guests ask for";
+    let lacks = about > 2 * said;
+    missing(
+        lacks && !machine.records_subjects,
+        asked,
+        "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
+    );
+    missing(lacks && machine.records_subjects, asked, NEVER_FIRED);
+    let enters = material.vms.keys().any(|vm| material.of_reasons(*vm, ENTRIES).count > 0);
+    let causes = || material.vms.keys().flat_map(|vm| material.causes(*vm));
+    missing(
+        enters && !causes().any(|(cause, _)| cause.code.nested),
+        "which exits are of a nested guest (L2), and which of the guest itself (L1)",
+        "there is no kvm_nested_vmexit in it",
+    );
+    missing(
+        !material.facts.event_kinds.handlers && !machine.arch.starts_with("ppc"),
+        "which exits go on beyond the kernel",
+        if machine.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
+    );
+    missing(
+        !material.facts.event_kinds.switches,
+        "overcommit, and lock holders that were preempted",
+        match material.facts.event_kinds.by_runner {
+            true => BY_RUNNER,
+            false if machine.xen => "there are no run states in it",
+            false => "there is no sched_switch in it",
+        },
+    );
+    let halting = halts.halts() > 0 && !machine.xen;
+    missing(halting && !halts.is_told(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");
+    missing(
+        halting && halts.is_told() && !is_exact(&halts),
+        PAYS,
+        match material.facts.event_kinds.by_runner {
+            true => BY_RUNNER,
+            false => "there is no sched_wakeup in it that says when vCPUs were woken",
+        },
+    );
+    let unknown = unknown_host(material, trials, machine);
+    missing(unknown.is_some(), HOST_POLLS, unknown.unwrap_or_default());
+    missing(
+        halting && material.facts.halts.guest_polls,
+        GUEST_POLLS,
+        "the guest polled: gaps that its polls ended left no trace; set guest_halt_poll_ns=0 in it meanwhile",
+    );
+    let runs = material.facts.gangs.vms();
+    let forced: u64 = runs.values().map(|cell| cell.forced).sum();
+    let lost: u64 = runs.values().map(|cell| cell.lost.count).sum();
+    missing(forced > 0 && lost == 0, "what ganged exits cost", "there is no kvm_guest_enter in it after forced exits");
+    let untried = trials.untried;
+    missing(untried.halts, OTHER_POLLS, "there were more halts than are kept to try it on");
+    missing(
+        untried.yields,
+        "what other windows of PAUSE loops, or none, would win",
+        "there were more yields than are kept to try them on",
+    );
+    missing(
+        untried.core_runs,
+        "what narrower virtual cores would win",
+        "no core runs are kept to try them on, only what they came to",
+    );
+    missing(
+        material.facts.duration < SHORT,
+        "what usually happens",
+        "it is shorter than a second, so that the advice is about that moment",
+    );
+    let user = total(material.facts.divisions.values().map(|of| of.parts.get(TimePart::User).0));
+    let wall = total(material.vms.values().map(|time| time.wall));
+    if !machine.xen && user > 0 && user.saturating_mul(OF_TIME) >= wall {
+        let (what, missing) = ("what user space does in its part of exits", "only how long it took is recorded");
+        judgement.not_judged.push(NotJudged { what, missing, record: Some(IN_USER_SPACE) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_exits::{end, exit, spent, vcpu};
+    use super::*;
+    use crate::Selection;
+    use exitscope_model::{Exit, ExitCode};
+    use exitscope_units::Moment;
+
+    #[test]
+    fn nobody_is_told_to_record_what_was_recorded_and_never_came() {
+        for (records_subjects, says, how) in [(false, "there is no kvm_pio", true), (true, "fired none", false)] {
+            let mut material = AdviceInput::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
+            material.absorb(&Exit { parts: spent(TimePart::Kernel, 1_000), ..of });
+            end(&mut material, &[vcpu(0)], 1_000_000);
+            let (machine, mut judgement) =
+                (RecordedHost { records_subjects, ..RecordedHost::default() }, Judgement::default());
+            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            let row = judgement.not_judged.iter().find(|row| row.what.starts_with("which ports")).unwrap();
+            assert!(row.missing.contains(says) && row.record.is_some() == how, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_user_space_does_is_not_judged_where_it_takes_a_twentieth_of_the_time() {
+        const SECOND: u64 = 1_000_000_000;
+        for (user, xen, said) in
+            [(SECOND / 20, false, true), (SECOND / 20 - 1, false, false), (SECOND / 2, true, false)]
+        {
+            let mut material = AdviceInput::new(&Selection::default());
+            material.begin(Moment::from_nanos(0));
+            let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
+            material.absorb(&Exit { parts: spent(TimePart::User, user), ..of });
+            end(&mut material, &[vcpu(0)], SECOND);
+            let (machine, mut judgement) = (RecordedHost { xen, ..RecordedHost::default() }, Judgement::default());
+            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            let row = judgement.not_judged.iter().find(|row| row.what.contains("user space does"));
+            assert_eq!(row.and_then(|row| row.record), said.then_some(IN_USER_SPACE), "{user} {xen}");
+        }
+    }
+}

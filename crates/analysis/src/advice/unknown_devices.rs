@@ -1,0 +1,226 @@
+//! Rules about what guests ask for and no table lists: doorbells, registers that are only written, and devices that only
+//! user space knows.
+//!
+//! ```text
+//! data in memory (INS, OUTS) ─────────────────► a device: its instruction is emulated, nothing in the kernel takes it
+//! only writes, one place, few values ─────────► perhaps a doorbell: then an ioeventfd can take it
+//! only writes, many values ───────────────────► a device's state: coalescing, if nobody waits for their effect
+//! anything else ──────────────────────────────► a device: another one needs fewer exits
+//! ```
+
+use super::CitedFactId;
+use super::cures::{Acts, LESS, NOBODY, REPLACES, by_hand, libvirt, qemu};
+use super::device_rules::{AdviceText, GainRange, JudgedVm, Thing, VmSubjectExits};
+use super::judgement::{AdviceId, AdviceSetting, CitedValue, GainMethod, Judgement, Rule, Topic};
+use super::simulated_gain::InKernelPath;
+use super::subject_stats::SubjectStats;
+use crate::SubjectKey;
+use exitscope_model::SubjectKind;
+use exitscope_model::codes::is_of_pcs;
+
+/// Of a doorbell, one access in so many may be something else.
+const ELSE: u64 = 100;
+
+/// A doorbell says which queue it is for, and VIRTIO's devices of QEMU have no more (VIRTIO_QUEUE_MAX of
+/// include/hw/virtio/virtio.h). What takes many values, or larger ones, is a device's state.
+const MOST_QUEUES: u64 = 1_024;
+
+impl JudgedVm<'_> {
+    /// Something that is not in the table.
+    pub(super) fn unknown(
+        &self,
+        thing: Thing<'_>,
+        key: SubjectKey,
+        account: &VmSubjectExits,
+        facts: &[CitedFactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
+        let cell = &account.all.stats;
+        let Thing { subject, name, .. } = thing;
+        if key.kind == SubjectKind::Msr {
+            let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
+            let how =
+                by_hand("the rip of the exits says whose code it is: `perf record -e kvm:kvm_exit -e kvm:kvm_msr`");
+            let words =
+                AdviceText { rule: Rule::AskLess, subject, change, risk: "none", payer: NOBODY, acts: Acts::InGuest };
+            let range = GainRange { low: 0, high: cell.cost().0, how: GainMethod::Counted(LESS) };
+            return self.advise(words, vec![how], range, facts, judgement);
+        }
+        let written = self.written(key, account);
+        let fact = written.map(|((low, high), _)| {
+            let what = match low == high {
+                true => format!("the value that is written to {name}, each time"),
+                false => format!("the largest value that is written to {name}; the smallest is {low:#x}"),
+            };
+            judgement.cite(Some(self.id), Topic::Devices, what, CitedValue::Value(high))
+        });
+        let facts: Vec<CitedFactId> = facts.iter().copied().chain(fact).collect();
+        match written {
+            Some((values, is_few)) if is_few && values.1 < MOST_QUEUES || values.0 == values.1 => {
+                self.doorbell(thing, key, &account.all, values, &facts, judgement)
+            }
+            Some(_) => self.register(thing, key, &account.all, &facts, judgement),
+            None => self.device(thing, account, &facts, judgement),
+        }
+    }
+
+    /// The smallest and the largest value, and whether there are few, where the guest only ever writes, always in the same
+    /// way, and not out of memory: then the write itself may be the message.
+    fn written(&self, key: SubjectKey, account: &VmSubjectExits) -> Option<((u64, u64), bool)> {
+        let (all, writes) = (&account.all, &account.writes);
+        let reads = all.stats.count - writes.stats.count;
+        let one_place = writes.address_spread.is_some_and(|spot| spot.only);
+        let is_message = key.write && one_place && all.strings == 0 && reads.saturating_mul(ELSE) <= writes.stats.count;
+        let values = writes.written.range.filter(|_| is_message)?;
+        Some((values, writes.written.different().is_some()))
+    }
+
+    fn place(&self, name: &str, about: &SubjectStats) -> String {
+        about.address_spread.map_or(name.to_string(), |spot| format!("{:#x}, {} bytes", spot.address, spot.size))
+    }
+
+    fn doorbell(
+        &self,
+        Thing { subject, name, .. }: Thing<'_>,
+        key: SubjectKey,
+        about: &SubjectStats,
+        (low, high): (u64, u64),
+        facts: &[CitedFactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
+        let kvm = match low == high {
+            true => format!("in a VMM of your own: KVM_IOEVENTFD on the address, with a datamatch of {low:#x}"),
+            false => "in a VMM of your own: KVM_IOEVENTFD on the address, one for each value (datamatch) if it says which \
+                queue, one for all if the device looks into memory anyway; or KVM_REGISTER_COALESCED_MMIO if the writes may \
+                wait"
+                .to_string(),
+        };
+        let settings = match self.machine.xen {
+            true => vec![by_hand("use PV drivers, whose doorbells are event channels")],
+            false => vec![
+                libvirt("devices", "<driver … ioeventfd='on'/>"),
+                qemu("-device virtio-…-pci,…,ioeventfd=on"),
+                AdviceSetting::ByHand(kvm.into()),
+            ],
+        };
+        let words = AdviceText {
+            rule: Rule::Doorbell,
+            subject,
+            change: format!(
+                "{}the guest only ever writes to {}, and each write goes on to {}: if it is a doorbell, as of a virtio queue, \
+                 let an ioeventfd take it, or vhost",
+                self.idle_words(),
+                self.place(name, about),
+                self.beyond()
+            ),
+            risk: match low == high {
+                true => "an ioeventfd passes one value on and leaves others to the device",
+                false => {
+                    "an ioeventfd throws the value away: right for a doorbell, wrong for a register whose value counts"
+                }
+            },
+            payer: "the thread that the eventfd wakes: the device's work moves there",
+            acts: Acts::AtStart,
+        };
+        self.advise(words, self.of_vmm(settings), self.moved_in(about, key, InKernelPath::Ioeventfd), facts, judgement)
+    }
+
+    /// Values that are data: nobody may throw them away, but they may be kept for a while.
+    fn register(
+        &self,
+        Thing { subject, name, .. }: Thing<'_>,
+        key: SubjectKey,
+        about: &SubjectStats,
+        facts: &[CitedFactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
+        let kvm = match key.kind {
+            SubjectKind::Port => "KVM_REGISTER_COALESCED_MMIO with pio = 1 (KVM_CAP_COALESCED_PIO)",
+            _ => "KVM_REGISTER_COALESCED_MMIO",
+        };
+        let settings = match self.machine.xen {
+            true => vec![by_hand("use PV drivers instead of the emulated device")],
+            false => vec![
+                AdviceSetting::ByHand(
+                    format!(
+                        "in a VMM of your own: {kvm} on the address; user space takes the writes when it looks next"
+                    )
+                    .into(),
+                ),
+                by_hand("or a device that needs fewer exits: virtio, vhost"),
+            ],
+        };
+        let words = AdviceText {
+            rule: Rule::Coalesce,
+            subject,
+            change: format!(
+                "{}the guest only ever writes to {}, values that are a device's state rather than a doorbell's and so not for an ioeventfd, and each write goes on to {}: collect them (coalescing), if it does not wait for their effect",
+                self.idle_words(),
+                self.place(name, about),
+                self.beyond()
+            ),
+            risk: "coalesced writes take effect when user space next drains the ring: wrong where the guest waits for their effect, or where \
+                they must not be overtaken by other accesses",
+            payer: "whoever waits for the device: its work is put off",
+            acts: Acts::AtStart,
+        };
+        self.advise(words, settings, self.moved_in(about, key, InKernelPath::Coalesced), facts, judgement)
+    }
+
+    fn device(
+        &self,
+        Thing { subject, name, .. }: Thing<'_>,
+        account: &VmSubjectExits,
+        facts: &[CitedFactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
+        let (all, cell) = (&account.all, &account.all.stats);
+        let does = match (account.writes.stats.count, cell.count) {
+            (0, _) => "reads",
+            (writes, all) if writes == all => "writes",
+            _ => "reads and writes",
+        };
+        let by = if all.strings * 2 > cell.count { " by string instructions (INS, OUTS)" } else { "" };
+        let mut settings = match self.machine.xen {
+            true => vec![by_hand("use PV drivers instead of the emulated device")],
+            false => vec![
+                match is_of_pcs(&self.machine.arch) {
+                    true => by_hand(
+                        "whose it is: `lspci -v` or /proc/ioports and /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its \
+                            monitor",
+                    ),
+                    false => by_hand(
+                        "whose it is: `lspci -v` or /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its monitor",
+                    ),
+                },
+                by_hand(
+                    "then, as there is one: virtio instead of an emulated device, vhost behind it, or a device in the kernel",
+                ),
+            ],
+        };
+        if !by.is_empty() {
+            settings.push(by_hand(
+                "not an ioeventfd, coalescing or the quick path: the data are in memory, so that the instruction is emulated",
+            ));
+        }
+        let words = AdviceText {
+            rule: Rule::ReplaceDevice,
+            subject,
+            change: format!(
+                "{}the guest {does} {name}{by}, and {} answers each access: replace the device by one that needs \
+                 fewer exits",
+                self.idle_words(),
+                self.beyond()
+            ),
+            risk: "the guest needs a driver for the other device",
+            payer: "a thread of the host, for the device's work",
+            acts: Acts::AtStart,
+        };
+        let range = GainRange { low: 0, high: cell.cost().0, how: GainMethod::Counted(REPLACES) };
+        self.advise(words, settings, range, facts, judgement)
+    }
+
+    fn beyond(&self) -> &'static str {
+        if self.machine.xen { "the device model" } else { "user space" }
+    }
+}

@@ -1,0 +1,83 @@
+//! The figures of one group of exits.
+
+use exitscope_model::{Exit, ExitParts, Handler, TimePart};
+use exitscope_stats::Histogram;
+use exitscope_units::Nanos;
+
+/// Sums, extremes and distribution over a group of exits. All lengths are in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExitStats {
+    /// Exits.
+    pub count: u64,
+    /// Exits of which both ends were seen. All times below are of these alone.
+    pub timed: u64,
+    /// Exits that went on to user space, or to Xen's device model.
+    pub user_count: u64,
+    /// Where their time went.
+    pub parts: ExitParts,
+    /// The longest exit, everything included.
+    pub max: u64,
+    /// The shortest exit, without those whose two timestamps are equal.
+    pub min: Option<u64>,
+    /// Lengths from exit to entry, everything included.
+    pub durations: Histogram,
+}
+
+impl ExitStats {
+    /// Adds one exit.
+    #[inline]
+    pub fn absorb(&mut self, exit: &Exit) {
+        self.count += 1;
+        self.user_count += u64::from(exit.handler != Handler::Kernel);
+        if !exit.timed {
+            return;
+        }
+        self.timed += 1;
+        self.parts.merge_exit(&exit.parts);
+        let total = exit.total().0;
+        self.max = self.max.max(total);
+        if total > 0 {
+            self.min = Some(self.min.map_or(total, |min| min.min(total)));
+        }
+        self.durations.record(total);
+    }
+
+    /// Adds what another cell holds.
+    pub fn merge(&mut self, other: &ExitStats) {
+        self.count += other.count;
+        self.timed += other.timed;
+        self.user_count += other.user_count;
+        self.parts.merge(&other.parts);
+        self.max = self.max.max(other.max);
+        self.min = [self.min, other.min].into_iter().flatten().min();
+        self.durations.merge(&other.durations);
+    }
+
+    /// From exit to entry, everything included.
+    pub fn total(&self) -> Nanos {
+        self.parts.sum()
+    }
+
+    /// Kernel and user space: what the exits cost.
+    pub fn cost(&self) -> Nanos {
+        self.parts.cost()
+    }
+
+    /// How long one of their parts is.
+    pub fn part(&self, part: TimePart) -> Nanos {
+        self.parts.get(part)
+    }
+
+    /// Mean length, everything included.
+    pub fn mean(&self) -> Option<Nanos> {
+        self.total().0.checked_div(self.timed).map(Nanos)
+    }
+
+    /// The length below or at which `per_10_000 / 10,000` of the exits are, never outside what was seen.
+    pub fn quantile(&self, per_10_000: u64) -> Option<Nanos> {
+        let value = self.durations.quantile(per_10_000)?;
+        // Zeros are exits of no length, which the minimum leaves out.
+        let least = if value == 0 { 0 } else { self.min.unwrap_or(0) };
+        Some(Nanos(value.max(least).min(self.max)))
+    }
+}

@@ -1,0 +1,175 @@
+//! Who may ask: by path, method, host and token.
+//!
+//! ```text
+//! host, if browsers reach it ─► path ─► method ─► Open: yes
+//!                                                 Guarded: token by Authorization; where there is a cookie, also by it, or by
+//!                                                          ?token=, which becomes it, so that it is in no address that is
+//!                                                          passed on
+//! ```
+
+use crate::{PathAccess, Reply, ServerAccess, StatusCode};
+use hyper::Method;
+use hyper::header::{
+    ALLOW, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, WWW_AUTHENTICATE,
+};
+use hyper::http::request::Parts;
+use std::net::IpAddr;
+use subtle::ConstantTimeEq;
+
+/// What is held against pages of others that run in the same browsers.
+#[derive(Clone, Debug)]
+pub struct BrowserIsolation {
+    /// What the server may be called.
+    pub names: AllowedHosts,
+    /// The cookie that keeps the token, if browsers are who asks, and not only what may be made to ask.
+    pub cookie: Option<String>,
+}
+
+/// What a server may be called, so that nobody's name for our address (DNS rebinding) makes a browser take us for theirs.
+#[derive(Clone, Debug)]
+pub struct AllowedHosts {
+    /// By any address, not only by this machine's own for itself.
+    pub any_address: bool,
+    /// By these names, too.
+    pub names: Vec<String>,
+}
+
+impl AllowedHosts {
+    /// Whether `host`, as a request has it, is one of them. Whatever port: it may be forwarded.
+    pub fn hold(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        if let Ok(address) = name.parse::<IpAddr>() {
+            return self.any_address || address.is_loopback();
+        }
+        let is = |known: &str| name.trim_end_matches('.').eq_ignore_ascii_case(known);
+        is("localhost") || self.names.iter().any(|known| is(known))
+    }
+}
+
+const UNKNOWN_NAME: &str =
+    "Unknown host name: use an address of this machine, or start the server with --host-name NAME.\n";
+
+/// Headers of every answer to a browser, unless the answer has its own: nothing runs, nobody frames it, nobody else's page
+/// reads it.
+const FOR_BROWSERS: [(&str, &str); 6] = [
+    ("content-security-policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("x-dns-prefetch-control", "off"),
+];
+
+/// Adds what browsers are told.
+pub(crate) fn add_security_headers(headers: &mut HeaderMap) {
+    for (name, value) in FOR_BROWSERS {
+        headers.entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static(value));
+    }
+}
+
+/// Whether the request may be answered; otherwise what is answered instead.
+pub(crate) fn authorize(request: &Parts, access: &ServerAccess, place: PathAccess) -> Result<(), Reply> {
+    if let Some(browsers) = &access.browsers {
+        check_browser(request, browsers)?;
+    }
+    if place == PathAccess::None {
+        return Err(Reply::text(StatusCode::NOT_FOUND, "There is nothing here.\n"));
+    }
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        let answer = Reply::text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD.\n");
+        return Err(answer.with(ALLOW, HeaderValue::from_static("GET, HEAD")));
+    }
+    match &access.token {
+        Some(token) if place == PathAccess::Guarded => check_token(request, token, access),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what comes by somebody else's name, or from somebody else's page.
+fn check_browser(request: &Parts, browsers: &BrowserIsolation) -> Result<(), Reply> {
+    let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
+    let host = request.uri.authority().map(|authority| authority.as_str()).or(text(HOST));
+    if request.headers.get_all(HOST).iter().count() > 1 || !host.is_some_and(|host| browsers.names.hold(host)) {
+        return Err(Reply::text(StatusCode::MISDIRECTED_REQUEST, UNKNOWN_NAME));
+    }
+    // A link from elsewhere is fine; what a page elsewhere loads is not.
+    let site = HeaderName::from_static("sec-fetch-site");
+    let mode = HeaderName::from_static("sec-fetch-mode");
+    if matches!(text(site), Some("cross-site" | "same-site")) && text(mode) != Some("navigate") {
+        return Err(Reply::text(StatusCode::FORBIDDEN, "Not for other pages.\n"));
+    }
+    Ok(())
+}
+
+fn check_token(request: &Parts, token: &str, access: &ServerAccess) -> Result<(), Reply> {
+    let is = |given: &str| bool::from(given.as_bytes().ct_eq(token.as_bytes()));
+    if bearer(&request.headers).is_some_and(is) {
+        return Ok(());
+    }
+    let Some(cookie) = access.browsers.as_ref().and_then(|browsers| browsers.cookie.as_deref()) else {
+        let answer = Reply::text(StatusCode::UNAUTHORIZED, "A bearer token is needed.\n");
+        return Err(answer.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+    };
+    if let Some(given) = query(request, "token")
+        && is(given)
+    {
+        let secure = if access.tls.is_some() { "; Secure" } else { "" };
+        let kept = format!("{cookie}={token}; Path=/; HttpOnly; SameSite=Lax{secure}");
+        if let Ok(kept) = HeaderValue::from_str(&kept) {
+            return Err(Reply::redirect_to(request.uri.path()).with(SET_COOKIE, kept));
+        }
+    }
+    if cookies(&request.headers).any(|(name, value)| name == cookie && is(value)) {
+        return Ok(());
+    }
+    let answer = "A token is needed: open the address that exitscope printed, which has it.\n";
+    Err(Reply::text(StatusCode::UNAUTHORIZED, answer).with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, given) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(given.trim())
+}
+
+fn query<'a>(request: &'a Parts, name: &str) -> Option<&'a str> {
+    let pairs = request.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.into_iter().find(|pair| pair.0 == name).map(|pair| pair.1)
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let lines = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_names_are_taken() {
+        let loopback = AllowedHosts { any_address: false, names: Vec::new() };
+        let open = AllowedHosts { any_address: true, names: vec!["host.example".into(), "host".into()] };
+        for (host, by_loopback, by_open) in [
+            ("127.0.0.1:9966", true, true),
+            ("localhost", true, true),
+            ("LOCALHOST.:80", true, true),
+            ("[::1]:9966", true, true),
+            ("192.0.2.7:9966", false, true),
+            ("[2001:db8::1]", false, true),
+            ("host.example:9966", false, true),
+            ("host:9966", false, true),
+            ("host.evil.example", false, false),
+            ("evil.example", false, false),
+            ("localhost.evil.example", false, false),
+            ("127.0.0.1.evil.example", false, false),
+            ("", false, false),
+            ("[", false, false),
+        ] {
+            assert_eq!(loopback.hold(host), by_loopback, "{host}");
+            assert_eq!(open.hold(host), by_open, "{host}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The run loop of one vCPU: runs the guest, answers what comes out, accounts for it, until its program ends.
+//!
+//! ```text
+//! KVM_RUN ─► exit ─┬─ access ─► registers ─► lock ─► device, here or on its thread ─┬─► delay ─► account ─► KVM_RUN
+//!                  ├─ HALT, SLEEP ─► the vCPU's parker ─────────────────────────────┤
+//!                  ├─ WAKE ─► another's parker ─────────────────────────────────────┤
+//!                  └─ DONE ─► the end
+//! ```
+
+use crate::abi::{VcpuPage, bell};
+use crate::device_model::{Device, DeviceThread};
+use crate::events::Events;
+use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::{IoAddress, KvmExit, LabError, LabMachine, LabVcpu, LabVm, Parker, Watch, abi, boot, next_exit, ticks};
+use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
+use exitscope_policy::host_halt_poll::{self, HostHaltPoll, PollOwner, PollPermission};
+use exitscope_units::Nanos;
+use std::mem::offset_of;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How exits of a VM are served. One for all its vCPUs.
+pub struct Setup<'a> {
+    /// The machine, for its clock.
+    pub machine: &'a LabMachine,
+    /// Who answers accesses. What no device has is answered with zeros.
+    pub devices: &'a [Device],
+    /// A device model's thread that does so; `None`: the vCPU's own thread.
+    pub thread: Option<&'a DeviceThread>,
+    /// One lock for all devices or one for each; `None`: no lock.
+    pub lock: Option<DeviceLock>,
+    /// How registers are synchronised at each access: by ioctls, or through the shared page; `None`: not at all.
+    pub registers: Option<RegisterSync>,
+    /// Nanoseconds that every exit to user space takes longer.
+    pub delay_ns: u64,
+    /// Only every second exit of a vCPU does, not the first.
+    pub delay_alternates: bool,
+    /// Where each vCPU waits when it halts, by its number.
+    pub parkers: &'a [Parker],
+    /// KVM collects writes in a ring, which is emptied at every exit of vCPU 0.
+    pub coalesces: bool,
+    /// Halts block inside KVM, in this VM, where KVM polls before it sleeps; `None`: on the vCPU's parker.
+    pub halts_in: Option<&'a LabVm>,
+    /// Who takes what goes outside: answers to clients, and disks' requests.
+    pub outside: Option<&'a dyn OutboundSink>,
+    /// Polls on the parker before waiting there, as KVM does before it blocks; `None`: waits at once.
+    pub halt_poll: Option<host_halt_poll::Params>,
+    /// Whether events are kept.
+    pub events: bool,
+    /// The lock for all devices.
+    pub big_lock: Mutex<()>,
+}
+
+impl<'a> Setup<'a> {
+    /// No devices, no locks, no registers, no delay.
+    pub fn new(machine: &'a LabMachine, parkers: &'a [Parker]) -> Setup<'a> {
+        Setup {
+            machine,
+            devices: &[],
+            thread: None,
+            lock: None,
+            registers: None,
+            delay_ns: 0,
+            delay_alternates: false,
+            parkers,
+            coalesces: false,
+            halts_in: None,
+            outside: None,
+            halt_poll: None,
+            events: false,
+            big_lock: Mutex::default(),
+        }
+    }
+}
+
+/// Who takes what vCPUs send outside.
+pub trait OutboundSink: Sync {
+    /// vCPU `number` answers client `client`.
+    fn reply(&self, number: u32, client: u32);
+    /// vCPU `number` hands a request to disk `disk`.
+    fn submit(&self, number: u32, disk: u32);
+}
+
+/// What a vCPU's run was.
+#[derive(Clone, Debug, Default)]
+pub struct VcpuRun {
+    /// Its exits to user space.
+    pub account: ExitAccount,
+    /// Its events, if they are kept.
+    pub events: Events,
+    /// Writes that came through the ring of coalesced accesses.
+    pub coalesced: u64,
+    /// Halts before which the run loop polled, and those whose wake-up came while it did.
+    pub polls: [u64; 2],
+    /// The exit, in no account, that was being answered when the run was ended.
+    pub cut_off: Option<LabExitReason>,
+}
+
+/// Runs a vCPU until its program is over.
+pub fn serve(vcpu: &mut LabVcpu, setup: &Setup, watch: &Watch) -> Result<VcpuRun, LabError> {
+    let mut served = VcpuRun::default();
+    serve_into(vcpu, setup, watch, &mut served)?;
+    Ok(served)
+}
+
+/// The same, with what was counted kept even if the run ends before the program.
+pub fn serve_into(vcpu: &mut LabVcpu, setup: &Setup, watch: &Watch, served: &mut VcpuRun) -> Result<(), LabError> {
+    let clock = TickClock::new(setup.machine);
+    let delay = setup.machine.ticks_in(setup.delay_ns);
+    let mut answer = 0;
+    let mut delayed = !setup.delay_alternates;
+    let mut poll = HostHaltPoll::new(PollOwner::Vcpu);
+    vcpu.share_registers(setup.registers == Some(RegisterSync::Page));
+    loop {
+        if setup.events {
+            served.events.enter(vcpu, clock.ns(ticks()), answer);
+        }
+        let exit = next_exit(vcpu, watch)?;
+        let begin = ticks();
+        served.cut_off = Some(LabExitReason::of(&exit));
+        if setup.events {
+            served.events.exit(vcpu, clock.ns(begin), &exit);
+        }
+        if setup.coalesces && vcpu.index() == 0 {
+            served.coalesced += vcpu.drain()?;
+        }
+        let mut handler = LabHandler::Doorbell;
+        answer = 0;
+        match exit {
+            KvmExit::Bell { bell: bell::DONE, .. } => {
+                served.cut_off = None;
+                return Ok(());
+            }
+            KvmExit::Bell { bell: bell::PANIC, value } => {
+                return Err(LabError::Crash(format!("vCPU {}: its payload gave up ({value})", vcpu.index())));
+            }
+            KvmExit::Bell { bell: bell::HALT, .. } if setup.halts_in.is_some() => vcpu.halt_in_kernel()?,
+            KvmExit::Bell { bell: bell::HALT, .. } | KvmExit::Halt => {
+                if !poll_for_wake(vcpu, setup, watch, &clock, &mut poll, &mut served.polls) {
+                    park(vcpu, setup, watch, None)?;
+                }
+                if let Some(params) = &setup.halt_poll {
+                    poll.finish(params, &PollPermission::default(), Nanos(clock.length(ticks() - begin)), true);
+                }
+            }
+            KvmExit::Bell { bell: bell::SLEEP, .. } => {
+                let place = boot::area(vcpu.index()) + offset_of!(VcpuPage, sleep_ns) as u64;
+                let ns = vcpu.memory().u64(place).load(std::sync::atomic::Ordering::SeqCst);
+                let until = Instant::now().checked_add(Duration::from_nanos(ns));
+                park(vcpu, setup, watch, until)?;
+            }
+            KvmExit::Bell { bell: bell::WAKE, value } => {
+                if let Some(vm) = setup.halts_in {
+                    vm.wake(value)?;
+                } else if let Some(parker) = setup.parkers.get(value as usize) {
+                    parker.wake();
+                }
+            }
+            KvmExit::Bell { bell: bell::YIELD | bell::YIELD_TO, .. } => std::thread::yield_now(),
+            // Whoever has not halted counts as running: the kernel does not say more.
+            KvmExit::Bell { bell: bell::SENSE, .. } => answer = 1,
+            KvmExit::Bell { bell: bell::REPLY, value } => {
+                if let Some(outside) = setup.outside {
+                    outside.reply(vcpu.number(), value);
+                }
+            }
+            KvmExit::Bell { bell: bell::SUBMIT, value } => {
+                if let Some(outside) = setup.outside {
+                    outside.submit(vcpu.number(), value);
+                }
+            }
+            KvmExit::Bell { .. } | KvmExit::Kicked => {}
+            KvmExit::PortIn { port, .. } => {
+                (handler, answer) = access(vcpu, setup, watch, IoAddress::Port(port), false, begin)?
+            }
+            KvmExit::PortOut { port, .. } => {
+                (handler, _) = access(vcpu, setup, watch, IoAddress::Port(port), true, begin)?
+            }
+            KvmExit::MmioRead { address, .. } => {
+                (handler, answer) = access(vcpu, setup, watch, IoAddress::Address(address), false, begin)?;
+            }
+            KvmExit::MmioWrite { address, .. } => {
+                (handler, _) = access(vcpu, setup, watch, IoAddress::Address(address), true, begin)?;
+            }
+            KvmExit::Msr { .. } => handler = LabHandler::Inline,
+        }
+        vcpu.answer(answer);
+        if delayed {
+            let answered = ticks();
+            while ticks().wrapping_sub(answered) < delay {
+                std::hint::spin_loop();
+            }
+        }
+        delayed = !(delayed && setup.delay_alternates);
+        served.account.record(LabExitReason::of(&exit), handler, clock.length(ticks() - begin));
+        served.cut_off = None;
+    }
+}
+
+/// Looks for a wake-up for as long as host halt polling says. Whether it came.
+fn poll_for_wake(
+    vcpu: &LabVcpu,
+    setup: &Setup,
+    watch: &Watch,
+    clock: &TickClock,
+    poll: &mut HostHaltPoll,
+    polls: &mut [u64; 2],
+) -> bool {
+    let Some((params, parker)) = setup.halt_poll.as_ref().zip(setup.parkers.get(vcpu.number() as usize)) else {
+        return false;
+    };
+    let (begin, limit) = (ticks(), poll.start(params, &PollPermission::default()).0);
+    if limit == 0 {
+        return false;
+    }
+    polls[0] += 1;
+    while clock.length(ticks() - begin) < limit && !watch.is_over() {
+        if parker.take() {
+            polls[1] += 1;
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    false
+}
+
+fn park(vcpu: &LabVcpu, setup: &Setup, watch: &Watch, until: Option<Instant>) -> Result<(), LabError> {
+    let parker = setup.parkers.get(vcpu.number() as usize);
+    let parker = parker.ok_or_else(|| LabError::Crash(format!("vCPU {} halts for ever", vcpu.index())))?;
+    match parker.park_until(watch, until) {
+        true => Ok(()),
+        false => Err(watch.why()),
+    }
+}
+
+/// One access: who answered it, and what.
+fn access(
+    vcpu: &mut LabVcpu,
+    setup: &Setup,
+    watch: &Watch,
+    place: IoAddress,
+    write: bool,
+    begin: u64,
+) -> Result<(LabHandler, u64), LabError> {
+    let big =
+        (setup.lock == Some(DeviceLock::Big)).then(|| setup.big_lock.lock().unwrap_or_else(PoisonError::into_inner));
+    get_registers(vcpu, setup.registers)?;
+    let number = setup.devices.iter().position(|device| device.has(place));
+    let (mut handler, mut value) = (LabHandler::Inline, 0);
+    if let Some(number) = number {
+        let device = &setup.devices[number];
+        let own = (setup.lock == Some(DeviceLock::Split)).then(|| device.lock());
+        (handler, value) = match setup.thread {
+            Some(thread) => (LabHandler::Thread, thread.ask(begin, number, write, watch)?),
+            None => (LabHandler::Inline, device.access(write)),
+        };
+        drop(own);
+    }
+    set_registers(vcpu, setup.registers)?;
+    drop(big);
+    Ok((handler, value))
+}
+
+/// Reads the registers as a device model does that needs them: every class by an ioctl of its own, only the general ones,
+/// or none as the page has them.
+fn get_registers(vcpu: &mut LabVcpu, how: Option<RegisterSync>) -> Result<(), LabError> {
+    let fd = vcpu.fd();
+    match how {
+        None => {}
+        Some(RegisterSync::Page) => {
+            std::hint::black_box(fd.sync_regs_mut().regs.rax);
+        }
+        Some(RegisterSync::Needed) => {
+            std::hint::black_box(fd.get_regs().map_err(LabError::kvm("KVM_GET_REGS"))?);
+        }
+        Some(RegisterSync::All) => {
+            std::hint::black_box(fd.get_regs().map_err(LabError::kvm("KVM_GET_REGS"))?);
+            std::hint::black_box(fd.get_sregs().map_err(LabError::kvm("KVM_GET_SREGS"))?);
+            std::hint::black_box(fd.get_fpu().map_err(LabError::kvm("KVM_GET_FPU"))?);
+            std::hint::black_box(fd.get_vcpu_events().map_err(LabError::kvm("KVM_GET_VCPU_EVENTS"))?);
+            std::hint::black_box(fd.get_debug_regs().map_err(LabError::kvm("KVM_GET_DEBUGREGS"))?);
+            std::hint::black_box(fd.get_mp_state().map_err(LabError::kvm("KVM_GET_MP_STATE"))?);
+        }
+    }
+    Ok(())
+}
+
+/// Writes them back.
+fn set_registers(vcpu: &mut LabVcpu, how: Option<RegisterSync>) -> Result<(), LabError> {
+    let fd = vcpu.fd();
+    match how {
+        None => {}
+        Some(RegisterSync::Page) => fd.set_sync_dirty_reg(kvm_ioctls::SyncReg::Register),
+        Some(RegisterSync::Needed | RegisterSync::All) => {
+            let regs = fd.get_regs().map_err(LabError::kvm("KVM_GET_REGS"))?;
+            fd.set_regs(&regs).map_err(LabError::kvm("KVM_SET_REGS"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Turns ticks into nanoseconds of the monotonic clock.
+pub(crate) struct TickClock {
+    at: u64,
+    ns: u64,
+    ns_per_2_32: u128,
+}
+
+impl TickClock {
+    pub(crate) fn new(machine: &LabMachine) -> TickClock {
+        // SAFETY: the kernel fills in one `timespec`.
+        let now = unsafe {
+            let mut now: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+            now
+        };
+        TickClock {
+            at: ticks(),
+            ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+            ns_per_2_32: (1_000_000_000u128 << 32) / u128::from(machine.tsc_hz.max(1)),
+        }
+    }
+
+    pub(crate) fn length(&self, ticks: u64) -> u64 {
+        ((u128::from(ticks) * self.ns_per_2_32) >> 32) as u64
+    }
+
+    pub(crate) fn ns(&self, ticks: u64) -> u64 {
+        self.ns + self.length(ticks.saturating_sub(self.at))
+    }
+}
+
+/// A [`Parker`] for each vCPU.
+pub fn parkers(vcpus: u32) -> Vec<Parker> {
+    (0..vcpus.min(abi::MAX_VCPUS as u32)).map(|_| Parker::default()).collect()
+}

@@ -1,0 +1,204 @@
+//! Figures as people read them, on the screen and in the text of `--batch`.
+
+use crate::frame::{Frame, LiveVerdict, TopGangRow, TopOverhead, VmRow};
+use exitscope_live::KvmHalts;
+use exitscope_view::{VerdictRow, length, plural, rate, share, thousands};
+use std::collections::BTreeMap;
+
+/// Bars of a histogram: one for each doubling from 1 us to 17 s.
+const FIRST_DOUBLING: u32 = 10;
+const DOUBLINGS: usize = 24;
+
+/// What the bars stand for, as wide as they are: every fifth doubling.
+pub const BARS_TITLE: &str = "1us  33us 1ms  34ms 1s  ";
+
+/// The route and its cost.
+pub fn route(frame: &Frame) -> String {
+    match &frame.bpf_error {
+        None => "counted in the kernel by BPF".to_string(),
+        Some(because) => format!("by perf events, as BPF may not be used ({because})"),
+    }
+}
+
+/// What watching costs: where events happen, and besides.
+pub fn own(own: &TopOverhead) -> [String; 2] {
+    let cost = match (own.ns_per_event, own.vcpu_share) {
+        (Some(ns), Some(part)) => format!("{ns:.0} ns an event, {} of the vCPUs' time", share(part)),
+        _ => "cost per event not measured".to_string(),
+    };
+    [cost, format!("exitscope: {} of a CPU", share(own.cpus))]
+}
+
+/// The verdict as a sentence, and what makes it doubtful.
+pub fn verdict(live: &LiveVerdict) -> (String, Option<String>) {
+    let VerdictRow { text, doubts, .. } = &live.verdict;
+    let is_told = !text.starts_with("No verdict");
+    let word = if live.verdict.is_doubtful { "in doubt: " } else { "" };
+    let doubts = (is_told && !doubts.is_empty()).then(|| format!("{word}{}", doubts.join("; ")));
+    (if is_told { format!("Last {:.1} s: {text}", live.seconds) } else { text.clone() }, doubts)
+}
+
+/// How long exits took, as bars of [`BARS_TITLE`].
+pub fn bars(lengths: &[(u64, u64)]) -> String {
+    let mut counts = [0; DOUBLINGS];
+    for &(ns, count) in lengths {
+        let doubling = ns.max(1).ilog2().saturating_sub(FIRST_DOUBLING) as usize;
+        counts[doubling.min(DOUBLINGS - 1)] += count;
+    }
+    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+    counts.into_iter().map(|count| bar(count, most)).collect()
+}
+
+/// A bar of a height out of `most`; nothing only for none.
+pub fn bar(height: u64, most: u64) -> char {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    match height {
+        0 => ' ',
+        height => BARS[((height * 8).div_ceil(most) as usize).clamp(1, 8) - 1],
+    }
+}
+
+/// The time of day, in UTC.
+pub fn time_of_day(seconds: f64) -> String {
+    let seconds = seconds as u64 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// `3 VMs, 8 vCPUs`.
+pub fn how_many(frame: &Frame) -> String {
+    let vcpus: usize = frame.vms.iter().map(|vm| vm.vcpus.len()).sum();
+    format!("{}, {}", number_of(frame.vms.len(), "VM"), number_of(vcpus, "vCPU"))
+}
+
+/// `1 VM`, `70,000 VMs`.
+pub fn number_of(count: usize, what: &str) -> String {
+    format!("{} {}", thousands(count as u64), plural(count as u64, what))
+}
+
+/// KVM's own count of one way in which halts went.
+pub struct KvmHaltRow<'a> {
+    pub name: &'static str,
+    pub count: String,
+    /// Of polls, of how many; asleep, nothing.
+    pub share: String,
+    pub mean: String,
+    pub time: String,
+    pub lengths: &'a [(u64, u64)],
+}
+
+/// What KVM itself counts of halts.
+pub fn kvm_halts(halts: &KvmHalts) -> [KvmHaltRow<'_>; 3] {
+    let failed = halts.attempted_polls.saturating_sub(halts.successful_polls);
+    // How often it slept only the histogram says.
+    let slept = halts.wait_histogram.iter().map(|(_, count)| count).sum::<u64>();
+    let row = |name, count: u64, all: u64, ns: u64, lengths| KvmHaltRow {
+        name,
+        count: if count == 0 && ns > 0 { "-".into() } else { thousands(count) },
+        share: if all == 0 { "-".into() } else { share(count as f64 / all as f64) },
+        mean: length(ns.checked_div(count)),
+        time: length(Some(ns)),
+        lengths,
+    };
+    [
+        row(
+            "successful poll",
+            halts.successful_polls,
+            halts.attempted_polls,
+            halts.poll_success_ns,
+            &halts.poll_success_histogram,
+        ),
+        row("failed poll", failed, halts.attempted_polls, halts.poll_fail_ns, &halts.poll_fail_histogram),
+        row("blocked", slept, 0, halts.wait_ns, &halts.wait_histogram),
+    ]
+}
+
+/// Where KVM's own counters are from.
+pub fn kvm_source(halts: &KvmHalts) -> String {
+    match halts.source {
+        "descriptors" => "KVM's own: its statistics, by the descriptors that the VMM keeps open".into(),
+        _ => "KVM's own: by debugfs, which has no histograms".into(),
+    }
+}
+
+/// Why some of these VMs have none.
+pub fn no_kvm(vms: &[&VmRow]) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    vms.iter().filter_map(|vm| vm.no_kvm_halts.as_deref()).for_each(|why| *reasons.entry(why).or_default() += 1);
+    let said = |(why, count)| match vms.len() {
+        1 => format!("KVM's own counters are not shown: {why}"),
+        all => format!("KVM's own counters of {count} of {all} VMs are not shown: {why}"),
+    };
+    reasons.into_iter().map(said).collect()
+}
+
+/// What became of a VM's virtual cores' runs.
+pub fn gangs(gangs: &TopGangRow) -> [String; 2] {
+    [
+        format!(
+            "{} core runs/s, {} ended by one thread's exit for others that worked",
+            rate(gangs.runs_per_s),
+            share(gangs.ganged)
+        ),
+        format!(
+            "{} exits/s were forced, {} of all; {} of the vCPUs' time was lost by that",
+            rate(gangs.forced_exits_per_s),
+            share(gangs.forced_exits),
+            share(gangs.forced_out)
+        ),
+    ]
+}
+
+/// What went missing, if anything did.
+pub fn lost(frame: &Frame) -> Option<String> {
+    (frame.lost > 0).then(|| format!("{} events lost: map or ring full", thousands(frame.lost)))
+}
+
+/// Which events of the scheduler nobody looked at, if there were any.
+pub fn missed(frame: &Frame) -> Option<String> {
+    (frame.missed > 0).then(|| format!("{} of the scheduler's events missed", thousands(frame.missed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_units::Nanos;
+
+    #[test]
+    fn what_the_schedulers_programs_missed_is_said_if_there_is_any() {
+        assert_eq!(missed(&Frame::default()), None);
+        let said = missed(&Frame { missed: 1_234, ..Frame::default() });
+        assert_eq!(said.as_deref(), Some("1,234 of the scheduler's events missed"));
+    }
+
+    #[test]
+    fn every_tick_of_the_bars_stands_where_its_length_is_counted_and_apart_from_the_next() {
+        let mut ticks = 0;
+        for tick in BARS_TITLE.split_whitespace() {
+            let at = BARS_TITLE.find(&format!("{tick} ")).unwrap();
+            let counted = bars(&[(1 << (FIRST_DOUBLING as usize + at), 1)]);
+            assert_eq!(counted.trim_end().chars().count(), at + 1, "{tick}");
+            // 1.02us, 32.8us, … without their decimals.
+            let low = Nanos(1 << (FIRST_DOUBLING as usize + at)).to_string();
+            let (number, unit) = low.split_at(low.find(|c: char| c.is_ascii_alphabetic()).unwrap());
+            assert_eq!(format!("{:.0}{unit}", number.parse::<f64>().unwrap()), tick);
+            ticks += 1;
+        }
+        assert_eq!(ticks, 5, "each is followed by a space");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_nothing() {
+        let by_events = TopOverhead { cpus: 0.031, events_per_s: 900.0, ..TopOverhead::default() };
+        assert_eq!(own(&by_events), ["cost per event not measured", "exitscope: 3.1% of a CPU"]);
+        let by_bpf = TopOverhead { ns_per_event: Some(123.4), vcpu_share: Some(0.004), ..by_events };
+        assert_eq!(own(&by_bpf)[0], "123 ns an event, 0.4% of the vCPUs' time");
+    }
+
+    #[test]
+    fn bars_are_as_wide_as_their_title() {
+        assert_eq!(bars(&[]).chars().count(), BARS_TITLE.len());
+        let bars = bars(&[(500, 1), (1_024, 3), (5_000, 8), (1 << 37, 1)]);
+        assert_eq!((bars.chars().next(), bars.chars().nth(2), bars.chars().last()), (Some('▄'), Some('█'), Some('▁')));
+        assert_eq!(time_of_day(86_399.9), "23:59:59 UTC");
+    }
+}
