@@ -39,8 +39,8 @@ pub struct ClockCheck {
 impl ClockCheck {
     /// Compares one halt, if it is long and its exit was seen.
     pub(crate) fn absorb(&mut self, halt: &Halt) {
-        let Some(told) = halt.vcpu_wakeup.filter(|told| told.waited && told.length > LONG) else { return };
-        let (ns, whole) = (told.length.0, halt.end.since(halt.begin).unwrap_or_default().0);
+        let Some(wakeup) = halt.vcpu_wakeup.filter(|wakeup| wakeup.waited && wakeup.length > LONG) else { return };
+        let (ns, whole) = (wakeup.length.0, halt.end.since(halt.begin).unwrap_or_default().0);
         // Without an exit, the beginning is reckoned from ns itself.
         if whole == ns {
             return;
@@ -80,11 +80,11 @@ mod tests {
         of(many, VcpuWakeup { length: Nanos(ns), waited: true, valid: true }, whole)
     }
 
-    fn of(many: usize, told: VcpuWakeup, whole: u64) -> ClockCheck {
+    fn of(many: usize, wakeup: VcpuWakeup, whole: u64) -> ClockCheck {
         let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let (begin, end) = (Moment::from_nanos(7_000), Moment::from_nanos(7_000 + whole));
         let (asleep, woken, change, entered) = (None, None, None, None);
-        let halt = Halt { who, begin, asleep, woken, vcpu_wakeup: Some(told), change, kicked: false, end, entered };
+        let halt = Halt { who, begin, asleep, woken, vcpu_wakeup: Some(wakeup), change, kicked: false, end, entered };
         let mut check = ClockCheck::default();
         (0..many).for_each(|_| check.absorb(&halt));
         check

@@ -38,7 +38,7 @@ pub struct HaltStats {
     /// Idle exits of which KVM told no halt, in a recording in which it told of others: something was pending at once.
     pub at_once: u64,
     /// Whether KVM told of halts, of whichever vCPU.
-    told: bool,
+    has_wakeups: bool,
     /// Wake-ups that nothing came of (s390).
     pub invalid: u64,
     /// Those that a sibling ended by `KVM_HC_KICK_CPU`: waits for a paravirtual spinlock.
@@ -114,7 +114,7 @@ pub struct Halts {
 
 /// When something woke the vCPU, counted from the halt's begin, and whether that is exact.
 pub(crate) fn gap(halt: &Halt) -> (Nanos, bool) {
-    let caught = halt.vcpu_wakeup.is_some_and(|told| !told.waited);
+    let caught = halt.vcpu_wakeup.is_some_and(|wakeup| !wakeup.waited);
     let until = halt.woken.filter(|_| !caught).unwrap_or(halt.end);
     (until.since(halt.begin).unwrap_or_default(), caught || halt.woken.is_some())
 }
@@ -158,17 +158,17 @@ pub(crate) struct Poll {
 /// virt/kvm/kvm_main.c, kvm_vcpu_halt and update_halt_poll_stats). Before the first change, only those that were caught are
 /// known to have been polled for.
 pub(crate) fn poll(halt: &Halt, last: Option<u32>) -> Option<Poll> {
-    let told = halt.vcpu_wakeup?;
-    let limit = poll_limit(told.length, halt.change, last);
-    let most = match (told.waited, limit) {
+    let wakeup = halt.vcpu_wakeup?;
+    let limit = poll_limit(wakeup.length, halt.change, last);
+    let most = match (wakeup.waited, limit) {
         (_, Some(0)) | (true, None) => return None,
         (_, Some(limit)) => Nanos(u64::from(limit)),
         (false, None) if last.is_some() => return None,
-        (false, None) => told.length,
+        (false, None) => wakeup.length,
     };
     // Somebody else may have wanted the CPU before the limit: then the thread slept sooner.
-    let until = if told.waited { before_sleep(halt, &told).unwrap_or(told.length) } else { told.length };
-    Some(Poll { length: most.min(until), caught: !told.waited })
+    let until = if wakeup.waited { before_sleep(halt, &wakeup).unwrap_or(wakeup.length) } else { wakeup.length };
+    Some(Poll { length: most.min(until), caught: !wakeup.waited })
 }
 
 /// How long after the end of its poll something woke a vCPU, if it did not come in time.
@@ -177,34 +177,34 @@ pub(crate) fn late(gap: Nanos, limit: Nanos) -> Option<Nanos> {
 }
 
 /// From KVM's beginning of a halt of which it told until something woke the vCPU.
-pub(crate) fn gap_of_kvm(halt: &Halt, told: &VcpuWakeup) -> Nanos {
+pub(crate) fn gap_of_kvm(halt: &Halt, wakeup: &VcpuWakeup) -> Nanos {
     let whole = halt.end.since(halt.begin).unwrap_or_default();
     // What lies between the exit and KVM's beginning.
-    let before = whole.0.saturating_sub(told.length.0);
-    Nanos(gap(halt).0.0.saturating_sub(before)).min(told.length)
+    let before = whole.0.saturating_sub(wakeup.length.0);
+    Nanos(gap(halt).0.0.saturating_sub(before)).min(wakeup.length)
 }
 
 impl HaltStats {
     /// Adds a halt of a vCPU whose poll is `last` since its last change.
     fn absorb(&mut self, halt: &Halt, last: Option<u32>) {
         self.kicked += u64::from(halt.kicked);
-        let Some(told) = halt.vcpu_wakeup else {
+        let Some(wakeup) = halt.vcpu_wakeup else {
             return self.untold.absorb(halt);
         };
-        self.told = true;
-        self.invalid += u64::from(!told.valid);
+        self.has_wakeups = true;
+        self.invalid += u64::from(!wakeup.valid);
         if let Some(change) = halt.change {
             let way = if change.grow { &mut self.changes.0 } else { &mut self.changes.1 };
             *way += 1;
         }
-        let waits = if told.waited { &mut self.blocked } else { &mut self.successful_polls };
+        let waits = if wakeup.waited { &mut self.blocked } else { &mut self.successful_polls };
         waits.absorb(halt);
-        let lateness = if told.waited { &mut self.late_slept } else { &mut self.late_caught };
-        let limit = poll_limit(told.length, halt.change, last).map(|limit| Nanos(u64::from(limit)));
-        if let Some(late) = limit.and_then(|limit| late(gap_of_kvm(halt, &told), limit)) {
+        let lateness = if wakeup.waited { &mut self.late_slept } else { &mut self.late_caught };
+        let limit = poll_limit(wakeup.length, halt.change, last).map(|limit| Nanos(u64::from(limit)));
+        if let Some(late) = limit.and_then(|limit| late(gap_of_kvm(halt, &wakeup), limit)) {
             lateness.record(late);
         }
-        if let Some(before) = before_sleep(halt, &told).filter(|_| told.waited) {
+        if let Some(before) = before_sleep(halt, &wakeup).filter(|_| wakeup.waited) {
             self.before_sleep.record(before);
         }
         self.absorb_sleep(halt);
@@ -235,7 +235,7 @@ impl HaltStats {
         self.blocked.merge(&other.blocked);
         self.untold.merge(&other.untold);
         self.at_once += other.at_once;
-        self.told |= other.told;
+        self.has_wakeups |= other.has_wakeups;
         self.invalid += other.invalid;
         self.kicked += other.kicked;
         self.hits += other.hits;
@@ -252,15 +252,15 @@ impl HaltStats {
         self.in_user_space += other.in_user_space;
     }
 
-    /// Whether KVM told of halts when this was recorded.
-    pub fn is_told(&self) -> bool {
-        self.told
+    /// Whether kvm_vcpu_wakeup was recorded.
+    pub fn has_wakeups(&self) -> bool {
+        self.has_wakeups
     }
 
     /// The recording is over: what KVM told of no vCPU's idle exits is known.
-    fn end(&mut self, told: bool) {
-        self.told = told;
-        if told {
+    fn end(&mut self, has_wakeups: bool) {
+        self.has_wakeups = has_wakeups;
+        if has_wakeups {
             self.at_once += std::mem::take(&mut self.untold).gaps.count;
         }
     }
@@ -287,14 +287,14 @@ impl HaltStats {
 
     /// As a row; `polls_traced`: KVM traced its polls. Lengths are held as `of` makes them.
     fn row<L>(&self, who: WhoRow, polls_traced: bool, of: impl Fn(&DurationStats) -> L) -> HaltRow<L> {
-        let told = self.is_told();
+        let wakeup = self.has_wakeups();
         HaltRow {
             who,
-            has_wakeup_events: told,
+            has_wakeup_events: wakeup,
             halts: self.halts(),
             pending: self.at_once,
-            not_blocked: told.then_some(self.successful_polls.gaps.count),
-            blocked: told.then_some(self.blocked.gaps.count),
+            not_blocked: wakeup.then_some(self.successful_polls.gaps.count),
+            blocked: wakeup.then_some(self.blocked.gaps.count),
             invalid: self.invalid,
             kicked: self.kicked,
             unfinished: self.cut,
@@ -344,8 +344,8 @@ impl HaltStats {
 }
 
 /// From KVM's beginning of the halt until the thread slept.
-pub(crate) fn before_sleep(halt: &Halt, told: &VcpuWakeup) -> Option<Nanos> {
-    let began = halt.end.as_nanos().saturating_sub(told.length.0);
+pub(crate) fn before_sleep(halt: &Halt, wakeup: &VcpuWakeup) -> Option<Nanos> {
+    let began = halt.end.as_nanos().saturating_sub(wakeup.length.0);
     halt.asleep.map(|asleep| Nanos(asleep.as_nanos().saturating_sub(began)))
 }
 
@@ -354,10 +354,10 @@ impl Halts {
     pub fn absorb(&mut self, halt: &Halt) {
         self.clock.absorb(halt);
         let cell = self.vcpus.entry(halt.who).or_default();
-        let Some(told) = halt.vcpu_wakeup else { return cell.absorb(halt, None) };
+        let Some(wakeup) = halt.vcpu_wakeup else { return cell.absorb(halt, None) };
         let settings = self.settings.entry(halt.who.vm).or_default();
         cell.absorb(halt, settings.poll_of(halt.who));
-        settings.absorb(halt.who, &told, halt.change);
+        settings.absorb(halt.who, &wakeup, halt.change);
     }
 
     /// Notes an idle exit that the recording's end or a loss cut off.
@@ -379,9 +379,9 @@ impl Halts {
 
     /// The recording is over: gives vCPUs the names that were found out later.
     pub fn end(&mut self, named: impl Fn(VcpuIdentity) -> VcpuIdentity) {
-        let told = self.vcpus.values().any(HaltStats::is_told);
+        let wakeup = self.vcpus.values().any(HaltStats::has_wakeups);
         for (who, mut cell) in std::mem::take(&mut self.vcpus) {
-            cell.end(told);
+            cell.end(wakeup);
             self.vcpus.entry(named(who)).or_default().merge(&cell);
         }
     }

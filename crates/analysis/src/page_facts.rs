@@ -92,7 +92,7 @@ impl KeepLimits {
 #[derive(Clone, Debug)]
 pub struct PageFacts {
     /// What rules look at, facts among it.
-    pub material: AdviceInput,
+    pub advice_input: AdviceInput,
     recorder: HaltNumbering,
     halts: RecentWindow<RecordedHalt>,
     yields: RecentWindow<Yield>,
@@ -102,10 +102,10 @@ pub struct PageFacts {
 impl PageFacts {
     /// Nothing yet; of halts and yields, the last `most` of each will be kept.
     pub fn new(wanted: &FactsOptions, most: usize) -> PageFacts {
-        let mut material = AdviceInput::new(&wanted.selection);
-        material.facts = Facts::new(wanted);
+        let mut advice_input = AdviceInput::new(&wanted.selection);
+        advice_input.facts = Facts::new(wanted);
         let (halts, yields) = (RecentWindow::of_at_most(most), RecentWindow::of_at_most(most));
-        PageFacts { material, recorder: HaltNumbering::default(), halts, yields, first: Moment::default() }
+        PageFacts { advice_input, recorder: HaltNumbering::default(), halts, yields, first: Moment::default() }
     }
 
     /// The same by reason, for a page.
@@ -116,13 +116,13 @@ impl PageFacts {
     /// Ends one recording: from its first to its last event, but for the stretches that earlier recordings hold.
     pub fn end(&mut self, span: Option<(Moment, Moment)>, held: &[(Moment, Moment)], vcpu_of: &FxHashMap<Tid, VcpuId>) {
         let (first, last) = span.unwrap_or_default();
-        self.material.end(first, last, vcpu_of);
-        held.iter().for_each(|&(from, to)| self.material.facts.leave_out(from, to));
+        self.advice_input.end(first, last, vcpu_of);
+        held.iter().for_each(|&(from, to)| self.advice_input.facts.leave_out(from, to));
     }
 
     /// With another recording. There is no advice on several.
     pub fn with_recording(mut self, other: PageFacts) -> PageFacts {
-        self.material.facts.merge(&other.material.facts);
+        self.advice_input.facts.merge(&other.advice_input.facts);
         self.halts = RecentWindow::of_at_most(self.halts.most);
         self.yields = RecentWindow::of_at_most(self.yields.most);
         self
@@ -130,13 +130,13 @@ impl PageFacts {
 
     /// Goes on where an earlier stretch of the same recording ended; nothing was absorbed yet.
     pub fn follow(&mut self, before: &PageFacts) {
-        self.material.follow(&before.material);
+        self.advice_input.follow(&before.advice_input);
         self.recorder = before.recorder.clone();
     }
 
     /// Adds the next stretch of the same recording, as [`AdviceInput::merge`].
     pub fn add_stretch(&mut self, later: &PageFacts) {
-        self.material.merge(&later.material);
+        self.advice_input.merge(&later.advice_input);
         self.halts.merge(&later.halts, |halt| self.recorder.renumber(&later.recorder, halt));
         self.yields.merge(&later.yields, |of| *of);
     }
@@ -200,62 +200,62 @@ impl PageFacts {
 impl TraceSink for PageFacts {
     fn begin(&mut self, first: Moment) {
         self.first = first;
-        self.material.begin(first);
+        self.advice_input.begin(first);
     }
 
     fn note_event_kinds(&mut self, kinds: EventKinds) {
-        self.material.note_event_kinds(kinds);
+        self.advice_input.note_event_kinds(kinds);
     }
 
     #[inline]
     fn schedule(&mut self, event: &Event) {
-        self.material.facts.absorb_sched_event(event);
+        self.advice_input.facts.absorb_sched_event(event);
     }
 
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        self.material.absorb(exit);
+        self.advice_input.absorb(exit);
     }
 
     #[inline]
     fn count(&mut self, exit: &Exit) -> Option<ExitSlots> {
-        self.material.absorb(exit)
+        self.advice_input.absorb(exit)
     }
 
     fn stretch(&mut self, stretch: &CpuInterval) {
-        self.material.facts.absorb_stretch(stretch);
+        self.advice_input.facts.absorb_stretch(stretch);
     }
 
     fn halt(&mut self, halt: &Halt) {
-        if self.material.absorb_halt(halt) {
+        if self.advice_input.absorb_halt(halt) {
             self.halts.push(self.recorder.recorded(halt));
         }
     }
 
     fn yielded(&mut self, of: &Yield) {
-        if self.material.absorb_yield(of) {
+        if self.advice_input.absorb_yield(of) {
             self.yields.push(*of);
         }
     }
 
     fn preempted(&mut self, of: &Preemption) {
-        self.material.absorb_preemption(of);
+        self.advice_input.absorb_preemption(of);
     }
 
     fn ple_update(&mut self, of: &PleUpdate) {
-        self.material.absorb_ple_update(of);
+        self.advice_input.absorb_ple_update(of);
     }
 
     fn sign(&mut self, of: &Signed) {
-        self.material.absorb_sign(of);
+        self.advice_input.absorb_sign(of);
     }
 
     fn queue_stay(&mut self, stay: &RunQueueInterval) {
-        self.material.facts.absorb_queue_stay(stay);
+        self.advice_input.facts.absorb_queue_stay(stay);
     }
 
     fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.material.facts.absorb_runner_event(event));
+        events.iter().for_each(|event| self.advice_input.facts.absorb_runner_event(event));
     }
 }
 
@@ -271,13 +271,13 @@ mod tests {
         for at in (from..from + many).map(Moment::from_nanos) {
             let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
             // As long as the moment is late.
-            let told = Some(VcpuWakeup { length: Nanos(at.as_nanos()), waited: false, valid: true });
+            let wakeup = Some(VcpuWakeup { length: Nanos(at.as_nanos()), waited: false, valid: true });
             let halt = Halt {
                 who,
                 begin: at,
                 asleep: None,
                 woken: None,
-                vcpu_wakeup: told,
+                vcpu_wakeup: wakeup,
                 change: None,
                 kicked: false,
                 end: at,

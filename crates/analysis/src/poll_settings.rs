@@ -71,7 +71,7 @@ pub struct PollSettings {
 
 impl PollSettings {
     /// Takes note of how one halt ended.
-    pub(crate) fn absorb(&mut self, who: VcpuIdentity, told: &VcpuWakeup, change: Option<PollChange>) {
+    pub(crate) fn absorb(&mut self, who: VcpuIdentity, wakeup: &VcpuWakeup, change: Option<PollChange>) {
         let Some(PollChange { grow, new, old }) = change else { return };
         self.changes += 1;
         if self.last.insert(who, new).is_some_and(|last| last > old) {
@@ -85,8 +85,8 @@ impl PollSettings {
             (false, ..) => self.shrink.note(old / new),
         }
         match grow {
-            true => self.more_than = self.more_than.max(told.length.0).max(u64::from(old)),
-            false if told.valid => self.less_than = Some(self.less_than.unwrap_or(u64::MAX).min(told.length.0)),
+            true => self.more_than = self.more_than.max(wakeup.length.0).max(u64::from(old)),
+            false if wakeup.valid => self.less_than = Some(self.less_than.unwrap_or(u64::MAX).min(wakeup.length.0)),
             false => {}
         }
     }
@@ -173,7 +173,7 @@ pub struct RecordedHaltPolling {
     /// others: a limit of its own, or the one of when it was made.
     pub params: Params,
     /// `halt_poll_ns` as it was recorded, if it was.
-    pub told: Option<Nanos>,
+    pub in_force: Option<Nanos>,
     /// Who polls: vCPUs, or virtual cores.
     pub whose: PollOwner,
 }
@@ -186,14 +186,14 @@ impl RecordedHaltPolling {
         let shrink = HALT_POLL_NS_SHRINK_DEFAULTS.iter().find(|row| version.is_some_and(|version| version >= row.0));
         // A release that does not say (a simulated host) is as new ones are.
         params.halt_poll_ns_shrink = shrink.map_or(params.halt_poll_ns_shrink, |row| row.1);
-        let told = |knob: &'static Knob| Some((knob.name, knob.parse(info.setting("kvm", knob.name)?).ok()?));
-        for (name, value) in Params::KNOBS.iter().filter_map(told) {
+        let in_force = |knob: &'static Knob| Some((knob.name, knob.parse(info.setting("kvm", knob.name)?).ok()?));
+        for (name, value) in Params::KNOBS.iter().filter_map(in_force) {
             // A value that the policy does not take was not in force.
             let _ = params.set(name, value);
         }
-        let told = info.setting("kvm", "halt_poll_ns").and(Some(params.halt_poll_ns));
+        let in_force = info.setting("kvm", "halt_poll_ns").and(Some(params.halt_poll_ns));
         let whose = if info.arch.starts_with("ppc") { PollOwner::Vcore } else { PollOwner::Vcpu };
-        RecordedHaltPolling { params, told, whose }
+        RecordedHaltPolling { params, in_force, whose }
     }
 
     /// Whether virtual cores poll, as on powerpc, whose guests have no governor of their own that does.
@@ -224,29 +224,29 @@ mod tests {
         let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let mut settings = PollSettings::default();
         for &(length, grow, old, new) in halts {
-            let told = VcpuWakeup { length: Nanos(length), waited: true, valid: true };
-            settings.absorb(who, &told, Some(PollChange { grow, new, old }));
+            let wakeup = VcpuWakeup { length: Nanos(length), waited: true, valid: true };
+            settings.absorb(who, &wakeup, Some(PollChange { grow, new, old }));
         }
         settings
     }
 
-    fn x86(told: &[(&str, &str)]) -> RecordedHaltPolling {
-        let settings = told.iter().map(|(name, value)| HostSetting::new("kvm", name, *value)).collect();
+    fn x86(in_force: &[(&str, &str)]) -> RecordedHaltPolling {
+        let settings = in_force.iter().map(|(name, value)| HostSetting::new("kvm", name, *value)).collect();
         RecordedHaltPolling::of(&TraceInfo { arch: "x86_64".to_string(), settings, ..TraceInfo::default() })
     }
 
     #[test]
     fn what_the_recording_tells_stands_until_decisions_speak_against_it() {
-        let told = x86(&[("halt_poll_ns", "400000"), ("halt_poll_ns_shrink", "2"), ("halt_poll_ns_grow", "many")]);
-        let silent = PollSettings::default().params(&told);
+        let in_force = x86(&[("halt_poll_ns", "400000"), ("halt_poll_ns_shrink", "2"), ("halt_poll_ns_grow", "many")]);
+        let silent = PollSettings::default().params(&in_force);
         assert_eq!((silent.halt_poll_ns, silent.halt_poll_ns_shrink), (Nanos(400_000), 2));
         assert_eq!(silent.halt_poll_ns_grow, Params::default().halt_poll_ns_grow, "not a number");
         let fitting = seen(&[(300_000, true, 160_000, 320_000)]);
-        assert_eq!(fitting.params(&told).halt_poll_ns, Nanos(400_000));
+        assert_eq!(fitting.params(&in_force).halt_poll_ns, Nanos(400_000));
         let of_its_own = seen(&[(300_000, true, 160_000, 320_000), (350_000, false, 320_000, 0)]);
-        assert_eq!(of_its_own.params(&told).halt_poll_ns, Nanos(349_999), "the VM has a limit of its own");
-        assert_eq!(of_its_own.shown(&told), None);
-        assert_eq!(fitting.shown(&told), None, "nothing says that it was no longer");
+        assert_eq!(of_its_own.params(&in_force).halt_poll_ns, Nanos(349_999), "the VM has a limit of its own");
+        assert_eq!(of_its_own.shown(&in_force), None);
+        assert_eq!(fitting.shown(&in_force), None, "nothing says that it was no longer");
         let grows = (180_001, true, 80_000, 160_000);
         let narrow = |less| seen(&[grows, (less, false, 160_000, 0)]).shown(&x86(&[]));
         assert_eq!([narrow(225_001), narrow(225_003), narrow(199_000)], [Some(Nanos(200_000)), None, None]);
@@ -347,11 +347,11 @@ mod tests {
     fn a_wake_up_that_nothing_came_of_shrinks_polls_of_any_length() {
         let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
         let mut settings = PollSettings::default();
-        let told = VcpuWakeup { length: Nanos(700), waited: true, valid: false };
-        settings.absorb(who, &told, Some(PollChange { grow: false, new: 40_000, old: 80_000 }));
+        let wakeup = VcpuWakeup { length: Nanos(700), waited: true, valid: false };
+        settings.absorb(who, &wakeup, Some(PollChange { grow: false, new: 40_000, old: 80_000 }));
         assert_eq!((settings.bounds(), settings.shrink, settings.changes), ((0, None), ObservedValue::One(2), 1));
         assert_eq!(settings.poll_of(who), Some(40_000));
-        settings.absorb(who, &told, None);
+        settings.absorb(who, &wakeup, None);
         assert_eq!((settings.changes, settings.poll_of(VcpuIdentity { vcpu: VcpuId(1), ..who })), (1, None));
     }
 
@@ -439,15 +439,16 @@ mod tests {
         ] {
             let host = RecordedHaltPolling::of(&TraceInfo { arch: arch.to_string(), ..TraceInfo::default() });
             assert_eq!(
-                (host.params.halt_poll_ns.0, host.is_of_vcores(), host.told),
+                (host.params.halt_poll_ns.0, host.is_of_vcores(), host.in_force),
                 (poll, is_of_vcores, None),
                 "{arch}"
             );
         }
-        let told = x86(&[("halt_poll_ns", "70000"), ("halt_poll_ns_grow", "5"), ("halt_poll_ns_grow_start", "3000")]);
-        assert_eq!((told.told, told.params.halt_poll_ns_grow), (Some(Nanos(70_000)), 5));
+        let in_force =
+            x86(&[("halt_poll_ns", "70000"), ("halt_poll_ns_grow", "5"), ("halt_poll_ns_grow_start", "3000")]);
+        assert_eq!((in_force.in_force, in_force.params.halt_poll_ns_grow), (Some(Nanos(70_000)), 5));
         // What decisions show stands above it, one by one.
-        let params = seen(&[(9_000, true, 0, 4_000), (9_000, true, 4_000, 12_000)]).params(&told);
+        let params = seen(&[(9_000, true, 0, 4_000), (9_000, true, 4_000, 12_000)]).params(&in_force);
         assert_eq!((params.halt_poll_ns_grow, params.halt_poll_ns_grow_start), (3, Nanos(4_000)));
         assert_eq!((params.halt_poll_ns, params.halt_poll_ns_shrink), (Nanos(70_000), 2));
     }

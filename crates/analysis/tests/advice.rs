@@ -98,17 +98,17 @@ impl Recording {
 
     /// Reads it twice, as the command does.
     fn judged(&self) -> Judgement {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(at(0));
-        material.note_event_kinds(self.kinds);
-        self.exits.iter().for_each(|exit| _ = material.absorb(exit));
-        self.halts.iter().for_each(|halt| _ = material.absorb_halt(halt));
-        self.yields.iter().for_each(|of| _ = material.absorb_yield(of));
-        self.preemptions.iter().for_each(|of| material.absorb_preemption(of));
-        self.runs.iter().for_each(|event| material.facts.absorb_runner_event(event));
-        self.stretches.iter().for_each(|stretch| material.facts.absorb_stretch(stretch));
-        material.end(at(0), at(self.length), &Default::default());
-        let mut trials = Trials::new(&material, &self.machine);
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(at(0));
+        input.note_event_kinds(self.kinds);
+        self.exits.iter().for_each(|exit| _ = input.absorb(exit));
+        self.halts.iter().for_each(|halt| _ = input.absorb_halt(halt));
+        self.yields.iter().for_each(|of| _ = input.absorb_yield(of));
+        self.preemptions.iter().for_each(|of| input.absorb_preemption(of));
+        self.runs.iter().for_each(|event| input.facts.absorb_runner_event(event));
+        self.stretches.iter().for_each(|stretch| input.facts.absorb_stretch(stretch));
+        input.end(at(0), at(self.length), &Default::default());
+        let mut trials = Trials::new(&input, &self.machine);
         trials.begin(at(0));
         if trials.need_reading() {
             self.halts.iter().for_each(|halt| trials.absorb_halt(halt));
@@ -124,7 +124,7 @@ impl Recording {
             (_, InKernelPath::Coalesced) => vec![0.25],
             _ => vec![],
         };
-        judge(&material, &trials, &self.machine, &simulate)
+        judge(&input, &trials, &self.machine, &simulate)
     }
 }
 
@@ -276,7 +276,7 @@ fn polls_stay_as_they_are_under_a_quota_and_where_vcpus_wait_for_cpus() {
 #[test]
 fn polls_that_mostly_fail_are_made_shorter() {
     let mut recording = Recording::of(400 * MS);
-    recording.machine.polling.told = Some(Nanos(140_000));
+    recording.machine.polling.in_force = Some(Nanos(140_000));
     recording.machine.polling.params.halt_poll_ns = Nanos(140_000);
     for number in 0..999 {
         let (who, begin) = (vcpu(1, 0), number * 400 * US + 100 * US);

@@ -26,14 +26,14 @@ fn lengths(each: &[u64]) -> DurationStats {
 }
 
 /// A halt from the exit to the entry, of which KVM told the last `length` nanoseconds before `end`.
-fn halt(vcpu: u32, times: [u64; 3], told: Option<(u64, bool)>, sleep: Option<(u64, u64)>) -> Halt {
+fn halt(vcpu: u32, times: [u64; 3], wakeup: Option<(u64, bool)>, sleep: Option<(u64, u64)>) -> Halt {
     let [begin, end, entered] = times;
     Halt {
         who: who(vcpu),
         begin: at(begin),
         asleep: sleep.map(|sleep| at(sleep.0)),
         woken: sleep.map(|sleep| at(sleep.1)),
-        vcpu_wakeup: told.map(|(length, waited)| VcpuWakeup { length: Nanos(length), waited, valid: true }),
+        vcpu_wakeup: wakeup.map(|(length, waited)| VcpuWakeup { length: Nanos(length), waited, valid: true }),
         change: None,
         kicked: false,
         end: at(end),
@@ -60,8 +60,8 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
     halts.absorb(&halt(0, [6_000, 6_010, 6_015], Some((5, false)), None));
     // Nothing came of it; a sibling's kick ended the next, of which KVM told nothing.
     let in_vain = halt(1, [1_000, 1_300, 1_310], Some((300, true)), Some((1_000, 1_200)));
-    let told = in_vain.vcpu_wakeup.map(|told| VcpuWakeup { valid: false, ..told });
-    halts.absorb(&Halt { vcpu_wakeup: told, ..in_vain });
+    let wakeup = in_vain.vcpu_wakeup.map(|wakeup| VcpuWakeup { valid: false, ..wakeup });
+    halts.absorb(&Halt { vcpu_wakeup: wakeup, ..in_vain });
     halts.absorb(&Halt { kicked: true, ..halt(1, [2_000, 2_700, 2_700], None, Some((2_100, 2_500))) });
     halts.absorb_cut(who(1));
     halts.absorb_in_user_space(who(1));
@@ -140,7 +140,7 @@ fn halts_of_a_vcpu_are_one_row_and_all_together_another() {
     let cell = &halts.vcpus[&who(0)];
     assert_eq!((of(&cell.late_caught), of(&cell.late_slept)), ((2, 55, 50), (2, 250, 150)));
     // Halts of which KVM would have told are none; where it tells of no other, they are.
-    assert_eq!((before.all().halts(), halts.all().halts(), halts.all().is_told()), (8, 7, true));
+    assert_eq!((before.all().halts(), halts.all().halts(), halts.all().has_wakeups()), (8, 7, true));
     let mut untold = Halts::default();
     untold.absorb(&halt(0, [2_000, 2_700, 2_750], None, None));
     untold.absorb(&halt(0, [3_000, 3_700, 3_750], None, Some((3_100, 3_500))));

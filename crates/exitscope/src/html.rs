@@ -44,7 +44,7 @@ pub fn write_page_of(
         finish_page_parts(&page, advised, || over_time.wait(), &totals.traces, &totals.info)?;
     symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
     let drags = ForcedOutColumns::of(drags).filter(|_| in_time);
-    let facts = &page.material.facts;
+    let facts = &page.advice_input.facts;
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);

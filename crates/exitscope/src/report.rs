@@ -200,7 +200,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             PageFacts::with_recording,
         )?;
         let advised = advised(args, &inputs, &page, &totals, (&selection, keep))?;
-        (page.material.facts, totals, advised.map(|(advised, _)| advised))
+        (page.advice_input.facts, totals, advised.map(|(advised, _)| advised))
     } else {
         let end = |mut facts: Facts, trace: &ReadTrace| {
             let (first, last) = trace.span.unwrap_or_default();
@@ -293,8 +293,8 @@ pub fn advised(
     let options = read::options(&args.select.clock, keep, selection);
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
     let tried = |trials| facts.replay_kept_or_reread(trials, |trials| reread(input, options, trials));
-    let (judgement, trials) = judgement(&facts.material, &trace.machine(&totals.info), tried)?;
-    let of = (&facts.material.facts, &totals.info);
+    let (judgement, trials) = judgement(&facts.advice_input, &trace.machine(&totals.info), tried)?;
+    let of = (&facts.advice_input.facts, &totals.info);
     let advised = AdviceReport::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), of);
     Ok(Some((advised, trials.limits())))
 }

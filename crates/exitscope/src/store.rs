@@ -160,12 +160,12 @@ fn add_one(
     let options = read::options(&args.clock, EventFilter::Timed, &selection);
     let fresh = || (VcpuSurvey::new(&selection), AdviceInput::new(&selection));
     let devices = devices::read(&args.names)?;
-    let (mut first, (survey, mut material)) = read_alone(input, options, fresh)?;
+    let (mut first, (survey, mut advice_input)) = read_alone(input, options, fresh)?;
     let row = read::row(&first);
     devices::name(&mut first.info, devices.as_ref());
     let (begin, end) = first.span.unwrap_or_default();
-    material.end(begin, end, &first.vcpu_of);
-    let (judgement, _) = judgement(&material, &row.machine(&first.info), |trials| reread(input, options, trials))?;
+    advice_input.end(begin, end, &first.vcpu_of);
+    let (judgement, _) = judgement(&advice_input, &row.machine(&first.info), |trials| reread(input, options, trials))?;
     let mut lanes = ExportedVcpus::default();
     lanes.add(survey, &first.vcpu_of, &selection);
     lanes.end(&first.info);
@@ -203,8 +203,8 @@ fn add_one(
     };
     let sums = RecordingStats {
         facts: cells.cells().into_iter().map(fact).collect(),
-        halts: material.facts.halts.rows(&trace.info, spread).0,
-        gangs: material.facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, spread)).collect(),
+        halts: advice_input.facts.halts.rows(&trace.info, spread).0,
+        gangs: advice_input.facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, spread)).collect(),
     };
     let run = RecordingRow {
         exits: trace.exits,

@@ -566,8 +566,8 @@ impl Assembler {
     }
 
     /// On powerpc a virtual core halts when all its vCPUs have ceded; its runner tells of it.
-    fn vcore_halt(&mut self, event: &Event, told: VcpuWakeup) {
-        let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(told.length.0));
+    fn vcore_halt(&mut self, event: &Event, wakeup: VcpuWakeup) {
+        let begin = Moment::from_nanos(event.at.as_nanos().saturating_sub(wakeup.length.0));
         let who = VcpuIdentity::of(event);
         let (asleep, woken, change, entered) = (None, None, None, None);
         let kicked = false;
@@ -576,7 +576,7 @@ impl Assembler {
             begin,
             asleep,
             woken,
-            vcpu_wakeup: Some(told),
+            vcpu_wakeup: Some(wakeup),
             change,
             kicked,
             end: event.at,

@@ -102,16 +102,16 @@ impl OpenHalt {
     }
 
     /// KVM says that a halt is over.
-    pub fn vcpu_wakeup(&mut self, at: Moment, who: VcpuIdentity, told: VcpuWakeup, halts: &mut Vec<Halt>) {
-        let begun = Moment::from_nanos(at.as_nanos().saturating_sub(told.length.0));
+    pub fn vcpu_wakeup(&mut self, at: Moment, who: VcpuIdentity, wakeup: VcpuWakeup, halts: &mut Vec<Halt>) {
+        let begun = Moment::from_nanos(at.as_nanos().saturating_sub(wakeup.length.0));
         let begin = self.idle_since.take().unwrap_or(begun);
-        let within = |moment: Option<Moment>| moment.filter(|moment| *moment >= begin && told.waited);
+        let within = |moment: Option<Moment>| moment.filter(|moment| *moment >= begin && wakeup.waited);
         let (asleep, woken) = (within(self.asleep.take()), within(self.woken.take()));
         let change = self.change.take();
         halts.extend(self.ended.take());
         let kicked = std::mem::take(&mut self.kicked);
         self.ended =
-            Some(Halt { who, begin, asleep, woken, vcpu_wakeup: Some(told), change, kicked, end: at, entered: None });
+            Some(Halt { who, begin, asleep, woken, vcpu_wakeup: Some(wakeup), change, kicked, end: at, entered: None });
     }
 
     /// The vCPU enters its guest; `idle`: from an exit with nothing to do.
@@ -146,13 +146,13 @@ impl OpenHalt {
         match (ended, idle_since) {
             (Some(halt), _) => halts.push(Halt { who, entered: Some(at), kicked: halt.kicked || kicked, ..halt }),
             (None, Some(begin)) if idle => {
-                let (told, change) = (None, None);
+                let (wakeup, change) = (None, None);
                 halts.push(Halt {
                     who,
                     begin,
                     asleep,
                     woken,
-                    vcpu_wakeup: told,
+                    vcpu_wakeup: wakeup,
                     change,
                     kicked,
                     end: at,
@@ -177,7 +177,7 @@ mod tests {
         VcpuIdentity { vm: VmId(3), vcpu: VcpuId(vcpu), tid: Tid(11) }
     }
 
-    fn told(length: u64, waited: bool) -> VcpuWakeup {
+    fn wakeup(length: u64, waited: bool) -> VcpuWakeup {
         VcpuWakeup { length: Nanos(length), waited, valid: true }
     }
 
@@ -198,14 +198,14 @@ mod tests {
         let change = PollChange { grow: true, new: 20, old: 10 };
         halting.change = Some(change);
         assert_eq!(halting.ended_change(), None, "it is not over");
-        halting.vcpu_wakeup(at(210), who(5), told(95, true), &mut halts);
+        halting.vcpu_wakeup(at(210), who(5), wakeup(95, true), &mut halts);
         assert_eq!((halts.len(), halting.ended_change()), (0, Some(change)));
         // Who it was is known by the entry.
         halting.enter(at(220), who(7), true, &mut halts);
         let [halt] = halts[..] else { panic!("{halts:?}") };
         assert_eq!(moments(&halt), [Some(100), Some(130), Some(190), Some(210), Some(220)]);
         let said = (halt.who, halt.vcpu_wakeup, halt.change, halt.kicked);
-        assert_eq!(said, (who(7), Some(told(95, true)), Some(change), false));
+        assert_eq!(said, (who(7), Some(wakeup(95, true)), Some(change), false));
         // Nothing is left of it.
         halting.enter(at(230), who(7), true, &mut halts);
         halting.finish(&mut halts);
@@ -217,13 +217,13 @@ mod tests {
         let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
         halting.exit(at(100), true, &mut halts);
         // It slept before this halt began, and its second sleep began with it.
-        halting.vcpu_wakeup(at(200), who(5), told(30, false), &mut halts);
+        halting.vcpu_wakeup(at(200), who(5), wakeup(30, false), &mut halts);
         halting.sleep(at(260));
         halting.wake(at(280));
-        halting.vcpu_wakeup(at(300), who(5), told(40, true), &mut halts);
+        halting.vcpu_wakeup(at(300), who(5), wakeup(40, true), &mut halts);
         halting.sleep(at(339));
         halting.wake(at(340));
-        halting.vcpu_wakeup(at(400), who(5), told(60, true), &mut halts);
+        halting.vcpu_wakeup(at(400), who(5), wakeup(60, true), &mut halts);
         halting.finish(&mut halts);
         let expected = [
             [Some(100), None, None, Some(200), None],
@@ -239,7 +239,7 @@ mod tests {
         halting.exit(at(100), true, &mut halts);
         halting.sleep(at(120));
         halting.wake(at(140));
-        halting.vcpu_wakeup(at(200), who(5), told(90, false), &mut halts);
+        halting.vcpu_wakeup(at(200), who(5), wakeup(90, false), &mut halts);
         halting.finish(&mut halts);
         assert_eq!(halts.iter().map(moments).collect::<Vec<_>>(), [[Some(100), None, None, Some(200), None]]);
     }
@@ -264,7 +264,7 @@ mod tests {
         let (mut halting, mut halts) = (OpenHalt::default(), Vec::new());
         // Only told of, with no idle exit before it: then another exit comes.
         halting.sleep(at(50));
-        halting.vcpu_wakeup(at(90), who(5), told(60, true), &mut halts);
+        halting.vcpu_wakeup(at(90), who(5), wakeup(60, true), &mut halts);
         halting.exit(at(100), false, &mut halts);
         assert_eq!(halts.iter().map(moments).collect::<Vec<_>>(), [[Some(30), Some(50), None, Some(90), None]]);
         halting.enter(at(110), who(5), true, &mut halts);
@@ -276,7 +276,7 @@ mod tests {
         // What the scheduler says while nothing is open is kept for a halt of which no idle exit tells.
         halting.sleep(at(150));
         halting.exit(at(155), false, &mut halts);
-        halting.vcpu_wakeup(at(190), who(5), told(45, true), &mut halts);
+        halting.vcpu_wakeup(at(190), who(5), wakeup(45, true), &mut halts);
         halting.finish(&mut halts);
         assert_eq!(moments(&halts[1]), [Some(145), Some(150), None, Some(190), None]);
     }
@@ -296,7 +296,7 @@ mod tests {
             kick(&mut halting, 0);
             halting.exit(at(100), true, &mut halts);
             kick(&mut halting, 1);
-            halting.vcpu_wakeup(at(200), who(5), told(90, true), &mut halts);
+            halting.vcpu_wakeup(at(200), who(5), wakeup(90, true), &mut halts);
             kick(&mut halting, 2);
             halting.enter(at(210), who(5), true, &mut halts);
             assert_eq!(halts.iter().map(|halt| halt.kicked).collect::<Vec<_>>(), [kicked], "{kicks:?}");

@@ -24,7 +24,7 @@ fn polls(
     }
     // Advice is on all halts.
     let tried = of.has_all_halts().then_some(tried);
-    halt_polls(&of.material.facts.halts, of.kept_halts(), &RecordedHaltPolling::of(info), tried)
+    halt_polls(&of.advice_input.facts.halts, of.kept_halts(), &RecordedHaltPolling::of(info), tried)
 }
 
 /// All that takes long, at once: what is `advised`, the replay of polling, what happened when. There is a time axis if there
@@ -38,7 +38,7 @@ pub fn finish_page_parts<A, E>(
 ) -> Result<(A, Option<PollLimitTable>, TimelineTables), E> {
     let machine = traces.first().map_or(RecordedHost::default(), |trace| trace.machine(info));
     let is_xen = machine.xen;
-    let is_qemu = of.material.has_qemu(&machine);
+    let is_qemu = of.advice_input.has_qemu(&machine);
     let apart = |cause: &ExitCause| told_apart(&machine, is_qemu, cause);
     thread::scope(|scope| {
         let over_time = scope.spawn(move || TimelineTables::of(over_time(), traces.len() == 1, info, apart));
@@ -97,10 +97,10 @@ mod tests {
                     entered,
                 });
             }
-            facts.material.sum_up();
+            facts.advice_input.sum_up();
             let info = TraceInfo::default();
             let trace = TraceRow::of("t".to_string(), &info, "", Default::default(), 400);
-            let mut trials = facts.replay_kept_only(Trials::new(&facts.material, &trace.machine(&info)));
+            let mut trials = facts.replay_kept_only(Trials::new(&facts.advice_input, &trace.machine(&info)));
             trials.end();
             let tried = trials.limits();
             assert_eq!((tried.host.len(), tried.guest.len()), (8, if vms == 1 { 5 } else { 0 }));

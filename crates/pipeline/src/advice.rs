@@ -23,17 +23,17 @@ pub enum AdviceError {
 
 /// What the rules make of a recording. `again` takes trials through it once more, if there is something to try.
 pub fn judgement(
-    material: &AdviceInput,
+    advice_input: &AdviceInput,
     machine: &RecordedHost,
     again: impl FnOnce(Trials) -> Result<Trials, ReadError>,
 ) -> Result<(Judgement, Trials), AdviceError> {
-    let mut trials = Trials::new(material, machine);
+    let mut trials = Trials::new(advice_input, machine);
     if trials.need_reading() {
         trials = again(trials)?;
         trials.end();
     }
     let simulations = Simulations::of(machine);
-    let judgement = judge(material, &trials, machine, &|kind, way| simulations.shares(kind, way));
+    let judgement = judge(advice_input, &trials, machine, &|kind, way| simulations.shares(kind, way));
     simulations.check()?;
     Ok((judgement, trials))
 }

@@ -106,7 +106,7 @@ impl Slice {
     /// Says that it is over.
     fn end(&mut self, until: Moment, vcpu_of: &FxHashMap<Tid, VcpuId>) {
         // What is known by VM is summed up of all slices together.
-        self.sums.0.material.facts.end(self.begin, until, vcpu_of);
+        self.sums.0.advice_input.facts.end(self.begin, until, vcpu_of);
     }
 }
 
@@ -228,7 +228,7 @@ impl SliceSnapshot {
             all.exits += slice.exits;
             all.timed_exits += slice.timed_exits;
         }
-        all.page.material.sum_up();
+        all.page.advice_input.sum_up();
         let heard = lanes.iter().filter(|lane| lane.last >= begin);
         let spans: Vec<_> = heard.map(|lane| LaneSpan { first: lane.first.max(begin), ..*lane }).collect();
         all.over_time.end(&spans, &self.vcpu_of);

@@ -24,10 +24,10 @@ pub fn write_live_page(kept: SliceSnapshot, out: &mut dyn Write) -> Result<(), L
     let selection = Selection::default();
     let name = format!("live on {}", info.hostname);
     let trace = TraceRow::of(name, &info, &info.hostname, ends, ledger.events);
-    let facts = &page.material.facts;
+    let facts = &page.advice_input.facts;
     let advised = || {
         let tried = |trials| Ok(page.replay_kept_only(trials));
-        let (judgement, trials) = judgement(&page.material, &trace.machine(&info), tried)?;
+        let (judgement, trials) = judgement(&page.advice_input, &trace.machine(&info), tried)?;
         let coverage = Coverage::of(&ledger, exits, timed_exits);
         let selection = SelectionRow::of(&selection);
         let advised = AdviceReport::of(&judgement, trace.clone(), coverage, selection, (facts, &info));

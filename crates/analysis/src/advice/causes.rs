@@ -173,24 +173,24 @@ pub struct CauseRow {
 }
 
 /// Lists what weighs, of each VM and of all together. The advice is ranked.
-pub(super) fn list(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn list(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
     let mut rows = Vec::new();
     let mut all = Sums::default();
     // Of which VMs there are such exits: what is said of the others says nothing of them.
     let mut vms_of: BTreeMap<ExitKey, Vec<VmId>> = BTreeMap::new();
-    for (&vm, time) in &material.vms {
+    for (&vm, time) in &input.vms {
         let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
-        sums.forced_out = material.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
-        let is_qemu = material.vmm(vm, machine).is_qemu();
-        material.causes(vm).iter().for_each(|(cause, cell)| sums.add(machine, is_qemu, cause, cell));
+        sums.forced_out = input.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
+        let is_qemu = input.vmm(vm, machine).is_qemu();
+        input.causes(vm).iter().for_each(|(cause, cell)| sums.add(machine, is_qemu, cause, cell));
         rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, untold)));
         sums.exits.keys().for_each(|key| vms_of.entry(*key).or_default().push(vm));
         all.merge(&sums);
-        judgement.vcpu_time.insert(Some(vm), material.per_second(Some(vm), time.wall));
+        judgement.vcpu_time.insert(Some(vm), input.per_second(Some(vm), time.wall));
     }
-    let wall = total(material.vms.values().map(|time| time.wall));
-    judgement.vcpu_time.insert(None, material.per_second(None, wall));
-    let every: Vec<VmId> = material.vms.keys().copied().collect();
+    let wall = total(input.vms.values().map(|time| time.wall));
+    judgement.vcpu_time.insert(None, input.per_second(None, wall));
+    let every: Vec<VmId> = input.vms.keys().copied().collect();
     let of_all = |of: &Covers<'_>, untold: &'static str, key: Option<ExitKey>| {
         let vms = key.and_then(|key| vms_of.get(&key)).unwrap_or(&every);
         let verdicts = vms.iter().map(|vm| verdict(judgement, *vm, of, untold));
@@ -402,7 +402,7 @@ mod tests {
 
     /// Exits of VM 1 for these reasons, about these ports, that cost so much, in so much time of its vCPUs.
     fn causes(exits: &[(u64, Option<u64>, u64)], time: VmTime) -> Vec<CauseRow> {
-        let mut material = AdviceInput::new(&Selection::default());
+        let mut input = AdviceInput::new(&Selection::default());
         for (number, port, cost) in exits {
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, *number));
             let detail = port.map(|key| Subject {
@@ -413,12 +413,12 @@ mod tests {
                 key,
                 value: 0,
             });
-            material.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, *cost), ..of });
+            input.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, *cost), ..of });
         }
-        material.sum_up();
-        material.vms.insert(VmId(1), time);
+        input.sum_up();
+        input.vms.insert(VmId(1), time);
         let mut judgement = Judgement::default();
-        list(&material, &RecordedHost::default(), &mut judgement);
+        list(&input, &RecordedHost::default(), &mut judgement);
         assert_eq!(judgement.causes_of_all.len(), judgement.causes.len());
         judgement.causes
     }

@@ -75,10 +75,10 @@ pub(super) struct VmSubjectExits {
 
 impl VmSubjectExits {
     /// Without the scheduler's events, long exits may be waits for a CPU: how much of the time is beyond the medians.
-    pub fn note_long_ones(&mut self, material: &AdviceInput) {
+    pub fn note_long_ones(&mut self, input: &AdviceInput) {
         let cell = &self.all.stats;
         let beyond = cell.cost().0.saturating_sub(medians(cell));
-        if !material.facts.event_kinds.switches && beyond.saturating_mul(MIN_ASLEEP_SHARE) > cell.cost().0 {
+        if !input.facts.event_kinds.switches && beyond.saturating_mul(MIN_ASLEEP_SHARE) > cell.cost().0 {
             let what = "part of that time which is of long ones, and may be waiting for a CPU";
             self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
@@ -96,15 +96,10 @@ impl VmSubjectExits {
     }
 }
 
-pub(super) fn judge(
-    material: &AdviceInput,
-    machine: &RecordedHost,
-    simulate: &Simulate<'_>,
-    judgement: &mut Judgement,
-) {
-    for vm in JudgedVm::all(material, machine, simulate) {
+pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, simulate: &Simulate<'_>, judgement: &mut Judgement) {
+    for vm in JudgedVm::all(input, machine, simulate) {
         let mut accounts: BTreeMap<CureLookup, VmSubjectExits> = BTreeMap::new();
-        for (key, about) in material.subjects_of(vm.id) {
+        for (key, about) in input.subjects_of(vm.id) {
             let row = source(machine, vm.is_qemu(), key.kind, key.key);
             if row.is_none() && !is_judged(key.kind) {
                 continue;
@@ -112,7 +107,7 @@ pub(super) fn judge(
             let account = accounts.entry(CureLookup::of(machine, vm.is_qemu(), *key)).or_default();
             account.all.merge(about);
             account.places += usize::from(account.top.is_none_or(|top| top.0.key != key.key));
-            account.forces += material.facts.gangs.forced_by(|of, _, about| (of, about) == (vm.id, Some(*key))).0;
+            account.forces += input.facts.gangs.forced_by(|of, _, about| (of, about) == (vm.id, Some(*key))).0;
             if key.write {
                 account.writes.merge(about);
             }
@@ -129,7 +124,7 @@ pub(super) fn judge(
                 CureLookup::Named(APIC_PAGE) if vm.is_beyond_kernel(&account.all.stats) => {
                     account.answer = Some(OUTSIDE)
                 }
-                CureLookup::Named(APIC_PAGE) if machine.xen && !material.is_vmx => account.answer = Some(ON_SVM),
+                CureLookup::Named(APIC_PAGE) if machine.xen && !input.is_vmx => account.answer = Some(ON_SVM),
                 CureLookup::Named(SERIAL_PORT) if account.all.unanswered == account.all.stats.count => {
                     account.answer = Some(NO_PORT);
                 }
@@ -138,10 +133,10 @@ pub(super) fn judge(
                 _ => {}
             }
             // Nothing says what of an exit Xen's scheduler had, or the device model.
-            if machine.xen && !material.facts.event_kinds.switches {
+            if machine.xen && !input.facts.event_kinds.switches {
                 account.for_sure = Some(medians(&account.all.stats));
             }
-            account.note_long_ones(material);
+            account.note_long_ones(input);
             let covered = Covered::Subject(*asked);
             let said = vm.judge(*asked, account, judgement);
             // Each expiry of a timer is of the same cause as its arming.
@@ -156,13 +151,13 @@ pub(super) fn judge(
 
 /// Says of each VM's halts what no rule about polls says.
 pub(super) fn judge_halts(
-    material: &AdviceInput,
+    input: &AdviceInput,
     machine: &RecordedHost,
     unknown: Option<String>,
     simulate: &Simulate<'_>,
     judgement: &mut Judgement,
 ) {
-    for vm in JudgedVm::all(material, machine, simulate) {
+    for vm in JudgedVm::all(input, machine, simulate) {
         reasons::halts(&vm, unknown.clone(), judgement);
     }
 }
@@ -180,7 +175,7 @@ pub(super) struct JudgedVm<'a> {
     pub id: VmId,
     pub time: VmTime,
     pub vmm: Vmm,
-    pub material: &'a AdviceInput,
+    pub input: &'a AdviceInput,
     pub machine: &'a RecordedHost,
     pub simulate: &'a Simulate<'a>,
 }
@@ -188,12 +183,12 @@ pub(super) struct JudgedVm<'a> {
 impl<'a> JudgedVm<'a> {
     /// Each VM of a recording.
     fn all(
-        material: &'a AdviceInput,
+        input: &'a AdviceInput,
         machine: &'a RecordedHost,
         simulate: &'a Simulate<'a>,
     ) -> impl Iterator<Item = JudgedVm<'a>> {
-        let vms = material.vms.iter();
-        vms.map(move |(&id, &time)| JudgedVm { id, time, vmm: material.vmm(id, machine), material, machine, simulate })
+        let vms = input.vms.iter();
+        vms.map(move |(&id, &time)| JudgedVm { id, time, vmm: input.vmm(id, machine), input, machine, simulate })
     }
 }
 
@@ -209,17 +204,17 @@ impl JudgedVm<'_> {
             let row = source(self.machine, self.is_qemu(), key.kind, key.key);
             row.is_some_and(|row| row.name == SERIAL_PORT) && key.key & 7 == 0
         };
-        self.material.subjects_of(self.id).iter().any(|(key, about)| is_data(key) && about.stats.count > 0)
+        self.input.subjects_of(self.id).iter().any(|(key, about)| is_data(key) && about.stats.count > 0)
     }
 
     /// To whom most of its IPIs go decides what spares them.
     fn look_at_targets(&self, account: &mut VmSubjectExits) {
-        let ipis = self.material.ipis(self.id);
+        let ipis = self.input.ipis(self.id);
         let most = |part: u64| !self.machine.xen && part.saturating_mul(2) > ipis.all();
         match () {
             _ if most(ipis.itself) => account.answer = Some(TO_ITSELF),
             // Intel's processors leave the receiver's notification to the host, and the sender in its guest.
-            _ if most(ipis.halted) && !self.material.is_vmx => account.answer = Some(TO_HALTED),
+            _ if most(ipis.halted) && !self.input.is_vmx => account.answer = Some(TO_HALTED),
             _ => {}
         }
         for (part, what) in [
@@ -235,7 +230,7 @@ impl JudgedVm<'_> {
 
     /// Words for a second of the VM's, where it was there for a part of the recording alone.
     fn while_seen(&self) -> &'static str {
-        let duration = self.material.facts.duration.0;
+        let duration = self.input.facts.duration.0;
         if self.time.span > 0 && self.time.span.saturating_mul(20) < duration.saturating_mul(19) {
             ", while its vCPUs were seen"
         } else {
@@ -250,7 +245,7 @@ impl JudgedVm<'_> {
     fn is_worth(&self, cost: u64) -> bool {
         let used = self.time.guest.saturating_add(self.time.cost);
         let hundred_times = cost.saturating_mul(MIN_COST_SHARE);
-        let idly = || cost.saturating_mul(OF_IDLE_USE) >= used && hundred_times >= self.material.facts.duration.0;
+        let idly = || cost.saturating_mul(OF_IDLE_USE) >= used && hundred_times >= self.input.facts.duration.0;
         hundred_times >= self.time.wall || self.is_idle() && idly()
     }
 
@@ -289,7 +284,7 @@ impl JudgedVm<'_> {
         }
         let is_access = thing.key.is_some_and(|key| matches!(key.kind, SubjectKind::Port | SubjectKind::Mmio));
         if self.machine.xen
-            && !self.material.facts.event_kinds.handlers
+            && !self.input.facts.event_kinds.handlers
             && is_access
             && matches!(account.answer, Some(Remedy::Leave(_)))
         {
@@ -311,7 +306,7 @@ impl JudgedVm<'_> {
         }
         if !self.is_worth_it(account) {
             if self.is_worth(cell.cost().0) {
-                let why = match self.material.facts.event_kinds.by_runner {
+                let why = match self.input.facts.event_kinds.by_runner {
                     true => MAY_WAIT_BY_RUNNER,
                     false if self.machine.xen => MAY_WAIT_ON_XEN,
                     false => MAY_WAIT,
@@ -357,7 +352,7 @@ impl JudgedVm<'_> {
 
     /// What is said of accesses of which user space and device model answer none, or nothing says that they do.
     fn answered_inside(&self) -> Said {
-        match self.material.facts.event_kinds.handlers {
+        match self.input.facts.event_kinds.handlers {
             true => {
                 Said::Inherent("the hypervisor itself answers it already; only the guest can ask less often".into())
             }
@@ -374,7 +369,7 @@ impl JudgedVm<'_> {
                 vm,
                 Topic::Devices,
                 format!("exits a second for {name}{}", self.while_seen()),
-                CitedValue::Rate(self.material.rate(Some(self.id), cell.count)),
+                CitedValue::Rate(self.input.rate(Some(self.id), cell.count)),
             ),
             judgement.cite(
                 vm,
@@ -391,7 +386,7 @@ impl JudgedVm<'_> {
                 CitedValue::Time(median),
             ));
         }
-        if self.material.facts.event_kinds.handlers {
+        if self.input.facts.event_kinds.handlers {
             let whose = if self.machine.xen { "the device model" } else { "user space" };
             facts.push(judgement.cite(
                 vm,
@@ -430,7 +425,7 @@ impl JudgedVm<'_> {
         }
         if self.is_idle() {
             let used = self.time.guest.saturating_add(self.time.cost);
-            let cpus = self.material.busy(vm, used);
+            let cpus = self.input.busy(vm, used);
             facts.push(judgement.cite(
                 vm,
                 Topic::Timeline,
@@ -460,7 +455,7 @@ impl JudgedVm<'_> {
     fn in_force(&self, Switch { module, knob, on, off }: &Switch) -> Vec<AdviceSetting> {
         let name = knob.name;
         let write = format!("`options {module} {name}=1` in modprobe.d switches it on where the processor can");
-        let told = match self.machine.switch(module, name) {
+        let setting = match self.machine.switch(module, name) {
             Some(false) => {
                 let also = format!("{module}'s {name} is N also where the processor cannot: then this changes nothing");
                 return vec![
@@ -469,7 +464,7 @@ impl JudgedVm<'_> {
                 ];
             }
             Some(true) => format!("{module}'s {name} was on, and there are these exits all the same: {on}"),
-            None => match self.material.signs(self.id, off).first() {
+            None => match self.input.signs(self.id, off).first() {
                 Some((sign, _)) => format!(
                     "{module}'s {name} was off when this VM was made, or the processor cannot ({} says so): {write}",
                     sign.event()
@@ -480,7 +475,7 @@ impl JudgedVm<'_> {
                 ),
             },
         };
-        vec![AdviceSetting::ByHand(told.into())]
+        vec![AdviceSetting::ByHand(setting.into())]
     }
 
     fn cure(
@@ -527,7 +522,7 @@ impl JudgedVm<'_> {
         // Xen takes its part from the domain's configuration, or the guest.
         let acts = if self.machine.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
         // What is said of AVIC is of AMD's processors.
-        let risk = if self.material.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
+        let risk = if self.input.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
         let (rule, payer) = (Rule::Cure, cure.payer);
         self.advise(AdviceText { rule, subject, change, risk, payer, acts }, settings, range, facts, judgement)
     }
@@ -548,7 +543,7 @@ impl JudgedVm<'_> {
     /// hypercalls of KVM's, and who uses Hyper-V's registers has no use for kvm-clock.
     fn fits_guest(&self, setting: &AdviceSetting) -> bool {
         let asks = |is: fn(&SubjectKey) -> bool| {
-            let about = self.material.subjects_of(self.id).iter();
+            let about = self.input.subjects_of(self.id).iter();
             about.filter(|(_, about)| about.stats.count > 0).any(|(key, _)| is(key))
         };
         match setting {
@@ -566,8 +561,8 @@ impl JudgedVm<'_> {
     /// recording, or else by what the simulator says.
     pub(super) fn moved_in(&self, about: &SubjectStats, key: SubjectKey, way: InKernelPath) -> GainRange {
         let cell = &about.stats;
-        let then = self.material.facts.accesses.typical().in_kernel(key.kind, key.write);
-        if let Some(then) = then.filter(|_| self.material.facts.event_kinds.handlers && !self.machine.xen) {
+        let then = self.input.facts.accesses.typical().in_kernel(key.kind, key.write);
+        if let Some(then) = then.filter(|_| self.input.facts.event_kinds.handlers && !self.machine.xen) {
             let then = then.0.saturating_mul(cell.timed);
             let (low, high) = (medians(cell).saturating_sub(then), cell.cost().0.saturating_sub(then));
             // A typical access that is served inside may be another than these.
@@ -588,7 +583,7 @@ impl JudgedVm<'_> {
 
     /// Whether a switch is of this machine's processors.
     fn has(&self, switch: &Switch) -> bool {
-        (switch.module == "kvm_intel") == self.material.is_vmx
+        (switch.module == "kvm_intel") == self.input.is_vmx
     }
 
     pub(super) fn advise(
@@ -614,8 +609,8 @@ impl JudgedVm<'_> {
         };
         let gain = Gain {
             of: GainOf::Exits,
-            low: self.material.per_second(Some(self.id), low.min(high)),
-            high: self.material.per_second(Some(self.id), high),
+            low: self.input.per_second(Some(self.id), low.min(high)),
+            high: self.input.per_second(Some(self.id), high),
             how,
         };
         let plan = AdviceDraft {
@@ -773,8 +768,8 @@ mod tests {
     fn lines_for_another_guest_than_this_one_are_left_out() {
         let lines = |beside: Option<(SubjectKind, u64)>| {
             let machine = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(Moment::from_nanos(0));
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
             let asks = [Some((SubjectKind::Port, 0x608)), Some((SubjectKind::Msr, 0x6e0)), beside];
             for (kind, key) in (1..=2_000).flat_map(|_| asks).flatten() {
                 let form = PortAccessForm::NonString;
@@ -783,17 +778,17 @@ mod tests {
                     SubjectKind::Port => (Handler::Userspace(2), spent(TimePart::User, 50 * US)),
                     _ => (Handler::Kernel, spent(TimePart::Kernel, 50 * US)),
                 };
-                material.absorb(&Exit {
+                input.absorb(&Exit {
                     subject: detail,
                     handler,
                     parts,
                     ..exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30))
                 });
             }
-            material.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
-            end(&mut material, &[vcpu(0)], SECOND);
+            input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
+            end(&mut input, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
             let all: Vec<String> =
                 judgement.advice().iter().map(|advice| format!("{:?}", advice.plan().settings)).collect();
             let all = all.join(" ");
@@ -826,9 +821,9 @@ mod tests {
     }
 
     fn judged_on(machine: &RecordedHost, kind: SubjectKind, key: u64, per_s: u64, takes: u64, idle: bool) -> Judgement {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(Moment::from_nanos(0));
-        material.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
         let rest = Nanos(SECOND / per_s - takes);
         let detail = Some(Subject { kind, write: false, form: PortAccessForm::Unknown, size: 4, key, value: 0 });
         for number in 1..=per_s {
@@ -839,19 +834,19 @@ mod tests {
                 _ => (about.handler, about.parts) = (Handler::Userspace(2), spent(TimePart::User, takes)),
             }
             if idle {
-                material.absorb(&Exit {
+                input.absorb(&Exit {
                     parts: spent(TimePart::Halted, rest.0),
                     ..exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 12))
                 });
             } else {
                 about.guest = rest;
             }
-            material.absorb(&about);
+            input.absorb(&about);
         }
-        end(&mut material, &[vcpu(0)], SECOND);
+        end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        judge(&material, machine, &|_, _| Vec::new(), &mut judgement);
-        super::super::causes::list(&material, machine, &mut judgement);
+        judge(&input, machine, &|_, _| Vec::new(), &mut judgement);
+        super::super::causes::list(&input, machine, &mut judgement);
         judgement
     }
 
@@ -944,12 +939,12 @@ mod tests {
             texts.iter().all(|text| text.contains("does not say whether") && text.contains("inhibit")),
             "{texts:?}"
         );
-        let mut material = AdviceInput::new(&Selection::default());
+        let mut input = AdviceInput::new(&Selection::default());
         let sign = exitscope_model::Sign::ApicvInhibited(0);
-        material.absorb_sign(&exitscope_model::Signed { who: vcpu(0), at: Moment::from_nanos(0), sign });
+        input.absorb_sign(&exitscope_model::Signed { who: vcpu(0), at: Moment::from_nanos(0), sign });
         let simulate: &Simulate<'_> = &|_, _| Vec::new();
         let (id, time, vmm) = (vcpu(0).vm, VmTime::default(), Vmm::Qemu(QemuOptions::default()));
-        let vm = JudgedVm { id, time, vmm, material: &material, machine: &machine, simulate };
+        let vm = JudgedVm { id, time, vmm, input: &input, machine: &machine, simulate };
         let said = format!("{:?}", vm.in_force(&AVIC_SWITCH));
         assert!(
             said.contains("was off when this VM was made, or the processor cannot") && said.contains("avic=1"),
@@ -961,9 +956,9 @@ mod tests {
     fn an_apic_that_user_space_answers_for_is_to_be_kvms() {
         let told = |outside: bool| {
             let machine = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(Moment::from_nanos(0));
-            material.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
             for number in 1..=2_000 {
                 let detail = Subject {
                     kind: SubjectKind::Mmio,
@@ -976,11 +971,11 @@ mod tests {
                 let handler = if outside { Handler::Userspace(6) } else { Handler::Kernel };
                 let of = exit(vcpu(0), number * 500 * US, ExitCode::new(CodeList::Vmx, 49));
                 let parts = spent(TimePart::Kernel, 20 * US);
-                material.absorb(&Exit { subject: Some(detail), handler, parts, guest: Nanos(480 * US), ..of });
+                input.absorb(&Exit { subject: Some(detail), handler, parts, guest: Nanos(480 * US), ..of });
             }
-            end(&mut material, &[vcpu(0)], SECOND);
+            end(&mut input, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
             judgement.advice()[0].plan().clone()
         };
         assert!(told(true).change.contains("let KVM be the local APIC"), "{:?}", told(true));
@@ -1078,15 +1073,15 @@ mod tests {
         handlers: bool,
         with: impl FnOnce(&JudgedVm<'_>) -> T,
     ) -> T {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.facts.duration = Nanos(2_000);
-        material.facts.event_kinds.handlers = handlers;
+        let mut input = AdviceInput::new(&Selection::default());
+        input.facts.duration = Nanos(2_000);
+        input.facts.event_kinds.handlers = handlers;
         let simulate = |_: SubjectKind, _: InKernelPath| shares.to_vec();
         with(&JudgedVm {
             id: VmId(1),
             time,
             vmm: Vmm::Qemu(QemuOptions::default()),
-            material: &material,
+            input: &input,
             machine,
             simulate: &simulate,
         })

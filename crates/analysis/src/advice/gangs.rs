@@ -26,8 +26,8 @@ const LITTLE: &str =
 const CAUSES: usize = 3;
 
 /// Whether the doorbells of a VM whose threads lost so much by being forced out, but for steal, are hardly anything else.
-fn are_doorbells(material: &AdviceInput, vm: VmId, lost: u64) -> bool {
-    are_forced(material.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0, lost)
+fn are_doorbells(input: &AdviceInput, vm: VmId, lost: u64) -> bool {
+    are_forced(input.of_reasons(vm, &[(CodeList::PpcTrap, u64::from(H_DOORBELL))]).cost().0, lost)
 }
 
 /// The same of the cost of doorbells.
@@ -36,38 +36,38 @@ pub(super) fn are_forced(doorbells: u64, lost: u64) -> bool {
 }
 
 /// Whether what is said of a VM's doorbells is what is said of being forced out.
-pub(super) fn judges_doorbells(material: &AdviceInput, vm: VmId) -> bool {
-    material.facts.gangs.vms().get(&vm).is_some_and(|cell| are_doorbells(material, vm, cell.cost()))
+pub(super) fn judges_doorbells(input: &AdviceInput, vm: VmId) -> bool {
+    input.facts.gangs.vms().get(&vm).is_some_and(|cell| are_doorbells(input, vm, cell.cost()))
 }
 
 /// Says it of what is lost to other threads' exits, and of the exits by which threads are forced out.
-fn say(material: &AdviceInput, said: &Said, judgement: &mut Judgement) {
+fn say(input: &AdviceInput, said: &Said, judgement: &mut Judgement) {
     judgement.say(None, Covered::ForcedOut, said.clone());
-    for (vm, cell) in material.facts.gangs.vms() {
-        if are_doorbells(material, vm, cell.cost()) {
+    for (vm, cell) in input.facts.gangs.vms() {
+        if are_doorbells(input, vm, cell.cost()) {
             judgement.say(Some(vm), Covered::Subject(CureLookup::Named(DOORBELLS)), said.clone());
         }
     }
 }
 
 /// How many virtual cores of so many threads there would be, and how many cores they keep busy at most.
-fn wanted(material: &AdviceInput, threads: u32) -> (u64, f64) {
-    let vcores = material.facts.gangs.vcores(None);
+fn wanted(input: &AdviceInput, threads: u32) -> (u64, f64) {
+    let vcores = input.facts.gangs.vcores(None);
     let count = total(vcores.iter().map(|vcore| (vcore.vcpus.len() as u64).div_ceil(u64::from(threads))));
-    let time = total(material.vms.values().map(VmTime::wanted));
-    (count, material.busy(None, time).min(count as f64))
+    let time = total(input.vms.values().map(VmTime::wanted));
+    (count, input.busy(None, time).min(count as f64))
 }
 
-pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
-    let gangs = &material.facts.gangs;
-    let wall = total(material.vms.values().map(|time| time.wall));
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+    let gangs = &input.facts.gangs;
+    let wall = total(input.vms.values().map(|time| time.wall));
     let lost = total(gangs.vms().values().map(GangStats::cost));
     let width = gangs.vcores(None).iter().map(|vcore| vcore.vcpus.len()).max().unwrap_or(0);
     if wall == 0 || lost == 0 || width < 2 {
         return;
     }
     if lost.saturating_mul(MIN_COST_SHARE) < wall {
-        return say(material, &Said::NotJudged(LITTLE.into()), judgement);
+        return say(input, &Said::NotJudged(LITTLE.into()), judgement);
     }
     let won: Vec<(u32, GainEstimateNs)> = WIDTHS
         .iter()
@@ -77,7 +77,7 @@ pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedH
         .collect();
     // Threads of other cores than the first are offline (`kvmppc_run_core`): CPUs of the host are cores.
     let cores = (machine.cpus > 0).then_some(f64::from(machine.cpus));
-    let fits = |(threads, _): &(u32, GainEstimateNs)| cores.is_none_or(|cores| wanted(material, *threads).1 <= cores);
+    let fits = |(threads, _): &(u32, GainEstimateNs)| cores.is_none_or(|cores| wanted(input, *threads).1 <= cores);
     let wins: Vec<(u32, GainEstimateNs)> =
         won.iter().copied().filter(|row| row.1.0 * MIN_COST_SHARE as f64 >= wall as f64).collect();
     let fitting: Vec<(u32, GainEstimateNs)> = wins.iter().copied().filter(fits).collect();
@@ -88,7 +88,7 @@ pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedH
             (true, _) => Said::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
             (false, None) => Said::Inherent("narrower virtual cores, replayed, would not have won beyond doubt".into()),
             (false, Some((threads, _))) => {
-                let (count, busy) = wanted(material, *threads);
+                let (count, busy) = wanted(input, *threads);
                 let why = format!(
                     "virtual cores of {threads} threads would lose less to other threads' exits, but there would be {count} of them, \
                      which want {busy:.1} cores, and the host has {}: they would wait for one another instead, as a core runs \
@@ -96,19 +96,19 @@ pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedH
                      force others out, which the facts name, would win it, too",
                     machine.cpus
                 );
-                let facts = note(material, judgement);
+                let facts = note(input, judgement);
                 judgement.accept_cost(facts[0], &facts[1..], why.clone());
                 Said::Inherent(why)
             }
         };
-        return say(material, &why, judgement);
+        return say(input, &why, judgement);
     };
-    let mut facts = note(material, judgement);
+    let mut facts = note(input, judgement);
     let what = match threads {
         1 => "cores that virtual cores of one thread would want, at most".to_string(),
         _ => format!("cores that virtual cores of {threads} threads would want, at most"),
     };
-    facts.push(judgement.cite(None, Topic::Gangs, what, CitedValue::Cpus(wanted(material, threads).1)));
+    facts.push(judgement.cite(None, Topic::Gangs, what, CitedValue::Cpus(wanted(input, threads).1)));
     if let Some(cores) = cores {
         facts.push(judgement.cite(None, Topic::Gangs, "cores of the host", CitedValue::Count(cores as u64)));
     }
@@ -120,8 +120,8 @@ pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedH
     let mostly = vms.iter().find(|(_, cell)| cell.cost() as f64 >= lost as f64 * GOOD_ENOUGH_SHARE);
     let vm = mostly.map(|(vm, _)| *vm);
     let most_lost = mostly.map_or(lost, |(_, cell)| cell.cost()) as f64;
-    let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
-    let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| material.vmm(*vm, machine));
+    let time = |nanos: f64| input.per_second(vm, nanos.max(0.0) as u64);
+    let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| input.vmm(*vm, machine));
     let plan = AdviceDraft {
         rule: Rule::VirtualCores,
         subject: CauseSubject::None,
@@ -166,11 +166,11 @@ pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedH
         acts: "at the next VM start".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    say(material, &Said::Advice(id), judgement);
+    say(input, &Said::Advice(id), judgement);
 }
 
-fn note(material: &AdviceInput, judgement: &mut Judgement) -> Vec<CitedFactId> {
-    let gangs = &material.facts.gangs;
+fn note(input: &AdviceInput, judgement: &mut Judgement) -> Vec<CitedFactId> {
+    let gangs = &input.facts.gangs;
     let mut facts = Vec::new();
     for (vm, cell) in gangs.vms() {
         if cell.forced == 0 {
@@ -192,7 +192,7 @@ fn note(material: &AdviceInput, judgement: &mut Judgement) -> Vec<CitedFactId> {
             Some(vm),
             Topic::Gangs,
             "time lost from being forced out to the next entry, of its vCPUs' time",
-            share(cell.lost.sum, material.vms.get(&vm).map_or(0, |time| time.wall)),
+            share(cell.lost.sum, input.vms.get(&vm).map_or(0, |time| time.wall)),
         ));
         if cell.others > 0 {
             let what = "part of that time in which another virtual core had the CPU";

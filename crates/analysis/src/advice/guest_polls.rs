@@ -15,17 +15,17 @@ use exitscope_policy::guest_halt_poll::Params;
 use exitscope_policy::knob;
 use exitscope_units::{Nanos, VmId};
 
-pub(super) fn judge(material: &AdviceInput, judgement: &mut Judgement) {
-    let waiting = total(material.vms.values().map(|time| time.steal));
-    let wanted = total(material.vms.values().map(VmTime::wanted));
-    if !material.facts.event_kinds.switches || !is_short(waiting, wanted) {
+pub(super) fn judge(input: &AdviceInput, judgement: &mut Judgement) {
+    let waiting = total(input.vms.values().map(|time| time.steal));
+    let wanted = total(input.vms.values().map(VmTime::wanted));
+    if !input.facts.event_kinds.switches || !is_short(waiting, wanted) {
         return;
     }
-    for (&vm, before) in material.polling_guests() {
+    for (&vm, before) in input.polling_guests() {
         let polled = polled_at_most(before);
-        let wall = material.vms.get(&vm).map_or(0, |time| time.wall);
+        let wall = input.vms.get(&vm).map_or(0, |time| time.wall);
         if before.count >= FEWEST && polled.saturating_mul(MIN_COST_SHARE) >= wall {
-            advise(material, vm, before, (polled, wall), (waiting, wanted), judgement);
+            advise(input, vm, before, (polled, wall), (waiting, wanted), judgement);
         }
     }
 }
@@ -38,7 +38,7 @@ fn polled_at_most(before: &DurationStats) -> u64 {
 }
 
 fn advise(
-    material: &AdviceInput,
+    input: &AdviceInput,
     vm: VmId,
     before: &DurationStats,
     (polled, wall): (u64, u64),
@@ -51,7 +51,7 @@ fn advise(
             Some(vm),
             Topic::Halts,
             "halts a second, since its guest switched KVM's polling off because it polls itself",
-            CitedValue::Rate(material.rate(Some(vm), before.count)),
+            CitedValue::Rate(input.rate(Some(vm), before.count)),
         ),
         judgement.cite(
             Some(vm),
@@ -83,7 +83,7 @@ fn advise(
         gain: Gain {
             of: GainOf::HostCpu,
             low: Nanos::ZERO,
-            high: material.per_second(Some(vm), polled),
+            high: input.per_second(Some(vm), polled),
             how: GainMethod::Counted(
                 "from nothing, to the guest time before halts, as much of each as a poll lasts by default; successful \
                  polls leave no trace",
@@ -113,22 +113,22 @@ mod tests {
     /// A guest that says that it polls, or that it does not, halts every millisecond after 250 us in the guest, and waits
     /// for a CPU for a part of the rest.
     fn judged(polls: bool, waiting: u64) -> Judgement {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(Moment::from_nanos(0));
-        material.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
         let value = u64::from(!polls);
         let key = u64::from(PollControl::MSR);
         let control =
             Subject { kind: SubjectKind::Msr, write: true, form: PortAccessForm::Unknown, size: 0, key, value };
-        material.absorb(&Exit { subject: Some(control), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
+        input.absorb(&Exit { subject: Some(control), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
         for number in 1..=1_000 {
             let hlt = exit(vcpu(0), number * 1_000 * US, ExitCode::new(CodeList::Vmx, 12));
             let parts = spent(TimePart::Steal, waiting).with(TimePart::Halted, Nanos(750 * US - waiting));
-            material.absorb(&Exit { guest: Nanos(250 * US), parts, ..hlt });
+            input.absorb(&Exit { guest: Nanos(250 * US), parts, ..hlt });
         }
-        end(&mut material, &[vcpu(0)], 1_001_000 * US);
+        end(&mut input, &[vcpu(0)], 1_001_000 * US);
         let mut judgement = Judgement::default();
-        judge(&material, &mut judgement);
+        judge(&input, &mut judgement);
         judgement
     }
 
@@ -152,22 +152,22 @@ mod tests {
     #[test]
     fn polls_of_guests_are_judged_that_are_many_and_take_something_while_cpus_are_short() {
         let judged = |switches, steal, count, wall| {
-            let mut material = AdviceInput::new(&Selection::default());
-            material.facts.event_kinds.switches = switches;
-            material.facts.duration = Nanos(SECOND / 2);
+            let mut input = AdviceInput::new(&Selection::default());
+            input.facts.event_kinds.switches = switches;
+            input.facts.duration = Nanos(SECOND / 2);
             let key = u64::from(PollControl::MSR);
             let polls =
                 Subject { kind: SubjectKind::Msr, write: true, form: PortAccessForm::Unknown, size: 0, key, value: 0 };
-            material.absorb(&Exit { subject: Some(polls), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
+            input.absorb(&Exit { subject: Some(polls), ..exit(vcpu(0), 1, ExitCode::new(CodeList::Vmx, 32)) });
             for number in 0..count {
                 // Half of them after as much as the longest poll, half after more.
                 let guest = Nanos(200_000 + number % 2 * 900_000);
-                material.absorb(&Exit { guest, ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, 12)) });
+                input.absorb(&Exit { guest, ..exit(vcpu(0), number, ExitCode::new(CodeList::Vmx, 12)) });
             }
             let time = VmTime { wall, guest: 1_000 - steal, steal, ..VmTime::default() };
-            material.vms.insert(vcpu(0).vm, time);
+            input.vms.insert(vcpu(0).vm, time);
             let mut judgement = Judgement::default();
-            judge(&material, &mut judgement);
+            judge(&input, &mut judgement);
             judgement
         };
         // 200 polls of 200 us are 40 ms, but for the accuracy of a histogram: of 4 s a hundredth.

@@ -39,14 +39,14 @@ const FEW: &str =
 const RECORD: &str = "`perf record -e power:cpu_idle -e power:cpu_frequency -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- \
     sleep 10` (and `exitscope lab exits` for what mitigations cost)";
 
-pub(super) fn judge(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
-    let all = material.facts.halts.all();
-    let wall = total(material.vms.values().map(|time| time.wall));
+pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+    let all = input.facts.halts.all();
+    let wall = total(input.vms.values().map(|time| time.wall));
     if machine.xen || all.latencies().sum.saturating_mul(MIN_COST_SHARE) < wall.max(1) {
         return;
     }
-    let waiting = total(material.vms.values().map(|time| time.steal));
-    let wanted = total(material.vms.values().map(VmTime::wanted));
+    let waiting = total(input.vms.values().map(|time| time.steal));
+    let wanted = total(input.vms.values().map(VmTime::wanted));
     let short = median(&all.after_short);
     let long = median(&all.after_long);
     let later = match (short, long) {
@@ -72,7 +72,7 @@ pub(super) fn judge(material: &AdviceInput, machine: &RecordedHost, judgement: &
             "median from wake-up to entry after sleeps shorter than 0.1 ms",
             CitedValue::Time(short.unwrap_or_default()),
         ),
-        note("sleeps of 2 ms and more a second", CitedValue::Rate(material.rate(None, all.after_long.count))),
+        note("sleeps of 2 ms and more a second", CitedValue::Rate(input.rate(None, all.after_long.count))),
         note("time from their wake-ups to their entries, of the vCPUs' time", share(all.after_long.sum, wall)),
     ];
     let plan = AdviceDraft {
@@ -93,7 +93,7 @@ pub(super) fn judge(material: &AdviceInput, machine: &RecordedHost, judgement: &
         gain: Gain {
             of: GainOf::WakeUps,
             low: Nanos::ZERO,
-            high: material.per_second(None, won),
+            high: input.per_second(None, won),
             how: GainMethod::Counted("from nothing, as cold caches are later, too, to all that long sleeps are later than short ones"),
         },
         risk: "CPUs that do not sleep deeply draw more power, and others cannot run as fast for it".into(),
@@ -120,20 +120,20 @@ mod tests {
 
     /// A vCPU of a VM that has so much steal sleeps so often for 50 us and for 5 ms, and comes back so long after either.
     fn judged(count: u64, short: u64, long: u64, steal: u64, xen: bool) -> Judgement {
-        let mut material = AdviceInput::new(&Selection::default());
+        let mut input = AdviceInput::new(&Selection::default());
         for number in 0..count {
             for (sleeps, latency) in [(50 * US, short), (5_000 * US, long)] {
                 let begin = number * 10_000 * US;
                 let at = |after: u64| Moment::from_nanos(begin + after);
-                let told = Some(VcpuWakeup { length: Nanos(sleeps + latency), waited: true, valid: true });
+                let wakeup = Some(VcpuWakeup { length: Nanos(sleeps + latency), waited: true, valid: true });
                 let (asleep, woken, entered) = (Some(at(0)), Some(at(sleeps)), Some(at(sleeps + latency)));
                 let (change, kicked, end) = (None, false, at(sleeps + latency));
-                material.facts.halts.absorb(&Halt {
+                input.facts.halts.absorb(&Halt {
                     who: vcpu(0),
                     begin: at(0),
                     asleep,
                     woken,
-                    vcpu_wakeup: told,
+                    vcpu_wakeup: wakeup,
                     change,
                     kicked,
                     end,
@@ -141,11 +141,11 @@ mod tests {
                 });
             }
         }
-        material.facts.duration = Nanos(1_000_000_000);
+        input.facts.duration = Nanos(1_000_000_000);
         let wall = 1_000_000_000;
-        material.vms.insert(VmId(1), VmTime { vcpus: 1, guest: wall / 10, steal, wall, ..VmTime::default() });
+        input.vms.insert(VmId(1), VmTime { vcpus: 1, guest: wall / 10, steal, wall, ..VmTime::default() });
         let mut judgement = Judgement::default();
-        judge(&material, &RecordedHost { xen, ..RecordedHost::default() }, &mut judgement);
+        judge(&input, &RecordedHost { xen, ..RecordedHost::default() }, &mut judgement);
         judgement
     }
 

@@ -574,10 +574,10 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// A millisecond of two vCPUs: an access, a halt, two yields that find nobody, a preemption, and who took the CPU.
-    fn absorb(material: &mut AdviceInput, number: u64) {
+    fn absorb(input: &mut AdviceInput, number: u64) {
         let at = |nanos| Moment::from_nanos(number * MS + nanos);
         for who in [vcpu(0), vcpu(1)] {
-            material.note_event_kinds(EventKinds { switches: true, wakeups: number == 5, ..EventKinds::default() });
+            input.note_event_kinds(EventKinds { switches: true, wakeups: number == 5, ..EventKinds::default() });
             let detail = Subject {
                 kind: SubjectKind::Port,
                 write: true,
@@ -591,10 +591,10 @@ mod tests {
                 parts: spent(TimePart::Kernel, 500 + number),
                 ..exit(who, 0, ExitCode::new(CodeList::Vmx, 30))
             };
-            material.absorb(&Exit { at: at(1_000), subject: Some(detail), handler: Handler::Userspace(2), ..times });
+            input.absorb(&Exit { at: at(1_000), subject: Some(detail), handler: Handler::Userspace(2), ..times });
             let halted = exit(who, number * MS + 2_000, ExitCode::new(CodeList::Vmx, 12));
-            material.absorb(&Exit { guest: Nanos(500), parts: spent(TimePart::Halted, 30_000 + number), ..halted });
-            material.absorb_halt(&Halt {
+            input.absorb(&Exit { guest: Nanos(500), parts: spent(TimePart::Halted, 30_000 + number), ..halted });
+            input.absorb_halt(&Halt {
                 who,
                 begin: at(2_000),
                 asleep: Some(at(3_000)),
@@ -620,9 +620,9 @@ mod tests {
                 waited: Nanos::ZERO,
                 entered: Some(at(51_000 + number)),
             };
-            material.absorb_yield(&of);
+            input.absorb_yield(&of);
             let (yields, first) = if number.is_multiple_of(2) { (1, Some(at(60_000))) } else { (0, None) };
-            material.absorb_preemption(&Preemption {
+            input.absorb_preemption(&Preemption {
                 who,
                 at: at(55_000),
                 ran: Some(at(70_000 + number)),
@@ -640,15 +640,15 @@ mod tests {
         let ends = cuts.iter().copied().chain([20]);
         let (mut begin, mut before) = (0, None);
         for end in ends {
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(Moment::from_nanos(begin * MS));
-            before.iter().for_each(|before| material.follow(before));
-            (begin..end).for_each(|number| absorb(&mut material, number));
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(begin * MS));
+            before.iter().for_each(|before| input.follow(before));
+            (begin..end).for_each(|number| absorb(&mut input, number));
             let (first, last) = (Moment::from_nanos(begin * MS), Moment::from_nanos(end * MS));
-            material.facts.end(first, last, &FxHashMap::default());
-            super::super::test_exits::fill(&mut material, &[vcpu(0), vcpu(1)], (end - begin) * MS);
-            all.merge(&material);
-            (begin, before) = (end, Some(material));
+            input.facts.end(first, last, &FxHashMap::default());
+            super::super::test_exits::fill(&mut input, &[vcpu(0), vcpu(1)], (end - begin) * MS);
+            all.merge(&input);
+            (begin, before) = (end, Some(input));
         }
         all.sum_up();
         all
@@ -678,28 +678,27 @@ mod tests {
 
     #[test]
     fn each_vms_exits_are_its_own_whenever_the_others_come() {
-        let material = |exits: &mut dyn Iterator<Item = Exit>| {
-            let mut material = AdviceInput::new(&Selection::default());
+        let input = |exits: &mut dyn Iterator<Item = Exit>| {
+            let mut input = AdviceInput::new(&Selection::default());
             for exit in exits {
-                material.absorb(&exit);
+                input.absorb(&exit);
             }
-            material
+            input
         };
-        let of = |material: &AdviceInput, vm| {
-            let reasons: Vec<ExitStats> =
-                (0..7).map(|code| material.of_reasons(vm, &[(CodeList::Vmx, code)])).collect();
-            (reasons, material.subjects_of(vm).to_vec())
+        let of = |input: &AdviceInput, vm| {
+            let reasons: Vec<ExitStats> = (0..7).map(|code| input.of_reasons(vm, &[(CodeList::Vmx, code)])).collect();
+            (reasons, input.subjects_of(vm).to_vec())
         };
-        let mut together = material(&mut of_two_vms());
+        let mut together = input(&mut of_two_vms());
         // In stretches of which the first has one VM, the next none, the last both.
-        let mut merged = material(&mut of_two_vms().take(20));
+        let mut merged = input(&mut of_two_vms().take(20));
         for (skip, take) in [(0, 0), (20, 10), (30, 60)] {
-            merged.merge(&material(&mut of_two_vms().skip(skip).take(take)));
+            merged.merge(&input(&mut of_two_vms().skip(skip).take(take)));
         }
         together.sum_up();
         merged.sum_up();
         for vm in [VmId(1), VmId(2)] {
-            let mut alone = material(&mut of_two_vms().filter(|exit| exit.who.vm == vm));
+            let mut alone = input(&mut of_two_vms().filter(|exit| exit.who.vm == vm));
             alone.sum_up();
             assert!(alone.subjects_of(vm).len() > 4);
             assert_eq!(of(&together, vm), of(&alone, vm));
@@ -728,7 +727,7 @@ mod tests {
             assert_eq!((cut.subjects_of(vm), cut.halts(vm)), (whole.subjects_of(vm), whole.halts(vm)), "{cuts:?}");
             let pio = [(CodeList::Vmx, 30)];
             assert_eq!(cut.of_reasons(vm, &pio), whole.of_reasons(vm, &pio), "{cuts:?}");
-            let preempted = |material: &AdviceInput| material.preempted_by(vm).collect::<Vec<_>>();
+            let preempted = |input: &AdviceInput| input.preempted_by(vm).collect::<Vec<_>>();
             assert_eq!((preempted(&cut), preempted(&cut).len()), (preempted(&whole), 3), "{cuts:?}");
             assert_eq!((&cut.spins.calls, cut.spins.known), (&whole.spins.calls, 40), "{cuts:?}");
             assert_eq!((cut.spins.in_force(YieldCall::Pause), cut.spins.typical(&asks)), (asks, typical), "{cuts:?}");

@@ -55,20 +55,20 @@ pub use known::{KnownAnswer, KnownCause, known_causes};
 pub use simulated_gain::{InKernelPath, Simulate};
 pub use trials::{SkippedTrials, Trials, TriedLimits};
 
-/// Judges a recording: `material` of its first reading, `trials` of its second, and what the
+/// Judges a recording: `input` of its first reading, `trials` of its second, and what the
 /// simulator says, which is asked only where a rule has nothing else to compare with.
-pub fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, simulate: &Simulate<'_>) -> Judgement {
+pub fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, simulate: &Simulate<'_>) -> Judgement {
     let mut judgement = Judgement::default();
-    device_rules::judge(material, machine, simulate, &mut judgement);
-    polling::judge(material, trials, machine, &mut judgement);
-    guest_polls::judge(material, &mut judgement);
-    idle_states::judge(material, machine, &mut judgement);
-    gangs::judge(material, trials, machine, &mut judgement);
-    steal::judge(material, machine, &mut judgement);
-    spinning::judge(material, trials, machine, &mut judgement);
-    not_judged::judge(material, trials, machine, &mut judgement);
-    device_rules::judge_halts(material, machine, not_judged::of_halts(&judgement), simulate, &mut judgement);
+    device_rules::judge(input, machine, simulate, &mut judgement);
+    polling::judge(input, trials, machine, &mut judgement);
+    guest_polls::judge(input, &mut judgement);
+    idle_states::judge(input, machine, &mut judgement);
+    gangs::judge(input, trials, machine, &mut judgement);
+    steal::judge(input, machine, &mut judgement);
+    spinning::judge(input, trials, machine, &mut judgement);
+    not_judged::judge(input, trials, machine, &mut judgement);
+    device_rules::judge_halts(input, machine, not_judged::of_halts(&judgement), simulate, &mut judgement);
     judgement.rank();
-    causes::list(material, machine, &mut judgement);
+    causes::list(input, machine, &mut judgement);
     judgement
 }

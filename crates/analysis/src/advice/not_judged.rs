@@ -57,24 +57,23 @@ pub(super) fn of_halts(judgement: &Judgement) -> Option<String> {
     judgement.not_judged.iter().find(is_of_halts).map(|of| format!("{}: {}", of.what, of.missing))
 }
 
-pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
     let record = record_commands::all(&machine.arch, machine.xen);
-    let halts = material.facts.halts.all();
+    let halts = input.facts.halts.all();
     let mut missing = |when: bool, what: &'static str, missing: &'static str| {
         if when {
             let record = (![BY_RUNNER, NEVER_FIRED].contains(&missing)).then_some(record);
             judgement.not_judged.push(NotJudged { what, missing, record });
         }
     };
-    let exits = &material.facts.all;
+    let exits = &input.facts.all;
     missing(exits.count == 0, Judgement::ANYTHING, "there is no exit of a guest in it");
     if exits.count == 0 {
         return;
     }
     missing(exits.timed == 0, Judgement::COST, "there are no entries into the guest in it");
-    let about: u64 = material.vms.keys().map(|vm| material.of_reasons(*vm, ABOUT).count).sum();
-    let said: u64 =
-        material.vms.keys().flat_map(|vm| material.subjects_of(*vm)).map(|(_, about)| about.stats.count).sum();
+    let about: u64 = input.vms.keys().map(|vm| input.of_reasons(*vm, ABOUT).count).sum();
+    let said: u64 = input.vms.keys().flat_map(|vm| input.subjects_of(*vm)).map(|(_, about)| about.stats.count).sum();
     let asked = "which ports, MSRs and CPUID leaves guests ask for";
     let lacks = about > 2 * said;
     missing(
@@ -83,45 +82,45 @@ pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedH
         "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
     );
     missing(lacks && machine.records_subjects, asked, NEVER_FIRED);
-    let enters = material.vms.keys().any(|vm| material.of_reasons(*vm, ENTRIES).count > 0);
-    let causes = || material.vms.keys().flat_map(|vm| material.causes(*vm));
+    let enters = input.vms.keys().any(|vm| input.of_reasons(*vm, ENTRIES).count > 0);
+    let causes = || input.vms.keys().flat_map(|vm| input.causes(*vm));
     missing(
         enters && !causes().any(|(cause, _)| cause.code.nested),
         "which exits are of a nested guest (L2), and which of the guest itself (L1)",
         "there is no kvm_nested_vmexit in it",
     );
     missing(
-        !material.facts.event_kinds.handlers && !machine.arch.starts_with("ppc"),
+        !input.facts.event_kinds.handlers && !machine.arch.starts_with("ppc"),
         "which exits go on beyond the kernel",
         if machine.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
     );
     missing(
-        !material.facts.event_kinds.switches,
+        !input.facts.event_kinds.switches,
         "overcommit, and lock holders that were preempted",
-        match material.facts.event_kinds.by_runner {
+        match input.facts.event_kinds.by_runner {
             true => BY_RUNNER,
             false if machine.xen => "there are no run states in it",
             false => "there is no sched_switch in it",
         },
     );
     let halting = halts.halts() > 0 && !machine.xen;
-    missing(halting && !halts.is_told(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");
+    missing(halting && !halts.has_wakeups(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");
     missing(
-        halting && halts.is_told() && !is_exact(&halts),
+        halting && halts.has_wakeups() && !is_exact(&halts),
         PAYS,
-        match material.facts.event_kinds.by_runner {
+        match input.facts.event_kinds.by_runner {
             true => BY_RUNNER,
             false => "there is no sched_wakeup in it that says when vCPUs were woken",
         },
     );
-    let unknown = unknown_host(material, trials, machine);
+    let unknown = unknown_host(input, trials, machine);
     missing(unknown.is_some(), HOST_POLLS, unknown.unwrap_or_default());
     missing(
-        halting && material.facts.halts.guest_polls,
+        halting && input.facts.halts.guest_polls,
         GUEST_POLLS,
         "the guest polled: gaps that its polls ended left no trace; set guest_halt_poll_ns=0 in it meanwhile",
     );
-    let runs = material.facts.gangs.vms();
+    let runs = input.facts.gangs.vms();
     let forced: u64 = runs.values().map(|cell| cell.forced).sum();
     let lost: u64 = runs.values().map(|cell| cell.lost.count).sum();
     missing(forced > 0 && lost == 0, "what ganged exits cost", "there is no kvm_guest_enter in it after forced exits");
@@ -138,12 +137,12 @@ pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedH
         "no core runs are kept to try them on, only what they came to",
     );
     missing(
-        material.facts.duration < SHORT,
+        input.facts.duration < SHORT,
         "what usually happens",
         "it is shorter than a second, so that the advice is about that moment",
     );
-    let user = total(material.facts.divisions.values().map(|of| of.parts.get(TimePart::User).0));
-    let wall = total(material.vms.values().map(|time| time.wall));
+    let user = total(input.facts.divisions.values().map(|of| of.parts.get(TimePart::User).0));
+    let wall = total(input.vms.values().map(|time| time.wall));
     if !machine.xen && user > 0 && user.saturating_mul(OF_TIME) >= wall {
         let (what, missing) = ("what user space does in its part of exits", "only how long it took is recorded");
         judgement.not_judged.push(NotJudged { what, missing, record: Some(IN_USER_SPACE) });
@@ -161,14 +160,14 @@ mod tests {
     #[test]
     fn nobody_is_told_to_record_what_was_recorded_and_never_came() {
         for (records_subjects, says, how) in [(false, "there is no kvm_pio", true), (true, "fired none", false)] {
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(Moment::from_nanos(0));
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
-            material.absorb(&Exit { parts: spent(TimePart::Kernel, 1_000), ..of });
-            end(&mut material, &[vcpu(0)], 1_000_000);
+            input.absorb(&Exit { parts: spent(TimePart::Kernel, 1_000), ..of });
+            end(&mut input, &[vcpu(0)], 1_000_000);
             let (machine, mut judgement) =
                 (RecordedHost { records_subjects, ..RecordedHost::default() }, Judgement::default());
-            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            judge(&input, &Trials::new(&input, &machine), &machine, &mut judgement);
             let row = judgement.not_judged.iter().find(|row| row.what.starts_with("which ports")).unwrap();
             assert!(row.missing.contains(says) && row.record.is_some() == how, "{row:?}");
         }
@@ -180,13 +179,13 @@ mod tests {
         for (user, xen, said) in
             [(SECOND / 20, false, true), (SECOND / 20 - 1, false, false), (SECOND / 2, true, false)]
         {
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(Moment::from_nanos(0));
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
-            material.absorb(&Exit { parts: spent(TimePart::User, user), ..of });
-            end(&mut material, &[vcpu(0)], SECOND);
+            input.absorb(&Exit { parts: spent(TimePart::User, user), ..of });
+            end(&mut input, &[vcpu(0)], SECOND);
             let (machine, mut judgement) = (RecordedHost { xen, ..RecordedHost::default() }, Judgement::default());
-            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            judge(&input, &Trials::new(&input, &machine), &machine, &mut judgement);
             let row = judgement.not_judged.iter().find(|row| row.what.contains("user space does"));
             assert_eq!(row.and_then(|row| row.record), said.then_some(IN_USER_SPACE), "{user} {xen}");
         }

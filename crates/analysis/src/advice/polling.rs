@@ -44,63 +44,63 @@ pub(super) fn is_exact(halts: &HaltStats) -> bool {
     halts.inexact().saturating_mul(EXACT) <= halts.halts()
 }
 
-pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
-    let all = material.facts.halts.all();
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+    let all = input.facts.halts.all();
     if all.halts() < FEWEST || machine.xen {
         return;
     }
-    let halting = material.halting_vms();
-    let wall = total(halting.iter().filter_map(|(vm, _)| material.vms.get(vm)).map(|time| time.wall));
+    let halting = input.halting_vms();
+    let wall = total(halting.iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.wall));
     let exact = is_exact(&all);
-    if exact && is_known(material) && unknown_host(material, trials, machine).is_none() && !trials.untried.halts {
-        host(material, machine, &trials.host, wall, judgement);
+    if exact && is_known(input) && unknown_host(input, trials, machine).is_none() && !trials.untried.halts {
+        host(input, machine, &trials.host, wall, judgement);
     }
     // A guest that seems to have switched KVM's polling off may poll already.
-    let may_poll = halt_poll_ns(material, machine).is_some() && unknown_host(material, trials, machine).is_some();
-    if !machine.arch.starts_with("x86") || may_poll || material.facts.halts.guest_polls || !exact {
+    let may_poll = halt_poll_ns(input, machine).is_some() && unknown_host(input, trials, machine).is_some();
+    if !machine.arch.starts_with("x86") || may_poll || input.facts.halts.guest_polls || !exact {
         return;
     }
-    if !material.facts.event_kinds.switches {
+    if !input.facts.event_kinds.switches {
         return;
     }
-    for (vm, bench) in trials.guests.iter().take(MOST_GUESTS) {
-        let halts = material.halts(*vm);
-        let Some(time) = material.vms.get(vm).filter(|_| halts.halts() >= FEWEST) else { continue };
-        if is_short(time.steal, time.wanted()) || material.is_throttled(*vm) {
+    for (vm, candidates) in trials.guests.iter().take(MOST_GUESTS) {
+        let halts = input.halts(*vm);
+        let Some(time) = input.vms.get(vm).filter(|_| halts.halts() >= FEWEST) else { continue };
+        if is_short(time.steal, time.wanted()) || input.is_throttled(*vm) {
             continue;
         }
-        if let Some(trial) = self::longer(bench, time.wall) {
-            let facts = note(material, Some(*vm), &halts, bench, judgement);
-            let choice = ChosenPollLimit { side: SettingSide::Guest, vm: Some(*vm), bench, trial, longer: true };
-            advise(material, machine, choice, &facts, judgement);
+        if let Some(trial) = self::longer(candidates, time.wall) {
+            let facts = note(input, Some(*vm), &halts, candidates, judgement);
+            let choice = ChosenPollLimit { side: SettingSide::Guest, vm: Some(*vm), candidates, trial, longer: true };
+            advise(input, machine, choice, &facts, judgement);
         }
     }
 }
 
 /// Whether the recording tells how KVM polled.
-fn is_known(material: &AdviceInput) -> bool {
-    material.facts.halts.all().is_told() && (material.facts.event_kinds.polls || material.facts.event_kinds.switches)
+fn is_known(input: &AdviceInput) -> bool {
+    input.facts.halts.all().has_wakeups() && (input.facts.event_kinds.polls || input.facts.event_kinds.switches)
 }
 
 /// The limit of KVM's polls, as the recording tells it, or as the decisions for all VMs show it.
-fn halt_poll_ns(material: &AdviceInput, machine: &RecordedHost) -> Option<Nanos> {
-    let settings = material.facts.halts.settings.values().filter(|seen| seen.changes > 0);
+fn halt_poll_ns(input: &AdviceInput, machine: &RecordedHost) -> Option<Nanos> {
+    let settings = input.facts.halts.settings.values().filter(|seen| seen.changes > 0);
     let mut shown = settings.map(|seen| seen.shown(&machine.polling));
     let of_one = shown.next().flatten();
-    machine.polling.told.or(of_one.filter(|_| shown.all(|next| next == of_one)))
+    machine.polling.in_force.or(of_one.filter(|_| shown.all(|next| next == of_one)))
 }
 
 /// Why host halt polling is not judged, though the recording has the events for it.
-pub(super) fn unknown_host(material: &AdviceInput, trials: &Trials, machine: &RecordedHost) -> Option<&'static str> {
-    let all = material.facts.halts.all();
-    if machine.xen || all.halts() < FEWEST || !is_exact(&all) || !is_known(material) {
+pub(super) fn unknown_host(input: &AdviceInput, trials: &Trials, machine: &RecordedHost) -> Option<&'static str> {
+    let all = input.facts.halts.all();
+    if machine.xen || all.halts() < FEWEST || !is_exact(&all) || !is_known(input) {
         return None;
     }
-    if material.facts.halts.guest_polls {
+    if input.facts.halts.guest_polls {
         // `kvm_arch_no_poll` in arch/x86/kvm/x86.c: KVM does not poll for a vCPU in whose MSR_KVM_POLL_CONTROL bit 0 is clear.
         return Some("a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that");
     }
-    let Some(told) = halt_poll_ns(material, machine) else {
+    let Some(in_force) = halt_poll_ns(input, machine) else {
         return Some(
             "the recording does not say what halt_poll_ns was, and KVM's decisions show at best between which values it was \
              (`report --view halt`): /sys/module/kvm/parameters/halt_poll_ns says it",
@@ -108,15 +108,15 @@ pub(super) fn unknown_host(material: &AdviceInput, trials: &Trials, machine: &Re
     };
     let differs = |seen: &PollSettings| {
         let (more_than, less_than) = seen.bounds();
-        seen.changes > 0 && (more_than >= told.0 || less_than.is_some_and(|less| less <= told.0))
+        seen.changes > 0 && (more_than >= in_force.0 || less_than.is_some_and(|less| less <= in_force.0))
     };
-    if material.facts.halts.settings.values().any(differs) {
+    if input.facts.halts.settings.values().any(differs) {
         return Some(
             "KVM decided by another limit than halt_poll_ns: the VMM's own (KVM_CAP_HALT_POLL), or it was changed",
         );
     }
     // Of gaps so short KVM's poll grows; a quarter of them at least.
-    let short = all.gaps().quantile(2_500).is_some_and(|gap| gap.0 < told.0);
+    let short = all.gaps().quantile(2_500).is_some_and(|gap| gap.0 < in_force.0);
     (short && trials.host.recorded().polling == 0).then_some(
         "KVM polled for no halt although halt_poll_ns is longer than many were: a guest that switched it off before the \
          recording (MSR_KVM_POLL_CONTROL), or the VMM's own limit (KVM_CAP_HALT_POLL)",
@@ -124,35 +124,41 @@ pub(super) fn unknown_host(material: &AdviceInput, trials: &Trials, machine: &Re
 }
 
 /// The host's own polling.
-fn host(material: &AdviceInput, machine: &RecordedHost, bench: &PollCandidates, wall: u64, judgement: &mut Judgement) {
-    let all = material.facts.halts.all();
-    let waiting = total(material.vms.values().map(|time| time.steal));
-    let wanted = total(material.vms.values().map(VmTime::wanted));
-    let choice = |trial, longer| ChosenPollLimit { side: SettingSide::Host, vm: None, bench, trial, longer };
-    let Some(told) = halt_poll_ns(material, machine) else { return };
-    let longer = longer(bench, wall).filter(|trial| trial.value > told.0);
-    let shorter = shorter(bench, wall).filter(|trial| trial.value < told.0);
+fn host(
+    input: &AdviceInput,
+    machine: &RecordedHost,
+    candidates: &PollCandidates,
+    wall: u64,
+    judgement: &mut Judgement,
+) {
+    let all = input.facts.halts.all();
+    let waiting = total(input.vms.values().map(|time| time.steal));
+    let wanted = total(input.vms.values().map(VmTime::wanted));
+    let choice = |trial, longer| ChosenPollLimit { side: SettingSide::Host, vm: None, candidates, trial, longer };
+    let Some(in_force) = halt_poll_ns(input, machine) else { return };
+    let longer = longer(candidates, wall).filter(|trial| trial.value > in_force.0);
+    let shorter = shorter(candidates, wall).filter(|trial| trial.value < in_force.0);
     match (longer, shorter) {
-        (Some(_), _) if material.vms.keys().any(|vm| material.is_throttled(*vm)) => {
-            let facts = note(material, None, &all, bench, judgement);
+        (Some(_), _) if input.vms.keys().any(|vm| input.is_throttled(*vm)) => {
+            let facts = note(input, None, &all, candidates, judgement);
             let why = "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs were runnable";
             judgement.accept_cost(facts[0], &facts[1..], why);
             judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
         }
         (Some(_), _) if is_short(waiting, wanted) => {
-            let facts = note(material, None, &all, bench, judgement);
+            let facts = note(input, None, &all, candidates, judgement);
             let why = "polling would not shorten the way from a wake-up to the guest: vCPUs wait for CPUs, and KVM does not \
                        poll while another task wants its CPU";
             judgement.accept_cost(facts[0], &facts[1..], why);
             judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
         }
         (Some(trial), _) => {
-            let facts = note(material, None, &all, bench, judgement);
-            advise(material, machine, choice(trial, true), &facts, judgement);
+            let facts = note(input, None, &all, candidates, judgement);
+            advise(input, machine, choice(trial, true), &facts, judgement);
         }
         (None, Some(trial)) => {
-            let facts = note(material, None, &all, bench, judgement);
-            advise(material, machine, choice(trial, false), &facts, judgement);
+            let facts = note(input, None, &all, candidates, judgement);
+            advise(input, machine, choice(trial, false), &facts, judgement);
         }
         (None, None) => {
             let why = "the guest halts so often; no other halt_poll_ns that was replayed would pay";
@@ -167,50 +173,50 @@ pub(super) fn is_short(waiting: u64, wanted: u64) -> bool {
 }
 
 /// The value at which polls pay, if there is one: sooner wake-ups are worth the change beyond doubt, at a fair price.
-fn longer(bench: &PollCandidates, wall: u64) -> Option<&Trial> {
+fn longer(candidates: &PollCandidates, wall: u64) -> Option<&Trial> {
     let pays = |trial: &&Trial| {
-        let ((low, won, _), (_, saved, _)) = (bench.latency_gain(trial), bench.cpu_gain(trial));
+        let ((low, won, _), (_, saved, _)) = (candidates.latency_gain(trial), candidates.cpu_gain(trial));
         low * MIN_COST_SHARE as f64 >= wall as f64 && -saved <= won * FAIR_PRICE
     };
-    let won = |trial: &Trial| bench.latency_gain(trial).1;
-    let most = bench.trials.iter().filter(pays).map(won).fold(0.0, f64::max);
-    bench.trials.iter().filter(pays).find(|trial| won(trial) >= most * GOOD_ENOUGH_SHARE)
+    let won = |trial: &Trial| candidates.latency_gain(trial).1;
+    let most = candidates.trials.iter().filter(pays).map(won).fold(0.0, f64::max);
+    candidates.trials.iter().filter(pays).find(|trial| won(trial) >= most * GOOD_ENOUGH_SHARE)
 }
 
 /// The value below which polls are for nothing, if most of what is polled ends no halt: what is saved is noteworthy
 /// beyond doubt, and the wake-ups that come later are a small part of it. Polls that succeed are left alone, whatever they
 /// take: a host whose CPUs have nothing else to do may well want them.
-fn shorter(bench: &PollCandidates, wall: u64) -> Option<&Trial> {
-    let recorded = bench.recorded();
+fn shorter(candidates: &PollCandidates, wall: u64) -> Option<&Trial> {
+    let recorded = candidates.recorded();
     if recorded.missed.saturating_mul(2) < recorded.polling {
         return None;
     }
     let pays = |trial: &&Trial| {
-        let ((_, won, _), (low, saved, _)) = (bench.latency_gain(trial), bench.cpu_gain(trial));
+        let ((_, won, _), (low, saved, _)) = (candidates.latency_gain(trial), candidates.cpu_gain(trial));
         low * NOTEWORTHY >= wall as f64 && -won * HIGH_PRICE <= saved
     };
-    let saved = |trial: &Trial| bench.cpu_gain(trial).1;
-    let most = bench.trials.iter().filter(pays).map(saved).fold(0.0, f64::max);
-    bench.trials.iter().rev().filter(pays).find(|trial| saved(trial) >= most * GOOD_ENOUGH_SHARE)
+    let saved = |trial: &Trial| candidates.cpu_gain(trial).1;
+    let most = candidates.trials.iter().filter(pays).map(saved).fold(0.0, f64::max);
+    candidates.trials.iter().rev().filter(pays).find(|trial| saved(trial) >= most * GOOD_ENOUGH_SHARE)
 }
 
 fn note(
-    material: &AdviceInput,
+    input: &AdviceInput,
     vm: Option<VmId>,
     halts: &HaltStats,
-    bench: &PollCandidates,
+    candidates: &PollCandidates,
     judgement: &mut Judgement,
 ) -> Vec<CitedFactId> {
-    let recorded = bench.recorded();
+    let recorded = candidates.recorded();
     let share = recorded.successful_polls as f64 / halts.halts().max(1) as f64;
     let mut facts = vec![
-        judgement.cite(vm, Topic::Halts, "halts a second", CitedValue::Rate(material.rate(vm, halts.halts()))),
+        judgement.cite(vm, Topic::Halts, "halts a second", CitedValue::Rate(input.rate(vm, halts.halts()))),
         judgement.cite(vm, Topic::Halts, "part of the halts that successful polls ended", CitedValue::Share(share)),
         judgement.cite(
             vm,
             Topic::Halts,
             "CPU time that KVM's polling took, in each second",
-            CitedValue::Time(material.per_second(vm, recorded.polling)),
+            CitedValue::Time(input.per_second(vm, recorded.polling)),
         ),
     ];
     if let Some(gap) = halts.gaps().quantile(5_000) {
@@ -236,23 +242,23 @@ fn note(
 struct ChosenPollLimit<'a> {
     side: SettingSide,
     vm: Option<VmId>,
-    bench: &'a PollCandidates,
+    candidates: &'a PollCandidates,
     trial: &'a Trial,
     longer: bool,
 }
 
 fn advise(
-    material: &AdviceInput,
+    input: &AdviceInput,
     machine: &RecordedHost,
     choice: ChosenPollLimit,
     facts: &[CitedFactId],
     judgement: &mut Judgement,
 ) {
-    let ChosenPollLimit { side, vm, bench, trial, longer } = choice;
+    let ChosenPollLimit { side, vm, candidates, trial, longer } = choice;
     let name = if side == SettingSide::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
     let Some(knob) = knob(name) else { return };
-    let (won, saved) = (bench.latency_gain(trial), bench.cpu_gain(trial));
-    let time = |nanos: f64| material.per_second(vm, nanos.max(0.0) as u64);
+    let (won, saved) = (candidates.latency_gain(trial), candidates.cpu_gain(trial));
+    let time = |nanos: f64| input.per_second(vm, nanos.max(0.0) as u64);
     let gain = |of: GainOf, (low, _, high): GainEstimateNs| Gain {
         of,
         low: time(low),
@@ -260,8 +266,8 @@ fn advise(
         how: GainMethod::Replayed(if side == SettingSide::Host { "host_halt_poll" } else { "guest_halt_poll" }),
     };
     let value = knob.text(trial.value);
-    let was = match (side, machine.polling.told, halt_poll_ns(material, machine)) {
-        (SettingSide::Host, Some(told), _) => format!(" (it was {told})"),
+    let was = match (side, machine.polling.in_force, halt_poll_ns(input, machine)) {
+        (SettingSide::Host, Some(in_force), _) => format!(" (it was {in_force})"),
         (SettingSide::Host, None, Some(shown)) => format!(" (it was {shown}, as KVM's decisions show)"),
         _ => String::new(),
     };
@@ -290,7 +296,7 @@ fn advise(
         }
         false => format!("the guests: wake-ups later by {} in each second, all together", time(-won.1)).into(),
     };
-    let vmm = vm.map_or(Vmm::Unknown, |vm| material.vmm(vm, machine));
+    let vmm = vm.map_or(Vmm::Unknown, |vm| input.vmm(vm, machine));
     let plan = AdviceDraft {
         rule: match side {
             SettingSide::Host => Rule::HostHaltPoll,
@@ -382,11 +388,11 @@ mod tests {
         gap: u64,
         back: u64,
         polled: u64,
-        told: Option<u64>,
+        in_force: Option<u64>,
         guest_polls: bool,
         change: Option<PollChange>,
     ) -> Judgement {
-        Case { gap, back, polled, told, guest_polls, change, ..CASE }.judged()
+        Case { gap, back, polled, in_force, guest_polls, change, ..CASE }.judged()
     }
 
     /// What is judged, and on what.
@@ -395,7 +401,7 @@ mod tests {
         gap: u64,
         back: u64,
         polled: u64,
-        told: Option<u64>,
+        in_force: Option<u64>,
         guest_polls: bool,
         change: Option<PollChange>,
         /// Halts, one each 200 us.
@@ -417,7 +423,7 @@ mod tests {
         gap: 15 * US,
         back: 30 * US,
         polled: 0,
-        told: Some(0),
+        in_force: Some(0),
         guest_polls: false,
         change: None,
         halts: 2_000,
@@ -433,7 +439,7 @@ mod tests {
 
     impl Case {
         fn read(&self) -> (AdviceInput, Trials, RecordedHost) {
-            let Case { gap, back, polled, told, guest_polls, change, .. } = *self;
+            let Case { gap, back, polled, in_force, guest_polls, change, .. } = *self;
             let who = vcpu(0);
             let at = |nanos| Moment::from_nanos(nanos);
             let halts: Vec<Halt> = (1..=self.halts)
@@ -452,49 +458,45 @@ mod tests {
                     }
                 })
                 .collect();
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(at(0));
-            material.note_event_kinds(EventKinds {
-                switches: self.switches,
-                polls: self.polls,
-                ..EventKinds::default()
-            });
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(at(0));
+            input.note_event_kinds(EventKinds { switches: self.switches, polls: self.polls, ..EventKinds::default() });
             for halt in &halts {
-                material.absorb_halt(halt);
+                input.absorb_halt(halt);
                 let hlt = exit(who, halt.begin.as_nanos(), ExitCode::new(CodeList::Vmx, 12));
                 let parts = spent(TimePart::Halted, gap + back).with(TimePart::Steal, Nanos(self.steal));
-                material.absorb(&Exit { guest: Nanos(100 * US), parts, ..hlt });
+                input.absorb(&Exit { guest: Nanos(100 * US), parts, ..hlt });
             }
             if guest_polls {
                 let (kind, key) = (SubjectKind::Msr, u64::from(PollControl::MSR));
                 let off = Subject { kind, write: true, form: PortAccessForm::Unknown, size: 0, key, value: 0 };
-                material.absorb(&Exit { subject: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
+                input.absorb(&Exit { subject: Some(off), ..exit(who, 1, ExitCode::new(CodeList::Vmx, 32)) });
             }
             for number in 0..self.idle {
                 let of = preemption(who, at(number), None);
-                material.absorb_preemption(&of);
+                input.absorb_preemption(&of);
             }
-            end(&mut material, &[who], (self.halts + 1) * 200 * US);
-            let polling = RecordedHaltPolling { told: told.map(Nanos), ..RecordedHaltPolling::default() };
+            end(&mut input, &[who], (self.halts + 1) * 200 * US);
+            let polling = RecordedHaltPolling { in_force: in_force.map(Nanos), ..RecordedHaltPolling::default() };
             let (arch, release) = (self.arch.to_string(), "6.1.0".to_string());
             let machine = RecordedHost { arch, release, polling, xen: self.xen, ..RecordedHost::default() };
-            let mut trials = Trials::new(&material, &machine);
+            let mut trials = Trials::new(&input, &machine);
             halts.iter().for_each(|halt| trials.absorb_halt(halt));
             trials.untried.halts = self.untried;
-            (material, trials, machine)
+            (input, trials, machine)
         }
 
         fn judged(&self) -> Judgement {
-            let (material, trials, machine) = self.read();
+            let (input, trials, machine) = self.read();
             let mut judgement = Judgement::default();
-            judge(&material, &trials, &machine, &mut judgement);
+            judge(&input, &trials, &machine, &mut judgement);
             judgement.rank();
             judgement
         }
 
         fn unknown(&self) -> Option<&'static str> {
-            let (material, trials, machine) = self.read();
-            unknown_host(&material, &trials, &machine)
+            let (input, trials, machine) = self.read();
+            unknown_host(&input, &trials, &machine)
         }
     }
 
@@ -531,7 +533,7 @@ mod tests {
     fn longer_polls_are_not_advised_where_they_are_no_longer_or_nobody_knows() {
         let host = |judgement: &Judgement| knobs(judgement).into_iter().find(|row| row.0 == "halt_poll_ns");
         let grown = Some(PollChange { grow: true, old: 10_000, new: 20_000 });
-        for (what, told, guest_polls, change, advised) in [
+        for (what, in_force, guest_polls, change, advised) in [
             ("it was off", Some(0), false, None, Some(50_000)),
             ("it was longer than the gaps, and KVM polled for none", Some(20_000), false, None, None),
             ("what was tried is no longer than what was in force", Some(50_000), false, None, None),
@@ -541,7 +543,7 @@ mod tests {
             ("the VMM had set another", Some(0), false, grown, None),
         ] {
             // Of 20,000 ns, polls would have ended halts of 15 us: that none did says that somebody switched them off.
-            let judgement = judged_by(15 * US, 30 * US, 0, told, guest_polls, change);
+            let judgement = judged_by(15 * US, 30 * US, 0, in_force, guest_polls, change);
             assert_eq!(host(&judgement).map(|row| row.1), advised, "{what}");
         }
         let judgement = judged(15 * US, 30 * US, 0);
@@ -578,9 +580,9 @@ mod tests {
             ("KVM's polls alone", Case { switches: false, polls: true, ..CASE }, host),
             ("neither the scheduler's events nor KVM's polls", Case { switches: false, ..CASE }, none),
             ("Arm, whose guests have no such governor", Case { arch: "aarch64", ..CASE }, host),
-            ("nothing says what was in force", Case { told: None, ..CASE }, guest),
+            ("nothing says what was in force", Case { in_force: None, ..CASE }, guest),
             ("a guest that polls already", Case { guest_polls: true, ..CASE }, none),
-            ("a guest that seems to poll already", Case { told: Some(20_000), ..CASE }, none),
+            ("a guest that seems to poll already", Case { in_force: Some(20_000), ..CASE }, none),
             ("halts that were not tried on the host's", Case { untried: true, ..CASE }, guest),
             // Before each halt 100 us in the guest: of 105,263 ns that are wanted 5,263 are just less than a twentieth.
             ("steal of a twentieth of what vCPUs want", Case { steal: 5_263, ..CASE }, both),
@@ -600,30 +602,34 @@ mod tests {
     fn what_keeps_the_hosts_polls_from_being_judged_is_said() {
         let changed = |grow, old| Some(PollChange { grow, old, new: old * 2 });
         // All halts are of 45 us. KVM polls for 10 us.
-        let case = Case { polled: 10 * US, told: Some(10 * US), ..CASE };
+        let case = Case { polled: 10 * US, in_force: Some(10 * US), ..CASE };
         for (what, case, why) in [
             ("all is known", case, None),
-            ("too few halts", Case { halts: 199, told: None, ..case }, None),
-            ("enough", Case { halts: 200, told: None, ..case }, Some("does not say what halt_poll_ns was")),
-            ("Xen", Case { xen: true, told: None, ..case }, None),
-            ("no wake-ups", Case { inexact: 101, told: None, ..case }, None),
-            ("no polls", Case { switches: false, told: None, ..case }, None),
-            ("KVM's polls alone", Case { switches: false, polls: true, told: None, ..case }, Some("does not say")),
+            ("too few halts", Case { halts: 199, in_force: None, ..case }, None),
+            ("enough", Case { halts: 200, in_force: None, ..case }, Some("does not say what halt_poll_ns was")),
+            ("Xen", Case { xen: true, in_force: None, ..case }, None),
+            ("no wake-ups", Case { inexact: 101, in_force: None, ..case }, None),
+            ("no polls", Case { switches: false, in_force: None, ..case }, None),
+            ("KVM's polls alone", Case { switches: false, polls: true, in_force: None, ..case }, Some("does not say")),
             ("a guest polls", Case { guest_polls: true, ..case }, Some("a guest switched it off for itself")),
-            ("a poll grew from less", Case { change: changed(true, 44_000), told: Some(45_001), ..case }, None),
+            ("a poll grew from less", Case { change: changed(true, 44_000), in_force: Some(45_001), ..case }, None),
             (
                 "a poll grew after as long a halt",
-                Case { change: changed(true, 44_000), told: Some(45_000), ..case },
+                Case { change: changed(true, 44_000), in_force: Some(45_000), ..case },
                 Some("KVM decided"),
             ),
-            ("a poll shrank after a halt", Case { change: changed(false, 44_000), told: Some(44_999), ..case }, None),
+            (
+                "a poll shrank after a halt",
+                Case { change: changed(false, 44_000), in_force: Some(44_999), ..case },
+                None,
+            ),
             (
                 "a poll shrank after as short a halt",
-                Case { change: changed(false, 44_000), told: Some(45_000), ..case },
+                Case { change: changed(false, 44_000), in_force: Some(45_000), ..case },
                 Some("KVM decided"),
             ),
-            ("KVM polled for none", Case { polled: 0, told: Some(16_000), ..case }, Some("KVM polled for no halt")),
-            ("and had no reason to", Case { polled: 0, told: Some(14_000), ..case }, None),
+            ("KVM polled for none", Case { polled: 0, in_force: Some(16_000), ..case }, Some("KVM polled for no halt")),
+            ("and had no reason to", Case { polled: 0, in_force: Some(14_000), ..case }, None),
         ] {
             match (case.unknown(), why) {
                 (Some(said), Some(why)) => assert!(said.contains(why), "{what}: {said}"),
@@ -642,7 +648,7 @@ mod tests {
     }
 
     /// Of ten parts each: what was recorded, and what values made of it: polling and latency.
-    fn bench(recorded: HaltTotals, tried: &[(u64, u64, u64)]) -> PollCandidates {
+    fn candidates(recorded: HaltTotals, tried: &[(u64, u64, u64)]) -> PollCandidates {
         let came = |&(value, polling, latency): &(u64, u64, u64)| {
             (value, HaltTotals { polling, latency, ..HaltTotals::default() })
         };
@@ -664,8 +670,8 @@ mod tests {
             ("one that is too dear", &[(20_000, 5_000, 1_900), (50_000, 9_000, 1_000)], 50_000, Some(20_000)),
             ("nothing", &[(20_000, 5_000, 2_000)], 1, None),
         ] {
-            let bench = bench(recorded, tried);
-            assert_eq!(longer(&bench, wall).map(|trial| trial.value), found, "{what}");
+            let candidates = candidates(recorded, tried);
+            assert_eq!(longer(&candidates, wall).map(|trial| trial.value), found, "{what}");
         }
     }
 
@@ -684,20 +690,20 @@ mod tests {
             ("less than nearly all", 2_500, &[(10_000, 4_000, 2_000), (20_000, 4_101, 2_000)], 100_000, Some(10_000)),
             ("one that loses too much", 2_500, &[(0, 0, 9_000), (20_000, 4_000, 2_000)], 100_000, Some(20_000)),
         ] {
-            let bench = bench(HaltTotals { missed, ..recorded }, tried);
-            assert_eq!(shorter(&bench, wall).map(|trial| trial.value), found, "{what}");
+            let candidates = candidates(HaltTotals { missed, ..recorded }, tried);
+            assert_eq!(shorter(&candidates, wall).map(|trial| trial.value), found, "{what}");
         }
     }
 
     /// Of a recording of one VM whose vCPUs want 1,000 ns, and of as many VMs as there are.
-    fn hosted(told: u64, bench: &PollCandidates, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.vms.insert(VmId(1), VmTime { guest: 1_000 - steal, steal, ..VmTime::default() });
+    fn hosted(in_force: u64, candidates: &PollCandidates, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
+        let mut input = AdviceInput::new(&Selection::default());
+        input.vms.insert(VmId(1), VmTime { guest: 1_000 - steal, steal, ..VmTime::default() });
         let of = preemption(vcpu(0), Moment::default(), None);
-        (0..idle).for_each(|_| material.absorb_preemption(&of));
-        let polling = RecordedHaltPolling { told: Some(Nanos(told)), ..RecordedHaltPolling::default() };
+        (0..idle).for_each(|_| input.absorb_preemption(&of));
+        let polling = RecordedHaltPolling { in_force: Some(Nanos(in_force)), ..RecordedHaltPolling::default() };
         let mut judgement = Judgement::default();
-        host(&material, &RecordedHost { polling, ..RecordedHost::default() }, bench, 100_000, &mut judgement);
+        host(&input, &RecordedHost { polling, ..RecordedHost::default() }, candidates, 100_000, &mut judgement);
         let said = judgement.said(VmId(1)).next().map(|row| row.1.clone());
         (judgement, said)
     }
@@ -708,7 +714,7 @@ mod tests {
         let (longer, shorter) = ((50_000, 5_000, 1_800), (10_000, 1_000, 2_000));
         let inherent =
             |said: &Option<Said>, says: &str| matches!(said, Some(Said::Inherent(why)) if why.contains(says));
-        for (told, tried, value, change) in [
+        for (in_force, tried, value, change) in [
             (
                 49_999,
                 &[shorter, longer][..],
@@ -726,24 +732,24 @@ mod tests {
             (50_000, &[longer], None, ""),
             (10_000, &[(0, 1_000, 2_000)], Some(0), "disable host halt polling: halt_poll_ns=0 (it was 10.0us)"),
         ] {
-            let (judgement, said) = hosted(told, &bench(recorded, tried), 0, 0);
+            let (judgement, said) = hosted(in_force, &candidates(recorded, tried), 0, 0);
             assert_eq!(knobs(&judgement), value.map(|value| ("halt_poll_ns", value)).into_iter().collect::<Vec<_>>());
             match judgement.advice() {
-                [advice] => assert!(advice.plan().change.contains(change), "{told}: {}", advice.plan().change),
+                [advice] => assert!(advice.plan().change.contains(change), "{in_force}: {}", advice.plan().change),
                 advice => {
                     assert_eq!(advice.len(), 0);
-                    assert!(inherent(&said, "no other halt_poll_ns"), "{told}: {said:?}");
+                    assert!(inherent(&said, "no other halt_poll_ns"), "{in_force}: {said:?}");
                 }
             }
         }
-        let bench = bench(recorded, &[longer]);
+        let candidates = candidates(recorded, &[longer]);
         for (steal, idle, why) in [
             (50, 9, None),
             (51, 9, Some("polling would not shorten the way")),
             (50, 10, Some("longer polls would use up a quota")),
             (51, 10, Some("longer polls would use up a quota")),
         ] {
-            let (judgement, said) = hosted(10_000, &bench, steal, idle);
+            let (judgement, said) = hosted(10_000, &candidates, steal, idle);
             assert_eq!(judgement.advice().len(), usize::from(why.is_none()), "{steal} {idle}");
             assert_eq!(judgement.left_alone.len(), usize::from(why.is_some()), "{steal} {idle}");
             if let Some(why) = why {
@@ -754,8 +760,8 @@ mod tests {
 
     #[test]
     fn facts_about_polls_are_of_all_that_was_recorded() {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.facts.duration = Nanos(2_000_000_000);
+        let mut input = AdviceInput::new(&Selection::default());
+        input.facts.duration = Nanos(2_000_000_000);
         let mut halts = HaltStats::default();
         halts.blocked.gaps.record(Nanos(33));
         halts.successful_polls.gaps.record(Nanos(33));
@@ -763,7 +769,7 @@ mod tests {
         let came = HaltTotals { successful_polls: 1, polling: 700, ..HaltTotals::default() };
         let mut judgement = Judgement::default();
         // Ten caught of forty halts in two seconds; nobody knows when any was back.
-        let facts = note(&material, Some(VmId(1)), &halts, &PollCandidates::made(came, &[]), &mut judgement);
+        let facts = note(&input, Some(VmId(1)), &halts, &PollCandidates::made(came, &[]), &mut judgement);
         assert_eq!(facts.iter().map(|fact| fact.number()).collect::<Vec<_>>(), [1, 2, 3, 4]);
         let figures: Vec<CitedValue> = judgement.facts().iter().map(|fact| fact.figure).collect();
         let time = |nanos| CitedValue::Time(Nanos(nanos));

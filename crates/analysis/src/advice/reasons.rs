@@ -70,7 +70,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     ),
     ExitGroup {
         signs: LOGGED,
-        choose: |vm| usize::from(vm.material.of_reasons(vm.id, &[PML_FULL]).count > 0),
+        choose: |vm| usize::from(vm.input.of_reasons(vm.id, &[PML_FULL]).count > 0),
         ..row(
             PROTECTED,
             "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
@@ -314,7 +314,7 @@ const OF_APICV: &[(CodeList, u64)] =
 
 /// Whether the processor virtualises the VM's APIC, as its exits show.
 pub(super) fn has_apicv(vm: &JudgedVm<'_>) -> bool {
-    vm.material.of_reasons(vm.id, OF_APICV).count > 0
+    vm.input.of_reasons(vm.id, OF_APICV).count > 0
 }
 
 /// A VM's exits of a group, and what those about each thing cost.
@@ -328,7 +328,7 @@ struct Grouped {
 
 pub(super) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
     let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
-    for (cause, cell) in vm.material.causes(vm.id) {
+    for (cause, cell) in vm.input.causes(vm.id) {
         if let Some(group) = group(cause)
             && asked(vm.machine, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
         {
@@ -337,11 +337,11 @@ pub(super) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
             grouped.cell.merge(cell);
             grouped.about.extend(cause.about.map(|key| (key, cell.cost().0)));
             let is_it = |of, trap: u16, about| (of, u64::from(trap), about) == (vm.id, cause.code.number, cause.about);
-            grouped.forces += vm.material.facts.gangs.forced_by(is_it).0;
+            grouped.forces += vm.input.facts.gangs.forced_by(is_it).0;
         }
     }
     for (name, Grouped { group, cell, about, forces }) in groups {
-        if name == DOORBELLS && gangs::judges_doorbells(vm.material, vm.id) {
+        if name == DOORBELLS && gangs::judges_doorbells(vm.input, vm.id) {
             continue;
         }
         let mut account = VmSubjectExits::of(cell, group.answers[(group.choose)(vm)]);
@@ -359,11 +359,11 @@ pub(super) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
             };
             account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
-        if group.may_wait && !vm.material.facts.event_kinds.switches {
+        if group.may_wait && !vm.input.facts.event_kinds.switches {
             let median = account.all.stats.quantile(5_000).unwrap_or(Nanos::ZERO);
             account.for_sure = Some(if median > HANDLER { 0 } else { medians(&account.all.stats) });
         }
-        let touched = vm.material.touched(vm.id);
+        let touched = vm.input.touched(vm.id);
         if name == FAULTS && touched.all() > 0 {
             let what = format!("part of the {FAULTS} at pages at which there was one before in this recording");
             let share = touched.again as f64 / touched.all() as f64;
@@ -380,8 +380,8 @@ pub(super) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
             let what = format!("part of the {FAULTS} in {place}");
             account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
-        account.note_long_ones(vm.material);
-        for (sign, count) in vm.material.signs(vm.id, group.signs) {
+        account.note_long_ones(vm.input);
+        for (sign, count) in vm.input.signs(vm.id, group.signs) {
             let what = format!("{} ({}) meanwhile", sign.what(), sign.event());
             account.more.push((Topic::Devices, what, CitedValue::Count(count)));
         }
@@ -397,7 +397,7 @@ const BELOW: &str = "memory below 3 GiB";
 fn mostly_at(vm: &JudgedVm<'_>) -> Option<(String, f64)> {
     let mut places: BTreeMap<String, u64> = BTreeMap::new();
     let mut all = 0;
-    for (address, faults) in vm.material.missing_at(vm.id) {
+    for (address, faults) in vm.input.missing_at(vm.id) {
         all += faults;
         let place = match (vm.machine.names.of_key(&[vm.id], SubjectKind::Mmio, address), address) {
             (Some(SubjectName::Given(given)), _) => given.to_string(),
@@ -423,14 +423,14 @@ fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)>
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
 pub(super) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
     let mut cell = ExitStats::default();
-    let halts = vm.material.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
+    let halts = vm.input.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
     halts.for_each(|(_, of)| cell.merge(of));
-    let blocked = vm.material.halts(vm.id).halts();
+    let blocked = vm.input.halts(vm.id).halts();
     let pending = cell.timed.saturating_sub(blocked);
     let all = cell.count;
     // Without kvm_vcpu_wakeup nothing says which halts found one; elsewhere WFEs and the like are such exits, too.
     let is_x86 = !vm.machine.xen && is_of_pcs(&vm.machine.arch);
-    if is_x86 && vm.material.facts.halts.all().is_told() && pending.saturating_mul(2) > cell.timed {
+    if is_x86 && vm.input.facts.halts.all().has_wakeups() && pending.saturating_mul(2) > cell.timed {
         let share = pending as f64 / cell.timed as f64;
         let mut account = VmSubjectExits::of(cell, may_poll(vm));
         let what = "part of the halts that found an event pending, and blocked nobody";
@@ -443,7 +443,7 @@ pub(super) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut 
         judgement.say(Some(vm.id), Covered::Halts, Said::Inherent(XEN_HALTS.into()));
         return;
     }
-    let outside = vm.material.halts(vm.id).in_user_space;
+    let outside = vm.input.halts(vm.id).in_user_space;
     if outside > 0 && outside == all {
         judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(HALTS_OUTSIDE.into()));
     } else if let Some(why) = unknown {
@@ -453,11 +453,11 @@ pub(super) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut 
 
 /// What is said of halts that find an event pending: a guest must not poll on a CPU that others wait for.
 fn may_poll(vm: &JudgedVm<'_>) -> Remedy {
-    let AdviceInput { facts, .. } = vm.material;
+    let AdviceInput { facts, .. } = vm.input;
     match () {
         _ if facts.halts.guest_polls => Remedy::Leave(POLLS_ALREADY),
         _ if !facts.event_kinds.switches => Remedy::Unjudged(CPUS_UNKNOWN),
-        _ if is_short(vm.time.steal, vm.time.wanted()) || vm.material.is_throttled(vm.id) => Remedy::Leave(CPUS_SHORT),
+        _ if is_short(vm.time.steal, vm.time.wanted()) || vm.input.is_throttled(vm.id) => Remedy::Leave(CPUS_SHORT),
         _ => Remedy::Cure(&PENDING),
     }
 }
@@ -480,7 +480,7 @@ const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local A
 /// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where most of
 /// their time is that of faults alone in their 2 MiB, pages of that size need as many.
 fn memory_faults(vm: &JudgedVm<'_>) -> usize {
-    let touched = vm.material.touched(vm.id);
+    let touched = vm.input.touched(vm.id);
     match touched.all() {
         0 => 3,
         all if touched.again.saturating_mul(2) > all => 2,
@@ -506,14 +506,14 @@ const PML_FULL: (CodeList, u64) = (CodeList::Vmx, 62);
 /// `kvm_vcpu_trigger_posted_interrupt` of arch/x86/kvm/vmx/vmx.c and `kvm_vcpu_kick` of virt/kvm/kvm_main.c: without APICv the kick is
 /// the host's reschedule interrupt.
 fn are_kicks(vm: &JudgedVm<'_>) -> bool {
-    let causes = vm.material.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
+    let causes = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
     let (mut kicks, mut all) = (0_u64, 0_u64);
     for (cause, cell) in causes {
         let name = cause.about.and_then(|key| vm.machine.names.of_key(&[vm.id], key.kind, key.key));
         all += cell.count;
         kicks += if name.as_deref() == Some("RESCHEDULE") { cell.count } else { 0 };
     }
-    kicks.saturating_mul(2) > all && vm.material.ipis(vm.id).all() > 0 && !has_apicv(vm)
+    kicks.saturating_mul(2) > all && vm.input.ipis(vm.id).all() > 0 && !has_apicv(vm)
 }
 
 const KICKS: &str = "most are the host's reschedule interrupts, by which KVM has a vCPU take an interrupt that a sibling sent: they are the \
@@ -912,9 +912,9 @@ mod tests {
             comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(),
             ..RecordedHost::default()
         };
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(Moment::from_nanos(0));
-        material.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
         for number in 1..=made.per_s {
             let at = number * (SECOND / made.per_s);
             let detail = made.about.map(|(kind, write, key)| {
@@ -923,19 +923,19 @@ mod tests {
             });
             let parts = spent(TimePart::Kernel, 20 * US);
             let guest = Nanos(SECOND / made.per_s - 20 * US);
-            material.absorb(&Exit { subject: detail, parts, guest, ..exit(vcpu(0), at, made.code) });
+            input.absorb(&Exit { subject: detail, parts, guest, ..exit(vcpu(0), at, made.code) });
             if let Some(code) = made.beside {
-                material.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
+                input.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
             }
         }
         for &sign in made.signs {
-            material.absorb_sign(&Signed { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), sign });
+            input.absorb_sign(&Signed { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), sign });
         }
-        end(&mut material, &[vcpu(0)], SECOND);
+        end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        super::super::device_rules::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+        super::super::device_rules::judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
         judgement.rank();
-        causes::list(&material, &machine, &mut judgement);
+        causes::list(&input, &machine, &mut judgement);
         judgement
     }
 
@@ -1129,8 +1129,8 @@ mod tests {
             };
             let machine =
                 RecordedHost { arch: "x86_64".into(), names: info.subject_names(), ..RecordedHost::default() };
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(Moment::from_nanos(0));
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
             let about = |kind, write, key, value| {
                 Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value })
             };
@@ -1138,20 +1138,20 @@ mod tests {
                 let at = number * 1_000 * US;
                 let parts = spent(TimePart::Kernel, 20 * US);
                 let kick = exit(vcpu(0), at, vmx(1));
-                material.absorb(&Exit { subject: about(SubjectKind::HostVector, false, 0xfd, 0), parts, ..kick });
+                input.absorb(&Exit { subject: about(SubjectKind::HostVector, false, 0xfd, 0), parts, ..kick });
                 if sends {
                     let icr = exit(vcpu(1), at + 100 * US, vmx(32));
-                    material.absorb(&Exit { subject: about(SubjectKind::Msr, true, 0x830, 0xfb), parts, ..icr });
+                    input.absorb(&Exit { subject: about(SubjectKind::Msr, true, 0x830, 0xfb), parts, ..icr });
                 }
                 if apicv {
-                    material.absorb(&Exit { parts, ..exit(vcpu(1), at + 200 * US, vmx(56)) });
+                    input.absorb(&Exit { parts, ..exit(vcpu(1), at + 200 * US, vmx(56)) });
                 }
             }
-            end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
+            end(&mut input, &[vcpu(0), vcpu(1)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::device_rules::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            super::super::device_rules::judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
-            causes::list(&material, &machine, &mut judgement);
+            causes::list(&input, &machine, &mut judgement);
             let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(vmx(1)));
             matches!(&row.unwrap().verdict, CauseVerdict::Inherent(why) if why.contains("other half"))
         };
@@ -1165,19 +1165,19 @@ mod tests {
     fn long_interrupts_of_the_host_are_not_judged_where_they_may_be_waits_for_a_cpu() {
         let verdict = |switches: bool, long: u64| {
             let machine = RecordedHost { arch: "x86_64".into(), ..RecordedHost::default() };
-            let mut material = AdviceInput::new(&Selection::default());
-            material.begin(Moment::from_nanos(0));
-            material.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            input.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
             for number in 1..=200 {
                 let parts = spent(TimePart::Kernel, if number % 20 == 0 { long } else { 5 * US });
                 let guest = Nanos(2_000 * US);
-                material.absorb(&Exit { parts, guest, ..exit(vcpu(0), number * 5_000 * US, vmx(1)) });
+                input.absorb(&Exit { parts, guest, ..exit(vcpu(0), number * 5_000 * US, vmx(1)) });
             }
-            end(&mut material, &[vcpu(0)], SECOND);
+            end(&mut input, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::device_rules::judge(&material, &machine, &|_, _| Vec::new(), &mut judgement);
+            super::super::device_rules::judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
-            causes::list(&material, &machine, &mut judgement);
+            causes::list(&input, &machine, &mut judgement);
             judgement.causes[0].verdict.clone()
         };
         assert!(matches!(verdict(false, 2_000 * US), CauseVerdict::NotJudged(why) if why.contains("waits for a CPU")));
@@ -1230,18 +1230,18 @@ mod tests {
     }
 
     /// A vCPU that halts 2,000 times a second, 20 us each, and blocks at so many of these.
-    fn halting(blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
-        halting_by(vmx(12), blocked, told, unknown)
+    fn halting(blocked: u64, wakeup: bool, unknown: Option<&str>) -> Judgement {
+        halting_by(vmx(12), blocked, wakeup, unknown)
     }
 
     /// The same by this reason.
-    fn halting_by(code: ExitCode, blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
-        halting_where("x86_64", false, code, blocked, told, unknown)
+    fn halting_by(code: ExitCode, blocked: u64, wakeup: bool, unknown: Option<&str>) -> Judgement {
+        halting_where("x86_64", false, code, blocked, wakeup, unknown)
     }
 
     /// The same of a machine of which the scheduler's events are there.
-    fn halting_on(arch: &str, code: ExitCode, blocked: u64, told: bool, unknown: Option<&str>) -> Judgement {
-        halting_where(arch, true, code, blocked, told, unknown)
+    fn halting_on(arch: &str, code: ExitCode, blocked: u64, wakeup: bool, unknown: Option<&str>) -> Judgement {
+        halting_where(arch, true, code, blocked, wakeup, unknown)
     }
 
     fn halting_where(
@@ -1249,19 +1249,19 @@ mod tests {
         switches: bool,
         code: ExitCode,
         blocked: u64,
-        told: bool,
+        wakeup: bool,
         unknown: Option<&str>,
     ) -> Judgement {
         let machine = RecordedHost { arch: arch.into(), ..RecordedHost::default() };
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(Moment::from_nanos(0));
-        material.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
         for number in 1..=2_000 {
             let at = number * 500 * US;
             let parts = spent(TimePart::Kernel, 20 * US);
-            material.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, code) });
+            input.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, code) });
             if number <= blocked {
-                let told = told.then_some(VcpuWakeup { length: Nanos(15 * US), waited: true, valid: true });
+                let wakeup = wakeup.then_some(VcpuWakeup { length: Nanos(15 * US), waited: true, valid: true });
                 let begin = Moment::from_nanos(at);
                 let end = Moment::from_nanos(at + 15 * US);
                 let (asleep, woken, entered) = (Some(begin), None, None);
@@ -1270,26 +1270,26 @@ mod tests {
                     begin,
                     asleep,
                     woken,
-                    vcpu_wakeup: told,
+                    vcpu_wakeup: wakeup,
                     change: None,
                     kicked: false,
                     end,
                     entered,
                 };
-                material.facts.absorb_halt(&halt);
+                input.facts.absorb_halt(&halt);
             }
         }
-        end(&mut material, &[vcpu(0)], SECOND);
+        end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
         super::super::device_rules::judge_halts(
-            &material,
+            &input,
             &machine,
             unknown.map(str::to_string),
             &|_, _| Vec::new(),
             &mut judgement,
         );
         judgement.rank();
-        causes::list(&material, &machine, &mut judgement);
+        causes::list(&input, &machine, &mut judgement);
         judgement
     }
 

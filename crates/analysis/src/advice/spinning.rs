@@ -28,40 +28,40 @@ const FINDS: u64 = 10;
 /// A longer window is preferred to none if it wins so much of what none wins: it still helps where CPUs get short.
 const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
-pub(super) fn judge(material: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
     let (mut in_vain, mut of_vms) = (Vec::new(), Vec::new());
-    for (&vm, time) in &material.vms {
-        let yields = material.yields(vm, YieldCall::waits);
-        if time.vcpus < 2 || material.rate(Some(vm), yields.count) < MIN_YIELDS_PER_S {
+    for (&vm, time) in &input.vms {
+        let yields = input.yields(vm, YieldCall::waits);
+        if time.vcpus < 2 || input.rate(Some(vm), yields.count) < MIN_YIELDS_PER_S {
             if yields.count > 0 {
                 let why = if time.vcpus < 2 { ALONE } else { FEW };
-                say(material, vm, &Said::NotJudged(why.into()), judgement);
+                say(input, vm, &Said::NotJudged(why.into()), judgement);
             }
             continue;
         }
         if yields.known() == 0 {
-            say(material, vm, &Said::NotJudged(UNKNOWN.into()), judgement);
+            say(input, vm, &Said::NotJudged(UNKNOWN.into()), judgement);
             continue;
         }
         let cost = yields.lasted.sum.saturating_sub(yields.waited);
-        let waited_for = waited_for(material, vm);
+        let waited_for = waited_for(input, vm);
         let finds = yields.preempted.saturating_mul(FINDS) >= yields.known();
         let worth = |nanos: u64| nanos.saturating_mul(MIN_COST_SHARE) >= time.wall;
         match finds {
             true if worth(waited_for.0) => {
-                let facts = note(material, machine, vm, time, &yields, judgement);
-                preempted_holders(material, machine, vm, cost, waited_for, &facts, judgement);
+                let facts = note(input, machine, vm, time, &yields, judgement);
+                preempted_holders(input, machine, vm, cost, waited_for, &facts, judgement);
             }
             false if worth(cost) => {
-                in_vain.extend(note(material, machine, vm, time, &yields, judgement));
+                in_vain.extend(note(input, machine, vm, time, &yields, judgement));
                 of_vms.push(vm);
             }
-            _ => say(material, vm, &Said::NotJudged(LITTLE.into()), judgement),
+            _ => say(input, vm, &Said::NotJudged(LITTLE.into()), judgement),
         }
     }
     if let Some((first, more)) = in_vain.split_first().filter(|_| !trials.untried.yields) {
-        let said = idle_yields(material, trials, machine, (*first, more), judgement);
-        of_vms.into_iter().for_each(|vm| say(material, vm, &said, judgement));
+        let said = idle_yields(input, trials, machine, (*first, more), judgement);
+        of_vms.into_iter().for_each(|vm| say(input, vm, &said, judgement));
     }
 }
 
@@ -88,22 +88,22 @@ const PAUSES: [(CodeList, u64); 2] = [(CodeList::Vmx, 40), (CodeList::Svm, 0x77)
 const SCHED_OP: CureLookup = CureLookup::Other(SubjectKind::XenHypercall, SCHED_OP_CALL);
 
 /// Says it of a VM's exits that yield, and of those that may do something else, if all of them yielded.
-fn say(material: &AdviceInput, vm: VmId, said: &Said, judgement: &mut Judgement) {
+fn say(input: &AdviceInput, vm: VmId, said: &Said, judgement: &mut Judgement) {
     PAUSES.iter().for_each(|(list, number)| judgement.say(Some(vm), Covered::Reason(*list, *number), said.clone()));
-    let yields = material.yields(vm, YieldCall::waits).count;
+    let yields = input.yields(vm, YieldCall::waits).count;
     // s390's diagnoses, and arm64's WFE, whose exits are WFI's, too.
     for call in [YieldCall::Diag44, YieldCall::Diag9c] {
         let number = if call == YieldCall::Diag44 { 0x44 } else { 0x9c };
-        if material.yields(vm, |of| of == call).count > 0 {
+        if input.yields(vm, |of| of == call).count > 0 {
             judgement.say(Some(vm), Covered::Subject(CureLookup::Other(SubjectKind::Diag, number)), said.clone());
         }
     }
-    let (events, wfx) = (material.yields(vm, |of| of == YieldCall::Wfe).count, (CodeList::Arm64Ec, 1));
-    if events > 0 && events.saturating_mul(2) >= material.of_reasons(vm, &[wfx]).count {
+    let (events, wfx) = (input.yields(vm, |of| of == YieldCall::Wfe).count, (CodeList::Arm64Ec, 1));
+    if events > 0 && events.saturating_mul(2) >= input.of_reasons(vm, &[wfx]).count {
         judgement.say(Some(vm), Covered::Reason(wfx.0, wfx.1), said.clone());
     }
     let is_sched_op = |key: &SubjectKey| SCHED_OP == CureLookup::Other(key.kind, key.key);
-    if yields > 0 && material.of_details(vm, is_sched_op).count == yields {
+    if yields > 0 && input.of_details(vm, is_sched_op).count == yields {
         let said = match said {
             Said::NotJudged(why) => Said::NotJudged(format!("all of them are SCHEDOP_yield; {why}")),
             said => said.clone(),
@@ -113,13 +113,13 @@ fn say(material: &AdviceInput, vm: VmId, said: &Said, judgement: &mut Judgement)
 }
 
 /// From siblings' first yields until vCPUs ran that had lost their CPU.
-fn waited_for(material: &AdviceInput, vm: VmId) -> Nanos {
-    let cells = material.facts.yields.preempted.iter().filter(|(who, _)| who.vm == vm);
+fn waited_for(input: &AdviceInput, vm: VmId) -> Nanos {
+    let cells = input.facts.yields.preempted.iter().filter(|(who, _)| who.vm == vm);
     Nanos(total(cells.map(|(_, cell)| cell.blocked.sum)))
 }
 
 fn note(
-    material: &AdviceInput,
+    input: &AdviceInput,
     machine: &RecordedHost,
     vm: VmId,
     time: &VmTime,
@@ -127,9 +127,9 @@ fn note(
     judgement: &mut Judgement,
 ) -> Vec<CitedFactId> {
     let cost = yields.lasted.sum.saturating_sub(yields.waited);
-    let what = format!("yields a second of vCPUs that spin ({})", calls(material, machine, vm));
+    let what = format!("yields a second of vCPUs that spin ({})", calls(input, machine, vm));
     let mut facts = vec![
-        judgement.cite(Some(vm), Topic::Yields, what, CitedValue::Rate(material.rate(Some(vm), yields.count))),
+        judgement.cite(Some(vm), Topic::Yields, what, CitedValue::Rate(input.rate(Some(vm), yields.count))),
         judgement.cite(Some(vm), Topic::Yields, "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
         judgement.cite(
             Some(vm),
@@ -138,7 +138,7 @@ fn note(
             share(yields.preempted, yields.known()),
         ),
     ];
-    let cells = material.facts.yields.targets.iter().filter(|((of, _, call), _)| *of == vm && call.waits());
+    let cells = input.facts.yields.targets.iter().filter(|((of, _, call), _)| *of == vm && call.waits());
     let (mut named, mut preempted) = (0, 0);
     for (_, cell) in cells {
         named += cell.iter().sum::<u64>() - cell[TargetState::Unknown as usize];
@@ -148,14 +148,14 @@ fn note(
         let what = "part of the yields to a vCPU by its number, at which that one was runnable without a CPU";
         facts.push(judgement.cite(Some(vm), Topic::Yields, what, share(preempted, named)));
     }
-    let waited_for = waited_for(material, vm);
+    let waited_for = waited_for(input, vm);
     if waited_for > Nanos::ZERO {
         let what = "time from siblings' first yield until a preempted vCPU ran again, in each second";
         facts.push(judgement.cite(
             Some(vm),
             Topic::Yields,
             what,
-            CitedValue::Time(material.per_second(Some(vm), waited_for.0)),
+            CitedValue::Time(input.per_second(Some(vm), waited_for.0)),
         ));
     }
     facts.push(judgement.cite(Some(vm), Topic::Timeline, WAITED, share(time.steal, time.wanted())));
@@ -164,8 +164,8 @@ fn note(
 }
 
 /// How vCPUs of this VM yield. Diagnoses are s390's: what the lab's guests say on other machines has no number there.
-fn calls(material: &AdviceInput, machine: &RecordedHost, vm: VmId) -> String {
-    let cells = material.facts.yields.vcpus.keys().filter(|(who, call)| who.vm == vm && call.waits());
+fn calls(input: &AdviceInput, machine: &RecordedHost, vm: VmId) -> String {
+    let cells = input.facts.yields.vcpus.keys().filter(|(who, call)| who.vm == vm && call.waits());
     let name = |call: &YieldCall| match call {
         YieldCall::Diag44 if !is_s390(machine) => "undirected yield",
         YieldCall::Diag9c if !is_s390(machine) => "directed yield",
@@ -183,7 +183,7 @@ pub(super) fn is_s390(machine: &RecordedHost) -> bool {
 
 /// They spin while others of their VM wait for a CPU: one of those may hold the lock.
 fn preempted_holders(
-    material: &AdviceInput,
+    input: &AdviceInput,
     machine: &RecordedHost,
     vm: VmId,
     cost: u64,
@@ -192,17 +192,17 @@ fn preempted_holders(
     judgement: &mut Judgement,
 ) {
     let hand = |text: &'static str| AdviceSetting::ByHand(text.into());
-    let undirected = is_s390(machine) && material.yields(vm, |call| call == YieldCall::Diag44).count > 0;
-    let vmm = material.vmm(vm, machine);
+    let undirected = is_s390(machine) && input.yields(vm, |call| call == YieldCall::Diag44).count > 0;
+    let vmm = input.vmm(vm, machine);
     let x86 = machine.arch.starts_with("x86") && !machine.xen;
-    let vcpus = material.vms.get(&vm).map_or(1, |time| time.vcpus);
-    let fits = !machine.xen && vcpus <= u64::from(machine.cpus) && !material.is_throttled(vm);
+    let vcpus = input.vms.get(&vm).map_or(1, |time| time.vcpus);
+    let fits = !machine.xen && vcpus <= u64::from(machine.cpus) && !input.is_throttled(vm);
     let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs")];
     settings.extend(fits.then(|| pins(vcpus)));
     // `kvm_arch_get_supported_cpuid` of QEMU's target/i386/kvm/kvm.c: not without an irqchip in the kernel.
-    let has_apic = material.halts(vm).in_user_space == 0;
+    let has_apic = input.halts(vm).in_user_space == 0;
     // KVM_HC_KICK_CPU: who waits for a lock halts already.
-    let kicks = material.of_details(vm, |key| key.kind == SubjectKind::Hypercall && key.key == KICK_CPU).count;
+    let kicks = input.of_details(vm, |key| key.kind == SubjectKind::Hypercall && key.key == KICK_CPU).count;
     if x86 && kicks > 0 {
         settings
             .push(hand("its paravirtual spinlocks are on, as hypercalls that wake a waiter (KVM_HC_KICK_CPU) show"));
@@ -227,7 +227,7 @@ fn preempted_holders(
         of: GainOf::Yields,
         // Fewer vCPUs, or paravirtual locks, need not win any of it.
         low: Nanos::ZERO,
-        high: material.per_second(Some(vm), cost.saturating_add(waited_for.0)),
+        high: input.per_second(Some(vm), cost.saturating_add(waited_for.0)),
         how: GainMethod::Counted(
             "from nothing to the sum of CPU time of yields and time that siblings yielded for a vCPU without a CPU, which is steal, too",
         ),
@@ -251,18 +251,18 @@ fn preempted_holders(
         acts: "affinities at once, the rest at the next VM start".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    say(material, vm, &Said::Advice(id), judgement);
+    say(input, vm, &Said::Advice(id), judgement);
 }
 
 /// They spin, leave, and find nobody to yield to.
 fn idle_yields(
-    material: &AdviceInput,
+    input: &AdviceInput,
     trials: &Trials,
     machine: &RecordedHost,
     facts: (CitedFactId, &[CitedFactId]),
     judgement: &mut Judgement,
 ) -> Said {
-    let wall = total(material.vms.values().map(|time| time.wall));
+    let wall = total(input.vms.values().map(|time| time.wall));
     let pays = |trial: &&SpinTrial| trial.least.0 * MIN_COST_SHARE as f64 >= wall as f64;
     let most = trials.spins.iter().filter(pays).map(|trial| trial.least.1).fold(0.0, f64::max);
     let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * GOOD_ENOUGH_SHARE;
@@ -286,7 +286,7 @@ fn idle_yields(
             false => Said::Inherent(why.into()),
         };
     };
-    let time = |nanos: f64| material.per_second(None, nanos.max(0.0) as u64);
+    let time = |nanos: f64| input.per_second(None, nanos.max(0.0) as u64);
     let (knob, value) = (trial.knob, trial.value);
     let is_guests = trial.side == SettingSide::Guest;
     let off = value == 0 && !is_guests;
@@ -361,14 +361,14 @@ mod tests {
     /// The same, on such a machine.
     fn judged_on(arch: &str, call: YieldCall, takes: u64, finds: u64, other: impl FnOnce(&mut Trials)) -> Judgement {
         let at = |nanos| Moment::from_nanos(nanos);
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(at(0));
-        material.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(at(0));
+        input.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
         let mut yields = Vec::new();
         for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
             let left = number * 500 * US;
             let code = ExitCode::new(CodeList::Vmx, 40);
-            material.absorb(&Exit {
+            input.absorb(&Exit {
                 guest: Nanos(500 * US - takes),
                 parts: spent(TimePart::Kernel, takes),
                 ..exit(vcpu(of), left, code)
@@ -392,7 +392,7 @@ mod tests {
             if preempted > 0 {
                 let (first, ran) = (Some(at(left)), Some(at(left + 100 * US)));
                 let sibling = vcpu(1 - of);
-                material.absorb_preemption(&Preemption {
+                input.absorb_preemption(&Preemption {
                     who: sibling,
                     at: at(left - US),
                     ran,
@@ -403,15 +403,15 @@ mod tests {
                 });
             }
         }
-        yields.iter().for_each(|of| _ = material.absorb_yield(of));
-        end(&mut material, &[vcpu(0), vcpu(1)], 2_001 * 500 * US);
+        yields.iter().for_each(|of| _ = input.absorb_yield(of));
+        end(&mut input, &[vcpu(0), vcpu(1)], 2_001 * 500 * US);
         let machine = RecordedHost { arch: arch.to_string(), cpus: 4, ..RecordedHost::default() };
-        let mut trials = Trials::new(&material, &machine);
+        let mut trials = Trials::new(&input, &machine);
         yields.iter().for_each(|of| trials.absorb_yield(of));
         trials.end();
         other(&mut trials);
         let mut judgement = Judgement::default();
-        judge(&material, &trials, &machine, &mut judgement);
+        judge(&input, &trials, &machine, &mut judgement);
         for advice in judgement.advice() {
             let misspelt: Vec<_> =
                 advice.plan().settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
@@ -510,39 +510,39 @@ mod tests {
 
     impl Vm {
         fn read(&self, call: YieldCall) -> AdviceInput {
-            let mut material = AdviceInput::new(&Selection::default());
-            material.facts.duration = Nanos(2_000_000_000);
+            let mut input = AdviceInput::new(&Selection::default());
+            input.facts.duration = Nanos(2_000_000_000);
             let (vm, wall) = (VmId(1), self.wall);
-            material.vms.insert(vm, VmTime { vcpus: self.vcpus, wall, guest: 600, steal: 200, ..VmTime::default() });
+            input.vms.insert(vm, VmTime { vcpus: self.vcpus, wall, guest: 600, steal: 200, ..VmTime::default() });
             let Vm { count, preempted, woken, nobody, .. } = *self;
             let mut cell = YieldStats { count, preempted, woken, nobody, waited: 333, ..YieldStats::default() };
             cell.lasted.record(Nanos(self.cost + 333));
-            material.facts.yields.vcpus.insert((vcpu(0), call), cell);
+            input.facts.yields.vcpus.insert((vcpu(0), call), cell);
             // Of another VM, and one that does not wait.
             let other = YieldStats { count: 9_999, preempted: 9_999, ..YieldStats::default() };
             let stranger = exitscope_model::VcpuIdentity { vm: VmId(2), ..vcpu(0) };
-            material.facts.yields.vcpus.insert((stranger, YieldCall::Confer), other.clone());
-            material.facts.yields.vcpus.insert((vcpu(0), YieldCall::KickCpu), other);
+            input.facts.yields.vcpus.insert((stranger, YieldCall::Confer), other.clone());
+            input.facts.yields.vcpus.insert((vcpu(0), YieldCall::KickCpu), other);
             for (who, blocked) in
                 [(vcpu(0), self.blocked / 3), (vcpu(1), self.blocked - self.blocked / 3), (stranger, 77_777)]
             {
                 let mut cell = crate::PreemptionStats::default();
                 cell.blocked.record(Nanos(blocked));
-                material.facts.yields.preempted.insert(who, cell);
+                input.facts.yields.preempted.insert(who, cell);
             }
             for _ in 0..self.idle {
-                material.absorb_preemption(&preemption(vcpu(0), Moment::default(), None));
+                input.absorb_preemption(&preemption(vcpu(0), Moment::default(), None));
             }
-            material
+            input
         }
 
         fn judged(&self, call: YieldCall, machine: &RecordedHost, spins: &[SpinTrial], untried: bool) -> Judgement {
-            let material = self.read(call);
-            let mut trials = Trials::new(&material, machine);
+            let input = self.read(call);
+            let mut trials = Trials::new(&input, machine);
             trials.spins = spins.to_vec();
             trials.untried.yields = untried;
             let mut judgement = Judgement::default();
-            judge(&material, &trials, machine, &mut judgement);
+            judge(&input, &trials, machine, &mut judgement);
             judgement
         }
     }
@@ -594,19 +594,19 @@ mod tests {
     #[test]
     fn what_is_said_of_yields_is_said_of_xens_hypercall_if_it_does_nothing_else() {
         let said = |calls: u64| {
-            let mut material = Vm { count: 12, ..VM }.read(YieldCall::SchedOp);
-            material.begin(Moment::from_nanos(0));
+            let mut input = Vm { count: 12, ..VM }.read(YieldCall::SchedOp);
+            input.begin(Moment::from_nanos(0));
             let (kind, form) = (SubjectKind::XenHypercall, exitscope_model::PortAccessForm::NonString);
             let detail =
                 Some(exitscope_model::Subject { kind, write: false, form, size: 0, key: SCHED_OP_CALL, value: 0 });
             for at in 0..calls {
                 let of = exit(vcpu(0), at, ExitCode::new(CodeList::Vmx, 18));
-                material.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, 1), ..of });
+                input.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, 1), ..of });
             }
-            material.sum_up();
-            material.facts.duration = exitscope_units::Nanos(2_000_000_000);
+            input.sum_up();
+            input.facts.duration = exitscope_units::Nanos(2_000_000_000);
             let (machine, mut judgement) = (RecordedHost { xen: true, ..of_arch("x86_64") }, Judgement::default());
-            judge(&material, &Trials::new(&material, &machine), &machine, &mut judgement);
+            judge(&input, &Trials::new(&input, &machine), &machine, &mut judgement);
             let of_call = judgement.said(VmId(1)).filter(|row| *row.0 == Covered::Subject(SCHED_OP));
             of_call.map(|row| row.1.clone()).collect::<Vec<_>>()
         };
@@ -616,8 +616,8 @@ mod tests {
 
     #[test]
     fn facts_about_yields_are_of_the_vm_and_of_calls_that_wait() {
-        let mut material = VM.read(YieldCall::Pause);
-        let (vm, targets) = (VmId(1), &mut material.facts.yields.targets);
+        let mut input = VM.read(YieldCall::Pause);
+        let (vm, targets) = (VmId(1), &mut input.facts.yields.targets);
         let mut cell = [0; 5];
         (
             cell[TargetState::Unknown as usize],
@@ -629,13 +629,13 @@ mod tests {
         targets.insert((vm, exitscope_units::VcpuId(1), YieldCall::Diag9c), cell);
         targets.insert((vm, exitscope_units::VcpuId(1), YieldCall::KickCpu), [700; 5]);
         targets.insert((VmId(2), exitscope_units::VcpuId(1), YieldCall::Diag9c), [700; 5]);
-        let noted = |material: &AdviceInput| {
-            let (time, yields) = (material.vms[&vm], material.yields(vm, YieldCall::waits));
+        let noted = |input: &AdviceInput| {
+            let (time, yields) = (input.vms[&vm], input.yields(vm, YieldCall::waits));
             let mut judgement = Judgement::default();
-            note(material, &of_arch("x86_64"), vm, &time, &yields, &mut judgement);
+            note(input, &of_arch("x86_64"), vm, &time, &yields, &mut judgement);
             judgement.facts().iter().map(|fact| format!("{} {:?}", fact.what, fact.figure)).collect::<Vec<_>>()
         };
-        let all = noted(&material);
+        let all = noted(&input);
         assert_eq!(
             all,
             [
@@ -654,9 +654,9 @@ mod tests {
             ]
         );
         // Without names and without anybody who was waited for, those two are missing.
-        material.facts.yields.targets.clear();
-        material.facts.yields.preempted.clear();
-        assert_eq!(noted(&material), [&all[..3], &all[5..]].concat());
+        input.facts.yields.targets.clear();
+        input.facts.yields.preempted.clear();
+        assert_eq!(noted(&input), [&all[..3], &all[5..]].concat());
     }
 
     #[test]

@@ -31,15 +31,15 @@ const LONG_WAY: std::ops::RangeInclusive<(u32, u32)> = (3, 3)..=(4, 0);
 /// Of a port read of 16,112 cycles, the short way saves 2,816 (xen-devel, 2008: 13,296 are left).
 const SHORT_WAY: (u64, u64) = (2_816, 16_112);
 
-pub(super) fn judge(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
-    if material.facts.event_kinds.switches {
-        waiting(material, machine, judgement);
-    } else if material.facts.event_kinds.by_runner {
-        turns(material, machine, judgement);
+pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+    if input.facts.event_kinds.switches {
+        waiting(input, machine, judgement);
+    } else if input.facts.event_kinds.by_runner {
+        turns(input, machine, judgement);
     }
-    for (&vm, time) in &material.vms {
+    for (&vm, time) in &input.vms {
         if machine.xen {
-            long_way(material, machine, vm, time, judgement);
+            long_way(input, machine, vm, time, judgement);
         }
     }
 }
@@ -54,9 +54,9 @@ fn is_felt(time: &VmTime) -> bool {
 }
 
 /// Of a VM's vCPUs the one that waits for the largest part of the time that it wants a CPU, if that is a tenth.
-fn worst_vcpu(material: &AdviceInput, vm: VmId) -> Option<(VcpuId, f64)> {
-    let of_vm = material.facts.divisions.iter().filter(|(who, _)| who.vm == vm);
-    let time_wanted = material.facts.time_wanted();
+fn worst_vcpu(input: &AdviceInput, vm: VmId) -> Option<(VcpuId, f64)> {
+    let of_vm = input.facts.divisions.iter().filter(|(who, _)| who.vm == vm);
+    let time_wanted = input.facts.time_wanted();
     let waits = of_vm.filter_map(|(who, of)| {
         let (steal, wanted) = (of.part(TimePart::Steal).0, time_wanted(of));
         let time = VmTime { guest: wanted - steal, steal, wall: of.span().0, ..VmTime::default() };
@@ -66,11 +66,11 @@ fn worst_vcpu(material: &AdviceInput, vm: VmId) -> Option<(VcpuId, f64)> {
 }
 
 /// vCPUs that wait for a CPU.
-fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
     let (felt, little): (Vec<_>, Vec<_>) =
-        material.vms.iter().map(|(vm, time)| (*vm, *time)).partition(|(_, time)| is_felt(time));
+        input.vms.iter().map(|(vm, time)| (*vm, *time)).partition(|(_, time)| is_felt(time));
     for (vm, _) in little {
-        let worst = match worst_vcpu(material, vm) {
+        let worst = match worst_vcpu(input, vm) {
             Some((vcpu, share)) => format!(", on average (vCPU {} for {:.0} %)", vcpu.0, share * 100.0),
             None => String::new(),
         };
@@ -83,10 +83,10 @@ fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judge
         return;
     }
     let throttled: Vec<VmId> =
-        felt.iter().map(|row| row.0).filter(|vm| !machine.xen && material.is_throttled(*vm)).collect();
-    let wanted = total(material.vms.values().map(VmTime::wanted));
+        felt.iter().map(|row| row.0).filter(|vm| !machine.xen && input.is_throttled(*vm)).collect();
+    let wanted = total(input.vms.values().map(VmTime::wanted));
     let waited = total(felt.iter().map(|(_, time)| time.steal));
-    let have = material.facts.seen().0.saturating_mul(u64::from(machine.cpus));
+    let have = input.facts.seen().0.saturating_mul(u64::from(machine.cpus));
     let mut facts = Vec::new();
     let mut worst: Vec<&(VmId, VmTime)> = felt.iter().collect();
     worst.sort_by_key(|(vm, time)| (std::cmp::Reverse(time.steal), *vm));
@@ -95,14 +95,14 @@ fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judge
     }
     for vm in throttled.iter().take(NAMED) {
         let what = "times that a vCPU that could run was taken off its CPU, which was left idle";
-        facts.push(judgement.cite(Some(*vm), Topic::Timeline, what, CitedValue::Count(material.times_left_idle(*vm))));
+        facts.push(judgement.cite(Some(*vm), Topic::Timeline, what, CitedValue::Count(input.times_left_idle(*vm))));
     }
-    let from_preemptions = total(felt.iter().map(|(vm, _)| material.preempted_for(*vm))).min(waited);
+    let from_preemptions = total(felt.iter().map(|(vm, _)| input.preempted_for(*vm))).min(waited);
     if from_preemptions > 0 {
         let what = "part of that steal which follows a wake-up, not a preemption";
         facts.push(judgement.cite(None, Topic::Timeline, what, share(waited - from_preemptions, waited)));
     }
-    let intruders = intruders(material, machine, &felt);
+    let intruders = intruders(input, machine, &felt);
     for (name, taken) in &intruders {
         if taken.times > 0 {
             let what = format!("preemptions of these vCPUs by {name}");
@@ -125,7 +125,7 @@ fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judge
             CitedValue::Count(felt.len() as u64),
         ));
     }
-    let cpus = material.busy(None, wanted);
+    let cpus = input.busy(None, wanted);
     facts.push(judgement.cite(
         None,
         Topic::Timeline,
@@ -142,7 +142,7 @@ fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judge
     }
     let short = machine.cpus > 0 && wanted > have;
     let vms: Vec<VmId> = felt.iter().map(|row| row.0).collect();
-    let on_xen = (machine.xen && !short).then(|| xen_waits::cure(material, &vms, judgement, &mut facts));
+    let on_xen = (machine.xen && !short).then(|| xen_waits::cure(input, &vms, judgement, &mut facts));
     // One is left for who serves them.
     let fits = |(_, time): &(VmId, VmTime)| time.vcpus < u64::from(machine.cpus);
     let pinned = felt.iter().map(|(_, time)| time.vcpus).max().filter(|_| felt.iter().all(fits));
@@ -193,7 +193,7 @@ fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judge
                 "first the limits: cpu.max and cpuset.cpus of the VM's cgroup (libvirt: <cputune>), and its affinity (taskset \
                     -p); under a quota, which nr_throttled in cpu.stat shows, pinning does not help",
             ),
-            hand(match is_own(material, &felt) {
+            hand(match is_own(input, &felt) {
                 true => {
                     "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset"
                 }
@@ -205,16 +205,16 @@ fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judge
         ],
     };
     let may_pin = !short && !machine.xen && throttled.is_empty();
-    let vmm = material.vmm(felt[0].0, machine);
+    let vmm = input.vmm(felt[0].0, machine);
     let settings = for_vmm(&vmm, settings.into_iter().chain(pinned.filter(|_| may_pin).map(pins)).collect());
     let short = short && throttled.is_empty();
     // Who yields and waits would spin, or sleep, on a CPU of its own.
-    let after_yields = total(felt.iter().map(|(vm, _)| material.yields(*vm, |_| true).waited));
+    let after_yields = total(felt.iter().map(|(vm, _)| input.yields(*vm, |_| true).waited));
     let low = if short { wanted.saturating_sub(have).saturating_sub(after_yields).min(waited) } else { 0 };
     let gain = Gain {
         of: GainOf::Steal,
-        low: material.per_second(None, low),
-        high: material.per_second(None, waited),
+        low: input.per_second(None, low),
+        high: input.per_second(None, waited),
         how: GainMethod::Counted(match short {
             true => "from what the host is short of, what follows yields left out, to all of the waiting",
             false => "from nothing, to all of the waiting",
@@ -251,8 +251,8 @@ fn waiting(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judge
 }
 
 /// Virtual cores of powerpc that wait while another has the CPU; no event of the scheduler's says for whom else they wait.
-fn turns(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
-    let felt: Vec<_> = material.vms.iter().filter(|(_, time)| is_felt(time)).collect();
+fn turns(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+    let felt: Vec<_> = input.vms.iter().filter(|(_, time)| is_felt(time)).collect();
     let mut facts = Vec::new();
     for (vm, time) in felt.iter().take(NAMED) {
         let what = "time in which another virtual core had the CPU, of the time in which its vCPUs could run";
@@ -284,7 +284,7 @@ fn turns(material: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgeme
         gain: Gain {
             of: GainOf::Steal,
             low: Nanos::ZERO,
-            high: material.per_second(vm, waited),
+            high: input.per_second(vm, waited),
             how: GainMethod::Counted("from nothing, to all of the waiting that is known"),
         },
         risk: "fewer vCPUs are a lower peak".into(),
@@ -306,23 +306,23 @@ pub(super) fn pins(vcpus: u64) -> AdviceSetting {
 }
 
 /// Whether mostly vCPUs of the same VM took each other's CPUs.
-fn is_own(material: &AdviceInput, felt: &[(VmId, VmTime)]) -> bool {
+fn is_own(input: &AdviceInput, felt: &[(VmId, VmTime)]) -> bool {
     let (mut own, mut all) = (0_u64, 0_u64);
     for (vm, _) in felt {
-        for (tid, Taken { times, yields, .. }) in material.preempted_by(*vm) {
+        for (tid, Taken { times, yields, .. }) in input.preempted_by(*vm) {
             all += times + yields;
-            own += if material.vm_of(tid) == Some(*vm) { times + yields } else { 0 };
+            own += if input.vm_of(tid) == Some(*vm) { times + yields } else { 0 };
         }
     }
     own.saturating_mul(2) > all
 }
 
 /// Who took the CPUs of these VMs' vCPUs, by what they waited since then and how often, under the names of their threads.
-fn intruders(material: &AdviceInput, machine: &RecordedHost, felt: &[(VmId, VmTime)]) -> Vec<(String, Taken)> {
+fn intruders(input: &AdviceInput, machine: &RecordedHost, felt: &[(VmId, VmTime)]) -> Vec<(String, Taken)> {
     let mut names: BTreeMap<String, Taken> = BTreeMap::new();
-    let all = felt.iter().flat_map(|(vm, _)| material.preempted_by(*vm).map(move |(tid, taken)| (*vm, tid, taken)));
+    let all = felt.iter().flat_map(|(vm, _)| input.preempted_by(*vm).map(move |(tid, taken)| (*vm, tid, taken)));
     for (vm, tid, taken) in all {
-        let name = match material.vm_of(tid) {
+        let name = match input.vm_of(tid) {
             Some(of) if of == vm => "a vCPU of the same VM".to_string(),
             Some(VmId::UNKNOWN) => "a vCPU of a VM that the trace does not name".to_string(),
             Some(of) => format!("a vCPU of VM {}", of.0),
@@ -337,8 +337,8 @@ fn intruders(material: &AdviceInput, machine: &RecordedHost, felt: &[(VmId, VmTi
 }
 
 /// A Xen that takes the long way for every port access.
-fn long_way(material: &AdviceInput, machine: &RecordedHost, vm: VmId, time: &VmTime, judgement: &mut Judgement) {
-    let reads = material.of_details(vm, |key| key.kind == SubjectKind::Port && !key.write);
+fn long_way(input: &AdviceInput, machine: &RecordedHost, vm: VmId, time: &VmTime, judgement: &mut Judgement) {
+    let reads = input.of_details(vm, |key| key.kind == SubjectKind::Port && !key.write);
     let saved = reads.cost().0 / SHORT_WAY.1 * SHORT_WAY.0;
     if !version(&machine.release).is_some_and(|version| LONG_WAY.contains(&version))
         || saved.saturating_mul(MIN_COST_SHARE) < time.wall
@@ -350,11 +350,11 @@ fn long_way(material: &AdviceInput, machine: &RecordedHost, vm: VmId, time: &VmT
             Some(vm),
             Topic::Devices,
             "port reads a second",
-            CitedValue::Rate(material.rate(Some(vm), reads.count)),
+            CitedValue::Rate(input.rate(Some(vm), reads.count)),
         ),
         judgement.cite(Some(vm), Topic::Devices, "their time, of the vCPUs' time", share(reads.cost().0, time.wall)),
     ];
-    let per_second = material.per_second(Some(vm), saved);
+    let per_second = input.per_second(Some(vm), saved);
     let plan = AdviceDraft {
         rule: Rule::NewerXen,
         subject: CauseSubject::None,
@@ -394,22 +394,22 @@ mod tests {
     /// Two vCPUs wait for a fifth of the time that they want a CPU, on a host of so many. `make` took it from them, or, of
     /// each tenth time, nobody.
     fn judged(cpus: u32, is_idle: bool) -> Judgement {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(Moment::from_nanos(0));
-        material.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
         for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
             let left = exit(vcpu(of), number * 500 * US, ExitCode::new(CodeList::Vmx, 1));
             let parts = spent(TimePart::Kernel, 2 * US).with(TimePart::Steal, Nanos(100 * US));
-            material.absorb(&Exit { guest: Nanos(398 * US), parts, ..left });
+            input.absorb(&Exit { guest: Nanos(398 * US), parts, ..left });
             let by = Some(Tid(99)).filter(|_| !is_idle || number % 10 > 0);
             let (who, at) = (left.who, left.at);
-            material.absorb_preemption(&preemption(who, at, by));
+            input.absorb_preemption(&preemption(who, at, by));
         }
-        end(&mut material, &[vcpu(0), vcpu(1)], SECOND);
+        end(&mut input, &[vcpu(0), vcpu(1)], SECOND);
         let comms = [(99, "make".to_string())].into_iter().collect();
         let machine = RecordedHost { arch: "x86_64".to_string(), cpus, comms, ..RecordedHost::default() };
         let mut judgement = Judgement::default();
-        judge(&material, &machine, &mut judgement);
+        judge(&input, &machine, &mut judgement);
         let misspelt = judgement.advice()[0].plan().settings.iter().flat_map(super::super::setting_syntax::misspelt);
         assert_eq!(misspelt.collect::<Vec<_>>(), Vec::<String>::new());
         judgement
@@ -465,22 +465,22 @@ mod tests {
 
     /// VMs of so many vCPUs, time in the guest and steal, in a recording of 1,000 ns with the scheduler's events.
     fn waited(machine: &RecordedHost, vms: &[(u64, u64, u64)], idle: u64) -> Judgement {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.facts.event_kinds.switches = true;
-        material.facts.duration = Nanos(1_000);
+        let mut input = AdviceInput::new(&Selection::default());
+        input.facts.event_kinds.switches = true;
+        input.facts.duration = Nanos(1_000);
         for (&(vcpus, guest, steal), vm) in vms.iter().zip(1..) {
-            material.vms.insert(VmId(vm), VmTime { vcpus, guest, steal, wall: 3_000, ..VmTime::default() });
+            input.vms.insert(VmId(vm), VmTime { vcpus, guest, steal, wall: 3_000, ..VmTime::default() });
         }
         for by in [Some(9), Some(9), Some(8), Some(7), Some(6), Some(5), Some(5), Some(5), Some(7), Some(7), Some(7)] {
             let (who, at) = (vcpu(0), Moment::default());
             let by = by.map(Tid);
-            material.absorb_preemption(&preemption(who, at, by));
+            input.absorb_preemption(&preemption(who, at, by));
         }
         for _ in 0..idle {
-            material.absorb_preemption(&preemption(vcpu(0), Moment::default(), None));
+            input.absorb_preemption(&preemption(vcpu(0), Moment::default(), None));
         }
         let mut judgement = Judgement::default();
-        judge(&material, machine, &mut judgement);
+        judge(&input, machine, &mut judgement);
         judgement
     }
 
@@ -664,23 +664,19 @@ mod tests {
 
     /// A VM of Xen's of which port reads take so long, and port writes more.
     fn on_xen(release: &str, xen: bool, reads: u64, wall: u64) -> Judgement {
-        let mut material = AdviceInput::new(&Selection::default());
-        material.begin(Moment::from_nanos(0));
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
         for (write, takes) in [(false, reads), (true, 7 * reads)] {
             let (kind, form) = (SubjectKind::Port, exitscope_model::PortAccessForm::NonString);
             let detail = Some(exitscope_model::Subject { kind, write, form, size: 1, key: 0x1f0, value: 0 });
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
-            material.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, takes), ..of });
+            input.absorb(&Exit { subject: detail, parts: spent(TimePart::Kernel, takes), ..of });
         }
-        material.sum_up();
-        material.facts.duration = Nanos(SECOND);
-        material.vms.insert(VmId(1), VmTime { wall, ..VmTime::default() });
+        input.sum_up();
+        input.facts.duration = Nanos(SECOND);
+        input.vms.insert(VmId(1), VmTime { wall, ..VmTime::default() });
         let mut judgement = Judgement::default();
-        judge(
-            &material,
-            &RecordedHost { xen, release: release.to_string(), ..RecordedHost::default() },
-            &mut judgement,
-        );
+        judge(&input, &RecordedHost { xen, release: release.to_string(), ..RecordedHost::default() }, &mut judgement);
         judgement
     }
 

@@ -41,17 +41,17 @@ pub(crate) fn spent(part: TimePart, nanos: u64) -> ExitParts {
 }
 
 /// The recording of these vCPUs is over after so long.
-pub(super) fn end(material: &mut AdviceInput, vcpus: &[VcpuIdentity], length: u64) {
+pub(super) fn end(input: &mut AdviceInput, vcpus: &[VcpuIdentity], length: u64) {
     let (first, last) = (Moment::from_nanos(0), Moment::from_nanos(length));
-    material.facts.end(first, last, &Default::default());
-    fill(material, vcpus, length);
-    material.sum_up();
+    input.facts.end(first, last, &Default::default());
+    fill(input, vcpus, length);
+    input.sum_up();
 }
 
 /// What no exit tells of the time of these vCPUs is unknown.
-pub(super) fn fill(material: &mut AdviceInput, vcpus: &[VcpuIdentity], length: u64) {
+pub(super) fn fill(input: &mut AdviceInput, vcpus: &[VcpuIdentity], length: u64) {
     for who in vcpus {
-        let division = material.facts.divisions.entry(*who).or_default();
+        let division = input.facts.divisions.entry(*who).or_default();
         let rest = length.saturating_sub(division.span().0);
         division.parts.add(TimePart::Unknown, Nanos(rest));
     }

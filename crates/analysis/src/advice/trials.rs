@@ -87,15 +87,15 @@ pub(super) type GainEstimateNs = (f64, f64, f64);
 
 impl PollCandidates {
     fn new(
-        material: &AdviceInput,
+        input: &AdviceInput,
         host: &RecordedHaltPolling,
         policy: HaltPolicy,
         vm: Option<VmId>,
         values: &[u64],
     ) -> PollCandidates {
-        let all = vm.map_or_else(|| material.facts.halts.all(), |vm| material.halts(vm));
+        let all = vm.map_or_else(|| input.facts.halts.all(), |vm| input.halts(vm));
         let knob = if policy == HaltPolicy::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
-        let settings = &material.facts.halts.settings;
+        let settings = &input.facts.halts.settings;
         let trial = |&value: &u64| {
             let replay = HaltReplay::new(policy, settings, host, &[(knob, value)], &all).ok()?;
             Some(Trial { value, replay, until: [HaltTotals::default(); PARTS] })
@@ -296,8 +296,8 @@ struct SpinCandidates {
 
 impl SpinCandidates {
     /// None if the recording does not tell how long vCPUs spin, or who waited for a CPU.
-    fn new(material: &AdviceInput, machine: &RecordedHost) -> Option<SpinCandidates> {
-        let survey = &material.spins;
+    fn new(input: &AdviceInput, machine: &RecordedHost) -> Option<SpinCandidates> {
+        let survey = &input.spins;
         let call = survey.main_call().filter(|_| survey.known > 0)?;
         // Lock code with `spin_retry` is s390's (arch/s390/lib/spinlock.c).
         if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) && !is_s390(machine) {
@@ -399,23 +399,23 @@ pub struct Trials {
 
 impl Trials {
     /// What a recording is worth trying on.
-    pub fn new(material: &AdviceInput, machine: &RecordedHost) -> Trials {
-        let bench = |policy, vm, values: &[u64]| PollCandidates::new(material, &machine.polling, policy, vm, values);
-        let guests = material.halting_vms().into_iter().take(MOST_GUESTS);
+    pub fn new(input: &AdviceInput, machine: &RecordedHost) -> Trials {
+        let candidates = |policy, vm, values: &[u64]| PollCandidates::new(input, &machine.polling, policy, vm, values);
+        let guests = input.halting_vms().into_iter().take(MOST_GUESTS);
         let widths = WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() });
         Trials {
-            host: bench(HaltPolicy::Host, None, &HOST_VALUES),
-            guests: guests.map(|(vm, _)| (vm, bench(HaltPolicy::Guest, Some(vm), &GUEST_VALUES))).collect(),
+            host: candidates(HaltPolicy::Host, None, &HOST_VALUES),
+            guests: guests.map(|(vm, _)| (vm, candidates(HaltPolicy::Guest, Some(vm), &GUEST_VALUES))).collect(),
             gang: VcoreWidthCandidates {
                 replay: GangReplay::new(&widths),
-                total: material.facts.gangs.vms().values().map(|cell| cell.runs).sum(),
+                total: input.facts.gangs.vms().values().map(|cell| cell.runs).sum(),
                 parts: [[0; 1 + WIDTHS.len()]; PARTS],
             },
             spins: Vec::new(),
-            spinning: SpinCandidates::new(material, machine),
+            spinning: SpinCandidates::new(input, machine),
             recorder: HaltNumbering::default(),
             untried: SkippedTrials::default(),
-            selection: material.selection().clone(),
+            selection: input.selection().clone(),
             window: (Moment::default(), Moment::MAX),
         }
     }
@@ -479,27 +479,27 @@ impl Trials {
     /// Tries everything on one yield.
     pub fn absorb_yield(&mut self, of: &Yield) {
         let within = self.window.0 <= of.at && of.at <= self.window.1;
-        let Some(bench) = self.spinning.as_mut().filter(|_| within && self.selection.holds_who(&of.who)) else {
+        let Some(candidates) = self.spinning.as_mut().filter(|_| within && self.selection.holds_who(&of.who)) else {
             return;
         };
-        bench.go_on(|replay| replay.absorb(of));
-        bench.done += 1;
+        candidates.go_on(|replay| replay.absorb(of));
+        candidates.done += 1;
     }
 
     /// Says that the second reading is over.
     pub fn end(&mut self) {
         self.host.end_part();
-        self.guests.iter_mut().for_each(|(_, bench)| bench.end_part());
-        if let Some(bench) = &mut self.spinning {
-            bench.go_on(SpinReplay::finish);
-            self.spins = bench.trials();
+        self.guests.iter_mut().for_each(|(_, candidates)| candidates.end_part());
+        if let Some(candidates) = &mut self.spinning {
+            candidates.go_on(SpinReplay::finish);
+            self.spins = candidates.trials();
         }
     }
 
     /// What the limits of polling came to that were tried on all halts: those of guests' only if all are of one VM.
     pub fn limits(self) -> TriedLimits {
         let all = self.host.total;
-        let guest = self.guests.into_iter().next().map(|(_, bench)| bench.outcomes(all)).unwrap_or_default();
+        let guest = self.guests.into_iter().next().map(|(_, candidates)| candidates.outcomes(all)).unwrap_or_default();
         TriedLimits { host: self.host.outcomes(all), guest }
     }
 
@@ -516,8 +516,8 @@ impl Trials {
 /// Tries what guests could do on halts of any of them.
 fn absorb_of_guests(guests: &mut [(VmId, PollCandidates)], halts: &[RecordedHalt]) {
     for of_vm in halts.chunk_by(|halt, next| halt.vm == next.vm) {
-        if let Some((_, bench)) = guests.iter_mut().find(|(vm, _)| *vm == of_vm[0].vm) {
-            bench.absorb(of_vm);
+        if let Some((_, candidates)) = guests.iter_mut().find(|(vm, _)| *vm == of_vm[0].vm) {
+            candidates.absorb(of_vm);
         }
     }
 }
@@ -527,11 +527,11 @@ impl PollCandidates {
     /// Values that were tried on a recording of which each part came to the same: as recorded, and with each value.
     pub fn made(recorded: HaltTotals, trials: &[(u64, HaltTotals)]) -> PollCandidates {
         let host = RecordedHaltPolling::default();
-        let material = AdviceInput::new(&crate::Selection::default());
+        let input = AdviceInput::new(&crate::Selection::default());
         let values: Vec<u64> = trials.iter().map(|trial| trial.0).collect();
-        let mut bench = PollCandidates::new(&material, &host, HaltPolicy::Host, None, &values);
-        bench.recorded = [recorded; PARTS];
-        for (trial, (_, came)) in bench.trials.iter_mut().zip(trials) {
+        let mut candidates = PollCandidates::new(&input, &host, HaltPolicy::Host, None, &values);
+        candidates.recorded = [recorded; PARTS];
+        for (trial, (_, came)) in candidates.trials.iter_mut().zip(trials) {
             for (until, parts) in trial.until.iter_mut().zip(1..) {
                 *until = HaltTotals {
                     successful_polls: came.successful_polls * parts,
@@ -541,7 +541,7 @@ impl PollCandidates {
                 };
             }
         }
-        bench
+        candidates
     }
 }
 
@@ -558,27 +558,27 @@ mod tests {
 
     #[test]
     fn many_halts_at_once_come_to_what_one_after_the_other_does() {
-        let mut material = AdviceInput::new(&Selection::default());
+        let mut input = AdviceInput::new(&Selection::default());
         let mut recorder = HaltNumbering::default();
         let halts: Vec<RecordedHalt> = (0..137)
             .map(|number| {
                 let at = |after| Moment::from_nanos(number * 5_000_000 + after);
                 let gap = 1_000 << (number % 11);
-                let told = Some(VcpuWakeup { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
+                let wakeup = Some(VcpuWakeup { length: Nanos(gap), waited: gap > 150_000, valid: number % 7 != 0 });
                 let (asleep, woken, change) = (Some(at(gap / 2)), Some(at(gap)), None);
                 let (end, entered) = (at(gap), Some(at(gap + 2_000)));
                 let (who, kicked) = (vcpu(0), false);
-                let halt = Halt { who, begin: at(0), asleep, woken, vcpu_wakeup: told, change, kicked, end, entered };
-                material.absorb_halt(&halt);
+                let halt = Halt { who, begin: at(0), asleep, woken, vcpu_wakeup: wakeup, change, kicked, end, entered };
+                input.absorb_halt(&halt);
                 recorder.recorded(&halt)
             })
             .collect();
         let came = |at_once| {
-            let mut bench =
-                PollCandidates::new(&material, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
-            halts.chunks(at_once).for_each(|halts| bench.absorb(halts));
-            bench.end_part();
-            (bench.recorded, bench.trials.iter().map(|trial| trial.until).collect::<Vec<_>>())
+            let mut candidates =
+                PollCandidates::new(&input, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
+            halts.chunks(at_once).for_each(|halts| candidates.absorb(halts));
+            candidates.end_part();
+            (candidates.recorded, candidates.trials.iter().map(|trial| trial.until).collect::<Vec<_>>())
         };
         let one_by_one = came(1);
         assert!(one_by_one.0.iter().all(|part| part.successful_polls > 0 && part.missed > 0), "{one_by_one:?}");
@@ -653,10 +653,10 @@ mod tests {
     }
 
     fn of_halts(halts: &[Halt], selection: &Selection) -> AdviceInput {
-        let mut material = AdviceInput::new(selection);
-        halts.iter().for_each(|halt| _ = material.absorb_halt(halt));
-        material.sum_up();
-        material
+        let mut input = AdviceInput::new(selection);
+        halts.iter().for_each(|halt| _ = input.absorb_halt(halt));
+        input.sum_up();
+        input
     }
 
     /// What was recorded of these halts, worked out from how [`halt`] makes them.
@@ -683,10 +683,10 @@ mod tests {
             [(20, vec![0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9]), (3, vec![0, 3, 6])]
         {
             let halts: Vec<Halt> = (0..count).map(|number| halt(vcpu(0), number)).collect();
-            let material = of_halts(&halts, &Selection::default());
-            let mut bench =
-                PollCandidates::new(&material, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
-            let (mut recorder, facts) = (HaltNumbering::default(), &material.facts.halts);
+            let input = of_halts(&halts, &Selection::default());
+            let mut candidates =
+                PollCandidates::new(&input, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
+            let (mut recorder, facts) = (HaltNumbering::default(), &input.facts.halts);
             let mut replays: Vec<HaltReplay> = HOST_VALUES
                 .iter()
                 .map(|value| {
@@ -704,7 +704,7 @@ mod tests {
             let mut until = vec![[HaltTotals::default(); PARTS]; HOST_VALUES.len()];
             for (halt, part) in halts.iter().zip(&part_of) {
                 let recorded = [recorder.recorded(halt)];
-                bench.absorb(&recorded);
+                candidates.absorb(&recorded);
                 for (replay, until) in replays.iter_mut().zip(&mut until) {
                     replay.absorb_recorded(&recorded);
                     let HaltOutcome { caught, polling, polling_missed: missed, ref latencies, .. } = replay.outcome;
@@ -716,17 +716,17 @@ mod tests {
                     });
                 }
             }
-            bench.end_part();
+            candidates.end_part();
             for part in 0..PARTS {
                 let numbers = (0..count).filter(|number| part_of[*number as usize] == part);
-                assert_eq!(bench.recorded[part], came(numbers), "part {part} of {count}");
+                assert_eq!(candidates.recorded[part], came(numbers), "part {part} of {count}");
             }
-            assert_eq!(bench.recorded(), came(0..count), "{count}");
-            for (trial, until) in bench.trials.iter().zip(&until) {
+            assert_eq!(candidates.recorded(), came(0..count), "{count}");
+            for (trial, until) in candidates.trials.iter().zip(&until) {
                 assert_eq!(trial.until, *until, "{} of {count}", trial.value);
                 assert_eq!(trial.total(), until[PARTS - 1], "{} of {count}", trial.value);
-                let (old, new) = (bench.recorded(), trial.total());
-                let (won, saved) = (bench.latency_gain(trial), bench.cpu_gain(trial));
+                let (old, new) = (candidates.recorded(), trial.total());
+                let (won, saved) = (candidates.latency_gain(trial), candidates.cpu_gain(trial));
                 let near = |sum: f64, old: u64, new: u64| (sum - (old as f64 - new as f64)).abs() < 1e-3;
                 assert!(near(won.1, old.latency, new.latency), "{won:?} {old:?} {new:?}");
                 assert!(near(saved.1, old.polling, new.polling), "{saved:?} {old:?} {new:?}");
@@ -734,11 +734,11 @@ mod tests {
                 assert_eq!((parts.len(), sum(&parts.try_into().unwrap())), (PARTS, new), "{} of {count}", trial.value);
             }
             // No poll ends no halt, and longer ones end no fewer.
-            let caught: Vec<u64> = bench.trials.iter().map(|trial| trial.total().successful_polls).collect();
+            let caught: Vec<u64> = candidates.trials.iter().map(|trial| trial.total().successful_polls).collect();
             assert!(caught[0] == 0 && caught.is_sorted(), "{caught:?}");
             assert!(count < 20 || caught[7] > 10, "{caught:?}");
-            assert_eq!(bench.clone().outcomes(count + 1), []);
-            let outcomes = bench.outcomes(count);
+            assert_eq!(candidates.clone().outcomes(count + 1), []);
+            let outcomes = candidates.outcomes(count);
             assert_eq!(outcomes.iter().map(|row| row.0).collect::<Vec<_>>(), HOST_VALUES);
             assert_eq!(outcomes.iter().map(|row| row.1.caught).collect::<Vec<_>>(), caught);
         }
@@ -753,15 +753,15 @@ mod tests {
             latency: 1_100 * times,
         };
         let recorded = HaltTotals { successful_polls: 2, polling: 400, missed: 90, latency: 1_350 };
-        let mut bench = PollCandidates::made(recorded, &[(10_000, of(1))]);
-        assert_eq!(bench.trials[0].parts().collect::<Vec<_>>(), [of(1); PARTS]);
-        assert_eq!((bench.trials[0].total(), sum(&bench.recorded).successful_polls), (of(10), 20));
-        let (won, saved) = (bench.latency_gain(&bench.trials[0]), bench.cpu_gain(&bench.trials[0]));
+        let mut candidates = PollCandidates::made(recorded, &[(10_000, of(1))]);
+        assert_eq!(candidates.trials[0].parts().collect::<Vec<_>>(), [of(1); PARTS]);
+        assert_eq!((candidates.trials[0].total(), sum(&candidates.recorded).successful_polls), (of(10), 20));
+        let (won, saved) = (candidates.latency_gain(&candidates.trials[0]), candidates.cpu_gain(&candidates.trials[0]));
         assert_eq!((won, saved), ((2_500.0, 2_500.0, 2_500.0), (-1_000.0, -1_000.0, -1_000.0)));
         // Five times as much in the last part: the sums grow, and how sure they are shrinks.
-        bench.trials[0].until[PARTS - 1] = of(14);
-        assert_eq!(bench.trials[0].parts().last(), Some(of(5)));
-        let (low, sum, high) = bench.latency_gain(&bench.trials[0]);
+        candidates.trials[0].until[PARTS - 1] = of(14);
+        assert_eq!(candidates.trials[0].parts().last(), Some(of(5)));
+        let (low, sum, high) = candidates.latency_gain(&candidates.trials[0]);
         assert!((sum + 1_900.0).abs() < 1e-6 && low < sum && sum < high, "{low} {sum} {high}");
     }
 
@@ -811,11 +811,11 @@ mod tests {
     /// Of a recording that has halts, yields of vCPUs that spin, core runs.
     fn trials(halts: bool, yields: bool, core_runs: bool) -> Trials {
         let halts: Vec<Halt> = (0..if halts { 4 } else { 0 }).map(|number| halt(vcpu(0), number)).collect();
-        let mut material = of_halts(&halts, &Selection::default());
+        let mut input = of_halts(&halts, &Selection::default());
         for number in 0..if yields { 40 } else { 0 } {
-            material.spins.absorb(&pause(vcpu(0), number * 10_000, number % 4 > 0));
+            input.spins.absorb(&pause(vcpu(0), number * 10_000, number % 4 > 0));
         }
-        let mut trials = Trials::new(&material, &RecordedHost::default());
+        let mut trials = Trials::new(&input, &RecordedHost::default());
         trials.gang.total = if core_runs { 5 } else { 0 };
         trials
     }
@@ -851,9 +851,9 @@ mod tests {
 
     #[test]
     fn only_what_is_selected_is_tried() {
-        let mut material = AdviceInput::new(&selection(&[VmId(1)]));
-        (0..40).for_each(|number| material.spins.absorb(&pause(who(1, 0), number * 10_000, number % 4 > 0)));
-        let mut trials = Trials::new(&material, &RecordedHost::default());
+        let mut input = AdviceInput::new(&selection(&[VmId(1)]));
+        (0..40).for_each(|number| input.spins.absorb(&pause(who(1, 0), number * 10_000, number % 4 > 0)));
+        let mut trials = Trials::new(&input, &RecordedHost::default());
         trials.begin(at(10_000));
         let (mut halts, mut yields) = (0, 0);
         for (begin, vm, vcpu, is_held) in HELD {
@@ -862,7 +862,7 @@ mod tests {
             halts += u64::from(is_held);
             yields += u64::from(is_held);
             assert_eq!(trials.host.done, halts, "{begin} {vm} {vcpu}");
-            assert_eq!(trials.spinning.as_ref().map(|bench| bench.done), Some(yields), "{begin} {vm} {vcpu}");
+            assert_eq!(trials.spinning.as_ref().map(|candidates| candidates.done), Some(yields), "{begin} {vm} {vcpu}");
         }
         // Core runs are of VMs and moments alone, and a run is where it ends.
         for (vms, runs) in [(&[VmId(1)][..], [0, 1, 1, 2, 2, 3, 4, 4]), (&[], [0, 1, 2, 3, 4, 5, 6, 6])] {
@@ -901,22 +901,22 @@ mod tests {
     #[test]
     fn time_lost_is_counted_in_its_part_with_each_width() {
         let replay = GangReplay::new(&WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() }));
-        let mut bench = VcoreWidthCandidates { replay, total: 20, parts: [[0; 1 + WIDTHS.len()]; PARTS] };
+        let mut candidates = VcoreWidthCandidates { replay, total: 20, parts: [[0; 1 + WIDTHS.len()]; PARTS] };
         let mut parts = [[0; 1 + WIDTHS.len()]; PARTS];
         for number in 1..=20 {
             let (first, second) = (400 + number, 7_000 + 3 * number);
             let events = core_run(who(1, 0), number * 100_000, 100, &[(1, first), (2, second)]);
-            events.iter().for_each(|event| bench.absorb(event, |_, _| true));
+            events.iter().for_each(|event| candidates.absorb(event, |_, _| true));
             // Runs that were seen by then, of twenty. Virtual cores of one thread lose nothing, those of two that of vCPU 1.
             let part = &mut parts[(number as usize / 2).min(9)];
             for (sum, lost) in part.iter_mut().zip([first + second, 0, first, first + second]) {
                 *sum += lost;
             }
         }
-        assert_eq!(bench.parts, parts);
+        assert_eq!(candidates.parts, parts);
         let sum = |width: usize| parts.iter().map(|part| part[width]).sum::<u64>() as f64;
         for (width, won) in [(0, sum(0)), (1, sum(0) - sum(2)), (2, 0.0)] {
-            let (low, mean, high) = bench.won(width);
+            let (low, mean, high) = candidates.won(width);
             assert!(
                 (mean - won).abs() < 1e-6 && low <= mean && mean <= high,
                 "{width}: {low} {mean} {high}, not {won}"
@@ -928,9 +928,9 @@ mod tests {
     fn what_longer_windows_win_is_counted_in_its_part() {
         let yields: Vec<Yield> =
             (0..40).map(|number| pause(vcpu((number / 4 % 3) as u32), number * 10_000, number % 4 > 0)).collect();
-        let mut material = AdviceInput::new(&Selection::default());
-        yields.iter().for_each(|of| material.spins.absorb(of));
-        let mut trials = Trials::new(&material, &RecordedHost::default());
+        let mut input = AdviceInput::new(&Selection::default());
+        yields.iter().for_each(|of| input.spins.absorb(of));
+        let mut trials = Trials::new(&input, &RecordedHost::default());
         let SpinCandidates { mut replay, knobs, .. } = trials.spinning.clone().unwrap();
         let values: Vec<(&str, u64)> = knobs.iter().map(|row| (row.1.name, row.2)).collect();
         let windows = PLE_WINDOWS.map(|value| ("ple_window", value));
@@ -971,9 +971,9 @@ mod tests {
         for (of_others, guest) in [(0, &GUEST_VALUES[..]), (2, &[])] {
             let mut all: Vec<Halt> = (0..5).map(|number| halt(who(1, 0), number)).collect();
             all.extend((0..of_others).map(|number| halt(who(2, 0), number)));
-            let material = of_halts(&all, &Selection::default());
-            let mut tried = Trials::new(&material, &RecordedHost::default());
-            let order: Vec<(VmId, u64)> = tried.guests.iter().map(|(vm, bench)| (*vm, bench.total)).collect();
+            let input = of_halts(&all, &Selection::default());
+            let mut tried = Trials::new(&input, &RecordedHost::default());
+            let order: Vec<(VmId, u64)> = tried.guests.iter().map(|(vm, candidates)| (*vm, candidates.total)).collect();
             assert_eq!(order, [(VmId(1), 5), (VmId(2), of_others)][..if of_others > 0 { 2 } else { 1 }]);
             let short = {
                 let mut tried = tried.clone();
@@ -989,8 +989,8 @@ mod tests {
                 all.iter().map(|halt| recorder.recorded(halt)).collect()
             };
             at_once.absorb_recorded(recorded.chunks(3));
-            for (vm, bench) in &tried.guests {
-                assert_eq!(bench.done, if *vm == VmId(1) { 5 } else { of_others });
+            for (vm, candidates) in &tried.guests {
+                assert_eq!(candidates.done, if *vm == VmId(1) { 5 } else { of_others });
             }
             tried.end();
             at_once.end();

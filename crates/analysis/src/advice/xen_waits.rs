@@ -102,20 +102,20 @@ pub(super) struct WaitCure {
 
 /// Notes who had the CPUs, and says what to do.
 pub(super) fn cure(
-    material: &AdviceInput,
+    input: &AdviceInput,
     vms: &[VmId],
     judgement: &mut Judgement,
     facts: &mut Vec<CitedFactId>,
 ) -> WaitCure {
     let mut holders = CpuHolders::default();
-    let waits = material.facts.run_states.times().filter(|(who, _)| vms.contains(&who.vm));
+    let waits = input.facts.run_states.times().filter(|(who, _)| vms.contains(&who.vm));
     waits.for_each(|(_, times)| holders.merge(&times.holders));
     let whole = holders.total().max(1);
     let noteworthy = |had: &&Had| (had.time)(&holders).saturating_mul(NOTEWORTHY) >= whole;
     for had in HAD.iter().filter(noteworthy) {
         facts.push(judgement.cite(None, Topic::Timeline, had.what, share((had.time)(&holders), whole)));
     }
-    let yields = material.facts.yields.vcpus.iter();
+    let yields = input.facts.yields.vcpus.iter();
     let yields = yields.filter(|((who, call), _)| vms.contains(&who.vm) && *call == YieldCall::SchedOp);
     let gave_away = yields.fold(0_u64, |sum, (_, cell)| sum.saturating_add(cell.waited));
     if gave_away.saturating_mul(NOTEWORTHY) >= whole {
@@ -152,11 +152,11 @@ mod tests {
 
     /// VM 6's vCPU waits for as long as each of these domains has its CPU, one after the other; or nobody says who has.
     fn judged(had: &[(VmId, u64)]) -> (Vec<(&'static str, u64)>, WaitCure) {
-        let mut material = AdviceInput::new(&Selection::default());
+        let mut input = AdviceInput::new(&Selection::default());
         let window = (Moment::from_nanos(0), Moment::from_nanos(u64::MAX));
         let mut change = |at: u64, vm, vcpu, from, to| {
             let event = Event::nameless(Moment::from_nanos(at), PcpuId(3), EventKind::RunState { from, to });
-            material.facts.run_states.absorb(&Event { vm, vcpu: VcpuId(vcpu), ..event }, window);
+            input.facts.run_states.absorb(&Event { vm, vcpu: VcpuId(vcpu), ..event }, window);
         };
         change(0, VmId(6), 0, RunState::Blocked, RunState::Runnable);
         let mut now = 0;
@@ -167,9 +167,9 @@ mod tests {
             now += length;
         }
         change(now, VmId(6), 0, RunState::Runnable, RunState::Running);
-        material.facts.run_states.end();
+        input.facts.run_states.end();
         let (mut judgement, mut facts) = (Judgement::default(), Vec::new());
-        let cure = cure(&material, &[VmId(6)], &mut judgement, &mut facts);
+        let cure = cure(&input, &[VmId(6)], &mut judgement, &mut facts);
         let figure = |fact: &super::super::judgement::CitedFact| match fact.figure {
             super::super::judgement::CitedValue::Share(share) => (share * 100.0).round() as u64,
             other => panic!("{other:?}"),

@@ -31,7 +31,7 @@ impl PollDecisionCheck {
 
     /// Takes one halt.
     pub fn absorb(&mut self, halt: &Halt) {
-        let (Some(params), Some(told)) = (self.settings.get(&halt.who.vm), halt.vcpu_wakeup) else { return };
+        let (Some(params), Some(wakeup)) = (self.settings.get(&halt.who.vm), halt.vcpu_wakeup) else { return };
         let traced = halt.change.map(|PollChange { grow, new, old }| PollAdjustment {
             grow,
             old: exitscope_units::Nanos(u64::from(old)),
@@ -42,7 +42,7 @@ impl PollDecisionCheck {
         let known = self.vcpus.get(&halt.who).copied().or(halt.change.map(|change| with_poll(change.old)));
         let Some(mut state) = known else { return };
         state.start(params, &PollPermission::default());
-        let decided = state.finish(params, &PollPermission::default(), told.length, told.valid);
+        let decided = state.finish(params, &PollPermission::default(), wakeup.length, wakeup.valid);
         let same = decided == traced;
         self.known += 1;
         self.same += u64::from(same);

@@ -82,7 +82,7 @@ pub struct HaltReplay {
     /// Whether what comes late is caught.
     draw: Draw,
     /// Whether KVM told of the recorded halts, so that idle exits of which it did not were none.
-    told: bool,
+    has_wakeups: bool,
     from: RecordedHaltPolling,
     /// What it would have done.
     pub outcome: HaltOutcome,
@@ -106,7 +106,7 @@ impl HaltReplay {
             host: Vec::new(),
             guest: Vec::new(),
             draw: Draw::default(),
-            told: all.is_told(),
+            has_wakeups: all.has_wakeups(),
             from: *host,
             outcome: HaltOutcome::default(),
         };
@@ -145,7 +145,7 @@ impl HaltReplay {
 
     #[inline]
     fn absorb_host(&mut self, recorded: &RecordedHalt) {
-        if self.told && !recorded.told {
+        if self.has_wakeups && !recorded.has_wakeups {
             // Nothing was waited for, so KVM did not come to poll.
             return;
         }
@@ -178,7 +178,7 @@ impl HaltReplay {
     /// nobody is handled within it (Linux, drivers/cpuidle/poll_state.c, poll_idle: need_resched; kernel/sched/idle.c, do_idle).
     #[inline]
     fn absorb_guest(&mut self, recorded: &RecordedHalt) {
-        let pending = self.told && !recorded.told;
+        let pending = self.has_wakeups && !recorded.has_wakeups;
         let gap = if pending { Nanos::ZERO } else { recorded.gap_from_exit };
         if self.guest.get(recorded.vcpu as usize).is_none_or(Option::is_none) {
             let params = self.guest_params().unwrap_or_default();
@@ -314,7 +314,7 @@ pub struct RecordedHalt {
     /// Its vCPU's number in the [`HaltNumbering`].
     vcpu: u32,
     /// Whether KVM told of it, and whether its wake-up was for something.
-    told: bool,
+    has_wakeups: bool,
     valid: bool,
     slept: bool,
     /// KVM polled longer than the gap, and slept nevertheless: somebody else wanted the CPU.
@@ -344,14 +344,15 @@ impl RecordedHalt {
     fn of(halt: &Halt, vcpu: u32, before: Before) -> RecordedHalt {
         let (gap_from_exit, _) = gap(halt);
         let whole = halt.end.since(halt.begin).unwrap_or_default();
-        let length = halt.vcpu_wakeup.map_or(whole, |told| told.length);
-        let slept = halt.vcpu_wakeup.is_none_or(|told| told.waited);
-        let gap = halt.vcpu_wakeup.map_or(gap_from_exit, |told| gap_of_kvm(halt, &told));
-        let limit = halt.vcpu_wakeup.and_then(|told| poll_limit(told.length, halt.change, before.poll));
+        let length = halt.vcpu_wakeup.map_or(whole, |wakeup| wakeup.length);
+        let slept = halt.vcpu_wakeup.is_none_or(|wakeup| wakeup.waited);
+        let gap = halt.vcpu_wakeup.map_or(gap_from_exit, |wakeup| gap_of_kvm(halt, &wakeup));
+        let limit = halt.vcpu_wakeup.and_then(|wakeup| poll_limit(wakeup.length, halt.change, before.poll));
         let uncatchable = slept && limit.is_some_and(|limit| limit > 0 && u64::from(limit) >= gap.0);
         // Where KVM has not said yet how long it polls, it polled until the thread slept at most.
-        let unsaid =
-            || halt.vcpu_wakeup.filter(|_| before.poll.or(limit).is_none()).and_then(|told| before_sleep(halt, &told));
+        let unsaid = || {
+            halt.vcpu_wakeup.filter(|_| before.poll.or(limit).is_none()).and_then(|wakeup| before_sleep(halt, &wakeup))
+        };
         let polled = poll(halt, before.poll).map(|poll| poll.length).or_else(unsaid);
         let polled_at_most = polled.filter(|_| uncatchable).unwrap_or(gap).min(gap);
         let latency = latency(halt);
@@ -359,8 +360,8 @@ impl RecordedHalt {
         RecordedHalt {
             vm: halt.who.vm,
             vcpu,
-            told: halt.vcpu_wakeup.is_some(),
-            valid: halt.vcpu_wakeup.is_none_or(|told| told.valid),
+            has_wakeups: halt.vcpu_wakeup.is_some(),
+            valid: halt.vcpu_wakeup.is_none_or(|wakeup| wakeup.valid),
             slept,
             uncatchable,
             exact: latency.is_some(),
@@ -388,7 +389,7 @@ impl RecordedHalt {
 
     /// How long KVM polled, if it said anything of this halt, and whether that ended it.
     pub(crate) fn polled(&self) -> Option<(Nanos, bool)> {
-        self.told.then_some((Nanos(self.polled.into()), !self.slept))
+        self.has_wakeups.then_some((Nanos(self.polled.into()), !self.slept))
     }
 
     /// How long the halt lasted as KVM measures it.
@@ -495,15 +496,18 @@ mod tests {
     fn what_a_halt_says_of_its_poll_is_what_kvm_last_said() {
         let change = |old, new| Some(exitscope_model::PollChange { grow: true, new, old });
         let [first, second, third] = slept()[..3] else { unreachable!() };
-        let told = |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true });
+        let wakeup = |length: u64, waited| Some(VcpuWakeup { length: Nanos(length * US), waited, valid: true });
         // Its thread slept 30 us after it halted; KVM polls for 40 us from now on.
         let cut = Halt {
             change: change(20_000, 40_000),
             asleep: Some(Moment::from_nanos(first.begin.as_nanos() + 30 * US)),
             ..first
         };
-        let caught =
-            Halt { vcpu_wakeup: told(35, false), end: Moment::from_nanos(second.begin.as_nanos() + 35 * US), ..second };
+        let caught = Halt {
+            vcpu_wakeup: wakeup(35, false),
+            end: Moment::from_nanos(second.begin.as_nanos() + 35 * US),
+            ..second
+        };
         let mut recorder = HaltNumbering::default();
         let halts = [cut, caught, Halt { vcpu_wakeup: None, ..third }];
         let said = halts.map(|halt| {

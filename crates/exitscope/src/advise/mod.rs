@@ -32,15 +32,15 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
     let options = read::options(&args.select.clock, EventFilter::Timed, &selection);
     let devices = devices::read(&args.names)?;
-    let (mut trace, mut material) = read_alone(&input, options, || AdviceInput::new(&selection))?;
+    let (mut trace, mut advice_input) = read_alone(&input, options, || AdviceInput::new(&selection))?;
     trace.has_events()?;
     let row = read::row(&trace);
     devices::name(&mut trace.info, devices.as_ref());
     let (first, last) = trace.span.unwrap_or_default();
-    material.end(first, last, &trace.vcpu_of);
-    let (judgement, _) = judgement(&material, &row.machine(&trace.info), |trials| reread(&input, options, trials))?;
+    advice_input.end(first, last, &trace.vcpu_of);
+    let (judgement, _) = judgement(&advice_input, &row.machine(&trace.info), |trials| reread(&input, options, trials))?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
-    let of = (&material.facts, &trace.info);
+    let of = (&advice_input.facts, &trace.info);
     let advised = AdviceReport::of(&judgement, row, coverage, SelectionRow::of(&selection), of);
     match (args.form, args.format) {
         (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,

@@ -48,8 +48,8 @@ impl Assembler {
         let since_entry = || lane.entered.and_then(|entered| at.since(entered)).unwrap_or_default();
         let (left_at, guest) = lane.open.map_or_else(|| (at, since_entry()), |exit| (exit.at, exit.guest));
         let (waiters, waiting) = self.queue.runnable_siblings(at, who.vm, target, call.waits());
-        let told = self.queue.has_sched_events();
-        let other = target.filter(|_| told).and_then(|target| self.index.get(&vcpu_key(who.vm, target)));
+        let has_sched_events = self.queue.has_sched_events();
+        let other = target.filter(|_| has_sched_events).and_then(|target| self.index.get(&vcpu_key(who.vm, target)));
         let place = waiting.unwrap_or(match other.and_then(|&other| self.lanes.get(other as usize)) {
             Some(other) if matches!(other.run, LaneRunState::Sleeping | LaneRunState::Blocked) => TargetState::Halted,
             Some(other) if other.run == LaneRunState::Running => TargetState::Running,
@@ -63,12 +63,12 @@ impl Assembler {
             call,
             target,
             target_state: place,
-            found: told.then_some(waiters),
+            found: has_sched_events.then_some(waiters),
             guest,
             again,
             was_out,
             window: None,
-            recipient: if told { YieldRecipient::Nobody } else { YieldRecipient::Unknown },
+            recipient: if has_sched_events { YieldRecipient::Nobody } else { YieldRecipient::Unknown },
             waited: Nanos::ZERO,
             entered: None,
         });
