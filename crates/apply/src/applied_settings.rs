@@ -9,8 +9,8 @@
 //! Its text comes from a file, and what is restored from it is written with the rights of whoever undoes: it is believed only
 //! if nobody else may have written it, and says nothing but values of knobs.
 
-use crate::knob_file::{is_value, open, same};
-use exitscope_policy::knob;
+use crate::knob_file::open;
+use crate::placed_setting::PlacedSetting;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -18,8 +18,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The largest state file that is read, in bytes: all knobs with the longest values are fewer.
-const MOST: u64 = 64 << 10;
+/// The largest state file that is read, in bytes: all knobs, and two settings of each of a thousand threads, are fewer.
+const MOST: u64 = 1 << 20;
 
 /// Letters of a host's name or of a boot's.
 const NAME: usize = 255;
@@ -64,7 +64,7 @@ pub enum AppliedSettingsError {
     #[error("cannot lock {path}; --state names another place", path = .0.display())]
     NotLocked(PathBuf, #[source] io::Error),
     /// Another process holds the lock.
-    #[error("another `exitscope advise` is setting or restoring knobs (it holds {path}); try again when it has ended", path = .0.display())]
+    #[error("another `exitscope advise` or `exitscope try` is setting or restoring knobs (it holds {path}); try again when it has ended", path = .0.display())]
     Held(PathBuf),
     /// The kernel does not say which boot this is.
     #[error("cannot read /{BOOT_ID}: changes of this boot cannot be distinguished from earlier ones")]
@@ -85,12 +85,15 @@ pub struct AppliedSettings {
     pub changes: Vec<AppliedSetting>,
 }
 
-/// One knob.
+/// One knob, or another setting.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AppliedSetting {
-    /// Its name, in docs/knobs.md.
+    /// Its name, in docs/knobs.md or docs/settings.md.
     pub knob: String,
+    /// Which of its places: a thread, a control group, a folder; `None` if there is only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// What it was before the first change.
     pub old: String,
     /// What it was set to last, or is about to be.
@@ -101,21 +104,25 @@ pub struct AppliedSetting {
 }
 
 impl AppliedSetting {
+    /// Whether it is of this place.
+    pub fn is_of(&self, place: &PlacedSetting) -> bool {
+        self.knob == place.name() && self.target.as_deref() == place.target()
+    }
+
     /// Whether this value is one that was set here, and not by somebody else.
-    pub fn is_own(&self, value: &str) -> bool {
+    pub fn is_own(&self, place: &PlacedSetting, value: &str) -> bool {
         let set = [Some(&self.new), self.before.as_ref()];
-        knob(&self.knob).is_some_and(|knob| set.into_iter().flatten().any(|set| same(knob, set, value)))
+        set.into_iter().flatten().any(|set| place.is_same(set, value))
     }
 
     /// Why this cannot be undone, whatever the host is like.
     fn trouble(&self) -> Option<String> {
-        match knob(&self.knob) {
-            None => return Some(format!("there is no knob {:?}", self.knob)),
-            Some(knob) if !knob.is_writable() => return Some(format!("{} cannot be set at run time", knob.name)),
-            Some(_) => {}
-        }
+        let place = match PlacedSetting::find(&self.knob, self.target.as_deref(), Path::new("/")) {
+            Err(error) => return Some(error.to_string()),
+            Ok(place) => place,
+        };
         let values = [Some(&self.old), Some(&self.new), self.before.as_ref()];
-        let bad = values.into_iter().flatten().find(|value| !is_value(value))?;
+        let bad = values.into_iter().flatten().find(|value| !place.is_value(value))?;
         Some(format!("{bad:?} is not a value of {}", self.knob))
     }
 }
@@ -163,32 +170,35 @@ impl AppliedSettings {
         }
         self.changes.iter().enumerate().find_map(|(at, change)| {
             let occurs_twice = || {
-                let twice = self.changes[..at].iter().any(|earlier| earlier.knob == change.knob);
+                let is_same =
+                    |earlier: &AppliedSetting| (&earlier.knob, &earlier.target) == (&change.knob, &change.target);
+                let twice = self.changes[..at].iter().any(is_same);
                 twice.then(|| format!("{} occurs twice", change.knob))
             };
             change.trouble().or_else(occurs_twice)
         })
     }
 
-    /// Notes that a knob which is `now` this is about to be set. What it was before the first change stays what is restored,
-    /// unless somebody else has set it since: then that is.
-    pub fn note(&mut self, knob: &str, now: &str, new: &str) {
-        let known = self.changes.iter().position(|change| change.knob == knob).map(|at| self.changes.remove(at));
-        let own = known.filter(|known| known.is_own(now));
+    /// Notes that a setting which is `now` this is about to be set. What it was before the first change stays what is
+    /// restored, unless somebody else has set it since: then that is.
+    pub fn note(&mut self, place: &PlacedSetting, now: &str, new: &str) {
+        let known = self.changes.iter().position(|change| change.is_of(place)).map(|at| self.changes.remove(at));
+        let own = known.filter(|known| known.is_own(place, now));
         let before = own.is_some().then(|| now.to_string());
         let old = own.map_or_else(|| now.to_string(), |known| known.old);
-        self.changes.push(AppliedSetting { knob: knob.to_string(), old, new: new.to_string(), before });
+        let (knob, target) = (place.name().to_string(), place.target().map(str::to_string));
+        self.changes.push(AppliedSetting { knob, target, old, new: new.to_string(), before });
     }
 
-    /// Notes that a knob has been set.
-    pub fn is_set(&mut self, knob: &str) {
-        self.changes.iter_mut().filter(|change| change.knob == knob).for_each(|change| change.before = None);
+    /// Notes that it has been set.
+    pub fn is_set(&mut self, place: &PlacedSetting) {
+        self.changes.iter_mut().filter(|change| change.is_of(place)).for_each(|change| change.before = None);
     }
 
     /// Takes a change back that did not come about: what was noted `before` it, if anything, is noted again.
-    pub fn forget(&mut self, knob: &str, before: &[AppliedSetting]) {
-        self.changes.retain(|change| change.knob != knob);
-        self.changes.extend(before.iter().find(|change| change.knob == knob).cloned());
+    pub fn forget(&mut self, place: &PlacedSetting, before: &[AppliedSetting]) {
+        self.changes.retain(|change| !change.is_of(place));
+        self.changes.extend(before.iter().find(|change| change.is_of(place)).cloned());
     }
 
     /// Writes it, so that either the old file is there or the new one; without any change, removes it.
@@ -212,11 +222,12 @@ impl AppliedSettings {
     }
 }
 
-/// Held while anything is changed; let go with the process, however that ends.
+/// Held while anything is changed; let go with the last process that holds it, however that ends.
 pub struct SettingsLock {
-    path: PathBuf,
+    /// Removed by who took it.
+    path: Option<PathBuf>,
     /// What is locked.
-    _file: File,
+    file: File,
 }
 
 impl SettingsLock {
@@ -237,16 +248,28 @@ impl SettingsLock {
             let of = |about: fs::Metadata| (about.dev(), about.ino());
             if fs::symlink_metadata(&path).is_ok_and(|there| file.metadata().is_ok_and(|ours| of(ours) == of(there))) {
                 // What a kill has left.
-                remove(&beside(state, ".new")).map_err(cannot)?;
-                return Ok(SettingsLock { path, _file: file });
+                for left in [beside(state, ".new"), beside(&tried_path(state), ".new")] {
+                    remove(&left).map_err(cannot)?;
+                }
+                return Ok(SettingsLock { path: Some(path), file });
             }
         }
+    }
+
+    /// The same lock, held by another process, too: it belongs to the open file (flock(2)).
+    pub(crate) fn shared(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// What [`SettingsLock::shared`] gave to this process.
+    pub(crate) fn inherited(file: File) -> SettingsLock {
+        SettingsLock { path: None, file }
     }
 }
 
 impl Drop for SettingsLock {
     fn drop(&mut self) {
-        let _ = remove(&self.path);
+        let _ = self.path.as_deref().map(remove);
     }
 }
 
@@ -268,6 +291,14 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
+/// The state file of a trial, beside that of what was applied.
+pub fn tried_path(state: &Path) -> PathBuf {
+    match state.file_name().is_some_and(|name| name == "applied.json") {
+        true => state.with_file_name("tried.json"),
+        false => beside(state, ".tried"),
+    }
+}
+
 /// Where the file is unless --state says.
 pub fn default_path() -> PathBuf {
     let home = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|home| home.is_absolute());
@@ -281,7 +312,11 @@ mod tests {
 
     fn changed(old: &str, new: &str, before: Option<&str>) -> AppliedSetting {
         let [knob, old, new] = ["halt_poll_ns", old, new].map(str::to_string);
-        AppliedSetting { knob, old, new, before: before.map(str::to_string) }
+        AppliedSetting { knob, target: None, old, new, before: before.map(str::to_string) }
+    }
+
+    fn placed() -> PlacedSetting {
+        PlacedSetting::find("halt_poll_ns", None, Path::new("/")).unwrap()
     }
 
     /// Writes what others have no part in.
@@ -293,23 +328,26 @@ mod tests {
     #[test]
     fn what_was_before_the_first_own_change_is_kept_until_somebody_else_changes_it() {
         let mut state = AppliedSettings::of("here", "boot");
-        state.note("halt_poll_ns", "200000", "50000");
+        state.note(&placed(), "200000", "50000");
         assert_eq!(state.changes, [changed("200000", "50000", None)]);
         // Killed here, it is the old value or the new one; either goes on.
-        state.note("halt_poll_ns", "200000", "40000");
+        state.note(&placed(), "200000", "40000");
         assert_eq!(state.changes, [changed("200000", "40000", None)]);
-        state.note("halt_poll_ns", "40000", "0");
+        state.note(&placed(), "40000", "0");
         assert_eq!(state.changes, [changed("200000", "0", Some("40000"))]);
         // Killed here, it is what it was set to before or the new value.
-        assert!(["0", "40000"].iter().all(|own| state.changes[0].is_own(own)) && !state.changes[0].is_own("200000"));
-        state.is_set("halt_poll_ns");
+        assert!(
+            ["0", "40000"].iter().all(|own| state.changes[0].is_own(&placed(), own))
+                && !state.changes[0].is_own(&placed(), "200000")
+        );
+        state.is_set(&placed());
         assert_eq!(state.changes, [changed("200000", "0", None)]);
         // Somebody else has set it.
-        state.note("halt_poll_ns", "7", "0");
+        state.note(&placed(), "7", "0");
         assert_eq!(state.changes, [changed("7", "0", None)]);
-        state.forget("halt_poll_ns", &[changed("200000", "0", None)]);
+        state.forget(&placed(), &[changed("200000", "0", None)]);
         assert_eq!(state.changes, [changed("200000", "0", None)], "as before the change that failed");
-        state.forget("halt_poll_ns", &[]);
+        state.forget(&placed(), &[]);
         assert_eq!(state.changes, []);
     }
 
@@ -323,7 +361,7 @@ mod tests {
         let other = SettingsLock::take(&path).err().unwrap().to_string();
         assert!(other.contains("another `exitscope advise`"), "{other}");
         let mut state = AppliedSettings::of("here", "boot");
-        state.note("halt_poll_ns", "200000", "50000");
+        state.note(&placed(), "200000", "50000");
         state.save(&path, &lock).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let read = AppliedSettings::load(&path).unwrap().unwrap();
@@ -334,7 +372,7 @@ mod tests {
         write(&beside(&path, ".lock"), "");
         let lock = SettingsLock::take(&path).unwrap();
         assert_eq!(AppliedSettings::load(&path).unwrap().unwrap().changes, state.changes);
-        state.forget("halt_poll_ns", &[]);
+        state.forget(&placed(), &[]);
         state.save(&path, &lock).unwrap();
         state.save(&path, &lock).unwrap();
         drop(lock);
@@ -353,7 +391,7 @@ mod tests {
             let done = SettingsLock::take(&path).and_then(|lock| {
                 AppliedSettings::load(&path)?;
                 let mut state = AppliedSettings::of("here", "boot");
-                state.note("halt_poll_ns", "200000", "50000");
+                state.note(&placed(), "200000", "50000");
                 state.save(&path, &lock)
             });
             assert_eq!(done.is_err(), ending != ".new", "{ending}: a link that is known to be our own is removed");
@@ -389,6 +427,8 @@ mod tests {
             (with(&change("ple_gap", "1", "2")), "ple_gap cannot be set at run time"),
             (with(&change("halt_poll_ns", "1\\n2", "0")), "\"1\\n2\" is not a value of halt_poll_ns"),
             (with(&change("halt_poll_ns", "0", "")), "\"\" is not a value"),
+            (with(&change("thp_enabled", "always", "sometimes")), "\"sometimes\" is not a value of thp_enabled"),
+            (with(&change("affinity", "0", "1")), "\"\" is not a place of affinity"),
             (with(&format!("{sound}, {sound}")), "halt_poll_ns occurs twice"),
             (with(&sound.replace('}', ", \"path\": \"/etc/passwd\"}")), "not a file of what was applied"),
             (" ".repeat(MOST as usize + 1), "too large"),

@@ -1,9 +1,9 @@
-//! The knobs of this host, held by one process at a time: noted in the state file, set, checked and restored.
+//! The settings of this host, held by one process at a time: noted in the state file, set, checked and restored.
 
 use crate::applied_settings::{AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock};
-use crate::knob_file::{KnobFileError, cannot, file, read, same, set};
-use crate::plan::KnobChange;
-use exitscope_policy::{Knob, knob};
+use crate::knob_file::KnobFileError;
+use crate::placed_setting::{PlaceError, PlacedSetting};
+use crate::plan::SettingChange;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,23 +32,26 @@ pub enum EarlierSettings {
     EarlierBoot,
 }
 
-/// A knob that was restored.
+/// A setting that was restored.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The knob's file.
-    pub path: PathBuf,
+    /// The setting, where this host has it.
+    pub place: PlacedSetting,
     /// The value restored.
     pub old: String,
     /// What it was before; `None` if it had the old value already.
     pub from: Option<String>,
     /// Whether `from` was set by somebody else.
     pub by_others: bool,
+    /// Whether what it is a setting of has ended, and nothing was to be done.
+    pub gone: bool,
 }
 
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (at, old) = (self.path.display(), &self.old);
+        let (at, old) = (&self.place, &self.old);
         match &self.from {
+            _ if self.gone => write!(f, "{at} has ended: there is nothing to restore"),
             None => write!(f, "{at} is {old} already: there is nothing to restore"),
             Some(now) if self.by_others => {
                 write!(f, "restored: {at} is {old} again (it was {now:?}, set by somebody else)")
@@ -61,22 +64,18 @@ impl fmt::Display for Restored {
 /// Why a knob was not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The state file names a knob that there is not.
-    #[error("there is no knob {0}")]
-    NoSuchKnob(String),
-    /// The knob cannot be set on a running host.
-    #[error("{0} has no file")]
-    NoFile(String),
-    /// Its file cannot be read or written.
+    /// The state file names a setting that there is not.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// It cannot be read or written.
     #[error(transparent)]
     File(#[from] KnobFileError),
-    /// Somebody else has set it since; its file, the value in force, the one that it was set to, and the one before.
+    /// Somebody else has set it since; the setting, the value in force, the one that it was set to, and the one before.
     #[error(
-        "{path} is {1:?}, not {2} as --apply set it: changed by somebody else, or its module was reloaded; left \
-         unchanged (`--undo --force` restores {3})",
-        path = .0.display()
+        "{0} is {1:?}, not {2} as --apply set it: changed by somebody else, or its module was reloaded; left \
+         unchanged (`--undo --force` restores {3})"
     )]
-    ByOthers(PathBuf, String, String, String),
+    ByOthers(String, String, String, String),
 }
 
 impl HostSettings {
@@ -92,7 +91,15 @@ impl HostSettings {
 
     /// Takes the lock and reads the state file, with what earlier runs have left, killed or not.
     pub fn open(root: &Path, path: &Path) -> Result<(HostSettings, EarlierSettings), AppliedSettingsError> {
-        let lock = SettingsLock::take(path)?;
+        HostSettings::with_lock(root, path, SettingsLock::take(path)?)
+    }
+
+    /// The same, by whoever holds the lock, which may be that of another state file.
+    pub(crate) fn with_lock(
+        root: &Path,
+        path: &Path,
+        lock: SettingsLock,
+    ) -> Result<(HostSettings, EarlierSettings), AppliedSettingsError> {
         let earlier = HostSettings::earlier(root, path)?;
         let host = host_name(root);
         let applied = load(path, &host)?.filter(|_| earlier == EarlierSettings::ThisBoot);
@@ -107,36 +114,75 @@ impl HostSettings {
     }
 
     /// Notes in the state file that these are about to be set.
-    pub fn note<'a>(&mut self, changes: impl IntoIterator<Item = &'a KnobChange>) -> Result<(), AppliedSettingsError> {
+    pub fn note<'a>(
+        &mut self,
+        changes: impl IntoIterator<Item = &'a SettingChange>,
+    ) -> Result<(), AppliedSettingsError> {
         self.before = self.applied.changes.clone();
-        for change in changes {
-            self.applied.note(change.knob.name, &change.old, &change.new);
+        for SettingChange { place, old, new } in changes {
+            self.applied.note(place, old, new);
         }
         self.save()
     }
 
-    /// Sets a knob that was noted, and reads it back. What has failed and changed nothing is no longer noted.
-    pub fn set(&mut self, change: &KnobChange) -> Result<(), KnobFileError> {
-        let KnobChange { knob, path, old, new } = change;
-        assert!(self.applied().iter().any(|row| row.knob == knob.name), "{} is noted before it is set", knob.name);
-        let done = set(knob, path, new);
+    /// Sets what was noted, and reads it back. What has failed and changed nothing is no longer noted.
+    pub fn set(&mut self, change: &SettingChange) -> Result<(), KnobFileError> {
+        let SettingChange { place, old, new } = change;
+        assert!(self.applied().iter().any(|row| row.is_of(place)), "{} is noted before it is set", place.name());
+        let done = place.set(new);
         match done {
-            Ok(()) => self.applied.is_set(knob.name),
-            Err(_) if read(path).is_ok_and(|now| now == *old) => self.applied.forget(knob.name, &self.before),
+            Ok(()) => self.applied.is_set(place),
+            Err(_) if place.read().is_ok_and(|now| now == *old) => self.applied.forget(place, &self.before),
             Err(_) => {}
         }
         done
     }
 
-    /// The first knob that no longer has the value that it was set to, and the value that it has.
+    /// Notes that something is set already, and that this is to stay.
+    pub(crate) fn note_set(&mut self, change: &SettingChange) -> Result<(), AppliedSettingsError> {
+        self.applied.note(&change.place, &change.old, &change.new);
+        self.applied.is_set(&change.place);
+        self.save()
+    }
+
+    /// The first setting that no longer has the value that it was set to, and the value that it has. What has ended is not
+    /// one.
     pub fn changed_by_others(&self) -> Result<Option<(&AppliedSetting, String)>, RestoreError> {
         for applied in self.applied() {
-            let (.., now) = in_force(applied, &self.root)?;
-            if !applied.is_own(&now) {
+            let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), &self.root)?;
+            if place.is_gone() {
+                continue;
+            }
+            let now = place.read()?;
+            if !applied.is_own(&place, &now) {
                 return Ok(Some((applied, now)));
             }
         }
         Ok(None)
+    }
+
+    /// Gives up what others have set since: it is no longer noted, and not restored.
+    pub(crate) fn forget_what_others_set(&mut self) {
+        let root = &self.root;
+        self.applied.changes.retain(|applied| {
+            let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), root);
+            !place.is_ok_and(|place| place.read().is_ok_and(|now| !applied.is_own(&place, &now)))
+        });
+    }
+
+    /// Notes nothing any more: what is set stays.
+    pub(crate) fn forget_all(&mut self) {
+        self.applied.changes.clear();
+    }
+
+    /// What is locked, for another state file.
+    pub(crate) fn lock_file(&self) -> std::io::Result<std::fs::File> {
+        self.lock.shared()
+    }
+
+    /// The lock, for another state file of the same host.
+    pub(crate) fn into_lock(self) -> SettingsLock {
+        self.lock
     }
 
     /// Restores everything that is applied and still as it was set, last change first; by force also what others have set
@@ -166,29 +212,24 @@ fn load(path: &Path, host: &str) -> Result<Option<AppliedSettings>, AppliedSetti
     }
 }
 
-/// A knob that was applied, its file and its value.
-fn in_force(applied: &AppliedSetting, root: &Path) -> Result<(&'static Knob, PathBuf, String), RestoreError> {
-    let name = || applied.knob.clone();
-    let knob = knob(&applied.knob).ok_or_else(|| RestoreError::NoSuchKnob(name()))?;
-    let path = file(knob, root).ok_or_else(|| RestoreError::NoFile(name()))?;
-    let now = read(&path).map_err(|error| cannot(knob, &path, error))?;
-    Ok((knob, path, now))
-}
-
-/// Restores a knob; if somebody else has changed it since, only by force.
+/// Restores a setting; if somebody else has changed it since, only by force.
 fn restore(applied: &AppliedSetting, root: &Path, force: bool) -> Result<Restored, RestoreError> {
     let AppliedSetting { old, new, .. } = applied;
-    let (knob, path, now) = in_force(applied, root)?;
-    let by_others = !applied.is_own(&now);
-    let from = (!same(knob, &now, old)).then_some(now);
+    let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), root)?;
+    if place.is_gone() {
+        return Ok(Restored { place, old: old.clone(), from: None, by_others: false, gone: true });
+    }
+    let now = place.read()?;
+    let by_others = !applied.is_own(&place, &now);
+    let from = (!place.is_same(&now, old)).then_some(now);
     match &from {
         Some(now) if by_others && !force => {
-            return Err(RestoreError::ByOthers(path, now.clone(), new.clone(), old.clone()));
+            return Err(RestoreError::ByOthers(place.to_string(), now.clone(), new.clone(), old.clone()));
         }
-        Some(_) => set(knob, &path, old)?,
+        Some(_) => place.set(old)?,
         None => {}
     }
-    Ok(Restored { path, old: old.clone(), from, by_others })
+    Ok(Restored { place, old: old.clone(), from, by_others, gone: false })
 }
 
 /// The name of the host below `root`.
@@ -207,8 +248,9 @@ fn boot_id(root: &Path) -> Result<String, AppliedSettingsError> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::knob_file::is_read_only;
+    use crate::knob_file::read;
     use crate::plan::{PlannedSetting, plan};
+    use exitscope_policy::{Knob, knob};
     use std::io::{self, Write};
 
     /// Writes the old value back, whatever happens.
@@ -222,7 +264,7 @@ pub(crate) mod tests {
 
     fn applied(knob: &Knob, old: &str, new: &str) -> AppliedSetting {
         let [knob, old, new] = [knob.name, old, new].map(str::to_string);
-        AppliedSetting { knob, old, new, before: None }
+        AppliedSetting { knob, target: None, old, new, before: None }
     }
 
     #[test]
@@ -230,20 +272,21 @@ pub(crate) mod tests {
         // Each of these may be one nanosecond longer without anything on this machine feeling it.
         let candidates = ["halt_poll_ns_grow_start", "guest_halt_poll_grow_start"].map(|name| knob(name).unwrap());
         let found = candidates.into_iter().find_map(|knob| {
-            let path = file(knob, Path::new("/"))?;
-            let old = read(&path).ok().filter(|_| !is_read_only(&path))?;
-            fs::OpenOptions::new().write(true).open(&path).ok()?;
-            Some((knob, path, old))
+            let place = PlacedSetting::of_knob(knob, Path::new("/"))?;
+            let old = place.read().ok().filter(|_| !place.is_read_only())?;
+            fs::OpenOptions::new().write(true).open(place.to_string()).ok()?;
+            Some((knob, place, old))
         });
-        let Some((knob, path, old)) = found else {
+        let Some((knob, place, old)) = found else {
             // Not `eprintln!`, which the test harness swallows when the test passes.
             let said =
                 io::stderr().write_all(b"SKIPPED: no parameter of kvm or haltpoll can be written by this user\n");
             return said.expect("stderr is open");
         };
+        let path = PathBuf::from(place.to_string());
         let _written_back = WrittenBack(path.clone(), old.clone());
         let new = (old.parse::<u64>().unwrap() + 1).to_string();
-        set(knob, &path, &new).unwrap();
+        place.set(&new).unwrap();
         assert_eq!(read(&path).unwrap(), new);
         let said = restore(&applied(knob, &old, &new), Path::new("/"), false).unwrap().to_string();
         assert!(said.ends_with(&format!("is {old} again")), "{said}");
@@ -254,7 +297,7 @@ pub(crate) mod tests {
     pub fn host_with_one_knob() -> (tempfile::TempDir, &'static Knob, PathBuf) {
         let root = tempfile::tempdir().unwrap();
         let knob = knob("halt_poll_ns").unwrap();
-        let path = file(knob, root.path()).unwrap();
+        let path = PathBuf::from(PlacedSetting::of_knob(knob, root.path()).unwrap().to_string());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         (root, knob, path)
     }
@@ -318,8 +361,9 @@ pub(crate) mod tests {
     #[test]
     #[should_panic(expected = "halt_poll_ns is noted before it is set")]
     fn nothing_is_set_that_is_not_noted() {
-        let (root, knob, path) = host_with_one_knob();
+        let (root, knob, _path) = host_with_one_knob();
         let (mut settings, _) = HostSettings::open(root.path(), &root.path().join("applied.json")).unwrap();
-        let _ = settings.set(&KnobChange { knob, path, old: "1".to_string(), new: "2".to_string() });
+        let place = PlacedSetting::of_knob(knob, root.path()).unwrap();
+        let _ = settings.set(&SettingChange { place, old: "1".to_string(), new: "2".to_string() });
     }
 }

@@ -1,11 +1,10 @@
-//! The file of a knob on a running host: read, written and read back; and what to do where that cannot be done.
+//! The file of a setting on a running host: read and written; and what to do where that cannot be done.
 
-use exitscope_policy::Knob;
 use rustix::fs::OFlags;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes of a knob's file that are read. The kernel writes one number or word into it.
 const MOST: u64 = 4096;
@@ -13,46 +12,42 @@ const MOST: u64 = 4096;
 /// Letters of a value.
 const VALUE: usize = 32;
 
-/// Why a knob's file was not read or set, and what to do about it. Each begins with the file.
+/// Why a setting was not read or set, and what to do about it. Each begins with the place of the setting.
 #[derive(Debug, thiserror::Error)]
 pub enum KnobFileError {
     /// There is none; the module that has it.
-    #[error("{path} is not there: `modprobe {1}` loads its module, unless this processor or kernel does not have it", path = .0.display())]
-    NotThere(PathBuf, String),
+    #[error("{0} is not there: `modprobe {1}` loads its module, unless this processor or kernel does not have it")]
+    NotThere(String, String),
+    /// There is none, and no module brings it.
+    #[error("{0} is not there: this kernel was built without it, or what it belongs to has ended")]
+    NotBuilt(String),
     /// Only another user may.
-    #[error("{path}: permission denied; run as root", path = .0.display())]
-    PermissionDenied(PathBuf),
+    #[error("{0}: permission denied; run as root")]
+    PermissionDenied(String),
     /// Its file system cannot be written.
     #[error(
-        "{path} is on a file system that is read-only here, as in a container: run on the host, or name its /sys with --root",
-        path = .0.display()
+        "{0} is on a file system that is read-only here, as in a container: run on the host, or name its /sys with --root"
     )]
-    ReadOnlyFilesystem(PathBuf),
+    ReadOnlyFilesystem(String),
     /// What else the kernel says.
-    #[error("{path}: {1}", path = .0.display())]
-    Other(PathBuf, io::Error),
+    #[error("{0}: {1}")]
+    Other(String, io::Error),
     /// Only loading the module sets it; the module, the knob, and the value to set.
     #[error(
-        "{path} cannot be written while the module is loaded: put `options {1} {2}={3}` into \
+        "{0} cannot be written while the module is loaded: put `options {1} {2}={3}` into \
          /etc/modprobe.d/exitscope.conf, end all VMs, then `modprobe -r {1} && modprobe {1}`; where it is built \
-         in, boot with {1}.{2}={3}",
-        path = .0.display()
+         in, boot with {1}.{2}={3}"
     )]
-    AtLoad(PathBuf, String, &'static str, String),
+    AtLoad(String, String, &'static str, String),
     /// The value in force is none that could be restored.
-    #[error("{path} is {1:?}, not a value that --undo could restore", path = .0.display())]
-    NotRestorable(PathBuf, String),
+    #[error("{0} is {1:?}, not a value that could be restored")]
+    NotRestorable(String, String),
     /// Somebody else has set it since the change was planned; the value then, and now.
-    #[error("{path} was {1} when shown and is {2:?} now; run `advise --apply` again", path = .0.display())]
-    ChangedSince(PathBuf, String, String),
+    #[error("{0} was {1} when shown and is {2:?} now; plan again")]
+    ChangedSince(String, String, String),
     /// It was written, and has another value nevertheless; the value written, and the one in force.
-    #[error("{path}: wrote {1}, and it is {2:?}", path = .0.display())]
-    NotTaken(PathBuf, String, String),
-}
-
-/// The knob's file below `root`, if it can be written on a running host: nothing else is ever opened.
-pub fn file(knob: &'static Knob, root: &Path) -> Option<PathBuf> {
-    Some(root.join(knob.file()?.to_string().trim_start_matches('/')))
+    #[error("{0}: wrote {1}, and it is {2:?}")]
+    NotTaken(String, String, String),
 }
 
 /// Whether a text is a value that may have been a knob's: a number or a word. Not whether it makes sense: what was in force
@@ -62,37 +57,23 @@ pub fn is_value(text: &str) -> bool {
     !text.is_empty() && text.len() <= VALUE && text.chars().all(is_part)
 }
 
-/// The value that is in force.
+/// The value that is in force: the file's first line.
 pub fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path, OpenOptions::new().read(true))?.take(MOST).read_to_string(&mut text)?;
-    Ok(text.trim().to_string())
+    Ok(text.lines().next().unwrap_or_default().trim().to_string())
 }
 
-pub fn is_read_only(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().readonly())
-}
-
-/// Whether two texts are the same value of a knob: the kernel says `Y` where `1` was written.
-pub fn same(knob: &'static Knob, a: &str, b: &str) -> bool {
-    a == b || matches!((knob.parse(a), knob.parse(b)), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Writes a value, and reads it back.
-pub fn set(knob: &'static Knob, path: &Path, value: &str) -> Result<(), KnobFileError> {
-    let write = || -> io::Result<()> {
-        // Never creates a file: what is not there is not a knob.
-        let mut file = open(path, OpenOptions::new().write(true))?;
-        file.set_len(0)?;
-        file.write_all(value.as_bytes())?;
-        file.flush()
-    };
-    write().map_err(|error| cannot(knob, path, error))?;
-    let now = read(path).map_err(|error| cannot(knob, path, error))?;
-    match same(knob, &now, value) {
-        true => Ok(()),
-        false => Err(KnobFileError::NotTaken(path.to_path_buf(), value.to_string(), now)),
+/// Writes a value as a line. Whoever is killed in between leaves the old first line or the new one: the line is written at
+/// once, and what is behind it is cut off afterwards. Files of the kernel take the line as a whole.
+pub fn write(path: &Path, value: &str) -> io::Result<()> {
+    // Never creates a file: what is not there is not a setting.
+    let mut file = open(path, OpenOptions::new().write(true))?;
+    let line = format!("{value}\n");
+    if file.write(line.as_bytes())? != line.len() {
+        return Err(io::Error::other("the value was written in part"));
     }
+    file.set_len(line.len() as u64)
 }
 
 /// Opens a regular file; no link to one, and nothing at which one waits.
@@ -105,71 +86,48 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Why a knob cannot be read or written.
-pub fn cannot(knob: &Knob, path: &Path, error: io::Error) -> KnobFileError {
-    let path = path.to_path_buf();
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            let boot = knob.boot(knob.default).map(|boot| boot.to_string()).unwrap_or_default();
-            let module = boot.split_once('.').map_or("kvm", |(module, _)| module).to_string();
-            KnobFileError::NotThere(path, module)
-        }
-        io::ErrorKind::PermissionDenied => KnobFileError::PermissionDenied(path),
-        io::ErrorKind::ReadOnlyFilesystem => KnobFileError::ReadOnlyFilesystem(path),
-        _ => KnobFileError::Other(path, error),
-    }
-}
-
-/// Why a knob that only loading the module sets cannot be set now.
-pub fn at_load(knob: &'static Knob, path: PathBuf, new: String) -> KnobFileError {
-    let module = path.iter().rev().nth(2).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    KnobFileError::AtLoad(path, module, knob.name, new)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PlacedSetting;
     use exitscope_policy::knob;
+    use std::fs;
+
+    fn placed(name: &str, root: &Path) -> PlacedSetting {
+        PlacedSetting::of_knob(knob(name).unwrap(), root).unwrap()
+    }
 
     #[test]
     fn values_are_compared_as_values() {
-        let bool = knob("guest_halt_poll_allow_shrink").unwrap();
-        assert!(same(bool, "Y", "1") && !same(bool, "Y", "N"));
-        let time = knob("halt_poll_ns").unwrap();
-        assert!(same(time, "50000", "50000") && !same(time, "50000", "0"));
+        let bool = placed("guest_halt_poll_allow_shrink", Path::new("/"));
+        assert!(bool.is_same("Y", "1") && !bool.is_same("Y", "N"));
+        let time = placed("halt_poll_ns", Path::new("/"));
+        assert!(time.is_same("50000", "50000") && !time.is_same("50000", "0"));
     }
 
     #[test]
     fn what_cannot_be_written_says_what_to_do() {
-        let knob = knob("halt_poll_ns").unwrap();
-        let path = Path::new("/sys/module/kvm/parameters/halt_poll_ns");
-        for (kind, says) in [
-            (io::ErrorKind::NotFound, "modprobe kvm"),
-            (io::ErrorKind::PermissionDenied, "run as root"),
-            (io::ErrorKind::ReadOnlyFilesystem, "--root"),
-        ] {
-            assert!(cannot(knob, path, kind.into()).to_string().contains(says), "{kind:?}");
-        }
-        let gap = exitscope_policy::knob("ple_gap").unwrap();
-        let path = PathBuf::from("/sys/module/kvm_intel/parameters/ple_gap");
-        let said = at_load(gap, path, "0".to_string()).to_string();
+        let root = tempfile::tempdir().unwrap();
+        let time = placed("halt_poll_ns", root.path());
+        assert!(time.read().unwrap_err().to_string().contains("modprobe kvm"));
+        let gap = placed("ple_gap", root.path());
+        let said = gap.at_load("0".to_string()).to_string();
         assert!(said.contains("options kvm_intel ple_gap=0"), "{said}");
     }
 
     #[test]
     fn only_a_regular_file_is_written_and_only_what_is_there() {
         let folder = tempfile::tempdir().unwrap();
-        let knob = knob("halt_poll_ns").unwrap();
         let [file, link, none] = ["file", "link", "none"].map(|name| folder.path().join(name));
         fs::write(&file, "200000\n").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         for path in [&link, &none, &folder.path().to_path_buf()] {
-            assert!(set(knob, path, "7").is_err() && read(path).is_err(), "{}", path.display());
+            assert!(write(path, "7").is_err() && read(path).is_err(), "{}", path.display());
         }
         assert!(!none.exists());
         assert_eq!(read(&file).unwrap(), "200000");
-        set(knob, &file, "7").unwrap();
-        assert_eq!(read(&file).unwrap(), "7");
+        write(&file, "7").unwrap();
+        assert_eq!((read(&file).unwrap().as_str(), fs::read_to_string(&file).unwrap().as_str()), ("7", "7\n"));
     }
 
     #[test]

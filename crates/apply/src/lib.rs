@@ -1,23 +1,37 @@
-//! Knobs of the running host: planned, set, checked and restored.
+//! Settings of the running host: planned, set, checked and restored; and tried, with a watchdog.
 //!
 //! ```text
-//! (knob, value)… ─► plan ─► KnobChange… ─► HostSettings: note ─► set ─► changed_by_others ─► restore
-//!                                                        │       │                           │
-//!                                              state file, first  └── file of the knob, read back
+//! (knob, value)… ─► plan ─► SettingChange… ─► HostSettings: note ─► set ─► changed_by_others ─► restore
+//!                             ▲                              │       │
+//! NAME=VALUE,… ─► TriedSetting│                  state file, first   └── PlacedSetting: written, read back
+//!                   │         │
+//!                   └─► TrialGuard ─ socket ─ watch_trial, in a process of its own
 //! ```
 //!
-//! Only knobs of the host's kernel that can be written while it runs are set. Which file a knob has is the knob's own to
-//! say, never the state file's. A kill at any moment leaves a state file with all that may have been changed: whoever opens
-//! it next can restore that.
+//! Only what is a row is set: a knob of the host's kernel that can be written while it runs, or a [`SettingDefinition`]. Which file
+//! it has is the row's to say, never the state file's. A kill at any moment leaves a state file with all that may have been
+//! changed: whoever opens it next can restore that.
 //!
-//! Must not depend on: advice, flags, drawing.
+//! Must not depend on: advice, flags, drawing, how a trial is judged.
 
 mod applied_settings;
 mod host_settings;
 mod knob_file;
+mod messages;
+mod placed_setting;
 mod plan;
+mod settings;
+mod trial_guard;
+mod tried_setting;
+mod watchdog;
 
-pub use applied_settings::{AppliedSetting, AppliedSettingsError, default_path};
+pub use applied_settings::{AppliedSetting, AppliedSettingsError, default_path, tried_path};
 pub use host_settings::{EarlierSettings, HostSettings, RestoreError, Restored, host_name};
 pub use knob_file::KnobFileError;
-pub use plan::{KnobChange, PlannedSetting, plan};
+pub use messages::TrialEnding;
+pub use placed_setting::{PlaceError, PlacedSetting, SettingTargets, TaskThread};
+pub use plan::{PlannedSetting, SettingChange, plan};
+pub use settings::{SETTINGS, SettingDefinition, SettingPlace, SettingValues, write_settings_document};
+pub use trial_guard::{GuardError, LEASE, TrialGuard, TrialLock};
+pub use tried_setting::{TriedSetting, TriedSettingError};
+pub use watchdog::{LeftByTrial, restore_tried, watch_trial};

@@ -1,30 +1,29 @@
-//! What would be changed: each knob with its file, its value in force and the new one, or why that cannot be done.
+//! What would be changed: each setting with its place, its value in force and the new one, or why that cannot be done.
 
-use crate::knob_file::{KnobFileError, at_load, cannot, file, is_read_only, is_value, read, same};
+use crate::PlacedSetting;
+use crate::knob_file::KnobFileError;
 use exitscope_policy::Knob;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// One knob to set.
+/// One setting to set.
 #[derive(Clone, Debug)]
-pub struct KnobChange {
-    /// The knob.
-    pub knob: &'static Knob,
-    /// Its file on this host.
-    pub path: PathBuf,
+pub struct SettingChange {
+    /// The setting, where this host has it.
+    pub place: PlacedSetting,
     /// The value in force.
     pub old: String,
     /// The value to set, in the kernel's spelling.
     pub new: String,
 }
 
-/// What is to be done about one knob.
+/// What is to be done about one setting.
 #[derive(Debug)]
 pub enum PlannedSetting {
     /// It is to be set.
-    Change(KnobChange),
-    /// Its file has this value already.
-    IsSet(PathBuf, String),
+    Change(SettingChange),
+    /// It has this value already.
+    IsSet(PlacedSetting, String),
     /// It cannot be set.
     NotPossible(KnobFileError),
 }
@@ -32,10 +31,8 @@ pub enum PlannedSetting {
 impl fmt::Display for PlannedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PlannedSetting::Change(KnobChange { path, old, new, .. }) => {
-                write!(f, "{}: {old} becomes {new}", path.display())
-            }
-            PlannedSetting::IsSet(path, now) => write!(f, "{} is {now} already", path.display()),
+            PlannedSetting::Change(SettingChange { place, old, new }) => write!(f, "{place}: {old} becomes {new}"),
+            PlannedSetting::IsSet(place, now) => write!(f, "{place} is {now} already"),
             PlannedSetting::NotPossible(error) => error.fmt(f),
         }
     }
@@ -46,35 +43,41 @@ impl fmt::Display for PlannedSetting {
 pub fn plan(root: &Path, wanted: impl IntoIterator<Item = (&'static Knob, u64)>) -> Vec<PlannedSetting> {
     let mut planned: Vec<PlannedSetting> = Vec::new();
     for (knob, value) in wanted {
-        let Some(path) = file(knob, root) else { continue };
-        let is_planned =
-            |row: &PlannedSetting| matches!(row, PlannedSetting::Change(change) if change.knob.name == knob.name);
+        let Some(place) = PlacedSetting::of_knob(knob, root) else { continue };
+        let is_planned = |row: &PlannedSetting| matches!(row, PlannedSetting::Change(change) if change.place == place);
         if !planned.iter().any(is_planned) {
-            planned.push(plan_one(knob, path, knob.text(value).to_string()));
+            planned.push(PlannedSetting::of(place, knob.text(value).to_string()));
         }
     }
     planned
 }
 
-fn plan_one(knob: &'static Knob, path: PathBuf, new: String) -> PlannedSetting {
-    match read(&path) {
-        Err(error) => PlannedSetting::NotPossible(cannot(knob, &path, error)),
-        Ok(old) if same(knob, &old, &new) => PlannedSetting::IsSet(path, old),
-        // Some kernels are built with parameters that can only be read.
-        Ok(_) if !knob.is_writable() || is_read_only(&path) => PlannedSetting::NotPossible(at_load(knob, path, new)),
-        Ok(now) if !is_value(&now) => PlannedSetting::NotPossible(KnobFileError::NotRestorable(path, now)),
-        Ok(old) => PlannedSetting::Change(KnobChange { knob, path, old, new }),
+impl PlannedSetting {
+    /// What setting this to `new` takes.
+    pub fn of(place: PlacedSetting, new: String) -> PlannedSetting {
+        match place.read() {
+            Err(error) => PlannedSetting::NotPossible(error),
+            Ok(old) if place.is_same(&old, &new) => PlannedSetting::IsSet(place, old),
+            // Some kernels are built with parameters that can only be read.
+            Ok(_) if place.is_read_only() || place.knob().is_some_and(|knob| !knob.is_writable()) => {
+                PlannedSetting::NotPossible(place.at_load(new))
+            }
+            Ok(now) if !place.is_value(&now) => {
+                PlannedSetting::NotPossible(KnobFileError::NotRestorable(place.to_string(), now))
+            }
+            Ok(old) => PlannedSetting::Change(SettingChange { place, old, new }),
+        }
     }
 }
 
-impl KnobChange {
+impl SettingChange {
     /// What there is to do now, some time after it was planned.
     pub fn still(self) -> PlannedSetting {
-        match read(&self.path) {
-            Ok(now) if same(self.knob, &now, &self.old) => PlannedSetting::Change(self),
-            Ok(now) if same(self.knob, &now, &self.new) => PlannedSetting::IsSet(self.path, now),
-            Ok(now) => PlannedSetting::NotPossible(KnobFileError::ChangedSince(self.path, self.old, now)),
-            Err(error) => PlannedSetting::NotPossible(cannot(self.knob, &self.path, error)),
+        match self.place.read() {
+            Ok(now) if self.place.is_same(&now, &self.old) => PlannedSetting::Change(self),
+            Ok(now) if self.place.is_same(&now, &self.new) => PlannedSetting::IsSet(self.place, now),
+            Ok(now) => PlannedSetting::NotPossible(KnobFileError::ChangedSince(self.place.to_string(), self.old, now)),
+            Err(error) => PlannedSetting::NotPossible(error),
         }
     }
 }
@@ -87,8 +90,9 @@ mod tests {
 
     #[test]
     fn what_changed_while_the_user_was_asked_is_not_set() {
-        let (_root, knob, path) = host_with_one_knob();
-        let change = KnobChange { knob, path: path.clone(), old: "777".to_string(), new: "0".to_string() };
+        let (root, knob, path) = host_with_one_knob();
+        let place = PlacedSetting::of_knob(knob, root.path()).unwrap();
+        let change = SettingChange { place, old: "777".to_string(), new: "0".to_string() };
         for (now, goes_on, is_trouble, says) in [
             ("777\n", true, false, ""),
             ("0\n", false, false, "is 0 already"),

@@ -1,12 +1,12 @@
 //! A trial: the host takes turns between the setting in force and others, and what was measured in the turns is compared.
 //!
 //! ```text
-//! KNOB=VALUE,… ─► TriedValues ─► settings ─► TrialPlan: turns in blocks, each block in random order and its mirror image
-//!                                               │
-//!            whoever sets and measures ◄─ TrialTurn
-//!                     │ values of a turn
-//!                     ▼
-//!               HostTrial ─► a difference per block ─► stats::ConfidenceSequence ─► TrialVerdict
+//! settings ─► TrialPlan: turns in blocks, each block in random order and its mirror image
+//!                 │
+//!             TrialTurn ─► run_turns ─► TurnHost: sets, settles, measures
+//!                              │ values of a turn
+//!                              ▼
+//!                          HostTrial ─► a difference per block ─► stats::ConfidenceSequence ─► TrialVerdict
 //!                     └─► AbortLimit: a value that ends the trial at once
 //! ```
 //!
@@ -36,12 +36,12 @@ mod abort;
 mod metric;
 mod plan;
 mod trial;
-mod tried_values;
+mod turns;
 mod verdict;
 
 pub use abort::{AbortLimit, AbortLimitError};
 pub use metric::{Better, MetricUnit, TrialMetric};
 pub use plan::{MAX_SETTINGS, TrialLengths, TrialPlan, TrialPlanError, TrialTurn};
 pub use trial::{HostTrial, TrialRules, TurnValuesError};
-pub use tried_values::{TriedValues, TriedValuesError};
+pub use turns::{TurnHost, run_turns};
 pub use verdict::{MetricEffect, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};

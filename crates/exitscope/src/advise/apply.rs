@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::cli::AdviseArgs;
 use anyhow::bail;
 use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide, halt_poll_reach};
-use exitscope_apply::{EarlierSettings, HostSettings, KnobChange, PlannedSetting, default_path, host_name, plan};
+use exitscope_apply::{EarlierSettings, HostSettings, PlannedSetting, SettingChange, default_path, host_name, plan};
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -48,7 +48,7 @@ pub fn apply(
     let mut failed = !possible || !all;
     for change in &changes {
         match settings.set(change) {
-            Ok(()) => writeln!(out, "  done: {} is {}", change.path.display(), change.new)?,
+            Ok(()) => writeln!(out, "  done: {} is {}", change.place, change.new)?,
             Err(error) => {
                 failed = true;
                 writeln!(out, "  failed: {:#}", anyhow::Error::from(error))?;
@@ -89,7 +89,7 @@ pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 }
 
 /// The changes, and whether all can be made; both are printed.
-fn planned(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> io::Result<(Vec<KnobChange>, bool)> {
+fn planned(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> io::Result<(Vec<SettingChange>, bool)> {
     let settings = || judgement.advice().iter().flat_map(|advice| &advice.plan().settings);
     let knob = |setting: &AdviceSetting| match setting {
         AdviceSetting::Knob { side: SettingSide::Host, knob, value } => Some((*knob, *value)),
@@ -107,7 +107,7 @@ fn planned(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> io::Resul
             changes.push(change);
         }
     }
-    if changes.iter().any(|change| change.knob.name == "halt_poll_ns") {
+    if changes.iter().any(|change| change.place.name() == "halt_poll_ns") {
         let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
         writeln!(out, "  halt_poll_ns acts {}", halt_poll_reach(release.trim()).text())?;
     }
@@ -121,7 +121,7 @@ fn planned(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> io::Resul
 }
 
 /// Those changes whose knob is still what was shown to who agreed, and whether the others are set already; what is not, is said.
-fn still_so(changes: Vec<KnobChange>, out: &mut dyn Write) -> io::Result<(Vec<KnobChange>, bool)> {
+fn still_so(changes: Vec<SettingChange>, out: &mut dyn Write) -> io::Result<(Vec<SettingChange>, bool)> {
     let (mut left, mut all) = (Vec::new(), true);
     for change in changes {
         match change.still() {

@@ -1,0 +1,457 @@
+//! A setting where one host has it: read, written and read back; and what to do where that cannot be done.
+
+use crate::knob_file::{self, KnobFileError};
+use crate::settings::{MAX_CPU, SettingDefinition, SettingPlace, SettingValues, cpu_list, cpus, is_word, setting};
+use exitscope_policy::{Knob, knob};
+use rustix::process::{Pid, getpriority_process, setpriority_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where control groups are mounted below a host's root, in the order in which they are looked for.
+const CGROUPS: &[&str] = &["sys/fs/cgroup", "sys/fs/cgroup/unified", "sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"];
+
+/// The file of a quota, of version 2 and of version 1.
+const QUOTAS: [&str; 2] = ["cpu.max", "cpu.cfs_quota_us"];
+
+/// A knob or a setting at one place of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedSetting {
+    row: Row,
+    /// Which of the places that there are; `None` if there is only one.
+    target: Option<String>,
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Row {
+    Knob(&'static Knob),
+    Setting(&'static SettingDefinition),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    File(PathBuf),
+    Thread(TaskThread),
+}
+
+/// A thread of this host. Its number may be another's later: when it began tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskThread {
+    /// Its process.
+    pub process: u32,
+    /// Its number.
+    pub thread: u32,
+    /// When it began, in clock ticks since boot (field 22 of /proc/PID/stat, see proc(5)).
+    began: u64,
+}
+
+/// Why there is no such place.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// No row has that name.
+    #[error("there is no knob {0:?}")]
+    NoName(String),
+    /// The knob has no file that changes it while the host runs.
+    #[error("{0} cannot be set at run time")]
+    NotAtRunTime(&'static str),
+    /// It is not a place of this setting.
+    #[error("{1:?} is not a place of {0}")]
+    BadTarget(&'static str, String),
+    /// The host has none.
+    #[error("{0}: this host does not have it ({1})")]
+    NotThere(&'static str, String),
+    /// Flags have not named whose setting it is.
+    #[error("{0} needs {1}")]
+    NotNamed(&'static str, &'static str),
+}
+
+impl TaskThread {
+    /// A thread that runs now.
+    pub fn of(process: u32, thread: u32) -> Option<TaskThread> {
+        let stat = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?;
+        // The name before may hold anything, a parenthesis, too. Behind it is field 3.
+        let began = stat.rsplit_once(')')?.1.split_whitespace().nth(22 - 3)?.parse().ok()?;
+        Some(TaskThread { process, thread, began })
+    }
+
+    /// Whether it still runs.
+    fn is_there(&self) -> bool {
+        TaskThread::of(self.process, self.thread) == Some(*self)
+    }
+
+    fn text(&self) -> String {
+        format!("{}/{}/{}", self.process, self.thread, self.began)
+    }
+
+    fn parse(text: &str) -> Option<TaskThread> {
+        let mut parts = text.split('/');
+        let thread = TaskThread {
+            process: parts.next()?.parse().ok()?,
+            thread: parts.next()?.parse().ok()?,
+            began: parts.next()?.parse().ok()?,
+        };
+        (parts.next().is_none() && thread.text() == text).then_some(thread)
+    }
+
+    fn id(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.thread).ok()?)
+    }
+}
+
+/// Whose settings are meant, where the host has several.
+#[derive(Clone, Debug, Default)]
+pub struct SettingTargets {
+    /// A control group, as its path below the mount or from the root.
+    pub cgroup: Option<String>,
+    /// Threads of vCPUs.
+    pub threads: Vec<TaskThread>,
+}
+
+impl PlacedSetting {
+    /// The place of a knob below `root`, if the knob can be written on a running host.
+    pub fn of_knob(knob: &'static Knob, root: &Path) -> Option<PlacedSetting> {
+        let path = root.join(knob.file()?.to_string().trim_start_matches('/'));
+        Some(PlacedSetting { row: Row::Knob(knob), target: None, at: At::File(path) })
+    }
+
+    /// The place that a state file names. Which file it has is the row's to say, never the state file's.
+    pub fn find(name: &str, target: Option<&str>, root: &Path) -> Result<PlacedSetting, PlaceError> {
+        if let Some(knob) = knob(name) {
+            let placed = PlacedSetting::of_knob(knob, root).filter(|_| knob.is_writable() && target.is_none());
+            return placed.ok_or(PlaceError::NotAtRunTime(knob.name));
+        }
+        let row = setting(name).ok_or_else(|| PlaceError::NoName(name.to_string()))?;
+        let bad = || PlaceError::BadTarget(row.name, target.unwrap_or_default().to_string());
+        let file = |path: PathBuf| At::File(path);
+        let at = match (row.place, target) {
+            (SettingPlace::File(path), None) => file(below(root, path)),
+            (SettingPlace::EachFolder { within, prefix, file: name }, Some(folder)) => {
+                let is_one = folder.starts_with(prefix) && is_word(folder);
+                file(is_one.then(|| below(root, within).join(folder).join(name)).ok_or_else(bad)?)
+            }
+            (SettingPlace::Quota, Some(cgroup)) => file(quota_file(root, cgroup).ok_or_else(bad)?),
+            (SettingPlace::Affinity | SettingPlace::Nice, Some(thread)) => {
+                At::Thread(TaskThread::parse(thread).ok_or_else(bad)?)
+            }
+            _ => return Err(bad()),
+        };
+        Ok(PlacedSetting { row: Row::Setting(row), target: target.map(str::to_string), at })
+    }
+
+    /// All places of a setting that `targets` mean.
+    pub fn all(name: &str, root: &Path, targets: &SettingTargets) -> Result<Vec<PlacedSetting>, PlaceError> {
+        let Some(row) = setting(name) else { return Ok(vec![PlacedSetting::find(name, None, root)?]) };
+        let found: Vec<Option<String>> = match row.place {
+            SettingPlace::File(_) => vec![None],
+            SettingPlace::EachFolder { within, prefix, .. } => {
+                let entries = fs::read_dir(below(root, within)).into_iter().flatten().flatten();
+                let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+                let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix) && is_word(name)).collect();
+                names.sort_unstable();
+                names.into_iter().map(Some).collect()
+            }
+            SettingPlace::Quota => {
+                let cgroup = targets.cgroup.as_deref().ok_or(PlaceError::NotNamed(row.name, "--cgroup"))?;
+                let cgroup = cgroup.trim_start_matches('/').trim_start_matches("sys/fs/cgroup/");
+                vec![Some(cgroup.trim_end_matches('/').to_string())]
+            }
+            SettingPlace::Affinity | SettingPlace::Nice if targets.threads.is_empty() => {
+                return Err(PlaceError::NotNamed(row.name, "--vm, with a VM that runs"));
+            }
+            SettingPlace::Affinity | SettingPlace::Nice => {
+                targets.threads.iter().map(|thread| Some(thread.text())).collect()
+            }
+        };
+        if found.is_empty() {
+            return Err(PlaceError::NotThere(row.name, row.place.to_string()));
+        }
+        found.iter().map(|target| PlacedSetting::find(name, target.as_deref(), root)).collect()
+    }
+
+    /// The name of its row.
+    pub fn name(&self) -> &'static str {
+        match self.row {
+            Row::Knob(knob) => knob.name,
+            Row::Setting(setting) => setting.name,
+        }
+    }
+
+    /// Which of the places of its row it is; `None` if there is only one.
+    pub fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+
+    /// Its knob, if it is one.
+    pub fn knob(&self) -> Option<&'static Knob> {
+        match self.row {
+            Row::Knob(knob) => Some(knob),
+            Row::Setting(_) => None,
+        }
+    }
+
+    /// A value as people type it, in the one spelling that is kept; otherwise what is expected.
+    pub fn parse(&self, text: &str) -> Result<String, String> {
+        match self.row {
+            Row::Knob(knob) => {
+                knob.parse(text).map(|value| knob.text(value).to_string()).map_err(|error| error.to_string())
+            }
+            Row::Setting(row) => row.values.parse(text).ok_or_else(|| format!("{} takes {}", row.name, row.values)),
+        }
+    }
+
+    /// Whether a text may have been in force here, so that it can be restored.
+    pub fn is_value(&self, text: &str) -> bool {
+        match self.row {
+            Row::Knob(_) => knob_file::is_value(text),
+            Row::Setting(row) => row.values.parse(text).is_some_and(|value| value == text),
+        }
+    }
+
+    /// Whether the host says that it does not take this value.
+    pub fn is_unknown(&self, value: &str) -> bool {
+        let (Row::Setting(SettingDefinition { values: SettingValues::Listed(list), .. }), At::File(path)) =
+            (self.row, &self.at)
+        else {
+            return false;
+        };
+        let listed = fs::read_to_string(path.with_file_name(list)).unwrap_or_default();
+        !listed.split_whitespace().any(|word| word == value)
+    }
+
+    /// Whether it can only be read.
+    pub fn is_read_only(&self) -> bool {
+        match &self.at {
+            At::File(path) => fs::metadata(path).is_ok_and(|metadata| metadata.permissions().readonly()),
+            At::Thread(_) => false,
+        }
+    }
+
+    /// Whether what it is a setting of has ended, so that there is nothing to restore.
+    pub fn is_gone(&self) -> bool {
+        match &self.at {
+            At::File(path) => {
+                matches!(self.row, Row::Setting(SettingDefinition { place: SettingPlace::Quota, .. })) && !path.exists()
+            }
+            At::Thread(thread) => !thread.is_there(),
+        }
+    }
+
+    /// The value in force.
+    pub fn read(&self) -> Result<String, KnobFileError> {
+        self.read_raw().map_err(|error| self.cannot(error))
+    }
+
+    fn read_raw(&self) -> io::Result<String> {
+        let thread = match &self.at {
+            At::File(path) => {
+                let line = knob_file::read(path)?;
+                return Ok(match self.row {
+                    Row::Knob(_) => line,
+                    Row::Setting(row) => row.values.in_force(&line),
+                });
+            }
+            At::Thread(thread) => thread,
+        };
+        let found = match self.row {
+            Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }) => {
+                let set = sched_getaffinity(thread.id())?;
+                cpu_list(&(0..=MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect::<Vec<_>>())
+            }
+            _ => getpriority_process(thread.id())?.to_string(),
+        };
+        // Looked at afterwards: whoever has the number now may have come meanwhile.
+        if thread.is_there() { Ok(found) } else { Err(io::Error::other("the thread has ended")) }
+    }
+
+    /// Writes a value, and reads it back.
+    pub fn set(&self, value: &str) -> Result<(), KnobFileError> {
+        self.write(value).map_err(|error| self.cannot(error))?;
+        let now = self.read()?;
+        match self.is_same(&now, value) {
+            true => Ok(()),
+            false => Err(KnobFileError::NotTaken(self.to_string(), value.to_string(), now)),
+        }
+    }
+
+    fn write(&self, value: &str) -> io::Result<()> {
+        let thread = match &self.at {
+            At::File(path) if value == "max" && path.ends_with(QUOTAS[1]) => return knob_file::write(path, "-1"),
+            At::File(path) => return knob_file::write(path, value),
+            At::Thread(thread) => thread,
+        };
+        if !thread.is_there() {
+            return Err(io::Error::other("the thread has ended"));
+        }
+        let odd = || io::Error::new(io::ErrorKind::InvalidInput, "not a value");
+        match self.row {
+            Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }) => {
+                let mut set = CpuSet::new();
+                cpus(value).ok_or_else(odd)?.into_iter().for_each(|cpu| set.set(cpu));
+                Ok(sched_setaffinity(thread.id(), &set)?)
+            }
+            _ => Ok(setpriority_process(thread.id(), value.parse().map_err(|_| odd())?)?),
+        }
+    }
+
+    /// Whether two texts are the same value: the kernel says `Y` where `1` was written.
+    pub fn is_same(&self, a: &str, b: &str) -> bool {
+        let value = |text: &str| self.knob().and_then(|knob| knob.parse(text).ok());
+        a == b || value(a).is_some_and(|of_a| value(b) == Some(of_a))
+    }
+
+    /// Why it cannot be read or written.
+    fn cannot(&self, error: io::Error) -> KnobFileError {
+        let at = self.to_string();
+        match error.kind() {
+            io::ErrorKind::NotFound => match self.knob() {
+                Some(knob) => {
+                    let boot = knob.boot(knob.default).map(|boot| boot.to_string()).unwrap_or_default();
+                    let module = boot.split_once('.').map_or("kvm", |(module, _)| module).to_string();
+                    KnobFileError::NotThere(at, module)
+                }
+                None => KnobFileError::NotBuilt(at),
+            },
+            io::ErrorKind::PermissionDenied => KnobFileError::PermissionDenied(at),
+            io::ErrorKind::ReadOnlyFilesystem => KnobFileError::ReadOnlyFilesystem(at),
+            _ => KnobFileError::Other(at, error),
+        }
+    }
+
+    /// Why it cannot be set now although it is there: some kernels are built with parameters that can only be read.
+    pub fn at_load(&self, new: String) -> KnobFileError {
+        let At::File(path) = &self.at else { return KnobFileError::PermissionDenied(self.to_string()) };
+        let Some(knob) = self.knob() else { return KnobFileError::PermissionDenied(self.to_string()) };
+        let module = path.iter().rev().nth(2).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        KnobFileError::AtLoad(self.to_string(), module, knob.name, new)
+    }
+}
+
+impl fmt::Display for PlacedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            At::File(path) => path.display().fmt(f),
+            At::Thread(thread) => {
+                write!(f, "{} of thread {} of process {}", self.name(), thread.thread, thread.process)
+            }
+        }
+    }
+}
+
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// The quota's file of a control group; `None` if the text is no path below the mount.
+fn quota_file(root: &Path, cgroup: &str) -> Option<PathBuf> {
+    let is_part = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.chars().any(char::is_control);
+    if cgroup.len() > 255 || !cgroup.split('/').all(is_part) {
+        return None;
+    }
+    let files = || {
+        let folders = CGROUPS.iter().map(|mount| root.join(mount).join(cgroup));
+        folders.flat_map(|folder| QUOTAS.map(|name| folder.join(name)))
+    };
+    // Where none is there, the name of the first says so.
+    files().find(|file| file.exists()).or_else(|| files().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    struct Ended(Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn nice_and_affinity_of_a_thread_are_set_and_read_back_until_it_ends() {
+        let mut child = Ended(Command::new("sleep").arg("60").spawn().unwrap());
+        let id = child.0.id();
+        let targets = SettingTargets { cgroup: None, threads: vec![TaskThread::of(id, id).unwrap()] };
+        let [nice] = &PlacedSetting::all("nice", Path::new("/"), &targets).unwrap()[..] else { panic!("one thread") };
+        let old: i32 = nice.read().unwrap().parse().unwrap();
+        let new = (old + 1).min(19).to_string();
+        nice.set(&new).unwrap();
+        assert_eq!(nice.read().unwrap(), new);
+        let affinity = &PlacedSetting::all("affinity", Path::new("/"), &targets).unwrap()[0];
+        let all = affinity.read().unwrap();
+        let one = cpus(&all).unwrap()[0].to_string();
+        affinity.set(&one).unwrap();
+        assert_eq!(affinity.read().unwrap(), one);
+        affinity.set(&all).unwrap();
+        let read_again = PlacedSetting::find("affinity", affinity.target(), Path::new("/")).unwrap();
+        assert_eq!((&read_again, read_again.is_gone()), (affinity, false));
+        // A CPU that there is not.
+        assert!(affinity.set("1023").is_err() && affinity.read().unwrap() == all);
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+        assert!(affinity.is_gone() && affinity.read().is_err() && affinity.set(&all).is_err());
+    }
+
+    #[test]
+    fn a_quota_is_found_in_either_version_of_control_groups() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("sys/fs/cgroup/two/vm/cpu.max", "max 100000\n");
+        write("sys/fs/cgroup/cpu/one/cpu.cfs_quota_us", "50000\n");
+        let place = |cgroup: &str| {
+            let targets = SettingTargets { cgroup: Some(cgroup.to_string()), threads: Vec::new() };
+            PlacedSetting::all("cpu_quota", root.path(), &targets).map(|mut all| all.remove(0))
+        };
+        let [two, one] = ["/sys/fs/cgroup/two/vm", "one/"].map(|cgroup| place(cgroup).unwrap());
+        assert_eq!((two.read().unwrap().as_str(), one.read().unwrap().as_str()), ("max", "50000"));
+        one.write("max").unwrap();
+        assert_eq!(fs::read_to_string(root.path().join("sys/fs/cgroup/cpu/one/cpu.cfs_quota_us")).unwrap(), "-1\n");
+        assert_eq!(one.read().unwrap(), "max");
+        assert!(place("none").unwrap().is_gone());
+        for bad in ["../../etc", "a//b", "", "a/../b"] {
+            assert!(place(bad).is_err(), "{bad}");
+        }
+        let all = PlacedSetting::all("cpu_quota", root.path(), &SettingTargets::default());
+        assert_eq!(all.unwrap_err().to_string(), "cpu_quota needs --cgroup");
+    }
+
+    #[test]
+    fn a_place_is_only_where_its_row_says() {
+        let root = Path::new("/");
+        for (name, target) in [
+            ("thp_enabled", Some("x")),
+            ("cpufreq_governor", None),
+            ("cpufreq_governor", Some("../policy0")),
+            ("cpufreq_governor", Some("policy0/../../x")),
+            ("halt_poll_ns", Some("x")),
+            ("ple_gap", None),
+            ("affinity", Some("1/2")),
+            ("affinity", Some("1/2/3/4")),
+            ("affinity", Some("01/2/3")),
+            ("nothing", None),
+        ] {
+            assert!(PlacedSetting::find(name, target, root).is_err(), "{name} {target:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_known_if_the_host_lists_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("sys/devices/system/cpu/cpufreq/policy0");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("scaling_available_governors"), "performance schedutil \n").unwrap();
+        fs::write(folder.join("scaling_governor"), "schedutil\n").unwrap();
+        let all = PlacedSetting::all("cpufreq_governor", root.path(), &SettingTargets::default()).unwrap();
+        assert_eq!((all.len(), all[0].read().unwrap().as_str()), (1, "schedutil"));
+        assert!(!all[0].is_unknown("performance") && all[0].is_unknown("powersave"));
+    }
+}

@@ -1,0 +1,335 @@
+//! The settings of a running host that act at once and can be restored, beside the knobs of policies: one row each.
+//!
+//! A row says where the setting is, which values it takes and where the kernel documents it. Reading, writing, checking and
+//! docs/settings.md follow from the row.
+
+use exitscope_units::Nanos;
+use std::fmt;
+use std::io::{self, Write};
+
+/// A setting.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SettingDefinition {
+    /// As it is typed.
+    pub name: &'static str,
+    /// Where a host has it.
+    pub place: SettingPlace,
+    /// The values that it takes.
+    pub values: SettingValues,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// Where the kernel documents it, or implements it.
+    pub source: &'static str,
+}
+
+/// Where a host has a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingPlace {
+    /// A file.
+    File(&'static str),
+    /// A file in each folder of `within` whose name begins with `prefix`.
+    EachFolder {
+        /// The folder of folders.
+        within: &'static str,
+        /// What their names begin with.
+        prefix: &'static str,
+        /// The file's name.
+        file: &'static str,
+    },
+    /// `cpu.max` of a control group (version 2), or `cpu.cfs_quota_us` (version 1).
+    Quota,
+    /// The CPUs that a thread may run on.
+    Affinity,
+    /// The nice value of a thread.
+    Nice,
+}
+
+/// Values of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingValues {
+    /// A number within these bounds.
+    Number(i64, i64),
+    /// One of these words. Its file has the word alone, or all of them and the one in force in brackets.
+    Words(&'static [&'static str]),
+    /// A word that the host lists in this file.
+    Listed(&'static str),
+    /// `max`, or microseconds of CPU time in each period.
+    Quota,
+    /// Numbers of CPUs and ranges of them, joined by `+`: `0-3+8`.
+    Cpus,
+}
+
+/// The largest CPU number that is set: what the C library's `cpu_set_t` holds.
+pub const MAX_CPU: usize = 1023;
+
+/// The shortest quota: `min_cfs_quota_period` in kernel/sched/core.c.
+const MIN_QUOTA: Nanos = Nanos(1_000_000);
+
+const THP: &str = "Documentation/admin-guide/mm/transhuge.rst";
+const KSM: &str = "Documentation/admin-guide/mm/ksm.rst";
+const UINT: i64 = u32::MAX as i64;
+
+/// A file in sysfs that takes a number.
+const fn number(
+    name: &'static str,
+    path: &'static str,
+    (min, max): (i64, i64),
+    about: &'static str,
+    source: &'static str,
+) -> SettingDefinition {
+    SettingDefinition { name, place: SettingPlace::File(path), values: SettingValues::Number(min, max), about, source }
+}
+
+/// All rows.
+pub const SETTINGS: &[SettingDefinition] = &[
+    SettingDefinition {
+        name: "thp_enabled",
+        place: SettingPlace::File("/sys/kernel/mm/transparent_hugepage/enabled"),
+        values: SettingValues::Words(&["always", "madvise", "never"]),
+        about: "Memory that is given huge pages at a page fault; pages that are there stay as they are",
+        source: THP,
+    },
+    SettingDefinition {
+        name: "thp_defrag",
+        place: SettingPlace::File("/sys/kernel/mm/transparent_hugepage/defrag"),
+        values: SettingValues::Words(&["always", "defer", "defer+madvise", "madvise", "never"]),
+        about: "Whether a page fault waits until a huge page was made free",
+        source: THP,
+    },
+    number(
+        "khugepaged_defrag",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag",
+        (0, 1),
+        "Whether khugepaged compacts memory to make huge pages",
+        THP,
+    ),
+    number(
+        "khugepaged_pages_to_scan",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan",
+        (1, UINT),
+        "Pages that khugepaged scans at a time",
+        THP,
+    ),
+    number(
+        "khugepaged_scan_sleep_millisecs",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs",
+        (0, UINT),
+        "How long khugepaged sleeps between scans, in milliseconds",
+        THP,
+    ),
+    // 2 unmerges all pages, which setting 0 or 1 again does not undo (mm/ksm.c, run_store).
+    number("ksm_run", "/sys/kernel/mm/ksm/run", (0, 1), "Whether ksmd merges equal pages", KSM),
+    number("ksm_pages_to_scan", "/sys/kernel/mm/ksm/pages_to_scan", (0, UINT), "Pages that ksmd scans at a time", KSM),
+    number(
+        "ksm_sleep_millisecs",
+        "/sys/kernel/mm/ksm/sleep_millisecs",
+        (0, UINT),
+        "How long ksmd sleeps between scans, in milliseconds",
+        KSM,
+    ),
+    number(
+        "numa_balancing",
+        "/proc/sys/kernel/numa_balancing",
+        (0, 3),
+        "Whether pages move to the node of the CPU that uses them (1), or between tiers of memory (2)",
+        "Documentation/admin-guide/sysctl/kernel.rst",
+    ),
+    SettingDefinition {
+        name: "cpuidle_governor",
+        place: SettingPlace::File("/sys/devices/system/cpu/cpuidle/current_governor"),
+        values: SettingValues::Listed("available_governors"),
+        about: "What chooses the idle state of the host's CPUs",
+        source: "Documentation/admin-guide/pm/cpuidle.rst",
+    },
+    SettingDefinition {
+        name: "cpufreq_governor",
+        place: SettingPlace::EachFolder {
+            within: "/sys/devices/system/cpu/cpufreq",
+            prefix: "policy",
+            file: "scaling_governor",
+        },
+        values: SettingValues::Listed("scaling_available_governors"),
+        about: "What chooses the frequency of the host's CPUs, of each cpufreq policy",
+        source: "Documentation/admin-guide/pm/cpufreq.rst",
+    },
+    SettingDefinition {
+        name: "cpu_quota",
+        place: SettingPlace::Quota,
+        values: SettingValues::Quota,
+        about: "CPU time that a control group (--cgroup) has in each period; the period stays",
+        source: "Documentation/admin-guide/cgroup-v2.rst, Documentation/scheduler/sched-bwc.rst",
+    },
+    SettingDefinition {
+        name: "affinity",
+        place: SettingPlace::Affinity,
+        values: SettingValues::Cpus,
+        about: "CPUs that each vCPU thread of a VM (--vm) may run on",
+        source: "kernel/sched/syscalls.c, sched_setaffinity",
+    },
+    SettingDefinition {
+        name: "nice",
+        place: SettingPlace::Nice,
+        values: SettingValues::Number(-20, 19),
+        about: "Nice value of each vCPU thread of a VM (--vm)",
+        source: "kernel/sys.c, setpriority: of the thread alone",
+    },
+];
+
+/// The row of that name.
+pub fn setting(name: &str) -> Option<&'static SettingDefinition> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
+
+/// Writes the rows as a document (Markdown).
+pub fn write_settings_document(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "# Settings\n\nSettings of the running host that `exitscope try` sets and restores, beside the [knobs](knobs.md) that \
+         can be written. Each acts at once. Generated by `exitscope docs settings`.\n\n\
+         | setting | values | where | what | documented in |\n| --- | --- | --- | --- | --- |"
+    )?;
+    for SettingDefinition { name, place, values, about, source } in SETTINGS {
+        writeln!(out, "| `{name}` | {values} | `{place}` | {about} | {source} |")?;
+    }
+    Ok(())
+}
+
+impl SettingValues {
+    /// Reads a value as people type it, and gives it in the one spelling that is kept and compared.
+    pub fn parse(self, text: &str) -> Option<String> {
+        let text = text.trim();
+        match self {
+            SettingValues::Number(min, max) => {
+                text.parse::<i64>().ok().filter(|value| (min..=max).contains(value)).map(|value| value.to_string())
+            }
+            SettingValues::Words(words) => words.contains(&text).then(|| text.to_string()),
+            SettingValues::Listed(_) => is_word(text).then(|| text.to_string()),
+            SettingValues::Quota if text == "max" => Some(text.to_string()),
+            SettingValues::Quota => {
+                let micros = text.parse::<u64>().ok().and_then(|micros| micros.checked_mul(1_000)).map(Nanos);
+                let quota = micros.or_else(|| Nanos::parse(text))?;
+                (quota >= MIN_QUOTA).then(|| (quota.0 / 1_000).to_string())
+            }
+            SettingValues::Cpus => cpus(text).map(|cpus| cpu_list(&cpus)),
+        }
+    }
+
+    /// The value in force, of what a file says.
+    pub fn in_force(self, line: &str) -> String {
+        let line = line.trim();
+        let bracketed = || Some(line.split_once('[')?.1.split_once(']')?.0.to_string());
+        match self {
+            SettingValues::Words(_) => bracketed().unwrap_or_else(|| line.to_string()),
+            SettingValues::Quota => match line.split_whitespace().next().unwrap_or_default() {
+                "-1" => "max".to_string(),
+                quota => quota.to_string(),
+            },
+            _ => line.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for SettingValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingValues::Number(min, max) => write!(f, "a number from {min} to {max}"),
+            SettingValues::Words(words) => write!(f, "one of {}", words.join(", ")),
+            SettingValues::Listed(file) => write!(f, "a word that {file} lists"),
+            SettingValues::Quota => f.write_str("max, or CPU time in each period from 1ms on, like 50ms"),
+            SettingValues::Cpus => f.write_str("CPUs, like 0-3+8"),
+        }
+    }
+}
+
+impl fmt::Display for SettingPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingPlace::File(path) => f.write_str(path),
+            SettingPlace::EachFolder { within, prefix, file } => write!(f, "{within}/{prefix}*/{file}"),
+            SettingPlace::Quota => f.write_str("cpu.max, cpu.cfs_quota_us"),
+            SettingPlace::Affinity => f.write_str("sched_setaffinity"),
+            SettingPlace::Nice => f.write_str("setpriority"),
+        }
+    }
+}
+
+/// Whether a text is one word as governors are called.
+pub fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
+}
+
+/// The CPUs of a list, in order and none twice; `None` of none.
+pub fn cpus(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.split('+') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?);
+        if first > last || last > MAX_CPU {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// CPUs in order as a list.
+pub fn cpu_list(cpus: &[usize]) -> String {
+    let ranges = cpus.chunk_by(|a, b| a + 1 == *b);
+    let text = |range: &[usize]| match range {
+        [one] => one.to_string(),
+        _ => format!("{}-{}", range[0], range[range.len() - 1]),
+    };
+    ranges.map(text).collect::<Vec<_>>().join("+")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_people_write_them_and_kept_in_one_spelling() {
+        for (name, text, value) in [
+            ("thp_enabled", " always ", Some("always")),
+            ("thp_enabled", "[always]", None),
+            ("thp_defrag", "defer+madvise", Some("defer+madvise")),
+            ("ksm_run", "2", None),
+            ("khugepaged_pages_to_scan", "0", None),
+            ("nice", "-05", Some("-5")),
+            ("cpu_quota", "50ms", Some("50000")),
+            ("cpu_quota", "50000", Some("50000")),
+            ("cpu_quota", "max", Some("max")),
+            ("cpu_quota", "10us", None),
+            ("affinity", "3+0-1+1", Some("0-1+3")),
+            ("affinity", "1-0", None),
+            ("affinity", "0-1024", None),
+            ("affinity", "", None),
+            ("cpuidle_governor", "../menu", None),
+        ] {
+            assert_eq!(setting(name).unwrap().values.parse(text).as_deref(), value, "{name}={text}");
+        }
+    }
+
+    #[test]
+    fn the_value_in_force_is_found_in_what_the_kernel_prints() {
+        for (name, line, value) in [
+            ("thp_defrag", "always defer [defer+madvise] madvise never\n", "defer+madvise"),
+            ("cpuidle_governor", "menu\n", "menu"),
+            ("cpu_quota", "max 100000\n", "max"),
+            ("cpu_quota", "50000 100000\n", "50000"),
+            ("cpu_quota", "-1\n", "max"),
+            ("ksm_pages_to_scan", "100\n", "100"),
+        ] {
+            assert_eq!(setting(name).unwrap().values.in_force(line), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn no_name_is_there_twice_nor_that_of_a_knob() {
+        for (at, row) in SETTINGS.iter().enumerate() {
+            assert!(SETTINGS[..at].iter().all(|other| other.name != row.name), "{}", row.name);
+            assert!(exitscope_policy::knob(row.name).is_none(), "{}", row.name);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The watchdog of a trial: a process of its own, and the only one that sets anything while the trial runs.
+//!
+//! ```text
+//! trial ── Begin, Set, Beat, … ─► watchdog: note ─► set ─► read back          both hold the lock
+//!   ▲                                │
+//!   └──────── Set, Ended ◄───────────┤ the socket is closed, or silent for longer than the lease,
+//!                                    │ or somebody else has set a value, or setting failed
+//!                                    └─► restore, save, end
+//! ```
+//!
+//! If it is killed, the trial finds its socket closed and restores; if both are, the state file (`tried.json`) has what to
+//! restore at the next start.
+
+use crate::applied_settings::{AppliedSettingsError, SettingsLock, tried_path};
+use crate::host_settings::{EarlierSettings, HostSettings, RestoreError};
+use crate::messages::{Messages, Received, TrialEnding, WatchOrder, WatchReply, WatchRequest};
+use crate::placed_setting::PlacedSetting;
+use crate::plan::SettingChange;
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the first message may take.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// What a watchdog sets.
+struct Watched {
+    settings: HostSettings,
+    order: WatchOrder,
+    places: Vec<PlacedSetting>,
+    /// The value that was set last, at each place.
+    now: Vec<String>,
+}
+
+/// Watches until the trial ends, however that ends. `lock` is the file that the trial has locked. Returns what there is to
+/// say if nobody was there any more to hear it.
+pub fn watch_trial(stream: UnixStream, lock: File) -> Option<TrialEnding> {
+    let mut messages = Messages::new(stream);
+    let order = match messages.receive(FIRST) {
+        Received::Message(WatchRequest::Begin(order)) => order,
+        _ => return None,
+    };
+    let lease = order.lease;
+    let mut watched = match Watched::new(order, lock) {
+        Ok(watched) => watched,
+        Err(why) => {
+            let ended = TrialEnding { why: Some(why), ..TrialEnding::default() };
+            return messages.send(&WatchReply::Ended(ended.clone())).err().map(|_| ended);
+        }
+    };
+    // If nobody hears this, the socket is closed, which the next message says.
+    let _ = messages.send(&WatchReply::Ready);
+    let ended = loop {
+        let done = match messages.receive(lease) {
+            Received::Message(WatchRequest::Beat) => continue,
+            Received::Message(WatchRequest::Set(value)) => watched.set(value),
+            Received::Message(WatchRequest::Keep(value)) => match watched.keep(value) {
+                Ok(ended) => break ended,
+                Err(why) => Err(why),
+            },
+            Received::Message(WatchRequest::Restore) => break watched.restore(None),
+            Received::Message(WatchRequest::Begin(_)) => Err("the watchdog was begun twice".to_string()),
+            Received::Nothing => Err(format!("nothing came from the trial for {} ms", lease.as_millis())),
+            Received::Closed => Err("the trial has ended without restoring".to_string()),
+        };
+        match done {
+            Ok(()) => {
+                let _ = messages.send(&WatchReply::Set);
+            }
+            Err(why) => break watched.restore(Some(why)),
+        }
+    };
+    messages.send(&WatchReply::Ended(ended.clone())).err().map(|_| ended)
+}
+
+impl Watched {
+    fn new(order: WatchOrder, lock: File) -> Result<Watched, String> {
+        let find = |target: &Option<String>| PlacedSetting::find(&order.name, target.as_deref(), &order.root);
+        let places =
+            order.targets.iter().map(find).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+        let fits = |(place, value): (&PlacedSetting, &String)| place.is_value(value);
+        let is_sound = places.len() == order.in_force.len()
+            && places.iter().zip(&order.in_force).all(fits)
+            && order.values.iter().all(|value| places.iter().all(|place| place.is_value(value)));
+        if !is_sound {
+            return Err("the trial sent what is no value".to_string());
+        }
+        let lock = SettingsLock::inherited(lock);
+        let (settings, _) =
+            HostSettings::with_lock(&order.root, &tried_path(&order.state), lock).map_err(|error| chain(&error))?;
+        Ok(Watched { settings, now: order.in_force.clone(), places, order })
+    }
+
+    /// The changes that bring each place from what it is to this value: position 0 is what was in force.
+    fn changes(&self, value: usize) -> Option<Vec<SettingChange>> {
+        let new = |at: usize| match value {
+            0 => Some(&self.order.in_force[at]),
+            _ => self.order.values.get(value - 1),
+        };
+        let change = |(at, place): (usize, &PlacedSetting)| {
+            Some(SettingChange { place: place.clone(), old: self.now[at].clone(), new: new(at)?.clone() })
+        };
+        self.places.iter().enumerate().map(change).collect()
+    }
+
+    /// Sets a value at each place, unless somebody else has set another.
+    fn set(&mut self, value: usize) -> Result<(), String> {
+        let changes = self.changes(value).ok_or("the trial sent what is no value")?;
+        for SettingChange { place, old, .. } in &changes {
+            let now = place.read().map_err(|error| chain(&error))?;
+            if !place.is_same(&now, old) {
+                return Err(format!("{place} is {now:?}, and was set to {old}: somebody else has changed it"));
+            }
+        }
+        let changes: Vec<_> = changes.into_iter().enumerate().filter(|(_, change)| change.old != change.new).collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.settings.note(changes.iter().map(|(_, change)| change)).map_err(|error| chain(&error))?;
+        for (at, change) in changes {
+            self.settings.set(&change).map_err(|error| chain(&error))?;
+            self.now[at] = change.new;
+        }
+        self.settings.save().map_err(|error| chain(&error))
+    }
+
+    /// Leaves a value in force, and notes it where `advise --undo` finds it.
+    fn keep(&mut self, value: usize) -> Result<TrialEnding, String> {
+        self.set(value)?;
+        let tried = tried_path(&self.order.state);
+        let lock = || self.settings.lock_file().map(SettingsLock::inherited).map_err(|error| error.to_string());
+        let mut done = Vec::new();
+        let (mut applied, _) =
+            HostSettings::with_lock(&self.order.root, &self.order.state, lock()?).map_err(|error| chain(&error))?;
+        for ((place, old), new) in self.places.iter().zip(&self.order.in_force).zip(&self.now) {
+            let change = SettingChange { place: place.clone(), old: old.clone(), new: new.clone() };
+            applied.note_set(&change).map_err(|error| chain(&error))?;
+            done.push(format!("kept: {place} is {new}; `exitscope advise --undo` restores {old}"));
+        }
+        // Only now nothing else knows what was in force.
+        self.settings.forget_all();
+        let failed = match self.settings.save() {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![format!("{}: {}", tried.display(), chain(&error))],
+        };
+        Ok(TrialEnding { why: None, kept: true, done, failed })
+    }
+
+    fn restore(mut self, why: Option<String>) -> TrialEnding {
+        restore_tried_settings(&mut self.settings, why)
+    }
+}
+
+/// Restores what a trial has set and is still as the trial set it, and gives up the rest.
+fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>) -> TrialEnding {
+    let mut ended = TrialEnding { why, ..TrialEnding::default() };
+    let applied: Vec<_> = settings.restore(false);
+    for restored in applied {
+        match restored {
+            Ok(restored) if restored.from.is_none() && !restored.gone => {
+                ended.done.push(format!("{} is {}, as before", restored.place, restored.old));
+            }
+            Ok(restored) => ended.done.push(restored.to_string()),
+            Err(RestoreError::ByOthers(place, now, _, old)) => {
+                ended.done.push(format!(
+                    "{place} is {now:?}, which the trial has not set: left unchanged (it was {old} before)"
+                ));
+            }
+            Err(error) => ended.failed.push(format!("not restored: {}", chain(&error))),
+        }
+    }
+    settings.forget_what_others_set();
+    if let Err(error) = settings.save() {
+        ended.failed.push(chain(&error));
+    }
+    ended
+}
+
+/// What a trial left that could not restore, because it and its watchdog were killed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LeftByTrial {
+    /// Nothing.
+    Nothing,
+    /// Settings of an earlier boot, which the kernel has reset since. They are dropped.
+    EarlierBoot,
+    /// Settings of this boot, which were restored as far as they were still as the trial set them.
+    Restored(TrialEnding),
+}
+
+/// Restores what an earlier trial left, if `state` is the state file of what is applied.
+pub fn restore_tried(root: &Path, state: &Path) -> Result<LeftByTrial, AppliedSettingsError> {
+    if HostSettings::earlier(root, &tried_path(state))? == EarlierSettings::None {
+        return Ok(LeftByTrial::Nothing);
+    }
+    restore_left(root, state, SettingsLock::take(state)?).map(|(left, _)| left)
+}
+
+/// The same, by whoever holds the lock.
+pub(crate) fn restore_left(
+    root: &Path,
+    state: &Path,
+    lock: SettingsLock,
+) -> Result<(LeftByTrial, SettingsLock), AppliedSettingsError> {
+    let (mut settings, earlier) = HostSettings::with_lock(root, &tried_path(state), lock)?;
+    let left = match earlier {
+        EarlierSettings::None => LeftByTrial::Nothing,
+        EarlierSettings::EarlierBoot => {
+            settings.save()?;
+            LeftByTrial::EarlierBoot
+        }
+        EarlierSettings::ThisBoot => LeftByTrial::Restored(restore_tried_settings(&mut settings, None)),
+    };
+    Ok((left, settings.into_lock()))
+}
+
+/// An error with what caused it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_settings::tests::host_with_one_knob;
+    use std::fs;
+    use std::path::PathBuf;
+    use std::thread::{self, JoinHandle};
+
+    struct Host {
+        _root: tempfile::TempDir,
+        knob: PathBuf,
+        tried: PathBuf,
+        state: PathBuf,
+        messages: Messages,
+        watchdog: JoinHandle<Option<TrialEnding>>,
+        lock: SettingsLock,
+    }
+
+    impl Host {
+        fn now(&self) -> String {
+            fs::read_to_string(&self.knob).unwrap().trim().to_string()
+        }
+
+        fn ask(&mut self, request: WatchRequest) -> WatchReply {
+            self.messages.send(&request).unwrap();
+            match self.messages.receive(Duration::from_secs(10)) {
+                Received::Message(reply) => reply,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn set(&mut self, value: usize) {
+            assert!(matches!(self.ask(WatchRequest::Set(value)), WatchReply::Set));
+        }
+
+        fn ended(&mut self, request: WatchRequest) -> TrialEnding {
+            match self.ask(request) {
+                WatchReply::Ended(ended) => ended,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// A host whose watchdog watches halt_poll_ns, which is 777.
+    fn watched(lease: Duration) -> Host {
+        let (root, _, knob) = host_with_one_knob();
+        fs::write(&knob, "777\n").unwrap();
+        let state = root.path().join("state/applied.json");
+        let lock = SettingsLock::take(&state).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let file = lock.shared().unwrap();
+        let watchdog = thread::spawn(move || watch_trial(theirs, file));
+        let order = WatchOrder {
+            root: root.path().to_path_buf(),
+            state: state.clone(),
+            lease,
+            name: "halt_poll_ns".to_string(),
+            targets: vec![None],
+            in_force: vec!["777".to_string()],
+            values: ["0", "50000"].map(str::to_string).to_vec(),
+        };
+        let tried = tried_path(&state);
+        let mut host = Host { _root: root, knob, tried, state, messages: Messages::new(ours), watchdog, lock };
+        assert!(matches!(host.ask(WatchRequest::Begin(order)), WatchReply::Ready));
+        host
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn it_sets_what_it_is_told_and_restores_at_the_end() {
+        let mut host = watched(LONG);
+        host.set(0);
+        assert!(!host.tried.exists(), "nothing was changed yet");
+        for (value, text) in [(1, "0"), (2, "50000"), (2, "50000"), (0, "777"), (1, "0")] {
+            host.set(value);
+            assert_eq!((host.now().as_str(), host.tried.exists()), (text, true));
+        }
+        let ended = host.ended(WatchRequest::Restore);
+        assert_eq!((ended.why, ended.kept, ended.failed), (None, false, Vec::new()));
+        assert!(ended.done[0].contains("is 777 again"), "{:?}", ended.done);
+        assert_eq!((host.now().as_str(), host.tried.exists()), ("777", false));
+        assert_eq!(host.watchdog.join().unwrap(), None);
+    }
+
+    #[test]
+    fn silence_and_a_closed_socket_make_it_restore() {
+        let mut host = watched(Duration::from_millis(200));
+        host.set(1);
+        let Received::Message(WatchReply::Ended(ended)) = host.messages.receive(Duration::from_secs(10)) else {
+            panic!("it ends")
+        };
+        assert_eq!(ended.why.unwrap(), "nothing came from the trial for 200 ms");
+        assert_eq!((host.now().as_str(), host.tried.exists()), ("777", false));
+        // Whoever wakes up later sets nothing any more.
+        assert_eq!(host.watchdog.join().unwrap(), None);
+        assert!(host.messages.send(&WatchRequest::Set(2)).is_err());
+        let mut host = watched(LONG);
+        host.set(2);
+        host.messages.close().unwrap();
+        let said = host.watchdog.join().unwrap().unwrap();
+        assert_eq!(said.why.unwrap(), "the trial has ended without restoring");
+        assert_eq!(fs::read_to_string(&host.knob).unwrap(), "777\n");
+    }
+
+    #[test]
+    fn a_beat_renews_the_lease() {
+        let mut host = watched(Duration::from_millis(400));
+        host.set(1);
+        for _ in 0..8 {
+            thread::sleep(Duration::from_millis(100));
+            host.messages.send(&WatchRequest::Beat).unwrap();
+        }
+        host.set(2);
+        assert_eq!(host.now(), "50000");
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_ends_the_trial_and_is_left_alone() {
+        let mut host = watched(LONG);
+        host.set(1);
+        fs::write(&host.knob, "5\n").unwrap();
+        let ended = host.ended(WatchRequest::Set(2));
+        assert!(ended.why.unwrap().ends_with("is \"5\", and was set to 0: somebody else has changed it"));
+        assert!(ended.done[0].ends_with("which the trial has not set: left unchanged (it was 777 before)"));
+        assert_eq!((host.now().as_str(), host.tried.exists(), ended.failed.len()), ("5", false, 0));
+    }
+
+    #[test]
+    fn a_value_that_is_kept_can_be_undone_later() {
+        let mut host = watched(LONG);
+        host.set(2);
+        host.set(0);
+        let ended = host.ended(WatchRequest::Keep(2));
+        assert!(ended.kept && ended.failed.is_empty() && ended.done[0].contains("restores 777"), "{ended:?}");
+        assert_eq!((host.now().as_str(), host.tried.exists()), ("50000", false));
+        drop(host.lock);
+        let (mut settings, earlier) = HostSettings::open(host._root.path(), &host.state).unwrap();
+        assert_eq!(earlier, EarlierSettings::ThisBoot);
+        assert!(settings.restore(false)[0].is_ok());
+        assert_eq!(fs::read_to_string(&host.knob).unwrap(), "777\n");
+    }
+
+    #[test]
+    fn only_what_was_ordered_is_set() {
+        let mut host = watched(LONG);
+        let ended = host.ended(WatchRequest::Set(3));
+        assert_eq!((ended.why.as_deref(), host.now().as_str()), (Some("the trial sent what is no value"), "777"));
+    }
+
+    #[test]
+    fn what_a_killed_trial_left_is_restored_once() {
+        let mut host = watched(LONG);
+        host.set(1);
+        // As if both were killed: the state file stays, and the lock is let go.
+        let left = fs::read(&host.tried).unwrap();
+        host.ended(WatchRequest::Restore);
+        host.watchdog.join().unwrap();
+        let put_back = || {
+            fs::write(&host.tried, &left).unwrap();
+            fs::set_permissions(&host.tried, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            fs::write(&host.knob, "0\n").unwrap();
+        };
+        put_back();
+        let held = restore_tried(host._root.path(), &host.state).unwrap_err().to_string();
+        assert!(held.contains("another `exitscope advise` or `exitscope try`"), "{held}");
+        drop(host.lock);
+        let LeftByTrial::Restored(ended) = restore_tried(host._root.path(), &host.state).unwrap() else {
+            panic!("it is there")
+        };
+        assert!(ended.done[0].contains("is 777 again") && ended.failed.is_empty(), "{ended:?}");
+        assert_eq!(fs::read_to_string(&host.knob).unwrap(), "777\n");
+        assert_eq!(restore_tried(host._root.path(), &host.state).unwrap(), LeftByTrial::Nothing);
+        put_back();
+        let text = fs::read_to_string(&host.tried).unwrap().replace("\"boot\": \"", "\"boot\": \"earlier-");
+        fs::write(&host.tried, text).unwrap();
+        assert_eq!(restore_tried(host._root.path(), &host.state).unwrap(), LeftByTrial::EarlierBoot);
+        assert_eq!((fs::read_to_string(&host.knob).unwrap().as_str(), host.tried.exists()), ("0\n", false));
+    }
+}

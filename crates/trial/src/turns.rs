@@ -1,0 +1,121 @@
+//! The turns of a trial, one after the other: set, settle, measure, judge.
+
+use crate::{HostTrial, TrialTurn, TrialVerdict};
+use exitscope_units::Nanos;
+
+/// Whoever sets and measures. Each `Err` ends the trial, and says why.
+pub trait TurnHost {
+    /// Sets a setting, by its position in the plan: 0 is the one in force.
+    fn set(&mut self, setting: usize) -> Result<(), String>;
+
+    /// Waits.
+    fn settle(&mut self, length: Nanos) -> Result<(), String>;
+
+    /// Measures for this long: one value for each metric, in its unit.
+    fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String>;
+
+    /// Takes what is known at the end of a block.
+    fn block(&mut self, verdict: &TrialVerdict) -> Result<(), String>;
+}
+
+/// Runs a trial to its end. What is set then is the last turn's: whoever calls restores.
+pub fn run_turns(trial: &mut HostTrial, host: &mut dyn TurnHost) {
+    while let Some(turn) = trial.turn() {
+        if let Err(why) = run_turn(trial, turn, host) {
+            trial.stop(why);
+        }
+    }
+}
+
+fn run_turn(trial: &mut HostTrial, turn: TrialTurn, host: &mut dyn TurnHost) -> Result<(), String> {
+    host.set(turn.setting)?;
+    host.settle(trial.plan().lengths.settle)?;
+    let values = host.measure(trial.plan().lengths.turn)?;
+    trial.absorb(&values).map_err(|error| error.to_string())?;
+    match trial.turn() {
+        Some(next) if next.block == turn.block => Ok(()),
+        _ => host.block(&trial.verdict()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Better, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialRuling};
+
+    /// A host on which the second setting is a tenth better, and something fails at one of the calls.
+    struct Fake {
+        set: usize,
+        calls: Vec<String>,
+        fails_at: usize,
+        bad_value: bool,
+    }
+
+    impl Fake {
+        fn call(&mut self, name: String) -> Result<(), String> {
+            self.calls.push(name);
+            match self.calls.len() == self.fails_at {
+                true => Err(format!("call {}", self.fails_at)),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl TurnHost for Fake {
+        fn set(&mut self, setting: usize) -> Result<(), String> {
+            self.set = setting;
+            self.call(format!("set {setting}"))
+        }
+
+        fn settle(&mut self, length: Nanos) -> Result<(), String> {
+            self.call(format!("settle {length}"))
+        }
+
+        fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String> {
+            self.call(format!("measure {length}"))?;
+            let value = [100.0, 90.0][self.set] + self.calls.len() as f64 % 3.0 / 100.0;
+            Ok(vec![if self.bad_value { -1.0 } else { value }])
+        }
+
+        fn block(&mut self, verdict: &TrialVerdict) -> Result<(), String> {
+            self.call(format!("block {}", verdict.blocks))
+        }
+    }
+
+    fn run(fails_at: usize, bad_value: bool) -> (Fake, TrialVerdict) {
+        let settings = ["old", "new"].map(str::to_string).to_vec();
+        let lengths = TrialLengths { settle: Nanos(1_000), turn: Nanos(2_000), total: Nanos(1_000_000) };
+        let plan = TrialPlan::new(settings, lengths, 0.05, 1).unwrap();
+        let metric = TrialMetric { name: "m".to_string(), unit: MetricUnit::Number, better: Better::Lower };
+        let rules = TrialRules { metrics: vec![metric], matters: 1.0, limits: Vec::new() };
+        let mut trial = HostTrial::new(plan, rules);
+        let mut host = Fake { set: 0, calls: Vec::new(), fails_at, bad_value };
+        run_turns(&mut trial, &mut host);
+        (host, trial.verdict())
+    }
+
+    #[test]
+    fn each_turn_is_set_settled_and_measured_until_it_is_certain() {
+        let (host, verdict) = run(0, false);
+        assert_eq!((verdict.end, verdict.settings[0].ruling), (Some(TrialEnd::Decided), TrialRuling::Keep));
+        assert_eq!(verdict.blocks, 8);
+        // Four turns of three calls and the block's end, eight times.
+        assert_eq!(host.calls.len(), 8 * (4 * 3 + 1));
+        assert!(
+            host.calls[0].starts_with("set ") && host.calls[1] == "settle 1.00us" && host.calls[2] == "measure 2.00us"
+        );
+        assert_eq!((host.calls[12].as_str(), host.calls.last().unwrap().as_str()), ("block 1", "block 8"));
+    }
+
+    #[test]
+    fn whatever_fails_ends_the_trial_and_says_why() {
+        for fails_at in [1, 2, 3, 13, 40] {
+            let (host, verdict) = run(fails_at, false);
+            assert_eq!(host.calls.len(), fails_at, "nothing is called afterwards");
+            assert_eq!(verdict.end, Some(TrialEnd::Stopped(format!("call {fails_at}"))));
+            assert_eq!(verdict.keep, None);
+        }
+        let (_, verdict) = run(0, true);
+        assert!(verdict.end.unwrap().to_string().contains("must be finite and not negative"));
+    }
+}
