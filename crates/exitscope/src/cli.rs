@@ -77,6 +77,13 @@ pub enum Command {
     /// Each change has a gain with its range and source, evidence from the recording, a risk, who pays, and how to undo it.
     /// `--apply` sets the knobs of the running host after showing them and asking; `--undo` restores the old values.
     Advise(AdviseArgs),
+    /// Try values of a setting on the running host, and tell whether they pay
+    ///
+    /// The host takes turns between the value in force and the others, in random order, and what is measured in the turns is
+    /// compared, with an interval that may be looked at all the time. A watchdog process restores the value in force if the
+    /// command ends in any way. docs/try.md shows a trial. Exit status: 0 certain, also that there is no difference that matters;
+    /// 2 not judged, aborted or not restored.
+    Try(crate::trial::TryArgs),
     /// Keep exits of many recordings as Parquet files, by host and day
     ///
     /// DIR/exits, reason_stats, halts and gangs, in folders host=NAME/day=DATE, for any tool that reads Parquet.
@@ -156,6 +163,8 @@ pub enum GeneratedDocument {
     ReplaySchema,
     /// JSON schema of `advise --format json`
     AdviseSchema,
+    /// JSON schema of `try --format json`
+    TrySchema,
     /// JSON schema of `sim --format json`
     SimSchema,
     /// JSON schema of `sweep --format json`
@@ -174,6 +183,8 @@ pub enum GeneratedDocument {
     Losses,
     /// The knobs of every mechanism (Markdown)
     Knobs,
+    /// The settings that `try` sets beside knobs (Markdown)
+    Settings,
     /// The causes that `advise` judges, with its answers (Markdown)
     Causes,
     /// The figures of a simulated run (Markdown)

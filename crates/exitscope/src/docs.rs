@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::cli::{Cli, GeneratedDocument};
 use anyhow::Context;
 use clap::CommandFactory;
+use exitscope_apply::write_settings_document;
 use exitscope_exporter::write_metrics_document;
 use exitscope_page::PageData;
 use exitscope_view::{
@@ -41,6 +42,7 @@ pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Out
     let schema = match what {
         GeneratedDocument::Losses => return fine(documents::losses(out)),
         GeneratedDocument::Knobs => return fine(documents::knobs(out)),
+        GeneratedDocument::Settings => return fine(write_settings_document(out)),
         GeneratedDocument::Causes => return fine(documents::causes(out)),
         GeneratedDocument::Figures => return fine(documents::figures(out)),
         GeneratedDocument::Models => return fine(documents::cost_models(&exitscope_scenario::models()?, out)),
@@ -52,6 +54,7 @@ pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Out
         GeneratedDocument::TopSchema => schemas.into_root_schema_for::<exitscope_top::Frame>(),
         GeneratedDocument::ReplaySchema => schemas.into_root_schema_for::<exitscope_view::Replay>(),
         GeneratedDocument::AdviseSchema => schemas.into_root_schema_for::<AdviceReport>(),
+        GeneratedDocument::TrySchema => schemas.into_root_schema_for::<exitscope_view::TrialReport>(),
         GeneratedDocument::SimSchema => schemas.into_root_schema_for::<SimReport>(),
         GeneratedDocument::SweepSchema => schemas.into_root_schema_for::<Sweep>(),
         GeneratedDocument::LabSchema => schemas.into_root_schema_for::<LabReport>(),

@@ -45,6 +45,7 @@ mod sql;
 mod store;
 mod sweep;
 mod top;
+mod trial;
 mod validate;
 
 use clap::Parser;
@@ -71,6 +72,9 @@ impl CommandLine {
 
 /// The command: runs the process's command line, and gives the code to exit with.
 pub fn main() -> ExitCode {
+    if trial::is_watchdog() {
+        return trial::watchdog();
+    }
     let cli = Cli::parse();
     match run_to_stdout(&cli) {
         Ok(outcome) => outcome.code(),
@@ -135,6 +139,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Diff(args) => diff::run(args, out),
         Command::Replay(args) => replay::run(args, out),
         Command::Advise(args) => advise::run(args, out),
+        Command::Try(args) => trial::run(args, out),
         Command::Store { what } => store::run(what, out),
         #[cfg(feature = "sql")]
         Command::Sql(args) => sql::run(args, out),

@@ -30,6 +30,15 @@ pub fn catch_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// Takes no notice of SIGINT, SIGTERM and SIGHUP from now on, which end a process otherwise.
+pub fn ignore_signals() -> io::Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // A flag that nobody reads: the signal is caught, and does nothing.
+        flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
 /// The name of the signal that came, like `SIGINT`, if one has.
 pub fn signalled() -> Option<&'static str> {
     signal_name(CAUGHT.get()?.load(Ordering::SeqCst) as i32)

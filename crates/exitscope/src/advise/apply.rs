@@ -7,9 +7,13 @@
 
 use crate::Outcome;
 use crate::cli::AdviseArgs;
+use crate::trial::left_by_trial;
 use anyhow::bail;
 use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide, halt_poll_reach};
-use exitscope_apply::{EarlierSettings, HostSettings, PlannedSetting, SettingChange, default_path, host_name, plan};
+use exitscope_apply::{
+    EarlierSettings, HostSettings, LeftByTrial, PlannedSetting, SettingChange, default_path, host_name, plan,
+    restore_tried,
+};
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -21,7 +25,11 @@ pub fn apply(
     out: &mut dyn Write,
 ) -> anyhow::Result<Outcome> {
     let host = host_name(&args.root);
+    let path = args.state.clone().unwrap_or_else(default_path);
     writeln!(out, "\nTo be applied to {host}")?;
+    for line in left_by_trial(&restore_tried(&args.root, &path)?) {
+        writeln!(out, "  {line}")?;
+    }
     let (changes, possible) = planned(judgement, &args.root, out)?;
     if changes.is_empty() {
         writeln!(out, "  nothing")?;
@@ -32,7 +40,6 @@ pub fn apply(
             "the recording is of {recorded_on} and this host is {host}: --any-host applies its advice here nevertheless"
         );
     }
-    let path = args.state.clone().unwrap_or_else(default_path);
     // A file that cannot be used is told before anybody is asked.
     HostSettings::earlier(&args.root, &path)?;
     if !args.yes && !agreed(out)? {
@@ -66,6 +73,14 @@ pub fn apply(
 /// Restores everything that the state file has and that is still as it was set, last change first.
 pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let path = args.state.clone().unwrap_or_else(default_path);
+    let left = restore_tried(&args.root, &path)?;
+    for line in left_by_trial(&left) {
+        writeln!(out, "{line}")?;
+    }
+    if left != LeftByTrial::Nothing && HostSettings::earlier(&args.root, &path)? == EarlierSettings::None {
+        let is_restored = !matches!(left, LeftByTrial::Restored(ending) if !ending.failed.is_empty());
+        return Ok(if is_restored { Outcome::Fine } else { Outcome::Failed });
+    }
     let is_there = |earlier| match earlier {
         EarlierSettings::None => {
             bail!("{} is not there: nothing was applied, or --state named another file", path.display())

@@ -1,0 +1,158 @@
+//! The flags of `exitscope try`.
+
+use clap::{Args, ValueEnum};
+use exitscope_trial::{Better, MetricUnit};
+use exitscope_units::Nanos;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct TryArgs {
+    /// The setting and the values to try, like thp_enabled=always or halt_poll_ns=0,50us: a knob of docs/knobs.md that can be
+    /// written, or a setting of docs/settings.md
+    #[arg(value_name = "NAME=VALUE[,VALUE...]")]
+    pub setting: String,
+    /// The VM, by name or process id: its vCPU threads are those of affinity and nice, and its exits are counted
+    #[arg(short = 'p', long, visible_alias = "pid", value_name = "NAME|PID")]
+    pub vm: Option<String>,
+    /// The control group whose quota is set, by its path below /sys/fs/cgroup
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<String>,
+    /// What is to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn, as soon as
+    /// the setting has settled, and must end before the turn does [default: cost, the share of vCPU time in exits]
+    #[arg(long, value_name = "COMMAND")]
+    pub metric: Option<String>,
+    /// What is to improve: a file with a counter, whose rate per second over each turn is compared
+    #[arg(long, value_name = "FILE", conflicts_with = "metric")]
+    pub metric_file: Option<PathBuf>,
+    /// Unit of the number that --metric prints: ns, us, ms, s, % or /s
+    #[arg(long, value_name = "UNIT", requires = "metric", value_parser = MetricScale::parse)]
+    pub unit: Option<MetricScale>,
+    /// Whether lower or higher values of the metric are better [default: higher of --metric-file and of --unit /s, else lower]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub better: Option<BetterWhich>,
+    /// How long the trial takes at most; it ends as soon as the result is certain
+    #[arg(long = "for", value_name = "LENGTH", default_value = "10m", value_parser = parse_length)]
+    pub length: Nanos,
+    /// How long each turn is measured
+    #[arg(long, value_name = "LENGTH", default_value = "10s", value_parser = parse_length)]
+    pub turn: Nanos,
+    /// How long a value settles before it is measured
+    #[arg(long, value_name = "LENGTH", default_value = "1s", value_parser = parse_length)]
+    pub settle: Nanos,
+    /// The smallest change of the metric that matters
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
+    pub matters: f64,
+    /// The chance of a false alarm in the whole trial, at most
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
+    pub alpha: f64,
+    /// End the trial if a metric is beyond this limit in a turn, like 'metric>5ms' or 'steal>30%'; may be given several times.
+    /// Metrics: metric (of --metric or --metric-file), and of exits cost, steal, polling, halted, exits
+    #[arg(long, value_name = "LIMIT")]
+    pub abort_on: Vec<String>,
+    /// Leave a value in force that is certainly better; `exitscope advise --undo` restores the old one
+    #[arg(long)]
+    pub keep: bool,
+    /// Restore the value in force at the end, whatever was found; this is the default
+    #[arg(long, conflicts_with = "keep")]
+    pub revert: bool,
+    /// Draw the order of the turns with this number [default: the time]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Show the plan, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Do not count exits
+    #[arg(long)]
+    pub no_count: bool,
+    /// Root of the host's /sys and /proc, if not /
+    #[arg(long, value_name = "DIRECTORY", default_value = "/")]
+    pub root: PathBuf,
+    /// The state file of `advise --apply`; a trial has its own beside it, tried.json [default: exitscope/applied.json below
+    /// $XDG_STATE_HOME, or /var/lib/exitscope/applied.json]
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TryFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TryFormat {
+    /// For reading
+    Text,
+    /// The plan and the verdict as JSON (docs/try.schema.json)
+    Json,
+}
+
+/// What a number that was printed counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MetricScale {
+    /// The unit that it is kept in.
+    pub unit: MetricUnit,
+    /// What it is multiplied with.
+    pub scale: f64,
+}
+
+impl MetricScale {
+    pub const NONE: MetricScale = MetricScale { unit: MetricUnit::Number, scale: 1.0 };
+
+    fn parse(text: &str) -> Result<MetricScale, String> {
+        let of = |unit, scale| Ok(MetricScale { unit, scale });
+        match text {
+            "ns" => of(MetricUnit::Time, 1.0),
+            "us" => of(MetricUnit::Time, 1e3),
+            "ms" => of(MetricUnit::Time, 1e6),
+            "s" => of(MetricUnit::Time, 1e9),
+            "%" => of(MetricUnit::Share, 1.0),
+            "/s" => of(MetricUnit::PerSecond, 1.0),
+            _ => Err("a unit is ns, us, ms, s, % or /s".to_string()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BetterWhich {
+    /// Small values: of latency, of cost
+    Lower,
+    /// Large values: of throughput
+    Higher,
+}
+
+impl From<BetterWhich> for Better {
+    fn from(which: BetterWhich) -> Better {
+        match which {
+            BetterWhich::Lower => Better::Lower,
+            BetterWhich::Higher => Better::Higher,
+        }
+    }
+}
+
+/// A length; minutes, too.
+fn parse_length(text: &str) -> Result<Nanos, String> {
+    let minutes = text.strip_suffix('m').and_then(|text| text.trim().parse::<u64>().ok());
+    let length = minutes.and_then(|minutes| minutes.checked_mul(60_000_000_000)).map(Nanos);
+    length.or_else(|| Nanos::parse(text)).ok_or("a length is a number and us, ms, s or m, like 10s".to_string())
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim().trim_end_matches('%').trim().parse::<f64>().ok();
+    percent.filter(|percent| (0.0..100.0).contains(percent)).ok_or("from 0% to below 100%".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_and_shares_are_read_as_people_write_them() {
+        assert_eq!(parse_length("10m"), Ok(Nanos(600_000_000_000)));
+        assert_eq!(parse_length("100ms"), Ok(Nanos(100_000_000)));
+        assert!(parse_length("ten").is_err());
+        assert_eq!((parse_percent("5%"), parse_percent("0.5")), (Ok(5.0), Ok(0.5)));
+        assert!(parse_percent("100%").is_err() && parse_percent("-1%").is_err());
+        assert!(MetricScale::parse("h").is_err());
+    }
+}

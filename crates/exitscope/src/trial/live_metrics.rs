@@ -1,0 +1,81 @@
+//! What counting exits tells of each turn.
+
+use exitscope_live::{CostCycle, IntervalTotals, LiveCounts, VmWatch};
+use exitscope_model::TimePart;
+use exitscope_record::{CountingOptions, Processes};
+use exitscope_trial::{Better, MetricUnit, TrialMetric};
+use exitscope_units::Nanos;
+use std::time::Duration;
+
+/// The figures, the one that decides without a metric of the user's first.
+const FIGURES: [(&str, MetricUnit); 5] = [
+    ("cost", MetricUnit::Share),
+    ("steal", MetricUnit::Share),
+    ("polling", MetricUnit::Share),
+    ("halted", MetricUnit::Share),
+    ("exits", MetricUnit::PerSecond),
+];
+
+/// Counts of exits, turn by turn.
+pub struct LiveMetrics {
+    counts: LiveCounts,
+    /// Events lost when the turn began.
+    lost: u64,
+    /// Wake-ups and switches that were missed so far.
+    pub missed: u64,
+}
+
+impl LiveMetrics {
+    /// Begins to count the exits of these processes.
+    pub fn start(processes: Processes) -> Result<LiveMetrics, String> {
+        let vms = VmWatch::new(&processes, None, false);
+        let options = CountingOptions { processes, ..CountingOptions::default() };
+        // What counting costs is not measured: it would cost more in some turns than in others.
+        let cycle = CostCycle::new(Duration::ZERO, Duration::MAX);
+        let counts = LiveCounts::start(&options, vms, cycle).map_err(|error| error.to_string())?;
+        Ok(LiveMetrics { counts, lost: 0, missed: 0 })
+    }
+
+    /// What they are called.
+    pub fn metrics() -> Vec<TrialMetric> {
+        let metric = |(name, unit): (&str, MetricUnit)| {
+            let better = if name == "halted" { Better::Higher } else { Better::Lower };
+            TrialMetric { name: name.to_string(), unit, better }
+        };
+        FIGURES.map(metric).to_vec()
+    }
+
+    /// Whether in-kernel exits are counted, too.
+    pub fn has_all_exits(&self) -> bool {
+        self.counts.counting.has_kvm_exit()
+    }
+
+    /// Begins a turn.
+    pub fn begin(&mut self) -> Result<(), String> {
+        let interval = self.counts.take().map_err(|error| error.to_string())?;
+        self.lost = interval.lost;
+        Ok(())
+    }
+
+    /// The values of the turn that ends now, of all vCPUs together.
+    pub fn end(&mut self) -> Result<Vec<f64>, String> {
+        let interval = self.counts.take().map_err(|error| error.to_string())?;
+        self.missed = interval.missed;
+        if interval.lost > self.lost {
+            return Err(
+                "events were lost in this turn, so its exits are not known; --no-count does without".to_string()
+            );
+        }
+        let mut all = IntervalTotals::default();
+        interval.vcpus.values().for_each(|(_, totals)| all.merge(totals));
+        if all.wall == 0 {
+            return Err("no vCPU was running in this turn; --no-count does without".to_string());
+        }
+        let parts = all.parts();
+        let share = |time: Nanos| time.0 as f64 * 100.0 / all.wall as f64;
+        let exits = all.exits_and_timed().0 as f64 * 1e9 / interval.length as f64;
+        let [steal, polling, halted] =
+            [TimePart::Steal, TimePart::Polling, TimePart::Halted].map(|part| share(parts.get(part)));
+        Ok(vec![share(parts.cost()), steal, polling, halted, exits])
+    }
+}

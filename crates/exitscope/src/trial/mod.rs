@@ -1,0 +1,350 @@
+//! `exitscope try`: the host takes turns between the value in force and others, and what was measured is compared.
+//!
+//! ```text
+//! flags ─► TriedSetting, TrialPlan ─► shown ─► yes? ─► lock ─► watchdog ─► run_turns ─► verdict ─► kept or restored
+//! ```
+
+mod args;
+mod live_metrics;
+mod metric;
+mod turn_host;
+
+pub use args::TryArgs;
+
+use crate::Outcome;
+use anyhow::{Context, bail};
+use args::{MetricScale, TryFormat};
+use exitscope_analysis::advice::{HaltPollScope, halt_poll_reach};
+use exitscope_apply::{
+    LEASE, LeftByTrial, SettingTargets, TaskThread, TrialEnding, TrialGuard, TrialLock, TriedSetting, default_path,
+    host_name, tried_path, watch_trial,
+};
+use exitscope_model::vcpu_by_name;
+use exitscope_record::{Processes, thread_name, vms};
+use exitscope_signals::{catch_signals, ignore_signals};
+use exitscope_trial::{
+    AbortLimit, Better, HostTrial, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialRuling,
+    TrialVerdict, run_turns,
+};
+use exitscope_view::TrialReport;
+use live_metrics::LiveMetrics;
+use metric::MetricSource;
+use std::fs::{self, File};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+use turn_host::GuardedHost;
+
+/// The one argument of the watchdog's process, which people have no use for.
+const WATCHDOG: &str = "--watch-trial";
+
+pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    catch_signals()?;
+    let is_text = args.format == TryFormat::Text;
+    let asks = !args.dry_run && !args.yes;
+    if asks && (!is_text || !io::stdin().is_terminal()) {
+        bail!("there is nobody to ask: --yes goes ahead, --dry-run shows the plan");
+    }
+    let state = args.state.clone().unwrap_or_else(default_path);
+    let lock = match args.dry_run {
+        true => None,
+        false => Some(take_lock(&args.root, &state, is_text, out)?),
+    };
+    let (processes, threads) = vm_threads(args.vm.as_deref())?;
+    let targets = SettingTargets { cgroup: args.cgroup.clone(), threads };
+    let tried = TriedSetting::find(&args.setting, &args.root, &targets)?;
+    let live = start_counting(args, processes)?;
+    let source = args.source();
+    let mut metrics: Vec<TrialMetric> = source.is_some().then(|| args.trial_metric()).into_iter().collect();
+    metrics.extend(live.is_some().then(LiveMetrics::metrics).into_iter().flatten());
+    let limits = args.abort_on.iter().map(|text| AbortLimit::parse(text, &metrics)).collect::<Result<Vec<_>, _>>()?;
+    let lengths = TrialLengths { settle: args.settle, turn: args.turn, total: args.length };
+    let plan = TrialPlan::new(tried.labels(), lengths, args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
+    let trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
+    if is_text {
+        write_plan(args, &tried, &trial, &metrics, out)?;
+        if live.as_ref().is_some_and(|live| !live.has_all_exits()) {
+            writeln!(out, "kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial")?;
+        }
+        out.flush()?;
+    }
+    let report = |trial: &HostTrial, ending: Option<&TrialEnding>| {
+        let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
+        let left = ending.map(|ending| (ending.kept, &ending.done[..], &ending.failed[..]));
+        TrialReport::of(&host_name(&args.root), places, trial.plan(), &trial.verdict(), left)
+    };
+    let Some(lock) = lock else {
+        if !is_text {
+            write_json(&report(&trial, None), out)?;
+        }
+        return Ok(Outcome::Fine);
+    };
+    if asks && !agreed(out)? {
+        writeln!(out, "nothing was changed")?;
+        return Ok(Outcome::Failed);
+    }
+    if TriedSetting::find(&args.setting, &args.root, &targets)? != tried {
+        bail!("the value in force has changed since the plan was shown: start again");
+    }
+    let (trial, ending) = run_guarded(args, trial, &tried, source, live, lock, is_text.then_some(&mut *out))?;
+    let verdict = trial.verdict();
+    match is_text {
+        true => write_verdict(&verdict, &ending, &tried_path(&state), out)?,
+        false => write_json(&report(&trial, Some(&ending)), out)?,
+    }
+    Ok(match is_judged(&verdict) && ending.failed.is_empty() && ending.why.is_none() {
+        true => Outcome::Fine,
+        false => Outcome::Failed,
+    })
+}
+
+/// Whether this process is to be a watchdog.
+pub fn is_watchdog() -> bool {
+    std::env::args_os().nth(1).is_some_and(|argument| argument == WATCHDOG)
+}
+
+/// The watchdog's process: its standard input is the socket, its standard output the file that is locked, to which nothing is
+/// written.
+pub fn watchdog() -> ExitCode {
+    let prepare = || -> io::Result<(UnixStream, File)> {
+        ignore_signals()?;
+        // A session of its own: what ends the terminal's does not end it. If it leads a process group, it has one already.
+        let _ = rustix::process::setsid();
+        // The kernel is to end others first if memory is short. Without the right to say so it does without.
+        let _ = fs::write("/proc/self/oom_score_adj", "-1000");
+        let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        stream.peer_addr()?;
+        Ok((stream, File::from(io::stdout().as_fd().try_clone_to_owned()?)))
+    };
+    let Ok((stream, lock)) = prepare() else { return ExitCode::from(2) };
+    let Some(ending) = watch_trial(stream, lock) else { return ExitCode::SUCCESS };
+    let mut stderr = io::stderr();
+    for line in ending.why.iter().chain(&ending.done).chain(&ending.failed) {
+        // Nobody may read it any more.
+        let _ = writeln!(stderr, "exitscope: watchdog of the trial: {}", exitscope_model::encode::message(line));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Takes the lock, and says what an earlier trial had left.
+fn take_lock(root: &Path, state: &Path, is_text: bool, out: &mut dyn Write) -> anyhow::Result<TrialLock> {
+    let (lock, left) = TrialLock::take(root, state)?;
+    let lines = left_by_trial(&left);
+    for line in &lines {
+        match is_text {
+            true => writeln!(out, "{line}")?,
+            false => say!("{line}"),
+        }
+    }
+    match left {
+        LeftByTrial::Restored(ending) if !ending.failed.is_empty() => {
+            bail!("an earlier trial cannot be undone, so no other is begun: {}", ending.failed.join("; "))
+        }
+        _ => Ok(lock),
+    }
+}
+
+/// What is said of what an earlier trial had left.
+pub fn left_by_trial(left: &LeftByTrial) -> Vec<String> {
+    match left {
+        LeftByTrial::Nothing => Vec::new(),
+        LeftByTrial::EarlierBoot => {
+            vec![
+                "a trial was killed before the last boot, which has reset what it had set: nothing to restore"
+                    .to_string(),
+            ]
+        }
+        LeftByTrial::Restored(ending) => {
+            let lines = ending.done.iter().chain(&ending.failed);
+            lines.map(|line| format!("a trial was killed before it could restore: {line}")).collect()
+        }
+    }
+}
+
+/// The VM's processes, and the threads of its vCPUs.
+fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> {
+    let Some(name) = vm else { return Ok((Processes::All, Vec::new())) };
+    let process = match name.parse::<u32>() {
+        Ok(process) => process,
+        Err(_) => match &vms().into_iter().filter(|vm| vm.is_called(name)).collect::<Vec<_>>()[..] {
+            [vm] => vm.process,
+            [] => bail!("no virtual machine called {name}"),
+            several => bail!("{} virtual machines are called {name}: --vm takes a process id, too", several.len()),
+        },
+    };
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).with_context(|| format!("no process {process}"))?;
+    let mut threads: Vec<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    threads.retain(|&thread| vcpu_by_name(&thread_name(process, thread)).is_some());
+    threads.sort_unstable();
+    if threads.is_empty() {
+        bail!("process {process} has no thread that is named as a vCPU's, like `CPU 0/KVM`");
+    }
+    let threads = threads.into_iter().filter_map(|thread| TaskThread::of(process, thread)).collect();
+    Ok((Processes::These(vec![process]), threads))
+}
+
+/// Counting of exits, if it is wanted and possible; without it there must be another metric.
+fn start_counting(args: &TryArgs, processes: Processes) -> anyhow::Result<Option<LiveMetrics>> {
+    let has_metric = args.source().is_some();
+    let why = match () {
+        _ if args.no_count => "--no-count".to_string(),
+        // Whose threads are named as vCPUs' may be no VM of KVM.
+        _ if vms().iter().all(|vm| !has_process(&processes, vm.process)) => "no VM visible".to_string(),
+        _ => match LiveMetrics::start(processes) {
+            Ok(live) => return Ok(Some(live)),
+            Err(error) => error,
+        },
+    };
+    match has_metric {
+        true => Ok(None),
+        false => bail!(
+            "exits are not counted ({why}), so there is nothing to compare: --metric or --metric-file names something"
+        ),
+    }
+}
+
+fn has_process(processes: &Processes, process: u32) -> bool {
+    match processes {
+        Processes::All => true,
+        Processes::These(these) => these.contains(&process),
+    }
+}
+
+impl TryArgs {
+    fn source(&self) -> Option<MetricSource> {
+        let command = |command: &String| MetricSource::Command(command.clone(), self.unit.unwrap_or(MetricScale::NONE));
+        self.metric.as_ref().map(command).or_else(|| self.metric_file.clone().map(MetricSource::Counter))
+    }
+
+    /// The user's own metric.
+    fn trial_metric(&self) -> TrialMetric {
+        let unit = match self.metric_file {
+            Some(_) => MetricUnit::PerSecond,
+            None => self.unit.unwrap_or(MetricScale::NONE).unit,
+        };
+        let usual = if unit == MetricUnit::PerSecond { Better::Higher } else { Better::Lower };
+        TrialMetric { name: "metric".to_string(), unit, better: self.better.map_or(usual, Better::from) }
+    }
+}
+
+fn seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos()))
+}
+
+fn write_plan(
+    args: &TryArgs,
+    tried: &TriedSetting,
+    trial: &HostTrial,
+    metrics: &[TrialMetric],
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    writeln!(out, "Trial on {}", host_name(&args.root))?;
+    for (place, now) in tried.places.iter().zip(&tried.in_force) {
+        writeln!(out, "{place} is {now}")?;
+    }
+    if tried.name() == "halt_poll_ns" {
+        let release = fs::read_to_string(args.root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
+        let reach = halt_poll_reach(release.trim());
+        writeln!(out, "halt_poll_ns acts {}", reach.text())?;
+        if reach == HaltPollScope::NewVms {
+            writeln!(out, "warning: the VMs that run now will show no difference")?;
+        }
+    }
+    write!(out, "{}", trial.plan())?;
+    let first = &metrics[0];
+    let better = if first.better == Better::Lower { "lower" } else { "higher" };
+    let what = match (&args.metric, &args.metric_file) {
+        (Some(command), _) => format!("what `{command}` prints"),
+        (None, Some(path)) => format!("the rate of the counter in {}", path.display()),
+        (None, None) => "cost, the share of vCPU time in exits".to_string(),
+    };
+    writeln!(out, "decided by: {}; {better} is better; changes from {}% on matter", message(&what), args.matters)?;
+    if metrics.len() > 1 {
+        let names: Vec<&str> = metrics[1..].iter().map(|metric| metric.name.as_str()).collect();
+        writeln!(out, "reported beside: {}", names.join(", "))?;
+    }
+    for limit in &args.abort_on {
+        writeln!(out, "aborted if: {}", message(limit))?;
+    }
+    let end = if args.keep { "a value that is certainly better is kept" } else { "the value in force is restored" };
+    writeln!(out, "at the end: {end}")?;
+    writeln!(out, "watchdog: restores if this command dies, or is silent for {} s", LEASE.as_secs())?;
+    Ok(())
+}
+
+/// Text of the user's, which is not to act on the terminal.
+fn message(text: &str) -> String {
+    exitscope_model::encode::message(text).to_string()
+}
+
+fn agreed(out: &mut dyn Write) -> anyhow::Result<bool> {
+    write!(out, "Go ahead? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Runs the trial with a watchdog, and says how the settings were left.
+fn run_guarded(
+    args: &TryArgs,
+    mut trial: HostTrial,
+    tried: &TriedSetting,
+    metric: Option<MetricSource>,
+    live: Option<LiveMetrics>,
+    lock: TrialLock,
+    out: Option<&mut dyn Write>,
+) -> anyhow::Result<(HostTrial, TrialEnding)> {
+    let mut program = Command::new("/proc/self/exe");
+    program.arg(WATCHDOG).stderr(Stdio::inherit());
+    let guard = TrialGuard::start(program, tried, lock)?;
+    let blocks = trial.plan().blocks.len();
+    let mut host = GuardedHost { guard, metric, live, blocks, out };
+    run_turns(&mut trial, &mut host);
+    if let Some(missed) = host.live.as_ref().map(|live| live.missed).filter(|&missed| missed > 0) {
+        say!("{missed} wake-ups and switches were missed while counting: halted and steal are off by as many waits");
+    }
+    let ending = match trial.verdict().keep.filter(|_| args.keep) {
+        // Position 0 of the plan is the value in force.
+        Some(setting) => host.guard.keep(setting + 1),
+        None => host.guard.restore(),
+    };
+    Ok((trial, ending))
+}
+
+/// Whether the trial has an answer for each value.
+fn is_judged(verdict: &TrialVerdict) -> bool {
+    let is_whole = matches!(verdict.end, Some(TrialEnd::Decided | TrialEnd::TimeOver));
+    is_whole && verdict.settings.iter().all(|setting| !matches!(setting.ruling, TrialRuling::Undecided { .. }))
+}
+
+fn write_verdict(
+    verdict: &TrialVerdict,
+    ending: &TrialEnding,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    write!(out, "\n{verdict}")?;
+    if verdict.keep.is_some() && !ending.kept && ending.failed.is_empty() {
+        writeln!(out, "restored nevertheless, as --keep was not given")?;
+    }
+    for line in ending.done.iter().chain(&ending.failed) {
+        writeln!(out, "{line}")?;
+    }
+    if !ending.failed.is_empty() {
+        let path = state.display();
+        writeln!(
+            out,
+            "what was not restored is kept in {path}; the next `exitscope try` or `advise --undo` tries again"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_json(report: &TrialReport, out: &mut dyn Write) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, report)?;
+    Ok(writeln!(out)?)
+}

@@ -1,0 +1,67 @@
+//! The host of a trial's turns: sets by the watchdog, measures, prints a line for each block.
+
+use super::live_metrics::LiveMetrics;
+use super::metric::MetricSource;
+use exitscope_apply::TrialGuard;
+use exitscope_signals::signalled;
+use exitscope_trial::{TrialVerdict, TurnHost};
+use exitscope_units::Nanos;
+use std::io::Write;
+use std::time::Duration;
+
+/// What sets and measures.
+pub struct GuardedHost<'a> {
+    pub guard: TrialGuard,
+    pub metric: Option<MetricSource>,
+    pub live: Option<LiveMetrics>,
+    /// Blocks of the plan.
+    pub blocks: usize,
+    /// Where a line for each block goes, if anywhere.
+    pub out: Option<&'a mut dyn Write>,
+}
+
+/// Why the trial is over, if a signal asked for it.
+fn is_signalled() -> Option<String> {
+    signalled().map(|name| format!("{name} came"))
+}
+
+impl TurnHost for GuardedHost<'_> {
+    fn set(&mut self, setting: usize) -> Result<(), String> {
+        self.guard.set(setting)
+    }
+
+    fn settle(&mut self, length: Nanos) -> Result<(), String> {
+        self.guard.wait(Duration::from_nanos(length.0), &mut is_signalled)
+    }
+
+    fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String> {
+        if let Some(live) = &mut self.live {
+            live.begin()?;
+        }
+        let mut measuring = self.metric.as_ref().map(MetricSource::begin).transpose()?;
+        let mut is_over = || is_signalled().or_else(|| measuring.as_mut()?.failed());
+        self.guard.wait(Duration::from_nanos(length.0), &mut is_over)?;
+        let mut values = Vec::new();
+        if let (Some(metric), Some(measuring)) = (&self.metric, measuring.take()) {
+            values.push(metric.end(measuring)?);
+        }
+        if let Some(live) = &mut self.live {
+            values.extend(live.end()?);
+        }
+        Ok(values)
+    }
+
+    fn block(&mut self, verdict: &TrialVerdict) -> Result<(), String> {
+        self.guard.beat()?;
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let change = |setting: &exitscope_trial::SettingVerdict| {
+            let change = setting.effects[0].change.map_or("-".to_string(), |change| change.to_string());
+            format!("{}: {change}", setting.setting)
+        };
+        let changes: Vec<String> = verdict.settings.iter().map(change).collect();
+        let (block, blocks) = (verdict.blocks, self.blocks);
+        let done =
+            writeln!(out, "block {block} of at most {blocks}: {}", changes.join("; ")).and_then(|()| out.flush());
+        done.map_err(|error| format!("cannot print: {error}"))
+    }
+}

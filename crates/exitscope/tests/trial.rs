@@ -1,0 +1,400 @@
+//! `exitscope try`: on a tree of its own, where it is killed at random moments, and on settings of this machine that hardly
+//! anything feels, with metrics whose dependence on the setting is known.
+
+mod common;
+
+use common::{check_json, exitscope, run, stderr, stdout};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Random kills of each kind, and how many of them at a time.
+const KILLS: usize = 100;
+const AT_A_TIME: usize = 4;
+
+/// How long restoring may take.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A number that has nothing to do with the setting.
+const NOISE: &str = "od -An -N2 -tu2 /dev/urandom";
+
+/// A host with one knob, which is 200000.
+struct Host(tempfile::TempDir);
+
+impl Host {
+    fn new() -> Host {
+        let host = Host(tempfile::tempdir().unwrap());
+        fs::create_dir_all(host.knob().parent().unwrap()).unwrap();
+        fs::write(host.knob(), "200000\n").unwrap();
+        host
+    }
+
+    fn knob(&self) -> PathBuf {
+        self.0.path().join("sys/module/kvm/parameters/halt_poll_ns")
+    }
+
+    fn now(&self) -> String {
+        fs::read_to_string(self.knob()).unwrap().lines().next().unwrap_or_default().to_string()
+    }
+
+    fn state(&self, file: &str) -> PathBuf {
+        self.0.path().join("state").join(file)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = exitscope();
+        command.args(arguments).arg("--root").arg(self.0.path()).arg("--state").arg(self.state("applied.json"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A trial of 0 with short turns; flags of `arguments` come behind.
+    fn try_zero(&self, metric: &str, arguments: &[&str]) -> Command {
+        let mut command = self.command(&["try", "halt_poll_ns=0", "--no-count", "--yes", "--metric", metric]);
+        command.args(["--turn", "30ms", "--settle", "1ms", "--for", "60s", "--seed", "7"]).args(arguments);
+        command
+    }
+
+    /// A trial of two values that goes on for long.
+    fn long_trial(&self) -> Child {
+        let mut command = self.command(&["try", "halt_poll_ns=0,50us", "--no-count", "--yes", "--metric", NOISE]);
+        command.args(["--turn", "20ms", "--settle", "1ms", "--for", "60s"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn is_restored(&self) -> bool {
+        self.now() == "200000" && !self.state("tried.json").exists()
+    }
+
+    /// Whether nobody holds the lock, so that nobody sets anything any more.
+    fn is_let_go(&self) -> bool {
+        File::open(self.state("applied.json.lock")).map_or(true, |file| file.try_lock().is_ok())
+    }
+
+    /// Waits until a trial has set something.
+    fn wait_for_trial(&self) {
+        wait_until("a value is set", Duration::from_secs(30), || self.state("tried.json").exists());
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, within: Duration, mut is: impl FnMut() -> bool) {
+    let until = Instant::now() + within;
+    while !is() {
+        assert!(Instant::now() < until, "not within {within:?}: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn signal(process: u32, signal: Signal) -> bool {
+    kill_process(Pid::from_raw(process as i32).unwrap(), signal).is_ok()
+}
+
+/// The watchdog of a trial, if it runs.
+fn watchdog(trial: u32) -> Option<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.find(|id| {
+        let is_one = fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| line.ends_with(b"--watch-trial\0"));
+        let stat = || fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        is_one && stat().rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(&trial.to_string())
+    })
+}
+
+/// Runs `kill` so many times, several at a time, each with random numbers of its own.
+fn at_random_moments(kill: impl Fn(&mut Pcg64Mcg) + Sync) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= KILLS {
+                        return;
+                    }
+                    kill(&mut Pcg64Mcg::seed_from_u64(number as u64));
+                }
+            });
+        }
+    });
+}
+
+/// Waits until a random moment of a trial: of four in five while values are set, otherwise while it starts.
+fn random_moment(host: &Host, random: &mut Pcg64Mcg) {
+    let is_starting = random.random_range(0..5) == 0;
+    if !is_starting {
+        host.wait_for_trial();
+    }
+    thread::sleep(Duration::from_micros(random.random_range(0..150_000)));
+}
+
+#[test]
+fn a_trial_that_is_killed_leaves_the_old_value_within_two_seconds() {
+    let changed = AtomicUsize::new(0);
+    at_random_moments(|random| {
+        let host = Host::new();
+        let mut trial = host.long_trial();
+        random_moment(&host, random);
+        trial.kill().unwrap();
+        changed.fetch_add(usize::from(host.now() != "200000"), Ordering::Relaxed);
+        wait_until("the watchdog restores", SOON, || host.is_restored() && host.is_let_go());
+        trial.wait().unwrap();
+    });
+    // Two of three turns have another value.
+    let changed = changed.into_inner();
+    assert!(changed > KILLS / 4, "only {changed} of {KILLS} kills came while another value was in force");
+}
+
+#[test]
+fn a_trial_whose_watchdog_is_killed_restores_within_two_seconds_and_ends() {
+    let killed = AtomicUsize::new(0);
+    at_random_moments(|random| {
+        let host = Host::new();
+        let mut trial = host.long_trial();
+        random_moment(&host, random);
+        if watchdog(trial.id()).is_some_and(|watchdog| signal(watchdog, Signal::KILL)) {
+            killed.fetch_add(1, Ordering::Relaxed);
+            wait_until("the trial restores", SOON, || host.is_restored() && host.is_let_go());
+            assert_eq!(trial.wait().unwrap().code(), Some(2));
+        } else {
+            trial.kill().unwrap();
+            trial.wait().unwrap();
+        }
+        assert!(!host.state("applied.json").exists());
+    });
+    let killed = killed.into_inner();
+    assert!(killed >= KILLS * 3 / 4, "only {killed} of {KILLS} watchdogs were there to be killed");
+}
+
+#[test]
+fn if_both_are_killed_the_next_start_restores_and_says_so() {
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    let mut left = 0;
+    for number in 0..10 {
+        let host = Host::new();
+        let mut trial = host.long_trial();
+        host.wait_for_trial();
+        thread::sleep(Duration::from_micros(random.random_range(0..100_000)));
+        let watchdog = watchdog(trial.id()).expect("a watchdog");
+        assert!(signal(watchdog, Signal::STOP));
+        trial.kill().unwrap();
+        trial.wait().unwrap();
+        assert!(signal(watchdog, Signal::KILL));
+        wait_until("the lock is let go", SOON, || host.is_let_go());
+        assert!(host.state("tried.json").exists());
+        left += usize::from(host.now() != "200000");
+        let next = match number % 2 {
+            0 => host.command(&["advise", "--undo"]).output().unwrap(),
+            _ => host.try_zero("exit 3", &[]).output().unwrap(),
+        };
+        let said = stdout(&next);
+        assert!(said.contains("a trial was killed before it could restore: "), "{said}{}", stderr(&next));
+        assert_eq!(next.status.code(), Some(if number % 2 == 0 { 0 } else { 2 }), "{said}");
+        assert!(host.is_restored(), "{said}");
+    }
+    assert!(left > 2, "only {left} kills left another value in force");
+}
+
+#[test]
+fn signals_of_the_terminal_and_silence_end_a_trial_and_restore() {
+    for (name, number) in [("SIGINT", Signal::INT), ("SIGTERM", Signal::TERM), ("SIGHUP", Signal::HUP)] {
+        let host = Host::new();
+        let trial = host.try_zero(NOISE, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        host.wait_for_trial();
+        // As by a terminal, to both.
+        assert!(signal(watchdog(trial.id()).unwrap(), number) && signal(trial.id(), number));
+        let output = trial.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stdout(&output).contains(&format!("stopped: {name} came")), "{}", stdout(&output));
+        assert!(host.is_restored() && host.is_let_go());
+    }
+    let host = Host::new();
+    let trial = host.try_zero(NOISE, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    host.wait_for_trial();
+    assert!(signal(trial.id(), Signal::STOP));
+    // A lease, and what restoring takes.
+    wait_until("the watchdog restores", SOON + Duration::from_secs(1), || host.is_restored());
+    assert!(signal(trial.id(), Signal::CONT));
+    let output = trial.wait_with_output().unwrap();
+    assert!(stdout(&output).contains("stopped: nothing came from the trial for 1000 ms"), "{}", stdout(&output));
+    assert_eq!((output.status.code(), host.is_restored()), (Some(2), true));
+}
+
+#[test]
+fn what_somebody_else_sets_ends_a_trial_and_stays() {
+    let host = Host::new();
+    let trial = host.try_zero(NOISE, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    host.wait_for_trial();
+    let held = host.command(&["advise", "--undo"]).output().unwrap();
+    assert!(stderr(&held).contains("another `exitscope advise` or `exitscope try`"), "{}", stderr(&held));
+    fs::write(host.knob(), "5\n").unwrap();
+    let output = trial.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), host.now().as_str()), (Some(2), "5"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("somebody else has changed it"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("left unchanged (it was 200000 before)"), "{}", stdout(&output));
+    assert!(!host.state("tried.json").exists() && host.is_let_go());
+}
+
+/// A command that prints 10000 and up to 255 more, and `less` where the file has this value.
+fn planted(file: &Path, value: &str, less: u32) -> String {
+    let file = file.display();
+    format!(
+        "n=$(od -An -N1 -tu1 /dev/urandom); read v < {file}; [ $v = {value} ] && n=$((n - {less})); echo $((10000 + n))"
+    )
+}
+
+#[test]
+fn a_better_value_is_kept_and_undone_and_without_keep_restored() {
+    let host = Host::new();
+    let metric = planted(&host.knob(), "0", 1500);
+    let reverted = host.try_zero(&metric, &[]).output().unwrap();
+    assert_eq!((reverted.status.code(), host.now().as_str()), (Some(0), "200000"), "{}", stderr(&reverted));
+    let said = stdout(&reverted);
+    for words in [
+        "A: halt_poll_ns=200000 (in force)",
+        "block 8 of at most ",
+        "halt_poll_ns=0 instead of halt_poll_ns=200000: better",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let kept = host.try_zero(&metric, &["--keep"]).output().unwrap();
+    assert_eq!((kept.status.code(), host.now().as_str()), (Some(0), "0"), "{}", stdout(&kept));
+    assert!(stdout(&kept).contains("`exitscope advise --undo` restores 200000"), "{}", stdout(&kept));
+    assert!(!host.state("tried.json").exists());
+    let undone = host.command(&["advise", "--undo"]).output().unwrap();
+    assert_eq!((undone.status.code(), host.now().as_str()), (Some(0), "200000"), "{}", stdout(&undone));
+    // What is worse is not kept, whatever was asked.
+    let worse = host.try_zero(&metric, &["--keep", "--better", "higher"]).output().unwrap();
+    assert_eq!((worse.status.code(), host.now().as_str()), (Some(0), "200000"), "{}", stdout(&worse));
+    assert!(stdout(&worse).contains("worse: revert"), "{}", stdout(&worse));
+    assert_eq!(fs::read_dir(host.state("")).unwrap().count(), 0);
+}
+
+#[test]
+fn limits_and_metrics_that_fail_end_a_trial_with_the_old_value() {
+    for (metric, flags, says) in [
+        ("echo 6000000", &["--unit", "ns", "--abort-on", "metric>5ms"][..], "aborted by metric>5ms: found 6.00ms with"),
+        ("echo broken >&2; exit 3", &[], "stopped: the metric's command ended with exit status: 3: broken"),
+        ("sleep 5", &[], "has not ended within the turn; make --turn longer"),
+    ] {
+        let host = Host::new();
+        let output = host.try_zero(metric, flags).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{metric}: {}", stderr(&output));
+        assert!(stdout(&output).contains(says), "{metric}: {}", stdout(&output));
+        assert!(host.is_restored() && host.is_let_go());
+    }
+}
+
+#[test]
+fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
+    let host = Host::new();
+    for (arguments, code, says) in [
+        (&["halt_poll_ns=0", "--metric", NOISE][..], 2, "there is nobody to ask"),
+        (&["halt_poll_ns=0", "--metric", NOISE, "--dry-run"], 0, ""),
+        (&["halt_poll_ns=200us", "--metric", NOISE, "--yes"], 2, "halt_poll_ns is 200000 already"),
+        (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--for", "1s"], 2, "1.00s is too short"),
+        (&["affinity=0", "--metric", NOISE, "--yes"], 2, "affinity needs --vm"),
+        (&["halt_poll_ns=0", "--yes"], 2, "there is nothing to compare"),
+        (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--abort-on", "p98>5"], 2, "\"p98\" is not measured"),
+        (&["thp_enabled=always", "--metric", NOISE, "--yes"], 2, "enabled is not there"),
+    ] {
+        let arguments: Vec<&str> = ["try", "--no-count"].iter().chain(arguments).copied().collect();
+        let output = host.command(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+        assert!(host.is_restored(), "{arguments:?}");
+    }
+    let host = Host::new();
+    let plan =
+        host.command(&["try", "halt_poll_ns=0", "--metric", NOISE, "--no-count", "--dry-run", "--format", "json"]);
+    let plan: Value = serde_json::from_slice(&{ plan }.output().unwrap().stdout).unwrap();
+    check_json("try", [&plan]);
+    assert_eq!(plan["plan"]["settings"], serde_json::json!(["halt_poll_ns=200000", "halt_poll_ns=0"]));
+    assert!(plan["left"].is_null() && !host.state("").exists());
+}
+
+/// A trial of a setting of this machine, with a state file of its own, as JSON.
+fn real_trial(folder: &Path, setting: &str, metric: &str, flags: &[&str]) -> (Output, Value) {
+    let state = folder.join("applied.json");
+    let mut arguments = vec!["try", setting, "--metric", metric, "--no-count", "--yes", "--format", "json"];
+    arguments.extend(["--turn", "30ms", "--settle", "1ms", "--for", "6s", "--seed", "33"]);
+    arguments.extend(["--state", state.to_str().unwrap()].iter().chain(flags));
+    let output = run(&arguments);
+    assert!(!output.stdout.is_empty(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    check_json("try", [&report]);
+    (output, report)
+}
+
+/// What a test that cannot do something says, also where it passes.
+fn skipped(why: &str) {
+    io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
+}
+
+#[test]
+fn an_effect_that_was_planted_on_a_setting_of_this_machine_is_found_and_none_is_not() {
+    // ksmd does not run on machines that do not ask for it, and one page more hardly anything feels.
+    let file = Path::new("/sys/kernel/mm/ksm/pages_to_scan");
+    let old = fs::read_to_string(file).ok().filter(|_| fs::OpenOptions::new().write(true).open(file).is_ok());
+    let Some(old) = old else { return skipped("/sys/kernel/mm/ksm/pages_to_scan cannot be written by this user") };
+    let new = (old.trim().parse::<u64>().unwrap() + 1).to_string();
+    let (folder, setting) = (tempfile::tempdir().unwrap(), format!("ksm_pages_to_scan={new}"));
+    let (output, report) = real_trial(folder.path(), &setting, &planted(file, &new, 1000), &[]);
+    assert_eq!(output.status.code(), Some(0), "{report:#}");
+    let tried = &report["verdict"]["settings"][0];
+    assert_eq!(tried["ruling"], "better");
+    let [low, high] = ["low_percent", "high_percent"].map(|bound| tried["effects"][0][bound].as_f64().unwrap());
+    // A tenth of 10,127, on average.
+    assert!(low < -9.87 && -9.87 < high, "{tried:#}");
+    assert_eq!(fs::read_to_string(file).unwrap(), old);
+    let (_, report) = real_trial(folder.path(), &setting, &planted(file, &new, 0), &[]);
+    let ruling = report["verdict"]["settings"][0]["ruling"].as_str().unwrap();
+    assert!(["no_difference", "undecided"].contains(&ruling), "{report:#}");
+    assert_eq!(fs::read_to_string(file).unwrap(), old);
+}
+
+#[test]
+fn affinity_of_a_vcpu_thread_is_tried_and_restored() {
+    // A process that has named itself as QEMU names its vCPU threads, and waits.
+    let script = "printf 'CPU 0/KVM' > /proc/$$/comm; echo named; read end";
+    let mut vm = Command::new("sh");
+    let mut vm = vm.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let status = PathBuf::from(format!("/proc/{}/status", vm.id()));
+    let named = || fs::read_to_string(&status).unwrap().contains("CPU 0/KVM");
+    wait_until("the process is named", Duration::from_secs(10), named);
+    let allowed = || {
+        let status = fs::read_to_string(&status).unwrap();
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:").map(str::trim).map(str::to_string))
+            .unwrap()
+    };
+    let old = allowed();
+    if !old.contains(['-', ',']) {
+        vm.kill().unwrap();
+        vm.wait().unwrap();
+        return skipped("this machine has one CPU, so there is no other affinity");
+    }
+    let first = old.split(['-', ',']).next().unwrap().to_string();
+    let metric = format!(
+        "n=$(od -An -N1 -tu1 /dev/urandom); grep -q '^Cpus_allowed_list:.{first}$' {} && n=$((n + 1000)); echo $((10000 + n))",
+        status.display()
+    );
+    let (folder, vm_id) = (tempfile::tempdir().unwrap(), vm.id().to_string());
+    let flags = ["--vm", vm_id.as_str()];
+    let (output, report) = real_trial(folder.path(), &format!("affinity={first}"), &metric, &flags);
+    assert_eq!(output.status.code(), Some(0), "{report:#}");
+    assert_eq!(report["verdict"]["settings"][0]["ruling"], "worse");
+    assert!(report["places"][0].as_str().unwrap().starts_with("affinity of thread "), "{report:#}");
+    assert_eq!(allowed(), old);
+    vm.kill().unwrap();
+    vm.wait().unwrap();
+}
