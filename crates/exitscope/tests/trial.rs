@@ -283,7 +283,7 @@ fn limits_and_metrics_that_fail_end_a_trial_with_the_old_value() {
     for (metric, flags, says) in [
         ("echo 6000000", &["--unit", "ns", "--abort-on", "metric>5ms"][..], "aborted by metric>5ms: found 6.00ms with"),
         ("echo broken >&2; exit 3", &[], "stopped: the metric's command ended with exit status: 3: broken"),
-        ("sleep 5", &[], "has not ended within the turn; make --turn longer"),
+        ("sleep 5", &[], "has not ended within four turns; make --turn longer"),
     ] {
         let host = Host::new();
         let output = host.try_zero(metric, flags).output().unwrap();

@@ -32,6 +32,8 @@ pub struct HostTrial {
     /// One for each setting but the one in force.
     settings: Vec<Compared>,
     end: Option<TrialEnd>,
+    /// How long it took so far, if somebody has looked at a clock.
+    took: Option<Nanos>,
 }
 
 /// Values of a metric under a setting.
@@ -87,6 +89,7 @@ impl HostTrial {
             totals: vec![vec![Total::default(); settings]; metrics],
             settings: vec![Compared { differences, decided: None }; settings - 1],
             end: None,
+            took: None,
             plan,
             rules,
         }
@@ -130,6 +133,11 @@ impl HostTrial {
         Ok(self.end.as_ref())
     }
 
+    /// Notes how long the turns took so far; otherwise it is what the plan says.
+    pub fn note_time(&mut self, took: Nanos) {
+        self.took = Some(took);
+    }
+
     /// Ends the trial because of something that its metrics do not show.
     pub fn stop(&mut self, why: String) {
         self.end.get_or_insert(TrialEnd::Stopped(why));
@@ -146,17 +154,19 @@ impl HostTrial {
             end: self.end.clone(),
             blocks: (self.turns / (2 * self.plan.settings.len())) as u64,
             turns: self.turns as u64,
-            took: self
-                .turns
-                .checked_sub(1)
-                .and_then(|last| self.plan.turn(last))
-                .map_or(Nanos::ZERO, |turn| turn.until),
+            took: self.took.unwrap_or_else(|| self.planned_time()),
             alpha: self.plan.alpha,
             alpha_of_each: self.plan.alpha_of_each(),
             matters: self.rules.matters,
             in_force: self.plan.settings[0].clone(),
             settings,
         }
+    }
+
+    /// How long the turns so far take by the plan.
+    fn planned_time(&self) -> Nanos {
+        let last = self.turns.checked_sub(1).and_then(|last| self.plan.turn(last));
+        last.map_or(Nanos::ZERO, |turn| turn.until)
     }
 
     /// Whether a setting may be left in force: not if the trial was broken off.

@@ -11,8 +11,11 @@ pub trait TurnHost {
     /// Waits.
     fn settle(&mut self, length: Nanos) -> Result<(), String>;
 
-    /// Measures for this long: one value for each metric, in its unit.
+    /// Measures for this long, or longer if it has to: one value for each metric, in its unit.
     fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String>;
+
+    /// The time since the trial began.
+    fn now(&self) -> Nanos;
 
     /// Takes what is known at the end of a block.
     fn block(&mut self, verdict: &TrialVerdict) -> Result<(), String>;
@@ -32,6 +35,7 @@ fn run_turn(trial: &mut HostTrial, turn: TrialTurn, host: &mut dyn TurnHost) -> 
     host.settle(trial.plan().lengths.settle)?;
     let values = host.measure(trial.plan().lengths.turn)?;
     trial.absorb(&values).map_err(|error| error.to_string())?;
+    trial.note_time(host.now());
     match trial.turn() {
         Some(next) if next.block == turn.block => Ok(()),
         _ => host.block(&trial.verdict()),
@@ -77,6 +81,10 @@ mod tests {
             Ok(vec![if self.bad_value { -1.0 } else { value }])
         }
 
+        fn now(&self) -> Nanos {
+            Nanos(self.calls.len() as u64)
+        }
+
         fn block(&mut self, verdict: &TrialVerdict) -> Result<(), String> {
             self.call(format!("block {}", verdict.blocks))
         }
@@ -98,7 +106,8 @@ mod tests {
     fn each_turn_is_set_settled_and_measured_until_it_is_certain() {
         let (host, verdict) = run(0, false);
         assert_eq!((verdict.end, verdict.settings[0].ruling), (Some(TrialEnd::Decided), TrialRuling::Keep));
-        assert_eq!(verdict.blocks, 8);
+        // The last turn's calls, not the last block's end.
+        assert_eq!((verdict.blocks, verdict.took), (8, Nanos(8 * 13 - 1)));
         // Four turns of three calls and the block's end, eight times.
         assert_eq!(host.calls.len(), 8 * (4 * 3 + 1));
         assert!(

@@ -13,7 +13,7 @@ pub struct TrialVerdict {
     pub blocks: u64,
     /// Turns that were measured, those of a block that was not completed included.
     pub turns: u64,
-    /// How long they took by the plan, with settling. What setting and reading take beside is not in it.
+    /// How long they took, with settling.
     pub took: Nanos,
     /// The chance of a false alarm in the whole trial.
     pub alpha: f64,

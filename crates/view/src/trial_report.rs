@@ -56,7 +56,7 @@ pub struct TrialVerdictRow {
     pub blocks: u64,
     /// Turns that were measured.
     pub turns: u64,
-    /// How long they took by the plan, with settling; what setting and reading take beside is not in it.
+    /// How long they took, with settling.
     pub took_ns: u64,
     /// The smallest change that matters, in per cent.
     pub matters_percent: f64,

@@ -66,6 +66,14 @@ impl MetricSource {
 }
 
 impl Measuring {
+    /// Whether a command has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        match self {
+            Measuring::Command(command) => matches!(command.child.try_wait(), Ok(None)),
+            Measuring::Counter(..) => false,
+        }
+    }
+
     /// Why there will be no value, if that is known before the turn ends.
     pub fn failed(&mut self) -> Option<String> {
         match self {
@@ -101,7 +109,7 @@ impl RunningCommand {
         match self.child.try_wait() {
             Ok(Some(code)) if code.success() => {}
             Ok(Some(code)) => return Err(self.failure(&format!("ended with {code}"))),
-            Ok(None) => return Err(self.failure("has not ended within the turn; make --turn longer")),
+            Ok(None) => return Err(self.failure("has not ended within four turns; make --turn longer")),
             Err(error) => return Err(self.failure(&error.to_string())),
         }
         // What it left in the background may hold its output open.
@@ -167,8 +175,7 @@ mod tests {
         let source = MetricSource::Command(command.to_string(), scale);
         let mut measuring = source.begin()?;
         let until = Instant::now() + wait;
-        let Measuring::Command(command) = &mut measuring else { panic!("a command") };
-        while Instant::now() < until && command.child.try_wait().unwrap().is_none() {
+        while Instant::now() < until && measuring.is_running() {
             thread::sleep(Duration::from_millis(2));
         }
         match measuring.failed() {
@@ -192,7 +199,7 @@ mod tests {
             assert!(error.contains(says), "{command}: {error}");
         }
         let error = of("echo waiting >&2; sleep 30", Duration::from_millis(200)).unwrap_err();
-        assert!(error.ends_with("has not ended within the turn; make --turn longer: waiting"), "{error}");
+        assert!(error.ends_with("has not ended within four turns; make --turn longer: waiting"), "{error}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use turn_host::GuardedHost;
 
 /// The one argument of the watchdog's process, which people have no use for.
@@ -302,7 +302,7 @@ fn run_guarded(
     program.arg(WATCHDOG).stderr(Stdio::inherit());
     let guard = TrialGuard::start(program, tried, lock)?;
     let blocks = trial.plan().blocks.len();
-    let mut host = GuardedHost { guard, metric, live, blocks, out };
+    let mut host = GuardedHost { guard, metric, live, began: Instant::now(), blocks, out };
     run_turns(&mut trial, &mut host);
     if let Some(missed) = host.live.as_ref().map(|live| live.missed).filter(|&missed| missed > 0) {
         say!("{missed} wake-ups and switches were missed while counting: halted and steal are off by as many waits");

@@ -1,24 +1,32 @@
 //! The host of a trial's turns: sets by the watchdog, measures, prints a line for each block.
 
 use super::live_metrics::LiveMetrics;
-use super::metric::MetricSource;
+use super::metric::{Measuring, MetricSource};
 use exitscope_apply::TrialGuard;
 use exitscope_signals::signalled;
 use exitscope_trial::{TrialVerdict, TurnHost};
 use exitscope_units::Nanos;
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What sets and measures.
 pub struct GuardedHost<'a> {
     pub guard: TrialGuard,
     pub metric: Option<MetricSource>,
     pub live: Option<LiveMetrics>,
+    /// When the trial began.
+    pub began: Instant,
     /// Blocks of the plan.
     pub blocks: usize,
     /// Where a line for each block goes, if anywhere.
     pub out: Option<&'a mut dyn Write>,
 }
+
+/// Turns that a command which has not ended is waited for beyond its own: what is slow now and then is not to end the trial.
+const PATIENCE: u32 = 3;
+
+/// How often it is looked whether it has.
+const STEP: Duration = Duration::from_millis(5);
 
 /// Why the trial is over, if a signal asked for it.
 fn is_signalled() -> Option<String> {
@@ -39,16 +47,26 @@ impl TurnHost for GuardedHost<'_> {
             live.begin()?;
         }
         let mut measuring = self.metric.as_ref().map(MetricSource::begin).transpose()?;
+        let length = Duration::from_nanos(length.0);
         let mut is_over = || is_signalled().or_else(|| measuring.as_mut()?.failed());
-        self.guard.wait(Duration::from_nanos(length.0), &mut is_over)?;
+        self.guard.wait(length, &mut is_over)?;
+        let until = Instant::now() + length * PATIENCE;
+        while measuring.as_mut().is_some_and(Measuring::is_running) && Instant::now() < until {
+            self.guard.wait(STEP, &mut is_signalled)?;
+        }
         let mut values = Vec::new();
         if let (Some(metric), Some(measuring)) = (&self.metric, measuring.take()) {
             values.push(metric.end(measuring)?);
+            self.guard.beat()?;
         }
         if let Some(live) = &mut self.live {
             values.extend(live.end()?);
         }
         Ok(values)
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.began.elapsed().as_nanos() as u64)
     }
 
     fn block(&mut self, verdict: &TrialVerdict) -> Result<(), String> {
