@@ -192,17 +192,26 @@ fn add_one(
     }
     let mut vcpus: BTreeMap<Option<u32>, u32> = BTreeMap::new();
     lanes.all().iter().for_each(|lane| *vcpus.entry(lane.row.vm).or_default() += 1);
-    let fact = |(key, cell): ((usize, u64, ExitCode), &ExitStats)| {
-        let lane = &lanes.all()[key.0];
+    // Every field is named, so that a new column cannot be forgotten.
+    let row = |((lane, stretch, code), stats): ((usize, u64, ExitCode), &ExitStats)| {
+        let who = WhoRow::clone(&lanes.all()[lane].row);
         SumRow {
-            vm_vcpus: vcpus[&lane.row.vm],
-            at_ns: stretches.begin(key.1),
+            vm_vcpus: vcpus[&who.vm],
+            who,
+            at_ns: stretches.begin(stretch),
             span_ns: stretches.span,
-            ..fact(&lane.row, key.2, cell)
+            reason: code.name(),
+            count: stats.count,
+            timed: stats.timed,
+            user_space_exits: stats.user_count,
+            parts: stats.parts,
+            min_ns: stats.min,
+            max_ns: stats.max,
+            exit_times: buckets(&stats.durations),
         }
     };
     let sums = RecordingStats {
-        facts: cells.cells().into_iter().map(fact).collect(),
+        facts: cells.cells().into_iter().map(row).collect(),
         halts: advice_input.facts.halts.rows(&trace.info, spread).0,
         gangs: advice_input.facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, spread)).collect(),
     };
@@ -276,21 +285,6 @@ impl Stretches {
 
     fn begin(&self, number: u64) -> u64 {
         self.first.saturating_add(number * self.span)
-    }
-}
-
-fn fact(who: &WhoRow, code: ExitCode, cell: &ExitStats) -> SumRow {
-    SumRow {
-        who: who.clone(),
-        reason: code.name(),
-        count: cell.count,
-        timed: cell.timed,
-        user_space_exits: cell.user_count,
-        parts: cell.parts,
-        min_ns: cell.min,
-        max_ns: cell.max,
-        exit_times: buckets(&cell.durations),
-        ..SumRow::default()
     }
 }
 

@@ -51,7 +51,11 @@ impl ListOrder {
             ListOrder::By(TopColumn::Exits) => figures.exits_per_s,
             ListOrder::By(TopColumn::P99) => figures.p99_ns.unwrap_or(0) as f64,
             ListOrder::By(TopColumn::Part(part)) => figures.share_of(part).unwrap_or(0.0),
-            _ => 0.0,
+            // Lists are in the order of their names by these.
+            ListOrder::By(
+                TopColumn::Pid | TopColumn::ToUser | TopColumn::TopReason | TopColumn::Now | TopColumn::Past,
+            )
+            | ListOrder::Name => 0.0,
         }
     }
 }
