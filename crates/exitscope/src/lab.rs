@@ -2,10 +2,10 @@
 
 use crate::Outcome;
 use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
+use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
 use crate::report::terminal_style;
 use crate::saved_run::{saved, saved_of};
-use crate::sim_trace::write_events;
 use crate::{html_output, sim};
 use anyhow::bail;
 use exitscope_lab::events::event_names;
@@ -15,6 +15,7 @@ use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, yie
 use exitscope_model::{Event, EventKind, EventNames, ExitCode};
 use exitscope_page::{ResultPage, write_result_page};
 use exitscope_pipeline::SampleDecoder;
+use exitscope_pipeline::write_events;
 use exitscope_record::{Capture, CaptureOptions, Processes, RecordError, of_kvm, tracefs};
 use exitscope_scenario::findings::Findings;
 use exitscope_signals::catch_signals;
@@ -171,7 +172,7 @@ fn experiment(
     let (mut findings, events) = found?;
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
-        replace(path, |to| Ok(write_events(to, &event_names(), &events)?))?;
+        write_trace(path, &events)?;
     }
     let report = LabReport::of(&findings);
     if let Some(path) = model {
@@ -215,7 +216,7 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
     let (mut findings, events) = exitscope_lab::run::run(&machine, &scenario, duration, args.trace.is_some())?;
     findings.executed = machine.executed.rows();
     if let Some(path) = &args.trace {
-        replace(path, |to| Ok(write_events(to, &event_names(), &events)?))?;
+        write_trace(path, &events)?;
     }
     let report = LabReport::of(&findings);
     let format = match args.format {
@@ -224,4 +225,11 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
         LabRunFormat::Text => LabFormat::Text,
     };
     show(&report, format, args.html.as_deref(), out)
+}
+
+fn write_trace(path: &Path, events: &[Event]) -> anyhow::Result<()> {
+    let (host, names) = (LiveHost::new(), event_names());
+    let written = replace(path, |to| Ok(write_events(to, &host.head(&names, false), events)?))?;
+    sim::say_left_out(written);
+    Ok(())
 }

@@ -38,7 +38,6 @@ mod saved_run;
 mod select;
 mod serve;
 mod sim;
-mod sim_trace;
 #[cfg(feature = "sql")]
 mod sql;
 #[cfg_attr(not(feature = "store"), path = "no_store.rs")]

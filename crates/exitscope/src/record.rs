@@ -10,21 +10,17 @@ use crate::host::LiveHost;
 use crate::output_file;
 use crate::store;
 use anyhow::{Context, bail};
-use exitscope_live::{CostCycle, ThreadNames};
-use exitscope_model::{Event, EventKind, EventNames, HostSetting, NameId};
+use exitscope_live::CostCycle;
+use exitscope_model::{EventNames, HostSetting, recorder};
+use exitscope_pipeline::Recording;
 use exitscope_record::{
-    Capture, CaptureOptions, MachineOf, Processes, Tracepoint, TracepointSample, TracingBackend, VmProcess, machine_of,
-    of_calls, of_kvm, of_scheduler, tracefs, vms,
+    Capture, CaptureOptions, MachineOf, Processes, TracingBackend, VmProcess, machine_of, of_calls, of_kvm,
+    of_scheduler, tracefs, vms,
 };
 use exitscope_signals::{catch_signals, signalled};
-use exitscope_trace::PerfWriter;
-use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
-use exitscope_view::own;
+use exitscope_units::{Nanos, VmId};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -55,10 +51,15 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
             .extend(of_calls(&tracefs).context("a kernel needs CONFIG_FTRACE_SYSCALLS to tell of system calls")?);
     }
     let processes = args.whose.processes()?;
-    let mut file = Recording::create(&args.output, &tracepoints, !args.no_compress)?;
+    let mut host = LiveHost::new();
+    host.add(vms().iter().flat_map(|vm| vm.options.settings(VmId(vm.process))));
+    let own = host.add(recorder::ALL.map(|name| HostSetting::new("exitscope", name, "")));
+    let names = EventNames::default();
+    let to = output_file::create(&args.output)?;
+    let mut file = Recording::new(to, &host.head(&names, !args.no_compress), own, &tracepoints)?;
     let wanted = CaptureOptions { tracepoints, processes, buffer: args.buffer, without_bpf: args.no_bpf };
     let mut capture = Capture::start(wanted)?;
-    file.note(own::TRACING_BACKEND, capture.route().name());
+    file.note(recorder::TRACING_BACKEND, capture.route().name());
     if let TracingBackend::PerfEvents { because } = capture.route() {
         say!("recording by perf events, as BPF may not be used: {because}");
     }
@@ -75,10 +76,10 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
     }
     let code = child.map(|mut child| child.wait()).transpose()?;
     file.note_cost(&capture);
-    ended.and(drained).with_context(|| {
+    ended.and(drained.map_err(Into::into)).with_context(|| {
         format!("{} holds what was recorded until then, but for its last second", args.output.display())
     })?;
-    file.finish(args, took)?;
+    finish(file, args, took)?;
     let mut outcome = Outcome::Fine;
     if let Some(dir) = &args.store {
         let (dir, files) = (dir.clone(), vec![args.output.clone()]);
@@ -107,7 +108,7 @@ fn record(
         file.drain(capture)?;
         if flushed.elapsed() >= BLOCK {
             file.note_cost(capture);
-            file.writer.flush()?;
+            file.flush()?;
             flushed = Instant::now();
         }
         let has_ended = match child {
@@ -182,117 +183,37 @@ fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
     Ok(Some(Command::new(program).args(arguments).spawn().with_context(|| format!("cannot run {program}"))?))
 }
 
-/// The file, and what it holds.
-struct Recording {
-    writer: PerfWriter<File>,
-    threads: ThreadNames,
-    lost: u64,
-    /// CPUs that came on line, of which something may be missing.
-    came: BTreeSet<u32>,
-    events: u64,
-    kvm_events: u64,
-    /// Where the file's settings have what is said of the recorder: the first of [`OWN`].
-    own: usize,
-    /// What recording took of the guests' time, in nanoseconds, as far as that was measured.
-    cost: Option<u64>,
-}
-
-/// What a recording says of the recorder.
-const OWN: [&str; 4] = [own::TRACING_BACKEND, own::EVENTS, own::NS_PER_EVENT, own::COST_NS];
-
-impl Recording {
-    fn create(path: &Path, tracepoints: &[Tracepoint], compressed: bool) -> anyhow::Result<Recording> {
-        let mut host = LiveHost::new();
-        host.add(vms().iter().flat_map(|vm| vm.options.settings(VmId(vm.process))));
-        let own = host.add(OWN.map(|name| HostSetting::new("exitscope", name, "")));
-        let names = EventNames::default();
-        let head = host.head(&names, compressed);
-        let formats: Vec<(&str, &str)> =
-            tracepoints.iter().map(|tracepoint| (tracepoint.system.as_str(), tracepoint.format.as_str())).collect();
-        let file = output_file::create(path)?;
-        let writer = PerfWriter::of_formats(file, &head, &formats)?;
-        let (threads, came) = (ThreadNames::new(tracepoints), BTreeSet::new());
-        Ok(Recording { writer, threads, lost: 0, came, events: 0, kvm_events: 0, own, cost: None })
+/// Ends the file, and says what is in it.
+fn finish(file: Recording, args: &RecordArgs, took: Duration) -> anyhow::Result<()> {
+    let recorded = file.finish().context("cannot write the recording")?;
+    let path = args.output.display();
+    let look = if recorded.events > 0 { format!(". Look at it with: exitscope report {path}") } else { String::new() };
+    say!(
+        "{} events, {} lost, in {:.1} s: {:.1} MB in {path}{look}",
+        recorded.events,
+        recorded.lost,
+        took.as_secs_f64(),
+        recorded.bytes as f64 / 1e6
+    );
+    if let Some(cost) = recorded.cost.filter(|_| recorded.kvm_events > 0) {
+        let each = (cost as f64 / (recorded.kvm_events + recorded.lost) as f64).round() as u64;
+        say!("recording took {} of the guests' time, {} for each event of KVM", Nanos(cost), Nanos(each));
     }
-
-    fn note(&mut self, name: &str, value: &str) {
-        let place = OWN.iter().position(|own| *own == name);
-        place.into_iter().for_each(|place| self.writer.set(self.own + place, value));
+    if recorded.lost > 0 {
+        say!("ring buffer overflow: retry with --buffer 16M");
     }
-
-    /// Notes what recording cost until now.
-    fn note_cost(&mut self, capture: &Capture) {
-        let events = self.kvm_events + self.lost;
-        self.note(own::EVENTS, &events.to_string());
-        if let Some(cost) = capture.cost() {
-            let all = (events as f64 * cost.ns as f64 / cost.runs as f64).round();
-            self.note(own::NS_PER_EVENT, &format!("{:.0}", cost.ns as f64 / cost.runs as f64));
-            self.note(own::COST_NS, &all.to_string());
-            self.cost = Some(all as u64);
-        }
-    }
-
-    /// Writes what was recorded since the last time.
-    fn drain(&mut self, capture: &mut Capture) -> anyhow::Result<()> {
-        let mut failed = None;
-        let drained = capture.drain(|sample| {
-            if failed.is_none() {
-                failed = self.write(sample).err();
-            }
-        })?;
-        failed.map_or(Ok(()), Err).context("cannot write the recording")?;
-        self.came.extend(drained.came);
-        for (cpu, count) in drained.lost {
-            self.lost += count;
-            let lost = Event::lost(Moment::from_nanos(drained.until), PcpuId(cpu), count);
-            self.writer.event(&lost).context("cannot write the recording")?;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, sample: TracepointSample) -> io::Result<()> {
-        let (at, vm, tid) = (Moment::from_nanos(sample.time), VmId(sample.process), Tid(sample.thread));
-        for (thread, name) in self.threads.new_in(&sample) {
-            self.writer.thread(at, vm, Tid(thread), &name)?;
-        }
-        self.events += 1;
-        self.kvm_events += u64::from(self.threads.is_of_kvm(&sample));
-        let cpu = PcpuId(sample.cpu);
-        let event = Event { at, tid, vm, vcpu: VcpuId::UNKNOWN, cpu, name: NameId::NONE, kind: EventKind::Other };
-        self.writer.sample_of(sample.tracepoint, &event, sample.payload)
-    }
-
-    fn finish(self, args: &RecordArgs, took: Duration) -> anyhow::Result<()> {
-        let written = self.writer.finish().context("cannot write the recording")?;
-        let path = args.output.display();
-        let look = if self.events > 0 { format!(". Look at it with: exitscope report {path}") } else { String::new() };
+    if !recorded.cpus_online.is_empty() {
+        let cpus: Vec<String> = recorded.cpus_online.iter().map(u32::to_string).collect();
         say!(
-            "{} events, {} lost, in {:.1} s: {:.1} MB in {path}{look}",
-            self.events,
-            self.lost,
-            took.as_secs_f64(),
-            written.bytes as f64 / 1e6
+            "CPU {} came on line meanwhile: what happened there in its first moments is missing and not counted \
+             (BPF misses nothing then)",
+            cpus.join(", ")
         );
-        if let Some(cost) = self.cost.filter(|_| self.kvm_events > 0) {
-            let each = (cost as f64 / (self.kvm_events + self.lost) as f64).round() as u64;
-            say!("recording took {} of the guests' time, {} for each event of KVM", Nanos(cost), Nanos(each));
-        }
-        if self.lost > 0 {
-            say!("ring buffer overflow: retry with --buffer 16M");
-        }
-        if !self.came.is_empty() {
-            let cpus: Vec<String> = self.came.iter().map(u32::to_string).collect();
-            say!(
-                "CPU {} came on line meanwhile: what happened there in its first moments is missing and not counted \
-                 (BPF misses nothing then)",
-                cpus.join(", ")
-            );
-        }
-        if self.events == 0 {
-            say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
-        }
-        Ok(())
     }
+    if recorded.events == 0 {
+        say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

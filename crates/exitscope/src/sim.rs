@@ -4,13 +4,14 @@ use crate::Outcome;
 use crate::cli::{LimitArgs, ScenarioArgs, SimArgs, SimFormat};
 use crate::output_file::replace;
 use crate::report::terminal_style;
-use crate::sim_trace::SimTraceWriter;
 use anyhow::{Context, bail};
+use exitscope_pipeline::SimTraceWriter;
 use exitscope_policy::all_knobs;
 use exitscope_scenario::text::MAX_TEXT;
 use exitscope_scenario::{Scenario, ScenarioDocument, nearest_name};
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_sim::{Limits, Unseen};
+use exitscope_trace::WrittenTrace;
 use exitscope_view::{ScenarioRow, SimReport, simulated_page, write_metrics_csv, write_page};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -34,7 +35,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             let limits = Limits { stop: || signalled().is_some(), ..limits };
             replace(path, |to| {
                 let (outcome, recorder) = exitscope_sim::run(&scenario, SimTraceWriter::new(to, &scenario)?, limits)?;
-                recorder.finish()?;
+                say_left_out(recorder.finish()?);
                 Ok(outcome)
             })?
         }
@@ -49,6 +50,13 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         SimFormat::Text => write_page(&simulated_page(&run), terminal_style(), out)?,
     }
     Ok(Outcome::Fine)
+}
+
+/// Says of how many events perf.data has no place for.
+pub fn say_left_out(written: WrittenTrace) {
+    if written.left_out > 0 {
+        say!("{} events have no place in perf.data", written.left_out);
+    }
 }
 
 /// The scenario file, with what --set and --seed say.

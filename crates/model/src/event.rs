@@ -574,6 +574,21 @@ impl HostSetting {
     }
 }
 
+/// The settings of `exitscope` in a recording: what the recorder says of itself.
+pub mod recorder {
+    /// How it was recorded: `bpf` or `perf_events`.
+    pub const TRACING_BACKEND: &str = "tracing_backend";
+    /// Events of KVM that were recorded, and all that were lost.
+    pub const EVENTS: &str = "events";
+    /// What an event of KVM costs the CPU on which it happens, in nanoseconds: in the BPF programs, without the kernel's way
+    /// to them.
+    pub const NS_PER_EVENT: &str = "ns_per_event";
+    /// What recording took of the time of virtual CPUs, in nanoseconds.
+    pub const COST_NS: &str = "cost_ns";
+    /// All of them.
+    pub const ALL: [&str; 4] = [TRACING_BACKEND, EVENTS, NS_PER_EVENT, COST_NS];
+}
+
 /// The first two numbers of a release: `6.1.0-56-cloud-amd64`, `Xen 4.17.5`.
 pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.trim_start_matches("Xen ").split(|c: char| !c.is_ascii_digit());

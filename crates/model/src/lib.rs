@@ -37,7 +37,7 @@ pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{
     Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, Subject, SubjectKind, TraceInfo,
-    version,
+    recorder, version,
 };
 pub use exit::{Exit, ExitSink, Handler, Signed, VcpuIdentity};
 pub use exit_info::{ExitInfo, ExitWord};

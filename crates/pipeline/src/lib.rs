@@ -13,8 +13,10 @@ mod diff_side;
 mod gathered;
 mod read_trace;
 mod recent_slices;
+mod recording;
 pub mod replay;
 mod sample_decoder;
+mod sim_trace;
 mod simulations;
 mod timeline_thread;
 mod vms;
@@ -28,6 +30,8 @@ pub use read_trace::{
     read_with_vcpus,
 };
 pub use recent_slices::{MergedSlices, RecentSlices, SliceSnapshot};
+pub use recording::{RecordedEvents, Recording, RecordingError};
 pub use sample_decoder::SampleDecoder;
+pub use sim_trace::{SimTraceWriter, write_events};
 pub use timeline_thread::{TimelineJoin, TimelineThread};
 pub use vms::{VmError, vms_named};

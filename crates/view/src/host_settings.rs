@@ -2,7 +2,7 @@
 
 use crate::names::thousands;
 use crate::report::TraceRow;
-use exitscope_model::{HostSetting, TraceInfo};
+use exitscope_model::{HostSetting, TraceInfo, recorder};
 use exitscope_policy::all_knobs;
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
@@ -17,19 +17,6 @@ pub struct HostSettingRow {
     pub name: String,
     /// What it was, in the kernel's spelling.
     pub value: String,
-}
-
-/// What `exitscope record` says of itself, of `exitscope` in a recording's settings.
-pub mod own {
-    /// How it was recorded: `bpf` or `perf_events`.
-    pub const TRACING_BACKEND: &str = "tracing_backend";
-    /// Events of KVM that were recorded, and all that were lost.
-    pub const EVENTS: &str = "events";
-    /// What an event of KVM costs the CPU on which it happens, in nanoseconds: in the BPF programs, without the kernel's way
-    /// to them.
-    pub const NS_PER_EVENT: &str = "ns_per_event";
-    /// What recording took of the time of virtual CPUs, in nanoseconds.
-    pub const COST_NS: &str = "cost_ns";
 }
 
 /// The settings of a trace.
@@ -62,7 +49,9 @@ pub(crate) fn sentences(trace: &TraceRow) -> Vec<String> {
         sentences.push(format!("Recorded on {}", words.join(", ")));
     }
     let number = |name| value("exitscope", name).and_then(|text| text.parse::<u64>().ok());
-    if let (Some(cost), Some(events)) = (number(own::COST_NS), number(own::EVENTS).filter(|events| *events > 0)) {
+    if let (Some(cost), Some(events)) =
+        (number(recorder::COST_NS), number(recorder::EVENTS).filter(|events| *events > 0))
+    {
         let each = (cost as f64 / events as f64).round() as u64;
         let length = trace.last_ns.saturating_sub(trace.first_ns);
         sentences.push(format!(

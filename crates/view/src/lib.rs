@@ -69,7 +69,7 @@ pub use gang::{ForcingExitsRow, GangRows};
 pub use halt::{ClockRow, DurationStatsRow, GapRow, HaltRows, PollSettingsRow};
 pub use headline::Headline;
 pub use hidden::{HiddenReason, HiddenTime};
-pub use host_settings::{HostSettingRow, own};
+pub use host_settings::HostSettingRow;
 pub use lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 pub use lab_costs::{LabCostsError, lab_costs};
 pub use lab_page::{lab_comparison_page, lab_page, write_benchstat, write_lab_csv};

@@ -1,6 +1,5 @@
 //! A run of the simulator, or of the lab's guests, as a perf.data file: what a recording of such a host would hold.
 
-use crate::host::LiveHost;
 use exitscope_model::{Event, EventNames, HostSetting};
 use exitscope_policy::Knob;
 use exitscope_policy::host_halt_poll::Params as HaltPoll;
@@ -12,12 +11,10 @@ use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io;
 
-/// Writes the events of real guests, which are in the order of time.
-pub fn write_events(to: &File, names: &EventNames, events: &[Event]) -> io::Result<()> {
-    let host = LiveHost::new();
-    let head = host.head(names, false);
+/// Writes the events of the lab's guests, which are in the order of time, and says what was written.
+pub fn write_events(to: &File, head: &PerfHead, events: &[Event]) -> io::Result<WrittenTrace> {
     let mut named = FxHashSet::default();
-    let mut writer = PerfWriter::new(to, &head)?;
+    let mut writer = PerfWriter::new(to, head)?;
     for event in events {
         if event.vm != VmId::UNKNOWN && named.insert(event.tid) {
             writer.thread(event.at, event.vm, Tid(event.vm.0), "exitscope lab")?;
@@ -25,14 +22,7 @@ pub fn write_events(to: &File, names: &EventNames, events: &[Event]) -> io::Resu
         }
         writer.event(event)?;
     }
-    say_left_out(writer.finish()?);
-    Ok(())
-}
-
-fn say_left_out(written: WrittenTrace) {
-    if written.left_out > 0 {
-        say!("{} events have no place in perf.data", written.left_out);
-    }
+    writer.finish()
 }
 
 /// Writes events from the end of the warm-up on.
@@ -82,14 +72,12 @@ impl<'a> SimTraceWriter<'a> {
         Ok(SimTraceWriter { writer, from, named: FxHashSet::default(), error: None })
     }
 
-    /// Writes the end of the file.
-    pub fn finish(self) -> io::Result<()> {
-        let written = match self.error {
-            Some(error) => return Err(error),
-            None => self.writer.finish()?,
-        };
-        say_left_out(written);
-        Ok(())
+    /// Writes the end of the file, and says what was written.
+    pub fn finish(self) -> io::Result<WrittenTrace> {
+        match self.error {
+            Some(error) => Err(error),
+            None => self.writer.finish(),
+        }
     }
 
     fn write(&mut self, event: &Event) -> io::Result<()> {
