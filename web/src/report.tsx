@@ -21,9 +21,9 @@ import { data, takeBack } from "./selection";
 import { Strip, timeKey } from "./timeline";
 import { Yields } from "./yields";
 
-/** Whether KVM halted any vCPU: user space may, too. */
 /** POWER9 has no core runs. */
 const hasGangs = (): boolean => (data.report.gang?.vms.length ?? 0) > 0;
+/** Whether KVM halted any vCPU: user space may, too. */
 const hasHalts = (): boolean => (data.report.halt?.all.halts ?? 0) > 0;
 
 function tabs(): Tab[] {

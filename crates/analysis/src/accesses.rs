@@ -1,7 +1,7 @@
 //! Accesses to ports and to emulated memory: who served them, when they were answered, and what a cheaper way costs.
 //!
 //! ```text
-//! Exit{port 0x3f8 out, to user space} ─► AccessKey{0x3f8 out, outside} ─► AccessCell{lengths, handed, answered, values}
+//! Exit{port 0x3f8 out, to user space} ─► AccessKey{0x3f8 out, outside} ─► AccessStats{stats, handed, answered, written}
 //! Exit{port 0x61 in, in the kernel}   ─► AccessKey{0x61 in, inside}    ─► what serving without leaving the kernel costs
 //! ```
 //!
@@ -78,7 +78,7 @@ fn both(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
 }
 
 impl AccessStats {
-    /// Adds one to all but [`AccessStats::cell`].
+    /// Adds one to all but [`AccessStats::stats`].
     #[inline]
     pub(crate) fn absorb_access(&mut self, exit: &Exit) {
         if let Some(detail) = exit.subject {

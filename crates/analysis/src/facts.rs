@@ -109,13 +109,13 @@ pub struct Facts {
     details: StatsByKey<SubjectKey>,
     /// Accesses to ports and to emulated memory.
     pub accesses: Accesses,
-    /// By reason and subject together; like `ways`.
+    /// By reason and subject together; like `phases`.
     pub causes: StatsByKey<ExitCause>,
     /// Of the recording in hand: all that those four will hold, as far as it was met before.
     kinds: StatsByExitKind,
-    /// Whether `by` is by reason alone, and so made of `ways`.
+    /// Whether `by` is by reason alone, and so made of `phases`.
     by_reason: bool,
-    /// Injected interrupts by vector: how often. Like `ways`.
+    /// Injected interrupts by vector: how often. Like `phases`.
     pub injected: BTreeMap<u32, u64>,
     /// Of the recording in hand, those of x86's vectors.
     vectors: Box<[u64; VECTORS]>,
@@ -239,7 +239,7 @@ impl Facts {
         }
     }
 
-    /// Has [`Facts::ways`], [`Facts::accesses`], [`Facts::causes`], [`Facts::details`] and [`Facts::injected`] hold all exits.
+    /// Has [`Facts::phases`], [`Facts::accesses`], [`Facts::causes`], [`Facts::details`] and [`Facts::injected`] hold all exits.
     pub(crate) fn flush_exit_kinds(&mut self) {
         self.kinds.flush_into(&mut self.phases, &mut self.details, &mut self.accesses, &mut self.causes);
         for (vector, count) in (0..).zip(self.vectors.iter_mut()).filter(|(_, count)| **count > 0) {

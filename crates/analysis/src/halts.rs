@@ -1,8 +1,8 @@
 //! What vCPUs do when they have nothing to do: gaps, polls, sleeps, and how long waking up takes.
 //!
 //! ```text
-//! Halt{begin, woken, entered, told, change} ─► Halts.absorb ─┬─► by vCPU: gaps, latencies, CPU that polls burnt
-//!                                                            └─► by VM: the settings that KVM's decisions show
+//! Halt{begin, woken, entered, …} ─► Halts.absorb ─┬─► by vCPU: gaps, latencies, CPU that polls burnt
+//!                                                 └─► by VM: the settings that KVM's decisions show
 //! ```
 //!
 //! A *gap* is from the exit with which a vCPU said that it has nothing to do until something woke it: known exactly of

@@ -3,7 +3,7 @@
 //! ```text
 //! Exit rows ─► Facts.absorb ─┐
 //! Exit rows ─► Facts.absorb ─┴─► merge ─► tables, shares, percentiles ─► view
-//! Exit rows ─► OverTime.absorb ─► merge ─► sums by bucket of time ─► page
+//! Exit rows ─► Timelines.absorb ─► merge ─► sums by bucket of time ─► page
 //! ```
 //!
 //! A fact starts empty, absorbs rows and merges with its like. All inner numbers are integers, so that a result does

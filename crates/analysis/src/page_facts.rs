@@ -1,7 +1,7 @@
 //! What a page, or a report with advice, is made of beside what happened when: of a recording, or of what happens now.
 //!
 //! ```text
-//! exits, events, … ─► Material ─────────────► judge
+//! exits, events, … ─► AdviceInput ──────────► judge
 //! halts, yields ────► the last of them ─────► trials, replays of polling
 //! ```
 //!
@@ -52,7 +52,7 @@ impl<T: Copy> RecentWindow<T> {
         self.of == self.kept.len() as u64
     }
 
-    /// Adds what came next, `adopted`.
+    /// Adds what came next, renumbered.
     fn merge(&mut self, later: &RecentWindow<T>, adopted: impl FnMut(&T) -> T) {
         if !later.has_all() {
             // What is kept is without a gap.

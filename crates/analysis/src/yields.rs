@@ -1,9 +1,9 @@
 //! Yields: who waits for whom, who was preempted meanwhile, and how many vCPUs wait for CPUs.
 //!
 //! ```text
-//! Yield{call, target, found, gave} ─► by vCPU and call, by target
-//! Preemption{yields, first, ran} ───► by vCPU: how long siblings spun for one that had lost its CPU
-//! QueueStay{waiting, from, to} ─────► time by depth of the run queue, depth over time
+//! Yield{call, target, found, gave} ───► by vCPU and call, by target
+//! Preemption{yields, first, ran} ─────► by vCPU: how long siblings spun for one that had lost its CPU
+//! RunQueueInterval{waiting, from, to} ► time by depth of the run queue, depth over time
 //! ```
 //!
 //! That siblings yield while a vCPU is preempted is what the preemption of a lock's holder looks like; which of several it
@@ -39,7 +39,7 @@ pub struct YieldStats {
     pub woken: u64,
     /// Those at which no sibling waited for a CPU: whoever was waited for ran, or slept.
     pub nobody: u64,
-    /// To whom the CPU went, in the order of [`Gave`](exitscope_model::Gave).
+    /// To whom the CPU went, in the order of [`YieldRecipient`](exitscope_model::YieldRecipient).
     pub gave: [u64; 5],
     /// From exit to entry.
     pub lasted: DurationStats,
@@ -47,7 +47,7 @@ pub struct YieldStats {
     pub waited: u64,
 }
 
-/// Yields to one vCPU, by where it was, in the order of [`CurrentRunState`](exitscope_model::Place).
+/// Yields to one vCPU, by where it was, in the order of [`TargetState`](exitscope_model::TargetState).
 pub type TargetCell = [u64; 5];
 
 /// How one vCPU lost its CPU though it wanted to run.

@@ -1,7 +1,7 @@
 //! `exitscope export`: exits in the formats of other tools.
 //!
 //! ```text
-//! first reading ─► Lanes, Totals ─► second reading ─► Export ─► a whole file, or standard output
+//! first reading ─► ExportedVcpus, Totals ─► second reading ─► Export ─► a whole file, or standard output
 //! ```
 
 use crate::Outcome;
@@ -139,7 +139,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
     let devices = devices::read(&args.names)?;
     let (mut lanes, mut totals, mut vcpu_of) = (ExportedVcpus::default(), Totals::default(), Vec::new());
     let (mut earlier, mut before) = (EarlierFiles::of_run(&inputs), None);
-    // `Lanes` learns the numbers for --vcpu at the end.
+    // `ExportedVcpus` learns the numbers for --vcpu at the end.
     let need_vcpus = selection.filter.is_some() && selection.needs_vcpus();
     let options = ReadOptions { need_vcpus, ..read::options(&args.select.clock, EventFilter::Timed, selection) };
     for input in &inputs {

@@ -1,9 +1,9 @@
 //! `exitscope store`: recordings at rest.
 //!
 //! ```text
-//! first reading ─┬─► Lanes ─────► second reading ─┬─► exits ─┐
-//!                │                                └─► facts ─┼─► Store
-//!                └─► Material ─► advice ────────────────────┘
+//! first reading ─┬─► ExportedVcpus ─► second reading ─┬─► exits ─┐
+//!                │                                    └─► facts ─┼─► Store
+//!                └─► AdviceInput ─► advice ──────────────────────┘
 //! ```
 
 use crate::Outcome;

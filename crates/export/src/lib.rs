@@ -1,9 +1,9 @@
 //! Exits in the formats of other tools' viewers.
 //!
 //! ```text
-//! first reading ─► Survey ─► Lanes: the vCPUs, their names, how many exits ─┐
-//! second reading ─► Exit ────────────────────────────────────────► Export ◄─┴─► perfetto │ firefox │ speedscope
-//!                                                                               csv │ folded │ hdr
+//! first reading ─► VcpuSurvey ─► ExportedVcpus: their names, how many exits ─┐
+//! second reading ─► Exit ─────────────────────────────────────────► Export ◄─┴─► perfetto │ firefox │ speedscope
+//!                                                                                csv │ folded │ hdr
 //! ```
 //!
 //! Exits pass one by one. What a format wants as one whole (the profiles) is held in a form of few bytes, and of so many

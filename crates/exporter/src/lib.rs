@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! CountInterval, now and then ─► Counts: by VM and reason, at most so many of each ─┐
-//! this process: time, memory, descriptors, answers ──────────────────────────────────────────┴─► Sheet ─► text
-//!                                   Site: GET /metrics, /healthz, / ◄────────────────────────────────────────┘
+//! this process: time, memory, descriptors, answers ─────────────────────────────────┴─► Scrape ─► text
+//!                         RequestHandler: GET /metrics, /healthz, / ◄────────────────────────────────┘
 //! ```
 //!
 //! [`RecordingMetrics`] makes the same of a recording, without HTTP.

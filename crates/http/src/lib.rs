@@ -1,14 +1,14 @@
 //! A small HTTP server for few clients: one thread, one request on each connection, everything with a limit.
 //!
 //! ```text
-//! accept ─► TLS ─► request ─► may it be asked? ─► Site::answer ─► Answer: whole, or notes as they come
+//! accept ─► TLS ─► request ─► may it be asked? ─► RequestHandler::answer ─► Reply: whole, or notes as they come
 //!                             path, method, host, token
 //! ```
 //!
 //! Every connection is accepted, and has a seat of its kind, of which there is a number in all and one for each peer
 //! (`seats.rs`): a client that never sends, never reads or sends byte by byte holds one of its own until its time is up, and
 //! nothing else. What watches over the server has seats that no other request takes. What is sent while it happens
-//! ([`Reply::notes`]) is only ever the last note: a client that is slow misses some.
+//! ([`Reply::event_stream`]) is only ever the last note: a client that is slow misses some.
 //!
 //! Does not know: what is served.
 

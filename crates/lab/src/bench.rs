@@ -1,7 +1,7 @@
 //! One thing to measure: a VM made for it, whose vCPUs run the same program again and again.
 //!
 //! ```text
-//! Spec (what the guest does, and who answers) ─► Bench::new ─► turn(samples) ─► Turn (ticks, the loop's own cost)
+//! Spec (what the guest does, and who answers) ─► Bench::new ─► turn(samples) ─► BenchTurn (ticks, the loop's own cost)
 //! ```
 //!
 //! The VM is made once and its programs restarted for every turn, so that turns of many benches interleave.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! every kind of exit × every handler ─┐
-//! registers: ioctls, shared page ──┤
-//! one big lock, split locks ───────┼─► a Bench each ─► turns, interleaved ─► a row each, or why there is none
-//! 1 … 500 ioeventfds ──────────────┘
+//! registers: ioctls, shared page ─────┤
+//! one big lock, split locks ──────────┼─► a Bench each ─► turns, interleaved ─► a row each, or why there is none
+//! 1 … 500 ioeventfds ─────────────────┘
 //! ```
 
 use crate::abi::{ARENA, ARENA_SIZE, ProgramStep, op};

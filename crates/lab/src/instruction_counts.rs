@@ -2,7 +2,7 @@
 //! those that probe the machine, first turns and warm-ups. A recording of the kernel's must show the same.
 //!
 //! ```text
-//! Payload::load, Payload::reset, its drop ─► what the programs before did ─► Executed (one for a Machine) ─► rows
+//! Payload::load, Payload::reset, its drop ─► what the programs before did ─► InstructionCounts (one for a LabMachine) ─► rows
 //! ```
 
 use crate::abi::{VcpuPage, op};

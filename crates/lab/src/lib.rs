@@ -1,13 +1,13 @@
 //! The lab: programs on real KVM guests, and what their exits cost.
 //!
 //! ```text
-//!            abi (shared with guest/)                     account, events
-//!               │                                              ▲
-//! Payload ── steps, knobs ──► Vm, Vcpu ──► run() ─► Exit ─► serve (handlers, delay, locks, registers, parkers)
-//!               ▲                ▲                             │
-//!            samples          Watch: time, signals, crashes    └─► Bench: turns of one thing to measure
-//!               │                                                     │
-//!               └───────────────── measure: rounds, Series ◄──────────┘ ──► Findings (tables, sentences)
+//!            abi (shared with guest/)                              account, events
+//!               │                                                       ▲
+//! Payload ── steps, knobs ──► LabVm, LabVcpu ──► run() ─► KvmExit ─► serve (handlers, delay, locks, registers, parkers)
+//!               ▲                ▲                                      │
+//!            samples          Watch: time, signals, crashes             └─► Bench: turns of one thing to measure
+//!               │                                                              │
+//!               └───────────────── measure: rounds, Series ◄───────────────────┘ ──► Findings (tables, sentences)
 //! ```
 //!
 //! Nothing here needs root where `/dev/kvm` may be opened. A guest has 32 MiB of memory and nothing of the host; a run has
@@ -16,8 +16,8 @@
 //!
 //! # How to add an experiment
 //!
-//! 1. Write `src/<name>.rs` with `pub fn run(machine: &Machine, plan: &Plan, keep_events: bool) -> Result<(Findings,
-//!    Vec<Event>), LabError>`; `exits.rs` is an example.
+//! 1. Write `src/<name>.rs` with `pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) ->
+//!    Result<(Findings, Vec<Event>), LabError>`; `exits.rs` is an example.
 //! 2. What the guest does is a program of [`abi::op`] steps, run by the payload in `guest/`. A new kind of step is a number
 //!    there and an arm in `guest/src/program.rs`; the policies (idling, yielding) are already behind `RECEIVE` and `LOCK`,
 //!    with the knobs of the [`Payload`]'s `Policies` and the flags of [`abi::machine`].
@@ -26,8 +26,8 @@
 //!    [`Watch::run_jobs`] (threads as you like) around [`next_exit`] or [`LabVcpu::run`]. A [`LabVcpu`] is a value: any thread may
 //!    run it, [`Kick::kick`] brings it out. Doorbells come as [`KvmExit::Bell`]. Wait for others on a [`Parker`] only, so that
 //!    the end of the run reaches you.
-//! 4. Take turns with [`measure::take_turns`], collect in a [`measure::Series`], put [`Figure`](exitscope_scenario::findings::Figure)s into rows. What
-//!    cannot be done here is a row with `cannot`.
+//! 4. Take turns with [`measure::take_turns`], collect in a [`measure::Series`], put
+//!    [`FindingFigure`](exitscope_scenario::findings::FindingFigure)s into rows. What cannot be done here is a row with `cannot`.
 //! 5. In the command: an arm of `LabCommand` (`cli.rs`) with [`exits`]'s flags, a line in `EXPERIMENTS` and an arm in
 //!    `lab.rs`. Text, JSON, CSV, benchstat, `--against` and `--trace` then work as they are.
 //! 6. A test in `crates/exitscope/tests/lab.rs` with counts that are known, and a section in docs/lab.md.

@@ -2,7 +2,7 @@
 //! such an experiment is measured by.
 //!
 //! ```text
-//! Guests::new(config) ─► load(policies, flags, programs) ─► (vm, vcpus, payload) ─► run ─► load …
+//! LoadedVm::new(config) ─► load(policies, flags, programs) ─► (vm, vcpus, payload) ─► run ─► load …
 //! ```
 
 use crate::abi::{ProgramStep, op};

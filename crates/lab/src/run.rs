@@ -1,8 +1,8 @@
 //! `lab run`: a scenario's guests for real, as far as real KVM guests can be what it says.
 //!
 //! ```text
-//! Scenario ─► a Vm for each copy of each VM (their channels in memory that all share) ─► a thread for each vCPU
-//!          └► World: clients outside, disks ─────────────────────────────────────────────┘
+//! Scenario ─► a LabVm for each copy of each VM (their channels in memory that all share) ─► a thread for each vCPU
+//!          └► LoadGenerator: clients outside, disks ────────────────────────────────────────┘
 //! what the guests did, what came out, how long it took ─► Findings; what is not as in the scenario ─► warnings
 //! ```
 //!

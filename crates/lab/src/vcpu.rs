@@ -1,9 +1,9 @@
 //! A virtual CPU: a value that any thread may run, until it comes out with a reason.
 //!
 //! ```text
-//! vcpu.run() ─► Exit::PortIn { .. } ─► vcpu.answer(value) ─► vcpu.run() ─► Exit::Bell { HALT } ─► …
+//! vcpu.run() ─► KvmExit::PortIn { .. } ─► vcpu.answer(value) ─► vcpu.run() ─► KvmExit::Bell { HALT } ─► …
 //!     ▲
-//!     └─ Exit::Kicked: somebody called Kick::kick on this vCPU's handle
+//!     └─ KvmExit::Kicked: somebody called Kick::kick on this vCPU's handle
 //! ```
 
 use crate::{GuestMemory, LabError, VmConfig, abi, boot};

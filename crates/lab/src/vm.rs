@@ -31,7 +31,7 @@ pub struct VmConfig {
     /// The privilege level of its programs.
     pub ring: PrivilegeRing,
     /// Whether KVM keeps the interrupt controllers. Then HLT blocks inside KVM; otherwise it comes out as
-    /// [`KvmExit::Halt`](crate::Exit::Halt).
+    /// [`KvmExit::Halt`](crate::KvmExit::Halt).
     pub irqchip: bool,
     /// The longest that KVM polls when a vCPU of this VM halts, in nanoseconds, instead of the module's `halt_poll_ns`.
     pub halt_poll_ns: Option<u32>,

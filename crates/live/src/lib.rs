@@ -3,7 +3,7 @@
 //! ```text
 //! Aggregation ─► Snapshot ─► Deltas ─► CountInterval, with IntervalTotals of each vCPU
 //!      ▲             ▲
-//!   VmWatch      CostCycle                  KvmCounters: what KVM counts itself        Sample ─► ThreadNames
+//!   VmWatch      CostCycle                  KvmCounters: what KVM counts itself        TracepointSample ─► ThreadNames
 //!   └───── LiveCounts ─────┘
 //! ```
 //!

@@ -2,10 +2,10 @@
 //! records for the vCPU (powerpc's vcore runner).
 //!
 //! ```text
-//!            kvm_exit                 kvm_userspace_exit        kvm_fpu(load)      kvm_entry
-//!   Guest ─────┬── Kernel ──────────────────┬── User ────────────────┬── Kernel ───────┬── Guest
-//!              └ row opens                  └ handler = user space      └ an IN's kvm_pio  └ row closes
-//!                                                                      comes here
+//!            kvm_exit                 kvm_userspace_exit           kvm_fpu(load)      kvm_entry
+//!   Guest ─────┬── Kernel ──────────────────┬── UserSpace ──────────────┬── Kernel ───────┬── Guest
+//!              └ row opens                  └ handler = user space      └ an IN's kvm_pio └ row closes
+//!                                                                         comes here
 //! ```
 //!
 //! Where `kvm_exit` never fires (some KVM back ends), `kvm_userspace_exit` with no exit open opens a row under KVM's

@@ -1,7 +1,7 @@
 //! What an exit says besides its reason and where it was.
 //!
 //! ```text
-//! kvm_exit{npf, rip 0xfff0, info1 0x14, …} ─► Kind::Exit{npf, 0xfff0} · Kind::ExitInfo{info1 0x14, …}
+//! kvm_exit{npf, rip 0xfff0, info1 0x14, …} ─► EventKind::Exit{npf, 0xfff0} · EventKind::ExitInfo{info1 0x14, …}
 //! ```
 //!
 //! A new word is a row here, the field of its tracepoint, and where it is shown.

@@ -85,7 +85,8 @@ pub struct ExitPhases {
     /// From the exit until they had served it: `KVM_RUN` was called again; on Xen, the vCPU was runnable again, or was woken
     /// while it still ran. Zero if that was not seen.
     pub answered: Nanos,
-    /// Time in system calls that user space made for the exit, part of [`ExitPhase::User`] and [`ExitPhase::Asleep`].
+    /// Time in system calls that user space made for the exit, part of [`ExitPhase::UserSpace`] and
+    /// [`ExitPhase::UserSpaceAsleep`].
     pub in_calls: Nanos,
     /// Of that, in calls that read or write registers.
     pub in_register_calls: Nanos,

@@ -1,7 +1,7 @@
 //! Which vCPUs could run and do not, and what their siblings say meanwhile.
 //!
 //! ```text
-//! vCPU 1 preempted ─► join ─┐                    ┌─► QueueStay: how many waited for one CPU, for how long
+//! vCPU 1 preempted ─► join ─┐                    ┌─► RunQueueInterval: how many waited for one CPU, for how long
 //! vCPU 0 yields ────► look ─┼─► vCPUs that wait ─┤
 //! vCPU 1 runs ──────► leave ┘                    └─► Preemption: how long, and who yielded meanwhile; ThreadWakeUp: how long
 //! ```

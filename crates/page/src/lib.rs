@@ -2,9 +2,9 @@
 //! fleet.
 //!
 //! ```text
-//! OverTime: sums by time, vCPU, reason, length; single exits ─► lists, columns ─┐
-//! Report, Advised, polls, drags, as JSON ──────────────────────────────────────┼─► gzip ─► web/dist/page.html with data ─► file
-//! Comparison and its lengths, Sweep, LabReport, Fleet, as JSON ────────────────┘
+//! Timelines: sums by time, vCPU, reason, length; single exits ─► lists, columns ─┐
+//! Report, AdviceReport, polls, exits forced out, as JSON ────────────────────────┼─► gzip ─► web/dist/page.html with data ─► file
+//! Comparison and its lengths, Sweep, LabReport, Fleet, as JSON ──────────────────┘
 //! ```
 //!
 //! What a report already has comes from there; what is computed here is only what a picture over time needs, bounded in

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! /single/N/FROM/TO             ┐
-//! /groups/N/FROM/TO/BY/LENGTHS  ┴─► Question ─► Reread: Names ─┬─► SingleExits of that time ─┬─► packed, in the numbers
-//!                                                              └─► Groups: sums by key ──────┘   of the recording's page
+//! /groups/N/FROM/TO/BY/LENGTHS  ┴─► Question ─► Reread: TimelineKeys ─┬─► SingleExits of that time ─┬─► packed, in the numbers
+//!                                                                     └─► Groups: sums by key ──────┘   of the recording's page
 //! ```
 //!
 //! All of the recording is read, so that vCPUs and causes have the numbers that they have in its page.

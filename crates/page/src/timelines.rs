@@ -1,7 +1,7 @@
 //! What happened when, as a page holds it: lists of what is numbered, and tables in columns.
 //!
 //! ```text
-//! OverTime ─► LaneOrder, CauseNumbering: places for numbers ─► TimeTables
+//! Timelines ─► LaneOrder, CauseNumbering: places for numbers ─► TimelineTables
 //! ```
 
 use crate::cpu_waits::ThreadRow;
@@ -61,7 +61,7 @@ struct AboutRow {
 struct PageCause {
     /// The reason's place in `reasons`; none of reasons that are too many.
     reason: Option<u32>,
-    /// The subject's place in `abouts`; none where there is no subject, and of causes that are too many.
+    /// The subject's place in `subjects`; none where there is no subject, and of causes that are too many.
     about: Option<u32>,
     /// What rules call the subject, if they tell it apart: a device, a group of registers, what happened.
     named: Option<&'static str>,
@@ -93,7 +93,7 @@ struct NamedRow {
     count: u64,
 }
 
-/// What the [`Step`]s of an exit are called.
+/// What the [`ExitPhase`]s of an exit are called.
 const PHASES: [&str; ExitPhase::ALL.len()] =
     ["to the handler", "handler", "return to user space", "user space", "user space, asleep", "re-entry"];
 
@@ -107,7 +107,7 @@ struct TableHead {
     columns: Vec<&'static str>,
 }
 
-/// The facts of [`OverTime`], as a page holds them.
+/// The facts of [`Timelines`], as a page holds them.
 #[derive(Clone, Debug)]
 pub struct TimelineTables {
     pub(crate) head: OverTimeHead,

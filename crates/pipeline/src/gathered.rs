@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reading ─┬─► PageFacts: advice, polls
-//!          └─► OverTime (its thread), Drags
+//!          └─► Timelines (their thread), ForcedOutTimeline
 //! ```
 
 use crate::{ReadTrace, TimelineJoin, TimelineThread};

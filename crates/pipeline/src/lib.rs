@@ -1,8 +1,8 @@
 //! A trace into facts: what drives the crates to the left, for whoever shows what comes of it.
 //!
 //! ```text
-//! Input ─► Source ─► events ─► Assembler ─► exits, halts, … ─► TraceSink: facts, replays, advice; Gathered: a page's
-//! Sample ─► Feed ──► events ─► Ring: Assembler, slices of the last minutes ─► MergedSlices: a page's
+//! Input ────────────► EventSource ───► events ─► Assembler ─► exits, halts, … ─► TraceSink: facts, replays, advice; Gathered: a page's
+//! TracepointSample ─► SampleDecoder ─► events ─► RecentSlices: Assembler, slices of the last minutes ─► MergedSlices: a page's
 //! ```
 //!
 //! Does not know: flags, drawing.

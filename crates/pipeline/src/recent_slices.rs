@@ -3,7 +3,7 @@
 //! ```text
 //! events ─► Assembler ─► rows ─► the slice of now ─┐ full
 //!                                                  ▼
-//!           forgotten ◄─ slice ◄─ … ◄─ slice ◄─ slice          Kept: all of them, merged when somebody asks
+//!           forgotten ◄─ slice ◄─ … ◄─ slice ◄─ slice          SliceSnapshot: all of them, merged when somebody asks
 //! ```
 //!
 //! A slice is what a report of that time would be made of; each has its share of a page's rows. An exit is in the slice in

@@ -1,9 +1,9 @@
 //! Sums over time, made on a thread of their own while the next rows are read.
 //!
 //! ```text
-//! reading ─► Names ─► exits and stretches in brief, many at once ─► the other thread: Sums
-//!                        ▲                                             │
-//!                        └─────────────── empty again ─────────────────┘
+//! reading ─► TimelineKeys ─► exits and CPU intervals in brief, many at once ─► the other thread: ExitTimeline
+//!                               ▲                                                 │
+//!                               └───────────────── empty again ───────────────────┘
 //! ```
 
 use exitscope_analysis::over_time::{BriefSink, Briefs, ExitTimeline, Numbered, Timelines};
@@ -26,7 +26,7 @@ enum Message {
     Briefs(Briefs),
 }
 
-/// The thread on which the sums of an [`OverTime`] are made.
+/// The thread on which the sums of [`Timelines`] are made.
 pub struct TimelineThread {
     to: SyncSender<Message>,
     empty: Receiver<Briefs>,
@@ -76,7 +76,7 @@ impl TimelineThread {
     }
 }
 
-/// An [`OverTime`] of which all is on its way.
+/// [`Timelines`] of which all is on its way.
 pub struct TimelineJoin(JoinHandle<Timelines>);
 
 impl TimelineJoin {

@@ -1,7 +1,7 @@
 //! The same queries on many machines, by Ballista: a scheduler, executors, and who asks.
 //!
 //! ```text
-//! Engine ─► plan: tables by their files, our functions by name ─► scheduler ─► stages ─► executors ─► rows
+//! QueryEngine ─► plan: tables by their files, our functions by name ─► scheduler ─► stages ─► executors ─► rows
 //! ```
 //!
 //! Executors read the store's files themselves: its directory has to be the same for all of them; to a bucket each needs its
@@ -10,7 +10,7 @@
 //! What Ballista 55 does by itself when an executor is lost is not to be had: it hangs where executors are given work
 //! (`push-staged`) or plans change while they run, and where they ask for work it runs stages again and then counts rows
 //! twice. So it is kept from it: executors ask for work; it never hears that one was lost; a stage fails the first time; and a
-//! [watch] of ours cancels whatever runs when one falls silent. The [engine](crate::Engine) asks again.
+//! [watch] of ours cancels whatever runs when one falls silent. The [engine](crate::QueryEngine) asks again.
 
 use crate::engine::{QueryError, wrong};
 use crate::functions;

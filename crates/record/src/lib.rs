@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! tracepoint ─► BPF program: copies the record ─► a ring for each CPU, nobody is woken ┐
-//!          or ─► perf_event_open: a ring for each CPU                                   ┴─► drain, now and then: Samples
-//!                                                                                           in the order of time
+//!         or ─► perf_event_open: a ring for each CPU ──────────────────────────────────┴─► drain, now and then:
+//!                                                                       TracepointSamples in the order of time
 //! ```
 //!
 //! Or nothing is copied, and exits are counted where they happen: see [`Aggregation`].

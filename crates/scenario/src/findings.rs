@@ -3,7 +3,7 @@
 //! ```text
 //! Findings ┬ Manifest: what ran the guests, how often, how quiet it was
 //!          ├ summary, warnings
-//!          └ Table … ── Row … ── labels · Figure … (value, interval, spread) · or why it cannot be done here
+//!          └ FindingsTable … ── FindingRow … ── labels · FindingFigure … (value, interval, spread) · or why it cannot be done here
 //! ```
 
 use exitscope_stats::Estimate;

@@ -1,15 +1,15 @@
 //! Scenarios: what the simulator and the lab run, and what came of it. Host, guests, their programs, policies and costs, as one value.
 //!
 //! ```text
-//! Scenario ┬ Host ── Scheduler
-//!          ├ CostModel ── Cost (time, origin, source), by the name of a machine: models/*.toml
+//! Scenario ┬ HostSpec ── Scheduler
+//!          ├ CostModel ── CostFigure (time, origin, source), by the name of a machine: models/*.toml
 //!          ├ Policies (knobs, from the policy crate)
-//!          ├ Vm … ── Program, Disk, Registration
+//!          ├ VmSpec … ── Program, Disk, HandlerSpec
 //!          ├ HostThread … ── Program
 //!          └ Channel …, Load …
 //!
-//! scenario.toml ─► Document ─ set("duration", "5s") … ─► Scenario, or ScenarioError with line and column
-//! Scenario ─► the simulator ─► Outcome; the lab ─► Findings: plain data
+//! scenario.toml ─► ScenarioDocument ─ set("duration", "5s") … ─► Scenario, or ScenarioError with line and column
+//! Scenario ─► the simulator ─► SimOutcome; the lab ─► Findings: plain data
 //! ```
 
 mod costs;

@@ -1,9 +1,9 @@
 //! Pages for a browser: of recordings, of what happens now, or of a store.
 //!
 //! ```text
-//! files ─► Library: read when asked for, anew when changed ─┐
-//! Live: Capture ─► Feed ─► Ring, written when asked for ────┼─► Pages ─► exitscope-http
-//! store ─► Fresh: asked anew whenever the page is loaded ───┘
+//! files ─► ServedFiles: read when asked for, anew when changed ───────────────────────┐
+//! LiveCapture: Capture ─► SampleDecoder ─► RecentSlices, written when asked for ──────┼─► Pages ─► exitscope-http
+//! store ─► CachedPage: asked anew whenever the page is loaded ────────────────────────┘
 //! ```
 //!
 //! How recordings are read, and a store is asked, is the caller's: [`Recordings`], [`Make`].

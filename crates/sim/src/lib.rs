@@ -1,12 +1,12 @@
 //! A deterministic discrete-event machine: runs a scenario and measures it.
 //!
 //! ```text
-//!  Scenario ─► World ─► queue: what comes next ─► guest: programs, idle loops, locks
-//!                        ▲                         │ exit
-//!                        │                         ▼
-//!                        └── plans ◄── exits: phases and effects ◄─► scheduler, devices, yields
-//!                                          │
-//!                                          └─► Outcome, and Events for whoever observes
+//!  Scenario ─► SimWorld ─► queue: what comes next ─► guest: programs, idle loops, locks
+//!                           ▲                         │ exit
+//!                           │                         ▼
+//!                           └── plans ◄── exits: phases and effects ◄─► scheduler, devices, yields
+//!                                             │
+//!                                             └─► SimOutcome, and Events for whoever observes
 //! ```
 //!
 //! What the mechanisms decide is decided by the `policy` crate; what steps cost is in the scenario's cost model. The

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! --columns, or all ─► choice ─► those of a frame ─┬─► screen (list.rs leaves out what does not fit)
-//!           keys in the chooser ──┘                 └─► text of --batch
+//!           keys in the chooser ─┘                 └─► text of --batch
 //! ```
 
 use crate::frame::RateFigures;

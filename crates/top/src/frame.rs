@@ -1,12 +1,12 @@
 //! What is shown of an interval, as plain data: the screen, the text and the JSON of `--batch` are all of this.
 //!
 //! ```text
-//! Frame ─┬─ own: what watching costs      Figures: counts, rates and shares of the interval
+//! Frame ─┬─ own: what watching costs      RateFigures: counts, rates and shares of the interval
 //!        ├─ verdict, of the last intervals
 //!        ├─ figures, of all VMs
 //!        └─ vms: VmRow ─┬─ figures ─┬─ reasons, about, halts
 //!                       ├─ kvm_halts or no_kvm_halts, gangs
-//!                       └─ vcpus: VcpuRow ─ figures
+//!                       └─ vcpus: TopVcpuRow ─ figures
 //! ```
 
 use exitscope_live::KvmHalts;

@@ -1,7 +1,7 @@
 //! Ganged exits while they happen: what `report --view gang` counts of a recording, for each interval.
 //!
 //! ```text
-//! Aggregation::take_core_events ─► Gangs (as for recordings), less what it had before ─► a row for each VM
+//! Aggregation::take_core_events ─► GangFacts (as for recordings), less what they had before ─► a row for each VM
 //! ```
 
 use crate::figures::part;

@@ -1,7 +1,7 @@
 //! Where the time of rows went in the last intervals.
 //!
 //! ```text
-//! Figures of each interval ─► History of each row: shares of each part, KEPT intervals of them
+//! RateFigures of each interval ─► History of each row: shares of each part, KEPT intervals of them
 //! ```
 
 use crate::frame::RateFigures;

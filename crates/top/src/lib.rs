@@ -1,9 +1,9 @@
 //! What this host's virtual machines leave their guests for, as it happens, in a terminal.
 //!
 //! ```text
-//! LiveCounts ─► Sampler, every interval ─► Frame ─┬─► Screen, with what State says the user looks at
-//!                                                  └─► text or JSON, one interval after the other
-//! R ─► ChildRecorder: a recording, then its report, by the Children of the caller ─► ReportText ─► Screen
+//! LiveCounts ─► Sampler, every interval ─► Frame ─┬─► the screen, by ScreenState: what the user looks at
+//!                                                 └─► text or JSON, one interval after the other
+//! R ─► ChildRecorder: a recording, then its report, by the ChildCommands of the caller ─► ReportText ─► the screen
 //! ```
 //!
 //! Does not know: flags, signals, exit codes.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! R ─► ChildCommands::record ─► FILE ─► ChildCommands::report ─► ReportText
-//!         └── ends with SIGINT when the user leaves: FILE is whole ──┘
+//!         └── ends with SIGINT when the user leaves: FILE is whole ─┘
 //! ```
 
 use crate::report_text::ReportText;

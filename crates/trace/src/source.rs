@@ -35,7 +35,7 @@ pub struct SourceOptions {
     pub clock_hz: Option<u64>,
     /// Which events are passed on; the ledger counts the others. Readers of text pass on all.
     pub keep: EventFilter,
-    /// Whether an exit is followed by what it says besides ([`Kind::ExitInfo`](exitscope_model::Kind::ExitInfo)).
+    /// Whether an exit is followed by what it says besides ([`EventKind::ExitInfo`](exitscope_model::EventKind::ExitInfo)).
     pub exit_info: bool,
     /// Vendor of a xentrace log's exit codes, which the log does not record; detected from the codes if absent here too.
     pub xen_mode: Option<XenMode>,

@@ -89,7 +89,7 @@ pub struct Fit {
 pub struct KeyOverride<'a> {
     /// The runs in which it is; none: all.
     pub runs: &'a [String],
-    /// The key, as [`Document::set`] takes it.
+    /// The key, as [`ScenarioDocument::set`] takes it.
     pub key: &'a str,
     /// Its value.
     pub value: &'a str,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Facts, ledger ─► Report (plain data, the JSON schema) ─┬─► JSON
-//! Outcomes ─► Simulated, Sweep ──────────────────────────┼─► CSV
+//! SimOutcome ─► SimReport, Sweep ────────────────────────┼─► CSV
 //!                                                        └─► Page (titles, sentences, tables) ─► text
 //! ```
 //!

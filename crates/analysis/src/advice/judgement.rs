@@ -25,7 +25,7 @@ macro_rules! ids {
     };
 }
 
-/// The number of a fact of a judgement; given by [`Judgement::note`] alone.
+/// The number of a fact of a judgement; given by [`Judgement::cite`] alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CitedFactId(usize);
 

@@ -1,15 +1,15 @@
 //! Advice: what a recording says would win time back, and why.
 //!
 //! ```text
-//! first reading:  exits, halts, yields, events ─► Material ──┐
-//! second reading: halts, yields, core runs ─────► Trials ────┼─► rules ─► Judgement
-//! the simulator:  accesses on other ways ───────► Simulated ─┘
+//! first reading:  exits, halts, yields, events ─► AdviceInput ─┐
+//! second reading: halts, yields, core runs ─────► Trials ──────┼─► rules ─► Judgement
+//! the simulator:  accesses on other ways ───────► Simulate ────┘
 //!                                                        facts, numbered ◄── evidence ── advice, best first
 //!                                                        looked at and left alone · not judged, and what to record
 //!                                                        what weighs: changed by which advice, inherent, not judged
 //! ```
 //!
-//! A recording may be read in stretches, as what happens now is: their materials merge into that of all of it.
+//! A recording may be read in parts, as what happens now is: their inputs merge into that of all of it.
 //!
 //! A rule is a plain function of what was measured. It cites the facts that it used: an [`Advice`] cannot be made without
 //! any. What the recording does not show is not judged, and said.

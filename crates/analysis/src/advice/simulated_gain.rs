@@ -1,8 +1,8 @@
 //! What the simulator says that a cheaper way of an access spares, where the recording has no such access to compare with.
 //!
 //! ```text
-//! each cost model:  one access after the other, to user space ─► time   ┐
-//!                   the same, served in the kernel ───────────► time   ┴─► share that is spared ─► least, most
+//! each cost model:  one access after the other, to user space ─► time ┐
+//!                   the same, served in the kernel ────────────► time ┴─► share that is spared ─► least, most
 //! ```
 //!
 //! The simulator is run by whoever asks for advice, and only when a rule wants to know.

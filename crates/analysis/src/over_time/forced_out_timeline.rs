@@ -1,10 +1,10 @@
 //! Who forced whom out of the guest, when: POWER7 and POWER8, whose virtual cores leave it together.
 //!
 //! ```text
-//! Drag (who was forced out, when, for how long, by whom) ─► Rows by (vCPU, cause, reason): forced, time lost
+//! ForcedOutExit (who was forced out, when, for how long, by whom) ─► BucketSums by (vCPU, cause, reason): forced, time lost
 //! ```
 //!
-//! Kept like what [`Timelines`](super::OverTime) keeps: recordings of a few thousand drags have each of them.
+//! Kept like what [`Timelines`](super::Timelines) keeps: recordings of a few thousand forced exits have each of them.
 
 use super::bucket_sums::{BucketRow, BucketSums};
 use crate::{CoreRunPairing, ForcedOutExit, KeyNumbering, Selection, TraceSink};

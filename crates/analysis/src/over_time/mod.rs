@@ -1,9 +1,9 @@
 //! What happened when: the sums that pictures over time are drawn from, bounded in size whatever the length of the recording.
 //!
 //! ```text
-//! Exit, Stretch ─► Numbered: Names ─┬─► Briefs ─► Sums   by bucket of time: states, exits by cause, their lengths
-//!                                   └─► the slowest exits of every part of the recording
-//! Drag ─► Drags                                          by bucket of time, vCPU, cause and reason
+//! Exit, CpuInterval ─► Numbered: TimelineKeys ─┬─► Briefs ─► ExitTimeline   by bucket of time: states, exits by cause, their lengths
+//!                                              └─► the slowest exits of every part of the recording
+//! ForcedOutExit ─► ForcedOutTimeline                                        by bucket of time, vCPU, cause and reason
 //! ```
 //!
 //! What takes [`Briefs`] may be on another thread: what goes from one to the other is small.

@@ -1,7 +1,7 @@
 //! Whose exits, and from what cause: numbers for both, so that sums over time need not know more.
 //!
 //! ```text
-//! Exit ─► selected? ─► vCPU, reason and subject together: small numbers ─► Briefs ─► Sums
+//! Exit ─► selected? ─► vCPU, reason and subject together: small numbers ─► Briefs ─► ExitTimeline
 //!             └──────► the slowest exits of every part of the recording
 //! ```
 
@@ -67,8 +67,8 @@ impl ExitSample {
     }
 }
 
-/// Exits, stretches and waits for a CPU on their way from [`TimelineKeys`] to [`ExitTimeline`](super::Sums). Most exits have a cost and no other part, so
-/// that the parts of those that have are kept aside.
+/// Exits, CPU intervals and waits for a CPU on their way from [`TimelineKeys`] to [`ExitTimeline`](super::ExitTimeline). Most
+/// exits have a cost and no other part, so that the parts of those that have are kept aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Briefs {
     /// The exits.

@@ -1,8 +1,8 @@
 //! `exitscope advise`: what to change, and why; as a page, as files, or done.
 //!
 //! ```text
-//! first reading ─► Material ─► Trials ─► second reading ─┬─► judge ─► page, JSON, --as       judge asks the simulator, too
-//!                                                        └─► --apply: plan, question, lock, state file, write, read back
+//! first reading ─► AdviceInput ─► Trials ─► second reading ─┬─► judge ─► page, JSON, --as       judge asks the simulator, too
+//!                                                           └─► --apply: plan, question, lock, state file, write, read back
 //! ```
 
 mod apply;

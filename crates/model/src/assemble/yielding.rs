@@ -1,7 +1,7 @@
 //! How the assembler finds yields, and what became of them.
 //!
 //! ```text
-//! Exit (pause), or Exit and then Detail (hypercall, diagnose) ─► begin_yield ─► Switch: gave ─► Enter: entered, waited
+//! Exit (pause), or Exit and then Subject (hypercall, diagnose) ─► begin_yield ─► Switch: gave ─► Enter: entered, waited
 //! ```
 
 use super::{Assembler, CPU_CACHE, NO_LANE, vcpu_key};

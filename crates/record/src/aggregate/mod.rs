@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! tracepoint ─► BPF program: finds its thread's state; at the end of an exit, one count and one bucket more ┐
-//!          or ─► perf events: a ring for each CPU ─► a thread of ours that counts the same                     ┴─► Snapshot,
-//!                                                                                                              when asked
+//!         or ─► perf events: a ring for each CPU ─► a thread of ours that counts the same ──────────────────┴─► Snapshot,
+//!                                                                                                               when asked
 //! ```
 //!
 //! Both count what the assembler makes rows of, so that totals are those of a recording. Nothing is dropped in silence: what
@@ -166,8 +166,8 @@ impl Aggregation {
         &self.route
     }
 
-    /// Whether `kvm_exit` fires here. Else exits are those that go to user space, and [`CountedKind::Served`] is what tells of the
-    /// others.
+    /// Whether `kvm_exit` fires here. Else exits are those that go to user space, and [`CountedKind::InKernel`] is what tells of
+    /// the others.
     pub fn has_kvm_exit(&self) -> bool {
         !self.traits.is_software
     }

@@ -1,8 +1,8 @@
 //! What has been counted up to a moment.
 //!
 //! ```text
-//! Snapshot ─┬─ lanes:  Lane (process, thread) ─► vCPU, poll, the exit that is open
-//!           ├─ counts: Key  (lane, cause, about) ─► Count: how many, how long, a histogram
+//! Snapshot ─┬─ lanes:  CountedVcpu (process, thread) ─► vCPU, poll, the exit that is open
+//!           ├─ counts: CountKey (lane, cause, subject) ─► CountAndTime: how many, how long, a histogram
 //!           └─ lost
 //! ```
 

@@ -608,7 +608,7 @@ impl Program<'_> {
         }
     }
 
-    /// Goes to `other` unless VALUE and LENGTH are what user space was to read: see `Detail::completes`.
+    /// Goes to `other` unless VALUE and LENGTH are what user space was to read: see `Subject::completes`.
     fn completes(&mut self, kind: SubjectKind, completes: Label, other: Label) {
         let [handed, wrote] = [self.a.label(), self.a.label()];
         self.a.jump_unless(LENGTH, about(kind).into(), other);

@@ -1,9 +1,9 @@
 //! The kernel takes the programs; and they count what [`Fold`] counts, given the same records.
 //!
 //! ```text
-//!                                    ┌─► decoded ─► Fold ──────────────────────────────────► Reading ─┐
-//! records, generated or recorded ────┤                                                                ├─ the same
-//!                                    └─► their fields as words ─► program, BPF_PROG_TEST_RUN ─► Reading ┘
+//!                                    ┌─► decoded ─► Fold ─────────────────────────────────────► CountReading ─┐
+//! records, generated or recorded ────┤                                                                        ├─ the same
+//!                                    └─► their fields as words ─► program, BPF_PROG_TEST_RUN ─► CountReading ─┘
 //! ```
 //!
 //! A program is the one that `top` runs, at other places: what it looks at is in words of eight bytes, as a raw tracepoint's

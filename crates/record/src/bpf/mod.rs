@@ -1,4 +1,4 @@
-//! Recording by BPF programs: see [`program`] for what one does. Counting by them: see [`count`].
+//! Recording by BPF programs: see [`mod@program`] for what one does. Counting by them: see [`count`].
 //!
 //! ```text
 //! rings: CPU ─► ring buffer      lost: a number for each CPU      threads: whose scheduling is wanted

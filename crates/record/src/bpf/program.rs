@@ -42,7 +42,7 @@ pub struct Maps<'a> {
 }
 
 /// The program for the tracepoint number `number`. `processes`: only of these, if any are named. The events of scheduler and
-/// system calls are wanted if a thread in question is in [`CountMaps::threads`].
+/// system calls are wanted if a thread in question is in [`Maps::threads`].
 pub fn program(tracepoint: &Tracepoint, number: u16, processes: &[u32], maps: Maps) -> Vec<u64> {
     let mut a = BpfAssembler::default();
     let [out, full] = [a.label(), a.label()];

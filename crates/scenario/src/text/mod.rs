@@ -1,8 +1,8 @@
 //! Scenario files: TOML for people, with every fault at its line and column.
 //!
 //! ```text
-//! text ─► Document (a tree with places) ─ set(key, value) … ─► scenario() ─► Scenario, or ScenarioError
-//!                                                              rows · fields · read · steps · check
+//! text ─► ScenarioDocument (a tree with places) ─ set(key, value) … ─► scenario() ─► Scenario, or ScenarioError
+//!                                                                      rows · fields · read · steps · check
 //! ```
 
 mod check;

@@ -1,7 +1,7 @@
 //! The keys of a scenario file, a row each: the reader takes no other, and the documentation prints these.
 //!
 //! ```text
-//! Row { key, kind: what it takes and its bounds, absent: what holds without it, about }
+//! ScenarioKey { key, kind: what it takes and its bounds, absent: what holds without it, about }
 //! ```
 
 use std::fmt;

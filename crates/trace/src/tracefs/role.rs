@@ -1,7 +1,7 @@
 //! What a tracepoint is to a program that counts exits where they happen, and which bytes of its records that looks at.
 //!
 //! ```text
-//! kvm_exit ─► Exit{code: exit_reason, isa}     kvm_pio ─► About{port, key: port, write: rw is not 0}
+//! kvm_exit ─► CountRole::Exit[exit_reason, isa]     kvm_pio ─► CountRole::About{port, key: port, write: rw is not 0}
 //! ```
 
 use super::Decoder;
