@@ -7,11 +7,15 @@
 //!   is in none. A module uses another if one of its paths that begin with `crate`, `super` or `self` ends there, followed
 //!   through `use` where a name is passed on. What a parent itself has is no child's, and tests are left out.
 //! - *Paths*: in the second column of the table of ARCHITECTURE.md, each path exists, and each other word in backquotes is in
-//!   the file before it.
+//!   the file before it, as a whole word.
+//! - *Comments*: in the sources of crates and of xtask, each name in backquotes in a comment that has the form of a type's is
+//!   an identifier of some Rust file.
 //!
-//! What was so when the checks began is in `exceptions.toml`, which only shrinks: one that is no longer needed is a finding.
+//! What was so when the checks began is in `exceptions.toml`, which only shrinks, but for names that comments take from others.
+//! An exception that is no longer needed is a finding.
 
 use crate::root;
+use crate::tidy::contains_word;
 use anyhow::Context;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +25,9 @@ use syn::visit::{self, Visit};
 
 /// The heading of the table of ARCHITECTURE.md that is checked.
 const TABLE: &str = "## To add something";
+
+/// Where the Rust files are of which an identifier may be.
+const RUST_FOLDERS: [&str; 5] = ["crates", "xtask", "fuzz", "rig", "bench"];
 
 /// How often a name is passed on at most.
 const MAX_PASSES: usize = 8;
@@ -33,6 +40,8 @@ struct Exceptions {
     names: BTreeMap<String, usize>,
     /// By folder, the modules that form a circle.
     circles: BTreeMap<String, Vec<BTreeSet<String>>>,
+    /// By owner, types and headers of others that comments name.
+    comments: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// The path of a module in its crate: `["bpf", "count"]`.
@@ -85,6 +94,12 @@ pub fn check(findings: &mut Vec<String>) -> anyhow::Result<()> {
         |path| fs::read_to_string(root().join(path)).ok().or(root().join(path).is_dir().then(String::new)),
         findings,
     );
+    let mut identifiers = BTreeSet::new();
+    let mut named = Vec::new();
+    for folder in RUST_FOLDERS {
+        read_names(&root().join(folder), &mut identifiers, &mut named)?;
+    }
+    check_comments(&identifiers, &named, &exceptions, findings);
     Ok(())
 }
 
@@ -147,7 +162,7 @@ fn check_table(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut 
         let touched = line.split('|').nth(2).unwrap_or_default();
         for word in touched.split('`').skip(1).step_by(2) {
             if !word.contains('/') && !word.ends_with(".md") {
-                if !text.contains(word) {
+                if !contains_word(&text, word) {
                     findings.push(format!("ARCHITECTURE.md:{}: {word} is not in the file before it", at + 1));
                 }
                 continue;
@@ -161,6 +176,88 @@ fn check_table(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut 
     }
     if paths == 0 {
         findings.push(format!("ARCHITECTURE.md: no table below \"{TABLE}\""));
+    }
+}
+
+/// A name in a comment.
+struct CommentName {
+    file: PathBuf,
+    line: usize,
+    name: String,
+}
+
+/// Notes the identifiers of all Rust files below `folder`, and the names in comments of those in a `src` of crates or xtask.
+fn read_names(folder: &Path, identifiers: &mut BTreeSet<String>, named: &mut Vec<CommentName>) -> anyhow::Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                read_names(&path, identifiers, named)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let tokens = text.parse().map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+            note_identifiers(tokens, identifiers);
+            let file = relative(&path);
+            let is_ours = file.starts_with("crates") || file.starts_with("xtask");
+            if is_ours && file.components().any(|part| part.as_os_str() == "src") {
+                let names = names_in_comments(&text).into_iter();
+                named.extend(names.map(|(line, name)| CommentName { file: file.clone(), line, name }));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A doc comment is a literal among the tokens, any other comment is not among them.
+fn note_identifiers(tokens: proc_macro2::TokenStream, identifiers: &mut BTreeSet<String>) {
+    for token in tokens {
+        match token {
+            proc_macro2::TokenTree::Ident(name) => drop(identifiers.insert(name.to_string())),
+            proc_macro2::TokenTree::Group(group) => note_identifiers(group.stream(), identifiers),
+            _ => {}
+        }
+    }
+}
+
+/// The parts in backquotes of `//` comments that may be names of types, alone or in a path (`Exit::subject`), with their lines.
+fn names_in_comments(text: &str) -> Vec<(usize, String)> {
+    let mut names = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let comment =
+            if line.starts_with("//") { Some(line) } else { line.split_once(" // ").map(|(_, comment)| comment) };
+        for quoted in comment.unwrap_or_default().split('`').skip(1).step_by(2) {
+            let is_path = quoted.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
+            let parts = quoted.split("::").filter(|part| is_path && may_be_type(part));
+            names.extend(parts.map(|part| (at + 1, part.to_string())));
+        }
+    }
+    names
+}
+
+fn may_be_type(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name.chars().all(|c| c.is_ascii_alphanumeric())
+        && name.contains(|c: char| c.is_ascii_lowercase())
+}
+
+fn check_comments(
+    identifiers: &BTreeSet<String>,
+    named: &[CommentName],
+    exceptions: &Exceptions,
+    findings: &mut Vec<String>,
+) {
+    let mut needed = BTreeSet::new();
+    for CommentName { file, line, name } in named.iter().filter(|named| !identifiers.contains(&named.name)) {
+        needed.insert(name.clone());
+        if !exceptions.comments.values().any(|names| names.contains(name)) {
+            findings.push(format!("{}:{line}: nothing is called {name}", file.display()));
+        }
+    }
+    for name in exceptions.comments.values().flatten().filter(|name| !needed.contains(*name)) {
+        findings.push(format!("xtask/exceptions.toml: the comments' {name} is no exception any more: take it out"));
     }
 }
 
@@ -495,7 +592,7 @@ mod tests {
         for (listed, found) in
             [("", 1), ("Twice = 2", 0), ("Twice = 3", 1), ("Twice = 2\nOnce = 2", 1), ("Twice = 2\nNone = 2", 1)]
         {
-            let exceptions = toml::from_str(&format!("[names]\n{listed}\n[circles]")).expect("TOML");
+            let exceptions = toml::from_str(&format!("[names]\n{listed}\n[circles]\n[comments]")).expect("TOML");
             let mut findings = Vec::new();
             check_names(&names, &exceptions, &mut findings);
             assert_eq!(findings.len(), found, "{listed}: {findings:?}");
@@ -504,13 +601,49 @@ mod tests {
 
     #[test]
     fn what_the_table_names_is_there() {
-        let read = |path: &str| (path == "a/b.rs").then(|| "const ROWS".to_string());
-        for (row, found) in
-            [("| x | `a/b.rs` `ROWS` |", 0), ("| x | `a/c.rs` |", 1), ("| x | `a/b.rs` `LINES` |", 1), ("no table", 1)]
-        {
+        let read = |path: &str| (path == "a/b.rs").then(|| "const ROWS: EventKind = rows!();".to_string());
+        for (row, found) in [
+            ("| x | `a/b.rs` `ROWS` |", 0),
+            ("| x | `a/b.rs` `const ROWS` `rows!` |", 0),
+            ("| x | `a/c.rs` |", 1),
+            ("| x | `a/b.rs` `LINES` |", 1),
+            ("| x | `a/b.rs` `Kind` |", 1),
+            ("| x | `a/b.rs` `const ROW` |", 1),
+            ("no table", 1),
+        ] {
             let mut findings = Vec::new();
             check_table(&format!("# A\n{TABLE}\n\n{row}\n## Else\n| `not/this` |"), read, &mut findings);
             assert_eq!(findings.len(), found, "{row}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn types_that_comments_name_are_there() {
+        let code = "/// Of `Gone`.\nstruct Here; // of a `Lost`\nconst TEXT: &str = \"Said\"; m! { a: InMacro }";
+        let mut identifiers = BTreeSet::new();
+        note_identifiers(code.parse().expect("Rust"), &mut identifiers);
+        for (comment, missing) in [
+            ("//! As `Here`, [`Here::new`] and `InMacro`.", &[][..]),
+            ("/// `HERE`, `here`, `Gone.field`, `Gone with it`, `TP_Gone`, Gone.", &[]),
+            ("let gone = \"`Gone`\";", &[]),
+            ("    /// Of [`Gone`](crate::Gone).", &["Gone"]),
+            ("let a = 1; // `Here` or `Gone::Here`", &["Gone"]),
+            ("// `Here::Gone`, `Lost`, `Said`", &["Gone", "Lost", "Said"]),
+        ] {
+            let named = names_in_comments(comment).into_iter();
+            let missed: Vec<String> = named.map(|(_, name)| name).filter(|name| !identifiers.contains(name)).collect();
+            assert_eq!(missed, missing, "{comment}");
+        }
+    }
+
+    #[test]
+    fn names_of_others_are_needed_as_exceptions() {
+        let named = [CommentName { file: PathBuf::from("a.rs"), line: 3, name: "Theirs".to_string() }];
+        for (listed, found) in [("", 1), ("Java = [\"Theirs\"]", 0), ("Java = [\"Theirs\", \"Ours\"]", 1)] {
+            let exceptions = toml::from_str(&format!("[names]\n[circles]\n[comments]\n{listed}")).expect("TOML");
+            let mut findings = Vec::new();
+            check_comments(&BTreeSet::from(["Ours".to_string()]), &named, &exceptions, &mut findings);
+            assert_eq!(findings.len(), found, "{listed}: {findings:?}");
         }
     }
 }

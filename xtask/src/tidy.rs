@@ -168,7 +168,7 @@ fn begins_a_path(line: &str, path: &str) -> bool {
 }
 
 /// Whether `word` stands in `line` and is not a part of a longer word.
-fn contains_word(line: &str, word: &str) -> bool {
+pub(crate) fn contains_word(line: &str, word: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
         let goes_on = word.ends_with(inside) && line[at + word.len()..].starts_with(inside);
