@@ -44,8 +44,8 @@ impl ExitKind {
 struct KindCell {
     key: PhaseKey,
     about: KeyedSubject,
-    way: PhaseStats,
-    /// Of accesses: all but the figures that `way` has.
+    phases: PhaseStats,
+    /// Of accesses: all but the figures that `phases` has.
     access: AccessStats,
 }
 
@@ -82,12 +82,12 @@ impl KeyedSubject {
 impl KindCell {
     fn of(exit: &Exit) -> KindCell {
         let (key, about) = (PhaseKey::of(exit), KeyedSubject::of(exit));
-        KindCell { key, about, way: PhaseStats::default(), access: AccessStats::default() }
+        KindCell { key, about, phases: PhaseStats::default(), access: AccessStats::default() }
     }
 
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        self.way.absorb(exit);
+        self.phases.absorb(exit);
         if let KeyedSubject::Access(_) = self.about {
             self.access.absorb_access(exit);
         }
@@ -133,21 +133,21 @@ impl StatsByExitKind {
     /// Puts the figures where they are asked for. The kinds keep their numbers.
     pub fn flush_into(
         &mut self,
-        ways: &mut PhasesByReason,
+        all_phases: &mut PhasesByReason,
         details: &mut StatsByKey<SubjectKey>,
         accesses: &mut Accesses,
         causes: &mut StatsByKey<ExitCause>,
     ) {
-        for KindCell { key, about, way, access } in &mut self.cells {
-            let (way, access) = (std::mem::take(way), std::mem::take(access));
-            if way.stats.count == 0 {
+        for KindCell { key, about, phases, access } in &mut self.cells {
+            let (phases, access) = (std::mem::take(phases), std::mem::take(access));
+            if phases.stats.count == 0 {
                 continue;
             }
-            ways.merge_at(*key, &way);
-            causes.merge_at(ExitCause { code: key.code, about: about.key() }, &way.stats);
+            all_phases.merge_at(*key, &phases);
+            causes.merge_at(ExitCause { code: key.code, about: about.key() }, &phases.stats);
             match *about {
-                KeyedSubject::Access(key) => accesses.merge_at(key, &AccessStats { stats: way.stats, ..access }),
-                KeyedSubject::Thing(key) => details.merge_at(key, &way.stats),
+                KeyedSubject::Access(key) => accesses.merge_at(key, &AccessStats { stats: phases.stats, ..access }),
+                KeyedSubject::Thing(key) => details.merge_at(key, &phases.stats),
                 KeyedSubject::Nothing | KeyedSubject::Nested(_) => {}
             }
         }

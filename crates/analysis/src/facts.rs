@@ -9,8 +9,8 @@ use crate::{
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
-    CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, PleUpdate, Preemption, RunQueueInterval, Sign,
-    Signed, Subject, SubjectKind, TimePart, VcpuIdentity, Yield,
+    CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, KvmActivity, KvmActivityEvent, PleUpdate,
+    Preemption, RunQueueInterval, Subject, SubjectKind, TimePart, VcpuIdentity, Yield,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -136,7 +136,7 @@ pub struct Facts {
     /// Yields; like `halts`. The run queue is narrowed to moments alone.
     pub yields: YieldFacts,
     /// Signs of what KVM does, and how often; narrowed to VMs and moments alone.
-    pub signs: BTreeMap<(VmId, Sign), u64>,
+    pub kvm_activity: BTreeMap<(VmId, KvmActivity), u64>,
 }
 
 impl Facts {
@@ -165,7 +165,7 @@ impl Facts {
             halts: Halts::default(),
             gangs: GangFacts::default(),
             yields: YieldFacts::default(),
-            signs: BTreeMap::new(),
+            kvm_activity: BTreeMap::new(),
         }
     }
 
@@ -288,11 +288,11 @@ impl Facts {
         }
     }
 
-    /// Adds one sign of what KVM does.
-    pub fn absorb_sign(&mut self, of: &Signed) {
+    /// Adds one activity of KVM.
+    pub fn absorb_kvm_activity(&mut self, of: &KvmActivityEvent) {
         let vms = &self.selection.vms;
         if self.within(of.at) && (vms.is_empty() || vms.contains(&of.who.vm)) {
-            *self.signs.entry((of.who.vm, of.sign)).or_default() += 1;
+            *self.kvm_activity.entry((of.who.vm, of.activity)).or_default() += 1;
         }
     }
 
@@ -351,14 +351,14 @@ impl Facts {
         self.by.complete(vcpu_of);
         if self.by_reason {
             self.by = ExitGroups::by(&[Dimension::Reason]);
-            for (key, way) in self.phases.cells() {
-                self.by.merge_at(&[DimensionValue::Reason(key.code)], &way.stats);
+            for (key, phases) in self.phases.cells() {
+                self.by.merge_at(&[DimensionValue::Reason(key.code)], &phases.stats);
             }
             self.by.other = self.phases.other.stats.clone();
         }
         self.all = ExitStats::default();
-        for (_, way) in self.phases.cells() {
-            self.all.merge(&way.stats);
+        for (_, phases) in self.phases.cells() {
+            self.all.merge(&phases.stats);
         }
         self.all.merge(&self.phases.other.stats);
     }
@@ -385,15 +385,15 @@ impl Facts {
         self.halts.merge(&other.halts);
         self.gangs.merge(&other.gangs);
         self.yields.merge(&other.yields);
-        for (sign, count) in &other.signs {
-            *self.signs.entry(*sign).or_default() += count;
+        for (activity, count) in &other.kvm_activity {
+            *self.kvm_activity.entry(*activity).or_default() += count;
         }
     }
 
     /// All selected exits together without halts, and the reasons that these are: how long a vCPU halts is not how long its
     /// exits take.
     pub fn without_halts(&self) -> (ExitStats, Vec<String>) {
-        let cells = || self.phases.cells().into_iter().map(|(key, way)| (key.code.name(), &way.stats));
+        let cells = || self.phases.cells().into_iter().map(|(key, phases)| (key.code.name(), &phases.stats));
         let halts = halts(cells());
         let mut rest = self.phases.other.stats.clone();
         cells().filter(|(reason, _)| !halts.contains(reason)).for_each(|(_, cell)| rest.merge(cell));

@@ -210,18 +210,18 @@ impl ExitGroups {
             }
         }
         match self.cells.get_mut(self.last) {
-            Some((known, cell)) if **known == *self.scratch => cell.absorb(exit),
+            Some((known, stats)) if **known == *self.scratch => stats.absorb(exit),
             _ => {
                 let key = std::mem::take(&mut self.scratch);
-                self.cell(&key).absorb(exit);
+                self.stats(&key).absorb(exit);
                 self.scratch = key;
             }
         }
     }
 
     /// Adds figures to the group of this key.
-    pub(crate) fn merge_at(&mut self, key: &[DimensionValue], cell: &ExitStats) {
-        self.cell(key).merge(cell);
+    pub(crate) fn merge_at(&mut self, key: &[DimensionValue], stats: &ExitStats) {
+        self.stats(key).merge(stats);
     }
 
     /// Adds what another group of the same dimensions holds.
@@ -233,8 +233,8 @@ impl ExitGroups {
         while other.width < self.width {
             other.widen();
         }
-        for (key, cell) in &other.cells {
-            self.cell(key).merge(cell);
+        for (key, stats) in &other.cells {
+            self.stats(key).merge(stats);
         }
         self.other.merge(&other.other);
         self.elsewhere += other.elsewhere;
@@ -273,13 +273,13 @@ impl ExitGroups {
 
     /// Every group, in the order of its key.
     pub fn cells(&self) -> Vec<(&[DimensionValue], &ExitStats)> {
-        let mut cells: Vec<_> = self.cells.iter().map(|(key, cell)| (&**key, cell)).collect();
+        let mut cells: Vec<_> = self.cells.iter().map(|(key, stats)| (&**key, stats)).collect();
         cells.sort_by_key(|row| row.0);
         cells
     }
 
     #[inline]
-    fn cell(&mut self, key: &[DimensionValue]) -> &mut ExitStats {
+    fn stats(&mut self, key: &[DimensionValue]) -> &mut ExitStats {
         if let Some(&at) = self.index.get(key) {
             self.last = at as usize;
             return &mut self.cells[self.last].1;
@@ -320,11 +320,11 @@ impl ExitGroups {
     /// Replaces parts of keys and puts together the groups that are now the same.
     fn rekey(&mut self, replace: impl Fn(&[DimensionValue], &DimensionValue) -> Option<DimensionValue>) {
         self.index.clear();
-        for (mut key, cell) in std::mem::take(&mut self.cells) {
+        for (mut key, stats) in std::mem::take(&mut self.cells) {
             for at in 0..key.len() {
                 key[at] = replace(&key, &key[at]).unwrap_or(key[at]);
             }
-            self.cell(&key).merge(&cell);
+            self.stats(&key).merge(&stats);
         }
         self.last = 0;
     }

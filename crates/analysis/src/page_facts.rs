@@ -11,7 +11,7 @@ use crate::advice::{AdviceInput, SkippedTrials, Trials};
 use crate::replay::{HaltNumbering, RecordedHalt};
 use crate::{Dimension, ExitSlots, Facts, FactsOptions, Selection, TraceSink};
 use exitscope_model::{
-    CpuInterval, Event, EventKinds, Exit, Halt, PleUpdate, Preemption, RunQueueInterval, Signed, Yield,
+    CpuInterval, Event, EventKinds, Exit, Halt, KvmActivityEvent, PleUpdate, Preemption, RunQueueInterval, Yield,
 };
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -222,8 +222,8 @@ impl TraceSink for PageFacts {
         self.advice_input.absorb(exit)
     }
 
-    fn stretch(&mut self, stretch: &CpuInterval) {
-        self.advice_input.facts.absorb_stretch(stretch);
+    fn cpu_interval(&mut self, interval: &CpuInterval) {
+        self.advice_input.facts.absorb_stretch(interval);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -246,8 +246,8 @@ impl TraceSink for PageFacts {
         self.advice_input.absorb_ple_update(of);
     }
 
-    fn sign(&mut self, of: &Signed) {
-        self.advice_input.absorb_sign(of);
+    fn kvm_activity(&mut self, of: &KvmActivityEvent) {
+        self.advice_input.absorb_kvm_activity(of);
     }
 
     fn queue_stay(&mut self, stay: &RunQueueInterval) {
@@ -300,8 +300,8 @@ mod tests {
         let stretches = [halts(0, 10), halts(10, most - 10), halts(most, 7), halts(most + 7, most + 3)];
         let mut all = PageFacts::by_reason(&Selection::default(), 0, MAX_KEPT_LIVE);
         let wanted = [(0, 9), (0, most - 1), (7, most + 6), (most + 10, 2 * most + 9)];
-        for (stretch, (first, last)) in stretches.iter().zip(wanted) {
-            all.add_stretch(stretch);
+        for (interval, (first, last)) in stretches.iter().zip(wanted) {
+            all.add_stretch(interval);
             assert_eq!(kept(&all), (Some((first, last)), last + 1));
             assert_eq!(all.halts.has_all(), last < most);
         }
@@ -320,14 +320,14 @@ mod tests {
         let fits: Vec<bool> = stretches
             .iter_mut()
             .rev()
-            .map(|stretch| {
-                let fits = stretch.is_within(limits);
-                stretch.truncate_to(limits);
-                limits = stretch.limits_before(limits);
+            .map(|interval| {
+                let fits = interval.is_within(limits);
+                interval.truncate_to(limits);
+                limits = interval.limits_before(limits);
                 fits
             })
             .collect();
         assert_eq!(fits, [true, false, false]);
-        assert_eq!(stretches.each_ref().map(|stretch| kept(stretch).0), [None, Some((16, 19)), Some((20, 29))]);
+        assert_eq!(stretches.each_ref().map(|interval| kept(interval).0), [None, Some((16, 19)), Some((20, 29))]);
     }
 }

@@ -70,18 +70,18 @@ impl Tally for PhaseStats {
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         self.stats.absorb(exit);
-        let way = &exit.phases;
+        let phases = &exit.phases;
         // Most exits are handled in the kernel, with no more than an event of their handler.
-        if !exit.timed || way.is_unmarked() {
+        if !exit.timed || phases.is_unmarked() {
             return;
         }
-        self.add(ExitPhase::ToHandler, way.time(ExitPhase::ToHandler));
-        self.marks[PhaseBoundary::HandlerEvent as usize] += u64::from(way.has(PhaseBoundary::HandlerEvent));
-        if !way.is_more_than_reached() {
+        self.add(ExitPhase::ToHandler, phases.time(ExitPhase::ToHandler));
+        self.marks[PhaseBoundary::HandlerEvent as usize] += u64::from(phases.has(PhaseBoundary::HandlerEvent));
+        if !phases.is_more_than_reached() {
             return;
         }
         for step in [ExitPhase::ToUserSpace, ExitPhase::UserSpace, ExitPhase::UserSpaceAsleep, ExitPhase::Reentry] {
-            self.add(step, way.time(step));
+            self.add(step, phases.time(step));
         }
         for mark in [
             PhaseBoundary::FpuPut,
@@ -89,12 +89,12 @@ impl Tally for PhaseStats {
             PhaseBoundary::KvmRunEntered,
             PhaseBoundary::Emulated,
         ] {
-            self.marks[mark as usize] += u64::from(way.has(mark));
+            self.marks[mark as usize] += u64::from(phases.has(mark));
         }
-        self.calls += u64::from(way.calls);
-        self.register_calls += u64::from(way.register_calls);
-        self.in_calls = self.in_calls.saturating_add(way.in_calls.0);
-        self.in_register_calls = self.in_register_calls.saturating_add(way.in_register_calls.0);
+        self.calls += u64::from(phases.calls);
+        self.register_calls += u64::from(phases.register_calls);
+        self.in_calls = self.in_calls.saturating_add(phases.in_calls.0);
+        self.in_register_calls = self.in_register_calls.saturating_add(phases.in_register_calls.0);
     }
 
     fn merge(&mut self, other: &PhaseStats) {

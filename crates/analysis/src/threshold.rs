@@ -54,38 +54,38 @@ impl Figure {
 }
 
 const FIGURES: &[Figure] = &[
-    Figure::new("count", Unit::Count, Of::Exits(|cell, _| Ok(cell.count))),
+    Figure::new("count", Unit::Count, Of::Exits(|stats, _| Ok(stats.count))),
     Figure::new(
         "rate",
         Unit::PerSecond,
-        Of::Exits(|cell, facts| per_second(cell.count, facts.seen()).ok_or("the recording has no length")),
+        Of::Exits(|stats, facts| per_second(stats.count, facts.seen()).ok_or("the recording has no length")),
     ),
-    Figure::new("exit_time", Unit::Time, Of::Exits(|cell, _| Ok(cell.total().0))),
-    Figure::new("cost", Unit::Time, Of::Exits(|cell, _| Ok(cell.cost().0))),
-    Figure::new("mean", Unit::Time, Of::Lengths(|cell| cell.mean().map(|mean| mean.0))),
-    Figure::new("p50", Unit::Time, Of::Lengths(|cell| quantile(cell, 5_000))),
-    Figure::new("p90", Unit::Time, Of::Lengths(|cell| quantile(cell, 9_000))),
-    Figure::new("p99", Unit::Time, Of::Lengths(|cell| quantile(cell, 9_900))),
-    Figure::new("p99.9", Unit::Time, Of::Lengths(|cell| quantile(cell, 9_990))),
-    Figure::new("max", Unit::Time, Of::Lengths(|cell| (cell.timed > 0).then_some(cell.max))),
+    Figure::new("exit_time", Unit::Time, Of::Exits(|stats, _| Ok(stats.total().0))),
+    Figure::new("cost", Unit::Time, Of::Exits(|stats, _| Ok(stats.cost().0))),
+    Figure::new("mean", Unit::Time, Of::Lengths(|stats| stats.mean().map(|mean| mean.0))),
+    Figure::new("p50", Unit::Time, Of::Lengths(|stats| quantile(stats, 5_000))),
+    Figure::new("p90", Unit::Time, Of::Lengths(|stats| quantile(stats, 9_000))),
+    Figure::new("p99", Unit::Time, Of::Lengths(|stats| quantile(stats, 9_900))),
+    Figure::new("p99.9", Unit::Time, Of::Lengths(|stats| quantile(stats, 9_990))),
+    Figure::new("max", Unit::Time, Of::Lengths(|stats| (stats.timed > 0).then_some(stats.max))),
     Figure::new(
         "share",
         Unit::Share,
-        Of::Exits(|cell, facts| share(cell.cost().0, facts.all.cost().0).ok_or("no exit had a cost")),
+        Of::Exits(|stats, facts| share(stats.cost().0, facts.all.cost().0).ok_or("no exit had a cost")),
     ),
     Figure::new(
         "user_space",
         Unit::Share,
-        Of::Exits(|cell, facts| match facts.event_kinds.handlers {
-            true => share(cell.user_count, cell.count).ok_or("there is no such exit"),
+        Of::Exits(|stats, facts| match facts.event_kinds.handlers {
+            true => share(stats.user_count, stats.count).ok_or("there is no such exit"),
             false => Err("it does not tell which exits went on to user space"),
         }),
     ),
     Figure::new("lost", Unit::Count, Of::Recording(lost)),
 ];
 
-fn quantile(cell: &ExitStats, per_10_000: u64) -> Option<u64> {
-    cell.quantile(per_10_000).map(|length| length.0)
+fn quantile(stats: &ExitStats, per_10_000: u64) -> Option<u64> {
+    stats.quantile(per_10_000).map(|length| length.0)
 }
 
 fn lost(ledger: &Ledger) -> Result<u64, &'static str> {
@@ -308,8 +308,8 @@ impl Threshold {
             }
             Of::Lengths(value) => {
                 has_exits(facts, ledger)?;
-                let cell = of_reason().unwrap_or_else(|| facts.without_halts().0);
-                value(&cell).ok_or("of no such exit both ends were seen")
+                let stats = of_reason().unwrap_or_else(|| facts.without_halts().0);
+                value(&stats).ok_or("of no such exit both ends were seen")
             }
         }
     }

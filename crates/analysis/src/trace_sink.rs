@@ -4,7 +4,8 @@ use crate::advice::{AdviceInput, Trials};
 use crate::replay::{SpinReplay, SpinSurvey};
 use crate::{ExitSlots, Facts};
 use exitscope_model::{
-    CpuInterval, Event, EventKinds, Exit, Halt, PleUpdate, Preemption, RunQueueInterval, Signed, ThreadWakeUp, Yield,
+    CpuInterval, Event, EventKinds, Exit, Halt, KvmActivityEvent, PleUpdate, Preemption, RunQueueInterval,
+    ThreadWakeUp, Yield,
 };
 use exitscope_units::Moment;
 
@@ -30,7 +31,7 @@ pub trait TraceSink {
         self.absorb(exit);
     }
     /// A stretch of a vCPU's time that is of no exit.
-    fn stretch(&mut self, _stretch: &CpuInterval) {}
+    fn cpu_interval(&mut self, _stretch: &CpuInterval) {}
     /// A halt.
     fn halt(&mut self, _halt: &Halt) {}
     /// A yield.
@@ -41,8 +42,8 @@ pub trait TraceSink {
     fn woken(&mut self, _of: &ThreadWakeUp) {}
     /// A change of a window of PAUSE loops.
     fn ple_update(&mut self, _of: &PleUpdate) {}
-    /// A sign of what KVM does.
-    fn sign(&mut self, _of: &Signed) {}
+    /// An activity of KVM.
+    fn kvm_activity(&mut self, _of: &KvmActivityEvent) {}
     /// How many vCPUs waited for a CPU, and how long.
     fn queue_stay(&mut self, _stay: &RunQueueInterval) {}
     /// Events of a recording in which a virtual core's runner records for all its vCPUs (powerpc).
@@ -72,13 +73,13 @@ impl<A: TraceSink, B: TraceSink> TraceSink for (A, B) {
         begin(Moment),
         note_event_kinds(EventKinds),
         schedule(&Event),
-        stretch(&CpuInterval),
+        cpu_interval(&CpuInterval),
         halt(&Halt),
         yielded(&Yield),
         preempted(&Preemption),
         woken(&ThreadWakeUp),
         ple_update(&PleUpdate),
-        sign(&Signed),
+        kvm_activity(&KvmActivityEvent),
         queue_stay(&RunQueueInterval),
         runner_events(&[Event]),
     }
@@ -121,8 +122,8 @@ impl TraceSink for Facts {
         Facts::absorb(self, exit);
     }
 
-    fn stretch(&mut self, stretch: &CpuInterval) {
-        self.absorb_stretch(stretch);
+    fn cpu_interval(&mut self, interval: &CpuInterval) {
+        self.absorb_stretch(interval);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -141,8 +142,8 @@ impl TraceSink for Facts {
         self.absorb_ple_update(of);
     }
 
-    fn sign(&mut self, of: &Signed) {
-        self.absorb_sign(of);
+    fn kvm_activity(&mut self, of: &KvmActivityEvent) {
+        self.absorb_kvm_activity(of);
     }
 
     fn queue_stay(&mut self, stay: &RunQueueInterval) {
@@ -172,8 +173,8 @@ impl TraceSink for AdviceInput {
         AdviceInput::absorb(self, exit);
     }
 
-    fn stretch(&mut self, stretch: &CpuInterval) {
-        self.facts.absorb_stretch(stretch);
+    fn cpu_interval(&mut self, interval: &CpuInterval) {
+        self.facts.absorb_stretch(interval);
     }
 
     fn halt(&mut self, halt: &Halt) {
@@ -192,8 +193,8 @@ impl TraceSink for AdviceInput {
         self.absorb_ple_update(of);
     }
 
-    fn sign(&mut self, of: &Signed) {
-        self.absorb_sign(of);
+    fn kvm_activity(&mut self, of: &KvmActivityEvent) {
+        self.absorb_kvm_activity(of);
     }
 
     fn runner_events(&mut self, events: &[Event]) {

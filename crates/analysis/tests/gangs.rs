@@ -124,7 +124,7 @@ fn threads_that_all_leave_for_the_shared_timer_or_never_entered_force_nobody() {
 }
 
 /// Whom each event shows to be back after it was forced out.
-fn drags(events: &[Event]) -> Vec<ForcedOutExit> {
+fn forced_out_exits(events: &[Event]) -> Vec<ForcedOutExit> {
     let mut runs = CoreRunPairing::default();
     events.iter().filter_map(|event| runs.forced_out_exit(event)).collect()
 }
@@ -151,11 +151,17 @@ fn who_was_forced_out_is_told_when_it_is_back_with_who_had_to_leave() {
     let causes = [member(0, 0xc00), member(2, 0x900)];
     let enter = |at, vcpu| event(at, (5, 9, 3), vcpu, EventKind::Enter);
     let entries = [enter(20, 0), enter(41, 1), enter(60, 1), enter(73, 3)];
-    assert_eq!(drags(&[&first[..], &entries].concat()), [back(1, 11, 30, &causes), back(3, 13, 60, &causes)]);
+    assert_eq!(
+        forced_out_exits(&[&first[..], &entries].concat()),
+        [back(1, 11, 30, &causes), back(3, 13, 60, &causes)]
+    );
     // Entries of another VM's vCPUs show nothing, nor do those after a loss.
     let other = event(41, (6, 9, 3), 1, EventKind::Enter);
-    assert_eq!(drags(&[&first[..], &[other]].concat()), []);
-    assert_eq!(drags(&[&first[..], &[Event::lost(Moment::from_nanos(15), PcpuId(0), 1)], &entries].concat()), []);
+    assert_eq!(forced_out_exits(&[&first[..], &[other]].concat()), []);
+    assert_eq!(
+        forced_out_exits(&[&first[..], &[Event::lost(Moment::from_nanos(15), PcpuId(0), 1)], &entries].concat()),
+        []
+    );
     // One that left for a reason of its own since then was dragged by those of before.
     let second = [
         event(20, runner, 0, run_core(false, 2)),
@@ -163,7 +169,7 @@ fn who_was_forced_out_is_told_when_it_is_back_with_who_had_to_leave() {
         event(25, runner, 1, exit(0xe00, false)),
         event(26, runner, 0, run_core(true, 2)),
     ];
-    let seen = drags(&[&first[..], &second, &[enter(41, 1), enter(45, 0)]].concat());
+    let seen = forced_out_exits(&[&first[..], &second, &[enter(41, 1), enter(45, 0)]].concat());
     assert_eq!(seen, [back(1, 11, 30, &causes), back(0, 25, 20, &[member(1, 0xe00)])]);
     // One that was alone was not forced by anybody.
     let alone = [
@@ -172,7 +178,7 @@ fn who_was_forced_out_is_told_when_it_is_back_with_who_had_to_leave() {
         event(11, runner, 0, run_core(true, 1)),
         enter(30, 0),
     ];
-    assert_eq!(drags(&alone), []);
+    assert_eq!(forced_out_exits(&alone), []);
 }
 
 #[test]

@@ -309,24 +309,25 @@ fn what_exits_were_about_is_listed_by_cost_and_memory_by_its_page() {
 
 #[test]
 fn signs_are_counted_by_vm_within_what_is_looked_at() {
-    let signed = |vm, nanos, sign| Signed { who: who(vm, 0), at: at(nanos), sign };
+    let signed = |vm, nanos, sign| KvmActivityEvent { who: who(vm, 0), at: at(nanos), activity: sign };
     let signs = [
-        signed(1, 3_000, Sign::Unmapped),
-        signed(1, 4_000, Sign::Unmapped),
-        signed(1, 9_000, Sign::Unmapped),
-        signed(2, 4_000, Sign::ApicvInhibited(2)),
-        signed(3, 4_000, Sign::Aged),
+        signed(1, 3_000, KvmActivity::Unmapped),
+        signed(1, 4_000, KvmActivity::Unmapped),
+        signed(1, 9_000, KvmActivity::Unmapped),
+        signed(2, 4_000, KvmActivity::ApicvInhibited(2)),
+        signed(3, 4_000, KvmActivity::Aged),
     ];
     let mut selection = Selection::default();
     selection.vms = vec![VmId(1), VmId(2)];
     selection.to = Some(MomentSpec::At(at(8_000)));
     let mut facts = facts_of(&[], selection, &[]);
-    signs.iter().for_each(|of| facts.absorb_sign(of));
-    let expected = BTreeMap::from([((VmId(1), Sign::Unmapped), 2), ((VmId(2), Sign::ApicvInhibited(2)), 1)]);
-    assert_eq!(facts.signs, expected);
+    signs.iter().for_each(|of| facts.absorb_kvm_activity(of));
+    let expected =
+        BTreeMap::from([((VmId(1), KvmActivity::Unmapped), 2), ((VmId(2), KvmActivity::ApicvInhibited(2)), 1)]);
+    assert_eq!(facts.kvm_activity, expected);
     let mut twice = facts.clone();
     twice.merge(&facts);
-    assert_eq!(twice.signs, expected.into_iter().map(|(of, count)| (of, count * 2)).collect());
+    assert_eq!(twice.kvm_activity, expected.into_iter().map(|(of, count)| (of, count * 2)).collect());
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub fn write_page_of(
     let of = (&selection, EventFilter::Timed);
     let fresh = || Gathered::begin(&selection, args.most_slowest());
     let (gathered, mut totals) = read_all(args, inputs, of, fresh, Gathered::end, Gathered::with_recording)?;
-    let Gathered { facts: page, drags, over_time } = gathered;
+    let Gathered { facts: page, forced_out, over_time } = gathered;
     let advised = || -> anyhow::Result<_> {
         let advised = report::advised(args, inputs, &page, &totals, of)?;
         Ok(advised.map_or((None, TriedLimits::default()), |(advised, limits)| (Some(advised), limits)))
@@ -43,7 +43,7 @@ pub fn write_page_of(
     let (advice, polls, mut over_time) =
         finish_page_parts(&page, advised, || over_time.wait(), &totals.traces, &totals.info)?;
     symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
-    let drags = ForcedOutColumns::of(drags).filter(|_| in_time);
+    let forced_out = ForcedOutColumns::of(forced_out).filter(|_| in_time);
     let facts = &page.advice_input.facts;
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();
@@ -52,6 +52,6 @@ pub fn write_page_of(
     if let Some(advised) = &advice {
         report.add_advice(facts, &info, advised);
     }
-    then(PageContents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, drags })?;
+    then(PageContents { report, advice: advice.as_ref(), polls: polls.as_ref(), over_time, forced_out })?;
     Ok(outcome)
 }

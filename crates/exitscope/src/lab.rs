@@ -79,7 +79,7 @@ fn exits_and_hidden(
 /// Traces the exits of this process's guests, from kvm_exit to kvm_entry.
 struct ExitTracer {
     capture: Capture,
-    feed: SampleDecoder,
+    decoder: SampleDecoder,
     /// By thread, what left its guest and has not entered it again.
     open: BTreeMap<Tid, (ExitCode, Moment)>,
 }
@@ -93,21 +93,21 @@ impl ExitTracer {
             let processes = Processes::These(vec![std::process::id()]);
             let capture =
                 Capture::start(CaptureOptions { tracepoints, processes, buffer: 4 << 20, without_bpf: false })?;
-            let feed = SampleDecoder::new(capture.tracepoints(), &mut EventNames::default());
-            Ok(ExitTracer { capture, feed, open: BTreeMap::new() })
+            let decoder = SampleDecoder::new(capture.tracepoints(), &mut EventNames::default());
+            Ok(ExitTracer { capture, decoder, open: BTreeMap::new() })
         };
         start().map_err(|error| format!("exits cannot be traced: {error}"))
     }
 
     /// Those since the last call, in the order of time.
     fn exits(&mut self) -> anyhow::Result<Vec<Traced>> {
-        self.feed.clear();
-        let drained = self.capture.drain(|sample| self.feed.take(sample))?;
+        self.decoder.clear();
+        let drained = self.capture.drain(|sample| self.decoder.take(sample))?;
         if !drained.lost.is_empty() {
             bail!("records of exits were lost");
         }
         let mut exits = Vec::new();
-        for event in &self.feed.events {
+        for event in &self.decoder.events {
             match event.kind {
                 EventKind::Exit { code, .. } => _ = self.open.insert(event.tid, (code, event.at)),
                 EventKind::Enter => {

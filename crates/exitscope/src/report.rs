@@ -293,7 +293,7 @@ pub fn advised(
     let options = read::options(&args.select.clock, keep, selection);
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
     let tried = |trials| facts.replay_kept_or_reread(trials, |trials| reread(input, options, trials));
-    let (judgement, trials) = judgement(&facts.advice_input, &trace.machine(&totals.info), tried)?;
+    let (judgement, trials) = judgement(&facts.advice_input, &trace.recorded_host(&totals.info), tried)?;
     let of = (&facts.advice_input.facts, &totals.info);
     let advised = AdviceReport::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), of);
     Ok(Some((advised, trials.limits())))

@@ -165,7 +165,8 @@ fn add_one(
     devices::name(&mut first.info, devices.as_ref());
     let (begin, end) = first.span.unwrap_or_default();
     advice_input.end(begin, end, &first.vcpu_of);
-    let (judgement, _) = judgement(&advice_input, &row.machine(&first.info), |trials| reread(input, options, trials))?;
+    let (judgement, _) =
+        judgement(&advice_input, &row.recorded_host(&first.info), |trials| reread(input, options, trials))?;
     let mut lanes = ExportedVcpus::default();
     lanes.add(survey, &first.vcpu_of, &selection);
     lanes.end(&first.info);
@@ -184,8 +185,8 @@ fn add_one(
     adding.name_subjects(first.info.subject_names());
     let mut passing =
         Passing { lanes: &lanes, adding, cells: StatsByKey::default(), stretches: Stretches::new(&row), failed: None };
-    let told = ReadOptions { source: SourceOptions { exit_info: true, ..options.source }, ..options };
-    let trace = read_with_vcpus(input, &mut EarlierFiles::default(), &first.vcpu_of, told, &mut passing)?;
+    let options = ReadOptions { source: SourceOptions { exit_info: true, ..options.source }, ..options };
+    let trace = read_with_vcpus(input, &mut EarlierFiles::default(), &first.vcpu_of, options, &mut passing)?;
     let Passing { adding, cells, failed, stretches, .. } = passing;
     if let Some(error) = failed {
         return Err(error.into());

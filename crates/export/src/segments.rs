@@ -69,13 +69,13 @@ impl Segment {
 /// The segments of an exit of which both ends were seen, and how long each was, in nanoseconds; those of no length are left
 /// out. Together they are the exit time.
 pub fn segments(exit: &Exit) -> impl Iterator<Item = (Segment, u64)> + use<> {
-    let (way, parts) = (exit.phases, exit.parts);
-    let stepped = ExitPhase::ALL.iter().fold(0u64, |sum, of| sum.saturating_add(way.time(*of).0));
+    let (phases, parts) = (exit.phases, exit.parts);
+    let stepped = ExitPhase::ALL.iter().fold(0u64, |sum, of| sum.saturating_add(phases.time(*of).0));
     // What is in no step is handling.
     let unstepped = exit.cost().0.saturating_sub(stepped);
     let length = move |segment| match segment {
-        Segment::Step(ExitPhase::Handling) => way.time(ExitPhase::Handling).0.saturating_add(unstepped),
-        Segment::Step(step) => way.time(step).0,
+        Segment::Step(ExitPhase::Handling) => phases.time(ExitPhase::Handling).0.saturating_add(unstepped),
+        Segment::Step(step) => phases.time(step).0,
         Segment::Part(part) => parts.get(part).0,
     };
     Segment::ALL.into_iter().map(move |segment| (segment, length(segment))).filter(|(_, length)| *length > 0)

@@ -162,38 +162,38 @@ impl Counts {
     }
 
     /// Puts all of it onto a sheet.
-    pub fn write(&self, sheet: &mut Scrape) {
+    pub fn write(&self, scrape: &mut Scrape) {
         for (name, vm) in &self.vms {
             for (reason, count) in &vm.exits {
                 let labels = [name.as_str(), reason];
-                sheet.add(&f::EXITS, labels, SampleValue::Count(count.count));
-                sheet.add(&f::EXIT_TIME, labels, histogram(count));
-                sheet.add(&f::EXIT_COST, labels, seconds(count.cost()));
-                for part in TimePart::OF_EXITS.into_iter().filter(|&part| count.beside.get(part).0 > 0) {
+                scrape.add(&f::EXITS, labels, SampleValue::Count(count.count));
+                scrape.add(&f::EXIT_TIME, labels, histogram(count));
+                scrape.add(&f::EXIT_COST, labels, seconds(count.cost()));
+                for part in TimePart::OF_EXITS.into_iter().filter(|&part| count.not_cost.get(part).0 > 0) {
                     let labels = [name.as_str(), reason, f::part_label(part)];
-                    sheet.add(&f::EXIT_PARTS, labels, seconds(count.beside.get(part).0));
+                    scrape.add(&f::EXIT_PARTS, labels, seconds(count.not_cost.get(part).0));
                 }
-                sheet.add(&f::USER_SPACE_EXITS, labels, SampleValue::Count(count.to_user));
+                scrape.add(&f::USER_SPACE_EXITS, labels, SampleValue::Count(count.to_user));
             }
             for ((slept, valid), count) in &vm.halts {
                 let labels = [name.as_str(), word(*slept), word(*valid)];
-                sheet.add(&f::HALTS, labels, SampleValue::Count(count.count));
-                sheet.add(&f::HALT_DURATION, labels, histogram(count));
+                scrape.add(&f::HALTS, labels, SampleValue::Count(count.count));
+                scrape.add(&f::HALT_DURATION, labels, histogram(count));
             }
             if vm.served > 0 {
-                sheet.add(&f::IN_KERNEL_EVENTS, [name], SampleValue::Count(vm.served));
+                scrape.add(&f::IN_KERNEL_EVENTS, [name], SampleValue::Count(vm.served));
             }
-            sheet.add(&f::VM_PROCESSES, [name], SampleValue::Count(vm.processes.len() as u64));
-            sheet.add(&f::VCPUS, [name], SampleValue::Count(vm.vcpus as u64));
+            scrape.add(&f::VM_PROCESSES, [name], SampleValue::Count(vm.processes.len() as u64));
+            scrape.add(&f::VCPUS, [name], SampleValue::Count(vm.vcpus as u64));
         }
-        sheet.add(&f::OVERFLOW_VMS, [], SampleValue::Count(self.folded_vms.len() as u64));
-        sheet.add(&f::OVERFLOW_REASONS, [], SampleValue::Count(self.folded_reasons.len() as u64));
-        sheet.add(&f::EVENTS, [], SampleValue::Count(self.events));
-        sheet.add(&f::LOST, [], SampleValue::Count(self.lost));
-        sheet.add(&f::MISSED, [], SampleValue::Count(self.missed));
+        scrape.add(&f::OVERFLOW_VMS, [], SampleValue::Count(self.folded_vms.len() as u64));
+        scrape.add(&f::OVERFLOW_REASONS, [], SampleValue::Count(self.folded_reasons.len() as u64));
+        scrape.add(&f::EVENTS, [], SampleValue::Count(self.events));
+        scrape.add(&f::LOST, [], SampleValue::Count(self.lost));
+        scrape.add(&f::MISSED, [], SampleValue::Count(self.missed));
         if self.cost.runs > 0 {
-            sheet.add(&f::EVENT_COST, [], SampleValue::Number(self.cost.ns as f64 / self.cost.runs as f64 / 1e9));
-            sheet.add(&f::OVERHEAD, [], SampleValue::Number(self.overhead / 1e9));
+            scrape.add(&f::EVENT_COST, [], SampleValue::Number(self.cost.ns as f64 / self.cost.runs as f64 / 1e9));
+            scrape.add(&f::OVERHEAD, [], SampleValue::Number(self.overhead / 1e9));
         }
     }
 }

@@ -86,11 +86,11 @@ impl<S: CountsSource> State<S> {
         let began = Instant::now();
         let absorbed = self.absorb();
         let text = absorbed.map(|()| {
-            let mut sheet = Scrape::default();
-            self.counts.write(&mut sheet);
-            sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], SampleValue::Info);
-            self.own.write(&mut sheet);
-            if open_metrics { sheet.open_metrics() } else { sheet.plain() }
+            let mut scrape = Scrape::default();
+            self.counts.write(&mut scrape);
+            scrape.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), self.source.route()], SampleValue::Info);
+            self.own.write(&mut scrape);
+            if open_metrics { scrape.open_metrics() } else { scrape.plain() }
         });
         self.own.scraped(began.elapsed());
         text

@@ -42,23 +42,23 @@ impl ProcessMetrics {
     }
 
     /// Puts it onto a sheet. What /proc does not say is left out.
-    pub fn write(&self, sheet: &mut Scrape) {
-        sheet.add(&f::SCRAPES, [], SampleValue::Count(self.scrapes));
-        sheet.add(&f::SCRAPE_TIME, [], SampleValue::Number(self.scraping.as_secs_f64()));
+    pub fn write(&self, scrape: &mut Scrape) {
+        scrape.add(&f::SCRAPES, [], SampleValue::Count(self.scrapes));
+        scrape.add(&f::SCRAPE_TIME, [], SampleValue::Number(self.scraping.as_secs_f64()));
         for (status, count) in &self.responses {
-            sheet.add(&f::HTTP_RESPONSES, [&status.to_string()], SampleValue::Count(*count));
+            scrape.add(&f::HTTP_RESPONSES, [&status.to_string()], SampleValue::Count(*count));
         }
-        sheet.add(&f::HTTP_TIMEOUTS, [], SampleValue::Count(self.cut));
-        sheet.add(&f::TLS_FAILURES, [], SampleValue::Count(self.no_tls));
-        sheet.add(&f::PROCESS_CPU, [], SampleValue::Number(own_cpu_time() as f64 / 1e9));
+        scrape.add(&f::HTTP_TIMEOUTS, [], SampleValue::Count(self.cut));
+        scrape.add(&f::TLS_FAILURES, [], SampleValue::Count(self.no_tls));
+        scrape.add(&f::PROCESS_CPU, [], SampleValue::Number(own_cpu_time() as f64 / 1e9));
         if let Some(bytes) = resident_bytes() {
-            sheet.add(&f::PROCESS_MEMORY, [], SampleValue::Count(bytes));
+            scrape.add(&f::PROCESS_MEMORY, [], SampleValue::Count(bytes));
         }
         if let Ok(files) = fs::read_dir("/proc/self/fd") {
             // One of them is the directory.
-            sheet.add(&f::PROCESS_FDS, [], SampleValue::Count(files.count().saturating_sub(1) as u64));
+            scrape.add(&f::PROCESS_FDS, [], SampleValue::Count(files.count().saturating_sub(1) as u64));
         }
-        sheet.add(&f::PROCESS_START, [], SampleValue::Number(self.began));
+        scrape.add(&f::PROCESS_START, [], SampleValue::Number(self.began));
     }
 }
 

@@ -31,7 +31,7 @@ impl RecordingMetrics {
         count.to_user += u64::from(exit.handler != Handler::Kernel);
         if exit.timed {
             count.total = count.total.saturating_add(exit.total().0);
-            TimePart::BESIDE_COST.iter().for_each(|&part| count.beside.add(part, exit.part(part)));
+            TimePart::BESIDE_COST.iter().for_each(|&part| count.not_cost.add(part, exit.part(part)));
             count.lengths.record(exit.total().0);
         }
     }
@@ -56,10 +56,10 @@ impl RecordingMetrics {
     pub fn text(&self, limits: SeriesLimits, name: impl Fn(u32) -> String) -> String {
         let mut counts = Counts::new(limits);
         counts.absorb(&Deltas::default().take(&self.snapshot), name);
-        let mut sheet = Scrape::default();
-        counts.write(&mut sheet);
-        sheet.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), "recording"], SampleValue::Info);
-        sheet.open_metrics()
+        let mut scrape = Scrape::default();
+        counts.write(&mut scrape);
+        scrape.add(&f::BUILD, [env!("CARGO_PKG_VERSION"), "recording"], SampleValue::Info);
+        scrape.open_metrics()
     }
 
     /// The count of these; `None`, and lost, where there is no room for it.

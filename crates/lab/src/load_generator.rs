@@ -18,24 +18,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// What vCPUs say to the outside.
-enum Said {
+enum GuestRequest {
     Reply(u32),
     Submit { number: u32, disk: u32 },
 }
 
 /// The vCPUs' end.
 pub struct LoadPort {
-    said: Sender<Said>,
+    said: Sender<GuestRequest>,
 }
 
 impl OutboundSink for LoadPort {
     fn reply(&self, _: u32, client: u32) {
         // Nobody listens any more at the end of a run.
-        let _ = self.said.send(Said::Reply(client));
+        let _ = self.said.send(GuestRequest::Reply(client));
     }
 
     fn submit(&self, number: u32, disk: u32) {
-        let _ = self.said.send(Said::Submit { number, disk });
+        let _ = self.said.send(GuestRequest::Submit { number, disk });
     }
 }
 
@@ -71,7 +71,7 @@ pub struct LoadGenerator<'a> {
     scenario: &'a Scenario,
     payload: &'a Payload,
     parkers: &'a [Parker],
-    said: Receiver<Said>,
+    said: Receiver<GuestRequest>,
     clients: Vec<Client>,
     disks: Vec<DiskState>,
     /// For each vCPU by number: the first disk of its VM.
@@ -189,9 +189,9 @@ impl<'a> LoadGenerator<'a> {
         }
     }
 
-    fn hear(&mut self, said: Said) {
+    fn hear(&mut self, said: GuestRequest) {
         match said {
-            Said::Reply(client) => {
+            GuestRequest::Reply(client) => {
                 let Some(state) = self.clients.get_mut(client as usize) else { return };
                 let load = state.load;
                 if let Some(sent) = state.sent.take() {
@@ -202,7 +202,7 @@ impl<'a> LoadGenerator<'a> {
                     self.due.push(Reverse((next, Due::Send(client as usize))));
                 }
             }
-            Said::Submit { number, disk } => {
+            GuestRequest::Submit { number, disk } => {
                 let first = self.first_disk.get(number as usize).copied().unwrap_or(0);
                 let disk = first + disk as usize;
                 match self.disks.get_mut(disk) {

@@ -112,7 +112,7 @@ impl Deltas {
 
 /// What of an exit that is open at a moment lies before that.
 fn until(open: &OpenExit, at: u64) -> CountAndTime {
-    CountAndTime { total: at.saturating_sub(open.since), beside: open.beside, ..CountAndTime::default() }
+    CountAndTime { total: at.saturating_sub(open.since), not_cost: open.not_cost, ..CountAndTime::default() }
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl IntervalTotals {
     /// Where the vCPUs' time went. Cost is one figure here: all of it counts as the kernel's.
     pub fn parts(&self) -> AllParts {
         let mut beside = self.outside;
-        self.reasons().for_each(|(_, of)| beside.merge(&of.within.beside));
+        self.reasons().for_each(|(_, of)| beside.merge(&of.within.not_cost));
         let in_exits: u64 = self.reasons().map(|(_, of)| of.within.total).sum();
         let rest = self.wall.saturating_sub(in_exits.saturating_add(self.outside.sum().0));
         let (guest, unknown) = if self.has_kvm_exit { (rest, 0) } else { (0, rest) };

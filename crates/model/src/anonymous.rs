@@ -73,15 +73,15 @@ impl Anonymous {
             EventKind::ExitInfo(_) => EventKind::Other,
             kind @ (EventKind::Refine { .. }
             | EventKind::Enter
-            | EventKind::Leave
+            | EventKind::KvmOut
             | EventKind::UserspaceExit { .. }
             | EventKind::Fpu { .. }
             | EventKind::RunEnter
-            | EventKind::Call { .. }
-            | EventKind::CallEnd
+            | EventKind::Syscall { .. }
+            | EventKind::SyscallExit
             | EventKind::Emulate
             | EventKind::Inject { .. }
-            | EventKind::Sign(_)
+            | EventKind::KvmActivity(_)
             | EventKind::Nested
             | EventKind::Reflect
             | EventKind::HaltEnd { .. }

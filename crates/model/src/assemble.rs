@@ -18,12 +18,12 @@ mod yielding;
 
 use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::OpenHalt;
-use crate::lane::{Holdings, Lane, LanePosition, LaneRunState, SideRows};
+use crate::lane::{Lane, LanePosition, LaneRunState, RecordedTracepoints, SideRows};
 use crate::run_queue::RunQueue;
 use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
-    CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, LaneSpan, Ledger, LedgerLine, Signed, Subject,
+    CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivityEvent, LaneSpan, Ledger, LedgerLine, Subject,
     SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, version,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
@@ -97,7 +97,7 @@ pub struct Assembler {
     /// Xen: the last event on each CPU.
     last_event_on: Box<[(u32, Moment); CPU_CACHE]>,
     /// What the recording holds, as far as that is known.
-    recorded: Holdings,
+    recorded: RecordedTracepoints,
     /// Lanes are (VM, vCPU) pairs: on Xen, and where powerpc's runner records for all vCPUs.
     lanes_by_vcpu: bool,
     by_runner: bool,
@@ -115,7 +115,7 @@ pub struct Assembler {
     turns: Turns,
     yields: Vec<Yield>,
     ple_updates: Vec<PleUpdate>,
-    signs: Vec<Signed>,
+    activities: Vec<KvmActivityEvent>,
     /// Xen: which lane gave each CPU away by a yield just now.
     given: Box<[u32; CPU_CACHE]>,
 }
@@ -128,7 +128,7 @@ impl Default for Assembler {
             near: Box::new([(NO_KEY, NO_LANE); NEAR]),
             last_on_cpu: Box::new([(u32::MAX, NO_LANE); CPU_CACHE]),
             last_event_on: Box::new([(u32::MAX, Moment::from_nanos(0)); CPU_CACHE]),
-            recorded: Holdings::default(),
+            recorded: RecordedTracepoints::default(),
             lanes_by_vcpu: false,
             by_runner: false,
             arch: None,
@@ -141,7 +141,7 @@ impl Default for Assembler {
             turns: Turns::default(),
             yields: Vec::new(),
             ple_updates: Vec::new(),
-            signs: Vec::new(),
+            activities: Vec::new(),
             given: Box::new([NO_LANE; CPU_CACHE]),
         }
     }
@@ -150,7 +150,7 @@ impl Default for Assembler {
 impl Assembler {
     /// For a trace whose events name their virtual CPU and no thread (Xen).
     pub fn by_vcpu() -> Assembler {
-        let recorded = Holdings { hardware: true, ..Holdings::default() };
+        let recorded = RecordedTracepoints { hardware: true, ..RecordedTracepoints::default() };
         Assembler { recorded, lanes_by_vcpu: true, ..Assembler::default() }
     }
 
@@ -159,7 +159,7 @@ impl Assembler {
         // perf keeps the formats of what it records (`record_event_files` of tools/perf/util/trace-event-info.c); trace-cmd may
         // keep others, too.
         let has = |name: &str| (info.format.starts_with("perf.data") || info.format == "live") && info.names.has(name);
-        let recorded = Holdings {
+        let recorded = RecordedTracepoints {
             switches: self.recorded.switches || has("sched:sched_switch"),
             halts: self.recorded.halts || has("kvm:kvm_vcpu_wakeup"),
             polls: self.recorded.polls || has("kvm:kvm_halt_poll_ns"),
@@ -219,15 +219,15 @@ impl Assembler {
                 self.kinds.handlers = true;
                 self.lane(event)
             }
-            EventKind::Leave => {
+            EventKind::KvmOut => {
                 self.kinds.handlers = true;
                 self.find(event)
             }
             EventKind::Detail(_) | EventKind::Yield => self.lane(event),
-            EventKind::Sign(sign) => {
+            EventKind::KvmActivity(activity) => {
                 let lane = self.find(event);
                 let who = lane.and_then(|at| self.lanes.get(at)).map_or(VcpuIdentity::of(event), |lane| lane.who);
-                self.signs.push(Signed { who, at: event.at, sign });
+                self.activities.push(KvmActivityEvent { who, at: event.at, activity });
                 lane
             }
             EventKind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
@@ -237,7 +237,7 @@ impl Assembler {
             EventKind::Lost { .. } => return self.lose(event, rows, ledger),
             EventKind::RunCore { .. } => return ledger.count(LedgerLine::OutsideExit),
             EventKind::HaltEnd { .. } if !self.recorded.halts && !self.lanes_by_vcpu => {
-                self.now_recorded(Holdings { halts: true, ..self.recorded });
+                self.now_recorded(RecordedTracepoints { halts: true, ..self.recorded });
                 self.find(event)
             }
             EventKind::HaltEnd { ns, waited, valid } if self.lanes_by_vcpu => {
@@ -252,7 +252,7 @@ impl Assembler {
                 let polls = event.kind != EventKind::VcpuHint;
                 self.kinds.polls |= polls;
                 if polls && !self.recorded.polls {
-                    self.now_recorded(Holdings { polls, ..self.recorded });
+                    self.now_recorded(RecordedTracepoints { polls, ..self.recorded });
                 }
                 self.alias(event);
                 self.find(event)
@@ -341,8 +341,8 @@ impl Assembler {
     }
 
     /// The vCPUs' time of no exit that ended likewise.
-    pub fn stretches(&self) -> &[CpuInterval] {
-        &self.beside.stretches
+    pub fn cpu_intervals(&self) -> &[CpuInterval] {
+        &self.beside.cpu_intervals
     }
 
     /// The yields that ended likewise.
@@ -371,16 +371,16 @@ impl Assembler {
     }
 
     /// Signs of what KVM does.
-    pub fn signs(&self) -> &[Signed] {
-        &self.signs
+    pub fn kvm_activity(&self) -> &[KvmActivityEvent] {
+        &self.activities
     }
 
     fn clear(&mut self) {
         self.beside.halts.clear();
-        self.beside.stretches.clear();
+        self.beside.cpu_intervals.clear();
         self.yields.clear();
         self.ple_updates.clear();
-        self.signs.clear();
+        self.activities.clear();
         self.queue.stays.clear();
         self.queue.preemptions.clear();
         self.queue.wake_ups.clear();
@@ -475,14 +475,14 @@ impl Assembler {
     #[inline]
     fn has_hardware(&mut self, ledger: &mut Ledger) {
         if !self.recorded.hardware {
-            self.now_recorded(Holdings { hardware: true, ..self.recorded });
+            self.now_recorded(RecordedTracepoints { hardware: true, ..self.recorded });
             self.lanes.iter_mut().for_each(|lane| lane.release_held_rows(ledger));
         }
     }
 
     /// The recording turns out to hold this.
     #[cold]
-    fn now_recorded(&mut self, recorded: Holdings) {
+    fn now_recorded(&mut self, recorded: RecordedTracepoints) {
         self.recorded = recorded;
         self.lanes.iter_mut().for_each(|lane| lane.recorded = recorded);
     }
@@ -548,12 +548,12 @@ impl Assembler {
         let mut dropped = Vec::new();
         for lane in &mut self.lanes {
             if self.pushes <= 1 && !lane.has_given && lane.has_given_stretch {
-                lane.forget_stretches();
+                lane.forget_cpu_intervals();
                 dropped.push(lane.who.tid);
             }
             lane.release_held_rows(ledger);
         }
-        self.beside.stretches.retain(|stretch| !dropped.contains(&stretch.who.tid));
+        self.beside.cpu_intervals.retain(|interval| !dropped.contains(&interval.who.tid));
     }
 
     /// On powerpc: the thread that recorded the event runs the vCPU that it names.

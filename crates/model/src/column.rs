@@ -72,7 +72,7 @@ impl<R> Column<R> {
     }
 
     /// The same, but rows may lack it.
-    pub const fn lacking(mut self) -> Column<R> {
+    pub const fn nullable(mut self) -> Column<R> {
         self.may_lack = true;
         self
     }
@@ -84,7 +84,7 @@ impl<R> Column<R> {
     }
 
     /// The same, and viewers of single rows spell it so.
-    pub const fn noted(mut self, note: Spelling) -> Column<R> {
+    pub const fn spelling(mut self, note: Spelling) -> Column<R> {
         self.note = Some(note);
         self
     }
@@ -137,9 +137,9 @@ mod tests {
     fn a_column_says_its_type_and_takes_its_value_of_a_row() {
         type Row = Option<u16>;
         let columns: [Column<Row>; 6] = [
-            Column::new("words", "", "", Of::Words(|row: &Row| row.map(|_| "some"))).lacking(),
+            Column::new("words", "", "", Of::Words(|row: &Row| row.map(|_| "some"))).nullable(),
             Column::new("flag", "", "", Of::Flag(|row: &Row| row.map(|of| of > 3))).passing(),
-            Column::new("u16", "ns", "", Of::U16(|row: &Row| *row)).noted(Spelling::Hex),
+            Column::new("u16", "ns", "", Of::U16(|row: &Row| *row)).spelling(Spelling::Hex),
             Column::new("u32", "", "", Of::U32(|row: &Row| row.map(|of| 70_000 + u32::from(of)))),
             Column::new("u64", "", "", Of::U64(|row: &Row| row.map(|of| u64::MAX - u64::from(of)))),
             Column::new("numbers", "", "", Of::Numbers(|row: &Row| row.iter().map(|of| u64::from(*of)).collect())),

@@ -3,7 +3,7 @@
 use crate::codes::SCHED_OP;
 use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
-use crate::{ExitCode, ExitInfo, PortAccessForm, Sign, SubjectWord};
+use crate::{ExitCode, ExitInfo, KvmActivity, PortAccessForm, SubjectWord};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
@@ -77,7 +77,7 @@ pub enum EventKind {
     /// The virtual CPU enters its guest.
     Enter,
     /// loongarch `kvm_out`: the kernel has done what it can, and `KVM_RUN` returns. `kvm_userspace_exit` says why.
-    Leave,
+    KvmOut,
     /// `kvm_userspace_exit`: `KVM_RUN` returns. `reason` is of `KVM_EXIT_*`.
     UserspaceExit {
         /// `KVM_EXIT_*`.
@@ -93,12 +93,12 @@ pub enum EventKind {
     /// `sys_enter_ioctl` with `KVM_RUN`, or the same in `raw_syscalls:sys_enter`.
     RunEnter,
     /// Another system call begins (`sys_enter_ioctl`, `raw_syscalls:sys_enter`).
-    Call {
+    Syscall {
         /// Whether it is an ioctl that reads or writes registers which kernel and user space could share.
         registers: bool,
     },
     /// A system call returns (`sys_exit_ioctl`, `raw_syscalls:sys_exit`).
-    CallEnd,
+    SyscallExit,
     /// `kvm_emulate_insn`: the kernel emulates an instruction.
     Emulate,
     /// What the current exit is about.
@@ -109,7 +109,7 @@ pub enum EventKind {
         vector: u32,
     },
     /// It shows what KVM does, in an exit or not.
-    Sign(Sign),
+    KvmActivity(KvmActivity),
     /// `kvm_nested_vmexit`, and of arm64 `kvm_forward_sysreg_trap`: it is a nested guest that the open exit left.
     Nested,
     /// `kvm_nested_vmexit_inject`: the open exit is handed to the hypervisor in the guest, which handles it.

@@ -1,6 +1,6 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{CodeList, Event, ExitCode, ExitInfo, ExitParts, ExitPhases, Sign, Subject, TimePart};
+use crate::{CodeList, Event, ExitCode, ExitInfo, ExitParts, ExitPhases, KvmActivity, Subject, TimePart};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -34,15 +34,15 @@ impl VcpuIdentity {
     }
 }
 
-/// One sign: when, and in whose thread.
+/// One activity of KVM: when, and in whose thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signed {
+pub struct KvmActivityEvent {
     /// A vCPU, another thread of the VMM, or one of the kernel's own (khugepaged, ksmd, kswapd), which says nothing of the VM.
     pub who: VcpuIdentity,
     /// The event's time.
     pub at: Moment,
     /// What the event shows of KVM.
-    pub sign: Sign,
+    pub activity: KvmActivity,
 }
 
 /// Where the vCPU left to.

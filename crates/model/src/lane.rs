@@ -10,8 +10,8 @@ use crate::{
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
 mod blocks;
+mod cpu_intervals;
 mod phase_events;
-mod stretches;
 mod xen;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum LanePosition {
     Unknown,
     Guest,
     Kernel,
-    User,
+    UserSpace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub const NO_CPU: PcpuId = PcpuId(u32::MAX);
 
 /// What a recording is known to hold, which decides what is made of what it lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holdings {
+pub struct RecordedTracepoints {
     /// `kvm_exit` and `kvm_entry`.
     pub hardware: bool,
     /// `sched_switch` of threads; on Xen, run states.
@@ -82,7 +82,7 @@ pub struct Holdings {
 #[derive(Clone, Debug, Default)]
 pub struct SideRows {
     pub halts: Vec<Halt>,
-    pub stretches: Vec<CpuInterval>,
+    pub cpu_intervals: Vec<CpuInterval>,
 }
 
 #[derive(Clone, Debug)]
@@ -131,12 +131,12 @@ pub struct Lane {
     /// A loss hides a part of the open exit.
     pub spoiled: bool,
     /// What the open exit, or KVM_RUN, holds of the halt in hand.
-    pub block: blocks::HaltInHand,
+    pub block: blocks::BlockedHalt,
     /// The first row of a lane where no `kvm_exit` or `kvm_entry` was seen yet: real only if another follows.
     pub held: Option<Exit>,
     /// A row without `kvm_exit` whose end is known, waiting for the detail that comes after re-entry.
     pub closed: Option<Exit>,
-    pub recorded: Holdings,
+    pub recorded: RecordedTracepoints,
     pub rows_without_hardware: bool,
     pub halt: OpenHalt,
     /// The poll after its last change, as far as no loss may hide another.
@@ -157,7 +157,7 @@ pub struct Lane {
     pub has_given: bool,
     /// Whether a stretch of it has left.
     pub has_given_stretch: bool,
-    /// Time that rows and stretches hold: all of it, or an assertion fails.
+    /// Time that rows and CPU intervals hold: all of it, or an assertion fails.
     #[cfg(debug_assertions)]
     pub given: u64,
 }
@@ -184,10 +184,10 @@ impl Lane {
             EventKind::Fpu { load: true } | EventKind::RunEnter => return self.run_enter(event.at, ledger),
             EventKind::Detail(detail) => return self.detail(event.at, detail, rows, beside, ledger),
             EventKind::Fpu { load: false } => self.leave(event.at),
-            EventKind::Leave => self.leave_unsaid(event.at),
+            EventKind::KvmOut => self.leave_unsaid(event.at),
             EventKind::Refine { code } => self.refine(event.at, code, beside),
-            EventKind::Call { registers } => self.call(event.at, registers),
-            EventKind::CallEnd => self.call_end(event.at),
+            EventKind::Syscall { registers } => self.call(event.at, registers),
+            EventKind::SyscallExit => self.call_end(event.at),
             EventKind::Emulate => {
                 if let Some(exit) = &mut self.open {
                     exit.phases.mark(PhaseBoundary::Emulated);
@@ -232,7 +232,7 @@ impl Lane {
         }
     }
 
-    pub fn new(who: VcpuIdentity, recorded: Holdings) -> Lane {
+    pub fn new(who: VcpuIdentity, recorded: RecordedTracepoints) -> Lane {
         Lane {
             who,
             state: LanePosition::Unknown,
@@ -258,7 +258,7 @@ impl Lane {
             in_doubt: None,
             vm_ended: None,
             spoiled: false,
-            block: blocks::HaltInHand::default(),
+            block: blocks::BlockedHalt::default(),
             held: None,
             closed: None,
             recorded,
@@ -371,7 +371,7 @@ impl Lane {
         self.state = LanePosition::Kernel;
         self.step = ExitPhase::ToHandler;
         self.cost_before = Nanos::ZERO;
-        self.block = blocks::HaltInHand::at(self.since);
+        self.block = blocks::BlockedHalt::at(self.since);
         (self.hidden, self.in_doubt) = (false, None);
         self.spoiled = !in_time;
     }
@@ -460,7 +460,7 @@ impl Lane {
             if exit.phases.handed == Nanos::ZERO {
                 exit.phases.handed = event.at.since(exit.at).unwrap_or_default();
             }
-            self.state = LanePosition::User;
+            self.state = LanePosition::UserSpace;
             self.user_parts = user_parts;
             self.go(ExitPhase::UserSpace);
             self.returning = self.open.as_ref().map(|exit| exit.phases.time(ExitPhase::UserSpace));
@@ -489,7 +489,7 @@ impl Lane {
             Some(_) => exit.events += events,
             None => ledger.add(LedgerLine::OutsideExit, u64::from(events)),
         }
-        self.state = LanePosition::User;
+        self.state = LanePosition::UserSpace;
         self.user_parts = user_parts;
         self.step = ExitPhase::UserSpace;
         self.cost_before = Nanos::ZERO;
@@ -501,7 +501,7 @@ impl Lane {
         self.account(at);
         self.note(ledger);
         if let Some(exit) = &mut self.open {
-            if self.state == LanePosition::User {
+            if self.state == LanePosition::UserSpace {
                 exit.phases.answered = at.since(exit.at).unwrap_or_default();
             }
             exit.phases.mark(PhaseBoundary::KvmRunEntered);
@@ -514,7 +514,7 @@ impl Lane {
                 self.heard(at);
                 self.closed = Some(exit);
             }
-            self.block = blocks::HaltInHand::at(self.since);
+            self.block = blocks::BlockedHalt::at(self.since);
         }
     }
 
@@ -532,8 +532,8 @@ impl Lane {
         }
     }
 
-    /// The stretches that have left are taken back.
-    pub fn forget_stretches(&mut self) {
+    /// The CPU intervals that have left are taken back.
+    pub fn forget_cpu_intervals(&mut self) {
         self.has_given_stretch = false;
         #[cfg(debug_assertions)]
         {
@@ -577,7 +577,7 @@ impl Lane {
         }
         self.reach();
         // An emulated access that goes on after user space: its completion is in the kernel again.
-        if self.state == LanePosition::User && self.open.is_some() {
+        if self.state == LanePosition::UserSpace && self.open.is_some() {
             self.state = LanePosition::Kernel;
             self.go(ExitPhase::Reentry);
         }

@@ -19,13 +19,13 @@ mod exit_info;
 mod exit_phases;
 mod given_names;
 mod halt;
+mod kvm_activity;
 mod lane;
 mod ledger;
 mod part;
 mod qemu;
 mod rows;
 mod run_queue;
-mod sign;
 mod subject;
 mod subject_names;
 mod turns;
@@ -39,11 +39,12 @@ pub use event::{
     Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, Subject, SubjectKind, TraceInfo,
     recorder, version,
 };
-pub use exit::{Exit, ExitSink, Handler, Signed, VcpuIdentity};
+pub use exit::{Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use exit_phases::{ExitPhase, ExitPhases, PhaseBoundary};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
 pub use halt::{Halt, PollChange, VcpuWakeup, poll_limit};
+pub use kvm_activity::KvmActivity;
 pub use ledger::{Ledger, LedgerLine, Severity};
 pub use part::{ALL_PARTS, AllParts, CpuInterval, EXIT_PARTS, ExitParts, LaneSpan, Parts, TimePart};
 pub use qemu::{QemuOptions, is_of_vm, is_qemu, is_qemu_word};
@@ -51,7 +52,6 @@ pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
     sum_columns, vcpu_by_name,
 };
-pub use sign::Sign;
 pub use subject::{PortAccessForm, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
 pub use turns::Turns;

@@ -38,7 +38,7 @@ const VALID: u64 = 1 << 31;
 
 /// What an exit's record may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Saying {
+enum SubjectEncoding {
     /// A port access, by all of the word's low half.
     Port,
     /// VMX: the vector of the host's interrupt.
@@ -62,30 +62,30 @@ enum Saying {
     Unaccelerated,
 }
 
-impl Saying {
-    const fn of(code: ExitCode) -> Option<Saying> {
+impl SubjectEncoding {
+    const fn of(code: ExitCode) -> Option<SubjectEncoding> {
         let basic = code.basic();
         Some(match (basic.list, basic.number) {
-            _ if code.is_port_access() => Saying::Port,
-            (CodeList::Vmx, 0) => Saying::Exception,
-            (CodeList::Vmx, 1) => Saying::HostVector,
-            (CodeList::Vmx, 9) => Saying::TaskSwitch,
-            (CodeList::Vmx, 28) => Saying::ControlRegister,
-            (CodeList::Vmx, 29) => Saying::DebugRegister,
-            (CodeList::Vmx, 44) => Saying::ApicAccess,
-            (CodeList::Vmx, 45) => Saying::VirtualEoi,
-            (CodeList::Vmx, 48) => Saying::EptViolation,
-            (CodeList::Vmx, 56) => Saying::ApicWrite,
-            (CodeList::Svm, 0x400) => Saying::NestedPageFault,
-            (CodeList::Svm, 0x401) => Saying::IncompleteIpi,
-            (CodeList::Svm, 0x402) => Saying::Unaccelerated,
+            _ if code.is_port_access() => SubjectEncoding::Port,
+            (CodeList::Vmx, 0) => SubjectEncoding::Exception,
+            (CodeList::Vmx, 1) => SubjectEncoding::HostVector,
+            (CodeList::Vmx, 9) => SubjectEncoding::TaskSwitch,
+            (CodeList::Vmx, 28) => SubjectEncoding::ControlRegister,
+            (CodeList::Vmx, 29) => SubjectEncoding::DebugRegister,
+            (CodeList::Vmx, 44) => SubjectEncoding::ApicAccess,
+            (CodeList::Vmx, 45) => SubjectEncoding::VirtualEoi,
+            (CodeList::Vmx, 48) => SubjectEncoding::EptViolation,
+            (CodeList::Vmx, 56) => SubjectEncoding::ApicWrite,
+            (CodeList::Svm, 0x400) => SubjectEncoding::NestedPageFault,
+            (CodeList::Svm, 0x401) => SubjectEncoding::IncompleteIpi,
+            (CodeList::Svm, 0x402) => SubjectEncoding::Unaccelerated,
             _ => return None,
         })
     }
 
     const fn word(self) -> ExitWord {
         match self {
-            Saying::HostVector | Saying::Exception => ExitWord::IntrInfo,
+            SubjectEncoding::HostVector | SubjectEncoding::Exception => ExitWord::IntrInfo,
             _ => ExitWord::Info1,
         }
     }
@@ -94,18 +94,18 @@ impl Saying {
     /// is a subject only where it is the most usual one: MOV to CR0 from RAX.
     const fn pack(self, word: u64) -> u32 {
         let (low, high) = match self {
-            Saying::Port => return word as u32,
-            _ if word == 0 && !matches!(self, Saying::ControlRegister) => return 0,
-            Saying::HostVector | Saying::Exception if word & VALID == 0 => return 0,
+            SubjectEncoding::Port => return word as u32,
+            _ if word == 0 && !matches!(self, SubjectEncoding::ControlRegister) => return 0,
+            SubjectEncoding::HostVector | SubjectEncoding::Exception if word & VALID == 0 => return 0,
             // Bits 0 to 10 are the vector and its type.
-            Saying::HostVector | Saying::Exception => (word & 0x7ff, 0),
+            SubjectEncoding::HostVector | SubjectEncoding::Exception => (word & 0x7ff, 0),
             // The task's selector, and what led to it in bits 30 and 31.
-            Saying::TaskSwitch => (word, word >> 30),
-            Saying::EptViolation => (word & EPT_SUBJECT, 0),
+            SubjectEncoding::TaskSwitch => (word, word >> 30),
+            SubjectEncoding::EptViolation => (word & EPT_SUBJECT, 0),
             // Some bits of error codes are above 32: `PFERR_GUEST_FINAL_BIT` and those after it; likewise that of a write.
-            Saying::NestedPageFault | Saying::Unaccelerated => (word, word >> 32),
+            SubjectEncoding::NestedPageFault | SubjectEncoding::Unaccelerated => (word, word >> 32),
             // The ICR's low half: the shorthand is in bits 18 and 19.
-            Saying::IncompleteIpi => (word, word >> 18 & 3),
+            SubjectEncoding::IncompleteIpi => (word, word >> 18 & 3),
             _ => (word, 0),
         };
         low as u32 & 0xffff | (high as u32 & 0xff) << 16 | KNOWN
@@ -115,11 +115,11 @@ impl Saying {
     const fn unpack(self, packed: u32) -> u64 {
         let (low, high) = ((packed & 0xffff) as u64, (packed >> 16 & 0xff) as u64);
         match self {
-            Saying::Port => packed as u64,
-            Saying::HostVector | Saying::Exception => low | VALID,
-            Saying::TaskSwitch => low | high << 30,
-            Saying::NestedPageFault | Saying::Unaccelerated => low | high << 32,
-            Saying::IncompleteIpi => low | high << 18,
+            SubjectEncoding::Port => packed as u64,
+            SubjectEncoding::HostVector | SubjectEncoding::Exception => low | VALID,
+            SubjectEncoding::TaskSwitch => low | high << 30,
+            SubjectEncoding::NestedPageFault | SubjectEncoding::Unaccelerated => low | high << 32,
+            SubjectEncoding::IncompleteIpi => low | high << 18,
             _ => low,
         }
     }
@@ -141,7 +141,7 @@ impl SubjectWord {
     /// `intr_info` is now (`vmx_get_exit_info` of `arch/x86/kvm/vmx/vmx.c`).
     #[inline(always)]
     pub fn new(code: ExitCode, word: impl Fn(ExitWord) -> Option<u64>) -> SubjectWord {
-        let Some(saying) = Saying::of(code) else { return SubjectWord::NONE };
+        let Some(saying) = SubjectEncoding::of(code) else { return SubjectWord::NONE };
         let value = match (saying.word(), word(saying.word())) {
             (ExitWord::IntrInfo, None) => word(ExitWord::Info2),
             (_, value) => value,
@@ -165,7 +165,7 @@ impl SubjectWord {
 
     /// What of a word of `kvm_exit` with this code it holds; zero of other words.
     pub fn word(self, code: ExitCode, word: ExitWord) -> u64 {
-        match Saying::of(code) {
+        match SubjectEncoding::of(code) {
             Some(saying) if self != SubjectWord::NONE && word == saying.word() => saying.unpack(self.0),
             _ => 0,
         }
@@ -178,27 +178,27 @@ impl SubjectWord {
         }
         let is =
             |kind, write, key, value| Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value });
-        let saying = Saying::of(code)?;
+        let saying = SubjectEncoding::of(code)?;
         let word = saying.unpack(self.0);
         match saying {
-            Saying::Port => self.port(code),
-            Saying::HostVector => is(SubjectKind::HostVector, false, word & 0xff, 0),
-            Saying::Exception => is(SubjectKind::Exception, false, word & 0xff, 0),
-            Saying::TaskSwitch => is(SubjectKind::TaskSwitch, false, word >> 30, word & 0xffff),
+            SubjectEncoding::Port => self.port(code),
+            SubjectEncoding::HostVector => is(SubjectKind::HostVector, false, word & 0xff, 0),
+            SubjectEncoding::Exception => is(SubjectKind::Exception, false, word & 0xff, 0),
+            SubjectEncoding::TaskSwitch => is(SubjectKind::TaskSwitch, false, word >> 30, word & 0xffff),
             // Access types 0 and 1 are MOV to and from it; CLTS and LMSW write CR0.
-            Saying::ControlRegister => match word >> 4 & 3 {
+            SubjectEncoding::ControlRegister => match word >> 4 & 3 {
                 to @ (0 | 1) => is(SubjectKind::ControlRegister, to == 0, word & 15, 0),
                 _ => is(SubjectKind::ControlRegister, true, 0, 0),
             },
-            Saying::DebugRegister => is(SubjectKind::DebugRegister, word >> 4 & 1 == 0, word & 7, 0),
+            SubjectEncoding::DebugRegister => is(SubjectKind::DebugRegister, word >> 4 & 1 == 0, word & 7, 0),
             // Access type 1 is a linear write; of guest-physical ones (10, 15) nothing says which they are.
-            Saying::ApicAccess => is(SubjectKind::Apic, word >> 12 == 1, word & 0xfff, 0),
-            Saying::ApicWrite => is(SubjectKind::Apic, true, word & 0xfff, 0),
-            Saying::VirtualEoi => is(SubjectKind::EoiVector, false, word & 0xff, 0),
-            Saying::EptViolation => is(SubjectKind::EptViolation, false, word, 0),
-            Saying::NestedPageFault => is(SubjectKind::PageFault, false, word, 0),
-            Saying::IncompleteIpi => is(SubjectKind::IncompleteIpi, false, word & 0xff, word),
-            Saying::Unaccelerated => is(SubjectKind::Apic, word >> 32 & 1 != 0, word & 0xff0, 0),
+            SubjectEncoding::ApicAccess => is(SubjectKind::Apic, word >> 12 == 1, word & 0xfff, 0),
+            SubjectEncoding::ApicWrite => is(SubjectKind::Apic, true, word & 0xfff, 0),
+            SubjectEncoding::VirtualEoi => is(SubjectKind::EoiVector, false, word & 0xff, 0),
+            SubjectEncoding::EptViolation => is(SubjectKind::EptViolation, false, word, 0),
+            SubjectEncoding::NestedPageFault => is(SubjectKind::PageFault, false, word, 0),
+            SubjectEncoding::IncompleteIpi => is(SubjectKind::IncompleteIpi, false, word & 0xff, word),
+            SubjectEncoding::Unaccelerated => is(SubjectKind::Apic, word >> 32 & 1 != 0, word & 0xff0, 0),
         }
     }
 

@@ -59,9 +59,9 @@ fn assemble_all(events: &[Event]) -> (Vec<Exit>, Ledger, Vec<LaneSpan>, Vec<CpuI
     let (mut rows, mut ledger, mut assembler) = (Vec::new(), Ledger::default(), Assembler::default());
     ledger.events = events.iter().filter(|event| !matches!(event.kind, EventKind::Lost { .. })).count() as u64;
     assembler.push(events, &mut rows, &mut ledger);
-    let mut stretches = assembler.stretches().to_vec();
+    let mut stretches = assembler.cpu_intervals().to_vec();
     let spans = assembler.finish(&mut rows, &mut ledger);
-    stretches.extend_from_slice(assembler.stretches());
+    stretches.extend_from_slice(assembler.cpu_intervals());
     (rows, ledger, spans, stretches)
 }
 
@@ -105,14 +105,14 @@ fn the_way_of_an_exit_divides_at_each_event_that_marks_a_step() {
         port(1_030, true, 7),
         event(1_100, 10, EventKind::Fpu { load: false }),
         event(1_150, 10, user),
-        event(1_250, 10, EventKind::CallEnd),
-        event(1_300, 10, EventKind::Call { registers: true }),
-        event(1_340, 10, EventKind::CallEnd),
-        event(1_400, 10, EventKind::Call { registers: false }),
+        event(1_250, 10, EventKind::SyscallExit),
+        event(1_300, 10, EventKind::Syscall { registers: true }),
+        event(1_340, 10, EventKind::SyscallExit),
+        event(1_400, 10, EventKind::Syscall { registers: false }),
         switch(1_410, 10, true, 99),
         event(1_810, 99, EventKind::Wakeup { tid: Tid(10) }),
         switch(1_830, 99, true, 10),
-        event(1_840, 10, EventKind::CallEnd),
+        event(1_840, 10, EventKind::SyscallExit),
         event(1_900, 10, EventKind::RunEnter),
         event(1_950, 10, EventKind::Fpu { load: true }),
         enter(2_000),
@@ -127,7 +127,9 @@ fn the_way_of_an_exit_divides_at_each_event_that_marks_a_step() {
     assert_eq!((way.register_calls, way.in_register_calls), (1, Nanos(40)));
     assert!(PhaseBoundary::ALL.iter().all(|mark| way.has(*mark)));
     // Without system calls, the return to user space is part of user space; without kvm_fpu too, all of it is handling.
-    events.retain(|event| !matches!(event.kind, EventKind::Call { .. } | EventKind::CallEnd | EventKind::RunEnter));
+    events.retain(|event| {
+        !matches!(event.kind, EventKind::Syscall { .. } | EventKind::SyscallExit | EventKind::RunEnter)
+    });
     let way = assemble(&events).0[0].phases;
     assert_eq!(ExitPhase::ALL.map(|step| way.time(step).0), [30, 70, 50, 380, 400, 50]);
     events.retain(|event| !matches!(event.kind, EventKind::Fpu { .. } | EventKind::Emulate | EventKind::Detail(_)));
@@ -177,14 +179,14 @@ fn signs_are_of_the_vcpu_in_whose_thread_they_are_or_of_another_thread_of_its_pr
     let named = Event { vcpu: VcpuId(5), ..exit(10, HLT) };
     let events = [
         named,
-        event(20, 10, EventKind::Sign(Sign::PmlFull)),
-        event(30, 77, EventKind::Sign(Sign::Unmapped)),
+        event(20, 10, EventKind::KvmActivity(KvmActivity::PmlFull)),
+        event(30, 77, EventKind::KvmActivity(KvmActivity::Unmapped)),
         enter(40),
     ];
     let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
     assembler.push(&events, &mut rows, &mut ledger);
-    let signs: Vec<_> = assembler.signs().iter().map(|of| (of.who.vcpu, of.who.tid, of.sign)).collect();
-    assert_eq!(signs, [(VcpuId(5), Tid(10), Sign::PmlFull), (VcpuId::UNKNOWN, Tid(77), Sign::Unmapped)]);
+    let signs: Vec<_> = assembler.kvm_activity().iter().map(|of| (of.who.vcpu, of.who.tid, of.activity)).collect();
+    assert_eq!(signs, [(VcpuId(5), Tid(10), KvmActivity::PmlFull), (VcpuId::UNKNOWN, Tid(77), KvmActivity::Unmapped)]);
     assert_eq!((rows[0].events, ledger.get(LedgerLine::OutsideExit)), (3, 1));
 }
 
@@ -207,7 +209,7 @@ fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
 
 #[test]
 fn who_leaves_is_in_user_space_unless_it_is_said_when_that_has_it() {
-    let leaves = [exit(1_000, IO), event(1_200, 10, EventKind::Leave)];
+    let leaves = [exit(1_000, IO), event(1_200, 10, EventKind::KvmOut)];
     let told = event(1_500, 10, EventKind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 });
     let (rows, ..) = assemble(&[&leaves[..], &[told, enter(5_000)]].concat());
     assert_eq!(
@@ -387,19 +389,19 @@ fn any_kind() -> impl Strategy<Value = EventKind> {
         4 => prop_oneof![Just(HLT), Just(IO), Just(NPF), Just(CPUID)].prop_map(|code| EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 }),
         4 => Just(EventKind::Enter),
         1 => Just(EventKind::Refine { code: HLT }),
-        1 => Just(EventKind::Leave),
+        1 => Just(EventKind::KvmOut),
         2 => (0u32..3, -1..=0i32).prop_map(|(reason, errno)| EventKind::UserspaceExit { reason, errno }),
         2 => any::<bool>().prop_map(|load| EventKind::Fpu { load }),
         2 => detail,
         1 => Just(EventKind::RunEnter),
-        1 => Just(EventKind::CallEnd),
-        1 => any::<bool>().prop_map(|registers| EventKind::Call { registers }),
+        1 => Just(EventKind::SyscallExit),
+        1 => any::<bool>().prop_map(|registers| EventKind::Syscall { registers }),
         1 => Just(EventKind::Emulate),
         1 => Just(EventKind::Inject { vector: 3 }),
         1 => (0u64..5000, any::<bool>()).prop_map(|(ns, waited)| EventKind::HaltEnd { ns, waited, valid: true }),
         1 => (0u32..300, 0u32..300).prop_map(|(old, new)| EventKind::HaltPoll { grow: true, new, old }),
         1 => Just(EventKind::Nested),
-        1 => Just(EventKind::Sign(Sign::Aged)),
+        1 => Just(EventKind::KvmActivity(KvmActivity::Aged)),
         1 => Just(EventKind::Reflect),
         1 => Just(EventKind::Detail(Subject {
             kind: SubjectKind::Vmgexit, write: false, form: PortAccessForm::Unknown, size: 0, key: 0x78, value: 0
@@ -709,7 +711,7 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
     let cases: [(&[EventKind], EventKinds); 7] = [
         (&[EventKind::Enter, EventKind::VcpuHint], EventKinds::default()),
         (&[EventKind::UserspaceExit { reason: 2, errno: 0 }], EventKinds { handlers: true, ..EventKinds::default() }),
-        (&[EventKind::Leave], EventKinds { handlers: true, ..EventKinds::default() }),
+        (&[EventKind::KvmOut], EventKinds { handlers: true, ..EventKinds::default() }),
         (&[poll, EventKind::VcpuHint], EventKinds { polls: true, ..EventKinds::default() }),
         (&[EventKind::VcpuHint, poll], EventKinds { polls: true, ..EventKinds::default() }),
         (&[EventKind::Wakeup { tid: Tid(10) }], EventKinds { wakeups: true, ..EventKinds::default() }),
@@ -896,7 +898,7 @@ fn what_a_runner_recorded_before_the_first_exit_is_of_no_vcpu() {
     let entries = (0..4).map(|vcpu| of(100 + u64::from(vcpu), vcpu, EventKind::Enter));
     let events: Vec<Event> = entries.chain([trap(1_000, VcpuId(2)), of(1_100, 2, EventKind::Enter)]).collect();
     let (mut assembler, mut rows, mut ledger) = pushed(Assembler::default(), &events);
-    let stretches = assembler.stretches().to_vec();
+    let stretches = assembler.cpu_intervals().to_vec();
     let spans = assembler.finish(&mut rows, &mut ledger);
     let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(2), tid: Tid(0) };
     assert_eq!(spans.iter().map(|span| span.who).collect::<Vec<_>>(), [who], "not the thread's");
@@ -978,7 +980,7 @@ fn what_leaves_in_one_push_has_left() {
     let update = PleUpdate { who, at: window.at, new: 4_096, old: 8_192 };
     assert_eq!((assembler.ple_updates(), assembler.halts().len()), (&[update][..], 1));
     assembler.push(&[exit(170, IO)], &mut rows, &mut ledger);
-    assert_eq!((assembler.ple_updates().len(), assembler.halts().len(), assembler.stretches().len()), (0, 0, 0));
+    assert_eq!((assembler.ple_updates().len(), assembler.halts().len(), assembler.cpu_intervals().len()), (0, 0, 0));
     // What was said of the first recording is not said of the next.
     let spans = assembler.finish(&mut rows, &mut ledger);
     assert_eq!((spans.len(), assembler.vcpus().count()), (1, 0));

@@ -86,9 +86,9 @@ fn account_of(info: &TraceInfo, events: &[Event]) -> Account {
 fn account_in(mut assembler: Assembler, events: &[Event]) -> Account {
     let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
     assembler.push(events, &mut rows, &mut ledger);
-    let (mut stretches, mut halts) = (assembler.stretches().to_vec(), assembler.halts().to_vec());
+    let (mut stretches, mut halts) = (assembler.cpu_intervals().to_vec(), assembler.halts().to_vec());
     let spans = assembler.finish(&mut rows, &mut ledger);
-    stretches.extend_from_slice(assembler.stretches());
+    stretches.extend_from_slice(assembler.cpu_intervals());
     halts.extend_from_slice(assembler.halts());
     let mut sums = AllParts::ZERO;
     for row in &rows {

@@ -36,18 +36,18 @@ struct TripleRow {
 
 impl ForcedOutColumns {
     /// What there is to show; `None` if nobody was forced out.
-    pub fn of(drags: ForcedOutTimeline) -> Option<ForcedOutColumns> {
-        let (width_ns, rows, triples) = drags.finish();
+    pub fn of(timeline: ForcedOutTimeline) -> Option<ForcedOutColumns> {
+        let (width_ns, rows, keys) = timeline.finish();
         let base = rows.first()?.bucket;
-        let triples = triples.iter().map(|&(vm, vcpu, cause)| TripleRow {
+        let keys = keys.iter().map(|&(vm, vcpu, cause)| TripleRow {
             vm: (vm != VmId::UNKNOWN).then_some(vm.0),
             vcpu: Some(vcpu.0),
             cause: cause.map(|cause| cause.0.0),
             reason: cause.map(|cause| ExitCode::new(CodeList::PpcTrap, u64::from(cause.1)).name()),
         });
         let further = TripleRow { vm: None, vcpu: None, cause: None, reason: None };
-        let triples: Vec<TripleRow> = triples.chain([further]).collect();
-        let last = triples.len() as u32 - 1;
+        let keys: Vec<TripleRow> = keys.chain([further]).collect();
+        let last = keys.len() as u32 - 1;
         let before = [base].into_iter().chain(rows.iter().map(|row| row.bucket));
         Some(ForcedOutColumns {
             width_ns,
@@ -56,7 +56,7 @@ impl ForcedOutColumns {
             triple: rows.iter().map(|row| row.key.min(last.into()) as u32).collect(),
             forced: rows.iter().map(|row| row.sums[0]).collect(),
             lost: rows.iter().map(|row| row.sums[1]).collect(),
-            forced_pairs: triples,
+            forced_pairs: keys,
         })
     }
 }
@@ -70,19 +70,19 @@ mod tests {
 
     #[test]
     fn time_lost_is_shared_by_those_who_had_a_reason() {
-        let mut drags = ForcedOutTimeline::new(&Selection::default());
+        let mut timeline = ForcedOutTimeline::new(&Selection::default());
         let cause = |vcpu, trap| GangMember { vcpu: VcpuId(vcpu), left: ThreadExit { trap, ceded: false } };
-        let drag = |at, causes| ForcedOutExit {
+        let forced_out = |at, causes| ForcedOutExit {
             vm: VmId(7),
             vcpu: VcpuId(1),
             at: Moment::from_nanos(at),
             lost: Nanos(900),
             causes,
         };
-        drags.add(&drag(5_000_500, vec![cause(0, 0xc00), cause(2, 0x500)]));
-        drags.add(&drag(5_003_000, vec![cause(0, 0xc00)]));
-        drags.add(&drag(5_003_100, vec![]));
-        let head = ForcedOutColumns::of(drags).unwrap();
+        timeline.add(&forced_out(5_000_500, vec![cause(0, 0xc00), cause(2, 0x500)]));
+        timeline.add(&forced_out(5_003_000, vec![cause(0, 0xc00)]));
+        timeline.add(&forced_out(5_003_100, vec![]));
+        let head = ForcedOutColumns::of(timeline).unwrap();
         assert_eq!((head.width_ns, head.base_ns.as_str()), (1_000, "5000000"));
         assert_eq!(head.bucket, [0, 0, 3, 0]);
         assert_eq!(head.triple, [0, 1, 0, 2]);

@@ -44,7 +44,7 @@ pub struct PageContents<'a> {
     /// What happened when.
     pub over_time: TimelineTables,
     /// Who forced whom out of the guest, when.
-    pub drags: Option<ForcedOutColumns>,
+    pub forced_out: Option<ForcedOutColumns>,
 }
 
 /// What the front end is given as JSON. Lengths are in nanoseconds.
@@ -100,15 +100,14 @@ pub fn write_page(contents: PageContents<'_>, out: &mut dyn Write) -> io::Result
 
 /// Writes what the page of a report shows, packed, without the page. Errors: those of `out`.
 pub fn write_data(contents: PageContents<'_>, packing: Compression, out: &mut dyn Write) -> io::Result<()> {
-    let PageContents { mut report, advice, polls, over_time, drags } = contents;
+    let PageContents { mut report, advice, polls, over_time, forced_out } = contents;
     let left_out = report.subjects.len().saturating_sub(MOST_ROWS);
     report.subjects.truncate(MOST_ROWS);
     if let Some(pio) = &mut report.pio {
         pio.rows.truncate(MOST_ROWS);
     }
     let TimelineTables { head: over, columns } = over_time;
-    let shown =
-        ReportPage { kind: "report", report: &report, left_out, advice, polls, timelines: over, forced_out: drags };
+    let shown = ReportPage { kind: "report", report: &report, left_out, advice, polls, timelines: over, forced_out };
     pack(&PageData::from(PageContent::Report(&shown)), &columns, packing, out)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::poll_limits::{PollLimitTable, halt_polls};
 use crate::timelines::TimelineTables;
-use exitscope_analysis::advice::{RecordedHost, TriedLimits, told_apart};
+use exitscope_analysis::advice::{RecordedHost, TriedLimits, attribution};
 use exitscope_analysis::over_time::Timelines;
 use exitscope_analysis::{ExitCause, PageFacts, RecordedHaltPolling};
 use exitscope_model::TraceInfo;
@@ -36,10 +36,10 @@ pub fn finish_page_parts<A, E>(
     traces: &[TraceRow],
     info: &TraceInfo,
 ) -> Result<(A, Option<PollLimitTable>, TimelineTables), E> {
-    let machine = traces.first().map_or(RecordedHost::default(), |trace| trace.machine(info));
-    let is_xen = machine.xen;
-    let is_qemu = of.advice_input.has_qemu(&machine);
-    let apart = |cause: &ExitCause| told_apart(&machine, is_qemu, cause);
+    let host = traces.first().map_or(RecordedHost::default(), |trace| trace.recorded_host(info));
+    let is_xen = host.xen;
+    let is_qemu = of.advice_input.has_qemu(&host);
+    let apart = |cause: &ExitCause| attribution(&host, is_qemu, cause);
     thread::scope(|scope| {
         let over_time = scope.spawn(move || TimelineTables::of(over_time(), traces.len() == 1, info, apart));
         let (send, tried) = channel();
@@ -100,7 +100,7 @@ mod tests {
             facts.advice_input.sum_up();
             let info = TraceInfo::default();
             let trace = TraceRow::of("t".to_string(), &info, "", Default::default(), 400);
-            let mut trials = facts.replay_kept_only(Trials::new(&facts.advice_input, &trace.machine(&info)));
+            let mut trials = facts.replay_kept_only(Trials::new(&facts.advice_input, &trace.recorded_host(&info)));
             trials.end();
             let tried = trials.limits();
             assert_eq!((tried.host.len(), tried.guest.len()), (8, if vms == 1 { 5 } else { 0 }));

@@ -13,7 +13,7 @@ use crate::html::{PACKING, pack};
 use crate::single_exits::{Places, SingleExitsHead};
 use crate::timelines::{CauseNumbering, LaneOrder};
 use exitscope_analysis::over_time::columns::push_all;
-use exitscope_analysis::over_time::{BriefSink, Briefs, ExitSample, Numbered, SingleExits, TimelineKeys};
+use exitscope_analysis::over_time::{ExitSample, Numbered, SingleExits, TimelineBatch, TimelineKeys, TimelineSink};
 use exitscope_analysis::{KeyNumbering, Length, Limit, Selection, Than};
 use exitscope_model::{EXIT_PARTS, ExitParts, LaneSpan, TimePart, TraceInfo};
 use exitscope_units::{Tid, VcpuId};
@@ -249,13 +249,13 @@ impl Groups {
     }
 }
 
-impl BriefSink for Reread {
-    fn take(&mut self, briefs: &mut Briefs) {
-        self.singles.absorb(briefs);
+impl TimelineSink for Reread {
+    fn take(&mut self, batch: &mut TimelineBatch) {
+        self.singles.absorb(batch);
         if let What::Groups(by, limits) = &self.question.what {
             let (from, to) = (self.question.from, self.question.to);
-            let parts = &briefs.parts;
-            for exit in briefs.exits.iter().filter(|exit| from <= exit.at && exit.at <= to) {
+            let parts = &batch.parts;
+            for exit in batch.exits.iter().filter(|exit| from <= exit.at && exit.at <= to) {
                 // What has no length is within no limits.
                 if !limits.iter().all(|limit| exit.timed && limit.holds(|part| part_of(exit, parts, part), exit.total))
                 {
@@ -266,7 +266,7 @@ impl BriefSink for Reread {
                 self.groups.add((exit.lane, exit.cause, keys), exit, parts);
             }
         }
-        briefs.clear();
+        batch.clear();
     }
 
     fn is_full(&self) -> bool {

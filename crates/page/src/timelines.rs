@@ -6,7 +6,7 @@
 
 use crate::cpu_waits::ThreadRow;
 use crate::single_exits::SingleExitsHead;
-use exitscope_analysis::advice::ToldApart;
+use exitscope_analysis::advice::Attribution;
 use exitscope_analysis::over_time::columns::{push_all, push_rising};
 use exitscope_analysis::over_time::{
     BELOW_CAUSE, BucketRow, CAUSES, REASONS, TimelineKeys, Timelines, lane_of, number_of, place,
@@ -145,7 +145,7 @@ impl TimelineTables {
         over_time: Timelines,
         in_time: bool,
         info: &TraceInfo,
-        apart: impl Fn(&ExitCause) -> ToldApart,
+        apart: impl Fn(&ExitCause) -> Attribution,
     ) -> TimelineTables {
         let Timelines { names, to: sums, .. } = over_time;
         let (lane_order, numbering) = (LaneOrder::new(&names), CauseNumbering::new(&names));
@@ -222,15 +222,15 @@ impl TimelineTables {
                 after_ns: after(exit.at),
             }
         });
-        let causes = numbering.causes.iter().map(|cause| (cause, cause.cause.as_ref().map_or(ToldApart::No, &apart)));
+        let causes = numbering.causes.iter().map(|cause| (cause, cause.cause.as_ref().map_or(Attribution::No, &apart)));
         let causes = causes.map(|(cause, told)| PageCause {
             reason: cause.reason,
             about: cause.about,
             named: match told {
-                ToldApart::ByName(name) => Some(name),
-                ToldApart::ByKey | ToldApart::No => None,
+                Attribution::ByName(name) => Some(name),
+                Attribution::ByKey | Attribution::No => None,
             },
-            is_told_apart: told != ToldApart::No,
+            is_told_apart: told != Attribution::No,
             is_further: cause.cause.is_none(),
         });
         let named = names.named.iter().map(|((who, to), count)| {

@@ -1,6 +1,6 @@
 //! The data of a page: what is unpacked is what went in, and what its schema says.
 
-use exitscope_analysis::advice::ToldApart;
+use exitscope_analysis::advice::Attribution;
 use exitscope_analysis::over_time::Timelines;
 use exitscope_analysis::{Dimension, ExitCause, Facts, FactsOptions, MomentSpec, Selection, TraceSink};
 use exitscope_model::{
@@ -71,7 +71,7 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> PageContents<
         over_time.absorb(exit);
     }
     facts.absorb_stretch(&stretch(&exits));
-    over_time.stretch(&stretch(&exits));
+    over_time.cpu_interval(&stretch(&exits));
     let span = |who| LaneSpan { who, first, last };
     let lanes = [span(exits[0].who), span(exits[1].who)];
     facts.end(first, last, &Default::default());
@@ -92,9 +92,9 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> PageContents<
     let report = Report::of(&facts, &Ledger::default(), vec![trace], &info, made);
     // As rules tell ports from other exits.
     let apart =
-        |cause: &ExitCause| if cause.about.is_some() { ToldApart::ByName("serial port") } else { ToldApart::No };
+        |cause: &ExitCause| if cause.about.is_some() { Attribution::ByName("serial port") } else { Attribution::No };
     let over_time = TimelineTables::of(over_time, in_time, &info, apart);
-    PageContents { report, advice: None, polls: None, over_time, drags: None }
+    PageContents { report, advice: None, polls: None, over_time, forced_out: None }
 }
 
 /// The JSON of a page's data, and its columns by table and name, read as the front end reads them.

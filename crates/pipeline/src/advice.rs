@@ -24,16 +24,16 @@ pub enum AdviceError {
 /// What the rules make of a recording. `again` takes trials through it once more, if there is something to try.
 pub fn judgement(
     advice_input: &AdviceInput,
-    machine: &RecordedHost,
+    host: &RecordedHost,
     again: impl FnOnce(Trials) -> Result<Trials, ReadError>,
 ) -> Result<(Judgement, Trials), AdviceError> {
-    let mut trials = Trials::new(advice_input, machine);
+    let mut trials = Trials::new(advice_input, host);
     if trials.need_reading() {
         trials = again(trials)?;
         trials.end();
     }
-    let simulations = Simulations::of(machine);
-    let judgement = judge(advice_input, &trials, machine, &|kind, way| simulations.shares(kind, way));
+    let simulations = Simulations::of(host);
+    let judgement = judge(advice_input, &trials, host, &|kind, way| simulations.shares(kind, way));
     simulations.check()?;
     Ok((judgement, trials))
 }

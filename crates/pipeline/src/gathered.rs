@@ -17,7 +17,7 @@ pub struct Gathered {
     /// What reports, advice and replays of polling are made of.
     pub facts: PageFacts,
     /// Who forced whom out, when; of the first trace.
-    pub drags: ForcedOutTimeline,
+    pub forced_out: ForcedOutTimeline,
     /// What happened when.
     pub over_time: TimelineJoin,
 }
@@ -30,15 +30,15 @@ impl Gathered {
     }
 
     /// All of a trace that has been read.
-    pub fn end((mut facts, (drags, over_time)): Gathering, trace: &ReadTrace) -> Gathered {
+    pub fn end((mut facts, (forced_out, over_time)): Gathering, trace: &ReadTrace) -> Gathered {
         facts.end(trace.span, &trace.held, &trace.vcpu_of);
         let over_time = TimelineThread::end(over_time, trace.lanes.clone(), trace.vcpu_of.clone());
-        Gathered { facts, drags, over_time }
+        Gathered { facts, forced_out, over_time }
     }
 
     /// With another recording. There is no common time then, nor advice.
     pub fn with_recording(self, other: Gathered) -> Gathered {
         let over_time = self.over_time.merge(other.over_time);
-        Gathered { facts: self.facts.with_recording(other.facts), drags: self.drags, over_time }
+        Gathered { facts: self.facts.with_recording(other.facts), forced_out: self.forced_out, over_time }
     }
 }

@@ -334,8 +334,8 @@ fn pass_beside(
         let who = who.completed(vcpu_of);
         (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
     };
-    for of in assembler.stretches() {
-        new(of.who, of.from).into_iter().for_each(|who| sink.stretch(&CpuInterval { who, ..*of }));
+    for of in assembler.cpu_intervals() {
+        new(of.who, of.from).into_iter().for_each(|who| sink.cpu_interval(&CpuInterval { who, ..*of }));
     }
     for halt in assembler.halts() {
         new(halt.who, halt.begin).into_iter().for_each(|who| sink.halt(&Halt { who, ..*halt }));
@@ -354,8 +354,8 @@ fn pass_beside(
     }
     let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
     let is_new = |at: Moment| !spans.iter().any(|span| span.0 <= at && at <= span.1);
-    for of in assembler.signs().iter().filter(|of| is_new(of.at)) {
-        sink.sign(of);
+    for of in assembler.kvm_activity().iter().filter(|of| is_new(of.at)) {
+        sink.kvm_activity(of);
     }
     for stay in assembler.queue_stays() {
         for (from, to) in beyond((stay.from, stay.to), &spans) {

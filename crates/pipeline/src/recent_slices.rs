@@ -127,21 +127,21 @@ impl RecentSlices {
     }
 
     /// Adds what came up to a moment.
-    pub fn absorb(&mut self, feed: &SampleDecoder, until: Moment) {
-        if !feed.named.is_empty() {
+    pub fn absorb(&mut self, decoder: &SampleDecoder, until: Moment) {
+        if !decoder.named.is_empty() {
             let info = Arc::make_mut(&mut self.info);
-            for (thread, name) in &feed.named {
+            for (thread, name) in &decoder.named {
                 self.vcpu_of.extend(vcpu_by_name(name).map(|vcpu| (Tid(*thread), vcpu)));
                 info.comms.insert(*thread, name.clone());
             }
         }
-        self.now.ledger.merge(&feed.ledger);
-        self.lost += feed.ledger.get(LedgerLine::LostRecords);
+        self.now.ledger.merge(&decoder.ledger);
+        self.lost += decoder.ledger.get(LedgerLine::LostRecords);
         let (mut rows, before) = (Vec::new(), self.now.exits);
-        self.assembler.push(&feed.events, &mut rows, &mut self.now.ledger);
+        self.assembler.push(&decoder.events, &mut rows, &mut self.now.ledger);
         pass_halts_and_yields(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         if self.assembler.is_by_runner() {
-            self.now.sums.runner_events(&feed.events);
+            self.now.sums.runner_events(&decoder.events);
         }
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
         self.exits += self.now.exits - before;

@@ -99,19 +99,19 @@ mod tests {
 
     #[test]
     fn a_sample_becomes_the_event_that_it_is_and_what_is_too_short_is_counted() {
-        let mut feed = SampleDecoder::new(&[tracepoint()], &mut EventNames::default());
+        let mut decoder = SampleDecoder::new(&[tracepoint()], &mut EventNames::default());
         let mut payload = 2u32.to_ne_bytes().to_vec();
         payload.extend_from_slice(&0i32.to_ne_bytes());
         let of = |payload| TracepointSample { time: 5, cpu: 3, process: 1, thread: 1, tracepoint: 0, payload };
-        feed.take(of(&payload));
-        feed.take(of(&payload[..3]));
-        feed.lose(9, 3, 4);
-        assert_eq!(feed.ledger.events, 2);
-        assert_eq!((feed.ledger.get(LedgerLine::BadRecord), feed.ledger.get(LedgerLine::LostRecords)), (1, 4));
-        let event = feed.events[0];
+        decoder.take(of(&payload));
+        decoder.take(of(&payload[..3]));
+        decoder.lose(9, 3, 4);
+        assert_eq!(decoder.ledger.events, 2);
+        assert_eq!((decoder.ledger.get(LedgerLine::BadRecord), decoder.ledger.get(LedgerLine::LostRecords)), (1, 4));
+        let event = decoder.events[0];
         assert!(matches!(event.kind, EventKind::UserspaceExit { reason: 2, .. }), "{event:?}");
         assert_eq!((event.at.as_nanos(), event.cpu, event.tid), (5, PcpuId(3), Tid(1)));
         assert_ne!(event.name, NameId::NONE);
-        assert_eq!(feed.named.len(), 1);
+        assert_eq!(decoder.named.len(), 1);
     }
 }

@@ -29,19 +29,19 @@ static FOUND: Mutex<BTreeMap<(SubjectKind, InKernelPath), Vec<f64>>> = Mutex::ne
 
 /// Simulations that were asked for.
 pub struct Simulations<'a> {
-    machine: &'a RecordedHost,
+    host: &'a RecordedHost,
     failed: RefCell<Option<AdviceError>>,
 }
 
 impl Simulations<'_> {
     /// Of such machines; none yet.
-    pub fn of(machine: &RecordedHost) -> Simulations<'_> {
-        Simulations { machine, failed: RefCell::default() }
+    pub fn of(host: &RecordedHost) -> Simulations<'_> {
+        Simulations { host, failed: RefCell::default() }
     }
 
     /// The share of an access that a way spares, on each cost model; nothing for a machine that they are not of.
     pub fn shares(&self, kind: SubjectKind, way: InKernelPath) -> Vec<f64> {
-        if self.machine.xen || !self.machine.arch.starts_with("x86") {
+        if self.host.xen || !self.host.arch.starts_with("x86") {
             return Vec::new();
         }
         let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn every_way_spares_something_and_none_all_of_it() {
-        let machine = RecordedHost { arch: "x86_64".to_string(), ..RecordedHost::default() };
-        let simulations = Simulations::of(&machine);
+        let host = RecordedHost { arch: "x86_64".to_string(), ..RecordedHost::default() };
+        let simulations = Simulations::of(&host);
         for (kind, ..) in ACCESSES {
             for way in [InKernelPath::Device, InKernelPath::Ioeventfd, InKernelPath::Coalesced] {
                 let shares = simulations.shares(kind, way);

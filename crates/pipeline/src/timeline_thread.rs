@@ -6,7 +6,7 @@
 //!                               └───────────────── empty again ───────────────────┘
 //! ```
 
-use exitscope_analysis::over_time::{BriefSink, Briefs, ExitTimeline, Numbered, Timelines};
+use exitscope_analysis::over_time::{ExitTimeline, Numbered, TimelineBatch, TimelineSink, Timelines};
 use exitscope_model::LaneSpan;
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -23,13 +23,13 @@ const MAX_QUEUED_BATCHES: usize = 32;
 
 enum Message {
     Window((Moment, Moment)),
-    Briefs(Briefs),
+    Batch(TimelineBatch),
 }
 
 /// The thread on which the sums of [`Timelines`] are made.
 pub struct TimelineThread {
     to: SyncSender<Message>,
-    empty: Receiver<Briefs>,
+    empty: Receiver<TimelineBatch>,
     thread: JoinHandle<ExitTimeline>,
 }
 
@@ -43,10 +43,10 @@ impl TimelineThread {
             for message in messages {
                 match message {
                     Message::Window(window) => sums.begin(window),
-                    Message::Briefs(mut briefs) => {
-                        sums.take(&mut briefs);
+                    Message::Batch(mut batch) => {
+                        sums.take(&mut batch);
                         // Where there are enough already, this one is dropped.
-                        let _ = back.try_send(briefs);
+                        let _ = back.try_send(batch);
                     }
                 }
             }
@@ -99,15 +99,15 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-impl BriefSink for TimelineThread {
+impl TimelineSink for TimelineThread {
     const AT_ONCE: usize = BATCH;
 
     fn begin(&mut self, window: (Moment, Moment)) {
         self.send(Message::Window(window));
     }
 
-    fn take(&mut self, briefs: &mut Briefs) {
-        let empty = self.empty.try_recv().unwrap_or_else(|_| Briefs::with_capacity(BATCH));
-        self.send(Message::Briefs(std::mem::replace(briefs, empty)));
+    fn take(&mut self, batch: &mut TimelineBatch) {
+        let empty = self.empty.try_recv().unwrap_or_else(|_| TimelineBatch::with_capacity(BATCH));
+        self.send(Message::Batch(std::mem::replace(batch, empty)));
     }
 }

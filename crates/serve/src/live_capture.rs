@@ -94,13 +94,13 @@ impl LiveCapture {
             if let TracingBackend::PerfEvents { because } = capture.route() {
                 say(&format!("recording by perf events, as BPF may not be used: {because}"));
             }
-            let feed = SampleDecoder::new(capture.tracepoints(), &mut info.names);
+            let decoder = SampleDecoder::new(capture.tracepoints(), &mut info.names);
             // The moments of a recording begin here.
             let begin = Moment::from_nanos(capture.drain(|_| {})?.until);
             let ring = Arc::new(Mutex::new(RecentSlices::new(info, begin, keep)));
             // Nobody waits any more if something else went wrong meanwhile.
             let _ = ready.send(ring.clone());
-            record(&mut capture, feed, &ring, (&tell, say), &asked)
+            record(&mut capture, decoder, &ring, (&tell, say), &asked)
         });
         let Ok(ring) = begun.recv() else {
             return Err(ended(thread).err().unwrap_or(LiveError::Ended));
@@ -132,7 +132,7 @@ fn ended(thread: JoinHandle<Result<(), LiveError>>) -> Result<(), LiveError> {
 
 fn record(
     capture: &mut Capture,
-    mut feed: SampleDecoder,
+    mut decoder: SampleDecoder,
     ring: &Mutex<RecentSlices>,
     (tell, say): (&watch::Sender<SseEvent>, fn(&str)),
     stop: &AtomicBool,
@@ -141,16 +141,16 @@ fn record(
     let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let (mut told, mut exits, mut version) = (Instant::now(), 0, 0u64);
     while !stop.load(Ordering::Relaxed) {
-        let drained = capture.drain(|sample| feed.take(sample)).map_err(LiveError::GoOn)?;
+        let drained = capture.drain(|sample| decoder.take(sample)).map_err(LiveError::GoOn)?;
         for cpu in drained.came {
             say(&format!("CPU {cpu} came on line: what happened there in its first moments is not shown"));
         }
         for (cpu, count) in drained.lost {
-            feed.lose(drained.until, cpu, count);
+            decoder.lose(drained.until, cpu, count);
         }
         let mut ring = lock(ring);
-        ring.absorb(&feed, Moment::from_nanos(drained.until));
-        feed.clear();
+        ring.absorb(&decoder, Moment::from_nanos(drained.until));
+        decoder.clear();
         if told.elapsed() >= NOTIFY_INTERVAL {
             let per_s = (ring.exits - exits) as f64 / told.elapsed().as_secs_f64();
             (told, exits, version) = (Instant::now(), ring.exits, version + 1);

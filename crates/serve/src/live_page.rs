@@ -27,7 +27,7 @@ pub fn write_live_page(kept: SliceSnapshot, out: &mut dyn Write) -> Result<(), L
     let facts = &page.advice_input.facts;
     let advised = || {
         let tried = |trials| Ok(page.replay_kept_only(trials));
-        let (judgement, trials) = judgement(&page.advice_input, &trace.machine(&info), tried)?;
+        let (judgement, trials) = judgement(&page.advice_input, &trace.recorded_host(&info), tried)?;
         let coverage = Coverage::of(&ledger, exits, timed_exits);
         let selection = SelectionRow::of(&selection);
         let advised = AdviceReport::of(&judgement, trace.clone(), coverage, selection, (facts, &info));
@@ -49,6 +49,6 @@ pub fn write_live_page(kept: SliceSnapshot, out: &mut dyn Write) -> Result<(), L
     };
     let mut report = Report::of(facts, &ledger, vec![trace], &info, made);
     report.add_advice(facts, &info, &advice);
-    let contents = PageContents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, drags: None };
+    let contents = PageContents { report, advice: Some(&advice), polls: polls.as_ref(), over_time, forced_out: None };
     Ok(write_data(contents, Compression::fast(), out)?)
 }

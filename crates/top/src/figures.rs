@@ -114,14 +114,14 @@ mod tests {
         // One halt began 300 before the interval and ends in it; the next is open at its end since 400.
         let lane = CountedVcpu { process: 7, runner: VcpuRunner::Thread(70) };
         let snapshot = |until, since, beside| {
-            let open = Some(OpenExit { code: HLT, since, beside });
+            let open = Some(OpenExit { code: HLT, since, not_cost: beside });
             let lanes = BTreeMap::from([(lane, CountedVcpuState { until, open, ..CountedVcpuState::default() })]);
             Snapshot { at: until, lanes, ..Snapshot::default() }
         };
         let mut deltas = Deltas::default();
         deltas.take(&snapshot(1_000, 700, beside(280, 0)));
         let mut now = snapshot(2_500, 2_100, beside(350, 0));
-        let ended = CountAndTime { count: 1, total: 900, beside: beside(700, 100), ..CountAndTime::default() };
+        let ended = CountAndTime { count: 1, total: 900, not_cost: beside(700, 100), ..CountAndTime::default() };
         now.counts.insert(CountKey { lane, cause: CountedKind::Exit(HLT), subject: None }, ended);
         let mut totals = deltas.take(&now).vcpus.remove(&lane).unwrap().1;
         (totals.switches, totals.has_kvm_exit) = (true, true);

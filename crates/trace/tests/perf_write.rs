@@ -76,7 +76,7 @@ const X86: Shapes = &[
     ("sched:sched_switch", switch, false),
     ("sched:sched_wakeup", |r| EventKind::Wakeup { tid: Tid(r[0] as u32) }, false),
     ("syscalls:sys_enter_ioctl", |_| EventKind::RunEnter, false),
-    ("syscalls:sys_exit_ioctl", |_| EventKind::CallEnd, false),
+    ("syscalls:sys_exit_ioctl", |_| EventKind::SyscallExit, false),
     ("kvm:kvm_test_age_hva", |_| EventKind::Other, false),
     ("a name:with \"odd\" characters\n", |_| EventKind::Other, false),
 ];

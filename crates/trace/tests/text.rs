@@ -655,7 +655,7 @@ fn system_calls_are_known_in_all_three_layouts() {
         let kinds: Vec<_> = said.events.iter().map(|event| event.kind).collect();
         assert_eq!(
             kinds,
-            [EventKind::RunEnter, EventKind::CallEnd, EventKind::Call { registers: false }, EventKind::Other],
+            [EventKind::RunEnter, EventKind::SyscallExit, EventKind::Syscall { registers: false }, EventKind::Other],
             "{printed}"
         );
         let names: Vec<_> = said.events.iter().map(|event| said.info.names.get(event.name)).collect();

@@ -142,10 +142,10 @@ fn cases() -> Vec<Case> {
             "syscalls",
             "sys_enter_ioctl",
             &[("unsigned int", "fd", 3), ("unsigned int", "cmd", 0x8090_ae81)],
-            EventKind::Call { registers: true },
+            EventKind::Syscall { registers: true },
             NO_VCPU,
         ),
-        ("raw_syscalls", "sys_exit", &[("long", "id", 16), ("long", "ret", 0)], EventKind::CallEnd, NO_VCPU),
+        ("raw_syscalls", "sys_exit", &[("long", "id", 16), ("long", "ret", 0)], EventKind::SyscallExit, NO_VCPU),
         (
             "kvm",
             "kvm_pio",
@@ -411,7 +411,7 @@ fn cases() -> Vec<Case> {
             "syscalls",
             "sys_enter_ioctl",
             &[("int", "__syscall_nr", 16), ("u64", "fd", 20), ("u64", "cmd", 0x5401), ("u64", "arg", 0)],
-            EventKind::Call { registers: false },
+            EventKind::Syscall { registers: false },
             NO_VCPU,
         ),
         ("ext4", "ext4_sync_file_enter", &[("u64", "ino", 1)], EventKind::Other, NO_VCPU),
@@ -472,6 +472,6 @@ fn a_system_calls_second_argument_is_found_in_its_array() {
         decoders.get(321).unwrap().decode(&payload, ByteOrder::Little).map(|said| said.kind)
     };
     assert_eq!(called(0xae80), Some(EventKind::RunEnter));
-    assert_eq!(called(0x4138_ae84), Some(EventKind::Call { registers: true }));
-    assert_eq!(called(0x1_4138_ae84), Some(EventKind::Call { registers: false }));
+    assert_eq!(called(0x4138_ae84), Some(EventKind::Syscall { registers: true }));
+    assert_eq!(called(0x1_4138_ae84), Some(EventKind::Syscall { registers: false }));
 }

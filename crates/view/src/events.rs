@@ -165,7 +165,7 @@ impl<'a> EventRow<'a> {
             // Beside its exit, this is said in that one's row.
             EventKind::ExitInfo(_) => "exit_info",
             EventKind::Enter => "enter",
-            EventKind::Leave => "leave",
+            EventKind::KvmOut => "leave",
             EventKind::UserspaceExit { reason, errno } => {
                 row.reason = Some(Handler::Userspace(reason).name());
                 row.errno = (errno < 0).then_some(errno);
@@ -174,10 +174,10 @@ impl<'a> EventRow<'a> {
             EventKind::Fpu { load: true } => "fpu_load",
             EventKind::Fpu { load: false } => "fpu_put",
             EventKind::RunEnter => "run_enter",
-            EventKind::Call { .. } => "call",
-            EventKind::CallEnd => "ioctl_exit",
+            EventKind::Syscall { .. } => "call",
+            EventKind::SyscallExit => "ioctl_exit",
             EventKind::Emulate => "emulate",
-            EventKind::Sign(_) => "sign",
+            EventKind::KvmActivity(_) => "sign",
             EventKind::Nested => "nested",
             EventKind::Reflect => "reflect",
             EventKind::Detail(detail) => {

@@ -56,8 +56,8 @@ impl HiddenTime {
         let bounds = bounds(lab)?;
         let greatest = bounds.values().copied().fold(0, u64::max);
         let mut exits: BTreeMap<String, u64> = BTreeMap::new();
-        for (key, way) in facts.phases.cells() {
-            *exits.entry(key.code.name()).or_default() += way.stats.count;
+        for (key, phases) in facts.phases.cells() {
+            *exits.entry(key.code.name()).or_default() += phases.stats.count;
         }
         let row = |(reason, exits): (String, u64)| {
             let bound = bounds.get(reason.as_str()).copied();

@@ -96,10 +96,11 @@ impl PhaseRows {
         if inside.stats.timed + outside.stats.timed == 0 {
             return None;
         }
-        let row = |reason, outside, way: &PhaseStats| PhaseRow::of(reason, outside, way, xen, emulations);
+        let row = |reason, outside, phases: &PhaseStats| PhaseRow::of(reason, outside, phases, xen, emulations);
         let cells = facts.phases.cells();
-        let cells = cells.iter().filter(|(_, way)| way.stats.timed > 0);
-        let mut rows: Vec<PhaseRow> = cells.map(|(key, way)| row(Some(key.code.name()), key.outside, way)).collect();
+        let cells = cells.iter().filter(|(_, phases)| phases.stats.timed > 0);
+        let mut rows: Vec<PhaseRow> =
+            cells.map(|(key, phases)| row(Some(key.code.name()), key.outside, phases)).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.exits)), row.reason.clone(), row.in_user_space));
         let mut removable = if xen { Vec::new() } else { removable(facts, &outside, arch) };
         removable.iter_mut().for_each(|row| row.count_cycles(cycles_per_s));
@@ -109,32 +110,32 @@ impl PhaseRows {
 }
 
 impl PhaseRow {
-    fn of(reason: Option<String>, outside: bool, way: &PhaseStats, xen: bool, emulations: bool) -> PhaseRow {
-        let time = |step| way.time(step).0;
+    fn of(reason: Option<String>, outside: bool, phases: &PhaseStats, xen: bool, emulations: bool) -> PhaseRow {
+        let time = |step| phases.time(step).0;
         // Xen's handlers write records without a time of their own.
         let reaching = if xen { 0 } else { time(ExitPhase::ToHandler) };
         PhaseRow {
             reason,
             in_user_space: outside,
-            exits: way.stats.count,
-            timed: way.stats.timed,
+            exits: phases.stats.count,
+            timed: phases.stats.timed,
             to_handler_ns: reaching,
             handler_ns: (time(ExitPhase::ToHandler) - reaching).saturating_add(time(ExitPhase::Handling)),
             to_user_space_ns: time(ExitPhase::ToUserSpace),
             user_space_ns: time(ExitPhase::UserSpace),
             user_space_asleep_ns: time(ExitPhase::UserSpaceAsleep),
             reentry_ns: time(ExitPhase::Reentry),
-            in_halts_ns: way.stats.parts.in_halts().0,
-            steal_ns: way.stats.part(TimePart::Steal).0,
-            with_handler_event: if xen { 0 } else { way.marked(PhaseBoundary::HandlerEvent) },
-            with_fpu_put: way.marked(PhaseBoundary::FpuPut),
-            with_syscall_return: way.marked(PhaseBoundary::KvmRunReturned),
-            with_syscall_entry: way.marked(PhaseBoundary::KvmRunEntered),
-            emulated: emulations.then(|| way.marked(PhaseBoundary::Emulated)),
-            syscalls: way.calls,
-            syscall_ns: way.in_calls,
-            register_ioctls: way.register_calls,
-            register_ioctl_ns: way.in_register_calls,
+            in_halts_ns: phases.stats.parts.in_halts().0,
+            steal_ns: phases.stats.part(TimePart::Steal).0,
+            with_handler_event: if xen { 0 } else { phases.marked(PhaseBoundary::HandlerEvent) },
+            with_fpu_put: phases.marked(PhaseBoundary::FpuPut),
+            with_syscall_return: phases.marked(PhaseBoundary::KvmRunReturned),
+            with_syscall_entry: phases.marked(PhaseBoundary::KvmRunEntered),
+            emulated: emulations.then(|| phases.marked(PhaseBoundary::Emulated)),
+            syscalls: phases.calls,
+            syscall_ns: phases.in_calls,
+            register_ioctls: phases.register_calls,
+            register_ioctl_ns: phases.in_register_calls,
         }
     }
 

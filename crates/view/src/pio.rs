@@ -112,11 +112,11 @@ impl PioRows {
             let in_kernel = |write| typical.in_kernel(kind, write).filter(|_| servers_told).map(|length| length.0);
             PioSum { read_in_kernel_ns: in_kernel(false), write_in_kernel_ns: in_kernel(true), ..sum }
         });
-        let row = |(key, cell): (AccessKey, &AccessStats)| {
+        let row = |(key, stats): (AccessKey, &AccessStats)| {
             let sum = if key.at.kind == SubjectKind::Port { &ports } else { &mmio };
             // Of a page, only what of it was accessed.
-            let (first, last) = cell.addresses.unwrap_or((key.at.key, key.at.key));
-            PioRow::of(key, cell, sum, names.spanning(vms, key.at.kind, first, last))
+            let (first, last) = stats.addresses.unwrap_or((key.at.key, key.at.key));
+            PioRow::of(key, stats, sum, names.spanning(vms, key.at.kind, first, last))
         };
         let emulation_ns = typical.emulation.map(|length| length.0);
         Some(PioRows {
@@ -132,13 +132,13 @@ impl PioRows {
 
 impl PioSum {
     fn add(&mut self, key: &AccessKey, access: &AccessStats) {
-        let cell = &access.stats;
-        self.exits += cell.count;
+        let stats = &access.stats;
+        self.exits += stats.count;
         self.non_string += access.plain;
-        self.string += if key.string { cell.count } else { 0 };
+        self.string += if key.string { stats.count } else { 0 };
         if key.outside {
-            self.user_space_exits += cell.count;
-            self.user_space_cost_ns = self.user_space_cost_ns.saturating_add(cell.cost().0);
+            self.user_space_exits += stats.count;
+            self.user_space_cost_ns = self.user_space_cost_ns.saturating_add(stats.cost().0);
         }
     }
 }
@@ -146,7 +146,7 @@ impl PioSum {
 impl PioRow {
     fn of(key: AccessKey, access: &AccessStats, sum: &PioSum, name: Option<SubjectName>) -> PioRow {
         let AccessKey { at, outside, string } = key;
-        let cell = &access.stats;
+        let stats = &access.stats;
         let then = if at.write { sum.write_in_kernel_ns } else { sum.read_in_kernel_ns };
         PioRow {
             subject_kind: at.kind.name(),
@@ -155,31 +155,31 @@ impl PioRow {
             subject_name: name,
             direction: at.kind.direction(at.write),
             in_user_space: outside,
-            exits: cell.count,
+            exits: stats.count,
             string,
             non_string: access.plain,
-            exit_time: lengths(cell),
+            exit_time: lengths(stats),
             to_handover: DurationStatsRow::of(&access.handed),
             to_completion: DurationStatsRow::of(&access.answered),
-            kernel_ns: cell.part(TimePart::Kernel).0,
-            user_space_ns: cell.part(TimePart::User).0,
-            steal_ns: cell.part(TimePart::Steal).0,
+            kernel_ns: stats.part(TimePart::Kernel).0,
+            user_space_ns: stats.part(TimePart::User).0,
+            steal_ns: stats.part(TimePart::Steal).0,
             address_range: access.addresses.map(|(low, high)| [low, high]),
             value_range: access.written.map(|(low, high)| [low, high]),
-            gain_ns: then.filter(|_| outside && cell.timed > 0).map(|then| access.saving(Nanos(then)).0),
+            gain_ns: then.filter(|_| outside && stats.timed > 0).map(|then| access.saving(Nanos(then)).0),
         }
     }
 }
 
-fn lengths(cell: &ExitStats) -> DurationStatsRow {
-    let rank = |per_10_000| cell.quantile(per_10_000).map(|length| length.0);
+fn lengths(stats: &ExitStats) -> DurationStatsRow {
+    let rank = |per_10_000| stats.quantile(per_10_000).map(|length| length.0);
     DurationStatsRow {
-        count: cell.timed,
-        sum_ns: cell.total().0,
-        mean_ns: cell.mean().map(|mean| mean.0),
+        count: stats.timed,
+        sum_ns: stats.total().0,
+        mean_ns: stats.mean().map(|mean| mean.0),
         p50_ns: rank(5_000),
         p90_ns: rank(9_000),
         p99_ns: rank(9_900),
-        max_ns: (cell.timed > 0).then_some(cell.max),
+        max_ns: (stats.timed > 0).then_some(stats.max),
     }
 }

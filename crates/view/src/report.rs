@@ -18,7 +18,8 @@ use exitscope_analysis::{
     StateTimes, StayStats, SubjectKey, Timeline,
 };
 use exitscope_model::{
-    Exit, Ledger, LedgerLine, RunState, Severity, Sign, SubjectName, SubjectNames, TraceInfo, VcpuIdentity, WhoRow,
+    Exit, KvmActivity, Ledger, LedgerLine, RunState, Severity, SubjectName, SubjectNames, TraceInfo, VcpuIdentity,
+    WhoRow,
 };
 use exitscope_units::{Moment, Nanos, VmId};
 use schemars::JsonSchema;
@@ -421,7 +422,7 @@ pub struct SignRow {
 }
 
 impl SignRow {
-    fn of(vm: VmId, sign: Sign, count: u64, info: &TraceInfo) -> SignRow {
+    fn of(vm: VmId, sign: KvmActivity, count: u64, info: &TraceInfo) -> SignRow {
         SignRow {
             process: (vm != VmId::UNKNOWN).then_some(vm.0),
             process_name: info.vm_name(vm),
@@ -514,7 +515,7 @@ impl Report {
 
     /// A report of these facts. `info` names threads; it is the last trace's where there are several.
     pub fn of(facts: &Facts, ledger: &Ledger, traces: Vec<TraceRow>, info: &TraceInfo, made: ReportOptions) -> Report {
-        let figures = |cell: &ExitStats| ExitFigures::of(cell, facts.all.cost(), facts.seen());
+        let figures = |stats: &ExitStats| ExitFigures::of(stats, facts.all.cost(), facts.seen());
         let (without_halts, halts) = facts.without_halts();
         let group = &facts.by;
         let (names, vms) = (info.subject_names(), facts.vms());
@@ -524,10 +525,10 @@ impl Report {
         let mut rows: Vec<GroupRow> = cells
             .iter()
             .take(made.top)
-            .map(|(key, cell)| GroupRow {
+            .map(|(key, stats)| GroupRow {
                 place: GroupKeyRow::of(group, key, info, (&names, &vms), &made.functions),
                 // A bucket of time has its own length.
-                figures: ExitFigures::of(cell, facts.all.cost(), group.bucket().unwrap_or(facts.seen())),
+                figures: ExitFigures::of(stats, facts.all.cost(), group.bucket().unwrap_or(facts.seen())),
             })
             .collect();
         if group.other.count > 0 {
@@ -541,8 +542,8 @@ impl Report {
         let halt = HaltRows::of(facts, info);
         let xen = traces.iter().any(TraceRow::is_xen);
         let record = record_commands::all(traces.first().map_or("", |trace| &trace.arch), xen);
-        let machine = traces.first().map_or(RecordedHost::default(), |trace| trace.machine(info));
-        let causes = unjudged_causes(facts, &machine).iter().map(|row| AdvisedCauseRow::of(row, info)).collect();
+        let host = traces.first().map_or(RecordedHost::default(), |trace| trace.recorded_host(info));
+        let causes = unjudged_causes(facts, &host).iter().map(|row| AdvisedCauseRow::of(row, info)).collect();
         Report {
             schema: Report::SCHEMA,
             traces,
@@ -578,13 +579,13 @@ impl Report {
             subjects: facts
                 .details()
                 .into_iter()
-                .map(|(key, cell)| {
+                .map(|(key, stats)| {
                     let name = names.of_key(&vms, key.kind, key.key);
                     SubjectRow {
                         subject_kind: key.kind.name(),
                         subject_key: key.key,
                         direction: key.kind.direction(key.write),
-                        figures: figures(&cell),
+                        figures: figures(&stats),
                         label: names::detail(name.as_deref(), key.kind, key.key, key.write),
                         heading: key.kind.heading(),
                         subject_name: name,
@@ -596,7 +597,7 @@ impl Report {
                 .iter()
                 .map(|(&vector, &count)| InjectedRow { vector, name: names.guest_vector(&vms, vector), count })
                 .collect(),
-            signs: facts.signs.iter().map(|((vm, sign), count)| SignRow::of(*vm, *sign, *count, info)).collect(),
+            signs: facts.kvm_activity.iter().map(|((vm, sign), count)| SignRow::of(*vm, *sign, *count, info)).collect(),
             slowest: facts.slowest.list().iter().map(|exit| SlowExitRow::of(exit, info)).collect(),
             timeline: TimelineRows::of(&facts.timeline).filter(|_| one),
             gang: GangRows::of(facts, info, made.threads_per_core),
@@ -668,22 +669,22 @@ pub struct ReportOptions {
 }
 
 fn sort(cells: &mut [(&[DimensionValue], &ExitStats)], key: SortKey) {
-    let by = |cell: &ExitStats| -> u64 {
+    let by = |stats: &ExitStats| -> u64 {
         match key {
-            SortKey::Cost => cell.cost().0,
-            SortKey::Total => cell.total().0,
-            SortKey::Count => cell.count,
-            SortKey::Mean => cell.mean().map_or(0, |mean| mean.0),
-            SortKey::P50 => cell.quantile(5_000).map_or(0, |length| length.0),
-            SortKey::P99 => cell.quantile(9_900).map_or(0, |length| length.0),
-            SortKey::Max => cell.max,
-            SortKey::Min => cell.min.unwrap_or(0),
+            SortKey::Cost => stats.cost().0,
+            SortKey::Total => stats.total().0,
+            SortKey::Count => stats.count,
+            SortKey::Mean => stats.mean().map_or(0, |mean| mean.0),
+            SortKey::P50 => stats.quantile(5_000).map_or(0, |length| length.0),
+            SortKey::P99 => stats.quantile(9_900).map_or(0, |length| length.0),
+            SortKey::Max => stats.max,
+            SortKey::Min => stats.min.unwrap_or(0),
             SortKey::Key => 0,
         }
     };
     // Equal groups by count, then in the order of their keys, in which they come.
     if key != SortKey::Key {
-        cells.sort_by_cached_key(|(_, cell)| Reverse((by(cell), cell.count)));
+        cells.sort_by_cached_key(|(_, stats)| Reverse((by(stats), stats.count)));
     }
 }
 
@@ -829,7 +830,7 @@ impl TraceRow {
     }
 
     /// What the recording says of the machine, for rules.
-    pub fn machine(&self, info: &TraceInfo) -> RecordedHost {
+    pub fn recorded_host(&self, info: &TraceInfo) -> RecordedHost {
         RecordedHost {
             arch: self.arch.clone(),
             release: self.release.clone(),
@@ -867,24 +868,24 @@ impl RunStatesRow {
 }
 
 impl ExitFigures {
-    fn of(cell: &ExitStats, all_cost: Nanos, duration: Nanos) -> ExitFigures {
-        let length = |rank| cell.quantile(rank).map(|length| length.0);
+    fn of(stats: &ExitStats, all_cost: Nanos, duration: Nanos) -> ExitFigures {
+        let length = |rank| stats.quantile(rank).map(|length| length.0);
         ExitFigures {
-            count: cell.count,
-            timed: cell.timed,
-            rate_per_s: ratio(cell.count, duration.0) * 1e9,
-            exit_time_ns: cell.total().0,
-            cost_ns: cell.cost().0,
-            share_of_cost: ratio(cell.cost().0, all_cost.0),
-            times: ExitTimes::of(&cell.parts),
-            min_ns: cell.min,
-            mean_ns: cell.mean().map(|mean| mean.0),
+            count: stats.count,
+            timed: stats.timed,
+            rate_per_s: ratio(stats.count, duration.0) * 1e9,
+            exit_time_ns: stats.total().0,
+            cost_ns: stats.cost().0,
+            share_of_cost: ratio(stats.cost().0, all_cost.0),
+            times: ExitTimes::of(&stats.parts),
+            min_ns: stats.min,
+            mean_ns: stats.mean().map(|mean| mean.0),
             p50_ns: length(5_000),
             p90_ns: length(9_000),
             p99_ns: length(9_900),
             p999_ns: length(9_990),
-            max_ns: (cell.timed > 0).then_some(cell.max),
-            user_space_share: ratio(cell.user_count, cell.count),
+            max_ns: (stats.timed > 0).then_some(stats.max),
+            user_space_share: ratio(stats.user_count, stats.count),
         }
     }
 

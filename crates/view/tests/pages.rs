@@ -65,7 +65,7 @@ fn svm() -> Recording {
         all.exit(0, io);
         all.after(US, 0, EventKind::Detail(written));
         all.after(US, 0, EventKind::UserspaceExit { reason: 2, errno: 0 });
-        all.after(US, 0, EventKind::CallEnd);
+        all.after(US, 0, EventKind::SyscallExit);
         all.after(10 * US, 0, EventKind::RunEnter);
         all.after(2 * US, 0, EventKind::Enter);
     }
@@ -134,7 +134,7 @@ fn report_of(recording: &Recording, info: TraceInfo) -> Report {
     ledger.events = events.len() as u64;
     let beside = |facts: &mut Facts, assembler: &Assembler| {
         facts.note_event_kinds(assembler.kinds());
-        assembler.stretches().iter().for_each(|stretch| facts.absorb_stretch(stretch));
+        assembler.cpu_intervals().iter().for_each(|stretch| facts.absorb_stretch(stretch));
         assembler.halts().iter().for_each(|halt| _ = facts.absorb_halt(halt));
         assembler.yields().iter().for_each(|of| _ = facts.absorb_yield(of));
         assembler.preemptions().iter().for_each(|of| _ = facts.absorb_preemption(of));

@@ -41,8 +41,8 @@ pub(super) enum CureLookup {
 
 impl CureLookup {
     /// Of a VM that is, or is not, known to be QEMU's.
-    pub fn of(machine: &RecordedHost, is_qemu: bool, key: SubjectKey) -> CureLookup {
-        let row = source(machine, is_qemu, key.kind, key.key);
+    pub fn of(host: &RecordedHost, is_qemu: bool, key: SubjectKey) -> CureLookup {
+        let row = source(host, is_qemu, key.kind, key.key);
         row.map_or(CureLookup::Other(key.kind, key.key), |row| CureLookup::Named(row.name))
     }
 
@@ -56,9 +56,9 @@ impl CureLookup {
 }
 
 /// What exits from this are about; none where nothing tells them apart but their reason.
-pub(super) fn asked(machine: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
+pub(super) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
     let key = cause.subject().filter(|key| is_told_apart(key.kind));
-    match (key.map(|key| CureLookup::of(machine, is_qemu, key)), group(cause)) {
+    match (key.map(|key| CureLookup::of(host, is_qemu, key)), group(cause)) {
         (Some(CureLookup::Other(..)) | None, Some(group)) => Some(CureLookup::Named(group.name)),
         (asked, _) => asked,
     }
@@ -66,7 +66,7 @@ pub(super) fn asked(machine: &RecordedHost, is_qemu: bool, cause: &ExitCause) ->
 
 /// How rules tell exits of a reason apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToldApart {
+pub enum Attribution {
     /// Together with others, under this name: of a device, a group of registers, what happened.
     ByName(&'static str),
     /// By the port, page, register or call alone.
@@ -76,11 +76,11 @@ pub enum ToldApart {
 }
 
 /// How rules tell these exits from others of their reason, of a VM that is, or is not, known to be QEMU's: as the list of causes does.
-pub fn told_apart(machine: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> ToldApart {
-    match asked(machine, is_qemu, cause) {
-        Some(CureLookup::Named(name)) => ToldApart::ByName(name),
-        Some(CureLookup::Other(..)) => ToldApart::ByKey,
-        None => ToldApart::No,
+pub fn attribution(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Attribution {
+    match asked(host, is_qemu, cause) {
+        Some(CureLookup::Named(name)) => Attribution::ByName(name),
+        Some(CureLookup::Other(..)) => Attribution::ByKey,
+        None => Attribution::No,
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) enum Covered {
 
 /// What a rule says of them.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum RuleAnswer {
     /// There is an advice.
     Advice(AdviceId),
     /// They could be fewer, by this change, but too little is to be won for an advice.
@@ -173,7 +173,7 @@ pub struct CauseRow {
 }
 
 /// Lists what weighs, of each VM and of all together. The advice is ranked.
-pub(super) fn list(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn list(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let mut rows = Vec::new();
     let mut all = Sums::default();
     // Of which VMs there are such exits: what is said of the others says nothing of them.
@@ -181,8 +181,8 @@ pub(super) fn list(input: &AdviceInput, machine: &RecordedHost, judgement: &mut 
     for (&vm, time) in &input.vms {
         let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
         sums.forced_out = input.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
-        let is_qemu = input.vmm(vm, machine).is_qemu();
-        input.causes(vm).iter().for_each(|(cause, cell)| sums.add(machine, is_qemu, cause, cell));
+        let is_qemu = input.vmm(vm, host).is_qemu();
+        input.causes(vm).iter().for_each(|(cause, stats)| sums.add(host, is_qemu, cause, stats));
         rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, untold)));
         sums.exits.keys().for_each(|key| vms_of.entry(*key).or_default().push(vm));
         all.merge(&sums);
@@ -201,14 +201,14 @@ pub(super) fn list(input: &AdviceInput, machine: &RecordedHost, judgement: &mut 
 }
 
 /// What weighs where no rule looked: of several recordings together, or of a part of the exits.
-pub fn unjudged_causes(facts: &Facts, machine: &RecordedHost) -> Vec<CauseRow> {
+pub fn unjudged_causes(facts: &Facts, host: &RecordedHost) -> Vec<CauseRow> {
     let mut sums = Sums::default();
     for of in facts.divisions.values() {
         sums.wall = sums.wall.saturating_add(of.parts.sum().0);
         sums.steal = sums.steal.saturating_add(of.parts.get(TimePart::Steal).0);
     }
     sums.forced_out = total(facts.gangs.vms().values().map(GangStats::cost));
-    facts.causes.cells().iter().for_each(|(cause, cell)| sums.add(machine, false, cause, cell));
+    facts.causes.cells().iter().for_each(|(cause, stats)| sums.add(host, false, cause, stats));
     sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(untold.to_string()))
 }
 
@@ -234,14 +234,14 @@ const DIFFERS: &str = "it is judged by VM";
 
 #[derive(Default)]
 struct Sum {
-    cell: ExitStats,
+    stats: ExitStats,
     cost: u64,
     top: Option<(SubjectKey, u64)>,
 }
 
 impl Sum {
-    fn add(&mut self, cell: &ExitStats, cost: u64, top: Option<(SubjectKey, u64)>) {
-        self.cell.merge(cell);
+    fn add(&mut self, stats: &ExitStats, cost: u64, top: Option<(SubjectKey, u64)>) {
+        self.stats.merge(stats);
         self.cost = self.cost.saturating_add(cost);
         self.top = match (top, self.top) {
             (Some(of), top) if top.is_none_or(|top| top.1 < of.1) => Some(of),
@@ -267,17 +267,17 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, machine: &RecordedHost, is_qemu: bool, cause: &ExitCause, cell: &ExitStats) {
-        let cost = cell.cost().0;
+    fn add(&mut self, host: &RecordedHost, is_qemu: bool, cause: &ExitCause, stats: &ExitStats) {
+        let cost = stats.cost().0;
         let top = cause.about.filter(|key| is_told_apart(key.kind)).map(|key| (key, cost));
-        let key = (cause.code, asked(machine, is_qemu, cause));
-        self.exits.entry(key).or_default().add(cell, cost, top);
+        let key = (cause.code, asked(host, is_qemu, cause));
+        self.exits.entry(key).or_default().add(stats, cost, top);
         self.cost = self.cost.saturating_add(cost);
     }
 
     fn merge(&mut self, other: &Sums) {
         let exits = other.exits.iter();
-        exits.for_each(|(key, sum)| self.exits.entry(*key).or_default().add(&sum.cell, sum.cost, sum.top));
+        exits.for_each(|(key, sum)| self.exits.entry(*key).or_default().add(&sum.stats, sum.cost, sum.top));
         for (to, from) in [
             (&mut self.cost, other.cost),
             (&mut self.wall, other.wall),
@@ -307,12 +307,16 @@ impl Sums {
                 (Some(CureLookup::Named(name)), None) => CauseSubject::Group(name),
                 _ => CauseSubject::None,
             },
-            exits: sum.cell.count,
+            exits: sum.stats.count,
             time: Nanos(sum.cost),
-            lengths: sum.cell.quantile(5_000).zip(sum.cell.quantile(9_900)).filter(|_| !halts(&sum.cell)),
+            lengths: sum.stats.quantile(5_000).zip(sum.stats.quantile(9_900)).filter(|_| !halts(&sum.stats)),
             of_cost: Some(share(sum.cost, all)),
             of_time: share(sum.cost, wall),
-            verdict: verdict(&|of| covers(of, code, asked, halts(&sum.cell)), untold(code, asked), Some((code, asked))),
+            verdict: verdict(
+                &|of| covers(of, code, asked, halts(&sum.stats)),
+                untold(code, asked),
+                Some((code, asked)),
+            ),
         };
         let mut rows: Vec<CauseRow> = self.exits.iter().filter(|(_, sum)| weighs(sum.cost)).map(of_exits).collect();
         rows.sort_by_key(|row| (Reverse((row.time, row.exits)), row.into, row.subject));
@@ -352,8 +356,8 @@ fn is_told_apart(kind: SubjectKind) -> bool {
 }
 
 /// Whether exits are mostly halts: those of other codes than a halt's (a call, an instruction of several) may be.
-fn halts(cell: &ExitStats) -> bool {
-    cell.parts.in_halts().0.saturating_mul(2) > cell.total().0
+fn halts(stats: &ExitStats) -> bool {
+    stats.parts.in_halts().0.saturating_mul(2) > stats.total().0
 }
 
 fn covers(of: &Covered, code: ExitCode, asked: Option<CureLookup>, halts: bool) -> bool {
@@ -374,19 +378,23 @@ fn untold(code: ExitCode, asked: Option<CureLookup>) -> &'static str {
 
 /// Of all that was said, what helps most; else `untold`.
 fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: &str) -> CauseVerdict {
-    let said: Vec<&Said> = judgement.said(vm).filter(|row| of(row.0)).map(|row| row.1).collect();
-    let id = |said: &&Said| if let Said::Advice(id) = said { judgement.number(*id) } else { None };
+    let said: Vec<&RuleAnswer> = judgement.said(vm).filter(|row| of(row.0)).map(|row| row.1).collect();
+    let id = |said: &&RuleAnswer| if let RuleAnswer::Advice(id) = said { judgement.number(*id) } else { None };
     let mut numbers: Vec<usize> = said.iter().filter_map(id).collect();
     numbers.sort_unstable();
     numbers.dedup();
     if !numbers.is_empty() {
         return CauseVerdict::Changed(numbers);
     }
-    let inherent =
-        |said: &&Said| if let Said::Inherent(why) = said { Some(CauseVerdict::Inherent(why.clone())) } else { None };
-    let small = |said: &&Said| if let Said::Small(change) = said { Some(CauseVerdict::Small(change)) } else { None };
-    let unjudged =
-        |said: &&Said| if let Said::NotJudged(why) = said { Some(CauseVerdict::NotJudged(why.clone())) } else { None };
+    let inherent = |said: &&RuleAnswer| {
+        if let RuleAnswer::Inherent(why) = said { Some(CauseVerdict::Inherent(why.clone())) } else { None }
+    };
+    let small = |said: &&RuleAnswer| {
+        if let RuleAnswer::Small(change) = said { Some(CauseVerdict::Small(change)) } else { None }
+    };
+    let unjudged = |said: &&RuleAnswer| {
+        if let RuleAnswer::NotJudged(why) = said { Some(CauseVerdict::NotJudged(why.clone())) } else { None }
+    };
     let first = said.iter().find_map(inherent).or_else(|| said.iter().find_map(small));
     first.or_else(|| said.iter().find_map(unjudged)).unwrap_or_else(|| CauseVerdict::NotJudged(untold.to_string()))
 }
@@ -531,14 +539,14 @@ mod tests {
         let larger = AdviceDraft { gain: Gain { high: Nanos(9), ..plan.gain }, ..plan.clone() };
         let (small, large) = (judgement.advise(fact, &[], plan), judgement.advise(fact, &[], larger));
         judgement.rank();
-        let unjudged = || Said::NotJudged("why".to_string());
-        let inherent = || Said::Inherent("is so".to_string());
-        let advice = Said::Advice;
+        let unjudged = || RuleAnswer::NotJudged("why".to_string());
+        let inherent = || RuleAnswer::Inherent("is so".to_string());
+        let advice = RuleAnswer::Advice;
         for (said, expected) in [
             (vec![], CauseVerdict::NotJudged("nothing".to_string())),
             (vec![unjudged()], CauseVerdict::NotJudged("why".to_string())),
-            (vec![unjudged(), Said::Small("less")], CauseVerdict::Small("less")),
-            (vec![unjudged(), Said::Small("less"), inherent()], CauseVerdict::Inherent("is so".to_string())),
+            (vec![unjudged(), RuleAnswer::Small("less")], CauseVerdict::Small("less")),
+            (vec![unjudged(), RuleAnswer::Small("less"), inherent()], CauseVerdict::Inherent("is so".to_string())),
             (vec![inherent(), advice(small), advice(large), advice(small)], CauseVerdict::Changed(vec![1, 2])),
             (vec![unjudged(), advice(small)], CauseVerdict::Changed(vec![2])),
         ] {

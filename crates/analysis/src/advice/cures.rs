@@ -8,7 +8,7 @@ use super::input::RecordedHost;
 use super::judgement::AdviceSetting;
 use super::msr_cures::{AVIC_SWITCH, DISABLED, ENABLE_APICV, HCALLS, MSRS};
 use exitscope_model::codes::is_of_pcs;
-use exitscope_model::{Sign, SubjectKind};
+use exitscope_model::{KvmActivity, SubjectKind};
 use exitscope_policy::Knob;
 use std::borrow::Cow;
 
@@ -79,7 +79,7 @@ pub(super) struct Switch {
     /// What is to be done if it is on, and there are these exits all the same.
     pub on: &'static str,
     /// Signs by which a VM shows that it was off, or the processor cannot.
-    pub off: &'static [Sign],
+    pub off: &'static [KvmActivity],
 }
 
 /// A change that makes a guest ask less often, or less dearly.
@@ -159,13 +159,8 @@ pub(super) fn sources() -> impl Iterator<Item = &'static ExitSource> {
 /// The source of a detail. A machine whose architecture nothing says (Xen, text) is x86; others have no fixed places: QEMU's
 /// virt has a PL011 at 0x9000000 (VIRT_UART in hw/arm/virt.c), another VMM or machine something else. QEMU's own places on a
 /// PC have a meaning only where the VMM is QEMU, and under Xen, whose device model it is.
-pub(super) fn source(
-    machine: &RecordedHost,
-    is_qemu: bool,
-    kind: SubjectKind,
-    key: u64,
-) -> Option<&'static ExitSource> {
-    let arch = machine.arch.as_str();
+pub(super) fn source(host: &RecordedHost, is_qemu: bool, kind: SubjectKind, key: u64) -> Option<&'static ExitSource> {
+    let arch = host.arch.as_str();
     let is_pc = is_of_pcs(arch);
     let rows: &[&[ExitSource]] = match arch {
         _ if is_pc => &[DEVICES, MSRS],
@@ -173,7 +168,7 @@ pub(super) fn source(
         "aarch64" => &[ARM64],
         _ => &[],
     };
-    let is_here = |row: &&ExitSource| !row.of_qemu || is_qemu || machine.xen;
+    let is_here = |row: &&ExitSource| !row.of_qemu || is_qemu || host.xen;
     let mut rows = rows.iter().copied().flatten().filter(is_here);
     rows.find(|row| row.kind == kind && (row.range.0..=row.range.1).contains(&key))
 }
@@ -498,8 +493,8 @@ mod tests {
     use super::*;
 
     fn named(arch: &str, is_qemu: bool, kind: SubjectKind, key: u64) -> Option<&'static str> {
-        let machine = RecordedHost { arch: arch.to_string(), ..RecordedHost::default() };
-        source(&machine, is_qemu, kind, key).map(|row| row.name)
+        let host = RecordedHost { arch: arch.to_string(), ..RecordedHost::default() };
+        source(&host, is_qemu, kind, key).map(|row| row.name)
     }
 
     #[test]

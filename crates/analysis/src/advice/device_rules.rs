@@ -3,7 +3,7 @@
 //! A source is judged by the time that its exits cost, however few they are: of a busy VM, measured against the time of its
 //! vCPUs; of an idle one, against one CPU, since it should need none.
 
-use super::causes::{CauseSubject, Covered, CureLookup, Said};
+use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use super::cures::{
     APIC_PAGE, Acts, Cure, CureCondition, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, Least, NO_SERIAL_PORT, Remedy,
     SERIAL_PORT, SERIAL_STATUS, Switch, by_hand, source,
@@ -96,15 +96,15 @@ impl VmSubjectExits {
     }
 }
 
-pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, simulate: &Simulate<'_>, judgement: &mut Judgement) {
-    for vm in JudgedVm::all(input, machine, simulate) {
+pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulate<'_>, judgement: &mut Judgement) {
+    for vm in JudgedVm::all(input, host, simulate) {
         let mut accounts: BTreeMap<CureLookup, VmSubjectExits> = BTreeMap::new();
         for (key, about) in input.subjects_of(vm.id) {
-            let row = source(machine, vm.is_qemu(), key.kind, key.key);
+            let row = source(host, vm.is_qemu(), key.kind, key.key);
             if row.is_none() && !is_judged(key.kind) {
                 continue;
             }
-            let account = accounts.entry(CureLookup::of(machine, vm.is_qemu(), *key)).or_default();
+            let account = accounts.entry(CureLookup::of(host, vm.is_qemu(), *key)).or_default();
             account.all.merge(about);
             account.places += usize::from(account.top.is_none_or(|top| top.0.key != key.key));
             account.forces += input.facts.gangs.forced_by(|of, _, about| (of, about) == (vm.id, Some(*key))).0;
@@ -124,7 +124,7 @@ pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, simulate: &Simu
                 CureLookup::Named(APIC_PAGE) if vm.is_beyond_kernel(&account.all.stats) => {
                     account.answer = Some(OUTSIDE)
                 }
-                CureLookup::Named(APIC_PAGE) if machine.xen && !input.is_vmx => account.answer = Some(ON_SVM),
+                CureLookup::Named(APIC_PAGE) if host.xen && !input.is_vmx => account.answer = Some(ON_SVM),
                 CureLookup::Named(SERIAL_PORT) if account.all.unanswered == account.all.stats.count => {
                     account.answer = Some(NO_PORT);
                 }
@@ -133,14 +133,14 @@ pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, simulate: &Simu
                 _ => {}
             }
             // Nothing says what of an exit Xen's scheduler had, or the device model.
-            if machine.xen && !input.facts.event_kinds.switches {
+            if host.xen && !input.facts.event_kinds.switches {
                 account.for_sure = Some(medians(&account.all.stats));
             }
             account.note_long_ones(input);
             let covered = Covered::Subject(*asked);
             let said = vm.judge(*asked, account, judgement);
             // Each expiry of a timer is of the same cause as its arming.
-            if let (Said::Advice(_), CureLookup::Named(TIMERS)) = (&said, asked) {
+            if let (RuleAnswer::Advice(_), CureLookup::Named(TIMERS)) = (&said, asked) {
                 judgement.say(Some(vm.id), Covered::Reason(CodeList::Vmx, PREEMPTION_TIMER), said.clone());
             }
             judgement.say(Some(vm.id), covered, said);
@@ -152,12 +152,12 @@ pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, simulate: &Simu
 /// Says of each VM's halts what no rule about polls says.
 pub(super) fn judge_halts(
     input: &AdviceInput,
-    machine: &RecordedHost,
+    host: &RecordedHost,
     unknown: Option<String>,
     simulate: &Simulate<'_>,
     judgement: &mut Judgement,
 ) {
-    for vm in JudgedVm::all(input, machine, simulate) {
+    for vm in JudgedVm::all(input, host, simulate) {
         reasons::halts(&vm, unknown.clone(), judgement);
     }
 }
@@ -176,7 +176,7 @@ pub(super) struct JudgedVm<'a> {
     pub time: VmTime,
     pub vmm: Vmm,
     pub input: &'a AdviceInput,
-    pub machine: &'a RecordedHost,
+    pub host: &'a RecordedHost,
     pub simulate: &'a Simulate<'a>,
 }
 
@@ -184,11 +184,11 @@ impl<'a> JudgedVm<'a> {
     /// Each VM of a recording.
     fn all(
         input: &'a AdviceInput,
-        machine: &'a RecordedHost,
+        host: &'a RecordedHost,
         simulate: &'a Simulate<'a>,
     ) -> impl Iterator<Item = JudgedVm<'a>> {
         let vms = input.vms.iter();
-        vms.map(move |(&id, &time)| JudgedVm { id, time, vmm: input.vmm(id, machine), input, machine, simulate })
+        vms.map(move |(&id, &time)| JudgedVm { id, time, vmm: input.vmm(id, host), input, host, simulate })
     }
 }
 
@@ -201,7 +201,7 @@ impl JudgedVm<'_> {
     /// Whether bytes go through a serial port: its first register, of eight (hw/char/serial.c of QEMU).
     fn uses_serial(&self) -> bool {
         let is_data = |key: &SubjectKey| {
-            let row = source(self.machine, self.is_qemu(), key.kind, key.key);
+            let row = source(self.host, self.is_qemu(), key.kind, key.key);
             row.is_some_and(|row| row.name == SERIAL_PORT) && key.key & 7 == 0
         };
         self.input.subjects_of(self.id).iter().any(|(key, about)| is_data(key) && about.stats.count > 0)
@@ -210,7 +210,7 @@ impl JudgedVm<'_> {
     /// To whom most of its IPIs go decides what spares them.
     fn look_at_targets(&self, account: &mut VmSubjectExits) {
         let ipis = self.input.ipis(self.id);
-        let most = |part: u64| !self.machine.xen && part.saturating_mul(2) > ipis.all();
+        let most = |part: u64| !self.host.xen && part.saturating_mul(2) > ipis.all();
         match () {
             _ if most(ipis.itself) => account.answer = Some(TO_ITSELF),
             // Intel's processors leave the receiver's notification to the host, and the sender in its guest.
@@ -254,11 +254,11 @@ impl JudgedVm<'_> {
     }
 
     /// Judges one source; what is to be said of it at the end.
-    fn judge(&self, asked: CureLookup, account: &VmSubjectExits, judgement: &mut Judgement) -> Said {
-        let Some((key, _)) = account.top else { return Said::NotJudged(UNTIMED.into()) };
+    fn judge(&self, asked: CureLookup, account: &VmSubjectExits, judgement: &mut Judgement) -> RuleAnswer {
+        let Some((key, _)) = account.top else { return RuleAnswer::NotJudged(UNTIMED.into()) };
         let place = place(key);
         let mostly = if account.places > 1 { "mostly " } else { "" };
-        let given = match self.machine.names.of_key(&[self.id], key.kind, key.key) {
+        let given = match self.host.names.of_key(&[self.id], key.kind, key.key) {
             Some(SubjectName::Given(given)) => Some(given),
             _ => None,
         };
@@ -272,91 +272,91 @@ impl JudgedVm<'_> {
     }
 
     /// The same of exits that are called so.
-    pub(super) fn judge_as(&self, thing: Thing<'_>, account: &VmSubjectExits, judgement: &mut Judgement) -> Said {
+    pub(super) fn judge_as(&self, thing: Thing<'_>, account: &VmSubjectExits, judgement: &mut Judgement) -> RuleAnswer {
         let (cell, name) = (&account.all.stats, thing.name);
         if cell.timed == 0 {
-            return Said::NotJudged(UNTIMED.into());
+            return RuleAnswer::NotJudged(UNTIMED.into());
         }
         let is_msr = thing.key.is_some_and(|key| key.kind == SubjectKind::Msr);
         let is_outside = self.is_beyond_kernel(cell);
         if let Some(Remedy::Unjudged(why)) = account.answer {
-            return Said::NotJudged(why.into());
+            return RuleAnswer::NotJudged(why.into());
         }
         let is_access = thing.key.is_some_and(|key| matches!(key.kind, SubjectKind::Port | SubjectKind::Mmio));
-        if self.machine.xen
+        if self.host.xen
             && !self.input.facts.event_kinds.handlers
             && is_access
             && matches!(account.answer, Some(Remedy::Leave(_)))
         {
-            return Said::NotJudged(
+            return RuleAnswer::NotJudged(
                 "the recording has no run states, which say what of it is waiting for the device model or for a CPU: `xentrace -D -e \
                  0x000af000` has them"
                     .into(),
             );
         }
         if is_msr && account.all.refused.saturating_mul(2) > cell.count {
-            return Said::NotJudged(
+            return RuleAnswer::NotJudged(
                 "user space answers, as the VMM's filter asks for, or as KVM does not know the MSR or refuses it: `perf record \
                  -e kvm:kvm_msr` shows the values, and no rule looks at them"
                     .into(),
             );
         }
         if cell.timed < FEWEST {
-            return Said::NotJudged(format!("{} exits are too few to judge", cell.timed));
+            return RuleAnswer::NotJudged(format!("{} exits are too few to judge", cell.timed));
         }
         if !self.is_worth_it(account) {
             if self.is_worth(cell.cost().0) {
                 let why = match self.input.facts.event_kinds.by_runner {
                     true => MAY_WAIT_BY_RUNNER,
-                    false if self.machine.xen => MAY_WAIT_ON_XEN,
+                    false if self.host.xen => MAY_WAIT_ON_XEN,
                     false => MAY_WAIT,
                 };
-                return Said::NotJudged(why.into());
+                return RuleAnswer::NotJudged(why.into());
             }
             return match account.answer {
-                Some(Remedy::Leave(why)) => Said::Inherent(why.into()),
+                Some(Remedy::Leave(why)) => RuleAnswer::Inherent(why.into()),
                 Some(Remedy::Cure(cure)) if cure.helps == CureCondition::Always || is_outside => {
-                    Said::Small(cure.change)
+                    RuleAnswer::Small(cure.change)
                 }
                 Some(Remedy::Cure(_)) => self.answered_inside(),
-                _ => Said::NotJudged("too little time to look for a change".into()),
+                _ => RuleAnswer::NotJudged("too little time to look for a change".into()),
             };
         }
         let facts = self.note(name, account, judgement);
-        let leave = |said: Said, judgement: &mut Judgement| {
-            if let Said::Inherent(why) = &said {
+        let leave = |said: RuleAnswer, judgement: &mut Judgement| {
+            if let RuleAnswer::Inherent(why) = &said {
                 judgement.accept_cost(facts[0], &facts[1..], format!("{name}: {why}"));
             }
             said
         };
         match (account.answer, thing.key) {
-            (Some(Remedy::Leave(why)), _) => leave(Said::Inherent(why.into()), judgement),
+            (Some(Remedy::Leave(why)), _) => leave(RuleAnswer::Inherent(why.into()), judgement),
             (Some(Remedy::Cure(cure)), _) if cure.helps != CureCondition::Always && !is_outside => {
                 leave(self.answered_inside(), judgement)
             }
             (Some(Remedy::Cure(cure)), _) => match self.is_made(cure) {
                 Some(had) => leave(
-                    Said::NotJudged(format!(
+                    RuleAnswer::NotJudged(format!(
                         "what would spare them is on QEMU's command line already ({had}), and they come all the same"
                     )),
                     judgement,
                 ),
-                None => Said::Advice(self.cure(cure, thing, account, &facts, judgement)),
+                None => RuleAnswer::Advice(self.cure(cure, thing, account, &facts, judgement)),
             },
             (_, Some(key)) if is_msr || is_outside => {
-                Said::Advice(self.unknown(thing, key, account, &facts, judgement))
+                RuleAnswer::Advice(self.unknown(thing, key, account, &facts, judgement))
             }
             _ => leave(self.answered_inside(), judgement),
         }
     }
 
     /// What is said of accesses of which user space and device model answer none, or nothing says that they do.
-    fn answered_inside(&self) -> Said {
+    fn answered_inside(&self) -> RuleAnswer {
         match self.input.facts.event_kinds.handlers {
-            true => {
-                Said::Inherent("the hypervisor itself answers it already; only the guest can ask less often".into())
-            }
-            false => Said::NotJudged("the recording does not say who answers it".into()),
+            true => RuleAnswer::Inherent(
+                "the hypervisor itself answers it already; only the guest can ask less often".into(),
+            ),
+            false => RuleAnswer::NotJudged("the recording does not say who answers it".into()),
         }
     }
 
@@ -387,7 +387,7 @@ impl JudgedVm<'_> {
             ));
         }
         if self.input.facts.event_kinds.handlers {
-            let whose = if self.machine.xen { "the device model" } else { "user space" };
+            let whose = if self.host.xen { "the device model" } else { "user space" };
             facts.push(judgement.cite(
                 vm,
                 Topic::Devices,
@@ -395,8 +395,7 @@ impl JudgedVm<'_> {
                 share(cell.user_count, cell.count),
             ));
             if about.trip > 0 {
-                let left =
-                    if self.machine.xen { "beginning to wait for the device model" } else { "leaving the kernel" };
+                let left = if self.host.xen { "beginning to wait for the device model" } else { "leaving the kernel" };
                 let what = format!("part of the time of those exits from {left} until entering again: {name}");
                 facts.push(judgement.cite(vm, Topic::Phases, what, share(about.trip, cell.cost().0)));
             }
@@ -455,7 +454,7 @@ impl JudgedVm<'_> {
     fn in_force(&self, Switch { module, knob, on, off }: &Switch) -> Vec<AdviceSetting> {
         let name = knob.name;
         let write = format!("`options {module} {name}=1` in modprobe.d switches it on where the processor can");
-        let setting = match self.machine.switch(module, name) {
+        let setting = match self.host.switch(module, name) {
             Some(false) => {
                 let also = format!("{module}'s {name} is N also where the processor cannot: then this changes nothing");
                 return vec![
@@ -464,10 +463,10 @@ impl JudgedVm<'_> {
                 ];
             }
             Some(true) => format!("{module}'s {name} was on, and there are these exits all the same: {on}"),
-            None => match self.input.signs(self.id, off).first() {
-                Some((sign, _)) => format!(
+            None => match self.input.kvm_activity(self.id, off).first() {
+                Some((activity, _)) => format!(
                     "{module}'s {name} was off when this VM was made, or the processor cannot ({} says so): {write}",
-                    sign.event()
+                    activity.event()
                 ),
                 None => format!(
                     "the recording does not say whether {module}'s {name} is on: see /sys/module/{module}/parameters/{name}. \
@@ -488,7 +487,7 @@ impl JudgedVm<'_> {
     ) -> AdviceId {
         let of_guest =
             |setting: &&AdviceSetting| matches!(setting, AdviceSetting::ByHand(_) | AdviceSetting::GuestBoot(_));
-        let settings = match (self.machine.xen, cure.xen) {
+        let settings = match (self.host.xen, cure.xen) {
             (true, "") => cure.settings.iter().filter(of_guest).cloned().collect(),
             (true, xen) => vec![by_hand(xen)],
             (false, _) => {
@@ -520,7 +519,7 @@ impl JudgedVm<'_> {
             if account.forces > 0 { "; these exits force other vCPUs out, which is a part of the gain" } else { "" };
         let change = format!("{}{name}: {}{forces}", self.idle_words(), cure.change);
         // Xen takes its part from the domain's configuration, or the guest.
-        let acts = if self.machine.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
+        let acts = if self.host.xen && cure.acts == Acts::WithModule { Acts::AtStart } else { cure.acts };
         // What is said of AVIC is of AMD's processors.
         let risk = if self.input.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
         let (rule, payer) = (Rule::Cure, cure.payer);
@@ -562,7 +561,7 @@ impl JudgedVm<'_> {
     pub(super) fn moved_in(&self, about: &SubjectStats, key: SubjectKey, way: InKernelPath) -> GainRange {
         let cell = &about.stats;
         let then = self.input.facts.accesses.typical().in_kernel(key.kind, key.write);
-        if let Some(then) = then.filter(|_| self.input.facts.event_kinds.handlers && !self.machine.xen) {
+        if let Some(then) = then.filter(|_| self.input.facts.event_kinds.handlers && !self.host.xen) {
             let then = then.0.saturating_mul(cell.timed);
             let (low, high) = (medians(cell).saturating_sub(then), cell.cost().0.saturating_sub(then));
             // A typical access that is served inside may be another than these.
@@ -767,7 +766,7 @@ mod tests {
     #[test]
     fn lines_for_another_guest_than_this_one_are_left_out() {
         let lines = |beside: Option<(SubjectKind, u64)>| {
-            let machine = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
+            let host = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             let asks = [Some((SubjectKind::Port, 0x608)), Some((SubjectKind::Msr, 0x6e0)), beside];
@@ -788,7 +787,7 @@ mod tests {
             input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
             end(&mut input, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
+            judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             let all: Vec<String> =
                 judgement.advice().iter().map(|advice| format!("{:?}", advice.plan().settings)).collect();
             let all = all.join(" ");
@@ -807,20 +806,20 @@ mod tests {
         let of_vm = [(vcpu(0).vm, given)].into_iter().collect();
         let given = GivenByVm { all: GivenNames::default(), of_vm }.into();
         let names = SubjectNames::of(&TraceInfo { given, ..TraceInfo::default() });
-        let machine = RecordedHost { names, ..of_qemu() };
+        let host = RecordedHost { names, ..of_qemu() };
         for (kind, key, says) in [
             (SubjectKind::Port, 0x3f9, "serial port (port 0x3f9, serial ttyS0)"),
             (SubjectKind::Mmio, 0xfebf_b000, "MMIO page 0xfebfb000 (virtio-blk vda notify)"),
             (SubjectKind::Mmio, 0xfebf_a000, "MMIO page 0xfebfa000"),
             (SubjectKind::Port, 0x2f8, "serial port (port 0x2f8)"),
         ] {
-            let judgement = judged_on(&machine, kind, key, 10_000, 20 * US, false);
+            let judgement = judged_on(&host, kind, key, 10_000, 20 * US, false);
             let fact = &judgement.facts()[0].what;
             assert_eq!(*fact, format!("exits a second for {says}"));
         }
     }
 
-    fn judged_on(machine: &RecordedHost, kind: SubjectKind, key: u64, per_s: u64, takes: u64, idle: bool) -> Judgement {
+    fn judged_on(host: &RecordedHost, kind: SubjectKind, key: u64, per_s: u64, takes: u64, idle: bool) -> Judgement {
         let mut input = AdviceInput::new(&Selection::default());
         input.begin(Moment::from_nanos(0));
         input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
@@ -845,8 +844,8 @@ mod tests {
         }
         end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        judge(&input, machine, &|_, _| Vec::new(), &mut judgement);
-        super::super::causes::list(&input, machine, &mut judgement);
+        judge(&input, host, &|_, _| Vec::new(), &mut judgement);
+        super::super::causes::list(&input, host, &mut judgement);
         judgement
     }
 
@@ -893,8 +892,8 @@ mod tests {
             (Some("-1"), "does not say whether", false),
         ] {
             let settings = told.map(|value| exitscope_model::HostSetting::new("kvm_intel", "enable_apicv", value));
-            let machine = RecordedHost { arch: "x86_64".into(), settings: settings.into_iter().collect(), ..of_qemu() };
-            let judgement = judged_on(&machine, SubjectKind::Msr, 0x80b, 2_000, 20 * US, false);
+            let host = RecordedHost { arch: "x86_64".into(), settings: settings.into_iter().collect(), ..of_qemu() };
+            let judgement = judged_on(&host, SubjectKind::Msr, 0x80b, 2_000, 20 * US, false);
             let settings = &judgement.advice()[0].plan().settings;
             assert!(format!("{settings:?}").contains(says), "{told:?}: {settings:?}");
             let is_knob = |setting: &AdviceSetting| matches!(setting, AdviceSetting::Knob { .. });
@@ -929,9 +928,9 @@ mod tests {
 
     #[test]
     fn what_the_recording_shows_of_a_switch_is_not_asked_for() {
-        let machine = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
+        let host = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
         let mut told = Vec::new();
-        with_vm(VmTime::default(), &machine, &[], true, |vm| {
+        with_vm(VmTime::default(), &host, &[], true, |vm| {
             told.extend(APICV.iter().map(|switch| vm.in_force(switch)));
         });
         let texts: Vec<String> = told.iter().map(|settings| format!("{settings:?}")).collect();
@@ -940,11 +939,15 @@ mod tests {
             "{texts:?}"
         );
         let mut input = AdviceInput::new(&Selection::default());
-        let sign = exitscope_model::Sign::ApicvInhibited(0);
-        input.absorb_sign(&exitscope_model::Signed { who: vcpu(0), at: Moment::from_nanos(0), sign });
+        let activity = exitscope_model::KvmActivity::ApicvInhibited(0);
+        input.absorb_kvm_activity(&exitscope_model::KvmActivityEvent {
+            who: vcpu(0),
+            at: Moment::from_nanos(0),
+            activity,
+        });
         let simulate: &Simulate<'_> = &|_, _| Vec::new();
         let (id, time, vmm) = (vcpu(0).vm, VmTime::default(), Vmm::Qemu(QemuOptions::default()));
-        let vm = JudgedVm { id, time, vmm, input: &input, machine: &machine, simulate };
+        let vm = JudgedVm { id, time, vmm, input: &input, host: &host, simulate };
         let said = format!("{:?}", vm.in_force(&AVIC_SWITCH));
         assert!(
             said.contains("was off when this VM was made, or the processor cannot") && said.contains("avic=1"),
@@ -955,7 +958,7 @@ mod tests {
     #[test]
     fn an_apic_that_user_space_answers_for_is_to_be_kvms() {
         let told = |outside: bool| {
-            let machine = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
+            let host = RecordedHost { arch: "x86_64".into(), ..of_qemu() };
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
@@ -975,7 +978,7 @@ mod tests {
             }
             end(&mut input, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
+            judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             judgement.advice()[0].plan().clone()
         };
         assert!(told(true).change.contains("let KVM be the local APIC"), "{:?}", told(true));
@@ -992,8 +995,8 @@ mod tests {
             (Some("firecracker"), "called firecracker, so that it is not QEMU's", false),
         ] {
             let comms = comm.map(|comm| (1, comm.to_string())).into_iter().collect();
-            let machine = RecordedHost { arch: "x86_64".into(), comms, ..RecordedHost::default() };
-            let judgement = judged_on(&machine, SubjectKind::Mmio, 0xfed0_0000, 2_000, 20 * US, false);
+            let host = RecordedHost { arch: "x86_64".into(), comms, ..RecordedHost::default() };
+            let judgement = judged_on(&host, SubjectKind::Mmio, 0xfed0_0000, 2_000, 20 * US, false);
             let settings = &judgement.advice()[0].plan().settings;
             assert!(format!("{settings:?}").contains(says), "{comm:?}: {settings:?}");
             let line =
@@ -1068,7 +1071,7 @@ mod tests {
     /// Has a VM with this time judged.
     fn with_vm<T>(
         time: VmTime,
-        machine: &RecordedHost,
+        host: &RecordedHost,
         shares: &[f64],
         handlers: bool,
         with: impl FnOnce(&JudgedVm<'_>) -> T,
@@ -1082,7 +1085,7 @@ mod tests {
             time,
             vmm: Vmm::Qemu(QemuOptions::default()),
             input: &input,
-            machine,
+            host,
             simulate: &simulate,
         })
     }
@@ -1173,20 +1176,22 @@ mod tests {
         let time = VmTime { wall: 100_000, guest: 90_000, ..VmTime::default() };
         use SubjectKind::{Msr, Port};
         let judge = |kind, number, write, count, outside, wall, handlers| {
-            let machine = of_qemu();
+            let host = of_qemu();
             let key = SubjectKey { kind, key: number, write };
             let refused = if kind == Msr { outside } else { 0 };
             let all = SubjectStats { stats: cell(count, outside, 33), refused, ..SubjectStats::default() };
-            let answer = source(&machine, true, kind, number).map(|row| row.answer);
+            let answer = source(&host, true, kind, number).map(|row| row.answer);
             let account = VmSubjectExits { all, top: Some((key, 1)), answer, ..VmSubjectExits::default() };
             let mut judgement = Judgement::default();
-            let asked = CureLookup::of(&machine, true, key);
-            with_vm(VmTime { wall, ..time }, &machine, &[], handlers, |vm| vm.judge(asked, &account, &mut judgement))
+            let asked = CureLookup::of(&host, true, key);
+            with_vm(VmTime { wall, ..time }, &host, &[], handlers, |vm| vm.judge(asked, &account, &mut judgement))
         };
-        let inherent =
-            |said: Said, says: &str| assert!(matches!(&said, Said::Inherent(why) if why.contains(says)), "{said:?}");
-        let unjudged =
-            |said: Said, says: &str| assert!(matches!(&said, Said::NotJudged(why) if why.contains(says)), "{said:?}");
+        let inherent = |said: RuleAnswer, says: &str| {
+            assert!(matches!(&said, RuleAnswer::Inherent(why) if why.contains(says)), "{said:?}")
+        };
+        let unjudged = |said: RuleAnswer, says: &str| {
+            assert!(matches!(&said, RuleAnswer::NotJudged(why) if why.contains(says)), "{said:?}")
+        };
         inherent(judge(Port, 0xcf8, true, 30, 30, 100_000, true), "boot");
         inherent(judge(Port, 0xcf8, true, 30, 30, 10_000, true), "boot");
         inherent(judge(Port, 0x3f8, true, 30, 0, 100_000, true), "hypervisor itself");
@@ -1198,11 +1203,11 @@ mod tests {
         unjudged(judge(Port, 0x3f8, true, 0, 0, 10_000, true), "none of these exits is timed");
         unjudged(judge(Msr, 0x7777, true, 30, 16, 10_000, true), "the VMM's filter asks for");
         unjudged(judge(Msr, 0x48, true, 30, 0, 10_000, true), "nested");
-        assert!(matches!(judge(Port, 0x3f8, true, 30, 16, 100_000, true), Said::Small(_)));
-        assert!(matches!(judge(Msr, 0x6e0, true, 30, 0, 100_000, true), Said::Small(_)));
+        assert!(matches!(judge(Port, 0x3f8, true, 30, 16, 100_000, true), RuleAnswer::Small(_)));
+        assert!(matches!(judge(Msr, 0x6e0, true, 30, 0, 100_000, true), RuleAnswer::Small(_)));
         for (kind, number, outside) in [(Port, 0x3f8, 16), (Msr, 0x6e0, 0), (Port, 0x1234, 16), (Msr, 0x7777, 15)] {
             let said = judge(kind, number, false, 30, outside, 99_000, true);
-            assert!(matches!(said, Said::Advice(_)), "{number:#x}: {said:?}");
+            assert!(matches!(said, RuleAnswer::Advice(_)), "{number:#x}: {said:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
-use super::causes::{CauseSubject, Covered, CureLookup, Said};
+use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use super::device_rules::{MIN_COST_SHARE, for_vmm};
 use super::input::{AdviceInput, RecordedHost, VmTime, Vmm, total};
 use super::judgement::{
@@ -41,7 +41,7 @@ pub(super) fn judges_doorbells(input: &AdviceInput, vm: VmId) -> bool {
 }
 
 /// Says it of what is lost to other threads' exits, and of the exits by which threads are forced out.
-fn say(input: &AdviceInput, said: &Said, judgement: &mut Judgement) {
+fn say(input: &AdviceInput, said: &RuleAnswer, judgement: &mut Judgement) {
     judgement.say(None, Covered::ForcedOut, said.clone());
     for (vm, cell) in input.facts.gangs.vms() {
         if are_doorbells(input, vm, cell.cost()) {
@@ -58,7 +58,7 @@ fn wanted(input: &AdviceInput, threads: u32) -> (u64, f64) {
     (count, input.busy(None, time).min(count as f64))
 }
 
-pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {
     let gangs = &input.facts.gangs;
     let wall = total(input.vms.values().map(|time| time.wall));
     let lost = total(gangs.vms().values().map(GangStats::cost));
@@ -67,7 +67,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
         return;
     }
     if lost.saturating_mul(MIN_COST_SHARE) < wall {
-        return say(input, &Said::NotJudged(LITTLE.into()), judgement);
+        return say(input, &RuleAnswer::NotJudged(LITTLE.into()), judgement);
     }
     let won: Vec<(u32, GainEstimateNs)> = WIDTHS
         .iter()
@@ -76,7 +76,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
         .map(|(at, threads)| (*threads, trials.gang.won(at)))
         .collect();
     // Threads of other cores than the first are offline (`kvmppc_run_core`): CPUs of the host are cores.
-    let cores = (machine.cpus > 0).then_some(f64::from(machine.cpus));
+    let cores = (host.cpus > 0).then_some(f64::from(host.cpus));
     let fits = |(threads, _): &(u32, GainEstimateNs)| cores.is_none_or(|cores| wanted(input, *threads).1 <= cores);
     let wins: Vec<(u32, GainEstimateNs)> =
         won.iter().copied().filter(|row| row.1.0 * MIN_COST_SHARE as f64 >= wall as f64).collect();
@@ -85,8 +85,10 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
     let nearly = |range: &GainEstimateNs| range.1 >= most * GOOD_ENOUGH_SHARE;
     let Some((threads, (low, _, high))) = fitting.into_iter().rev().find(|(_, range)| nearly(range)) else {
         let why = match (trials.untried.core_runs, wins.last()) {
-            (true, _) => Said::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
-            (false, None) => Said::Inherent("narrower virtual cores, replayed, would not have won beyond doubt".into()),
+            (true, _) => RuleAnswer::NotJudged("no core runs are kept to try narrower virtual cores on".into()),
+            (false, None) => {
+                RuleAnswer::Inherent("narrower virtual cores, replayed, would not have won beyond doubt".into())
+            }
             (false, Some((threads, _))) => {
                 let (count, busy) = wanted(input, *threads);
                 let why = format!(
@@ -94,11 +96,11 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
                      which want {busy:.1} cores, and the host has {}: they would wait for one another instead, as a core runs \
                      one at a time, and threads of a core that is split leave together, too. Fewer exits of the threads that \
                      force others out, which the facts name, would win it, too",
-                    machine.cpus
+                    host.cpus
                 );
                 let facts = note(input, judgement);
                 judgement.accept_cost(facts[0], &facts[1..], why.clone());
-                Said::Inherent(why)
+                RuleAnswer::Inherent(why)
             }
         };
         return say(input, &why, judgement);
@@ -121,7 +123,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
     let vm = mostly.map(|(vm, _)| *vm);
     let most_lost = mostly.map_or(lost, |(_, cell)| cell.cost()) as f64;
     let time = |nanos: f64| input.per_second(vm, nanos.max(0.0) as u64);
-    let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| input.vmm(*vm, machine));
+    let vmm = mostly.map_or(Vmm::Unknown, |(vm, _)| input.vmm(*vm, host));
     let plan = AdviceDraft {
         rule: Rule::VirtualCores,
         subject: CauseSubject::None,
@@ -166,7 +168,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
         acts: "at the next VM start".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    say(input, &Said::Advice(id), judgement);
+    say(input, &RuleAnswer::Advice(id), judgement);
 }
 
 fn note(input: &AdviceInput, judgement: &mut Judgement) -> Vec<CitedFactId> {

@@ -2,7 +2,7 @@
 //!
 //! KVM's polling ends when another task wants the CPU; a guest's does not, because its host cannot tell it from work.
 
-use super::causes::{CauseSubject, Covered, Said};
+use super::causes::{CauseSubject, Covered, RuleAnswer};
 use super::device_rules::MIN_COST_SHARE;
 use super::input::{AdviceInput, VmTime, total};
 use super::judgement::{
@@ -95,7 +95,7 @@ fn advise(
         acts: "at once, in the guest in which it is set".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    judgement.say(Some(vm), Covered::Halts, Said::Advice(id));
+    judgement.say(Some(vm), Covered::Halts, RuleAnswer::Advice(id));
 }
 
 #[cfg(test)]

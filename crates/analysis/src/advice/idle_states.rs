@@ -39,10 +39,10 @@ const FEW: &str =
 const RECORD: &str = "`perf record -e power:cpu_idle -e power:cpu_frequency -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- \
     sleep 10` (and `exitscope lab exits` for what mitigations cost)";
 
-pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let all = input.facts.halts.all();
     let wall = total(input.vms.values().map(|time| time.wall));
-    if machine.xen || all.latencies().sum.saturating_mul(MIN_COST_SHARE) < wall.max(1) {
+    if host.xen || all.latencies().sum.saturating_mul(MIN_COST_SHARE) < wall.max(1) {
         return;
     }
     let waiting = total(input.vms.values().map(|time| time.steal));

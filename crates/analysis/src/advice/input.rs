@@ -12,8 +12,8 @@ use crate::{
     StatsByKey, SubjectKey, YieldStats,
 };
 use exitscope_model::{
-    CodeList, EventKinds, Exit, Halt, HostSetting, PleUpdate, Preemption, QemuOptions, Sign, Signed, SubjectNames,
-    TimePart, VcpuIdentity, Yield, YieldCall,
+    CodeList, EventKinds, Exit, Halt, HostSetting, KvmActivity, KvmActivityEvent, PleUpdate, Preemption, QemuOptions,
+    SubjectNames, TimePart, VcpuIdentity, Yield, YieldCall,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -313,9 +313,9 @@ impl AdviceInput {
         self.facts.absorb_ple_update(of);
     }
 
-    /// Adds one sign of what KVM does.
-    pub fn absorb_sign(&mut self, of: &Signed) {
-        self.facts.absorb_sign(of);
+    /// Adds one activity of KVM.
+    pub fn absorb_kvm_activity(&mut self, of: &KvmActivityEvent) {
+        self.facts.absorb_kvm_activity(of);
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
@@ -414,20 +414,20 @@ impl AdviceInput {
 
     /// Who runs the devices of a VM. QEMU names the threads of vCPUs `CPU 0/KVM` where it names threads
     /// (`kvm_start_vcpu_thread` in accel/kvm/kvm-accel-ops.c), and is called qemu-system-… or, by Debian, kvm.
-    pub fn vmm(&self, vm: VmId, machine: &RecordedHost) -> Vmm {
+    pub fn vmm(&self, vm: VmId, host: &RecordedHost) -> Vmm {
         let is_other = |name: &&String| OTHER_VMMS.iter().any(|other| name.starts_with(other));
-        let process = machine.comms.get(&vm.0);
+        let process = host.comms.get(&vm.0);
         if let Some(name) = process.filter(is_other) {
             return Vmm::Other(name.clone());
         }
         let first = VcpuIdentity { vm, vcpu: VcpuId(0), tid: Tid(0) };
         let threads = self.facts.divisions.range(first..).map(|(who, _)| who).take_while(|who| who.vm == vm);
-        let threads = threads.filter_map(|who| machine.comms.get(&who.tid.0));
+        let threads = threads.filter_map(|who| host.comms.get(&who.tid.0));
         let names: Vec<&String> = process.into_iter().chain(threads).collect();
         let of_qemu = |name: &&String| {
             name.starts_with("qemu") || *name == "kvm" || name.starts_with("CPU ") && name.ends_with("/KVM")
         };
-        let options = QemuOptions::of_settings(&machine.settings, vm);
+        let options = QemuOptions::of_settings(&host.settings, vm);
         match names.iter().copied().find(is_other) {
             _ if options.are_known() || names.iter().any(of_qemu) => Vmm::Qemu(options),
             Some(name) => Vmm::Other(name.clone()),
@@ -436,8 +436,8 @@ impl AdviceInput {
     }
 
     /// Whether any of the VMs is known to be QEMU's.
-    pub fn has_qemu(&self, machine: &RecordedHost) -> bool {
-        self.vms.keys().any(|vm| self.vmm(*vm, machine).is_qemu())
+    pub fn has_qemu(&self, host: &RecordedHost) -> bool {
+        self.vms.keys().any(|vm| self.vmm(*vm, host).is_qemu())
     }
 
     /// What the exits of a VM come from.
@@ -544,9 +544,9 @@ impl AdviceInput {
         sum
     }
 
-    /// How often a VM gave each of these signs.
-    pub fn signs(&self, vm: VmId, of: &[Sign]) -> Vec<(Sign, u64)> {
-        of.iter().filter_map(|&sign| Some((sign, *self.facts.signs.get(&(vm, sign))?))).collect()
+    /// How often a VM gave each of these activities.
+    pub fn kvm_activity(&self, vm: VmId, of: &[KvmActivity]) -> Vec<(KvmActivity, u64)> {
+        of.iter().filter_map(|&activity| Some((activity, *self.facts.kvm_activity.get(&(vm, activity))?))).collect()
     }
 
     /// The halts of a VM, all its vCPUs together.

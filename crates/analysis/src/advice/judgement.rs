@@ -1,6 +1,6 @@
 //! What a judgement is made of: facts with numbers, advice that cites them, and what is said of each cause.
 
-use super::causes::{CauseRow, CauseSubject, Covered, Said};
+use super::causes::{CauseRow, CauseSubject, Covered, RuleAnswer};
 use exitscope_policy::Knob;
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
@@ -321,7 +321,7 @@ const RECENT: usize = 64;
 pub struct Judgement {
     facts: Vec<CitedFact>,
     advice: Vec<Advice>,
-    said: BTreeMap<Option<VmId>, Vec<(Covered, Said)>>,
+    said: BTreeMap<Option<VmId>, Vec<(Covered, RuleAnswer)>>,
     /// What takes a noteworthy part of a VM's cost or time, costliest first, VM by VM; filled at the end.
     pub causes: Vec<CauseRow>,
     /// The same of all VMs together.
@@ -361,12 +361,12 @@ impl Judgement {
     }
 
     /// Says something of what a VM's exits come from, or with `None` of those of all VMs.
-    pub(super) fn say(&mut self, vm: Option<VmId>, of: Covered, said: Said) {
+    pub(super) fn say(&mut self, vm: Option<VmId>, of: Covered, said: RuleAnswer) {
         self.said.entry(vm).or_default().push((of, said));
     }
 
     /// What was said of a VM's exits.
-    pub(super) fn said(&self, vm: VmId) -> impl Iterator<Item = (&Covered, &Said)> {
+    pub(super) fn said(&self, vm: VmId) -> impl Iterator<Item = (&Covered, &RuleAnswer)> {
         [Some(vm), None].into_iter().filter_map(|of| self.said.get(&of)).flatten().map(|row| (&row.0, &row.1))
     }
 
@@ -502,8 +502,8 @@ mod tests {
         judgement.rank();
         assert_eq!(ids.map(|id| judgement.number(id)), [Some(3), Some(1), Some(2)]);
         assert_eq!(judgement.number(AdviceId(3)), None);
-        judgement.say(None, Covered::Halts, Said::Small("of all"));
-        judgement.say(Some(VmId(1)), Covered::Steal, Said::Small("of one"));
+        judgement.say(None, Covered::Halts, RuleAnswer::Small("of all"));
+        judgement.say(Some(VmId(1)), Covered::Steal, RuleAnswer::Small("of one"));
         let said = |vm| judgement.said(VmId(vm)).map(|row| *row.0).collect::<Vec<_>>();
         assert_eq!((said(1), said(2)), (vec![Covered::Steal, Covered::Halts], vec![Covered::Halts]));
     }

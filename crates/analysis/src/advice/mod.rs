@@ -44,7 +44,7 @@ mod trials;
 mod unknown_devices;
 mod xen_waits;
 
-pub use causes::{CauseRow, CauseSubject, CauseVerdict, GoesInto, NO_RULE, ToldApart, told_apart, unjudged_causes};
+pub use causes::{Attribution, CauseRow, CauseSubject, CauseVerdict, GoesInto, NO_RULE, attribution, unjudged_causes};
 pub use halt_poll_scope::{HaltPollScope, halt_poll_reach};
 pub use input::{AdviceInput, RecordedHost, Vmm};
 pub use judgement::{
@@ -57,18 +57,18 @@ pub use trials::{SkippedTrials, Trials, TriedLimits};
 
 /// Judges a recording: `input` of its first reading, `trials` of its second, and what the
 /// simulator says, which is asked only where a rule has nothing else to compare with.
-pub fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, simulate: &Simulate<'_>) -> Judgement {
+pub fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, simulate: &Simulate<'_>) -> Judgement {
     let mut judgement = Judgement::default();
-    device_rules::judge(input, machine, simulate, &mut judgement);
-    polling::judge(input, trials, machine, &mut judgement);
+    device_rules::judge(input, host, simulate, &mut judgement);
+    polling::judge(input, trials, host, &mut judgement);
     guest_polls::judge(input, &mut judgement);
-    idle_states::judge(input, machine, &mut judgement);
-    gangs::judge(input, trials, machine, &mut judgement);
-    steal::judge(input, machine, &mut judgement);
-    spinning::judge(input, trials, machine, &mut judgement);
-    not_judged::judge(input, trials, machine, &mut judgement);
-    device_rules::judge_halts(input, machine, not_judged::of_halts(&judgement), simulate, &mut judgement);
+    idle_states::judge(input, host, &mut judgement);
+    gangs::judge(input, trials, host, &mut judgement);
+    steal::judge(input, host, &mut judgement);
+    spinning::judge(input, trials, host, &mut judgement);
+    not_judged::judge(input, trials, host, &mut judgement);
+    device_rules::judge_halts(input, host, not_judged::of_halts(&judgement), simulate, &mut judgement);
     judgement.rank();
-    causes::list(input, machine, &mut judgement);
+    causes::list(input, host, &mut judgement);
     judgement
 }

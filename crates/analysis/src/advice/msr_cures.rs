@@ -7,7 +7,7 @@ use super::cures::{
     by_hand, libvirt, qemu,
 };
 use super::judgement::AdviceSetting;
-use exitscope_model::{Sign, SubjectKind};
+use exitscope_model::{KvmActivity, SubjectKind};
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 
 const fn msr(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
@@ -188,7 +188,7 @@ pub(super) const AVIC_SWITCH: Switch = Switch {
 
 /// `APICV_INHIBIT_REASON_DISABLE` of arch/x86/include/asm/kvm_host.h, which `kvm_apicv_init` of arch/x86/kvm/x86.c sets where the
 /// module's switch is off or the processor cannot.
-pub(super) const DISABLED: &[Sign] = &[Sign::ApicvInhibited(0)];
+pub(super) const DISABLED: &[KvmActivity] = &[KvmActivity::ApicvInhibited(0)];
 
 /// IPIs without an exit on Intel.
 static ENABLE_IPIV: Knob =

@@ -57,8 +57,8 @@ pub(super) fn of_halts(judgement: &Judgement) -> Option<String> {
     judgement.not_judged.iter().find(is_of_halts).map(|of| format!("{}: {}", of.what, of.missing))
 }
 
-pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
-    let record = record_commands::all(&machine.arch, machine.xen);
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {
+    let record = record_commands::all(&host.arch, host.xen);
     let halts = input.facts.halts.all();
     let mut missing = |when: bool, what: &'static str, missing: &'static str| {
         if when {
@@ -77,11 +77,11 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
     let asked = "which ports, MSRs and CPUID leaves guests ask for";
     let lacks = about > 2 * said;
     missing(
-        lacks && !machine.records_subjects,
+        lacks && !host.records_subjects,
         asked,
         "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
     );
-    missing(lacks && machine.records_subjects, asked, NEVER_FIRED);
+    missing(lacks && host.records_subjects, asked, NEVER_FIRED);
     let enters = input.vms.keys().any(|vm| input.of_reasons(*vm, ENTRIES).count > 0);
     let causes = || input.vms.keys().flat_map(|vm| input.causes(*vm));
     missing(
@@ -90,20 +90,20 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
         "there is no kvm_nested_vmexit in it",
     );
     missing(
-        !input.facts.event_kinds.handlers && !machine.arch.starts_with("ppc"),
+        !input.facts.event_kinds.handlers && !host.arch.starts_with("ppc"),
         "which exits go on beyond the kernel",
-        if machine.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
+        if host.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
     );
     missing(
         !input.facts.event_kinds.switches,
         "overcommit, and lock holders that were preempted",
         match input.facts.event_kinds.by_runner {
             true => BY_RUNNER,
-            false if machine.xen => "there are no run states in it",
+            false if host.xen => "there are no run states in it",
             false => "there is no sched_switch in it",
         },
     );
-    let halting = halts.halts() > 0 && !machine.xen;
+    let halting = halts.halts() > 0 && !host.xen;
     missing(halting && !halts.has_wakeups(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");
     missing(
         halting && halts.has_wakeups() && !is_exact(&halts),
@@ -113,7 +113,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
             false => "there is no sched_wakeup in it that says when vCPUs were woken",
         },
     );
-    let unknown = unknown_host(input, trials, machine);
+    let unknown = unknown_host(input, trials, host);
     missing(unknown.is_some(), HOST_POLLS, unknown.unwrap_or_default());
     missing(
         halting && input.facts.halts.guest_polls,
@@ -121,8 +121,8 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
         "the guest polled: gaps that its polls ended left no trace; set guest_halt_poll_ns=0 in it meanwhile",
     );
     let runs = input.facts.gangs.vms();
-    let forced: u64 = runs.values().map(|cell| cell.forced).sum();
-    let lost: u64 = runs.values().map(|cell| cell.lost.count).sum();
+    let forced: u64 = runs.values().map(|stats| stats.forced).sum();
+    let lost: u64 = runs.values().map(|stats| stats.lost.count).sum();
     missing(forced > 0 && lost == 0, "what ganged exits cost", "there is no kvm_guest_enter in it after forced exits");
     let untried = trials.untried;
     missing(untried.halts, OTHER_POLLS, "there were more halts than are kept to try it on");
@@ -143,7 +143,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
     );
     let user = total(input.facts.divisions.values().map(|of| of.parts.get(TimePart::User).0));
     let wall = total(input.vms.values().map(|time| time.wall));
-    if !machine.xen && user > 0 && user.saturating_mul(OF_TIME) >= wall {
+    if !host.xen && user > 0 && user.saturating_mul(OF_TIME) >= wall {
         let (what, missing) = ("what user space does in its part of exits", "only how long it took is recorded");
         judgement.not_judged.push(NotJudged { what, missing, record: Some(IN_USER_SPACE) });
     }
@@ -165,9 +165,9 @@ mod tests {
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
             input.absorb(&Exit { parts: spent(TimePart::Kernel, 1_000), ..of });
             end(&mut input, &[vcpu(0)], 1_000_000);
-            let (machine, mut judgement) =
+            let (host, mut judgement) =
                 (RecordedHost { records_subjects, ..RecordedHost::default() }, Judgement::default());
-            judge(&input, &Trials::new(&input, &machine), &machine, &mut judgement);
+            judge(&input, &Trials::new(&input, &host), &host, &mut judgement);
             let row = judgement.not_judged.iter().find(|row| row.what.starts_with("which ports")).unwrap();
             assert!(row.missing.contains(says) && row.record.is_some() == how, "{row:?}");
         }
@@ -184,8 +184,8 @@ mod tests {
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
             input.absorb(&Exit { parts: spent(TimePart::User, user), ..of });
             end(&mut input, &[vcpu(0)], SECOND);
-            let (machine, mut judgement) = (RecordedHost { xen, ..RecordedHost::default() }, Judgement::default());
-            judge(&input, &Trials::new(&input, &machine), &machine, &mut judgement);
+            let (host, mut judgement) = (RecordedHost { xen, ..RecordedHost::default() }, Judgement::default());
+            judge(&input, &Trials::new(&input, &host), &host, &mut judgement);
             let row = judgement.not_judged.iter().find(|row| row.what.contains("user space does"));
             assert_eq!(row.and_then(|row| row.record), said.then_some(IN_USER_SPACE), "{user} {xen}");
         }

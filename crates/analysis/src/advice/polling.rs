@@ -4,7 +4,7 @@
 //! high; between the two it is a matter of taste, and nothing is said. Nothing is said either where the recording does not
 //! tell what was in force, or where KVM polled for nobody although it should have.
 
-use super::causes::{CauseSubject, Covered, Said};
+use super::causes::{CauseSubject, Covered, RuleAnswer};
 use super::device_rules::{MIN_COST_SHARE, for_vmm};
 use super::halt_poll_scope::halt_poll_reach;
 use super::input::{AdviceInput, RecordedHost, VmTime, Vmm, total};
@@ -44,20 +44,20 @@ pub(super) fn is_exact(halts: &HaltStats) -> bool {
     halts.inexact().saturating_mul(EXACT) <= halts.halts()
 }
 
-pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {
     let all = input.facts.halts.all();
-    if all.halts() < FEWEST || machine.xen {
+    if all.halts() < FEWEST || host.xen {
         return;
     }
     let halting = input.halting_vms();
     let wall = total(halting.iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.wall));
     let exact = is_exact(&all);
-    if exact && is_known(input) && unknown_host(input, trials, machine).is_none() && !trials.untried.halts {
-        host(input, machine, &trials.host, wall, judgement);
+    if exact && is_known(input) && unknown_host(input, trials, host).is_none() && !trials.untried.halts {
+        judge_host(input, host, &trials.host, wall, judgement);
     }
     // A guest that seems to have switched KVM's polling off may poll already.
-    let may_poll = halt_poll_ns(input, machine).is_some() && unknown_host(input, trials, machine).is_some();
-    if !machine.arch.starts_with("x86") || may_poll || input.facts.halts.guest_polls || !exact {
+    let may_poll = halt_poll_ns(input, host).is_some() && unknown_host(input, trials, host).is_some();
+    if !host.arch.starts_with("x86") || may_poll || input.facts.halts.guest_polls || !exact {
         return;
     }
     if !input.facts.event_kinds.switches {
@@ -72,7 +72,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
         if let Some(trial) = self::longer(candidates, time.wall) {
             let facts = note(input, Some(*vm), &halts, candidates, judgement);
             let choice = ChosenPollLimit { side: SettingSide::Guest, vm: Some(*vm), candidates, trial, longer: true };
-            advise(input, machine, choice, &facts, judgement);
+            advise(input, host, choice, &facts, judgement);
         }
     }
 }
@@ -83,24 +83,24 @@ fn is_known(input: &AdviceInput) -> bool {
 }
 
 /// The limit of KVM's polls, as the recording tells it, or as the decisions for all VMs show it.
-fn halt_poll_ns(input: &AdviceInput, machine: &RecordedHost) -> Option<Nanos> {
+fn halt_poll_ns(input: &AdviceInput, host: &RecordedHost) -> Option<Nanos> {
     let settings = input.facts.halts.settings.values().filter(|seen| seen.changes > 0);
-    let mut shown = settings.map(|seen| seen.shown(&machine.polling));
+    let mut shown = settings.map(|seen| seen.shown(&host.polling));
     let of_one = shown.next().flatten();
-    machine.polling.in_force.or(of_one.filter(|_| shown.all(|next| next == of_one)))
+    host.polling.in_force.or(of_one.filter(|_| shown.all(|next| next == of_one)))
 }
 
 /// Why host halt polling is not judged, though the recording has the events for it.
-pub(super) fn unknown_host(input: &AdviceInput, trials: &Trials, machine: &RecordedHost) -> Option<&'static str> {
+pub(super) fn unknown_host(input: &AdviceInput, trials: &Trials, host: &RecordedHost) -> Option<&'static str> {
     let all = input.facts.halts.all();
-    if machine.xen || all.halts() < FEWEST || !is_exact(&all) || !is_known(input) {
+    if host.xen || all.halts() < FEWEST || !is_exact(&all) || !is_known(input) {
         return None;
     }
     if input.facts.halts.guest_polls {
         // `kvm_arch_no_poll` in arch/x86/kvm/x86.c: KVM does not poll for a vCPU in whose MSR_KVM_POLL_CONTROL bit 0 is clear.
         return Some("a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that");
     }
-    let Some(in_force) = halt_poll_ns(input, machine) else {
+    let Some(in_force) = halt_poll_ns(input, host) else {
         return Some(
             "the recording does not say what halt_poll_ns was, and KVM's decisions show at best between which values it was \
              (`report --view halt`): /sys/module/kvm/parameters/halt_poll_ns says it",
@@ -124,9 +124,9 @@ pub(super) fn unknown_host(input: &AdviceInput, trials: &Trials, machine: &Recor
 }
 
 /// The host's own polling.
-fn host(
+fn judge_host(
     input: &AdviceInput,
-    machine: &RecordedHost,
+    host: &RecordedHost,
     candidates: &PollCandidates,
     wall: u64,
     judgement: &mut Judgement,
@@ -135,7 +135,7 @@ fn host(
     let waiting = total(input.vms.values().map(|time| time.steal));
     let wanted = total(input.vms.values().map(VmTime::wanted));
     let choice = |trial, longer| ChosenPollLimit { side: SettingSide::Host, vm: None, candidates, trial, longer };
-    let Some(in_force) = halt_poll_ns(input, machine) else { return };
+    let Some(in_force) = halt_poll_ns(input, host) else { return };
     let longer = longer(candidates, wall).filter(|trial| trial.value > in_force.0);
     let shorter = shorter(candidates, wall).filter(|trial| trial.value < in_force.0);
     match (longer, shorter) {
@@ -143,26 +143,26 @@ fn host(
             let facts = note(input, None, &all, candidates, judgement);
             let why = "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs were runnable";
             judgement.accept_cost(facts[0], &facts[1..], why);
-            judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
+            judgement.say(None, Covered::Halts, RuleAnswer::Inherent(why.into()));
         }
         (Some(_), _) if is_short(waiting, wanted) => {
             let facts = note(input, None, &all, candidates, judgement);
             let why = "polling would not shorten the way from a wake-up to the guest: vCPUs wait for CPUs, and KVM does not \
                        poll while another task wants its CPU";
             judgement.accept_cost(facts[0], &facts[1..], why);
-            judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
+            judgement.say(None, Covered::Halts, RuleAnswer::Inherent(why.into()));
         }
         (Some(trial), _) => {
             let facts = note(input, None, &all, candidates, judgement);
-            advise(input, machine, choice(trial, true), &facts, judgement);
+            advise(input, host, choice(trial, true), &facts, judgement);
         }
         (None, Some(trial)) => {
             let facts = note(input, None, &all, candidates, judgement);
-            advise(input, machine, choice(trial, false), &facts, judgement);
+            advise(input, host, choice(trial, false), &facts, judgement);
         }
         (None, None) => {
             let why = "the guest halts so often; no other halt_poll_ns that was replayed would pay";
-            judgement.say(None, Covered::Halts, Said::Inherent(why.into()));
+            judgement.say(None, Covered::Halts, RuleAnswer::Inherent(why.into()));
         }
     }
 }
@@ -249,7 +249,7 @@ struct ChosenPollLimit<'a> {
 
 fn advise(
     input: &AdviceInput,
-    machine: &RecordedHost,
+    host: &RecordedHost,
     choice: ChosenPollLimit,
     facts: &[CitedFactId],
     judgement: &mut Judgement,
@@ -266,7 +266,7 @@ fn advise(
         how: GainMethod::Replayed(if side == SettingSide::Host { "host_halt_poll" } else { "guest_halt_poll" }),
     };
     let value = knob.text(trial.value);
-    let was = match (side, machine.polling.in_force, halt_poll_ns(input, machine)) {
+    let was = match (side, host.polling.in_force, halt_poll_ns(input, host)) {
         (SettingSide::Host, Some(in_force), _) => format!(" (it was {in_force})"),
         (SettingSide::Host, None, Some(shown)) => format!(" (it was {shown}, as KVM's decisions show)"),
         _ => String::new(),
@@ -296,7 +296,7 @@ fn advise(
         }
         false => format!("the guests: wake-ups later by {} in each second, all together", time(-won.1)).into(),
     };
-    let vmm = vm.map_or(Vmm::Unknown, |vm| input.vmm(vm, machine));
+    let vmm = vm.map_or(Vmm::Unknown, |vm| input.vmm(vm, host));
     let plan = AdviceDraft {
         rule: match side {
             SettingSide::Host => Rule::HostHaltPoll,
@@ -327,7 +327,7 @@ fn advise(
             SettingSide::Guest => "in the guest: write the old value back, or modprobe -r cpuidle-haltpoll".into(),
         },
         acts: match side {
-            SettingSide::Host => halt_poll_reach(&machine.release).text().into(),
+            SettingSide::Host => halt_poll_reach(&host.release).text().into(),
             SettingSide::Guest => {
                 "at once, in the guest in which it is set; the guest's driver switches KVM's own polling \
                 off for it where the host offers that (poll-control)"
@@ -336,7 +336,7 @@ fn advise(
         },
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    judgement.say(vm, Covered::Halts, Said::Advice(id));
+    judgement.say(vm, Covered::Halts, RuleAnswer::Advice(id));
 }
 
 /// Polling is CPU time, which a quota of the VM's cgroup counts; no event tells of a quota.
@@ -479,24 +479,24 @@ mod tests {
             end(&mut input, &[who], (self.halts + 1) * 200 * US);
             let polling = RecordedHaltPolling { in_force: in_force.map(Nanos), ..RecordedHaltPolling::default() };
             let (arch, release) = (self.arch.to_string(), "6.1.0".to_string());
-            let machine = RecordedHost { arch, release, polling, xen: self.xen, ..RecordedHost::default() };
-            let mut trials = Trials::new(&input, &machine);
+            let host = RecordedHost { arch, release, polling, xen: self.xen, ..RecordedHost::default() };
+            let mut trials = Trials::new(&input, &host);
             halts.iter().for_each(|halt| trials.absorb_halt(halt));
             trials.untried.halts = self.untried;
-            (input, trials, machine)
+            (input, trials, host)
         }
 
         fn judged(&self) -> Judgement {
-            let (input, trials, machine) = self.read();
+            let (input, trials, host) = self.read();
             let mut judgement = Judgement::default();
-            judge(&input, &trials, &machine, &mut judgement);
+            judge(&input, &trials, &host, &mut judgement);
             judgement.rank();
             judgement
         }
 
         fn unknown(&self) -> Option<&'static str> {
-            let (input, trials, machine) = self.read();
-            unknown_host(&input, &trials, &machine)
+            let (input, trials, host) = self.read();
+            unknown_host(&input, &trials, &host)
         }
     }
 
@@ -696,14 +696,14 @@ mod tests {
     }
 
     /// Of a recording of one VM whose vCPUs want 1,000 ns, and of as many VMs as there are.
-    fn hosted(in_force: u64, candidates: &PollCandidates, steal: u64, idle: u64) -> (Judgement, Option<Said>) {
+    fn hosted(in_force: u64, candidates: &PollCandidates, steal: u64, idle: u64) -> (Judgement, Option<RuleAnswer>) {
         let mut input = AdviceInput::new(&Selection::default());
         input.vms.insert(VmId(1), VmTime { guest: 1_000 - steal, steal, ..VmTime::default() });
         let of = preemption(vcpu(0), Moment::default(), None);
         (0..idle).for_each(|_| input.absorb_preemption(&of));
         let polling = RecordedHaltPolling { in_force: Some(Nanos(in_force)), ..RecordedHaltPolling::default() };
         let mut judgement = Judgement::default();
-        host(&input, &RecordedHost { polling, ..RecordedHost::default() }, candidates, 100_000, &mut judgement);
+        judge_host(&input, &RecordedHost { polling, ..RecordedHost::default() }, candidates, 100_000, &mut judgement);
         let said = judgement.said(VmId(1)).next().map(|row| row.1.clone());
         (judgement, said)
     }
@@ -712,8 +712,7 @@ mod tests {
     fn the_hosts_polls_get_longer_or_shorter_than_they_were_or_stay() {
         let recorded = HaltTotals { successful_polls: 1, polling: 5_000, missed: 4_000, latency: 2_000 };
         let (longer, shorter) = ((50_000, 5_000, 1_800), (10_000, 1_000, 2_000));
-        let inherent =
-            |said: &Option<Said>, says: &str| matches!(said, Some(Said::Inherent(why)) if why.contains(says));
+        let inherent = |said: &Option<RuleAnswer>, says: &str| matches!(said, Some(RuleAnswer::Inherent(why)) if why.contains(says));
         for (in_force, tried, value, change) in [
             (
                 49_999,

@@ -8,7 +8,7 @@
 //! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
 //! ```
 
-use super::causes::{CauseSubject, Covered, CureLookup, Said, asked};
+use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer, asked};
 use super::cures::{
     APICV, Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand,
     libvirt, qemu,
@@ -21,7 +21,7 @@ use super::msr_cures::{CPUID, RDPMC};
 use super::polling::is_short;
 use crate::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{detail_name, is_of_pcs};
-use exitscope_model::{CodeList, ExitCode, Sign, SubjectKind, SubjectName};
+use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 use exitscope_units::Nanos;
@@ -41,7 +41,7 @@ pub(super) struct ExitGroup {
     /// Whether exits from this are among them.
     has: fn(&ExitCause) -> bool,
     /// What else KVM's events may show of where they come from.
-    signs: &'static [Sign],
+    activities: &'static [KvmActivity],
     /// What may be said of them.
     pub answers: &'static [Remedy],
     /// Which of these holds for a VM.
@@ -57,7 +57,7 @@ const fn row(
     has: fn(&ExitCause) -> bool,
     answers: &'static [Remedy],
 ) -> ExitGroup {
-    ExitGroup { name, exits, has, signs: &[], answers, choose: |_| 0, may_wait: false }
+    ExitGroup { name, exits, has, activities: &[], answers, choose: |_| 0, may_wait: false }
 }
 
 /// In the order in which they are looked for.
@@ -69,7 +69,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         &[Remedy::Leave(NESTED_GUESTS)],
     ),
     ExitGroup {
-        signs: LOGGED,
+        activities: LOGGED,
         choose: |vm| usize::from(vm.input.of_reasons(vm.id, &[PML_FULL]).count > 0),
         ..row(
             PROTECTED,
@@ -86,7 +86,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     ),
     row("code in huge pages", "EPT_VIOLATION: fetch, not allowed", is_fetch_of_split, &[Remedy::Cure(&NX_HUGE_PAGES)]),
     ExitGroup {
-        signs: TAKEN,
+        activities: TAKEN,
         choose: memory_faults,
         ..row(
             FAULTS,
@@ -134,7 +134,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     },
     row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
     ExitGroup {
-        signs: &[Sign::AvicKick],
+        activities: &[KvmActivity::AvicKick],
         ..row(
             "IPIs to vCPUs that do not run",
             "avic_incomplete_ipi",
@@ -180,7 +180,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
         &[Remedy::Leave(ILLEGAL)],
     ),
     ExitGroup {
-        signs: LOGGED,
+        activities: LOGGED,
         ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Remedy::Leave(PML)])
     },
     row(
@@ -216,8 +216,8 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     ),
 ];
 
-const LOGGED: &[Sign] = &[Sign::PmlFull, Sign::DirtyRingFull];
-const TAKEN: &[Sign] = &[Sign::Unmapped, Sign::Aged];
+const LOGGED: &[KvmActivity] = &[KvmActivity::PmlFull, KvmActivity::DirtyRingFull];
+const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged];
 
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
@@ -320,7 +320,7 @@ pub(super) fn has_apicv(vm: &JudgedVm<'_>) -> bool {
 /// A VM's exits of a group, and what those about each thing cost.
 struct Grouped {
     group: &'static ExitGroup,
-    cell: ExitStats,
+    stats: ExitStats,
     about: Vec<(SubjectKey, u64)>,
     /// As [`VmSubjectExits::forces`].
     forces: u64,
@@ -328,26 +328,26 @@ struct Grouped {
 
 pub(super) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
     let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
-    for (cause, cell) in vm.input.causes(vm.id) {
+    for (cause, stats) in vm.input.causes(vm.id) {
         if let Some(group) = group(cause)
-            && asked(vm.machine, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
+            && asked(vm.host, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
         {
-            let of = Grouped { group, cell: ExitStats::default(), about: Vec::new(), forces: 0 };
+            let of = Grouped { group, stats: ExitStats::default(), about: Vec::new(), forces: 0 };
             let grouped = groups.entry(group.name).or_insert(of);
-            grouped.cell.merge(cell);
-            grouped.about.extend(cause.about.map(|key| (key, cell.cost().0)));
+            grouped.stats.merge(stats);
+            grouped.about.extend(cause.about.map(|key| (key, stats.cost().0)));
             let is_it = |of, trap: u16, about| (of, u64::from(trap), about) == (vm.id, cause.code.number, cause.about);
             grouped.forces += vm.input.facts.gangs.forced_by(is_it).0;
         }
     }
-    for (name, Grouped { group, cell, about, forces }) in groups {
+    for (name, Grouped { group, stats, about, forces }) in groups {
         if name == DOORBELLS && gangs::judges_doorbells(vm.input, vm.id) {
             continue;
         }
-        let mut account = VmSubjectExits::of(cell, group.answers[(group.choose)(vm)]);
+        let mut account = VmSubjectExits::of(stats, group.answers[(group.choose)(vm)]);
         account.forces = forces;
         if let Some((key, share)) = costliest(&about, account.all.stats.cost().0) {
-            let number = match vm.machine.names.of_key(&[vm.id], key.kind, key.key) {
+            let number = match vm.host.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
                 None => format!("{:#x}", key.key),
             };
@@ -381,8 +381,8 @@ pub(super) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
             account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
         account.note_long_ones(vm.input);
-        for (sign, count) in vm.input.signs(vm.id, group.signs) {
-            let what = format!("{} ({}) meanwhile", sign.what(), sign.event());
+        for (activity, count) in vm.input.kvm_activity(vm.id, group.activities) {
+            let what = format!("{} ({}) meanwhile", activity.what(), activity.event());
             account.more.push((Topic::Devices, what, CitedValue::Count(count)));
         }
         let said = vm.judge_as(Thing { subject: CauseSubject::Group(name), key: None, name }, &account, judgement);
@@ -399,9 +399,9 @@ fn mostly_at(vm: &JudgedVm<'_>) -> Option<(String, f64)> {
     let mut all = 0;
     for (address, faults) in vm.input.missing_at(vm.id) {
         all += faults;
-        let place = match (vm.machine.names.of_key(&[vm.id], SubjectKind::Mmio, address), address) {
+        let place = match (vm.host.names.of_key(&[vm.id], SubjectKind::Mmio, address), address) {
             (Some(SubjectName::Given(given)), _) => given.to_string(),
-            _ if !is_of_pcs(&vm.machine.arch) => continue,
+            _ if !is_of_pcs(&vm.host.arch) => continue,
             // Below, there is as much as the firmware finds; devices and firmware are at the end (hw/i386/pc.c of QEMU).
             (_, ..0xc000_0000) => BELOW.to_string(),
             (_, ..0x1_0000_0000) => "the gap below 4 GiB, where devices are".to_string(),
@@ -422,32 +422,32 @@ fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)>
 
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
 pub(super) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
-    let mut cell = ExitStats::default();
+    let mut stats = ExitStats::default();
     let halts = vm.input.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
-    halts.for_each(|(_, of)| cell.merge(of));
+    halts.for_each(|(_, of)| stats.merge(of));
     let blocked = vm.input.halts(vm.id).halts();
-    let pending = cell.timed.saturating_sub(blocked);
-    let all = cell.count;
+    let pending = stats.timed.saturating_sub(blocked);
+    let all = stats.count;
     // Without kvm_vcpu_wakeup nothing says which halts found one; elsewhere WFEs and the like are such exits, too.
-    let is_x86 = !vm.machine.xen && is_of_pcs(&vm.machine.arch);
-    if is_x86 && vm.input.facts.halts.all().has_wakeups() && pending.saturating_mul(2) > cell.timed {
-        let share = pending as f64 / cell.timed as f64;
-        let mut account = VmSubjectExits::of(cell, may_poll(vm));
+    let is_x86 = !vm.host.xen && is_of_pcs(&vm.host.arch);
+    if is_x86 && vm.input.facts.halts.all().has_wakeups() && pending.saturating_mul(2) > stats.timed {
+        let share = pending as f64 / stats.timed as f64;
+        let mut account = VmSubjectExits::of(stats, may_poll(vm));
         let what = "part of the halts that found an event pending, and blocked nobody";
         account.more.push((Topic::Halts, what.to_string(), CitedValue::Share(share)));
         let thing = Thing { subject: CauseSubject::Group("halts"), key: None, name: "halts" };
         let said = vm.judge_as(thing, &account, judgement);
         judgement.say(Some(vm.id), Covered::Halts, said);
     }
-    if vm.machine.xen {
-        judgement.say(Some(vm.id), Covered::Halts, Said::Inherent(XEN_HALTS.into()));
+    if vm.host.xen {
+        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::Inherent(XEN_HALTS.into()));
         return;
     }
     let outside = vm.input.halts(vm.id).in_user_space;
     if outside > 0 && outside == all {
-        judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(HALTS_OUTSIDE.into()));
+        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(HALTS_OUTSIDE.into()));
     } else if let Some(why) = unknown {
-        judgement.say(Some(vm.id), Covered::Halts, Said::NotJudged(why));
+        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(why));
     }
 }
 
@@ -508,10 +508,10 @@ const PML_FULL: (CodeList, u64) = (CodeList::Vmx, 62);
 fn are_kicks(vm: &JudgedVm<'_>) -> bool {
     let causes = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
     let (mut kicks, mut all) = (0_u64, 0_u64);
-    for (cause, cell) in causes {
-        let name = cause.about.and_then(|key| vm.machine.names.of_key(&[vm.id], key.kind, key.key));
-        all += cell.count;
-        kicks += if name.as_deref() == Some("RESCHEDULE") { cell.count } else { 0 };
+    for (cause, stats) in causes {
+        let name = cause.about.and_then(|key| vm.host.names.of_key(&[vm.id], key.kind, key.key));
+        all += stats.count;
+        kicks += if name.as_deref() == Some("RESCHEDULE") { stats.count } else { 0 };
     }
     kicks.saturating_mul(2) > all && vm.input.ipis(vm.id).all() > 0 && !has_apicv(vm)
 }
@@ -874,7 +874,9 @@ mod tests {
     use super::super::{CauseSubject, CauseVerdict};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{EventKinds, Exit, ExitCode, Halt, PortAccessForm, Signed, Subject, TimePart, VcpuWakeup};
+    use exitscope_model::{
+        EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, TimePart, VcpuWakeup,
+    };
     use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
@@ -890,11 +892,11 @@ mod tests {
         apart: u32,
         per_s: u64,
         beside: Option<ExitCode>,
-        signs: &'static [Sign],
+        activities: &'static [KvmActivity],
     }
 
     const fn made(code: ExitCode, about: Option<(SubjectKind, bool, u64)>) -> Made {
-        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, signs: &[] }
+        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, activities: &[] }
     }
 
     const fn vmx(number: u64) -> ExitCode {
@@ -907,7 +909,7 @@ mod tests {
 
     /// A vCPU that makes such exits for a second, each of 20 us, and is in its guest for the rest.
     fn judged(arch: &str, made: &Made) -> Judgement {
-        let machine = RecordedHost {
+        let host = RecordedHost {
             arch: arch.into(),
             comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(),
             ..RecordedHost::default()
@@ -928,14 +930,14 @@ mod tests {
                 input.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
             }
         }
-        for &sign in made.signs {
-            input.absorb_sign(&Signed { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), sign });
+        for &activity in made.activities {
+            input.absorb_kvm_activity(&KvmActivityEvent { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), activity });
         }
         end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        super::super::device_rules::judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
+        super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
         judgement.rank();
-        causes::list(&input, &machine, &mut judgement);
+        causes::list(&input, &host, &mut judgement);
         judgement
     }
 
@@ -1127,8 +1129,7 @@ mod tests {
                 release: "6.1.0".into(),
                 ..exitscope_model::TraceInfo::default()
             };
-            let machine =
-                RecordedHost { arch: "x86_64".into(), names: info.subject_names(), ..RecordedHost::default() };
+            let host = RecordedHost { arch: "x86_64".into(), names: info.subject_names(), ..RecordedHost::default() };
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             let about = |kind, write, key, value| {
@@ -1149,9 +1150,9 @@ mod tests {
             }
             end(&mut input, &[vcpu(0), vcpu(1)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::device_rules::judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
+            super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
-            causes::list(&input, &machine, &mut judgement);
+            causes::list(&input, &host, &mut judgement);
             let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(vmx(1)));
             matches!(&row.unwrap().verdict, CauseVerdict::Inherent(why) if why.contains("other half"))
         };
@@ -1164,7 +1165,7 @@ mod tests {
     #[test]
     fn long_interrupts_of_the_host_are_not_judged_where_they_may_be_waits_for_a_cpu() {
         let verdict = |switches: bool, long: u64| {
-            let machine = RecordedHost { arch: "x86_64".into(), ..RecordedHost::default() };
+            let host = RecordedHost { arch: "x86_64".into(), ..RecordedHost::default() };
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             input.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
@@ -1175,9 +1176,9 @@ mod tests {
             }
             end(&mut input, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::device_rules::judge(&input, &machine, &|_, _| Vec::new(), &mut judgement);
+            super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
-            causes::list(&input, &machine, &mut judgement);
+            causes::list(&input, &host, &mut judgement);
             judgement.causes[0].verdict.clone()
         };
         assert!(matches!(verdict(false, 2_000 * US), CauseVerdict::NotJudged(why) if why.contains("waits for a CPU")));
@@ -1192,14 +1193,15 @@ mod tests {
             let of = judgement.facts().iter().filter(|fact| fact.what.ends_with(" meanwhile"));
             of.map(|fact| (fact.what.clone(), fact.figure)).collect::<Vec<_>>()
         };
-        let signs: &[Sign] = &[Sign::Unmapped, Sign::PmlFull, Sign::Unmapped, Sign::RmpFault];
+        let activities: &[KvmActivity] =
+            &[KvmActivity::Unmapped, KvmActivity::PmlFull, KvmActivity::Unmapped, KvmActivity::RmpFault];
         let count = |what: &str, count| (what.to_string(), super::super::CitedValue::Count(count));
-        let again = Made { values: 400, signs, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
+        let again = Made { values: 400, activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
         let unmapped = "memory mappings of the VMM changed (kvm_unmap_hva_range) meanwhile";
         assert_eq!(noted(&again), [count(unmapped, 2)]);
-        let logged = Made { signs, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x192))) };
+        let logged = Made { activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x192))) };
         assert_eq!(noted(&logged), [count("buffers of logged pages full (kvm_pml_full) meanwhile", 1)]);
-        assert_eq!(noted(&Made { signs, ..made(vmx(7), None) }), []);
+        assert_eq!(noted(&Made { activities, ..made(vmx(7), None) }), []);
     }
 
     #[test]
@@ -1252,7 +1254,7 @@ mod tests {
         wakeup: bool,
         unknown: Option<&str>,
     ) -> Judgement {
-        let machine = RecordedHost { arch: arch.into(), ..RecordedHost::default() };
+        let host = RecordedHost { arch: arch.into(), ..RecordedHost::default() };
         let mut input = AdviceInput::new(&Selection::default());
         input.begin(Moment::from_nanos(0));
         input.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
@@ -1283,13 +1285,13 @@ mod tests {
         let mut judgement = Judgement::default();
         super::super::device_rules::judge_halts(
             &input,
-            &machine,
+            &host,
             unknown.map(str::to_string),
             &|_, _| Vec::new(),
             &mut judgement,
         );
         judgement.rank();
-        causes::list(&input, &machine, &mut judgement);
+        causes::list(&input, &host, &mut judgement);
         judgement
     }
 

@@ -6,7 +6,7 @@
 //! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
 //! ```
 
-use super::causes::{CauseSubject, Covered, CureLookup, Said};
+use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use super::device_rules::{MIN_COST_SHARE, for_vmm};
 use super::input::{AdviceInput, RecordedHost, VmTime, total};
 use super::judgement::{
@@ -28,19 +28,19 @@ const FINDS: u64 = 10;
 /// A longer window is preferred to none if it wins so much of what none wins: it still helps where CPUs get short.
 const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
-pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {
     let (mut in_vain, mut of_vms) = (Vec::new(), Vec::new());
     for (&vm, time) in &input.vms {
         let yields = input.yields(vm, YieldCall::waits);
         if time.vcpus < 2 || input.rate(Some(vm), yields.count) < MIN_YIELDS_PER_S {
             if yields.count > 0 {
                 let why = if time.vcpus < 2 { ALONE } else { FEW };
-                say(input, vm, &Said::NotJudged(why.into()), judgement);
+                say(input, vm, &RuleAnswer::NotJudged(why.into()), judgement);
             }
             continue;
         }
         if yields.known() == 0 {
-            say(input, vm, &Said::NotJudged(UNKNOWN.into()), judgement);
+            say(input, vm, &RuleAnswer::NotJudged(UNKNOWN.into()), judgement);
             continue;
         }
         let cost = yields.lasted.sum.saturating_sub(yields.waited);
@@ -49,18 +49,18 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, machine: &RecordedHost
         let worth = |nanos: u64| nanos.saturating_mul(MIN_COST_SHARE) >= time.wall;
         match finds {
             true if worth(waited_for.0) => {
-                let facts = note(input, machine, vm, time, &yields, judgement);
-                preempted_holders(input, machine, vm, cost, waited_for, &facts, judgement);
+                let facts = note(input, host, vm, time, &yields, judgement);
+                preempted_holders(input, host, vm, cost, waited_for, &facts, judgement);
             }
             false if worth(cost) => {
-                in_vain.extend(note(input, machine, vm, time, &yields, judgement));
+                in_vain.extend(note(input, host, vm, time, &yields, judgement));
                 of_vms.push(vm);
             }
-            _ => say(input, vm, &Said::NotJudged(LITTLE.into()), judgement),
+            _ => say(input, vm, &RuleAnswer::NotJudged(LITTLE.into()), judgement),
         }
     }
     if let Some((first, more)) = in_vain.split_first().filter(|_| !trials.untried.yields) {
-        let said = idle_yields(input, trials, machine, (*first, more), judgement);
+        let said = idle_yields(input, trials, host, (*first, more), judgement);
         of_vms.into_iter().for_each(|vm| say(input, vm, &said, judgement));
     }
 }
@@ -88,7 +88,7 @@ const PAUSES: [(CodeList, u64); 2] = [(CodeList::Vmx, 40), (CodeList::Svm, 0x77)
 const SCHED_OP: CureLookup = CureLookup::Other(SubjectKind::XenHypercall, SCHED_OP_CALL);
 
 /// Says it of a VM's exits that yield, and of those that may do something else, if all of them yielded.
-fn say(input: &AdviceInput, vm: VmId, said: &Said, judgement: &mut Judgement) {
+fn say(input: &AdviceInput, vm: VmId, said: &RuleAnswer, judgement: &mut Judgement) {
     PAUSES.iter().for_each(|(list, number)| judgement.say(Some(vm), Covered::Reason(*list, *number), said.clone()));
     let yields = input.yields(vm, YieldCall::waits).count;
     // s390's diagnoses, and arm64's WFE, whose exits are WFI's, too.
@@ -105,7 +105,7 @@ fn say(input: &AdviceInput, vm: VmId, said: &Said, judgement: &mut Judgement) {
     let is_sched_op = |key: &SubjectKey| SCHED_OP == CureLookup::Other(key.kind, key.key);
     if yields > 0 && input.of_details(vm, is_sched_op).count == yields {
         let said = match said {
-            Said::NotJudged(why) => Said::NotJudged(format!("all of them are SCHEDOP_yield; {why}")),
+            RuleAnswer::NotJudged(why) => RuleAnswer::NotJudged(format!("all of them are SCHEDOP_yield; {why}")),
             said => said.clone(),
         };
         judgement.say(Some(vm), Covered::Subject(SCHED_OP), said);
@@ -120,14 +120,14 @@ fn waited_for(input: &AdviceInput, vm: VmId) -> Nanos {
 
 fn note(
     input: &AdviceInput,
-    machine: &RecordedHost,
+    host: &RecordedHost,
     vm: VmId,
     time: &VmTime,
     yields: &YieldStats,
     judgement: &mut Judgement,
 ) -> Vec<CitedFactId> {
     let cost = yields.lasted.sum.saturating_sub(yields.waited);
-    let what = format!("yields a second of vCPUs that spin ({})", calls(input, machine, vm));
+    let what = format!("yields a second of vCPUs that spin ({})", calls(input, host, vm));
     let mut facts = vec![
         judgement.cite(Some(vm), Topic::Yields, what, CitedValue::Rate(input.rate(Some(vm), yields.count))),
         judgement.cite(Some(vm), Topic::Yields, "CPU time of those yields, of the vCPUs' time", share(cost, time.wall)),
@@ -164,11 +164,11 @@ fn note(
 }
 
 /// How vCPUs of this VM yield. Diagnoses are s390's: what the lab's guests say on other machines has no number there.
-fn calls(input: &AdviceInput, machine: &RecordedHost, vm: VmId) -> String {
+fn calls(input: &AdviceInput, host: &RecordedHost, vm: VmId) -> String {
     let cells = input.facts.yields.vcpus.keys().filter(|(who, call)| who.vm == vm && call.waits());
     let name = |call: &YieldCall| match call {
-        YieldCall::Diag44 if !is_s390(machine) => "undirected yield",
-        YieldCall::Diag9c if !is_s390(machine) => "directed yield",
+        YieldCall::Diag44 if !is_s390(host) => "undirected yield",
+        YieldCall::Diag9c if !is_s390(host) => "directed yield",
         call => call.name(),
     };
     let mut names: Vec<&str> = cells.map(|(_, call)| name(call)).collect();
@@ -177,14 +177,14 @@ fn calls(input: &AdviceInput, machine: &RecordedHost, vm: VmId) -> String {
     names.join(", ")
 }
 
-pub(super) fn is_s390(machine: &RecordedHost) -> bool {
-    machine.arch.starts_with("s390")
+pub(super) fn is_s390(host: &RecordedHost) -> bool {
+    host.arch.starts_with("s390")
 }
 
 /// They spin while others of their VM wait for a CPU: one of those may hold the lock.
 fn preempted_holders(
     input: &AdviceInput,
-    machine: &RecordedHost,
+    host: &RecordedHost,
     vm: VmId,
     cost: u64,
     waited_for: Nanos,
@@ -192,11 +192,11 @@ fn preempted_holders(
     judgement: &mut Judgement,
 ) {
     let hand = |text: &'static str| AdviceSetting::ByHand(text.into());
-    let undirected = is_s390(machine) && input.yields(vm, |call| call == YieldCall::Diag44).count > 0;
-    let vmm = input.vmm(vm, machine);
-    let x86 = machine.arch.starts_with("x86") && !machine.xen;
+    let undirected = is_s390(host) && input.yields(vm, |call| call == YieldCall::Diag44).count > 0;
+    let vmm = input.vmm(vm, host);
+    let x86 = host.arch.starts_with("x86") && !host.xen;
     let vcpus = input.vms.get(&vm).map_or(1, |time| time.vcpus);
-    let fits = !machine.xen && vcpus <= u64::from(machine.cpus) && !input.is_throttled(vm);
+    let fits = !host.xen && vcpus <= u64::from(host.cpus) && !input.is_throttled(vm);
     let mut settings = vec![hand("fewer vCPUs for this VM, or a CPU for each: a lock's holder then runs")];
     settings.extend(fits.then(|| pins(vcpus)));
     // `kvm_arch_get_supported_cpuid` of QEMU's target/i386/kvm/kvm.c: not without an irqchip in the kernel.
@@ -216,7 +216,7 @@ fn preempted_holders(
             ),
         ]);
     }
-    if machine.xen {
+    if host.xen {
         settings
             .push(hand("a guest kernel without xen_nopvspin: who waits for a lock then blocks instead of spinning"));
     }
@@ -241,7 +241,7 @@ fn preempted_holders(
             .to_string(),
         settings: for_vmm(&vmm, settings),
         gain,
-        risk: match x86 && kicks == 0 && has_apic || machine.xen {
+        risk: match x86 && kicks == 0 && has_apic || host.xen {
             true => "fewer vCPUs are a lower peak; paravirtual locks cost a little where CPUs are not short",
             false => "fewer vCPUs are a lower peak",
         }
@@ -251,24 +251,24 @@ fn preempted_holders(
         acts: "affinities at once, the rest at the next VM start".into(),
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
-    say(input, vm, &Said::Advice(id), judgement);
+    say(input, vm, &RuleAnswer::Advice(id), judgement);
 }
 
 /// They spin, leave, and find nobody to yield to.
 fn idle_yields(
     input: &AdviceInput,
     trials: &Trials,
-    machine: &RecordedHost,
+    host: &RecordedHost,
     facts: (CitedFactId, &[CitedFactId]),
     judgement: &mut Judgement,
-) -> Said {
+) -> RuleAnswer {
     let wall = total(input.vms.values().map(|time| time.wall));
     let pays = |trial: &&SpinTrial| trial.least.0 * MIN_COST_SHARE as f64 >= wall as f64;
     let most = trials.spins.iter().filter(pays).map(|trial| trial.least.1).fold(0.0, f64::max);
     let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * GOOD_ENOUGH_SHARE;
     let Some(trial) = trials.spins.iter().filter(nearly).min_by_key(|trial| trial.rank) else {
         // Other machines have no window, nor lock code that looks so often before it yields.
-        let has_window = machine.arch.starts_with("x86") && !machine.xen || is_s390(machine);
+        let has_window = host.arch.starts_with("x86") && !host.xen || is_s390(host);
         let why = match trials.spins.is_empty() {
             _ if !has_window => CONTENDED,
             true => {
@@ -282,8 +282,8 @@ fn idle_yields(
         };
         judgement.accept_cost(facts.0, facts.1, why);
         return match trials.spins.is_empty() && has_window {
-            true => Said::NotJudged(why.into()),
-            false => Said::Inherent(why.into()),
+            true => RuleAnswer::NotJudged(why.into()),
+            false => RuleAnswer::Inherent(why.into()),
         };
     };
     let time = |nanos: f64| input.per_second(None, nanos.max(0.0) as u64);
@@ -333,7 +333,7 @@ fn idle_yields(
         }
         .into(),
     };
-    Said::Advice(judgement.advise(facts.0, facts.1, plan))
+    RuleAnswer::Advice(judgement.advise(facts.0, facts.1, plan))
 }
 
 #[cfg(test)]
@@ -405,13 +405,13 @@ mod tests {
         }
         yields.iter().for_each(|of| _ = input.absorb_yield(of));
         end(&mut input, &[vcpu(0), vcpu(1)], 2_001 * 500 * US);
-        let machine = RecordedHost { arch: arch.to_string(), cpus: 4, ..RecordedHost::default() };
-        let mut trials = Trials::new(&input, &machine);
+        let host = RecordedHost { arch: arch.to_string(), cpus: 4, ..RecordedHost::default() };
+        let mut trials = Trials::new(&input, &host);
         yields.iter().for_each(|of| trials.absorb_yield(of));
         trials.end();
         other(&mut trials);
         let mut judgement = Judgement::default();
-        judge(&input, &trials, &machine, &mut judgement);
+        judge(&input, &trials, &host, &mut judgement);
         for advice in judgement.advice() {
             let misspelt: Vec<_> =
                 advice.plan().settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
@@ -536,13 +536,13 @@ mod tests {
             input
         }
 
-        fn judged(&self, call: YieldCall, machine: &RecordedHost, spins: &[SpinTrial], untried: bool) -> Judgement {
+        fn judged(&self, call: YieldCall, host: &RecordedHost, spins: &[SpinTrial], untried: bool) -> Judgement {
             let input = self.read(call);
-            let mut trials = Trials::new(&input, machine);
+            let mut trials = Trials::new(&input, host);
             trials.spins = spins.to_vec();
             trials.untried.yields = untried;
             let mut judgement = Judgement::default();
-            judge(&input, &trials, machine, &mut judgement);
+            judge(&input, &trials, host, &mut judgement);
             judgement
         }
     }
@@ -605,12 +605,12 @@ mod tests {
             }
             input.sum_up();
             input.facts.duration = exitscope_units::Nanos(2_000_000_000);
-            let (machine, mut judgement) = (RecordedHost { xen: true, ..of_arch("x86_64") }, Judgement::default());
-            judge(&input, &Trials::new(&input, &machine), &machine, &mut judgement);
+            let (host, mut judgement) = (RecordedHost { xen: true, ..of_arch("x86_64") }, Judgement::default());
+            judge(&input, &Trials::new(&input, &host), &host, &mut judgement);
             let of_call = judgement.said(VmId(1)).filter(|row| *row.0 == Covered::Subject(SCHED_OP));
             of_call.map(|row| row.1.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(said(12), [Said::NotJudged(format!("all of them are SCHEDOP_yield; {FEW}"))]);
+        assert_eq!(said(12), [RuleAnswer::NotJudged(format!("all of them are SCHEDOP_yield; {FEW}"))]);
         assert_eq!(said(13), []);
     }
 
@@ -677,7 +677,7 @@ mod tests {
         let vm = Vm { preempted: 50, ..VM };
         let xen = |arch| RecordedHost { xen: true, ..of_arch(arch) };
         let small = RecordedHost { cpus: 1, ..of_arch("x86_64") };
-        for (what, machine, call, idle, says) in [
+        for (what, host, call, idle, says) in [
             ("x86", of_arch("x86_64"), YieldCall::Pause, 9, ["vcpupin", "pvspinlock", "pv-unhalt"].as_slice()),
             ("fewer CPUs than vCPUs", small, YieldCall::Pause, 0, &["pvspinlock", "pv-unhalt"]),
             ("a quota", of_arch("x86_64"), YieldCall::Pause, 10, &["pvspinlock", "pv-unhalt"]),
@@ -687,7 +687,7 @@ mod tests {
             ("s390", of_arch("s390x"), YieldCall::Diag9c, 0, &["vcpupin"]),
             ("a guest of the lab's", of_arch("x86_64"), YieldCall::Diag44, 0, &["vcpupin", "pvspinlock", "pv-unhalt"]),
         ] {
-            let judgement = Vm { idle, ..vm }.judged(call, &machine, &[], false);
+            let judgement = Vm { idle, ..vm }.judged(call, &host, &[], false);
             let [advice] = judgement.advice() else { panic!("{what}: {judgement:#?}") };
             let settings = format!("{:?}", advice.plan().settings);
             for word in ["vcpupin", "pvspinlock", "pv-unhalt", "xen_nopvspin", "X'44'"] {

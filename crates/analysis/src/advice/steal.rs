@@ -1,6 +1,6 @@
 //! Rules about CPUs that vCPUs wait for, overcommit and steal; and Xen's long way of a port access.
 
-use super::causes::{CauseSubject, Covered, Said};
+use super::causes::{CauseSubject, Covered, RuleAnswer};
 use super::device_rules::{MIN_COST_SHARE, for_vmm};
 use super::input::{AdviceInput, RecordedHost, Taken, VmTime, total};
 use super::judgement::{AdviceDraft, AdviceSetting, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic};
@@ -31,15 +31,15 @@ const LONG_WAY: std::ops::RangeInclusive<(u32, u32)> = (3, 3)..=(4, 0);
 /// Of a port read of 16,112 cycles, the short way saves 2,816 (xen-devel, 2008: 13,296 are left).
 const SHORT_WAY: (u64, u64) = (2_816, 16_112);
 
-pub(super) fn judge(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     if input.facts.event_kinds.switches {
-        waiting(input, machine, judgement);
+        waiting(input, host, judgement);
     } else if input.facts.event_kinds.by_runner {
-        turns(input, machine, judgement);
+        turns(input, host, judgement);
     }
     for (&vm, time) in &input.vms {
-        if machine.xen {
-            long_way(input, machine, vm, time, judgement);
+        if host.xen {
+            long_way(input, host, vm, time, judgement);
         }
     }
 }
@@ -66,7 +66,7 @@ fn worst_vcpu(input: &AdviceInput, vm: VmId) -> Option<(VcpuId, f64)> {
 }
 
 /// vCPUs that wait for a CPU.
-fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+fn waiting(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let (felt, little): (Vec<_>, Vec<_>) =
         input.vms.iter().map(|(vm, time)| (*vm, *time)).partition(|(_, time)| is_felt(time));
     for (vm, _) in little {
@@ -77,16 +77,15 @@ fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgemen
         let why = format!(
             "its vCPUs wait for less than a tenth of the time that they want a CPU{worst}: no rule looks at so little"
         );
-        judgement.say(Some(vm), Covered::Steal, Said::NotJudged(why));
+        judgement.say(Some(vm), Covered::Steal, RuleAnswer::NotJudged(why));
     }
     if felt.is_empty() {
         return;
     }
-    let throttled: Vec<VmId> =
-        felt.iter().map(|row| row.0).filter(|vm| !machine.xen && input.is_throttled(*vm)).collect();
+    let throttled: Vec<VmId> = felt.iter().map(|row| row.0).filter(|vm| !host.xen && input.is_throttled(*vm)).collect();
     let wanted = total(input.vms.values().map(VmTime::wanted));
     let waited = total(felt.iter().map(|(_, time)| time.steal));
-    let have = input.facts.seen().0.saturating_mul(u64::from(machine.cpus));
+    let have = input.facts.seen().0.saturating_mul(u64::from(host.cpus));
     let mut facts = Vec::new();
     let mut worst: Vec<&(VmId, VmTime)> = felt.iter().collect();
     worst.sort_by_key(|(vm, time)| (std::cmp::Reverse(time.steal), *vm));
@@ -102,7 +101,7 @@ fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgemen
         let what = "part of that steal which follows a wake-up, not a preemption";
         facts.push(judgement.cite(None, Topic::Timeline, what, share(waited - from_preemptions, waited)));
     }
-    let intruders = intruders(input, machine, &felt);
+    let intruders = intruders(input, host, &felt);
     for (name, taken) in &intruders {
         if taken.times > 0 {
             let what = format!("preemptions of these vCPUs by {name}");
@@ -132,19 +131,14 @@ fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgemen
         "CPUs that all recorded vCPUs could keep busy",
         CitedValue::Cpus(cpus),
     ));
-    if machine.cpus > 0 {
-        facts.push(judgement.cite(
-            None,
-            Topic::Timeline,
-            "CPUs of the host",
-            CitedValue::Count(u64::from(machine.cpus)),
-        ));
+    if host.cpus > 0 {
+        facts.push(judgement.cite(None, Topic::Timeline, "CPUs of the host", CitedValue::Count(u64::from(host.cpus))));
     }
-    let short = machine.cpus > 0 && wanted > have;
+    let short = host.cpus > 0 && wanted > have;
     let vms: Vec<VmId> = felt.iter().map(|row| row.0).collect();
-    let on_xen = (machine.xen && !short).then(|| xen_waits::cure(input, &vms, judgement, &mut facts));
+    let on_xen = (host.xen && !short).then(|| xen_waits::cure(input, &vms, judgement, &mut facts));
     // One is left for who serves them.
-    let fits = |(_, time): &(VmId, VmTime)| time.vcpus < u64::from(machine.cpus);
+    let fits = |(_, time): &(VmId, VmTime)| time.vcpus < u64::from(host.cpus);
     let pinned = felt.iter().map(|(_, time)| time.vcpus).max().filter(|_| felt.iter().all(fits));
     let change = match (short, on_xen.as_ref().and_then(|cure| cure.change.clone())) {
         _ if !throttled.is_empty() => {
@@ -152,10 +146,10 @@ fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgemen
         }
         (true, _) => format!(
             "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want {cpus:.1} CPUs and there are {}",
-            machine.cpus
+            host.cpus
         ),
         (false, Some(change)) => change,
-        (false, None) if machine.cpus == 0 => {
+        (false, None) if host.cpus == 0 => {
             format!(
                 "find what keeps vCPUs waiting: they want {cpus:.2} CPUs, and how many there are the recording does not say"
             )
@@ -172,7 +166,7 @@ fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgemen
             let own = if pinned.is_some() { "give vCPUs CPUs of their own, or keep" } else { "keep" };
             format!(
                 "{own} other tasks off the vCPUs' CPUs: they wait{take} although they want {cpus:.2} of {} CPUs",
-                machine.cpus
+                host.cpus
             )
         }
     };
@@ -204,8 +198,8 @@ fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgemen
             }),
         ],
     };
-    let may_pin = !short && !machine.xen && throttled.is_empty();
-    let vmm = input.vmm(felt[0].0, machine);
+    let may_pin = !short && !host.xen && throttled.is_empty();
+    let vmm = input.vmm(felt[0].0, host);
     let settings = for_vmm(&vmm, settings.into_iter().chain(pinned.filter(|_| may_pin).map(pins)).collect());
     let short = short && throttled.is_empty();
     // Who yields and waits would spin, or sleep, on a CPU of its own.
@@ -246,12 +240,12 @@ fn waiting(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgemen
     };
     let id = judgement.advise(facts[0], &facts[1..], plan);
     for (vm, _) in felt {
-        judgement.say(Some(vm), Covered::Steal, Said::Advice(id));
+        judgement.say(Some(vm), Covered::Steal, RuleAnswer::Advice(id));
     }
 }
 
 /// Virtual cores of powerpc that wait while another has the CPU; no event of the scheduler's says for whom else they wait.
-fn turns(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement) {
+fn turns(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let felt: Vec<_> = input.vms.iter().filter(|(_, time)| is_felt(time)).collect();
     let mut facts = Vec::new();
     for (vm, time) in felt.iter().take(NAMED) {
@@ -259,13 +253,8 @@ fn turns(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement)
         facts.push(judgement.cite(Some(**vm), Topic::Timeline, what, share(time.steal, time.wanted())));
     }
     let Some(first) = facts.first().copied() else { return };
-    if machine.cpus > 0 {
-        facts.push(judgement.cite(
-            None,
-            Topic::Timeline,
-            "CPUs of the host",
-            CitedValue::Count(u64::from(machine.cpus)),
-        ));
+    if host.cpus > 0 {
+        facts.push(judgement.cite(None, Topic::Timeline, "CPUs of the host", CitedValue::Count(u64::from(host.cpus))));
     }
     let waited = total(felt.iter().map(|(_, time)| time.steal));
     let vm = if let [(vm, _)] = felt[..] { Some(*vm) } else { None };
@@ -278,7 +267,7 @@ fn turns(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement)
         change: "run fewer virtual cores on a CPU, or give them more CPUs: they take turns".into(),
         settings: [apart, fewer]
             .into_iter()
-            .filter(|text| *text != apart || machine.cpus != 1)
+            .filter(|text| *text != apart || host.cpus != 1)
             .map(|text| AdviceSetting::ByHand(text.into()))
             .collect(),
         gain: Gain {
@@ -294,7 +283,7 @@ fn turns(input: &AdviceInput, machine: &RecordedHost, judgement: &mut Judgement)
     };
     let id = judgement.advise(first, &facts[1..], plan);
     for (vm, _) in felt {
-        judgement.say(Some(*vm), Covered::Steal, Said::Advice(id));
+        judgement.say(Some(*vm), Covered::Steal, RuleAnswer::Advice(id));
     }
 }
 
@@ -318,7 +307,7 @@ fn is_own(input: &AdviceInput, felt: &[(VmId, VmTime)]) -> bool {
 }
 
 /// Who took the CPUs of these VMs' vCPUs, by what they waited since then and how often, under the names of their threads.
-fn intruders(input: &AdviceInput, machine: &RecordedHost, felt: &[(VmId, VmTime)]) -> Vec<(String, Taken)> {
+fn intruders(input: &AdviceInput, host: &RecordedHost, felt: &[(VmId, VmTime)]) -> Vec<(String, Taken)> {
     let mut names: BTreeMap<String, Taken> = BTreeMap::new();
     let all = felt.iter().flat_map(|(vm, _)| input.preempted_by(*vm).map(move |(tid, taken)| (*vm, tid, taken)));
     for (vm, tid, taken) in all {
@@ -326,7 +315,7 @@ fn intruders(input: &AdviceInput, machine: &RecordedHost, felt: &[(VmId, VmTime)
             Some(of) if of == vm => "a vCPU of the same VM".to_string(),
             Some(VmId::UNKNOWN) => "a vCPU of a VM that the trace does not name".to_string(),
             Some(of) => format!("a vCPU of VM {}", of.0),
-            None => machine.comms.get(&tid.0).cloned().unwrap_or_else(|| format!("thread {}", tid.0)),
+            None => host.comms.get(&tid.0).cloned().unwrap_or_else(|| format!("thread {}", tid.0)),
         };
         names.entry(name).or_default().merge(taken);
     }
@@ -337,10 +326,10 @@ fn intruders(input: &AdviceInput, machine: &RecordedHost, felt: &[(VmId, VmTime)
 }
 
 /// A Xen that takes the long way for every port access.
-fn long_way(input: &AdviceInput, machine: &RecordedHost, vm: VmId, time: &VmTime, judgement: &mut Judgement) {
+fn long_way(input: &AdviceInput, host: &RecordedHost, vm: VmId, time: &VmTime, judgement: &mut Judgement) {
     let reads = input.of_details(vm, |key| key.kind == SubjectKind::Port && !key.write);
     let saved = reads.cost().0 / SHORT_WAY.1 * SHORT_WAY.0;
-    if !version(&machine.release).is_some_and(|version| LONG_WAY.contains(&version))
+    if !version(&host.release).is_some_and(|version| LONG_WAY.contains(&version))
         || saved.saturating_mul(MIN_COST_SHARE) < time.wall
     {
         return;
@@ -361,7 +350,7 @@ fn long_way(input: &AdviceInput, machine: &RecordedHost, vm: VmId, time: &VmTime
         vm: Some(vm),
         change: format!(
             "use Xen 4.1 or later: {} emulates every port access, newer ones decode it from the exit",
-            machine.release
+            host.release
         ),
         settings: vec![AdviceSetting::ByHand(
             "Xen 4.1 or later on the host; or PV drivers, which need no ports".into(),
@@ -407,9 +396,9 @@ mod tests {
         }
         end(&mut input, &[vcpu(0), vcpu(1)], SECOND);
         let comms = [(99, "make".to_string())].into_iter().collect();
-        let machine = RecordedHost { arch: "x86_64".to_string(), cpus, comms, ..RecordedHost::default() };
+        let host = RecordedHost { arch: "x86_64".to_string(), cpus, comms, ..RecordedHost::default() };
         let mut judgement = Judgement::default();
-        judge(&input, &machine, &mut judgement);
+        judge(&input, &host, &mut judgement);
         let misspelt = judgement.advice()[0].plan().settings.iter().flat_map(super::super::setting_syntax::misspelt);
         assert_eq!(misspelt.collect::<Vec<_>>(), Vec::<String>::new());
         judgement
@@ -464,7 +453,7 @@ mod tests {
     }
 
     /// VMs of so many vCPUs, time in the guest and steal, in a recording of 1,000 ns with the scheduler's events.
-    fn waited(machine: &RecordedHost, vms: &[(u64, u64, u64)], idle: u64) -> Judgement {
+    fn waited(host: &RecordedHost, vms: &[(u64, u64, u64)], idle: u64) -> Judgement {
         let mut input = AdviceInput::new(&Selection::default());
         input.facts.event_kinds.switches = true;
         input.facts.duration = Nanos(1_000);
@@ -480,7 +469,7 @@ mod tests {
             input.absorb_preemption(&preemption(vcpu(0), Moment::default(), None));
         }
         let mut judgement = Judgement::default();
-        judge(&input, machine, &mut judgement);
+        judge(&input, host, &mut judgement);
         judgement
     }
 
@@ -515,8 +504,8 @@ mod tests {
         // All want 3,999 ns and there are 2,000: more than the 800 that both who feel it wait.
         assert_eq!((gain.low, gain.high), (Nanos(800_000_000), Nanos(800_000_000)));
         let said = |vm| judgement.said(VmId(vm)).map(|row| row.1.clone()).collect::<Vec<_>>();
-        assert!(matches!(said(1)[..], [Said::Advice(_)]) && matches!(said(2)[..], [Said::Advice(_)]));
-        assert!(matches!(&said(3)[..], [Said::NotJudged(why)] if why.contains("less than a tenth")));
+        assert!(matches!(said(1)[..], [RuleAnswer::Advice(_)]) && matches!(said(2)[..], [RuleAnswer::Advice(_)]));
+        assert!(matches!(&said(3)[..], [RuleAnswer::NotJudged(why)] if why.contains("less than a tenth")));
     }
 
     #[test]
@@ -539,7 +528,7 @@ mod tests {
         // Two vCPUs want 1,500 ns and wait for 500 ns of the 1,000 ns of the recording.
         let vms = [(2, 1_500, 500)];
         let fewer = "fewer or smaller VMs here, or fewer vCPUs for those that have more than they use";
-        for (what, machine, idle, change, first, risk, acts, low, pinned) in [
+        for (what, host, idle, change, first, risk, acts, low, pinned) in [
             (
                 "short",
                 host(1, false),
@@ -630,7 +619,7 @@ mod tests {
                 false,
             ),
         ] {
-            let judgement = waited(&machine, &vms, idle);
+            let judgement = waited(&host, &vms, idle);
             let [advice] = judgement.advice() else { panic!("{what}: {judgement:#?}") };
             let plan = advice.plan();
             assert!(plan.change.contains(change), "{what}: {}", plan.change);
@@ -651,7 +640,7 @@ mod tests {
             let left = judgement.facts().iter().find(|fact| fact.what.contains("was left idle"));
             assert_eq!(
                 left.map(|fact| fact.figure),
-                (idle > 0 && !machine.xen).then_some(CitedValue::Count(idle)),
+                (idle > 0 && !host.xen).then_some(CitedValue::Count(idle)),
                 "{what}"
             );
         }

@@ -296,11 +296,11 @@ struct SpinCandidates {
 
 impl SpinCandidates {
     /// None if the recording does not tell how long vCPUs spin, or who waited for a CPU.
-    fn new(input: &AdviceInput, machine: &RecordedHost) -> Option<SpinCandidates> {
+    fn new(input: &AdviceInput, host: &RecordedHost) -> Option<SpinCandidates> {
         let survey = &input.spins;
         let call = survey.main_call().filter(|_| survey.known > 0)?;
         // Lock code with `spin_retry` is s390's (arch/s390/lib/spinlock.c).
-        if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) && !is_s390(machine) {
+        if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) && !is_s390(host) {
             return None;
         }
         let in_force = survey.in_force(call);
@@ -365,7 +365,7 @@ fn with(in_force: SpinModel, name: &str, value: u64) -> SpinModel {
     match in_force {
         SpinModel::Vmx(params) => SpinModel::Vmx(set(params)),
         SpinModel::Svm(params) => SpinModel::Svm(set(params)),
-        SpinModel::Code(params, machine) => SpinModel::Code(set(params), machine),
+        SpinModel::Code(params, host) => SpinModel::Code(set(params), host),
         SpinModel::Never => SpinModel::Never,
     }
 }
@@ -399,8 +399,8 @@ pub struct Trials {
 
 impl Trials {
     /// What a recording is worth trying on.
-    pub fn new(input: &AdviceInput, machine: &RecordedHost) -> Trials {
-        let candidates = |policy, vm, values: &[u64]| PollCandidates::new(input, &machine.polling, policy, vm, values);
+    pub fn new(input: &AdviceInput, host: &RecordedHost) -> Trials {
+        let candidates = |policy, vm, values: &[u64]| PollCandidates::new(input, &host.polling, policy, vm, values);
         let guests = input.halting_vms().into_iter().take(MOST_GUESTS);
         let widths = WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() });
         Trials {
@@ -412,7 +412,7 @@ impl Trials {
                 parts: [[0; 1 + WIDTHS.len()]; PARTS],
             },
             spins: Vec::new(),
-            spinning: SpinCandidates::new(input, machine),
+            spinning: SpinCandidates::new(input, host),
             recorder: HaltNumbering::default(),
             untried: SkippedTrials::default(),
             selection: input.selection().clone(),

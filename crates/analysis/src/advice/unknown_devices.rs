@@ -35,7 +35,7 @@ impl JudgedVm<'_> {
         facts: &[CitedFactId],
         judgement: &mut Judgement,
     ) -> AdviceId {
-        let cell = &account.all.stats;
+        let stats = &account.all.stats;
         let Thing { subject, name, .. } = thing;
         if key.kind == SubjectKind::Msr {
             let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
@@ -43,7 +43,7 @@ impl JudgedVm<'_> {
                 by_hand("the rip of the exits says whose code it is: `perf record -e kvm:kvm_exit -e kvm:kvm_msr`");
             let words =
                 AdviceText { rule: Rule::AskLess, subject, change, risk: "none", payer: NOBODY, acts: Acts::InGuest };
-            let range = GainRange { low: 0, high: cell.cost().0, how: GainMethod::Counted(LESS) };
+            let range = GainRange { low: 0, high: stats.cost().0, how: GainMethod::Counted(LESS) };
             return self.advise(words, vec![how], range, facts, judgement);
         }
         let written = self.written(key, account);
@@ -95,7 +95,7 @@ impl JudgedVm<'_> {
                 wait"
                 .to_string(),
         };
-        let settings = match self.machine.xen {
+        let settings = match self.host.xen {
             true => vec![by_hand("use PV drivers, whose doorbells are event channels")],
             false => vec![
                 libvirt("devices", "<driver … ioeventfd='on'/>"),
@@ -138,7 +138,7 @@ impl JudgedVm<'_> {
             SubjectKind::Port => "KVM_REGISTER_COALESCED_MMIO with pio = 1 (KVM_CAP_COALESCED_PIO)",
             _ => "KVM_REGISTER_COALESCED_MMIO",
         };
-        let settings = match self.machine.xen {
+        let settings = match self.host.xen {
             true => vec![by_hand("use PV drivers instead of the emulated device")],
             false => vec![
                 AdviceSetting::ByHand(
@@ -174,17 +174,17 @@ impl JudgedVm<'_> {
         facts: &[CitedFactId],
         judgement: &mut Judgement,
     ) -> AdviceId {
-        let (all, cell) = (&account.all, &account.all.stats);
-        let does = match (account.writes.stats.count, cell.count) {
+        let (all, stats) = (&account.all, &account.all.stats);
+        let does = match (account.writes.stats.count, stats.count) {
             (0, _) => "reads",
             (writes, all) if writes == all => "writes",
             _ => "reads and writes",
         };
-        let by = if all.strings * 2 > cell.count { " by string instructions (INS, OUTS)" } else { "" };
-        let mut settings = match self.machine.xen {
+        let by = if all.strings * 2 > stats.count { " by string instructions (INS, OUTS)" } else { "" };
+        let mut settings = match self.host.xen {
             true => vec![by_hand("use PV drivers instead of the emulated device")],
             false => vec![
-                match is_of_pcs(&self.machine.arch) {
+                match is_of_pcs(&self.host.arch) {
                     true => by_hand(
                         "whose it is: `lspci -v` or /proc/ioports and /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its \
                             monitor",
@@ -216,11 +216,11 @@ impl JudgedVm<'_> {
             payer: "a thread of the host, for the device's work",
             acts: Acts::AtStart,
         };
-        let range = GainRange { low: 0, high: cell.cost().0, how: GainMethod::Counted(REPLACES) };
+        let range = GainRange { low: 0, high: stats.cost().0, how: GainMethod::Counted(REPLACES) };
         self.advise(words, settings, range, facts, judgement)
     }
 
     fn beyond(&self) -> &'static str {
-        if self.machine.xen { "the device model" } else { "user space" }
+        if self.host.xen { "the device model" } else { "user space" }
     }
 }

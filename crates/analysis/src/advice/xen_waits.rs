@@ -117,7 +117,7 @@ pub(super) fn cure(
     }
     let yields = input.facts.yields.vcpus.iter();
     let yields = yields.filter(|((who, call), _)| vms.contains(&who.vm) && *call == YieldCall::SchedOp);
-    let gave_away = yields.fold(0_u64, |sum, (_, cell)| sum.saturating_add(cell.waited));
+    let gave_away = yields.fold(0_u64, |sum, (_, stats)| sum.saturating_add(stats.waited));
     if gave_away.saturating_mul(NOTEWORTHY) >= whole {
         let what = "part of that waiting after the vCPU itself gave its CPU away (SCHEDOP_yield)";
         facts.push(judgement.cite(None, Topic::Yields, what, share(gave_away.min(whole), whole)));

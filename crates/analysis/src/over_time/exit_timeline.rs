@@ -1,19 +1,19 @@
 //! Sums over time.
 //!
 //! ```text
-//! Briefs ─┬─► states   by vCPU                          all parts of its time; of stretches, too
-//!         ├─► exits    by vCPU, cause, to user space?   count, timed, kernel, user space
-//!         ├─► waits    by vCPU, cause                   the other parts of exits: most exits have none
-//!         └─► lengths  by vCPU, reason, length          count                 eight lengths to a doubling
+//! TimelineBatch ─┬─► states   by vCPU                          all parts of its time; of CPU intervals, too
+//!                ├─► exits    by vCPU, cause, to user space?   count, timed, kernel, user space
+//!                ├─► waits    by vCPU, cause                   the other parts of exits: most exits have none
+//!                └─► lengths  by vCPU, reason, length          count                 eight lengths to a doubling
 //! ```
 //!
 //! Each is kept by bucket of time, as narrow as its bound on rows allows: a short recording to the microsecond, a recording
 //! of ten million exits to about a thousandth of its length.
 
-use super::BriefSink;
+use super::TimelineSink;
 use super::bucket_sums::BucketSums;
 use super::single_exits::SingleExits;
-use super::timeline_keys::{Briefs, ExitSample, LANES};
+use super::timeline_keys::{ExitSample, LANES, TimelineBatch};
 use super::vcpu_timeline::VcpuTimeline;
 use exitscope_model::{AllParts, CpuInterval, ExitParts, TimePart};
 use exitscope_stats::bucket_of;
@@ -81,18 +81,18 @@ impl ExitTimeline {
     }
 
     /// Adds exits, and the guest time before each; and stretches.
-    fn absorb(&mut self, briefs: &Briefs) {
-        briefs.stretches.iter().for_each(|(lane, stretch)| self.divide_stretch(*lane, stretch));
-        self.singles.absorb(briefs);
-        let Some((last, others)) = briefs.exits.split_last() else { return };
+    fn absorb(&mut self, batch: &TimelineBatch) {
+        batch.cpu_intervals.iter().for_each(|(lane, interval)| self.divide_cpu_interval(*lane, interval));
+        self.singles.absorb(batch);
+        let Some((last, others)) = batch.exits.split_last() else { return };
         // Before the others: time is at once as wide as all of these need it.
-        self.divide(last, &briefs.parts);
+        self.divide(last, &batch.parts);
         // One kind of row after the other: each has to be fetched from elsewhere, and they wait for each other less so.
         for exits in others.chunks(AT_ONCE) {
-            exits.iter().for_each(|exit| self.divide(exit, &briefs.parts));
-            self.count(exits, &briefs.parts);
+            exits.iter().for_each(|exit| self.divide(exit, &batch.parts));
+            self.count(exits, &batch.parts);
         }
-        self.count(std::slice::from_ref(last), &briefs.parts);
+        self.count(std::slice::from_ref(last), &batch.parts);
     }
 
     /// Adds exits to all but the time in which they were.
@@ -143,9 +143,9 @@ impl ExitTimeline {
         self.spread(lane, left, entered, &times);
     }
 
-    fn divide_stretch(&mut self, lane: u16, stretch: &CpuInterval) {
-        let from = stretch.from.as_nanos();
-        self.spread(lane, from, from.saturating_add(stretch.parts.sum().0), &stretch.parts);
+    fn divide_cpu_interval(&mut self, lane: u16, interval: &CpuInterval) {
+        let from = interval.from.as_nanos();
+        self.spread(lane, from, from.saturating_add(interval.parts.sum().0), &interval.parts);
     }
 
     /// Spreads times evenly between these moments, as far as they are looked at: nothing says when between them which was.
@@ -165,15 +165,15 @@ impl ExitTimeline {
     }
 }
 
-impl BriefSink for ExitTimeline {
+impl TimelineSink for ExitTimeline {
     fn begin(&mut self, window: (Moment, Moment)) {
         self.window = window;
     }
 
     #[inline]
-    fn take(&mut self, briefs: &mut Briefs) {
-        self.absorb(briefs);
-        briefs.clear();
+    fn take(&mut self, batch: &mut TimelineBatch) {
+        self.absorb(batch);
+        batch.clear();
     }
 }
 

@@ -18,7 +18,7 @@ const ROWS: usize = 20_000;
 const TRIPLES: u32 = 1 << 12;
 
 /// Who was forced out, by whom, and for which trap; the last two where one had a reason at all.
-pub type Triple = (VmId, VcpuId, Option<(VcpuId, u16)>);
+pub type ForcedOutKey = (VmId, VcpuId, Option<(VcpuId, u16)>);
 
 /// Who forced whom out, when.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct ForcedOutTimeline {
     selection: Selection,
     window: (Moment, Moment),
     runs: CoreRunPairing,
-    triples: KeyNumbering<Triple>,
+    keys: KeyNumbering<ForcedOutKey>,
     rows: BucketSums<2>,
 }
 
@@ -37,28 +37,28 @@ impl ForcedOutTimeline {
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
             runs: CoreRunPairing::default(),
-            triples: KeyNumbering::of_at_most(TRIPLES),
+            keys: KeyNumbering::of_at_most(TRIPLES),
             rows: BucketSums::of_at_most(ROWS, 6),
         }
     }
 
     /// Adds one.
-    pub fn add(&mut self, drag: &ForcedOutExit) {
+    pub fn add(&mut self, forced_out: &ForcedOutExit) {
         let mut row = |cause, lost| {
-            let triple = self.triples.of((drag.vm, drag.vcpu, cause));
-            self.rows.absorb(drag.at.as_nanos(), triple.into(), &[1, lost]);
+            let key = self.keys.of((forced_out.vm, forced_out.vcpu, cause));
+            self.rows.absorb(forced_out.at.as_nanos(), key.into(), &[1, lost]);
         };
-        let causes = drag.causes.len() as u64;
+        let causes = forced_out.causes.len() as u64;
         match causes {
-            0 => row(None, drag.lost.0),
-            _ => drag.causes.iter().for_each(|of| row(Some((of.vcpu, of.left.trap)), drag.lost.0 / causes)),
+            0 => row(None, forced_out.lost.0),
+            _ => forced_out.causes.iter().for_each(|of| row(Some((of.vcpu, of.left.trap)), forced_out.lost.0 / causes)),
         }
     }
 
     /// The width of a bucket in nanoseconds, the rows by the numbers of their triples, and the triples by number.
-    pub fn finish(self) -> (u64, Vec<BucketRow<2>>, Vec<Triple>) {
+    pub fn finish(self) -> (u64, Vec<BucketRow<2>>, Vec<ForcedOutKey>) {
         let (width, rows) = self.rows.finish(true, |key| key);
-        (width, rows, self.triples.keys().to_vec())
+        (width, rows, self.keys.keys().to_vec())
     }
 }
 
@@ -70,9 +70,9 @@ impl TraceSink for ForcedOutTimeline {
     fn runner_events(&mut self, events: &[Event]) {
         let (from, to) = self.window;
         for event in events.iter().filter(|event| from <= event.at && event.at <= to) {
-            let Some(drag) = self.runs.forced_out_exit(event) else { continue };
-            if self.selection.vms.is_empty() || self.selection.vms.contains(&drag.vm) {
-                self.add(&drag);
+            let Some(forced_out) = self.runs.forced_out_exit(event) else { continue };
+            if self.selection.vms.is_empty() || self.selection.vms.contains(&forced_out.vm) {
+                self.add(&forced_out);
             }
         }
     }

@@ -1,12 +1,12 @@
 //! What happened when: the sums that pictures over time are drawn from, bounded in size whatever the length of the recording.
 //!
 //! ```text
-//! Exit, CpuInterval ─► Numbered: TimelineKeys ─┬─► Briefs ─► ExitTimeline   by bucket of time: states, exits by cause, their lengths
+//! Exit, CpuInterval ─► Numbered: TimelineKeys ─┬─► TimelineBatch ─► ExitTimeline   by bucket of time: states, exits, lengths
 //!                                              └─► the slowest exits of every part of the recording
-//! ForcedOutExit ─► ForcedOutTimeline                                        by bucket of time, vCPU, cause and reason
+//! ForcedOutExit ─► ForcedOutTimeline                                               by bucket of time, vCPU, cause and reason
 //! ```
 //!
-//! What takes [`Briefs`] may be on another thread: what goes from one to the other is small.
+//! What takes [`TimelineBatch`] may be on another thread: what goes from one to the other is small.
 
 mod bucket_sums;
 pub mod columns;
@@ -21,10 +21,10 @@ mod vcpu_timeline;
 pub use bucket_sums::{BucketRow, BucketSums};
 pub use cpu_waits::CpuWait;
 pub use exit_timeline::{BELOW_CAUSE, ExitTimeline, lane_of, number_of, place};
-pub use forced_out_timeline::{ForcedOutTimeline, Triple};
+pub use forced_out_timeline::{ForcedOutKey, ForcedOutTimeline};
 pub use single_exits::{CPU_WAITS, Chunk, OF_CHUNK, SingleExits, THREADS};
 pub use slowest_by_interval::SlowestByInterval;
-pub use timeline_keys::{Briefs, CAUSES, ExitSample, REASONS, TimelineKeys};
+pub use timeline_keys::{CAUSES, ExitSample, REASONS, TimelineBatch, TimelineKeys};
 pub use vcpu_timeline::VcpuTimeline;
 
 use crate::{ExitSlots, Selection, TraceSink};
@@ -34,14 +34,14 @@ use rustc_hash::FxHashMap;
 use timeline_keys::numbered;
 
 /// What takes exits, stretches and waits in brief.
-pub trait BriefSink {
+pub trait TimelineSink {
     /// How many of them are to wait for each other.
     const AT_ONCE: usize = 1;
 
     /// Says what is looked at.
     fn begin(&mut self, _window: (Moment, Moment)) {}
     /// Takes all of them out.
-    fn take(&mut self, briefs: &mut Briefs);
+    fn take(&mut self, batch: &mut TimelineBatch);
     /// Whether what is still to come would make no difference.
     fn is_full(&self) -> bool {
         false
@@ -54,7 +54,7 @@ pub struct Numbered<S> {
     /// What has which number.
     pub names: TimelineKeys,
     /// What waits to be passed on.
-    briefs: Briefs,
+    batch: TimelineBatch,
     /// What takes them.
     pub to: S,
 }
@@ -62,26 +62,26 @@ pub struct Numbered<S> {
 /// The sums over time of a trace.
 pub type Timelines = Numbered<ExitTimeline>;
 
-impl<S: BriefSink> Numbered<S> {
+impl<S: TimelineSink> Numbered<S> {
     /// Goes on with these numbers.
     pub fn passing_to(names: TimelineKeys, to: S) -> Numbered<S> {
-        Numbered { names, briefs: Briefs::with_capacity(S::AT_ONCE), to }
+        Numbered { names, batch: TimelineBatch::with_capacity(S::AT_ONCE), to }
     }
 
     /// Passes on what waits.
     pub fn pass_on(&mut self) {
-        self.to.take(&mut self.briefs);
+        self.to.take(&mut self.batch);
     }
 
     #[inline(always)]
     fn pass_on_if_enough(&mut self) {
-        if self.briefs.len() >= S::AT_ONCE {
+        if self.batch.len() >= S::AT_ONCE {
             self.pass_on();
         }
     }
 }
 
-impl<S: BriefSink> TraceSink for Numbered<S> {
+impl<S: TimelineSink> TraceSink for Numbered<S> {
     fn begin(&mut self, first: Moment) {
         let window = self.names.begin(first);
         self.to.begin(window);
@@ -89,18 +89,18 @@ impl<S: BriefSink> TraceSink for Numbered<S> {
 
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
-        self.names.absorb(exit, &mut self.briefs);
+        self.names.absorb(exit, &mut self.batch);
         self.pass_on_if_enough();
     }
 
     #[inline]
     fn absorb_counted(&mut self, exit: &Exit, counted: ExitSlots) {
-        self.names.absorb_counted(exit, counted, &mut self.briefs);
+        self.names.absorb_counted(exit, counted, &mut self.batch);
         self.pass_on_if_enough();
     }
 
-    fn stretch(&mut self, stretch: &CpuInterval) {
-        self.names.absorb_stretch(stretch, &mut self.briefs);
+    fn cpu_interval(&mut self, interval: &CpuInterval) {
+        self.names.absorb_cpu_interval(interval, &mut self.batch);
         self.pass_on_if_enough();
     }
 
@@ -109,12 +109,12 @@ impl<S: BriefSink> TraceSink for Numbered<S> {
     }
 
     fn preempted(&mut self, of: &Preemption) {
-        self.names.absorb_preemption(of, &mut self.briefs);
+        self.names.absorb_preemption(of, &mut self.batch);
         self.pass_on_if_enough();
     }
 
     fn woken(&mut self, of: &ThreadWakeUp) {
-        self.names.absorb_wake_up(of, &mut self.briefs);
+        self.names.absorb_wake_up(of, &mut self.batch);
         self.pass_on_if_enough();
     }
 

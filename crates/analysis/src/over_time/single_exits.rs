@@ -1,7 +1,7 @@
 //! Single exits, packed: all of a recording up to a bound, beyond it the stretches of time that have the slowest.
 //!
 //! ```text
-//! Briefs ─► chunk of 4,096 exits, in the order in which they ended ─► full: packed ─► too many chunks: the least slow one goes
+//! TimelineBatch ─► chunk of 4,096 exits, in the order in which they ended ─► full: packed ─► too many chunks: the least slow one goes
 //! ```
 //!
 //! Columns of a chunk, as [`push_all`] packs numbers, `begin` and kernel as [`push_planes`] does: how long after the last exit of its
@@ -12,7 +12,7 @@
 
 use super::columns::{push_all, push_planes, zigzag};
 use super::cpu_waits::CpuWait;
-use super::timeline_keys::Briefs;
+use super::timeline_keys::TimelineBatch;
 use crate::KeyNumbering;
 use exitscope_model::{ExitParts, TimePart};
 use exitscope_units::Tid;
@@ -159,13 +159,13 @@ impl SingleExits {
     }
 
     /// Adds exits that are looked at, and whose ends were both seen.
-    pub fn absorb(&mut self, briefs: &Briefs) {
+    pub fn absorb(&mut self, batch: &TimelineBatch) {
         if self.most == 0 {
             return;
         }
         let within = self.within;
         let is_within = |from: u64, to: u64| within.is_none_or(|within| from <= within.1 && to >= within.0);
-        let exits = briefs.exits.iter().filter(|exit| exit.counted && exit.timed);
+        let exits = batch.exits.iter().filter(|exit| exit.counted && exit.timed);
         for exit in exits.filter(|exit| is_within(exit.at, exit.at.saturating_add(exit.total))) {
             let waits = |parts: &ExitParts| TimePart::BESIDE_COST.map(|part| parts.get(part).0);
             self.below.0 = self.below.0.max(u32::from(exit.lane) + 1);
@@ -180,13 +180,13 @@ impl SingleExits {
                 to_user: exit.to_user,
                 kernel: exit.kernel,
                 user: exit.user,
-                waits: exit.parts(&briefs.parts).map(waits),
+                waits: exit.parts(&batch.parts).map(waits),
             });
             if self.open.len() >= OF_CHUNK {
                 self.close();
             }
         }
-        let waits = briefs.cpu_waits.iter().filter(|wait| is_within(wait.at, wait.end()));
+        let waits = batch.cpu_waits.iter().filter(|wait| is_within(wait.at, wait.end()));
         waits.for_each(|wait| self.add_wait(wait));
         self.bound_waits();
     }
@@ -298,10 +298,10 @@ mod tests {
     use exitscope_units::{Moment, Nanos, PcpuId};
 
     fn kept(most: usize, exits: &[Exit]) -> SingleExits {
-        let (mut names, mut briefs) = (TimelineKeys::new(&Selection::default()), Briefs::default());
-        exits.iter().for_each(|exit| names.absorb(exit, &mut briefs));
+        let (mut names, mut batch) = (TimelineKeys::new(&Selection::default()), TimelineBatch::default());
+        exits.iter().for_each(|exit| names.absorb(exit, &mut batch));
         let mut singles = SingleExits::of_at_most(most);
-        singles.absorb(&briefs);
+        singles.absorb(&batch);
         singles.end();
         singles
     }
@@ -355,24 +355,24 @@ mod tests {
         // The last chunk but one is the least slow.
         let cost = |number: u64| if number / chunk == 1 { 10 } else { 20 };
         let exits = (0..3 * chunk).map(|number| exit(2_000 + number * 100, cost(number)));
-        let (mut names, mut briefs) = (TimelineKeys::new(&Selection::default()), Briefs::default());
-        exits.for_each(|exit| names.absorb(&exit, &mut briefs));
+        let (mut names, mut batch) = (TimelineKeys::new(&Selection::default()), TimelineBatch::default());
+        exits.for_each(|exit| names.absorb(&exit, &mut batch));
         let who = exit(0, 0).who;
         let at = |number: u64| Moment::from_nanos(2_000 + number * 100);
         let preempted = |at, ran| Preemption { who, at, ran, yields: 0, first: None, by: Some(Tid(7)), yielded: false };
         // Begun in the first chunk, ended in the second.
-        names.absorb_preemption(&preempted(at(chunk - 3), Some(at(chunk + 3))), &mut briefs);
-        (0..per).for_each(|_| names.absorb_preemption(&preempted(at(5), Some(at(6))), &mut briefs));
+        names.absorb_preemption(&preempted(at(chunk - 3), Some(at(chunk + 3))), &mut batch);
+        (0..per).for_each(|_| names.absorb_preemption(&preempted(at(5), Some(at(6))), &mut batch));
         // Nothing after it is known.
-        names.absorb_wake_up(&ThreadWakeUp { who, at: at(3 * chunk), ran: None, by: None }, &mut briefs);
-        let made = |briefs: &Briefs| {
+        names.absorb_wake_up(&ThreadWakeUp { who, at: at(3 * chunk), ran: None, by: None }, &mut batch);
+        let made = |batch: &TimelineBatch| {
             let mut singles = SingleExits::of_at_most(9);
-            singles.absorb(briefs);
+            singles.absorb(batch);
             singles.end();
             let waits = |chunk: &Chunk| chunk.cpu_waits.as_ref().map(Vec::len);
             (singles.chunks.iter().map(waits).collect::<Vec<_>>(), singles)
         };
-        let (waits, singles) = made(&briefs);
+        let (waits, singles) = made(&batch);
         assert_eq!((waits, singles.threads.keys()), (vec![Some(per), Some(1), Some(1)], &[Tid(7)][..]));
         let over = CpuWait {
             at: at(chunk - 3).as_nanos(),
@@ -383,28 +383,28 @@ mod tests {
         };
         assert_eq!(singles.chunks[1].cpu_waits, Some(vec![over]));
         // Too many.
-        (0..=per).for_each(|_| names.absorb_preemption(&preempted(at(chunk + 5), Some(at(chunk + 6))), &mut briefs));
-        assert_eq!(made(&briefs).0, [Some(per), None, Some(1)]);
+        (0..=per).for_each(|_| names.absorb_preemption(&preempted(at(chunk + 5), Some(at(chunk + 6))), &mut batch));
+        assert_eq!(made(&batch).0, [Some(per), None, Some(1)]);
     }
 
     #[test]
     fn of_a_time_exits_are_kept_that_reach_into_it() {
-        let (mut names, mut briefs) = (TimelineKeys::new(&Selection::default()), Briefs::default());
+        let (mut names, mut batch) = (TimelineKeys::new(&Selection::default()), TimelineBatch::default());
         // Ends before it, ends with its begin, begins before it, is in it, begins with its end, begins after it.
         let all = [exit(100, 50), exit(150, 50), exit(190, 300), exit(250, 10), exit(300, 90), exit(301, 1)];
-        all.iter().for_each(|exit| names.absorb(exit, &mut briefs));
+        all.iter().for_each(|exit| names.absorb(exit, &mut batch));
         let mut singles = SingleExits::within(200, 300);
-        singles.absorb(&briefs);
+        singles.absorb(&batch);
         assert_eq!(singles.open.iter().map(|exit| exit.at).collect::<Vec<_>>(), [150, 190, 250, 300]);
         assert_eq!((singles.first(), singles.is_cut()), (Some(150), false));
         let most = SingleExits::MOST_WITHIN - 4;
-        (0..most).for_each(|_| names.absorb(&exit(250, 1), &mut briefs));
+        (0..most).for_each(|_| names.absorb(&exit(250, 1), &mut batch));
         let mut singles = SingleExits::within(200, 300);
-        singles.absorb(&briefs);
+        singles.absorb(&batch);
         assert!(!singles.is_cut());
-        names.absorb(&exit(250, 1), &mut briefs);
+        names.absorb(&exit(250, 1), &mut batch);
         let mut singles = SingleExits::within(200, 300);
-        singles.absorb(&briefs);
+        singles.absorb(&batch);
         assert!(singles.is_cut());
     }
 

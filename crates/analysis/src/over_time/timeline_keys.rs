@@ -1,7 +1,7 @@
 //! Whose exits, and from what cause: numbers for both, so that sums over time need not know more.
 //!
 //! ```text
-//! Exit ─► selected? ─► vCPU, reason and subject together: small numbers ─► Briefs ─► ExitTimeline
+//! Exit ─► selected? ─► vCPU, reason and subject together: small numbers ─► TimelineBatch ─► ExitTimeline
 //!             └──────► the slowest exits of every part of the recording
 //! ```
 
@@ -38,7 +38,7 @@ pub struct ExitSample {
     pub user: u64,
     /// Where in the guest it was; 0 if the trace does not say.
     pub rip: u64,
-    /// Where in [`Briefs::parts`] its parts are, if it has others than these two; else [`ExitSample::NO_PARTS`].
+    /// Where in [`TimelineBatch::parts`] its parts are, if it has others than these two; else [`ExitSample::NO_PARTS`].
     pub parts: u32,
     /// The number of its vCPU.
     pub lane: u16,
@@ -70,27 +70,27 @@ impl ExitSample {
 /// Exits, CPU intervals and waits for a CPU on their way from [`TimelineKeys`] to [`ExitTimeline`](super::ExitTimeline). Most
 /// exits have a cost and no other part, so that the parts of those that have are kept aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Briefs {
+pub struct TimelineBatch {
     /// The exits.
     pub exits: Vec<ExitSample>,
     /// Parts of those that have others than kernel and user space.
     pub parts: Vec<ExitParts>,
     /// Stretches, with the number of the vCPU.
-    pub stretches: Vec<(u16, CpuInterval)>,
+    pub cpu_intervals: Vec<(u16, CpuInterval)>,
     /// Waits for a CPU.
     pub cpu_waits: Vec<CpuWait>,
 }
 
-impl Briefs {
+impl TimelineBatch {
     /// None, with room for so many exits.
-    pub fn with_capacity(exits: usize) -> Briefs {
-        Briefs { exits: Vec::with_capacity(exits), ..Briefs::default() }
+    pub fn with_capacity(exits: usize) -> TimelineBatch {
+        TimelineBatch { exits: Vec::with_capacity(exits), ..TimelineBatch::default() }
     }
 
     /// How many exits, stretches and waits there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.exits.len() + self.stretches.len() + self.cpu_waits.len()
+        self.exits.len() + self.cpu_intervals.len() + self.cpu_waits.len()
     }
 
     /// Whether there is nothing.
@@ -103,7 +103,7 @@ impl Briefs {
     pub fn clear(&mut self) {
         self.exits.clear();
         self.parts.clear();
-        self.stretches.clear();
+        self.cpu_intervals.clear();
         self.cpu_waits.clear();
     }
 
@@ -226,69 +226,69 @@ impl TimelineKeys {
         self.window
     }
 
-    /// Adds to `briefs` what sums over time take of an exit; nothing if its vCPU is not looked at.
+    /// Adds to `batch` what sums over time take of an exit; nothing if its vCPU is not looked at.
     #[inline]
-    pub fn absorb(&mut self, exit: &Exit, briefs: &mut Briefs) {
+    pub fn absorb(&mut self, exit: &Exit, batch: &mut TimelineBatch) {
         if !self.selection.holds_who(&exit.who) {
             return;
         }
         let is_counted = self.window.0 <= exit.at && exit.at <= self.window.1 && self.selection.holds_exit(exit);
         let kind = is_counted.then(|| numbers_of(&mut self.causes, &mut self.reasons, exit));
         let lane = self.lanes.of(exit.who) as u16;
-        self.absorb_numbered(exit, lane, kind, briefs);
+        self.absorb_numbered(exit, lane, kind, batch);
     }
 
     /// The same of an exit that is counted there by facts of the same recording, which look at the same vCPUs, moments and
     /// exits.
     #[inline(always)]
-    pub fn absorb_counted(&mut self, exit: &Exit, counted: ExitSlots, briefs: &mut Briefs) {
+    pub fn absorb_counted(&mut self, exit: &Exit, counted: ExitSlots, batch: &mut TimelineBatch) {
         let TimelineKeys { known: Known { lanes, kinds }, causes, reasons, .. } = self;
         let lane = known(lanes, counted.vcpu, || self.lanes.of(exit.who) as u16);
         let kind = counted.kind.map(|kind| match kind {
             ExitSlots::UNNUMBERED => numbers_of(causes, reasons, exit),
             kind => known(kinds, kind, || numbers_of(causes, reasons, exit)),
         });
-        self.absorb_numbered(exit, lane, kind, briefs);
+        self.absorb_numbered(exit, lane, kind, batch);
     }
 
     #[inline(always)]
-    fn absorb_numbered(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, u16)>, briefs: &mut Briefs) {
+    fn absorb_numbered(&mut self, exit: &Exit, lane: u16, kind: Option<(u16, u16)>, batch: &mut TimelineBatch) {
         if kind.is_some() {
             self.slow.absorb(exit);
         }
-        briefs.push(exit, lane, kind);
+        batch.push(exit, lane, kind);
     }
 
-    /// Adds a stretch of no exit to `briefs`; nothing if its vCPU is not looked at.
-    pub fn absorb_stretch(&mut self, stretch: &CpuInterval, briefs: &mut Briefs) {
-        if self.selection.holds_who(&stretch.who) {
-            briefs.stretches.push((self.lanes.of(stretch.who) as u16, *stretch));
+    /// Adds an interval of no exit to `batch`; nothing if its vCPU is not looked at.
+    pub fn absorb_cpu_interval(&mut self, interval: &CpuInterval, batch: &mut TimelineBatch) {
+        if self.selection.holds_who(&interval.who) {
+            batch.cpu_intervals.push((self.lanes.of(interval.who) as u16, *interval));
         }
     }
 
-    /// Adds to `briefs` that a vCPU was preempted.
-    pub fn absorb_preemption(&mut self, of: &Preemption, briefs: &mut Briefs) {
-        self.absorb_wait((of.who, of.at), of.ran, false, of.by, briefs);
+    /// Adds to `batch` that a vCPU was preempted.
+    pub fn absorb_preemption(&mut self, of: &Preemption, batch: &mut TimelineBatch) {
+        self.absorb_wait((of.who, of.at), of.ran, false, of.by, batch);
     }
 
-    /// Adds to `briefs` that a vCPU was woken.
-    pub fn absorb_wake_up(&mut self, of: &ThreadWakeUp, briefs: &mut Briefs) {
-        self.absorb_wait((of.who, of.at), of.ran, true, of.by, briefs);
+    /// Adds to `batch` that a vCPU was woken.
+    pub fn absorb_wake_up(&mut self, of: &ThreadWakeUp, batch: &mut TimelineBatch) {
+        self.absorb_wait((of.who, of.at), of.ran, true, of.by, batch);
     }
 
-    /// Adds a wait for a CPU to `briefs`; nothing if its vCPU or its moment is not looked at.
+    /// Adds a wait for a CPU to `batch`; nothing if its vCPU or its moment is not looked at.
     fn absorb_wait(
         &mut self,
         (who, at): (VcpuIdentity, Moment),
         ran: Option<Moment>,
         woken: bool,
         by: Option<Tid>,
-        briefs: &mut Briefs,
+        batch: &mut TimelineBatch,
     ) {
         if self.selection.holds_who(&who) && self.window.0 <= at && at <= self.window.1 {
             let lane = self.lanes.of(who) as u16;
             let (at, ran) = (at.as_nanos(), ran.map(Moment::as_nanos));
-            briefs.cpu_waits.push(CpuWait { at, ran, lane, woken, by });
+            batch.cpu_waits.push(CpuWait { at, ran, lane, woken, by });
         }
     }
 
@@ -331,7 +331,7 @@ mod tests {
         facts.begin(Moment::default());
         assert_eq!(alone.begin(Moment::default()), told.begin(Moment::default()));
         let mut further = 0;
-        let (mut briefs, mut briefs_told) = (Briefs::default(), Briefs::default());
+        let (mut batch, mut briefs_told) = (TimelineBatch::default(), TimelineBatch::default());
         for number in 0..60_000u64 {
             let detail = Subject {
                 kind: SubjectKind::Port,
@@ -357,10 +357,10 @@ mod tests {
             if let Some(counted) = counted {
                 told.absorb_counted(&exit, counted, &mut briefs_told);
             }
-            alone.absorb(&exit, &mut briefs);
-            assert_eq!(briefs_told.exits.last(), briefs.exits.last(), "{number}");
+            alone.absorb(&exit, &mut batch);
+            assert_eq!(briefs_told.exits.last(), batch.exits.last(), "{number}");
         }
-        assert!(briefs == briefs_told && briefs.parts.len() > 1_000, "{}", briefs.parts.len());
+        assert!(batch == briefs_told && batch.parts.len() > 1_000, "{}", batch.parts.len());
         assert!(further > 1_000, "{further}");
         assert_eq!(told.lanes.keys(), alone.lanes.keys());
         assert_eq!(told.causes.keys(), alone.causes.keys());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! exit: guest ──┤ kernel, user space, polling, halted, … ├── entry    spread over the buckets in which it lies, each part evenly
-//! stretch:     ─┤ guest, unknown, excluded, …             ├─          likewise
+//! interval:    ─┤ guest, unknown, excluded, …             ├─          likewise
 //! ```
 
 use super::bucket_sums::{BucketRow, NARROWEST, compact};

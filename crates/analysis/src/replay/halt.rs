@@ -41,10 +41,10 @@ pub struct TypicalWakeup {
 
 impl TypicalWakeup {
     /// As a recording shows it.
-    pub fn of(cell: &HaltStats) -> TypicalWakeup {
+    pub fn of(stats: &HaltStats) -> TypicalWakeup {
         let median = |lengths: &DurationStats| lengths.quantile(5_000).unwrap_or_default();
-        let (caught, slept) = (median(&cell.successful_polls.latencies), median(&cell.blocked.latencies));
-        TypicalWakeup { back: Nanos(slept.0.saturating_sub(caught.0)), lateness: Lateness::of(cell) }
+        let (caught, slept) = (median(&stats.successful_polls.latencies), median(&stats.blocked.latencies));
+        TypicalWakeup { back: Nanos(slept.0.saturating_sub(caught.0)), lateness: Lateness::of(stats) }
     }
 }
 
@@ -229,15 +229,15 @@ struct Guest {
 
 impl HaltOutcome {
     /// What KVM's polling made of recorded halts.
-    pub fn recorded(cell: &HaltStats) -> HaltOutcome {
+    pub fn recorded(stats: &HaltStats) -> HaltOutcome {
         HaltOutcome {
-            halts: cell.halts(),
-            caught: cell.successful_polls.gaps.count,
-            hits: cell.hits,
-            misses: cell.misses,
-            polling: cell.poll_hit.saturating_add(cell.poll_miss),
-            polling_missed: cell.poll_miss,
-            latencies: cell.latencies(),
+            halts: stats.halts(),
+            caught: stats.successful_polls.gaps.count,
+            hits: stats.hits,
+            misses: stats.misses,
+            polling: stats.poll_hit.saturating_add(stats.poll_miss),
+            polling_missed: stats.poll_miss,
+            latencies: stats.latencies(),
         }
     }
 
@@ -529,12 +529,12 @@ mod tests {
 
     #[test]
     fn coming_back_from_sleep_takes_longer_by_the_difference_of_the_medians() {
-        let mut cell = HaltStats::default();
-        [30, 90, 20].iter().for_each(|&latency| cell.successful_polls.latencies.record(Nanos(latency)));
-        [500, 700, 40].iter().for_each(|&latency| cell.blocked.latencies.record(Nanos(latency)));
-        assert_eq!(TypicalWakeup::of(&cell).back, Nanos(470));
+        let mut stats = HaltStats::default();
+        [30, 90, 20].iter().for_each(|&latency| stats.successful_polls.latencies.record(Nanos(latency)));
+        [500, 700, 40].iter().for_each(|&latency| stats.blocked.latencies.record(Nanos(latency)));
+        assert_eq!(TypicalWakeup::of(&stats).back, Nanos(470));
         let mut swapped = HaltStats::default();
-        (swapped.successful_polls, swapped.blocked) = (cell.blocked, cell.successful_polls);
+        (swapped.successful_polls, swapped.blocked) = (stats.blocked, stats.successful_polls);
         assert_eq!(TypicalWakeup::of(&swapped).back, Nanos(0), "never sooner");
     }
 }

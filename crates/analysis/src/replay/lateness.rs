@@ -29,9 +29,9 @@ pub struct Lateness {
 
 impl Lateness {
     /// As the halts of a recording show it.
-    pub fn of(cell: &HaltStats) -> Lateness {
+    pub fn of(stats: &HaltStats) -> Lateness {
         let mut counts: BTreeMap<u64, (u128, u128)> = BTreeMap::new();
-        for (late, caught) in [(&cell.late_caught, true), (&cell.late_slept, false)] {
+        for (late, caught) in [(&stats.late_caught, true), (&stats.late_slept, false)] {
             for (low, _, count) in late.histogram.counts().buckets() {
                 let at = counts.entry(low).or_default();
                 at.0 += if caught { u128::from(count) } else { 0 };
@@ -97,12 +97,12 @@ mod tests {
 
     /// A recording in which of wake-ups so late, in microseconds, so many were caught, and so many slept.
     fn recorded(halts: &[(u64, u64, u64)]) -> Lateness {
-        let mut cell = HaltStats::default();
+        let mut stats = HaltStats::default();
         for &(late, caught, slept) in halts {
-            (0..caught).for_each(|_| cell.late_caught.record(Nanos(late * 1_000)));
-            (0..slept).for_each(|_| cell.late_slept.record(Nanos(late * 1_000)));
+            (0..caught).for_each(|_| stats.late_caught.record(Nanos(late * 1_000)));
+            (0..slept).for_each(|_| stats.late_slept.record(Nanos(late * 1_000)));
         }
-        Lateness::of(&cell)
+        Lateness::of(&stats)
     }
 
     const US: Nanos = Nanos(1_000);

@@ -38,7 +38,8 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     devices::name(&mut trace.info, devices.as_ref());
     let (first, last) = trace.span.unwrap_or_default();
     advice_input.end(first, last, &trace.vcpu_of);
-    let (judgement, _) = judgement(&advice_input, &row.machine(&trace.info), |trials| reread(&input, options, trials))?;
+    let (judgement, _) =
+        judgement(&advice_input, &row.recorded_host(&trace.info), |trials| reread(&input, options, trials))?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let of = (&advice_input.facts, &trace.info);
     let advised = AdviceReport::of(&judgement, row, coverage, SelectionRow::of(&selection), of);

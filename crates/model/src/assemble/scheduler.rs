@@ -7,7 +7,7 @@
 //! ```
 
 use super::{Assembler, CPU_CACHE, thread_key};
-use crate::lane::{Holdings, LaneRunState, NO_CPU};
+use crate::lane::{LaneRunState, NO_CPU, RecordedTracepoints};
 use crate::{Event, Ledger, LedgerLine, RunState};
 use exitscope_units::{Moment, Tid, VmId};
 
@@ -93,7 +93,7 @@ impl Assembler {
         (self.kinds.switches, self.kinds.wakeups, self.kinds.handlers) = (true, true, true);
         // They say when vCPUs were blocked, and what they ran in a halt is cost: Xen does not poll.
         if !self.recorded.halts {
-            self.now_recorded(Holdings { switches: true, halts: true, ..self.recorded });
+            self.now_recorded(RecordedTracepoints { switches: true, halts: true, ..self.recorded });
         }
         if (from, to) == (RunState::Blocked, RunState::Runnable) {
             self.woken_from(event);
@@ -153,7 +153,7 @@ impl Assembler {
         self.note_sched_event(at);
         self.kinds.switches = true;
         if !self.recorded.switches && !self.lanes_by_vcpu {
-            self.now_recorded(Holdings { switches: true, ..self.recorded });
+            self.now_recorded(RecordedTracepoints { switches: true, ..self.recorded });
         }
         let mut used = false;
         let (before, after) = (self.of_thread(prev), self.of_thread(next));

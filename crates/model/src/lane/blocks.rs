@@ -22,7 +22,7 @@ use exitscope_units::{Moment, Nanos};
 
 /// What is known of the halt in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HaltInHand {
+pub struct BlockedHalt {
     /// From when on: the exit, or the end of the halt before.
     from: Moment,
     /// What of the part that holds time on a CPU is of before.
@@ -35,9 +35,9 @@ pub struct HaltInHand {
     sleep_part: Option<TimePart>,
 }
 
-impl HaltInHand {
-    pub fn at(from: Moment) -> HaltInHand {
-        HaltInHand { from, ..HaltInHand::default() }
+impl BlockedHalt {
+    pub fn at(from: Moment) -> BlockedHalt {
+        BlockedHalt { from, ..BlockedHalt::default() }
     }
 
     pub fn sleeps_for(&mut self, part: TimePart, spent: Nanos) {
@@ -60,7 +60,7 @@ impl Lane {
             }
             LaneRunState::Paused | LaneRunState::Offline => TimePart::Stopped,
             LaneRunState::Blocked => TimePart::Halted,
-            _ if state == LanePosition::User => self.user_parts.1,
+            _ if state == LanePosition::UserSpace => self.user_parts.1,
             _ if exit.is_halt || exit.code.halts_if_it_sleeps() => TimePart::Halted,
             _ if exit.code.is_page_fault() => TimePart::Memory,
             _ => {
@@ -151,7 +151,7 @@ impl Lane {
                 exit.withdraw(Nanos(kernel.0.saturating_sub(exit.part(TimePart::Kernel).0)));
                 self.cost_before = exit.cost();
                 let before = exit.part(TimePart::Kernel);
-                self.block = HaltInHand { before, ..HaltInHand::at(self.since) };
+                self.block = BlockedHalt { before, ..BlockedHalt::at(self.since) };
             }
             // Where kvm_exit fires, a halt has one: it is lost, and so may others be since the entry.
             None if self.recorded.hardware && self.state == LanePosition::Guest => {
@@ -164,7 +164,7 @@ impl Lane {
             None => {
                 division.divide(&mut self.outside, TimePart::Unknown, TimePart::Halted);
                 self.give_outside(beside);
-                self.block = HaltInHand::at(self.since);
+                self.block = BlockedHalt::at(self.since);
             }
         }
     }
@@ -214,8 +214,8 @@ struct Division {
     /// How long the poll may have been, if that is known; and whether any poll of the vCPU is.
     limit: Option<Nanos>,
     is_told: bool,
-    recorded: super::Holdings,
-    block: HaltInHand,
+    recorded: super::RecordedTracepoints,
+    block: BlockedHalt,
     at: Moment,
 }
 

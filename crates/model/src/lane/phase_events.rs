@@ -36,7 +36,7 @@ impl Lane {
         self.leave(at);
         if let (Some(exit), LanePosition::Kernel) = (&mut self.open, self.state) {
             exit.handler = Handler::Userspace(UNKNOWN);
-            self.state = LanePosition::User;
+            self.state = LanePosition::UserSpace;
             self.user_parts = (TimePart::User, TimePart::User);
             self.step = ExitPhase::UserSpace;
         }
@@ -45,7 +45,7 @@ impl Lane {
     /// User space is told now: what passed since KVM began to leave was the way there.
     #[inline(always)]
     pub(super) fn hand_over(&mut self) {
-        if let (Some(exit), LanePosition::User) = (&self.open, self.state)
+        if let (Some(exit), LanePosition::UserSpace) = (&self.open, self.state)
             && !exit.phases.has(PhaseBoundary::HandedOver)
         {
             self.state = LanePosition::Kernel;
@@ -70,7 +70,7 @@ impl Lane {
     #[inline(never)]
     pub(super) fn call(&mut self, at: Moment, registers: bool) {
         self.account(at);
-        if let (Some(exit), LanePosition::User) = (&mut self.open, self.state) {
+        if let (Some(exit), LanePosition::UserSpace) = (&mut self.open, self.state) {
             exit.phases.calls = exit.phases.calls.saturating_add(1);
             exit.phases.register_calls = exit.phases.register_calls.saturating_add(u16::from(registers));
             self.call = Some((at, registers));
@@ -81,10 +81,10 @@ impl Lane {
     #[inline(never)]
     pub(super) fn call_end(&mut self, at: Moment) {
         self.account(at);
-        if self.state == LanePosition::User {
+        if self.state == LanePosition::UserSpace {
             self.go(ExitPhase::UserSpace);
         }
-        let (Some(exit), LanePosition::User) = (&mut self.open, self.state) else { return };
+        let (Some(exit), LanePosition::UserSpace) = (&mut self.open, self.state) else { return };
         match self.call.take() {
             Some((since, registers)) => {
                 let took = at.since(since).unwrap_or_default();
@@ -96,13 +96,13 @@ impl Lane {
             None => {
                 // What passed since KVM said that it leaves was the way there.
                 let Some(before) = self.returning.take() else { return };
-                let way = &mut exit.phases;
-                way.mark(PhaseBoundary::FpuPut);
-                way.mark(PhaseBoundary::KvmRunReturned);
-                way.move_time(
+                let phases = &mut exit.phases;
+                phases.mark(PhaseBoundary::FpuPut);
+                phases.mark(PhaseBoundary::KvmRunReturned);
+                phases.move_time(
                     ExitPhase::UserSpace,
                     ExitPhase::ToUserSpace,
-                    Nanos(way.time(ExitPhase::UserSpace).0.saturating_sub(before.0)),
+                    Nanos(phases.time(ExitPhase::UserSpace).0.saturating_sub(before.0)),
                 );
             }
         }

@@ -87,7 +87,7 @@ macro_rules! time {
                 row.exit.timed.then(|| of(&row.exit))
             }),
         )
-        .lacking()
+        .nullable()
     };
 }
 
@@ -95,8 +95,8 @@ macro_rules! time {
 macro_rules! word {
     ($word:expr, $prose:literal) => {
         Column::new($word.name(), "", $prose, Of::U64(|row: &ExitRow| row.exit.info.get($word)))
-            .lacking()
-            .noted(Spelling::Hex)
+            .nullable()
+            .spelling(Spelling::Hex)
     };
 }
 
@@ -117,8 +117,8 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
             "The physical CPU.",
             Of::U32(|row: &ExitRow| Some(row.exit.cpu.0).filter(|_| row.exit.cpu != PcpuId(u32::MAX))),
         )
-        .lacking()
-        .noted(Spelling::Plain),
+        .nullable()
+        .spelling(Spelling::Plain),
         Column::new(
             "reason",
             "",
@@ -132,77 +132,78 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
                 `kvm_forward_sysreg_trap`, Xen's `hvm_nested_…_exit`); absent where none does.",
             Of::U32(|row: &ExitRow| row.exit.code.nested.then_some(2)),
         )
-        .lacking()
-        .noted(Spelling::Plain),
+        .nullable()
+        .spelling(Spelling::Plain),
         Column::new(
             "handler",
             "",
             "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",
             Of::Words(|row: &ExitRow| Some(&row.handler)),
         )
-        .noted(Spelling::Plain),
+        .spelling(Spelling::Plain),
         Column::new(
             "subject_kind",
             "",
             "What kind of subject it had: `port`, `mmio`, `msr`, …",
             Of::Words(|row: &ExitRow| row.exit.subject.map(|of| of.kind.name())),
         )
-        .lacking()
-        .noted(Spelling::Plain),
+        .nullable()
+        .spelling(Spelling::Plain),
         Column::new(
             "subject_key",
             "",
             "Port, address, MSR, hypercall number, CPUID leaf, error code, …",
             Of::U64(|row: &ExitRow| row.exit.subject.map(|of| of.key)),
         )
-        .lacking()
-        .noted(Spelling::Hex),
+        .nullable()
+        .spelling(Spelling::Hex),
         Column::new(
             "subject_name",
             "",
             "What the subject is called, where it has a name.",
             Of::Words(|row: &ExitRow| row.name.as_deref()),
         )
-        .lacking()
-        .noted(Spelling::Plain),
+        .nullable()
+        .spelling(Spelling::Plain),
         Column::new(
             "direction",
             "",
             "`in`, `out`, `read`, `write`, where that has a meaning.",
             Of::Words(|row: &ExitRow| row.exit.subject.and_then(|of| of.kind.direction(of.write))),
         )
-        .lacking()
-        .noted(Spelling::Plain),
+        .nullable()
+        .spelling(Spelling::Plain),
         Column::new(
             "size_bytes",
             "bytes",
             "Size of the access.",
             Of::U16(|row: &ExitRow| row.exit.subject.map(|of| of.size).filter(|size| *size > 0)),
         )
-        .lacking()
-        .noted(Spelling::Plain),
+        .nullable()
+        .spelling(Spelling::Plain),
         Column::new(
             "value",
             "",
             "Value read or written, CPUID index, fault address, …",
             Of::U64(|row: &ExitRow| row.exit.subject.map(|of| of.value)),
         )
-        .lacking()
-        .noted(Spelling::Hex),
+        .nullable()
+        .spelling(Spelling::Hex),
         Column::new(
             "injected_vector",
             "",
             "Interrupt vector injected at the entry that ended it.",
             Of::U32(|row: &ExitRow| row.exit.injected),
         )
-        .lacking()
-        .noted(Spelling::Hex),
+        .nullable()
+        .spelling(Spelling::Hex),
         Column::new("timed", "", "`true` if both ends were seen.", Of::Flag(|row: &ExitRow| Some(row.exit.timed))),
         time!("exit_time_ns", "From exit to entry, whatever it holds.", |exit| exit.total().0)
             .passing()
-            .noted(Spelling::Plain),
+            .spelling(Spelling::Plain),
     ]);
-    columns.extend(super::part_columns!(ExitRow, |row| row.exit.timed.then_some(&row.exit.parts)).map(Column::lacking));
+    columns
+        .extend(super::part_columns!(ExitRow, |row| row.exit.timed.then_some(&row.exit.parts)).map(Column::nullable));
     columns.extend([
         time!("to_handler_ns", "Of kernel_ns, until the first event of the exit's handler.", |exit| {
             exit.phases.time(ExitPhase::ToHandler).0

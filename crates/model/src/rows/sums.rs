@@ -152,7 +152,7 @@ macro_rules! number {
         Column::new($name, $unit, $prose, Of::U64(|row: &$row| Some(row.$($field).+)))
     };
     ($row:ty: $name:expr, $unit:literal, $prose:expr, $($field:ident).+ ?) => {
-        Column::new($name, $unit, $prose, Of::U64(|row: &$row| row.$($field).+)).lacking()
+        Column::new($name, $unit, $prose, Of::U64(|row: &$row| row.$($field).+)).nullable()
     };
 }
 
@@ -221,10 +221,10 @@ pub fn sum_columns() -> Vec<Column<SumRow>> {
             "How many vCPUs the VM has in this recording.",
             Of::U32(|row: &SumRow| Some(row.vm_vcpus)),
         )
-        .lacking(),
+        .nullable(),
         number!(SumRow: "at_ns", "ns", "When the stretch of time begins that the exits are of, on the recording's clock.", at_ns)
-            .lacking(),
-        number!(SumRow: "span_ns", "ns", "How long it is; a recording has 32 of the same length.", span_ns).lacking(),
+            .nullable(),
+        number!(SumRow: "span_ns", "ns", "How long it is; a recording has 32 of the same length.", span_ns).nullable(),
     ]);
     columns
 }
@@ -266,15 +266,16 @@ type Gangs = GangRow<Spread>;
 /// The columns of ganged exits, by virtual core.
 pub fn gang_columns() -> Vec<Column<GangRow<Spread>>> {
     let mut columns = vec![
-        Column::new("vm", "", "The VM's process id.", Of::U32(|row: &Gangs| row.vm)).lacking(),
-        Column::new("vm_name", "", "The VM's process name.", Of::Words(|row: &Gangs| row.vm_name.as_deref())).lacking(),
+        Column::new("vm", "", "The VM's process id.", Of::U32(|row: &Gangs| row.vm)).nullable(),
+        Column::new("vm_name", "", "The VM's process name.", Of::Words(|row: &Gangs| row.vm_name.as_deref()))
+            .nullable(),
         Column::new(
             "vcore",
             "",
             "The first vCPU of a virtual core, as the runs show it.",
             Of::U32(|row: &Gangs| row.vcpus.as_ref()?.first().copied()),
         )
-        .lacking(),
+        .nullable(),
         Column::new(
             "vcpus",
             "",

@@ -96,29 +96,29 @@ pub(super) fn who_columns<R: OfVcpu>() -> Vec<Column<R>> {
             "The VM's process id, or Xen's domain; absent if the trace does not say.",
             Of::U32(|row: &R| row.who().vm),
         )
-        .lacking(),
+        .nullable(),
         Column::new("vm_name", "", "The VM's process name.", Of::Words(|row: &R| row.who().vm_name.as_deref()))
-            .lacking(),
+            .nullable(),
         Column::new(
             "vcpu",
             "",
             "The vCPU's number; absent if nothing in the trace says.",
             Of::U32(|row: &R| row.who().vcpu),
         )
-        .lacking(),
+        .nullable(),
         Column::new(
             "on_cpu",
             "",
             "The physical CPU, where nothing else says which vCPU it is (Xen).",
             Of::U32(|row: &R| row.who().on_cpu),
         )
-        .lacking(),
+        .nullable(),
         Column::new(
             "tid",
             "",
             "The vCPU's thread; absent where another thread records for it (powerpc).",
             Of::U32(|row: &R| row.who().tid),
         )
-        .lacking(),
+        .nullable(),
     ]
 }

@@ -186,7 +186,8 @@ impl Fold {
                 Some(_) => [up_to(until, within, block.out), without],
                 None => [within, up_to(until, without, block.out)],
             };
-            let open = open.map(|Row { code, since, .. }| OpenExit { code, since, beside: beside_cost(&within, code) });
+            let open =
+                open.map(|Row { code, since, .. }| OpenExit { code, since, not_cost: beside_cost(&within, code) });
             let outside = outside(&without, self.traits.is_software);
             lanes.push((lane, CountedVcpuState { vcpu, poll, first, until, open, outside, events, ended: false }));
         }
@@ -330,7 +331,7 @@ impl State {
         let mut count = CountAndTime { count: 1, to_user: row.to_user.into(), ..CountAndTime::default() };
         if let Some(took) = took {
             count.total = took;
-            count.beside = match traits.switches {
+            count.not_cost = match traits.switches {
                 true => beside_cost(&self.within, row.code),
                 // Nothing says when it slept.
                 false if row.ceded || row.code.is_halt() => ExitParts::ZERO.with(TimePart::Undivided, Nanos(took)),
@@ -467,10 +468,10 @@ mod tests {
         let (mut parts, mut cost) = (lanes[0].1.outside, 0);
         let of_exits = |(key, _): &&(CountKey, CountAndTime)| matches!(key.cause, CountedKind::Exit(_));
         for (_, count) in [&counts, &unsettled].into_iter().flatten().filter(of_exits) {
-            parts.merge(&count.beside);
+            parts.merge(&count.not_cost);
             cost += count.cost();
         }
-        parts.merge(&lanes[0].1.open.map_or(ExitParts::ZERO, |open| open.beside));
+        parts.merge(&lanes[0].1.open.map_or(ExitParts::ZERO, |open| open.not_cost));
         let named = TimePart::OF_EXITS.map(|part| (part.name(), parts.get(part).0));
         (named.into_iter().filter(|part| part.1 > 0).collect(), cost)
     }

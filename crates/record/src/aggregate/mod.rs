@@ -366,7 +366,7 @@ mod tests {
             assert_eq!((&snapshot.counts, exits), (&counted, 40), "every {between} events");
             let halts = &snapshot.counts
                 [&CountKey { lane: LANE, cause: CountedKind::Exit(ExitCode::new(CodeList::Vmx, 12)), subject: None }];
-            assert_eq!((halts.count, halts.beside, halts.cost()), (10, ExitParts::ZERO, halts.total));
+            assert_eq!((halts.count, halts.not_cost, halts.cost()), (10, ExitParts::ZERO, halts.total));
         }
     }
 
@@ -392,7 +392,7 @@ mod tests {
             let mut count = CountAndTime { count: lengths.len() as u64, to_user: 1, ..CountAndTime::default() };
             lengths.iter().for_each(|&ns| count.lengths.record(ns));
             count.total = lengths.iter().sum();
-            count.beside.add(TimePart::Polling, Nanos(count.total / 3));
+            count.not_cost.add(TimePart::Polling, Nanos(count.total / 3));
             count
         };
         let (early, mut late) = (count(&[5, 900]), count(&[5, 900]));

@@ -90,7 +90,7 @@ pub struct OpenExit {
     /// Since when: CLOCK_MONOTONIC, nanoseconds.
     pub since: u64,
     /// What of it, up to the reading, is no cost as far as is known now.
-    pub beside: ExitParts,
+    pub not_cost: ExitParts,
 }
 
 /// What is counted apart.
@@ -144,7 +144,7 @@ pub struct CountAndTime {
     /// How long all took together, in nanoseconds; those without an end are not in it.
     pub total: u64,
     /// What of that is no cost: polling, halted, steal, …; of halts, nothing.
-    pub beside: ExitParts,
+    pub not_cost: ExitParts,
     /// Lengths, halts included, in nanoseconds.
     pub lengths: CoarseBuckets,
 }
@@ -161,7 +161,7 @@ pub struct CountingCost {
 impl CountAndTime {
     /// Time that the exits cost: in the kernel and in user space.
     pub fn cost(&self) -> u64 {
-        self.total.saturating_sub(self.beside.sum().0)
+        self.total.saturating_sub(self.not_cost.sum().0)
     }
 
     /// Adds what `other` counted.
@@ -169,7 +169,7 @@ impl CountAndTime {
         self.count += other.count;
         self.to_user += other.to_user;
         self.total += other.total;
-        self.beside.merge(&other.beside);
+        self.not_cost.merge(&other.not_cost);
         self.lengths.merge(&other.lengths);
     }
 
@@ -179,7 +179,7 @@ impl CountAndTime {
             count: self.count.saturating_sub(earlier.count),
             to_user: self.to_user.saturating_sub(earlier.to_user),
             total: self.total.saturating_sub(earlier.total),
-            beside: each_part(self.beside, earlier.beside, u64::saturating_sub),
+            not_cost: each_part(self.not_cost, earlier.not_cost, u64::saturating_sub),
             lengths: self.lengths.since(&earlier.lengths),
         }
     }
@@ -189,7 +189,7 @@ impl CountAndTime {
         self.count = self.count.max(other.count);
         self.to_user = self.to_user.max(other.to_user);
         self.total = self.total.max(other.total);
-        self.beside = each_part(self.beside, other.beside, u64::max);
+        self.not_cost = each_part(self.not_cost, other.not_cost, u64::max);
         self.lengths.raise(&other.lengths);
     }
 }

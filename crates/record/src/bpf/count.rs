@@ -147,10 +147,10 @@ impl ByBpf {
                 if let Some(CountKey { cause: CountedKind::Exit(code), .. }) = key {
                     let beside = beside_cost(&within, code);
                     if since == 0 {
-                        (count.total, count.beside) = (closed - 1, beside);
+                        (count.total, count.not_cost) = (closed - 1, beside);
                         count.lengths.record(count.total);
                     } else {
-                        open = Some(OpenExit { code, since, beside });
+                        open = Some(OpenExit { code, since, not_cost: beside });
                     }
                 }
                 reading.unsettled.extend(key.map(|key| (key, count)));
@@ -290,7 +290,7 @@ fn count(value: &[u8], cause: CountedKind) -> CountAndTime {
         count: u64_at(value, layout::COUNT),
         to_user: u64_at(value, layout::COUNT_TO_USER),
         total: u64_at(value, layout::TOTAL),
-        beside,
+        not_cost: beside,
         lengths: CoarseBuckets::from_counts((0..CoarseBuckets::LEN).map(|bucket| u64_at(value, BUCKETS + 8 * bucket))),
     }
 }

@@ -3,7 +3,7 @@
 //! `r_show` of `kernel/resource.c`: two spaces for each level, addresses of at least eight digits, of four if the tree ends below
 //! 0x10000, as that of ports does; zeros for who may not see them.
 
-use super::{Range, Said, Space, check_name};
+use super::{Range, Space, VmRanges, check_name};
 
 /// What names no device: what others are in, and memory.
 const CONTAINERS: [&str; 9] = [
@@ -70,7 +70,7 @@ impl ResourceReader {
 }
 
 /// Adds what a line says. Within a listing nothing overlaps but what is in something else.
-pub(super) fn add(said: &mut Said, found: Found, line: u64) -> Result<bool, String> {
+pub(super) fn add(said: &mut VmRanges, found: Found, line: u64) -> Result<bool, String> {
     let Found { depth, space, first, last, name, device } = found;
     if (first, last) == (0, 0) || CONTAINERS.iter().any(|container| name.starts_with(container)) {
         return Ok(false);

@@ -32,9 +32,9 @@ const LONGEST_NAME: usize = 120;
 /// What is where, of all VMs or of single ones.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
-    of_all: Said,
+    of_all: VmRanges,
     /// By the VM's name or number.
-    of_vm: BTreeMap<String, Said>,
+    of_vm: BTreeMap<String, VmRanges>,
 }
 
 /// Why there are none.
@@ -85,7 +85,7 @@ struct Layer(BTreeMap<(Space, u64), Range>);
 
 /// What was said of a VM, from the least exact to the most.
 #[derive(Clone, Debug, Default)]
-struct Said {
+struct VmRanges {
     bars: Layer,
     /// The ids of the devices that have those.
     ids: Layer,
@@ -151,7 +151,7 @@ impl Devices {
         if guest.is_hidden() {
             return Err(NoDevices::Hidden);
         }
-        let is_empty = devices.of_vm.values().chain([&devices.of_all]).all(Said::is_empty);
+        let is_empty = devices.of_vm.values().chain([&devices.of_all]).all(VmRanges::is_empty);
         if is_empty { Err(NoDevices::Empty) } else { Ok(devices) }
     }
 
@@ -177,7 +177,7 @@ impl Devices {
     }
 }
 
-impl Said {
+impl VmRanges {
     fn is_empty(&self) -> bool {
         let layers = [&self.bars, &self.regions, &self.table];
         layers.into_iter().all(|layer| layer.0.is_empty()) && self.resources.is_empty() && self.linux.is_none()

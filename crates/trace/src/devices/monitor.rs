@@ -3,7 +3,7 @@
 //! `mtree_print_flatview` of `system/memory.c` prints each view once, with all address spaces that have it, `hmp_info_pci_device` of
 //! `hw/pci/pci-hmp-cmds.c` each device, its id last.
 
-use super::{Range, Said, Space, check_name};
+use super::{Range, Space, VmRanges, check_name};
 
 /// Vendor of virtio's devices (`docs/specs/pci-ids.rst` of QEMU).
 const VIRTIO: &str = "1af4:";
@@ -113,7 +113,7 @@ impl MonitorReader {
     }
 
     /// Adds what the last line gave.
-    pub(super) fn add(&mut self, said: &mut Said, line: u64) -> Result<bool, String> {
+    pub(super) fn add(&mut self, said: &mut VmRanges, line: u64) -> Result<bool, String> {
         let mut is_new = false;
         for found in self.found.drain(..) {
             match found {

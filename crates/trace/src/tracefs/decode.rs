@@ -261,7 +261,7 @@ impl Decoder {
             TracepointMeaning::ExitOf(list) => then.take(exit(ExitCode::new(list, field(0)), field(1))),
             TracepointMeaning::Refined(list) => then.take(EventKind::Refine { code: ExitCode::new(list, field(0)) }),
             TracepointMeaning::Privileged => then.take(EventKind::Refine { code: loongarch_privileged(field(0)) }),
-            TracepointMeaning::Leave => then.take(EventKind::Leave),
+            TracepointMeaning::KvmOut => then.take(EventKind::KvmOut),
             TracepointMeaning::ExitCeded => then.take({
                 let code = ExitCode::new(CodeList::PpcTrap, field(0));
                 EventKind::Exit { code, idle: field(1) != 0, words: SubjectWord::NONE, rip: field(2) }
@@ -271,11 +271,11 @@ impl Decoder {
                 then.take(EventKind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 })
             }
             TracepointMeaning::Fpu => then.take(EventKind::Fpu { load: field(0) != 0 }),
-            TracepointMeaning::Call => then.take(call(field(0))),
-            TracepointMeaning::CallEnd => then.take(EventKind::CallEnd),
+            TracepointMeaning::Syscall => then.take(call(field(0))),
+            TracepointMeaning::SyscallExit => then.take(EventKind::SyscallExit),
             TracepointMeaning::Emulate => then.take(EventKind::Emulate),
             TracepointMeaning::Nested => then.take(EventKind::Nested),
-            TracepointMeaning::Sign(sign) => then.take(EventKind::Sign(sign)),
+            TracepointMeaning::KvmActivity(sign) => then.take(EventKind::KvmActivity(sign)),
             TracepointMeaning::ApicvInhibit => then.take(apicv_inhibit(field(0), field(1) != 0)),
             TracepointMeaning::Reflect => then.take(EventKind::Reflect),
             TracepointMeaning::GhcbMsr => then.take(ghcb_msr(field(0))),
@@ -398,7 +398,7 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::ExitCeded => &[Code, Ceded, Rip],
         TracepointMeaning::Userspace => &[Reason, Errno],
         TracepointMeaning::Fpu => &[Load],
-        TracepointMeaning::Call => &[Command],
+        TracepointMeaning::Syscall => &[Command],
         TracepointMeaning::Mmio => &[MmioType, Size, Key, Value],
         TracepointMeaning::Pio => &[Write, Size, Key, Value, Count],
         TracepointMeaning::Written(_) => &[Write, Key, Value],
@@ -421,11 +421,11 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::Switch => &[Prev, PrevState, Next],
         TracepointMeaning::Wakeup => &[Woken],
         TracepointMeaning::Enter
-        | TracepointMeaning::Leave
-        | TracepointMeaning::CallEnd
+        | TracepointMeaning::KvmOut
+        | TracepointMeaning::SyscallExit
         | TracepointMeaning::Emulate
         | TracepointMeaning::Nested
-        | TracepointMeaning::Sign(_)
+        | TracepointMeaning::KvmActivity(_)
         | TracepointMeaning::Reflect
         | TracepointMeaning::VcpuHint
         | TracepointMeaning::Other => &[],

@@ -2,7 +2,7 @@
 
 use super::KVM_RUN;
 use exitscope_model::codes::{KICK_CPU, loongarch_instruction, system_register_parts, system_register_trap};
-use exitscope_model::{CodeList, Event, EventKind, ExitWord, PortAccessForm, Sign, Subject, SubjectKind};
+use exitscope_model::{CodeList, Event, EventKind, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind};
 use exitscope_units::Tid;
 
 /// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
@@ -22,20 +22,20 @@ pub(crate) enum TracepointMeaning {
     Refined(CodeList),
     /// The same, by the instruction of loongarch that exited for its privilege.
     Privileged,
-    Leave,
+    KvmOut,
     ExitCeded,
     Enter,
     Userspace,
     Fpu,
-    Call,
-    CallEnd,
+    Syscall,
+    SyscallExit,
     Emulate,
     /// The exit is a nested guest's.
     Nested,
     /// The exit is handed to the hypervisor in the guest.
     Reflect,
     /// It shows what KVM does.
-    Sign(Sign),
+    KvmActivity(KvmActivity),
     /// KVM changes whether it lets the processor virtualise a VM's APIC.
     ApicvInhibit,
     /// What an SEV-ES guest asks for by the GHCB's MSR.
@@ -66,7 +66,7 @@ pub(crate) enum TracepointMeaning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldContent {
     /// Nothing: an event does not know it.
-    Zero,
+    Ignored,
     Vcpu,
     Process,
     Code,
@@ -155,7 +155,7 @@ impl FieldContent {
             (C::Errno, EventKind::UserspaceExit { errno, .. }) => errno as u64,
             (C::Load, EventKind::Fpu { load }) => load.into(),
             (C::Command, EventKind::RunEnter) => KVM_RUN,
-            (C::Command, EventKind::Call { registers: true }) => KVM_GET_REGS,
+            (C::Command, EventKind::Syscall { registers: true }) => KVM_GET_REGS,
             (C::Write, _) => detail(|detail| detail.write.into()),
             (C::MmioType, _) => detail(|detail| if detail.write { 2 } else { 1 }),
             (C::Size, _) => detail(|detail| detail.size.into()),
@@ -175,8 +175,11 @@ impl FieldContent {
             (C::NewWindow, EventKind::PleWindow { new, .. }) => new.into(),
             (C::OldWindow, EventKind::PleWindow { old, .. }) => old.into(),
             (C::Wfe, EventKind::Wfx { wfe }) => wfe.into(),
-            (C::Reason, EventKind::Sign(Sign::ApicvInhibited(reason) | Sign::ApicvAllowed(reason))) => reason.into(),
-            (C::Set, EventKind::Sign(sign)) => matches!(sign, Sign::ApicvInhibited(_)).into(),
+            (
+                C::Reason,
+                EventKind::KvmActivity(KvmActivity::ApicvInhibited(reason) | KvmActivity::ApicvAllowed(reason)),
+            ) => reason.into(),
+            (C::Set, EventKind::KvmActivity(activity)) => matches!(activity, KvmActivity::ApicvInhibited(_)).into(),
             (C::Leaves, EventKind::RunCore { exit, .. }) => exit.into(),
             (C::Runnable, EventKind::RunCore { runnable, .. }) => runnable.into(),
             (C::PrevState, EventKind::Switch { sleeps, .. }) => {

@@ -15,7 +15,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use exitscope_model::{EventKind, ExitCode, PortAccessForm, Sign, Subject, SubjectKind, SubjectWord};
+use exitscope_model::{EventKind, ExitCode, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord};
 pub(crate) use meaning::{FieldContent, TracepointMeaning};
 use printed::ReadFields;
 use rows::ROWS;
@@ -27,7 +27,7 @@ pub(crate) struct TracepointRow {
     /// `system:name`.
     pub event: &'static str,
     /// The field by which this form of the name is known from those of other architectures; empty: there is one.
-    pub told_by: &'static str,
+    pub distinguishing_field: &'static str,
     pub meaning: TracepointMeaning,
     /// Reads what `print` prints, in every form that it ever had.
     pub text: ReadFields,
@@ -65,12 +65,22 @@ const fn row(
     fields: &'static [(&'static str, FieldContent)],
     print: &'static str,
 ) -> TracepointRow {
-    TracepointRow { arch, event, told_by: "", meaning, text, fields, later: &[], print, record: RecordWhen::Always }
+    TracepointRow {
+        arch,
+        event,
+        distinguishing_field: "",
+        meaning,
+        text,
+        fields,
+        later: &[],
+        print,
+        record: RecordWhen::Always,
+    }
 }
 
 impl TracepointRow {
-    const fn told_by(self, field: &'static str) -> TracepointRow {
-        TracepointRow { told_by: field, ..self }
+    const fn distinguished_by(self, field: &'static str) -> TracepointRow {
+        TracepointRow { distinguishing_field: field, ..self }
     }
 
     const fn later(self, later: &'static [(&'static str, FieldContent)]) -> TracepointRow {
@@ -108,7 +118,9 @@ fn names_of(declared: &'static str) -> impl Iterator<Item = &'static str> {
 
 /// The row for records of `system:name` whose format has those fields of which `has` says so.
 pub(crate) fn of_format(system: &str, name: &str, has: impl Fn(&str) -> bool) -> Option<&'static TracepointRow> {
-    ROWS.iter().find(|row| row.names() == (system, name) && (row.told_by.is_empty() || has(row.told_by)))
+    ROWS.iter().find(|row| {
+        row.names() == (system, name) && (row.distinguishing_field.is_empty() || has(row.distinguishing_field))
+    })
 }
 
 /// The row for text of `name`, whose system not all programs print.
@@ -142,8 +154,8 @@ pub(crate) const fn call(command: u64) -> EventKind {
     match command {
         KVM_RUN => EventKind::RunEnter,
         0x8090_ae81 | 0x4090_ae82 | 0x8138_ae83 | 0x4138_ae84 | 0x8040_ae9f | 0x4040_aea0 | 0x8140_aecc
-        | 0x4140_aecd => EventKind::Call { registers: true },
-        _ => EventKind::Call { registers: false },
+        | 0x4140_aecd => EventKind::Syscall { registers: true },
+        _ => EventKind::Syscall { registers: false },
     }
 }
 
@@ -161,7 +173,7 @@ pub(crate) const fn about(kind: SubjectKind, write: bool, key: u64, value: u64) 
 /// kvm_apicv_inhibit` of `arch/x86/include/asm/kvm_host.h`, which differs between kernels.
 pub(crate) const fn apicv_inhibit(reason: u64, set: bool) -> EventKind {
     let reason = if reason < 0xff { reason as u8 } else { 0xff };
-    EventKind::Sign(if set { Sign::ApicvInhibited(reason) } else { Sign::ApicvAllowed(reason) })
+    EventKind::KvmActivity(if set { KvmActivity::ApicvInhibited(reason) } else { KvmActivity::ApicvAllowed(reason) })
 }
 
 /// What a guest asks for by the GHCB's MSR: `GHCB_MSR_INFO_MASK` of `arch/x86/include/asm/sev-common.h`.

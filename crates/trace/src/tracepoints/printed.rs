@@ -13,7 +13,7 @@ use exitscope_model::codes::{
     KICK_CPU, lookup, loongarch_privileged, s390_instruction_key, system_register, tables, trapped_system_register,
 };
 use exitscope_model::{
-    CodeList, EventKind, ExitCode, ExitInfo, ExitWord, PortAccessForm, Sign, Subject, SubjectKind, SubjectWord,
+    CodeList, EventKind, ExitCode, ExitInfo, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord,
 };
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -370,7 +370,7 @@ pub(super) fn privileged(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 
 /// `vcpu 0 PC: 0x…`, in older kernels without the vCPU.
 pub(super) fn leave(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    Some((EventKind::Leave, vcpu(scan)?))
+    Some((EventKind::KvmOut, vcpu(scan)?))
 }
 
 /// `exit=SYSCALL | pc=0x… | msr=0x… | dar=0x… | srr1=0x… | last_inst=0x…`; only Book 3S prints `srr1`.
@@ -455,7 +455,7 @@ pub(super) fn raw_call(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 pub(super) fn call_end(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
-    unnamed(EventKind::CallEnd)
+    unnamed(EventKind::SyscallExit)
 }
 
 pub(super) fn emulate_insn(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
@@ -469,8 +469,8 @@ pub(super) fn nested(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
 }
 
 /// What the event's name says; of its fields nothing is used.
-pub(super) fn sign(of: Sign) -> Option<Said> {
-    unnamed(EventKind::Sign(of))
+pub(super) fn kvm_activity(of: KvmActivity) -> Option<Said> {
+    unnamed(EventKind::KvmActivity(of))
 }
 
 /// `set reason=2, inhibits=0x4`, `cleared reason=2, inhibits=0x0`

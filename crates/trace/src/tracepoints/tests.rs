@@ -200,8 +200,8 @@ fn rows_of_one_tracepoint_differ_only_in_what_tells_them_apart() {
         for other in ROWS[..at].iter().filter(|other| other.event == row.event) {
             assert_ne!(row.arch, other.arch, "{}", row.event);
             assert_eq!(row.record, other.record, "{}", row.event);
-            assert_eq!(row.told_by.is_empty(), other.told_by.is_empty(), "{}", row.event);
-            assert!(row.meaning == other.meaning || !row.told_by.is_empty(), "{}", row.event);
+            assert_eq!(row.distinguishing_field.is_empty(), other.distinguishing_field.is_empty(), "{}", row.event);
+            assert!(row.meaning == other.meaning || !row.distinguishing_field.is_empty(), "{}", row.event);
         }
     }
 }

@@ -32,14 +32,14 @@ pub struct Layout {
 
 /// Fields that all records have.
 const COMMON: &[(&str, FieldContent)] = &[
-    ("unsigned short common_type", FieldContent::Zero),
-    ("unsigned char common_flags", FieldContent::Zero),
-    ("unsigned char common_preempt_count", FieldContent::Zero),
-    ("int common_pid", FieldContent::Zero),
+    ("unsigned short common_type", FieldContent::Ignored),
+    ("unsigned char common_flags", FieldContent::Ignored),
+    ("unsigned char common_preempt_count", FieldContent::Ignored),
+    ("int common_pid", FieldContent::Ignored),
 ];
 
 /// What a tracepoint has of which nothing is known: perf wants one field at least.
-const UNKNOWN: &[(&str, FieldContent)] = &[("u32 not_kept", FieldContent::Zero)];
+const UNKNOWN: &[(&str, FieldContent)] = &[("u32 not_kept", FieldContent::Ignored)];
 
 impl Layout {
     /// The layout that a host's own `format` text gives, with records that will bear `id`; `None` if it cannot be read.
@@ -67,7 +67,7 @@ impl Layout {
             }
             text += &format!("\tfield:{declared};\toffset:{at};\tsize:{size};\tsigned:{};\n", u8::from(signed));
             match carries {
-                FieldContent::Zero => {}
+                FieldContent::Ignored => {}
                 // Of a system call's arguments, an ioctl's command is the second.
                 _ if size > align && !carries.is_name() => {
                     places.push(WriteFieldPlace { offset: at + align, size: align, carries })

@@ -412,7 +412,7 @@ fn what_an_exit_says_of_its_subject_and_how_many_accesses_are_one_instruction_is
 fn system_calls_are_told_apart_by_the_second_argument() {
     let called = |fields| read("raw_syscalls", "sys_enter", fields).map(|said| said.0);
     assert_eq!(called("NR 16 (c, ae80, 0, 7f11, 0, 0)"), Some(EventKind::RunEnter));
-    assert_eq!(called("NR 16 (c, 8090ae81, 7ffd, 7f11, 0, 0)"), Some(EventKind::Call { registers: true }));
-    assert_eq!(called("NR 0 (3, 7ffe8090ae81, 10, 0, 0, 0)"), Some(EventKind::Call { registers: false }));
+    assert_eq!(called("NR 16 (c, 8090ae81, 7ffd, 7f11, 0, 0)"), Some(EventKind::Syscall { registers: true }));
+    assert_eq!(called("NR 0 (3, 7ffe8090ae81, 10, 0, 0, 0)"), Some(EventKind::Syscall { registers: false }));
     assert_eq!(called("NR 16"), None);
 }

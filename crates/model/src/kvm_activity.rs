@@ -1,12 +1,12 @@
 //! Events that show what KVM does beside exits: in an exit's thread, or in another.
 //!
 //! ```text
-//! kvm_unmap_hva_range ─► Sign::Unmapped      kvm_apicv_inhibit_changed: set reason=2 ─► Sign::ApicvInhibited(2)
+//! kvm_unmap_hva_range ─► KvmActivity::Unmapped      kvm_apicv_inhibit_changed: set reason=2 ─► KvmActivity::ApicvInhibited(2)
 //! ```
 
 /// What an event shows of what KVM does, in an exit or in another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sign {
+pub enum KvmActivity {
     /// `kvm_pml_full`: the buffer is full in which VMX's page-modification logging notes which pages the guest writes.
     PmlFull,
     /// `kvm_dirty_ring_exit`: the ring is full in which KVM notes which pages the guest writes.
@@ -32,35 +32,35 @@ pub enum Sign {
     HvTimer,
 }
 
-impl Sign {
+impl KvmActivity {
     /// The tracepoint.
     pub const fn event(self) -> &'static str {
         match self {
-            Sign::PmlFull => "kvm_pml_full",
-            Sign::DirtyRingFull => "kvm_dirty_ring_exit",
-            Sign::RmpFault => "kvm_rmp_fault",
-            Sign::Unmapped => "kvm_unmap_hva_range",
-            Sign::Aged => "kvm_age_hva",
-            Sign::ApicvInhibited(_) | Sign::ApicvAllowed(_) => "kvm_apicv_inhibit_changed",
-            Sign::AvicKick => "kvm_avic_kick_vcpu_slowpath",
-            Sign::AvicGaLog => "kvm_avic_ga_log",
-            Sign::HvTimer => "kvm_hv_stimer_expiration",
+            KvmActivity::PmlFull => "kvm_pml_full",
+            KvmActivity::DirtyRingFull => "kvm_dirty_ring_exit",
+            KvmActivity::RmpFault => "kvm_rmp_fault",
+            KvmActivity::Unmapped => "kvm_unmap_hva_range",
+            KvmActivity::Aged => "kvm_age_hva",
+            KvmActivity::ApicvInhibited(_) | KvmActivity::ApicvAllowed(_) => "kvm_apicv_inhibit_changed",
+            KvmActivity::AvicKick => "kvm_avic_kick_vcpu_slowpath",
+            KvmActivity::AvicGaLog => "kvm_avic_ga_log",
+            KvmActivity::HvTimer => "kvm_hv_stimer_expiration",
         }
     }
 
     /// What it shows, for people.
     pub fn what(self) -> String {
         match self {
-            Sign::PmlFull => "buffers of logged pages full".into(),
-            Sign::DirtyRingFull => "rings of dirty pages full".into(),
-            Sign::RmpFault => "faults of SEV-SNP's reverse map".into(),
-            Sign::Unmapped => "memory mappings of the VMM changed".into(),
-            Sign::Aged => "pages whose use the host looked at".into(),
-            Sign::ApicvInhibited(reason) => format!("APICv inhibited: {}", inhibit(reason)),
-            Sign::ApicvAllowed(reason) => format!("APICv no longer inhibited: {}", inhibit(reason)),
-            Sign::AvicKick => "IPIs that KVM delivered for AVIC".into(),
-            Sign::AvicGaLog => "interrupts for vCPUs not running (AVIC)".into(),
-            Sign::HvTimer => "Hyper-V timers due".into(),
+            KvmActivity::PmlFull => "buffers of logged pages full".into(),
+            KvmActivity::DirtyRingFull => "rings of dirty pages full".into(),
+            KvmActivity::RmpFault => "faults of SEV-SNP's reverse map".into(),
+            KvmActivity::Unmapped => "memory mappings of the VMM changed".into(),
+            KvmActivity::Aged => "pages whose use the host looked at".into(),
+            KvmActivity::ApicvInhibited(reason) => format!("APICv inhibited: {}", inhibit(reason)),
+            KvmActivity::ApicvAllowed(reason) => format!("APICv no longer inhibited: {}", inhibit(reason)),
+            KvmActivity::AvicKick => "IPIs that KVM delivered for AVIC".into(),
+            KvmActivity::AvicGaLog => "interrupts for vCPUs not running (AVIC)".into(),
+            KvmActivity::HvTimer => "Hyper-V timers due".into(),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Lane {
         let from = Moment::from_nanos(self.since.as_nanos().saturating_sub(after.0));
         self.has_given_stretch = true;
         self.count_given(parts.sum());
-        beside.stretches.push(CpuInterval { who: self.who, from, parts });
+        beside.cpu_intervals.push(CpuInterval { who: self.who, from, parts });
     }
 
     /// The open exit, of which not both ends were seen: it counts, and its time is this part's.
