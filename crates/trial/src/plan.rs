@@ -91,7 +91,7 @@ pub enum TrialPlanError {
     #[error("turns must be longer than 0")]
     NoTurn,
     /// Not a chance.
-    #[error("the chance of a false alarm must be above 0 and at most 0.5, not {0}")]
+    #[error("the chance of a false alarm must be above 0% and at most 50%, not {percent}%", percent = .0 * 100.0)]
     Alpha(f64),
     /// Too few blocks to be certain of anything.
     #[error(
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(of("0", fine, 0.05), "1 settings; a trial compares 2 to 5, with the one in force");
         assert_eq!(of("0 1 0", fine, 0.05), "0 is there twice");
         assert_eq!(of("0 1", lengths(0, SECOND), 0.05), "turns must be longer than 0");
-        assert_eq!(of("0 1", fine, 1.5), "the chance of a false alarm must be above 0 and at most 0.5, not 1.5");
+        assert_eq!(of("0 1", fine, 1.5), "the chance of a false alarm must be above 0% and at most 50%, not 150%");
         assert_eq!(
             of("0 1", lengths(SECOND, 60 * SECOND), 0.05),
             "60.0s is too short: 8 blocks of 4 turns of 2.00s are the least that can be certain, which is 64.0s; \

@@ -7,6 +7,9 @@ use crate::{
 use exitscope_stats::ConfidenceSequence;
 use exitscope_units::Nanos;
 
+/// The largest value that is taken: the sum of any number of them that a trial has is finite.
+const LARGEST: f64 = 1e290;
+
 /// By what a trial is judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialRules {
@@ -67,7 +70,7 @@ pub enum TurnValuesError {
         metrics: usize,
     },
     /// Nothing of which a change in per cent could be told.
-    #[error("{metric} is {value}: a metric is compared in per cent, so its values must be finite and not negative")]
+    #[error("{metric} is {value}: a metric is compared in per cent, so its values must be from 0 to {LARGEST:e}")]
     BadValue {
         /// The metric's name.
         metric: String,
@@ -126,6 +129,7 @@ impl HostTrial {
         let is_decided = self.settings.iter().all(|setting| setting.decided.is_some());
         self.end = match (self.passed(values, turn), next) {
             (Some(aborted), _) => Some(aborted),
+            _ if is_decided && self.is_zero() => Some(TrialEnd::Stopped(self.nothing_measured())),
             _ if is_decided => Some(TrialEnd::Decided),
             (None, None) => Some(TrialEnd::TimeOver),
             (None, Some(_)) => None,
@@ -169,6 +173,15 @@ impl HostTrial {
         last.map_or(Nanos::ZERO, |turn| turn.until)
     }
 
+    /// Whether the first metric was 0 in all turns, of which no change in per cent can be told.
+    fn is_zero(&self) -> bool {
+        self.totals[0].iter().all(|total| total.sum == 0.0)
+    }
+
+    fn nothing_measured(&self) -> String {
+        format!("{} was 0 in every turn, so there is nothing to compare", self.rules.metrics[0].name)
+    }
+
     /// Whether a setting may be left in force: not if the trial was broken off.
     fn is_sound(&self) -> bool {
         !matches!(self.end, Some(TrialEnd::Aborted { .. } | TrialEnd::Stopped(_)))
@@ -179,7 +192,7 @@ impl HostTrial {
         if values.len() != metrics.len() {
             return Err(TurnValuesError::Count { found: values.len(), metrics: metrics.len() });
         }
-        match values.iter().position(|value| !value.is_finite() || *value < 0.0) {
+        match values.iter().position(|value| !(0.0..=LARGEST).contains(value)) {
             Some(at) => Err(TurnValuesError::BadValue { metric: metrics[at].name.clone(), value: values[at] }),
             None => Ok(()),
         }
@@ -239,7 +252,11 @@ impl HostTrial {
 
     fn setting_verdict(&self, at: usize) -> SettingVerdict {
         let Compared { differences, decided } = &self.settings[at];
-        let ruling = decided.map_or_else(|| self.undecided(&differences[0]), |(ruling, _)| ruling);
+        let ruling = match decided {
+            _ if self.is_zero() => TrialRuling::Undecided { visible: None, more: None },
+            Some((ruling, _)) => *ruling,
+            None => self.undecided(&differences[0]),
+        };
         let effect = |(of, metric): (usize, &TrialMetric)| {
             let differences = if of == 0 { self.judged(at) } else { differences[of] };
             let mean = |total: Total| (total.turns > 0).then(|| total.sum / total.turns as f64);
@@ -335,6 +352,27 @@ mod tests {
     }
 
     #[test]
+    fn a_metric_that_is_0_in_every_turn_judges_nothing() {
+        let mut trial = trial(3, Better::Lower, &[]);
+        run(&mut trial, &[0.0, 0.0, 0.0]);
+        let verdict = trial.verdict();
+        let undecided = TrialRuling::Undecided { visible: None, more: None };
+        assert!(verdict.settings.iter().all(|setting| setting.ruling == undecided), "{verdict}");
+        let end = verdict.end.clone().unwrap().to_string();
+        assert_eq!(end, "stopped: speed was 0 in every turn, so there is nothing to compare");
+    }
+
+    #[test]
+    fn the_largest_value_can_be_compared_and_a_larger_one_is_refused() {
+        let mut trial = trial(2, Better::Lower, &[]);
+        run(&mut trial, &[LARGEST / 2.0, LARGEST / 2.0]);
+        assert_eq!(trial.verdict().settings[0].ruling, TrialRuling::NoDifference);
+        let mut trial = self::trial(2, Better::Lower, &[]);
+        let error = trial.absorb(&[1.7e308, 7.0]).unwrap_err().to_string();
+        assert!(error.ends_with("must be from 0 to 1e290"), "{error}");
+    }
+
+    #[test]
     fn the_best_of_several_settings_is_kept_and_each_is_judged_by_its_part_of_the_chance() {
         let mut trial = trial(5, Better::Higher, &[]);
         run(&mut trial, &[100.0, 110.0, 100.0, 120.0, 80.0]);
@@ -419,12 +457,12 @@ mod tests {
         assert_eq!(trial.absorb(&[1.0]), Err(TurnValuesError::Count { found: 1, metrics: 2 }));
         for value in [-1.0, f64::NAN, f64::INFINITY] {
             let error = trial.absorb(&[1.0, value]).unwrap_err().to_string();
-            let says = "a metric is compared in per cent, so its values must be finite and not negative";
+            let says = "a metric is compared in per cent, so its values must be from 0 to 1e290";
             assert_eq!(error, format!("cost is {value}: {says}"));
         }
         assert_eq!(trial.verdict().turns, 0);
-        run(&mut trial, &[0.0, 0.0]);
-        assert_eq!(trial.verdict().settings[0].ruling, TrialRuling::NoDifference);
+        run(&mut trial, &[0.0, 3.0]);
+        assert_eq!(trial.verdict().settings[0].ruling, TrialRuling::Keep);
         assert_eq!(relative_difference(0.0, 3.0), 2.0);
     }
 }

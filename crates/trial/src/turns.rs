@@ -26,6 +26,7 @@ pub fn run_turns(trial: &mut HostTrial, host: &mut dyn TurnHost) {
     while let Some(turn) = trial.turn() {
         if let Err(why) = run_turn(trial, turn, host) {
             trial.stop(why);
+            trial.note_time(host.now());
         }
     }
 }
@@ -122,9 +123,9 @@ mod tests {
             let (host, verdict) = run(fails_at, false);
             assert_eq!(host.calls.len(), fails_at, "nothing is called afterwards");
             assert_eq!(verdict.end, Some(TrialEnd::Stopped(format!("call {fails_at}"))));
-            assert_eq!(verdict.keep, None);
+            assert_eq!((verdict.keep, verdict.took), (None, Nanos(fails_at as u64)));
         }
         let (_, verdict) = run(0, true);
-        assert!(verdict.end.unwrap().to_string().contains("must be finite and not negative"));
+        assert!(verdict.end.unwrap().to_string().contains("must be from 0 to 1e290"));
     }
 }
