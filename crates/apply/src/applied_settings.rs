@@ -29,6 +29,9 @@ const SCHEMA: &str = "exitscope.applied/1";
 /// The file in which the kernel says what it calls this boot.
 pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
+/// What to do about a file that cannot be used.
+const REMOVE: &str = "if nothing of it has to be restored, remove it";
+
 /// Why a state file cannot be used. Each has the file.
 #[derive(Debug, thiserror::Error)]
 pub enum AppliedSettingsError {
@@ -43,19 +46,19 @@ pub enum AppliedSettingsError {
     )]
     OfAnotherUser(PathBuf),
     /// It is larger than any of ours.
-    #[error("{path}: too large for a file of what was applied", path = .0.display())]
+    #[error("{path}: too large for a file of what was applied; {REMOVE}", path = .0.display())]
     TooLarge(PathBuf),
     /// It is not such JSON.
-    #[error("{path}: not a file of what was applied", path = .0.display())]
+    #[error("{path}: not a file of what was applied; {REMOVE}", path = .0.display())]
     NotJson(PathBuf, #[source] serde_json::Error),
     /// It is of another version.
     #[error("{path}: layout {1:?}, and this version knows {SCHEMA}", path = .0.display())]
     OtherLayout(PathBuf, String),
     /// It says what no such file says.
-    #[error("{path}: not a file of what was applied: {1}", path = .0.display())]
+    #[error("{path}: not a file of what was applied: {1}; {REMOVE}", path = .0.display())]
     NotSettings(PathBuf, String),
     /// It is of another host; that one, and this one.
-    #[error("{path}: says what was applied to {1}, and this host is {2}", path = .0.display())]
+    #[error("{path}: says what was applied to {1}, and this host is {2}; {REMOVE}", path = .0.display())]
     OtherHost(PathBuf, String, String),
     /// It cannot be written.
     #[error("cannot write {path}; --state names another place", path = .0.display())]
@@ -210,15 +213,22 @@ impl AppliedSettings {
                 // Of this name, so that what a kill leaves is known, and gone with the next run. Nobody else writes it.
                 let new = beside(path, ".new");
                 remove(&new)?;
-                let mut file = open(&new, OpenOptions::new().write(true).create_new(true).mode(0o600))?;
-                serde_json::to_writer_pretty(&mut file, self)?;
-                file.write_all(b"\n")?;
-                file.sync_all()?;
-                fs::rename(&new, path)?;
+                // What a full file system has taken in part is not left there.
+                self.write_new(&new).and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
+                    let _ = remove(&new);
+                })?;
             }
             File::open(folder(path))?.sync_all()
         };
         save().map_err(|source| AppliedSettingsError::NotWritten(path.to_path_buf(), source))
+    }
+
+    /// Writes it into a file that there is not yet.
+    fn write_new(&self, path: &Path) -> io::Result<()> {
+        let mut file = open(path, OpenOptions::new().write(true).create_new(true).mode(0o600))?;
+        serde_json::to_writer_pretty(&mut file, self)?;
+        file.write_all(b"\n")?;
+        file.sync_all()
     }
 }
 

@@ -16,6 +16,9 @@ const CGROUPS: &[&str] = &["sys/fs/cgroup", "sys/fs/cgroup/unified", "sys/fs/cgr
 /// The file of a quota, of version 2 and of version 1.
 const QUOTAS: [&str; 2] = ["cpu.max", "cpu.cfs_quota_us"];
 
+/// The CPUs that threads may run on, as a list like `0-3,8`.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
 /// A knob or a setting at one place of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedSetting {
@@ -212,6 +215,9 @@ impl PlacedSetting {
 
     /// Whether the host says that it does not take this value.
     pub fn is_unknown(&self, value: &str) -> bool {
+        if let Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }) = self.row {
+            return !are_online(value);
+        }
         let (Row::Setting(SettingDefinition { values: SettingValues::Listed(list), .. }), At::File(path)) =
             (self.row, &self.at)
         else {
@@ -340,6 +346,13 @@ impl fmt::Display for PlacedSetting {
     }
 }
 
+/// Whether all CPUs of a list are online, as far as this host says. Threads are of the host that runs this, whatever its root.
+fn are_online(value: &str) -> bool {
+    let online = fs::read_to_string(ONLINE).ok().and_then(|list| cpus(&list.trim().replace(',', "+")));
+    let Some(online) = online else { return true };
+    cpus(value).is_some_and(|wanted| wanted.iter().all(|cpu| online.contains(cpu)))
+}
+
 fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
@@ -392,6 +405,9 @@ mod tests {
         assert_eq!((&read_again, read_again.is_gone()), (affinity, false));
         // A CPU that there is not.
         assert!(affinity.set("1023").is_err() && affinity.read().unwrap() == all);
+        assert!(
+            affinity.is_unknown("1023") && affinity.is_unknown(&format!("{one}+1023")) && !affinity.is_unknown(&one)
+        );
         child.0.kill().unwrap();
         child.0.wait().unwrap();
         assert!(affinity.is_gone() && affinity.read().is_err() && affinity.set(&all).is_err());
