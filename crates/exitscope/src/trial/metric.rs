@@ -1,21 +1,29 @@
 //! The user's own metric: a command that prints a number, or a file with a counter.
 
 use super::args::MetricScale;
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::fs;
-use std::io::Read;
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Bytes of what a command prints that are kept: the last ones.
 const KEPT: usize = 16 << 10;
 
-/// How long output may still come when the command has ended.
+/// Bytes of a counter's file that are read.
+const COUNTER: u64 = 4096;
+
+/// How long output may still come when the command has ended, on a host with little time for the threads that read it.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
+
+/// The same of standard error: both together are shorter than the watchdog's lease.
+const LAST_ERRORS: Duration = Duration::from_millis(300);
 
 /// Where numbers come from.
 #[derive(Clone, Debug)]
@@ -35,8 +43,10 @@ pub enum Measuring {
 /// A command while it runs. It is killed with all that it started if it is dropped.
 pub struct RunningCommand {
     child: Child,
-    output: Receiver<Vec<u8>>,
-    errors: Receiver<Vec<u8>>,
+    /// Its process group, which has the child's number, until it was killed.
+    group: Option<Pid>,
+    output: LastBytes,
+    errors: LastBytes,
     scale: MetricScale,
 }
 
@@ -69,7 +79,7 @@ impl Measuring {
     /// Whether a command has not ended yet.
     pub fn is_running(&mut self) -> bool {
         match self {
-            Measuring::Command(command) => matches!(command.child.try_wait(), Ok(None)),
+            Measuring::Command(command) => command.ended().is_none(),
             Measuring::Counter(..) => false,
         }
     }
@@ -77,10 +87,7 @@ impl Measuring {
     /// Why there will be no value, if that is known before the turn ends.
     pub fn failed(&mut self) -> Option<String> {
         match self {
-            Measuring::Command(command) => match command.child.try_wait() {
-                Ok(Some(code)) if !code.success() => Some(command.failure(&format!("ended with {code}"))),
-                _ => None,
-            },
+            Measuring::Command(command) => (command.ended() == Some(false)).then(|| command.failure("ended")),
             Measuring::Counter(..) => None,
         }
     }
@@ -88,9 +95,21 @@ impl Measuring {
 
 /// The first number of a file.
 fn counter(path: &Path) -> Result<u64, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = first_bytes(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = String::from_utf8_lossy(&text);
     let number = text.split_whitespace().next().and_then(|word| word.parse().ok());
     number.ok_or_else(|| format!("{} does not begin with a counter: a number without sign or point", path.display()))
+}
+
+/// The first bytes of a regular file, and of nothing at which one waits.
+fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(COUNTER).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl RunningCommand {
@@ -100,22 +119,20 @@ impl RunningCommand {
         // A group of its own, so that all of it can be ended.
         let mut child =
             shell.process_group(0).spawn().map_err(|error| format!("cannot run the metric's command: {error}"))?;
-        let output = child.stdout.take().map_or_else(|| channel().1, last_bytes);
-        let errors = child.stderr.take().map_or_else(|| channel().1, last_bytes);
-        Ok(RunningCommand { child, output, errors, scale })
+        let [output, errors] = [child.stdout.take().map(LastBytes::of), child.stderr.take().map(LastBytes::of)]
+            .map(Option::unwrap_or_default);
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        Ok(RunningCommand { child, group, output, errors, scale })
     }
 
     fn end(mut self) -> Result<f64, String> {
-        match self.child.try_wait() {
-            Ok(Some(code)) if code.success() => {}
-            Ok(Some(code)) => return Err(self.failure(&format!("ended with {code}"))),
-            Ok(None) => return Err(self.failure("has not ended within four turns; make --turn longer")),
-            Err(error) => return Err(self.failure(&error.to_string())),
+        match self.ended() {
+            Some(true) => {}
+            Some(false) => return Err(self.failure("ended")),
+            None => return Err(self.failure("has not ended within four turns; make --turn longer")),
         }
-        // What it left in the background may hold its output open.
-        self.kill();
-        let output = self.output.recv_timeout(LAST_OUTPUT).unwrap_or_default();
-        let text = String::from_utf8_lossy(&output);
+        self.finish().map_err(|error| error.to_string())?;
+        let text = self.output.text(LAST_OUTPUT);
         let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();
         match line.parse::<f64>() {
             Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * self.scale.scale),
@@ -123,52 +140,81 @@ impl RunningCommand {
         }
     }
 
-    /// What went wrong, with the last line of standard error.
-    fn failure(&self, what: &str) -> String {
-        self.kill();
-        let errors = self.errors.recv_timeout(LAST_OUTPUT).unwrap_or_default();
-        let text = String::from_utf8_lossy(&errors);
-        match text.lines().rfind(|line| !line.trim().is_empty()) {
-            Some(line) => format!("the metric's command {what}: {}", line.trim()),
-            None => format!("the metric's command {what}"),
+    /// Whether it ended well, if it has ended. It is not waited for: until then nobody else has its number.
+    fn ended(&self) -> Option<bool> {
+        let child = WaitId::Pid(self.group?);
+        match waitid(child, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {
+            Ok(None) => None,
+            Ok(Some(status)) => Some(status.exit_status() == Some(0)),
+            Err(_) => Some(false),
         }
     }
 
-    fn kill(&self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+    /// Ends what is left of it, also what it left in the background, which may hold its output open; then waits for it.
+    fn finish(&mut self) -> io::Result<ExitStatus> {
+        if let Some(group) = self.group.take() {
             let _ = kill_process_group(group, Signal::KILL);
+        }
+        self.child.wait()
+    }
+
+    /// What went wrong, with the last line of standard error.
+    fn failure(&mut self, what: &str) -> String {
+        let what = match self.finish() {
+            Ok(code) if what == "ended" => format!("the metric's command ended with {code}"),
+            _ => format!("the metric's command {what}"),
+        };
+        let text = self.errors.text(LAST_ERRORS);
+        match text.lines().rfind(|line| !line.trim().is_empty()) {
+            Some(line) => format!("{what}: {}", line.trim()),
+            None => what,
         }
     }
 }
 
 impl Drop for RunningCommand {
     fn drop(&mut self) {
-        // Its group keeps its number until it has been waited for, or as long as somebody is in it.
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.kill();
-            let _ = self.child.wait();
-        }
+        let _ = self.finish();
     }
 }
 
-/// The last bytes that come, once no more do.
-fn last_bytes(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let (mut kept, mut bytes) = (Vec::new(), [0; 4096]);
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            kept.extend_from_slice(&bytes[..count]);
-            let too_many = kept.len().saturating_sub(KEPT);
-            kept.drain(..too_many);
+/// The last bytes that came so far, which a thread reads until no more do.
+#[derive(Default)]
+struct LastBytes {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl LastBytes {
+    fn of(mut from: impl Read + Send + 'static) -> LastBytes {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&kept);
+        let reader = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                let Ok(mut kept) = shared.lock() else { return };
+                kept.extend_from_slice(&bytes[..count]);
+                let too_many = kept.len().saturating_sub(KEPT);
+                kept.drain(..too_many);
+            }
+        });
+        LastBytes { kept, reader: Some(reader) }
+    }
+
+    /// What came, once no more does or somebody who outlives the command has kept it open for long enough.
+    fn text(&self, within: Duration) -> String {
+        let until = Instant::now() + within;
+        while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
         }
-        sender.send(kept)
-    });
-    receiver
+        self.kept.lock().map(|kept| String::from_utf8_lossy(&kept).into_owned()).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn of(command: &str, wait: Duration) -> Result<f64, String> {
         let scale = MetricScale { scale: 1e6, ..MetricScale::NONE };
@@ -198,8 +244,42 @@ mod tests {
             let error = of(command, long).unwrap_err();
             assert!(error.contains(says), "{command}: {error}");
         }
+        // Who holds the output open, in a session of its own, cannot hide what was printed.
+        assert_eq!(of("setsid sleep 3 & echo 5", long), Ok(5e6));
         let error = of("echo waiting >&2; sleep 30", Duration::from_millis(200)).unwrap_err();
         assert!(error.ends_with("has not ended within four turns; make --turn longer: waiting"), "{error}");
+    }
+
+    #[test]
+    fn what_a_command_has_left_in_the_background_ends_with_the_measurement() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = folder.path().join("id");
+        let source = MetricSource::Command(format!("sleep 60 & echo $! > {}; echo 1", id.display()), MetricScale::NONE);
+        let mut measuring = source.begin().unwrap();
+        while measuring.is_running() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let id: u32 = fs::read_to_string(id).unwrap().trim().parse().unwrap();
+        let is_running = || fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        assert!(is_running());
+        // As if the trial were ended before the turn.
+        drop(measuring);
+        let until = Instant::now() + Duration::from_secs(10);
+        while is_running() {
+            assert!(Instant::now() < until, "process {id} is left");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn a_counter_is_read_from_a_regular_file_and_nothing_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+            let error = MetricSource::Counter(path.to_path_buf()).begin().err().unwrap();
+            assert!(error.ends_with("not a regular file"), "{error}");
+        }
     }
 
     #[test]
