@@ -5,9 +5,12 @@
 
 /// Says something on standard error. Names and files are in it: nothing of it acts on the terminal.
 macro_rules! say {
-    ($($text:tt)*) => {
-        anstream::eprintln!("exitscope: {}", exitscope_model::encode::message(&format!($($text)*)))
-    };
+    ($($text:tt)*) => {{
+        // A terminal that has hung up takes nothing any more: `eprintln!` would panic.
+        let text = format!($($text)*);
+        let text = exitscope_model::encode::message(&text);
+        let _ = std::io::Write::write_fmt(&mut anstream::stderr(), format_args!("exitscope: {text}\n"));
+    }};
 }
 
 mod access;

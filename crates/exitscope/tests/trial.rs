@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -190,6 +192,9 @@ fn if_both_are_killed_the_next_start_restores_and_says_so() {
         assert!(signal(watchdog, Signal::KILL));
         wait_until("the lock is let go", SOON, || host.is_let_go());
         assert!(host.state("tried.json").exists());
+        let plan = host.try_zero("exit 3", &["--dry-run"]).output().unwrap();
+        assert!(stderr(&plan).contains("they are restored first"), "{}", stderr(&plan));
+        assert!(host.state("tried.json").exists());
         left += usize::from(host.now() != "200000");
         let next = match number % 2 {
             0 => host.command(&["advise", "--undo"]).output().unwrap(),
@@ -284,6 +289,8 @@ fn limits_and_metrics_that_fail_end_a_trial_with_the_old_value() {
         ("echo 6000000", &["--unit", "ns", "--abort-on", "metric>5ms"][..], "aborted by metric>5ms: found 6.00ms with"),
         ("echo broken >&2; exit 3", &[], "stopped: the metric's command ended with exit status: 3: broken"),
         ("sleep 5", &[], "has not ended within four turns; make --turn longer"),
+        ("echo 1.7e308", &[], "stopped: metric is 170000000000000"),
+        ("echo 0", &[], "stopped: metric was 0 in every turn, so there is nothing to compare"),
     ] {
         let host = Host::new();
         let output = host.try_zero(metric, flags).output().unwrap();
@@ -302,6 +309,7 @@ fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
         (&["halt_poll_ns=200us", "--metric", NOISE, "--yes"], 2, "halt_poll_ns is 200000 already"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--for", "1s"], 2, "1.00s is too short"),
         (&["affinity=0", "--metric", NOISE, "--yes"], 2, "affinity needs --vm"),
+        (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--alpha", "0"], 2, "above 0% and at most 50%, not 0%"),
         (&["halt_poll_ns=0", "--yes"], 2, "there is nothing to compare"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--abort-on", "p98>5"], 2, "\"p98\" is not measured"),
         (&["thp_enabled=always", "--metric", NOISE, "--yes"], 2, "enabled is not there"),
@@ -319,6 +327,17 @@ fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
     check_json("try", [&plan]);
     assert_eq!(plan["plan"]["settings"], serde_json::json!(["halt_poll_ns=200000", "halt_poll_ns=0"]));
     assert!(plan["left"].is_null() && !host.state("").exists());
+}
+
+#[test]
+fn a_terminal_that_has_hung_up_is_no_reason_to_panic() {
+    let host = Host::new();
+    let (gone, theirs) = UnixStream::pair().unwrap();
+    drop(gone);
+    let mut trial = host.try_zero(NOISE, &[]);
+    let theirs = Stdio::from(OwnedFd::from(theirs));
+    let code = trial.stdout(Stdio::null()).stderr(theirs).args(["--alpha", "0"]).status().unwrap().code();
+    assert_eq!((code, host.is_restored()), (Some(2), true));
 }
 
 /// A trial of a setting of this machine, with a state file of its own, as JSON.

@@ -16,12 +16,12 @@ use anyhow::{Context, bail};
 use args::{MetricScale, TryFormat};
 use exitscope_analysis::advice::{HaltPollScope, halt_poll_reach};
 use exitscope_apply::{
-    LEASE, LeftByTrial, SettingTargets, TaskThread, TrialEnding, TrialGuard, TrialLock, TriedSetting, default_path,
-    host_name, tried_path, watch_trial,
+    EarlierSettings, HostSettings, LEASE, LeftByTrial, SettingTargets, TaskThread, TrialEnding, TrialGuard, TrialLock,
+    TriedSetting, default_path, host_name, tried_path, watch_trial,
 };
 use exitscope_model::vcpu_by_name;
 use exitscope_record::{Processes, thread_name, vms};
-use exitscope_signals::{catch_signals, ignore_signals};
+use exitscope_signals::{catch_signals, ignore_signals, signalled};
 use exitscope_trial::{
     AbortLimit, Better, HostTrial, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialRuling,
     TrialVerdict, run_turns,
@@ -35,7 +35,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use turn_host::GuardedHost;
 
 /// The one argument of the watchdog's process, which people have no use for.
@@ -50,7 +52,10 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let state = args.state.clone().unwrap_or_else(default_path);
     let lock = match args.dry_run {
-        true => None,
+        true => {
+            say_what_is_left(&args.root, &state)?;
+            None
+        }
         false => Some(take_lock(&args.root, &state, is_text, out)?),
     };
     let (processes, threads) = vm_threads(args.vm.as_deref())?;
@@ -147,6 +152,19 @@ fn take_lock(root: &Path, state: &Path, is_text: bool, out: &mut dyn Write) -> a
     }
 }
 
+/// Says without changing anything that a trial would first restore what a killed one has left: what is in force now would not
+/// be what is compared.
+fn say_what_is_left(root: &Path, state: &Path) -> anyhow::Result<()> {
+    let path = tried_path(state);
+    if HostSettings::earlier(root, &path)? == EarlierSettings::ThisBoot {
+        let path = path.display();
+        say!(
+            "{path} has values of another trial: if it was killed, they are restored first; if it runs, no other begins"
+        );
+    }
+    Ok(())
+}
+
 /// What is said of what an earlier trial had left.
 pub fn left_by_trial(left: &LeftByTrial) -> Vec<String> {
     match left {
@@ -180,7 +198,10 @@ fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> 
     threads.retain(|&thread| vcpu_by_name(&thread_name(process, thread)).is_some());
     threads.sort_unstable();
     if threads.is_empty() {
-        bail!("process {process} has no thread that is named as a vCPU's, like `CPU 0/KVM`");
+        bail!(
+            "process {process} has no thread that is named as a vCPU's, like `CPU 0/KVM`; QEMU names them with \
+             `-name NAME,debug-threads=on`"
+        );
     }
     let threads = threads.into_iter().filter_map(|thread| TaskThread::of(process, thread)).collect();
     Ok((Processes::These(vec![process]), threads))
@@ -283,9 +304,28 @@ fn message(text: &str) -> String {
 fn agreed(out: &mut dyn Write) -> anyhow::Result<bool> {
     write!(out, "Go ahead? [y/N] ")?;
     out.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let answer = first_line(io::BufReader::new(io::stdin()), || signalled().is_some());
+    if let Some(signal) = signalled() {
+        writeln!(out)?;
+        bail!("{signal} came; nothing was changed");
+    }
+    Ok(matches!(answer.unwrap_or_default().trim(), "y" | "Y" | "yes"))
+}
+
+/// The first line that comes, unless `is_over` first: a signal that is caught does not end reading.
+fn first_line(mut from: impl BufRead + Send + 'static, is_over: impl Fn() -> bool) -> Option<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let _ = sender.send(from.read_line(&mut line).map(|_| line));
+    });
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(50)) {
+            Ok(line) => return line.ok(),
+            Err(RecvTimeoutError::Timeout) if !is_over() => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Runs the trial with a watchdog, and says how the settings were left.
@@ -347,4 +387,16 @@ fn write_verdict(
 fn write_json(report: &TrialReport, out: &mut dyn Write) -> anyhow::Result<()> {
     serde_json::to_writer(&mut *out, report)?;
     Ok(writeln!(out)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_line_and_is_not_waited_for_once_a_signal_came() {
+        assert_eq!(first_line(&b"y\nn\n"[..], || false).as_deref(), Some("y\n"));
+        let (silent, _open) = UnixStream::pair().unwrap();
+        assert_eq!(first_line(io::BufReader::new(silent), || true), None);
+    }
 }
