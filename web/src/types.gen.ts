@@ -2694,7 +2694,7 @@ export interface OverTimeHead {
  */
 export interface PageCause {
   /**
-   * The subject's place in `abouts`; none where there is no subject, and of causes that are too many.
+   * The subject's place in `subjects`; none where there is no subject, and of causes that are too many.
    */
   about: number | null;
   /**
