@@ -7,8 +7,8 @@ import ts from "typescript";
 const here = (path) => readFileSync(new URL(path, import.meta.url), "utf8");
 // The parts of exits are those of the page's data.
 const parts = ["kernel", "user_space", "polling", "halted", "halt_not_divided", "waiting_for_memory", "steal", "stopped", "unknown"];
-const data = { over: { parts: [{ column: "guest_ns", of_exits: false }, ...parts.map((part) => ({ column: `${part}_ns`, of_exits: true }))] } };
-const source = here("../src/condition.ts").replace(/^import .*"\.\/state";$/m, `const data = ${JSON.stringify(data)};`);
+const data = { timelines: { parts: [{ column: "guest_ns", of_exits: false }, ...parts.map((part) => ({ column: `${part}_ns`, of_exits: true }))] } };
+const source = here("../src/condition.ts").replace(/^import .*"\.\/selection";$/m, `const data = ${JSON.stringify(data)};`);
 const { outputText } = ts.transpileModule(source, { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 } });
 const { condition } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
 
