@@ -32,6 +32,16 @@ pub enum EarlierSettings {
     EarlierBoot,
 }
 
+impl EarlierSettings {
+    fn of(applied: Option<&AppliedSettings>, boot: &str) -> EarlierSettings {
+        match applied {
+            None => EarlierSettings::None,
+            Some(applied) if applied.boot == boot => EarlierSettings::ThisBoot,
+            Some(_) => EarlierSettings::EarlierBoot,
+        }
+    }
+}
+
 /// A setting that was restored.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Restored {
@@ -82,11 +92,8 @@ impl HostSettings {
     /// What is in the state file `path` of the host below `root`; an error where [`HostSettings::open`] would have one.
     pub fn earlier(root: &Path, path: &Path) -> Result<EarlierSettings, AppliedSettingsError> {
         let boot = boot_id(root)?;
-        Ok(match load(path, &host_name(root))? {
-            None => EarlierSettings::None,
-            Some(applied) if applied.boot == boot => EarlierSettings::ThisBoot,
-            Some(_) => EarlierSettings::EarlierBoot,
-        })
+        let applied = load(path, &host_name(root))?;
+        Ok(EarlierSettings::of(applied.as_ref(), &boot))
     }
 
     /// Takes the lock and reads the state file, with what earlier runs have left, killed or not.
@@ -100,10 +107,11 @@ impl HostSettings {
         path: &Path,
         lock: SettingsLock,
     ) -> Result<(HostSettings, EarlierSettings), AppliedSettingsError> {
-        let earlier = HostSettings::earlier(root, path)?;
-        let host = host_name(root);
-        let applied = load(path, &host)?.filter(|_| earlier == EarlierSettings::ThisBoot);
-        let applied = applied.map_or_else(|| Ok(AppliedSettings::of(&host, &boot_id(root)?)), Ok)?;
+        let (host, boot) = (host_name(root), boot_id(root)?);
+        let applied = load(path, &host)?;
+        let earlier = EarlierSettings::of(applied.as_ref(), &boot);
+        let applied = applied.filter(|_| earlier == EarlierSettings::ThisBoot);
+        let applied = applied.unwrap_or_else(|| AppliedSettings::of(&host, &boot));
         let [root, path] = [root, path].map(Path::to_path_buf);
         Ok((HostSettings { root, path, applied, before: Vec::new(), lock }, earlier))
     }

@@ -1,9 +1,11 @@
-//! What a recording made on this host says of it.
+//! What is known of this host: what a recording made on it says, and on which VMs a setting of it acts.
 
+use exitscope_analysis::advice::{HaltPollScope, halt_poll_reach};
 use exitscope_lab::host;
 use exitscope_model::{EventNames, HostSetting, TraceInfo};
 use exitscope_trace::PerfHead;
 use std::fs;
+use std::path::Path;
 
 /// This host, as it is now.
 pub struct LiveHost {
@@ -72,4 +74,9 @@ impl LiveHost {
 /// CPUs that this process may use.
 pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, usize::from) as u32
+}
+
+/// On which VMs a new `halt_poll_ns` acts on the host below `root`.
+pub fn halt_poll_scope(root: &Path) -> HaltPollScope {
+    halt_poll_reach(fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default().trim())
 }

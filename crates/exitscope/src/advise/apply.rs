@@ -7,14 +7,14 @@
 
 use crate::Outcome;
 use crate::cli::AdviseArgs;
+use crate::host::halt_poll_scope;
 use crate::trial::left_by_trial;
 use anyhow::bail;
-use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide, halt_poll_reach};
+use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide};
 use exitscope_apply::{
     EarlierSettings, HostSettings, LeftByTrial, PlannedSetting, SettingChange, default_path, host_name, plan,
     restore_tried,
 };
-use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
@@ -123,8 +123,7 @@ fn planned(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> io::Resul
         }
     }
     if changes.iter().any(|change| change.place.name() == "halt_poll_ns") {
-        let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
-        writeln!(out, "  halt_poll_ns acts {}", halt_poll_reach(release.trim()).text())?;
+        writeln!(out, "  halt_poll_ns acts {}", halt_poll_scope(root).text())?;
     }
     if settings().any(|setting| knob(setting).is_none()) {
         writeln!(out, "  what is not a knob of the host's kernel is not applied; --as prints it as files")?;

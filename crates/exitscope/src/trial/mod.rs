@@ -12,9 +12,10 @@ mod turn_host;
 pub use args::TryArgs;
 
 use crate::Outcome;
+use crate::host::halt_poll_scope;
 use anyhow::{Context, bail};
 use args::{MetricScale, TryFormat};
-use exitscope_analysis::advice::{HaltPollScope, halt_poll_reach};
+use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
     EarlierSettings, HostSettings, LEASE, LeftByTrial, SettingTargets, TaskThread, TrialEnding, TrialGuard, TrialLock,
     TriedSetting, default_path, host_name, tried_path, watch_trial,
@@ -267,10 +268,9 @@ fn write_plan(
         writeln!(out, "{place} is {now}")?;
     }
     if tried.name() == "halt_poll_ns" {
-        let release = fs::read_to_string(args.root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
-        let reach = halt_poll_reach(release.trim());
-        writeln!(out, "halt_poll_ns acts {}", reach.text())?;
-        if reach == HaltPollScope::NewVms {
+        let scope = halt_poll_scope(&args.root);
+        writeln!(out, "halt_poll_ns acts {}", scope.text())?;
+        if scope == HaltPollScope::NewVms {
             writeln!(out, "warning: the VMs that run now will show no difference")?;
         }
     }
