@@ -1,7 +1,8 @@
 //! The flags of `exitscope try`.
 
 use clap::{Args, ValueEnum};
-use exitscope_trial::{Better, MetricUnit};
+use exitscope_measure::MetricScale;
+use exitscope_trial::Better;
 use exitscope_units::Nanos;
 use std::path::PathBuf;
 
@@ -87,32 +88,6 @@ pub enum TryFormat {
     Json,
 }
 
-/// What a number that was printed counts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MetricScale {
-    /// The unit that it is kept in.
-    pub unit: MetricUnit,
-    /// What it is multiplied with.
-    pub scale: f64,
-}
-
-impl MetricScale {
-    pub const NONE: MetricScale = MetricScale { unit: MetricUnit::Number, scale: 1.0 };
-
-    fn parse(text: &str) -> Result<MetricScale, String> {
-        let of = |unit, scale| Ok(MetricScale { unit, scale });
-        match text {
-            "ns" => of(MetricUnit::Time, 1.0),
-            "us" => of(MetricUnit::Time, 1e3),
-            "ms" => of(MetricUnit::Time, 1e6),
-            "s" => of(MetricUnit::Time, 1e9),
-            "%" => of(MetricUnit::Share, 1.0),
-            "/s" => of(MetricUnit::PerSecond, 1.0),
-            _ => Err("a unit is ns, us, ms, s, % or /s".to_string()),
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BetterWhich {
     /// Small values: of latency, of cost
@@ -153,6 +128,5 @@ mod tests {
         assert!(parse_length("ten").is_err());
         assert_eq!((parse_percent("5%"), parse_percent("0.5")), (Ok(5.0), Ok(0.5)));
         assert!(parse_percent("100%").is_err() && parse_percent("-1%").is_err());
-        assert!(MetricScale::parse("h").is_err());
     }
 }

@@ -5,21 +5,19 @@
 //! ```
 
 mod args;
-mod live_metrics;
-mod metric;
-mod turn_host;
 
 pub use args::TryArgs;
 
 use crate::Outcome;
 use crate::host::halt_poll_scope;
 use anyhow::{Context, bail};
-use args::{MetricScale, TryFormat};
+use args::TryFormat;
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
     EarlierSettings, HostSettings, LEASE, LeftByTrial, SettingTargets, TaskThread, TrialEnding, TrialGuard, TrialLock,
     TriedSetting, default_path, host_name, tried_path, watch_trial,
 };
+use exitscope_measure::{CountedMetrics, GuardedHost, MetricScale, MetricSource};
 use exitscope_model::vcpu_by_name;
 use exitscope_record::{Processes, thread_name, vms};
 use exitscope_signals::{catch_signals, ignore_signals, signalled};
@@ -28,8 +26,6 @@ use exitscope_trial::{
     TrialVerdict, run_turns,
 };
 use exitscope_view::TrialReport;
-use live_metrics::LiveMetrics;
-use metric::MetricSource;
 use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -39,7 +35,6 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use turn_host::GuardedHost;
 
 /// The one argument of the watchdog's process, which people have no use for.
 const WATCHDOG: &str = "--watch-trial";
@@ -65,7 +60,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let live = start_counting(args, processes)?;
     let source = args.source();
     let mut metrics: Vec<TrialMetric> = source.is_some().then(|| args.trial_metric()).into_iter().collect();
-    metrics.extend(live.is_some().then(LiveMetrics::metrics).into_iter().flatten());
+    metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
     let limits = args.abort_on.iter().map(|text| AbortLimit::parse(text, &metrics)).collect::<Result<Vec<_>, _>>()?;
     let lengths = TrialLengths { settle: args.settle, turn: args.turn, total: args.length };
     let plan = TrialPlan::new(tried.labels(), lengths, args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
@@ -209,13 +204,13 @@ fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> 
 }
 
 /// Counting of exits, if it is wanted and possible; without it there must be another metric.
-fn start_counting(args: &TryArgs, processes: Processes) -> anyhow::Result<Option<LiveMetrics>> {
+fn start_counting(args: &TryArgs, processes: Processes) -> anyhow::Result<Option<CountedMetrics>> {
     let has_metric = args.source().is_some();
     let why = match () {
         _ if args.no_count => "--no-count".to_string(),
         // Whose threads are named as vCPUs' may be no VM of KVM.
         _ if vms().iter().all(|vm| !has_process(&processes, vm.process)) => "no VM visible".to_string(),
-        _ => match LiveMetrics::start(processes) {
+        _ => match CountedMetrics::start(processes) {
             Ok(live) => return Ok(Some(live)),
             Err(error) => error,
         },
@@ -334,7 +329,7 @@ fn run_guarded(
     mut trial: HostTrial,
     tried: &TriedSetting,
     metric: Option<MetricSource>,
-    live: Option<LiveMetrics>,
+    counted: Option<CountedMetrics>,
     lock: TrialLock,
     out: Option<&mut dyn Write>,
 ) -> anyhow::Result<(HostTrial, TrialEnding)> {
@@ -342,9 +337,9 @@ fn run_guarded(
     program.arg(WATCHDOG).stderr(Stdio::inherit());
     let guard = TrialGuard::start(program, tried, lock)?;
     let blocks = trial.plan().blocks.len();
-    let mut host = GuardedHost { guard, metric, live, began: Instant::now(), blocks, out };
+    let mut host = GuardedHost { guard, metric, counted, began: Instant::now(), blocks, out };
     run_turns(&mut trial, &mut host);
-    if let Some(missed) = host.live.as_ref().map(|live| live.missed).filter(|&missed| missed > 0) {
+    if let Some(missed) = host.counted.as_ref().map(|counted| counted.missed).filter(|&missed| missed > 0) {
         say!("{missed} wake-ups and switches were missed while counting: halted and steal are off by as many waits");
     }
     let ending = match trial.verdict().keep.filter(|_| args.keep) {

@@ -1,6 +1,6 @@
 //! The user's own metric: a command that prints a number, or a file with a counter.
 
-use super::args::MetricScale;
+use exitscope_trial::MetricUnit;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::fs::OpenOptions;
@@ -24,6 +24,34 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
 /// The same of standard error: both together are shorter than the watchdog's lease.
 const LAST_ERRORS: Duration = Duration::from_millis(300);
+
+/// What a number that was printed counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MetricScale {
+    /// The unit that it is kept in.
+    pub unit: MetricUnit,
+    /// What it is multiplied with.
+    pub scale: f64,
+}
+
+impl MetricScale {
+    /// A number of whatever.
+    pub const NONE: MetricScale = MetricScale { unit: MetricUnit::Number, scale: 1.0 };
+
+    /// The unit of this name.
+    pub fn parse(text: &str) -> Result<MetricScale, String> {
+        let of = |unit, scale| Ok(MetricScale { unit, scale });
+        match text {
+            "ns" => of(MetricUnit::Time, 1.0),
+            "us" => of(MetricUnit::Time, 1e3),
+            "ms" => of(MetricUnit::Time, 1e6),
+            "s" => of(MetricUnit::Time, 1e9),
+            "%" => of(MetricUnit::Share, 1.0),
+            "/s" => of(MetricUnit::PerSecond, 1.0),
+            _ => Err("a unit is ns, us, ms, s, % or /s".to_string()),
+        }
+    }
+}
 
 /// Where numbers come from.
 #[derive(Clone, Debug)]
@@ -214,6 +242,12 @@ impl LastBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_is_one_of_few() {
+        assert_eq!(MetricScale::parse("ms"), Ok(MetricScale { unit: MetricUnit::Time, scale: 1e6 }));
+        assert!(MetricScale::parse("h").is_err());
+    }
     use std::fs;
 
     fn of(command: &str, wait: Duration) -> Result<f64, String> {

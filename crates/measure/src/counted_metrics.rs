@@ -17,7 +17,7 @@ const FIGURES: [(&str, MetricUnit); 5] = [
 ];
 
 /// Counts of exits, turn by turn.
-pub struct LiveMetrics {
+pub struct CountedMetrics {
     counts: LiveCounts,
     /// Events lost when the turn began.
     lost: u64,
@@ -25,15 +25,15 @@ pub struct LiveMetrics {
     pub missed: u64,
 }
 
-impl LiveMetrics {
+impl CountedMetrics {
     /// Begins to count the exits of these processes.
-    pub fn start(processes: Processes) -> Result<LiveMetrics, String> {
+    pub fn start(processes: Processes) -> Result<CountedMetrics, String> {
         let vms = VmWatch::new(&processes, None, false);
         let options = CountingOptions { processes, ..CountingOptions::default() };
         // What counting costs is not measured: it would cost more in some turns than in others.
         let cycle = CostCycle::new(Duration::ZERO, Duration::MAX);
         let counts = LiveCounts::start(&options, vms, cycle).map_err(|error| error.to_string())?;
-        Ok(LiveMetrics { counts, lost: 0, missed: 0 })
+        Ok(CountedMetrics { counts, lost: 0, missed: 0 })
     }
 
     /// What they are called.

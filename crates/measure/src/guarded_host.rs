@@ -1,7 +1,7 @@
 //! The host of a trial's turns: sets by the watchdog, measures, prints a line for each block.
 
-use super::live_metrics::LiveMetrics;
-use super::metric::{Measuring, MetricSource};
+use crate::user_metric::Measuring;
+use crate::{CountedMetrics, MetricSource};
 use exitscope_apply::TrialGuard;
 use exitscope_signals::signalled;
 use exitscope_trial::{TrialVerdict, TurnHost};
@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 
 /// What sets and measures.
 pub struct GuardedHost<'a> {
+    /// What sets, through the watchdog.
     pub guard: TrialGuard,
+    /// The user's own metric.
     pub metric: Option<MetricSource>,
-    pub live: Option<LiveMetrics>,
+    /// Counted exits.
+    pub counted: Option<CountedMetrics>,
     /// When the trial began.
     pub began: Instant,
     /// Blocks of the plan.
@@ -43,8 +46,8 @@ impl TurnHost for GuardedHost<'_> {
     }
 
     fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String> {
-        if let Some(live) = &mut self.live {
-            live.begin()?;
+        if let Some(counted) = &mut self.counted {
+            counted.begin()?;
         }
         let mut measuring = self.metric.as_ref().map(MetricSource::begin).transpose()?;
         let length = Duration::from_nanos(length.0);
@@ -59,8 +62,8 @@ impl TurnHost for GuardedHost<'_> {
             values.push(metric.end(measuring)?);
             self.guard.beat()?;
         }
-        if let Some(live) = &mut self.live {
-            values.extend(live.end()?);
+        if let Some(counted) = &mut self.counted {
+            values.extend(counted.end()?);
         }
         Ok(values)
     }

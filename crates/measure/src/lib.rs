@@ -1,0 +1,17 @@
+//! What is measured in the turns of a trial on this host.
+//!
+//! ```text
+//! trial::run_turns ─► GuardedHost ─┬─► apply::TrialGuard: sets, through the watchdog
+//!                                  ├─► MetricSource: the user's metric, a command or a counter in a file
+//!                                  └─► CountedMetrics: exits, counted in the kernel (crate `live`)
+//! ```
+//!
+//! Does not know: flags, how a trial is judged, how a setting is set.
+
+mod counted_metrics;
+mod guarded_host;
+mod user_metric;
+
+pub use counted_metrics::CountedMetrics;
+pub use guarded_host::GuardedHost;
+pub use user_metric::{MetricScale, MetricSource};
