@@ -1,6 +1,6 @@
 //! What takes all that a trace gives: exits, and what is found beside them.
 
-use crate::advice::{AdviceInput, Trials};
+use crate::advice::{AdviceInput, PollPredictions, Trials};
 use crate::replay::{SpinReplay, SpinSurvey};
 use crate::{ExitSlots, Facts};
 use exitscope_model::{
@@ -217,6 +217,12 @@ impl TraceSink for Trials {
 
     fn runner_events(&mut self, events: &[Event]) {
         events.iter().for_each(|event| self.absorb_runner_event(event));
+    }
+}
+
+impl TraceSink for PollPredictions {
+    fn halt(&mut self, halt: &Halt) {
+        self.absorb(halt);
     }
 }
 

@@ -782,12 +782,19 @@ pub struct AdviseArgs {
     /// since
     #[arg(long)]
     pub undo: bool,
+    /// Try the value that the advice of this number sets, as `exitscope try` does; flags of the trial follow after `--`, like
+    /// `-- --metric COMMAND --for 5m`
+    #[arg(long = "try", value_name = "N", conflicts_with_all = ["apply", "undo", "form"])]
+    pub tried: Option<usize>,
     /// With --apply: do not ask
     #[arg(long, requires = "apply")]
     pub yes: bool,
-    /// With --apply: also if the recording is of another host
-    #[arg(long, requires = "apply")]
+    /// With --apply and --try: also if the recording is of another host
+    #[arg(long)]
     pub any_host: bool,
+    /// Flags of the trial
+    #[arg(last = true, value_name = "FLAGS", requires = "tried")]
+    pub trial: Vec<String>,
     /// Where --apply keeps the old values [default: exitscope/applied.json below $XDG_STATE_HOME, or
     /// /var/lib/exitscope/applied.json]
     #[arg(long, value_name = "FILE")]
@@ -800,7 +807,7 @@ pub struct AdviseArgs {
     #[command(flatten)]
     pub names: NameArgs,
     /// Output format
-    #[arg(long, value_enum, default_value = "text", conflicts_with_all = ["form", "apply"])]
+    #[arg(long, value_enum, default_value = "text", conflicts_with_all = ["form", "apply", "tried"])]
     pub format: EventsFormat,
 }
 

@@ -624,10 +624,55 @@ fn host(folder: &Path, halt_poll_ns: &str) -> PathBuf {
 }
 
 fn apply(root: &Path, arguments: &[&str]) -> Output {
+    apply_last(root, arguments, &[])
+}
+
+/// The same, with arguments that come last.
+fn apply_last(root: &Path, arguments: &[&str], last: &[&str]) -> Output {
     let state = root.join("state/applied.json");
     let mut command = exitscope();
-    command.arg("advise").args(arguments).arg("--root").arg(root).arg("--state").arg(state);
+    command.arg("advise").args(arguments).arg("--root").arg(root).arg("--state").arg(state).args(last);
     command.stdin(std::process::Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn an_advice_is_tried_by_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let trace = trace.to_str().unwrap();
+    let root = host(folder.path(), "777\n");
+    let advised: Value = serde_json::from_slice(&apply(&root, &[trace, "--format", "json"]).stdout).unwrap();
+    let is_polling = |advice: &&Value| advice["change"].as_str().unwrap().contains(" halt_poll_ns=");
+    let all = advised["advice"].as_array().unwrap();
+    let advice = all.iter().find(is_polling).unwrap();
+    let tried = |number: &str, flags: &[&str]| {
+        let dry = ["--", "--dry-run", "--no-count", "--metric", "echo 1"];
+        apply_last(&root, &[&[trace, "--try", number], flags].concat(), &dry)
+    };
+    let dry = tried(&advice["number"].to_string(), &[]);
+    let said = stdout(&dry);
+    assert_eq!(dry.status.code(), Some(0), "{}", stderr(&dry));
+    let gain = advice["gain"]["text"].as_str().unwrap();
+    let begin = format!(
+        "Advice {}: {}\n  predicted from the recording: {gain}\nTrial on simulated\n",
+        advice["number"],
+        advice["change"].as_str().unwrap()
+    );
+    assert!(said.starts_with(&begin) && said.contains("A: halt_poll_ns=777 (in force)\nB: halt_poll_ns="), "{said}");
+    let none = tried("99", &[]);
+    assert!(none.status.code() == Some(2) && stderr(&none).contains("there is no advice 99"), "{}", stderr(&none));
+    if let Some(other) = all.iter().find(|advice| !is_polling(advice)) {
+        let refused = tried(&other["number"].to_string(), &[]);
+        assert!(stderr(&refused).contains("cannot be tried here"), "{}", stderr(&refused));
+    }
+    std::fs::write(root.join("proc/sys/kernel/hostname"), "another\n").unwrap();
+    let refused = tried(&advice["number"].to_string(), &[]);
+    assert!(
+        stderr(&refused).contains("the recording is of simulated and this host is another"),
+        "{}",
+        stderr(&refused)
+    );
+    assert_eq!(tried(&advice["number"].to_string(), &["--any-host"]).status.code(), Some(0));
 }
 
 #[test]

@@ -280,7 +280,17 @@ fn a_better_value_is_kept_and_undone_and_without_keep_restored() {
     let worse = host.try_zero(&metric, &["--keep", "--better", "higher"]).output().unwrap();
     assert_eq!((worse.status.code(), host.now().as_str()), (Some(0), "200000"), "{}", stdout(&worse));
     assert!(stdout(&worse).contains("worse: revert"), "{}", stdout(&worse));
-    assert_eq!(fs::read_dir(host.state("")).unwrap().count(), 0);
+    // All of them are remembered, and nothing else is left.
+    let left: Vec<_> = fs::read_dir(host.state("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["trials.jsonl"]);
+    let history = host.command(&["try", "--history"]).output().unwrap();
+    let said = stdout(&history);
+    assert!(said.starts_with("3 trials") && said.contains("better") && said.contains("worse"), "{said}");
+    assert_eq!((said.matches("kept").count(), said.matches("restored").count()), (1, 2), "{said}");
+    let lines = stdout(&host.command(&["try", "--history", "--format", "json"]).output().unwrap());
+    let trials: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    check_json("try", &trials);
+    assert!(trials.len() == 3 && trials[0]["began"].as_str().unwrap().ends_with('Z'), "{lines}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! What counting exits tells of each turn.
 
-use exitscope_live::{CostCycle, IntervalTotals, LiveCounts, VmWatch};
-use exitscope_model::TimePart;
+use exitscope_live::{CostCycle, IntervalTotals, LiveCounts, LiveGroup, VmWatch};
+use exitscope_model::{ExitCode, TimePart};
 use exitscope_record::{CountingOptions, Processes};
 use exitscope_trial::{Better, MetricUnit, TrialMetric};
 use exitscope_units::Nanos;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The figures, the one that decides without a metric of the user's first.
@@ -19,6 +20,8 @@ const FIGURES: [(&str, MetricUnit); 5] = [
 /// Counts of exits, turn by turn.
 pub struct CountedMetrics {
     counts: LiveCounts,
+    /// The turns of each setting together.
+    by_setting: Vec<IntervalTotals>,
     /// Events lost when the turn began.
     lost: u64,
     /// Wake-ups and switches that were missed so far.
@@ -33,7 +36,7 @@ impl CountedMetrics {
         // What counting costs is not measured: it would cost more in some turns than in others.
         let cycle = CostCycle::new(Duration::ZERO, Duration::MAX);
         let counts = LiveCounts::start(&options, vms, cycle).map_err(|error| error.to_string())?;
-        Ok(CountedMetrics { counts, lost: 0, missed: 0 })
+        Ok(CountedMetrics { counts, by_setting: Vec::new(), lost: 0, missed: 0 })
     }
 
     /// What they are called.
@@ -57,8 +60,8 @@ impl CountedMetrics {
         Ok(())
     }
 
-    /// The values of the turn that ends now, of all vCPUs together.
-    pub fn end(&mut self) -> Result<Vec<f64>, String> {
+    /// The values of the turn that ends now, of all vCPUs together. `setting` was in force.
+    pub fn end(&mut self, setting: usize) -> Result<Vec<f64>, String> {
         let interval = self.counts.take().map_err(|error| error.to_string())?;
         self.missed = interval.missed;
         if interval.lost > self.lost {
@@ -76,6 +79,53 @@ impl CountedMetrics {
         let exits = all.exits_and_timed().0 as f64 * 1e9 / interval.length as f64;
         let [steal, polling, halted] =
             [TimePart::Steal, TimePart::Polling, TimePart::Halted].map(|part| share(parts.get(part)));
+        let settings = self.by_setting.len().max(setting + 1);
+        self.by_setting.resize_with(settings, IntervalTotals::default);
+        self.by_setting[setting].merge(&all);
         Ok(vec![share(parts.cost()), steal, polling, halted, exits])
+    }
+
+    /// What exits came to by reason, those that cost most first: in the turns of the setting in force, then of each other.
+    pub fn causes(&self) -> Vec<CountedCause> {
+        let codes: BTreeSet<ExitCode> = self.by_setting.iter().flat_map(|of| of.reasons().map(|of| of.0)).collect();
+        let rate = |of: &IntervalTotals, code| {
+            let group = of.groups.get(&LiveGroup::Reason(code)).cloned().unwrap_or_default();
+            let per_vcpu_time = |number: u64| number as f64 / of.wall.max(1) as f64;
+            CauseRate {
+                per_s: per_vcpu_time(group.ended.count) * 1e9,
+                cost: per_vcpu_time(group.within.cost()) * 100.0,
+            }
+        };
+        let cause = |code: ExitCode| CountedCause {
+            reason: code.name(),
+            settings: self.by_setting.iter().map(|of| rate(of, code)).collect(),
+        };
+        let mut causes: Vec<CountedCause> = codes.into_iter().map(cause).collect();
+        causes.sort_by(|left, right| right.most().total_cmp(&left.most()));
+        causes
+    }
+}
+
+/// What exits for a reason came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CountedCause {
+    /// The reason's name.
+    pub reason: String,
+    /// By setting, in the plan's order.
+    pub settings: Vec<CauseRate>,
+}
+
+/// Exits for a reason in the turns of a setting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CauseRate {
+    /// In each second of vCPU time.
+    pub per_s: f64,
+    /// Cost in per cent of vCPU time.
+    pub cost: f64,
+}
+
+impl CountedCause {
+    fn most(&self) -> f64 {
+        self.settings.iter().map(|rate| rate.cost).fold(0.0, f64::max)
     }
 }

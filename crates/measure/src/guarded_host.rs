@@ -17,6 +17,8 @@ pub struct GuardedHost<'a> {
     pub metric: Option<MetricSource>,
     /// Counted exits.
     pub counted: Option<CountedMetrics>,
+    /// The setting in force, by its position in the plan.
+    pub setting: usize,
     /// When the trial began.
     pub began: Instant,
     /// Blocks of the plan.
@@ -38,6 +40,7 @@ fn is_signalled() -> Option<String> {
 
 impl TurnHost for GuardedHost<'_> {
     fn set(&mut self, setting: usize) -> Result<(), String> {
+        self.setting = setting;
         self.guard.set(setting)
     }
 
@@ -63,7 +66,7 @@ impl TurnHost for GuardedHost<'_> {
             self.guard.beat()?;
         }
         if let Some(counted) = &mut self.counted {
-            values.extend(counted.end()?);
+            values.extend(counted.end(self.setting)?);
         }
         Ok(values)
     }

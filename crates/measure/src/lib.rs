@@ -12,6 +12,6 @@ mod counted_metrics;
 mod guarded_host;
 mod user_metric;
 
-pub use counted_metrics::CountedMetrics;
+pub use counted_metrics::{CauseRate, CountedCause, CountedMetrics};
 pub use guarded_host::GuardedHost;
 pub use user_metric::{MetricScale, MetricSource};

@@ -44,4 +44,4 @@ pub use metric::{Better, MetricUnit, TrialMetric};
 pub use plan::{MAX_SETTINGS, TrialLengths, TrialPlan, TrialPlanError, TrialTurn};
 pub use trial::{HostTrial, TrialRules, TurnValuesError};
 pub use turns::{TurnHost, run_turns};
-pub use verdict::{MetricEffect, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};
+pub use verdict::{MetricEffect, Prediction, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};

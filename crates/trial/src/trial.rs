@@ -1,8 +1,8 @@
 //! A trial while it runs: takes the values of each turn, and decides at the end of each block.
 
 use crate::{
-    AbortLimit, Better, MetricEffect, RelativeChange, SettingVerdict, TrialEnd, TrialMetric, TrialPlan, TrialRuling,
-    TrialTurn, TrialVerdict,
+    AbortLimit, Better, MetricEffect, Prediction, RelativeChange, SettingVerdict, TrialEnd, TrialMetric, TrialPlan,
+    TrialRuling, TrialTurn, TrialVerdict,
 };
 use exitscope_stats::ConfidenceSequence;
 use exitscope_units::Nanos;
@@ -34,6 +34,8 @@ pub struct HostTrial {
     totals: Vec<Vec<Total>>,
     /// One for each setting but the one in force.
     settings: Vec<Compared>,
+    /// What was predicted, by setting (but the one in force) and metric.
+    predictions: Vec<Vec<Option<Prediction>>>,
     end: Option<TrialEnd>,
     /// How long it took so far, if somebody has looked at a clock.
     took: Option<Nanos>,
@@ -91,6 +93,7 @@ impl HostTrial {
             block: vec![vec![0.0; settings]; metrics],
             totals: vec![vec![Total::default(); settings]; metrics],
             settings: vec![Compared { differences, decided: None }; settings - 1],
+            predictions: vec![vec![None; metrics]; settings - 1],
             end: None,
             took: None,
             plan,
@@ -135,6 +138,15 @@ impl HostTrial {
             (None, Some(_)) => None,
         };
         Ok(self.end.as_ref())
+    }
+
+    /// Takes what a metric was predicted to come to with a setting, as a position in the plan's without the one in force.
+    /// What is not measured is not compared.
+    pub fn predict(&mut self, setting: usize, metric: &str, prediction: Prediction) {
+        let metric = self.rules.metrics.iter().position(|of| of.name == metric);
+        if let Some(metric) = metric {
+            self.predictions[setting][metric] = Some(prediction);
+        }
     }
 
     /// Notes how long the turns took so far; otherwise it is what the plan says.
@@ -265,6 +277,7 @@ impl HostTrial {
                 in_force: mean(self.totals[of][0]),
                 with: mean(self.totals[of][at + 1]),
                 change: change(&differences),
+                predicted: self.predictions[at][of],
             }
         };
         let effects = self.rules.metrics.iter().enumerate().map(effect).collect();

@@ -94,6 +94,19 @@ pub struct MetricEffect {
     /// The change from the one to the other; `None` before the first block is whole. It is the mean over the blocks, not that
     /// of the two means above, which drift has moved.
     pub change: Option<RelativeChange>,
+    /// What was predicted before the trial, if anything was.
+    pub predicted: Option<Prediction>,
+}
+
+/// What a metric was predicted to come to, in its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// With the setting in force, as it was before the trial.
+    pub in_force: f64,
+    /// With the other setting.
+    pub with: f64,
+    /// Bounds of the interval of `with`.
+    pub interval: (f64, f64),
 }
 
 /// A change in per cent of the value in force.
@@ -181,14 +194,18 @@ impl fmt::Display for TrialVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for setting in &self.settings {
             writeln!(f, "{} instead of {}: {}", setting.setting, self.in_force, setting.ruling)?;
-            for MetricEffect { metric, in_force, with, change } in &setting.effects {
+            for MetricEffect { metric, in_force, with, change, predicted } in &setting.effects {
                 let text =
                     |value: &Option<f64>| value.map_or("-".to_string(), |value| metric.unit.text(value).to_string());
                 write!(f, "  {}: {} to {}", metric.name, text(in_force), text(with))?;
-                match change {
-                    Some(change) => writeln!(f, ", {change}")?,
-                    None => writeln!(f)?,
+                if let Some(change) = change {
+                    write!(f, ", {change}")?;
                 }
+                if let Some(Prediction { in_force, with, interval: (low, high) }) = predicted {
+                    let text = |value: &f64| metric.unit.text(*value).to_string();
+                    write!(f, "; predicted {} to {} ({} to {})", text(in_force), text(with), text(low), text(high))?;
+                }
+                writeln!(f)?;
             }
         }
         write!(f, "{} blocks in {}: ", self.blocks, self.took)?;
@@ -225,6 +242,7 @@ mod tests {
             in_force: Some(5e4),
             with: Some(4.5e4),
             change: Some(RelativeChange { percent, interval }),
+            predicted: None,
         };
         let of = |setting: &str, ruling, effect| SettingVerdict {
             setting: setting.to_string(),
@@ -253,6 +271,14 @@ mod tests {
              50000 instead of 200000: undecided: changes from 3.00% on would be certain; \
              about 90.0s more are needed at this spread\n  p99: 50.0us to 45.0us, 0.00% (-3.00% to no bound)\n\
              25 blocks in 600s: the time is over\nkeep 0\n"
+        );
+        let mut foreseen = verdict.clone();
+        foreseen.settings[0].effects[0].predicted =
+            Some(Prediction { in_force: 5.1e4, with: 4.4e4, interval: (4.2e4, 4.6e4) });
+        let said = foreseen.to_string();
+        assert!(
+            said.contains("-10.00% (-12.00% to -7.96%); predicted 51.0us to 44.0us (42.0us to 46.0us)\n"),
+            "{said}"
         );
         let running = TrialVerdict { end: None, ..verdict };
         assert!(running.to_string().ends_with("\n25 blocks in 600s: the trial is not over\n"));

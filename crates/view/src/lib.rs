@@ -48,6 +48,7 @@ mod sweep_page;
 mod sweep_verdict;
 mod text;
 mod times;
+mod trial_history;
 mod trial_report;
 mod verdict;
 mod yield_page;
@@ -98,6 +99,10 @@ pub use sweep_metrics::{SweepMetrics, SweepMetricsError};
 pub use sweep_page::sweep_page;
 pub use text::{TerminalStyle, write_page};
 pub use times::{ExitTimes, VcpuTimes};
-pub use trial_report::{TrialEffectRow, TrialLeftRow, TrialPlanRow, TrialReport, TrialVerdictRow, TriedSettingRow};
+pub use trial_history::trial_history_page;
+pub use trial_report::{
+    CauseRateRow, PredictedFromRow, PredictionRow, TrialCauseRow, TrialEffectRow, TrialLeftRow, TrialPlanRow,
+    TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page,
+};
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};
 pub use yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};

@@ -1,16 +1,20 @@
 //! A trial of settings on the running host as plain data.
 
+use crate::page::{Page, PageSection, Table, column};
 use exitscope_trial::{
     Better, MetricUnit, RelativeChange, SettingVerdict, TrialEnd, TrialPlan, TrialRuling, TrialVerdict,
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// What a trial found.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
-    pub schema: &'static str,
+    pub schema: Cow<'static, str>,
+    /// When the trial began, as RFC 3339 writes it; empty of a dry run.
+    pub began: String,
     /// The host.
     pub host: String,
     /// The files or threads that were set.
@@ -19,13 +23,18 @@ pub struct TrialReport {
     pub plan: TrialPlanRow,
     /// What was found; of a dry run, that nothing was measured.
     pub verdict: TrialVerdictRow,
+    /// What was recorded before the trial to predict from; absent where nothing is predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted_from: Option<PredictedFromRow>,
+    /// Exits by reason, those that cost most first; empty where they were not counted.
+    pub causes: Vec<TrialCauseRow>,
     /// How the settings were left; absent of a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<TrialLeftRow>,
 }
 
 /// What a trial was to do.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialPlanRow {
     /// The settings that were compared; the first was in force.
     pub settings: Vec<String>,
@@ -44,12 +53,12 @@ pub struct TrialPlanRow {
 }
 
 /// What a trial found.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialVerdictRow {
     /// `decided`, `time_over`, `aborted` or `stopped`; absent where nothing was begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["decided", "time_over", "aborted", "stopped"]))]
-    pub end: Option<&'static str>,
+    pub end: Option<Cow<'static, str>>,
     /// The same in words, with what was beyond a limit, or why it was stopped.
     pub why: String,
     /// Whole blocks.
@@ -67,13 +76,13 @@ pub struct TrialVerdictRow {
 }
 
 /// A setting beside the one in force.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TriedSettingRow {
     /// The setting.
     pub setting: String,
     /// `better`, `worse`, `no_difference` or `undecided`.
     #[schemars(extend("enum" = ["better", "worse", "no_difference", "undecided"]))]
-    pub ruling: &'static str,
+    pub ruling: Cow<'static, str>,
     /// Of `undecided`, the smallest change that would have been certain by now, in per cent.
     pub visible_percent: Option<f64>,
     /// Of `undecided`, how much longer it takes at this spread.
@@ -83,13 +92,13 @@ pub struct TriedSettingRow {
 }
 
 /// A metric under a setting.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialEffectRow {
     /// The metric.
     pub metric: String,
     /// `ns`, `percent`, `per_second` or `number`.
     #[schemars(extend("enum" = ["ns", "percent", "per_second", "number"]))]
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// Whether higher values are better.
     pub higher_is_better: bool,
     /// Mean of the turns of the setting in force.
@@ -102,10 +111,53 @@ pub struct TrialEffectRow {
     pub low_percent: Option<f64>,
     /// The upper bound.
     pub high_percent: Option<f64>,
+    /// What was predicted before the trial; absent if nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<PredictionRow>,
+}
+
+/// What a metric was predicted to come to, in its unit.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionRow {
+    /// With the setting in force, as recorded before the trial.
+    pub in_force: f64,
+    /// With this setting.
+    pub with: f64,
+    /// The lower bound of its 95 % confidence interval.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+}
+
+/// The recording from which was predicted.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PredictedFromRow {
+    /// Its length.
+    pub length_ns: u64,
+    /// Halts in it.
+    pub halts: u64,
+}
+
+/// Exits for a reason in the turns of each setting.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TrialCauseRow {
+    /// The reason.
+    pub reason: String,
+    /// By setting, in the plan's order.
+    pub settings: Vec<CauseRateRow>,
+}
+
+/// Exits for a reason in the turns of a setting.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CauseRateRow {
+    /// Exits in each second of vCPU time.
+    pub per_s: f64,
+    /// Cost in per cent of vCPU time.
+    pub cost_percent: f64,
 }
 
 /// How the settings were left.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrialLeftRow {
     /// Whether a tried value was left in force.
     pub kept: bool,
@@ -116,26 +168,46 @@ pub struct TrialLeftRow {
 }
 
 impl TrialReport {
-    const SCHEMA: &'static str = "exitscope.try/1";
+    /// Its layout.
+    pub const SCHEMA: &'static str = "exitscope.try/1";
 
-    /// A trial on `host`; `left` is whether a value was kept, what was restored, and what could not be.
-    pub fn of(
-        host: &str,
-        places: Vec<String>,
-        plan: &TrialPlan,
-        verdict: &TrialVerdict,
-        left: Option<(bool, &[String], &[String])>,
-    ) -> TrialReport {
-        let left = left.map(|(kept, done, failed)| TrialLeftRow { kept, done: done.to_vec(), failed: failed.to_vec() });
+    /// A trial on `host`; what was predicted from, causes and how the settings were left are still to be filled.
+    pub fn of(host: &str, places: Vec<String>, plan: &TrialPlan, verdict: &TrialVerdict) -> TrialReport {
         TrialReport {
-            schema: TrialReport::SCHEMA,
+            schema: TrialReport::SCHEMA.into(),
+            began: String::new(),
             host: host.to_string(),
             places,
             plan: plan_row(plan),
             verdict: verdict_row(verdict),
-            left,
+            predicted_from: None,
+            causes: Vec::new(),
+            left: None,
         }
     }
+}
+
+/// Causes that are listed in text.
+const CAUSES: usize = 6;
+
+/// Exits by reason as a page; nothing if they were not counted.
+pub fn trial_causes_page(report: &TrialReport) -> Page {
+    let settings = &report.plan.settings;
+    let mut columns = vec![column("exits", true, 0)];
+    for (rank, setting) in settings.iter().enumerate() {
+        columns.push(column(format!("cost with {setting}"), false, rank as u8));
+        columns.push(column("exits/s", false, 100));
+    }
+    let rates = |rate: &CauseRateRow| [format!("{:.2}%", rate.cost_percent), format!("{:.0}", rate.per_s)];
+    let row = |cause: &TrialCauseRow| {
+        std::iter::once(cause.reason.clone()).chain(cause.settings.iter().flat_map(rates)).collect()
+    };
+    let rows: Vec<Vec<String>> = report.causes.iter().take(CAUSES).map(row).collect();
+    let beyond = report.causes.len().saturating_sub(CAUSES);
+    let notes = (beyond > 0).then(|| format!("{beyond} more reasons in --format json")).into_iter().collect();
+    let title = "Exits by reason, in per cent and in each second of vCPU time".to_string();
+    let section = PageSection { title, table: Some(Table { columns, rows }), notes, ..PageSection::default() };
+    Page { sections: if report.causes.is_empty() { Vec::new() } else { vec![section] } }
 }
 
 fn plan_row(plan: &TrialPlan) -> TrialPlanRow {
@@ -152,11 +224,13 @@ fn plan_row(plan: &TrialPlan) -> TrialPlanRow {
 
 fn verdict_row(verdict: &TrialVerdict) -> TrialVerdictRow {
     TrialVerdictRow {
-        end: verdict.end.as_ref().map(|end| match end {
-            TrialEnd::Decided => "decided",
-            TrialEnd::TimeOver => "time_over",
-            TrialEnd::Aborted { .. } => "aborted",
-            TrialEnd::Stopped(_) => "stopped",
+        end: verdict.end.as_ref().map(|end| {
+            Cow::Borrowed(match end {
+                TrialEnd::Decided => "decided",
+                TrialEnd::TimeOver => "time_over",
+                TrialEnd::Aborted { .. } => "aborted",
+                TrialEnd::Stopped(_) => "stopped",
+            })
         }),
         why: verdict.end.as_ref().map_or_else(|| "not begun".to_string(), |end| end.to_string()),
         blocks: verdict.blocks,
@@ -179,26 +253,53 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
         let interval = effect.change.and_then(|change: RelativeChange| change.interval);
         TrialEffectRow {
             metric: effect.metric.name.clone(),
-            unit: match effect.metric.unit {
-                MetricUnit::Time => "ns",
-                MetricUnit::Share => "percent",
-                MetricUnit::PerSecond => "per_second",
-                MetricUnit::Number => "number",
-            },
+            unit: unit_name(effect.metric.unit).into(),
             higher_is_better: effect.metric.better == Better::Higher,
             in_force: effect.in_force,
             with: effect.with,
             change_percent: effect.change.and_then(|change| finite(change.percent)),
             low_percent: interval.and_then(|(low, _)| finite(low)),
             high_percent: interval.and_then(|(_, high)| finite(high)),
+            predicted: effect.predicted.map(|of| PredictionRow {
+                in_force: of.in_force,
+                with: of.with,
+                low: of.interval.0,
+                high: of.interval.1,
+            }),
         }
     };
     TriedSettingRow {
         setting: setting.setting.clone(),
-        ruling,
+        ruling: ruling.into(),
         visible_percent: visible,
         more_ns: more,
         effects: setting.effects.iter().map(effect).collect(),
+    }
+}
+
+const UNITS: [(MetricUnit, &str); 4] = [
+    (MetricUnit::Time, "ns"),
+    (MetricUnit::Share, "percent"),
+    (MetricUnit::PerSecond, "per_second"),
+    (MetricUnit::Number, "number"),
+];
+
+fn unit_name(unit: MetricUnit) -> &'static str {
+    UNITS.iter().find(|row| row.0 == unit).map_or("number", |row| row.1)
+}
+
+impl TrialEffectRow {
+    /// A value of the metric with its unit.
+    pub fn text(&self, value: f64) -> String {
+        let unit = UNITS.iter().find(|row| row.1 == self.unit).map_or(MetricUnit::Number, |row| row.0);
+        unit.text(value).to_string()
+    }
+
+    /// The change with its interval, as the verdict prints it; `-` if there is none.
+    pub fn change(&self) -> String {
+        let Some(percent) = self.change_percent else { return "-".to_string() };
+        let interval = self.low_percent.map(|low| (low, self.high_percent.unwrap_or(f64::INFINITY)));
+        RelativeChange { percent, interval }.to_string()
     }
 }
 

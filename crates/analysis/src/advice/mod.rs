@@ -28,6 +28,7 @@ mod judgement;
 mod known;
 mod msr_cures;
 mod not_judged;
+mod poll_predictions;
 mod polling;
 mod polling_guests;
 mod reasons;
@@ -52,6 +53,7 @@ pub use judgement::{
     GainOf, Judgement, NotJudged, Rule, SettingSide, Topic,
 };
 pub use known::{KnownAnswer, KnownCause, known_causes};
+pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
 pub use simulated_gain::{InKernelPath, Simulate};
 pub use trials::{SkippedTrials, Trials, TriedLimits};
 

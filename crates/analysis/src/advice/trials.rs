@@ -86,15 +86,15 @@ pub(super) struct PollCandidates {
 pub(super) type GainEstimateNs = (f64, f64, f64);
 
 impl PollCandidates {
-    fn new(
+    pub fn new(
         input: &AdviceInput,
         host: &RecordedHaltPolling,
         policy: HaltPolicy,
         vm: Option<VmId>,
+        knob: &'static str,
         values: &[u64],
     ) -> PollCandidates {
         let all = vm.map_or_else(|| input.facts.halts.all(), |vm| input.halts(vm));
-        let knob = if policy == HaltPolicy::Host { "halt_poll_ns" } else { "guest_halt_poll_ns" };
         let settings = &input.facts.halts.settings;
         let trial = |&value: &u64| {
             let replay = HaltReplay::new(policy, settings, host, &[(knob, value)], &all).ok()?;
@@ -110,7 +110,7 @@ impl PollCandidates {
         }
     }
 
-    fn absorb(&mut self, mut halts: &[RecordedHalt]) {
+    pub fn absorb(&mut self, mut halts: &[RecordedHalt]) {
         while !halts.is_empty() {
             let part = part(self.done, self.total);
             if part != self.part {
@@ -126,7 +126,7 @@ impl PollCandidates {
     }
 
     /// Takes note of what came up to here. Parts that had no halts end where the one before them did.
-    fn end_part(&mut self) {
+    pub fn end_part(&mut self) {
         for trial in &mut self.trials {
             trial.until[self.part..].fill(HaltTotals::of(&trial.replay));
         }
@@ -400,12 +400,14 @@ pub struct Trials {
 impl Trials {
     /// What a recording is worth trying on.
     pub fn new(input: &AdviceInput, host: &RecordedHost) -> Trials {
-        let candidates = |policy, vm, values: &[u64]| PollCandidates::new(input, &host.polling, policy, vm, values);
+        let candidates =
+            |policy, vm, knob, values: &[u64]| PollCandidates::new(input, &host.polling, policy, vm, knob, values);
+        let of_guest = |vm| candidates(HaltPolicy::Guest, Some(vm), "guest_halt_poll_ns", &GUEST_VALUES);
         let guests = input.halting_vms().into_iter().take(MOST_GUESTS);
         let widths = WIDTHS.map(|smt_mode| vcore::Params { smt_mode, ..vcore::Params::default() });
         Trials {
-            host: candidates(HaltPolicy::Host, None, &HOST_VALUES),
-            guests: guests.map(|(vm, _)| (vm, candidates(HaltPolicy::Guest, Some(vm), &GUEST_VALUES))).collect(),
+            host: candidates(HaltPolicy::Host, None, "halt_poll_ns", &HOST_VALUES),
+            guests: guests.map(|(vm, _)| (vm, of_guest(vm))).collect(),
             gang: VcoreWidthCandidates {
                 replay: GangReplay::new(&widths),
                 total: input.facts.gangs.vms().values().map(|cell| cell.runs).sum(),
@@ -529,7 +531,7 @@ impl PollCandidates {
         let host = RecordedHaltPolling::default();
         let input = AdviceInput::new(&crate::Selection::default());
         let values: Vec<u64> = trials.iter().map(|trial| trial.0).collect();
-        let mut candidates = PollCandidates::new(&input, &host, HaltPolicy::Host, None, &values);
+        let mut candidates = PollCandidates::new(&input, &host, HaltPolicy::Host, None, "halt_poll_ns", &values);
         candidates.recorded = [recorded; PARTS];
         for (trial, (_, came)) in candidates.trials.iter_mut().zip(trials) {
             for (until, parts) in trial.until.iter_mut().zip(1..) {

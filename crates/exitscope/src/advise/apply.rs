@@ -35,11 +35,7 @@ pub fn apply(
         writeln!(out, "  nothing")?;
         return Ok(if possible { Outcome::Fine } else { Outcome::Failed });
     }
-    if !recorded_on.is_empty() && recorded_on != host && !args.any_host {
-        bail!(
-            "the recording is of {recorded_on} and this host is {host}: --any-host applies its advice here nevertheless"
-        );
-    }
+    check_host(args, recorded_on)?;
     // A file that cannot be used is told before anybody is asked.
     HostSettings::earlier(&args.root, &path)?;
     if !args.yes && !agreed(out)? {
@@ -68,6 +64,17 @@ pub fn apply(
         writeln!(out, "  `exitscope advise --undo` restores what was there; it is kept in {path}")?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
+}
+
+/// What the recording says is about the host on which it was made.
+pub fn check_host(args: &AdviseArgs, recorded_on: &str) -> anyhow::Result<()> {
+    let host = host_name(&args.root);
+    if !recorded_on.is_empty() && recorded_on != host && !args.any_host {
+        bail!(
+            "the recording is of {recorded_on} and this host is {host}: --any-host uses its advice here nevertheless"
+        );
+    }
+    Ok(())
 }
 
 /// Restores everything that the state file has and that is still as it was set, last change first.

@@ -6,6 +6,7 @@
 //! ```
 
 mod apply;
+mod tried;
 
 use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};
@@ -43,6 +44,9 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let of = (&advice_input.facts, &trace.info);
     let advised = AdviceReport::of(&judgement, row, coverage, SelectionRow::of(&selection), of);
+    if let Some(number) = args.tried {
+        return tried::run(args, number, (&judgement, &advised), trace.hostname(), out);
+    }
     match (args.form, args.format) {
         (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,
         (None, EventsFormat::Json) => {

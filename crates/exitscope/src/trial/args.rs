@@ -10,8 +10,11 @@ use std::path::PathBuf;
 pub struct TryArgs {
     /// The setting and the values to try, like thp_enabled=always or halt_poll_ns=0,50us: a knob of docs/knobs.md that can be
     /// written, or a setting of docs/settings.md
-    #[arg(value_name = "NAME=VALUE[,VALUE...]")]
-    pub setting: String,
+    #[arg(value_name = "NAME=VALUE[,VALUE...]", required_unless_present = "history")]
+    pub setting: Option<String>,
+    /// Show the trials that were made on this host, and how good their predictions were
+    #[arg(long, conflicts_with_all = ["setting", "keep", "metric", "metric_file", "dry_run"])]
+    pub history: bool,
     /// The VM, by name or process id: its vCPU threads are those of affinity and nice, and its exits are counted
     #[arg(short = 'p', long, visible_alias = "pid", value_name = "NAME|PID")]
     pub vm: Option<String>,
@@ -68,6 +71,9 @@ pub struct TryArgs {
     /// Do not count exits
     #[arg(long)]
     pub no_count: bool,
+    /// Do not record before the trial to predict what it will find (of the knobs of host halt polling)
+    #[arg(long)]
+    pub no_predict: bool,
     /// Root of the host's /sys and /proc, if not /
     #[arg(long, value_name = "DIRECTORY", default_value = "/")]
     pub root: PathBuf,

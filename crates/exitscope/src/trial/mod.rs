@@ -5,19 +5,23 @@
 //! ```
 
 mod args;
+mod history;
+mod predict;
 
 pub use args::TryArgs;
 
 use crate::Outcome;
 use crate::host::halt_poll_scope;
+use crate::report::terminal_style;
 use anyhow::{Context, bail};
 use args::TryFormat;
+use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
     EarlierSettings, HostSettings, LEASE, LeftByTrial, SettingTargets, TaskThread, TrialEnding, TrialGuard, TrialLock,
     TriedSetting, default_path, host_name, tried_path, watch_trial,
 };
-use exitscope_measure::{CountedMetrics, GuardedHost, MetricScale, MetricSource};
+use exitscope_measure::{CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource};
 use exitscope_model::vcpu_by_name;
 use exitscope_record::{Processes, thread_name, vms};
 use exitscope_signals::{catch_signals, ignore_signals, signalled};
@@ -25,7 +29,10 @@ use exitscope_trial::{
     AbortLimit, Better, HostTrial, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialRuling,
     TrialVerdict, run_turns,
 };
-use exitscope_view::TrialReport;
+use exitscope_units::Nanos;
+use exitscope_view::{
+    CauseRateRow, TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page,
+};
 use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -40,8 +47,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const WATCHDOG: &str = "--watch-trial";
 
 pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if args.history {
+        return history::show(args, out);
+    }
+    // Without --history clap asks for it.
+    let setting = args.setting.as_deref().unwrap_or_default();
     catch_signals()?;
-    let is_text = args.format == TryFormat::Text;
+    let is_text = args.is_text();
     let asks = !args.dry_run && !args.yes;
     if asks && (!is_text || !io::stdin().is_terminal()) {
         bail!("there is nobody to ask: --yes goes ahead, --dry-run shows the plan");
@@ -56,15 +68,15 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     };
     let (processes, threads) = vm_threads(args.vm.as_deref())?;
     let targets = SettingTargets { cgroup: args.cgroup.clone(), threads };
-    let tried = TriedSetting::find(&args.setting, &args.root, &targets)?;
-    let live = start_counting(args, processes)?;
+    let tried = TriedSetting::find(setting, &args.root, &targets)?;
+    let live = start_counting(args, &processes)?;
     let source = args.source();
     let mut metrics: Vec<TrialMetric> = source.is_some().then(|| args.trial_metric()).into_iter().collect();
     metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
     let limits = args.abort_on.iter().map(|text| AbortLimit::parse(text, &metrics)).collect::<Result<Vec<_>, _>>()?;
     let lengths = TrialLengths { settle: args.settle, turn: args.turn, total: args.length };
     let plan = TrialPlan::new(tried.labels(), lengths, args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
-    let trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
+    let mut trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
     if is_text {
         write_plan(args, &tried, &trial, &metrics, out)?;
         if live.as_ref().is_some_and(|live| !live.has_all_exits()) {
@@ -72,14 +84,11 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         out.flush()?;
     }
-    let report = |trial: &HostTrial, ending: Option<&TrialEnding>| {
-        let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
-        let left = ending.map(|ending| (ending.kept, &ending.done[..], &ending.failed[..]));
-        TrialReport::of(&host_name(&args.root), places, trial.plan(), &trial.verdict(), left)
-    };
+    let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
+    let report = |trial: &HostTrial| TrialReport::of(&host_name(&args.root), places, trial.plan(), &trial.verdict());
     let Some(lock) = lock else {
         if !is_text {
-            write_json(&report(&trial, None), out)?;
+            write_json(&report(&trial), out)?;
         }
         return Ok(Outcome::Fine);
     };
@@ -87,14 +96,31 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         writeln!(out, "nothing was changed")?;
         return Ok(Outcome::Failed);
     }
-    if TriedSetting::find(&args.setting, &args.root, &targets)? != tried {
+    if TriedSetting::find(setting, &args.root, &targets)? != tried {
         bail!("the value in force has changed since the plan was shown: start again");
     }
-    let (trial, ending) = run_guarded(args, trial, &tried, source, live, lock, is_text.then_some(&mut *out))?;
-    let verdict = trial.verdict();
+    let began = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Secs, true);
+    let is_predicted = live.is_some() && !args.no_predict;
+    let predicted_from = match is_predicted.then(|| predict::predict(args, &tried, &processes, &mut trial)) {
+        Some(Err(error)) => {
+            say!("nothing is predicted: {error:#}");
+            None
+        }
+        Some(Ok(from)) => from,
+        None => None,
+    };
+    let (trial, ending, causes) = run_guarded(args, trial, &tried, source, live, lock, is_text.then_some(&mut *out))?;
+    let (verdict, mut report) = (trial.verdict(), report(&trial));
+    report.began = began;
+    report.predicted_from = predicted_from;
+    report.left = Some(TrialLeftRow { kept: ending.kept, done: ending.done.clone(), failed: ending.failed.clone() });
+    report.causes = causes.iter().map(cause_row).collect();
+    if let Err(error) = history::add(&state, &report) {
+        say!("the trial is not in the history of this host: {error}");
+    }
     match is_text {
-        true => write_verdict(&verdict, &ending, &tried_path(&state), out)?,
-        false => write_json(&report(&trial, Some(&ending)), out)?,
+        true => write_verdict(&verdict, &report, &tried_path(&state), out)?,
+        false => write_json(&report, out)?,
     }
     Ok(match is_judged(&verdict) && ending.failed.is_empty() && ending.why.is_none() {
         true => Outcome::Fine,
@@ -204,13 +230,13 @@ fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> 
 }
 
 /// Counting of exits, if it is wanted and possible; without it there must be another metric.
-fn start_counting(args: &TryArgs, processes: Processes) -> anyhow::Result<Option<CountedMetrics>> {
+fn start_counting(args: &TryArgs, processes: &Processes) -> anyhow::Result<Option<CountedMetrics>> {
     let has_metric = args.source().is_some();
     let why = match () {
         _ if args.no_count => "--no-count".to_string(),
         // Whose threads are named as vCPUs' may be no VM of KVM.
-        _ if vms().iter().all(|vm| !has_process(&processes, vm.process)) => "no VM visible".to_string(),
-        _ => match CountedMetrics::start(processes) {
+        _ if vms().iter().all(|vm| !has_process(processes, vm.process)) => "no VM visible".to_string(),
+        _ => match CountedMetrics::start(processes.clone()) {
             Ok(live) => return Ok(Some(live)),
             Err(error) => error,
         },
@@ -231,6 +257,11 @@ fn has_process(processes: &Processes, process: u32) -> bool {
 }
 
 impl TryArgs {
+    /// Whether it is shown to people.
+    pub fn is_text(&self) -> bool {
+        self.format == TryFormat::Text
+    }
+
     fn source(&self) -> Option<MetricSource> {
         let command = |command: &String| MetricSource::Command(command.clone(), self.unit.unwrap_or(MetricScale::NONE));
         self.metric.as_ref().map(command).or_else(|| self.metric_file.clone().map(MetricSource::Counter))
@@ -332,12 +363,12 @@ fn run_guarded(
     counted: Option<CountedMetrics>,
     lock: TrialLock,
     out: Option<&mut dyn Write>,
-) -> anyhow::Result<(HostTrial, TrialEnding)> {
+) -> anyhow::Result<(HostTrial, TrialEnding, Vec<CountedCause>)> {
     let mut program = Command::new("/proc/self/exe");
     program.arg(WATCHDOG).stderr(Stdio::inherit());
     let guard = TrialGuard::start(program, tried, lock)?;
     let blocks = trial.plan().blocks.len();
-    let mut host = GuardedHost { guard, metric, counted, began: Instant::now(), blocks, out };
+    let mut host = GuardedHost { guard, metric, counted, setting: 0, began: Instant::now(), blocks, out };
     run_turns(&mut trial, &mut host);
     if let Some(missed) = host.counted.as_ref().map(|counted| counted.missed).filter(|&missed| missed > 0) {
         say!("{missed} wake-ups and switches were missed while counting: halted and steal are off by as many waits");
@@ -347,7 +378,13 @@ fn run_guarded(
         Some(setting) => host.guard.keep(setting + 1),
         None => host.guard.restore(),
     };
-    Ok((trial, ending))
+    let causes = host.counted.as_ref().map(CountedMetrics::causes).unwrap_or_default();
+    Ok((trial, ending, causes))
+}
+
+fn cause_row(cause: &CountedCause) -> TrialCauseRow {
+    let rate = |rate: &CauseRate| CauseRateRow { per_s: rate.per_s, cost_percent: rate.cost };
+    TrialCauseRow { reason: cause.reason.clone(), settings: cause.settings.iter().map(rate).collect() }
 }
 
 /// Whether the trial has an answer for each value.
@@ -358,25 +395,30 @@ fn is_judged(verdict: &TrialVerdict) -> bool {
 
 fn write_verdict(
     verdict: &TrialVerdict,
-    ending: &TrialEnding,
+    report: &TrialReport,
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     write!(out, "\n{verdict}")?;
-    if verdict.keep.is_some() && !ending.kept && ending.failed.is_empty() {
+    if let Some(from) = &report.predicted_from {
+        let length = Nanos(from.length_ns);
+        writeln!(out, "predicted from {} halts, recorded for {length} before the trial", thousands(from.halts))?;
+    }
+    let Some(left) = &report.left else { return Ok(()) };
+    if verdict.keep.is_some() && !left.kept && left.failed.is_empty() {
         writeln!(out, "restored nevertheless, as --keep was not given")?;
     }
-    for line in ending.done.iter().chain(&ending.failed) {
+    for line in left.done.iter().chain(&left.failed) {
         writeln!(out, "{line}")?;
     }
-    if !ending.failed.is_empty() {
+    if !left.failed.is_empty() {
         let path = state.display();
         writeln!(
             out,
             "what was not restored is kept in {path}; the next `exitscope try` or `advise --undo` tries again"
         )?;
     }
-    Ok(())
+    Ok(write_page(&trial_causes_page(report), terminal_style(), out)?)
 }
 
 fn write_json(report: &TrialReport, out: &mut dyn Write) -> anyhow::Result<()> {

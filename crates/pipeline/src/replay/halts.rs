@@ -1,10 +1,12 @@
 //! Halt polling, of hosts and of guests.
 
 use super::{KnobValues, ReplayError, ReplayInput};
-use crate::ReadTrace;
+use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
+use exitscope_analysis::advice::{AdviceInput, PollPrediction, PollPredictions};
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, PollDecisionCheck, ReplayedHalts};
-use exitscope_analysis::{RecordedHaltPolling, TraceSink};
+use exitscope_analysis::{RecordedHaltPolling, Selection, TraceSink};
 use exitscope_model::Halt;
+use exitscope_trace::Input;
 
 /// What is run over the halts.
 struct HaltReplays {
@@ -17,6 +19,30 @@ impl TraceSink for HaltReplays {
         self.decisions.absorb(halt);
         self.replays.iter_mut().for_each(|replay| replay.absorb(halt));
     }
+}
+
+/// What values of a knob of host halt polling are predicted to make of a recording.
+pub struct PredictedHalts {
+    /// Halts of the recording.
+    pub halts: u64,
+    /// What each value comes to; empty if no vCPU halted.
+    pub values: Vec<PollPrediction>,
+}
+
+/// Predicts what values of a knob of host halt polling make of the halts of a recording.
+pub fn predict_halts(
+    input: &Input,
+    options: ReadOptions,
+    knob: &'static str,
+    values: &[u64],
+) -> Result<PredictedHalts, ReadError> {
+    let (trace, mut facts) = read_alone(input, options, || AdviceInput::new(&Selection::default()))?;
+    let (first, last) = trace.span.unwrap_or_default();
+    facts.end(first, last, &trace.vcpu_of);
+    let predictions = PollPredictions::new(&facts, &RecordedHaltPolling::of(&trace.info), knob, values);
+    let halts = predictions.halts();
+    let (_, predictions) = read_alone(input, options, || predictions.clone())?;
+    Ok(PredictedHalts { halts, values: predictions.finish() })
 }
 
 /// Replays halts with each of these configurations.

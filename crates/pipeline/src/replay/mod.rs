@@ -9,7 +9,7 @@ mod ports;
 mod vcores;
 mod yields;
 
-pub use halts::replay_halts;
+pub use halts::{PredictedHalts, predict_halts, replay_halts};
 pub use ports::replay_ports;
 pub use vcores::replay_vcores;
 pub use yields::{SurveyedYields, replay_yields, survey_yields};

@@ -1,0 +1,94 @@
+//! What other values of a knob of host halt polling would have made of a recording's halts: a trial puts what they come to beside it.
+
+use super::input::AdviceInput;
+use super::trials::{GainEstimateNs, PollCandidates, Trial};
+use crate::replay::{HaltNumbering, HaltPolicy};
+use crate::{RecordedHaltPolling, VcpuTime};
+use exitscope_model::Halt;
+
+/// Values of a knob, replayed over the halts of a recording.
+#[derive(Clone, Debug)]
+pub struct PollPredictions {
+    candidates: PollCandidates,
+    numbering: HaltNumbering,
+    /// Of all vCPUs together, in nanoseconds.
+    vcpu_time: u64,
+    halts: u64,
+    /// The recording tells when most of the wake-ups came.
+    has_wakeups: bool,
+}
+
+/// What a value of the knob is predicted to make of the recorded halts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PollPrediction {
+    /// The value.
+    pub value: u64,
+    /// CPU time of polls, in per cent of vCPU time.
+    pub polling: PredictedFigure,
+    /// Mean wake-up latency, in nanoseconds; `None` where wake-ups were not recorded.
+    pub wakeup: Option<PredictedFigure>,
+}
+
+/// A figure as recorded, and as predicted, with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictedFigure {
+    /// As recorded.
+    pub recorded: f64,
+    /// With the value.
+    pub with: f64,
+    /// The lower bound of the interval.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+}
+
+/// A latency is predicted if no more than one gap in so many is inexact.
+const EXACT: u64 = 20;
+
+impl PollPredictions {
+    /// Values of a knob of the host's polling to try on what was recorded on a host that polls so.
+    pub fn new(input: &AdviceInput, host: &RecordedHaltPolling, knob: &'static str, values: &[u64]) -> PollPredictions {
+        let all = input.facts.halts.all();
+        PollPredictions {
+            candidates: PollCandidates::new(input, host, HaltPolicy::Host, None, knob, values),
+            numbering: HaltNumbering::default(),
+            vcpu_time: input.facts.divisions.values().map(|time: &VcpuTime| time.span().0).sum(),
+            halts: all.halts(),
+            has_wakeups: all.inexact() * EXACT <= all.halts(),
+        }
+    }
+
+    /// Halts of the recording.
+    pub fn halts(&self) -> u64 {
+        self.halts
+    }
+
+    /// Tries the values on one halt.
+    pub fn absorb(&mut self, halt: &Halt) {
+        let recorded = [self.numbering.recorded(halt)];
+        self.candidates.absorb(&recorded);
+    }
+
+    /// Ends the recording: what each value came to. Nothing of a recording without halts.
+    pub fn finish(mut self) -> Vec<PollPrediction> {
+        if self.halts == 0 || self.vcpu_time == 0 {
+            return Vec::new();
+        }
+        self.candidates.end_part();
+        let recorded = self.candidates.recorded();
+        let share = |ns: f64| ns * 100.0 / self.vcpu_time as f64;
+        let each = |ns: f64| ns / self.halts as f64;
+        let prediction = |trial: &Trial| PollPrediction {
+            value: trial.value,
+            polling: figure(recorded.polling, self.candidates.cpu_gain(trial), share),
+            wakeup: self.has_wakeups.then(|| figure(recorded.latency, self.candidates.latency_gain(trial), each)),
+        };
+        self.candidates.trials.iter().map(prediction).collect()
+    }
+}
+
+/// What is left of a sum when this is won, each in the unit that `of` makes. No sum is below 0.
+fn figure(recorded: u64, (low, mean, high): GainEstimateNs, of: impl Fn(f64) -> f64) -> PredictedFigure {
+    let left = |gain: f64| of((recorded as f64 - gain).max(0.0));
+    PredictedFigure { recorded: of(recorded as f64), with: left(mean), low: left(high), high: left(low) }
+}
