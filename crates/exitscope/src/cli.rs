@@ -83,7 +83,7 @@ pub enum Command {
     /// compared, with an interval that may be looked at all the time. A watchdog process restores the value in force if the
     /// command ends in any way. docs/try.md shows a trial. Exit status: 0 certain, also that there is no difference that matters;
     /// 2 not judged, aborted or not restored.
-    Try(crate::trial::TryArgs),
+    Try(crate::trial_args::TryArgs),
     /// Keep exits of many recordings as Parquet files, by host and day
     ///
     /// DIR/exits, reason_stats, halts and gangs, in folders host=NAME/day=DATE, for any tool that reads Parquet.

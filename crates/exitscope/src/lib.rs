@@ -48,6 +48,7 @@ mod store;
 mod sweep;
 mod top;
 mod trial;
+mod trial_args;
 mod validate;
 
 use clap::Parser;

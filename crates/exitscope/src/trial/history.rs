@@ -1,8 +1,8 @@
 //! The trials of this host: a line of JSON each, beside the state file.
 
-use super::args::{TryArgs, TryFormat};
 use crate::Outcome;
 use crate::report::terminal_style;
+use crate::trial_args::{TryArgs, TryFormat};
 use anyhow::{Context, ensure};
 use exitscope_apply::default_path;
 use exitscope_view::{TrialReport, trial_history_page, write_page};

@@ -4,17 +4,14 @@
 //! flags ─► TriedSetting, TrialPlan ─► shown ─► yes? ─► lock ─► watchdog ─► run_turns ─► verdict ─► kept or restored
 //! ```
 
-mod args;
 mod history;
 mod predict;
-
-pub use args::TryArgs;
 
 use crate::Outcome;
 use crate::host::halt_poll_scope;
 use crate::report::terminal_style;
+use crate::trial_args::{TryArgs, TryFormat};
 use anyhow::{Context, bail};
-use args::TryFormat;
 use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{

@@ -1,7 +1,7 @@
 //! What a trial is predicted to find: the host is recorded for a moment, and the values are replayed over that.
 
-use super::TryArgs;
 use crate::read;
+use crate::trial_args::TryArgs;
 use anyhow::{Context, bail};
 use exitscope_analysis::advice::PredictedFigure;
 use exitscope_analysis::replay::knobs_of;
