@@ -9,6 +9,7 @@
 //! Its text comes from a file, and what is restored from it is written with the rights of whoever undoes: it is believed only
 //! if nobody else may have written it, and says nothing but values of knobs.
 
+use crate::host_lock::{HostLock, HostLockError};
 use crate::knob_file::open;
 use crate::placed_setting::PlacedSetting;
 use rustix::process::geteuid;
@@ -69,6 +70,15 @@ pub enum AppliedSettingsError {
     /// Another process holds the lock.
     #[error("another `exitscope advise` or `exitscope try` is setting or restoring knobs (it holds {path}); try again when it has ended", path = .0.display())]
     Held(PathBuf),
+    /// Another process sets or restores settings of this host, with another state file; that process.
+    #[error(
+        "settings of this host are being tried, set or restored already{by}, with another state file; one at a time: try again when it has ended",
+        by = .0.as_ref().map(|by| format!(" by {by}")).unwrap_or_default()
+    )]
+    HostHeld(Option<String>),
+    /// The host's own lock cannot be taken.
+    #[error("cannot lock {path}, so that another trial of this host would not be excluded", path = .0.display())]
+    HostNotLocked(PathBuf, #[source] io::Error),
     /// The kernel does not say which boot this is.
     #[error("cannot read /{BOOT_ID}: changes of this boot cannot be distinguished from earlier ones")]
     NoBootId(#[source] io::Error),
@@ -238,11 +248,22 @@ pub struct SettingsLock {
     path: Option<PathBuf>,
     /// What is locked.
     file: File,
+    /// The lock of the host, whatever state file others have; of what is inherited, who inherits has another share.
+    _host: Option<HostLock>,
+}
+
+impl From<HostLockError> for AppliedSettingsError {
+    fn from(error: HostLockError) -> AppliedSettingsError {
+        match error {
+            HostLockError::Held(by) => AppliedSettingsError::HostHeld(by),
+            HostLockError::NotLocked(path, error) => AppliedSettingsError::HostNotLocked(path, error),
+        }
+    }
 }
 
 impl SettingsLock {
-    /// Takes it, or says that somebody else has it.
-    pub fn take(state: &Path) -> Result<SettingsLock, AppliedSettingsError> {
+    /// Takes it, and the lock of the host below `root`, or says that somebody else has one of them.
+    pub fn take(root: &Path, state: &Path) -> Result<SettingsLock, AppliedSettingsError> {
         let path = beside(state, ".lock");
         let cannot = |source| AppliedSettingsError::NotLocked(path.clone(), source);
         fs::create_dir_all(folder(state)).map_err(cannot)?;
@@ -261,7 +282,10 @@ impl SettingsLock {
                 for left in [beside(state, ".new"), beside(&tried_path(state), ".new")] {
                     remove(&left).map_err(cannot)?;
                 }
-                return Ok(SettingsLock { path: Some(path), file });
+                let mut lock = SettingsLock { path: Some(path), file, _host: None };
+                // Of the two it is the second, so that whoever has both is told of by the state file.
+                lock._host = Some(HostLock::take(root)?);
+                return Ok(lock);
             }
         }
     }
@@ -273,7 +297,7 @@ impl SettingsLock {
 
     /// What [`SettingsLock::shared`] gave to this process.
     pub(crate) fn inherited(file: File) -> SettingsLock {
-        SettingsLock { path: None, file }
+        SettingsLock { path: None, file, _host: None }
     }
 }
 
@@ -367,8 +391,8 @@ mod tests {
         let within = folder.path().join("deep");
         let path = within.join("applied.json");
         assert!(AppliedSettings::load(&path).unwrap().is_none() && !within.exists());
-        let lock = SettingsLock::take(&path).unwrap();
-        let other = SettingsLock::take(&path).err().unwrap().to_string();
+        let lock = SettingsLock::take(folder.path(), &path).unwrap();
+        let other = SettingsLock::take(folder.path(), &path).err().unwrap().to_string();
         assert!(other.contains("another `exitscope advise`"), "{other}");
         let mut state = AppliedSettings::of("here", "boot");
         state.note(&placed(), "200000", "50000");
@@ -380,7 +404,7 @@ mod tests {
         // What a run left that was killed while it wrote.
         write(&beside(&path, ".new"), "{\"sch");
         write(&beside(&path, ".lock"), "");
-        let lock = SettingsLock::take(&path).unwrap();
+        let lock = SettingsLock::take(folder.path(), &path).unwrap();
         assert_eq!(AppliedSettings::load(&path).unwrap().unwrap().changes, state.changes);
         state.forget(&placed(), &[]);
         state.save(&path, &lock).unwrap();
@@ -398,7 +422,7 @@ mod tests {
         for ending in [".lock", ".new", ""] {
             let link = beside(&path, ending);
             symlink(&other, &link).unwrap();
-            let done = SettingsLock::take(&path).and_then(|lock| {
+            let done = SettingsLock::take(folder.path(), &path).and_then(|lock| {
                 AppliedSettings::load(&path)?;
                 let mut state = AppliedSettings::of("here", "boot");
                 state.note(&placed(), "200000", "50000");

@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The knobs of a host, while nobody else sets or restores any with the same state file.
+/// The knobs of a host, while nobody else sets or restores any.
 ///
 /// Each knob is noted, saved, set, and saved again. A kill in between leaves a state file from which the next
 /// [`HostSettings::open`] restores.
@@ -98,7 +98,7 @@ impl HostSettings {
 
     /// Takes the lock and reads the state file, with what earlier runs have left, killed or not.
     pub fn open(root: &Path, path: &Path) -> Result<(HostSettings, EarlierSettings), AppliedSettingsError> {
-        HostSettings::with_lock(root, path, SettingsLock::take(path)?)
+        HostSettings::with_lock(root, path, SettingsLock::take(root, path)?)
     }
 
     /// The same, by whoever holds the lock, which may be that of another state file.

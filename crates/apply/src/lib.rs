@@ -15,6 +15,8 @@
 //! Must not depend on: advice, flags, drawing, how a trial is judged.
 
 mod applied_settings;
+mod host_limits;
+mod host_lock;
 mod host_settings;
 mod knob_file;
 mod messages;
@@ -26,6 +28,7 @@ mod tried_setting;
 mod watchdog;
 
 pub use applied_settings::{AppliedSetting, AppliedSettingsError, default_path, tried_path};
+pub use host_limits::{HostLimit, HostLimitError, HostLimits, HostMeasure};
 pub use host_settings::{EarlierSettings, HostSettings, RestoreError, Restored, host_name};
 pub use knob_file::KnobFileError;
 pub use messages::TrialEnding;

@@ -1,5 +1,6 @@
 //! What a trial and its watchdog tell each other: lines of JSON over a pair of sockets.
 
+use crate::host_limits::HostLimits;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -34,6 +35,8 @@ pub struct WatchOrder {
     pub state: PathBuf,
     /// How long the watchdog waits for a message before it restores.
     pub lease: Duration,
+    /// Where the host's health ends the trial.
+    pub limits: HostLimits,
     /// The setting's name.
     pub name: String,
     /// Its places, as state files name them.

@@ -1,6 +1,7 @@
 //! The trial's side of its watchdog: what is set goes through it, and if it is gone, the trial restores.
 
 use crate::applied_settings::{AppliedSettingsError, SettingsLock};
+use crate::host_limits::HostLimits;
 use crate::messages::{Messages, Received, TrialEnding, WatchOrder, WatchReply, WatchRequest};
 use crate::tried_setting::TriedSetting;
 use crate::watchdog::{LeftByTrial, chain, restore_left};
@@ -30,7 +31,7 @@ pub struct TrialLock {
 impl TrialLock {
     /// Takes the lock, and restores what an earlier trial left.
     pub fn take(root: &Path, state: &Path) -> Result<(TrialLock, LeftByTrial), AppliedSettingsError> {
-        let (left, lock) = restore_left(root, state, SettingsLock::take(state)?)?;
+        let (left, lock) = restore_left(root, state, SettingsLock::take(root, state)?)?;
         Ok((TrialLock { root: root.to_path_buf(), state: state.to_path_buf(), lock }, left))
     }
 }
@@ -62,7 +63,14 @@ pub enum GuardError {
 
 impl TrialGuard {
     /// Starts `program`, which is to call [`watch_trial`](crate::watch_trial) with its standard input and output.
-    pub fn start(mut program: Command, tried: &TriedSetting, lock: TrialLock) -> Result<TrialGuard, GuardError> {
+    ///
+    /// It restores, and ends the trial, also when the host is beyond one of `limits`.
+    pub fn start(
+        mut program: Command,
+        tried: &TriedSetting,
+        lock: TrialLock,
+        limits: HostLimits,
+    ) -> Result<TrialGuard, GuardError> {
         let start = || -> io::Result<(Child, UnixStream)> {
             let (ours, theirs) = UnixStream::pair()?;
             program.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(lock.lock.shared()?));
@@ -76,6 +84,7 @@ impl TrialGuard {
             root: lock.root.clone(),
             state: lock.state.clone(),
             lease: LEASE,
+            limits,
             name: tried.name().to_string(),
             targets: tried.places.iter().map(|place| place.target().map(str::to_string)).collect(),
             in_force: tried.in_force.clone(),

@@ -4,7 +4,8 @@
 //! trial ── Begin, Set, Beat, … ─► watchdog: note ─► set ─► read back          both hold the lock
 //!   ▲                                │
 //!   └──────── Set, Ended ◄───────────┤ the socket is closed, or silent for longer than the lease,
-//!                                    │ or somebody else has set a value, or setting failed
+//!                                    │ or somebody else has set a value, or setting failed,
+//!                                    │ or the host is beyond a limit
 //!                                    └─► restore, save, end
 //! ```
 //!
@@ -12,6 +13,8 @@
 //! restore at the next start.
 
 use crate::applied_settings::{AppliedSettingsError, SettingsLock, tried_path};
+use crate::host_limits::HostHealth;
+use crate::host_lock::HostLock;
 use crate::host_settings::{EarlierSettings, HostSettings, RestoreError};
 use crate::messages::{Messages, Received, TrialEnding, WatchOrder, WatchReply, WatchRequest};
 use crate::placed_setting::PlacedSetting;
@@ -19,7 +22,10 @@ use crate::plan::SettingChange;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How often the host is looked at.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How long the first message may take.
 const FIRST: Duration = Duration::from_secs(10);
@@ -27,6 +33,8 @@ const FIRST: Duration = Duration::from_secs(10);
 /// What a watchdog sets.
 struct Watched {
     settings: HostSettings,
+    /// The host's lock is held until this ends, too.
+    _host: HostLock,
     order: WatchOrder,
     places: Vec<PlacedSetting>,
     /// The value that was set last, at each place.
@@ -42,7 +50,9 @@ pub fn watch_trial(stream: UnixStream, lock: File) -> Option<TrialEnding> {
         _ => return None,
     };
     let lease = order.lease;
-    let mut watched = match Watched::new(order, lock) {
+    let mut health = HostHealth::new(&order.root, order.limits.clone());
+    let sound = |watched| health.trouble(Instant::now()).map_or(Ok(watched), Err);
+    let mut watched = match Watched::new(order, lock).and_then(sound) {
         Ok(watched) => watched,
         Err(why) => {
             let ended = TrialEnding { why: Some(why), ..TrialEnding::default() };
@@ -51,9 +61,21 @@ pub fn watch_trial(stream: UnixStream, lock: File) -> Option<TrialEnding> {
     };
     // If nobody hears this, the socket is closed, which the next message says.
     let _ = messages.send(&WatchReply::Ready);
+    let (mut heard, mut looked) = (Instant::now(), Instant::now());
     let ended = loop {
-        let done = match messages.receive(lease) {
-            Received::Message(WatchRequest::Beat) => continue,
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            if let Some(why) = health.trouble(looked) {
+                break watched.restore(Some(why));
+            }
+        }
+        let done = match messages.receive(LOOK.min(lease.saturating_sub(heard.elapsed()))) {
+            Received::Message(WatchRequest::Beat) => {
+                heard = Instant::now();
+                continue;
+            }
+            // What was sent is received first, however late this process runs again.
+            Received::Nothing if heard.elapsed() < lease => continue,
             Received::Message(WatchRequest::Set(value)) => watched.set(value),
             Received::Message(WatchRequest::Keep(value)) => match watched.keep(value) {
                 Ok(ended) => break ended,
@@ -67,6 +89,8 @@ pub fn watch_trial(stream: UnixStream, lock: File) -> Option<TrialEnding> {
         match done {
             Ok(()) => {
                 let _ = messages.send(&WatchReply::Set);
+                // The trial sends nothing while it waits for this.
+                heard = Instant::now();
             }
             Err(why) => break watched.restore(Some(why)),
         }
@@ -86,10 +110,11 @@ impl Watched {
         if !is_sound {
             return Err("the trial sent what is no value".to_string());
         }
+        let host = HostLock::join(&order.root).map_err(|error| chain(&AppliedSettingsError::from(error)))?;
         let lock = SettingsLock::inherited(lock);
         let (settings, _) =
             HostSettings::with_lock(&order.root, &tried_path(&order.state), lock).map_err(|error| chain(&error))?;
-        Ok(Watched { settings, now: order.in_force.clone(), places, order })
+        Ok(Watched { settings, _host: host, now: order.in_force.clone(), places, order })
     }
 
     /// The changes that bring each place from what it is to this value: position 0 is what was in force.
@@ -193,7 +218,7 @@ pub fn restore_tried(root: &Path, state: &Path) -> Result<LeftByTrial, AppliedSe
     if HostSettings::earlier(root, &tried_path(state))? == EarlierSettings::None {
         return Ok(LeftByTrial::Nothing);
     }
-    restore_left(root, state, SettingsLock::take(state)?).map(|(left, _)| left)
+    restore_left(root, state, SettingsLock::take(root, state)?).map(|(left, _)| left)
 }
 
 /// The same, by whoever holds the lock.
@@ -223,6 +248,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host_limits::{HostLimit, HostLimits};
     use crate::host_settings::tests::host_with_one_knob;
     use std::fs;
     use std::path::PathBuf;
@@ -266,9 +292,13 @@ mod tests {
     /// A host whose watchdog watches halt_poll_ns, which is 777.
     fn watched(lease: Duration) -> Host {
         let (root, _, knob) = host_with_one_knob();
+        watched_within(lease, HostLimits::none(), root, knob)
+    }
+
+    fn watched_within(lease: Duration, limits: HostLimits, root: tempfile::TempDir, knob: PathBuf) -> Host {
         fs::write(&knob, "777\n").unwrap();
         let state = root.path().join("state/applied.json");
-        let lock = SettingsLock::take(&state).unwrap();
+        let lock = SettingsLock::take(root.path(), &state).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let file = lock.shared().unwrap();
         let watchdog = thread::spawn(move || watch_trial(theirs, file));
@@ -276,6 +306,7 @@ mod tests {
             root: root.path().to_path_buf(),
             state: state.clone(),
             lease,
+            limits,
             name: "halt_poll_ns".to_string(),
             targets: vec![None],
             in_force: vec!["777".to_string()],
@@ -338,6 +369,34 @@ mod tests {
     }
 
     #[test]
+    fn a_host_beyond_a_limit_makes_it_restore_although_the_trial_is_alive() {
+        let (root, _, knob) = host_with_one_knob();
+        let load = root.path().join("proc/loadavg");
+        fs::create_dir_all(load.parent().unwrap()).unwrap();
+        fs::write(&load, "1.00 1.00 1.00 1/1 1\n").unwrap();
+        let limits = HostLimits::new(root.path(), vec![HostLimit::parse("host_load>40").unwrap()]).unwrap();
+        let mut host = watched_within(Duration::from_secs(1), limits, root, knob);
+        host.set(1);
+        let beat = |host: &mut Host, count: usize| {
+            (0..count).any(|_| {
+                thread::sleep(Duration::from_millis(50));
+                host.messages.send(&WatchRequest::Beat).is_err()
+            })
+        };
+        assert!(!beat(&mut host, 30), "the host is well");
+        assert_eq!(host.now(), "0");
+        // At once: between cutting off and writing there would be nothing to read.
+        fs::write(load.with_extension("new"), "41.00 1.00 1.00 1/1 1\n").unwrap();
+        fs::rename(load.with_extension("new"), &load).unwrap();
+        assert!(beat(&mut host, 40), "it ends within two seconds");
+        let Received::Message(WatchReply::Ended(ended)) = host.messages.receive(Duration::from_secs(10)) else {
+            panic!("it ends")
+        };
+        assert_eq!(ended.why.unwrap(), "the host's load was 41 in the last minute, more than 40");
+        assert_eq!((host.now().as_str(), host.tried.exists()), ("777", false));
+    }
+
+    #[test]
     fn what_somebody_else_has_set_ends_the_trial_and_is_left_alone() {
         let mut host = watched(LONG);
         host.set(1);
@@ -357,6 +416,7 @@ mod tests {
         assert!(ended.kept && ended.failed.is_empty() && ended.done[0].contains("restores 777"), "{ended:?}");
         assert_eq!((host.now().as_str(), host.tried.exists()), ("50000", false));
         drop(host.lock);
+        host.watchdog.join().unwrap();
         let (mut settings, earlier) = HostSettings::open(host._root.path(), &host.state).unwrap();
         assert_eq!(earlier, EarlierSettings::ThisBoot);
         assert!(settings.restore(false)[0].is_ok());

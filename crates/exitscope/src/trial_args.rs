@@ -50,7 +50,9 @@ pub struct TryArgs {
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
     pub alpha: f64,
     /// End the trial if a metric is beyond this limit in a turn, like 'metric>5ms' or 'steal>30%'; may be given several times.
-    /// Metrics: metric (of --metric or --metric-file), and of exits cost, steal, polling, halted, exits
+    /// Metrics: metric (of --metric or --metric-file), and of exits cost, steal, polling, halted, exits. Of the host, at any
+    /// time: host_steal, host_load, host_cpu_pressure, host_memory_pressure, host_io_pressure [default:
+    /// host_memory_pressure>10%]
     #[arg(long, value_name = "LIMIT")]
     pub abort_on: Vec<String>,
     /// Leave a value in force that is certainly better; `exitscope advise --undo` restores the old one

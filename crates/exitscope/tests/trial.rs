@@ -209,6 +209,69 @@ fn if_both_are_killed_the_next_start_restores_and_says_so() {
 }
 
 #[test]
+fn a_host_has_one_trial_at_a_time_whatever_its_state_file() {
+    let host = Host::new();
+    let mut trial = host.long_trial();
+    host.wait_for_trial();
+    let with_state = |arguments: &[&str]| {
+        let mut command = exitscope();
+        command.args(arguments).arg("--root").arg(host.0.path()).arg("--state").arg(host.state("other/applied.json"));
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let mut other = vec!["try", "halt_poll_ns=7", "--no-count", "--yes", "--metric", NOISE];
+    other.extend(["--turn", "20ms", "--settle", "1ms", "--for", "2s"]);
+    let refused = with_state(&other);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = stderr(&refused);
+    let holder = format!("process {} (`", trial.id());
+    assert!(said.contains(&holder) && said.contains(" try halt_poll_ns=0,50us "), "{said}");
+    // The watchdog alone holds it, too.
+    let watchdog = watchdog(trial.id()).expect("a watchdog");
+    assert!(signal(watchdog, Signal::STOP));
+    trial.kill().unwrap();
+    trial.wait().unwrap();
+    let said = stderr(&with_state(&other));
+    assert!(said.contains(&format!("already by process {watchdog} (`")), "{said}");
+    assert!(signal(watchdog, Signal::KILL));
+    wait_until("the lock is let go", SOON, || host.is_let_go());
+    let next = with_state(&other);
+    assert!(!stderr(&next).contains("by process"), "{}", stderr(&next));
+    assert!(stdout(&next).contains("Trial on "), "{}", stderr(&next));
+}
+
+#[test]
+fn a_sick_host_ends_a_trial_also_one_whose_command_is_stopped() {
+    for is_stopped in [false, true] {
+        let host = Host::new();
+        let pressure = host.0.path().join("proc/pressure/memory");
+        fs::create_dir_all(pressure.parent().unwrap()).unwrap();
+        let full = |share: &str| {
+            fs::write(pressure.with_extension("new"), format!("full avg10={share} avg60=0.00\n")).unwrap();
+            fs::rename(pressure.with_extension("new"), &pressure).unwrap();
+        };
+        full("0.00");
+        let mut trial = host.try_zero(NOISE, &[]);
+        let mut trial = trial.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("another value is set", Duration::from_secs(60), || host.now() == "0");
+        if is_stopped {
+            assert!(signal(trial.id(), Signal::STOP));
+        }
+        full("12.50");
+        wait_until("the watchdog restores", SOON, || host.is_restored());
+        assert!(signal(trial.id(), Signal::CONT));
+        let _ = trial.wait();
+        let mut said = String::new();
+        io::Read::read_to_string(&mut trial.stdout.take().unwrap(), &mut said).unwrap();
+        assert!(said.contains("aborted if: host_memory_pressure>10%"), "{said}");
+        let why = ["memory pressure (full) was 12.5% in the last 10 s, more than 10%", "nothing came from the trial"];
+        assert!(said.contains(why[0]) || is_stopped && said.contains(why[1]), "{said}");
+    }
+    let host = Host::new();
+    let refused = host.try_zero(NOISE, &["--abort-on", "host_io_pressure>10%"]).output().unwrap();
+    assert!(stderr(&refused).contains("pressure needs a kernel with CONFIG_PSI"), "{}", stderr(&refused));
+}
+
+#[test]
 fn signals_of_the_terminal_and_silence_end_a_trial_and_restore() {
     for (name, number) in [("SIGINT", Signal::INT), ("SIGTERM", Signal::TERM), ("SIGHUP", Signal::HUP)] {
         let host = Host::new();
@@ -356,7 +419,13 @@ fn real_trial(folder: &Path, setting: &str, metric: &str, flags: &[&str]) -> (Ou
     let mut arguments = vec!["try", setting, "--metric", metric, "--no-count", "--yes", "--format", "json"];
     arguments.extend(["--turn", "30ms", "--settle", "1ms", "--for", "6s", "--seed", "33"]);
     arguments.extend(["--state", state.to_str().unwrap()].iter().chain(flags));
-    let output = run(&arguments);
+    // This machine has one trial at a time, also of other tests.
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut output = run(&arguments);
+    while stderr(&output).contains("settings of this host are being tried") && Instant::now() < until {
+        thread::sleep(Duration::from_millis(200));
+        output = run(&arguments);
+    }
     assert!(!output.stdout.is_empty(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     check_json("try", [&report]);

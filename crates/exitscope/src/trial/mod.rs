@@ -15,8 +15,8 @@ use anyhow::{Context, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
-    EarlierSettings, HostSettings, LEASE, LeftByTrial, SettingTargets, TaskThread, TrialEnding, TrialGuard, TrialLock,
-    TriedSetting, default_path, host_name, tried_path, watch_trial,
+    EarlierSettings, HostLimit, HostLimitError, HostLimits, HostSettings, LEASE, LeftByTrial, SettingTargets,
+    TaskThread, TrialEnding, TrialGuard, TrialLock, TriedSetting, default_path, host_name, tried_path, watch_trial,
 };
 use exitscope_measure::{CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource};
 use exitscope_model::vcpu_by_name;
@@ -70,12 +70,14 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let source = args.source();
     let mut metrics: Vec<TrialMetric> = source.is_some().then(|| args.trial_metric()).into_iter().collect();
     metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
-    let limits = args.abort_on.iter().map(|text| AbortLimit::parse(text, &metrics)).collect::<Result<Vec<_>, _>>()?;
+    let of_metrics = args.abort_on.iter().filter(|text| !HostLimit::is_meant(text));
+    let limits = of_metrics.map(|text| AbortLimit::parse(text, &metrics)).collect::<Result<Vec<_>, _>>()?;
+    let host_limits = args.host_limits()?;
     let lengths = TrialLengths { settle: args.settle, turn: args.turn, total: args.length };
     let plan = TrialPlan::new(tried.labels(), lengths, args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
     let mut trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
     if is_text {
-        write_plan(args, &tried, &trial, &metrics, out)?;
+        write_plan(args, &tried, &trial, &metrics, &host_limits, out)?;
         if live.as_ref().is_some_and(|live| !live.has_all_exits()) {
             writeln!(out, "kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial")?;
         }
@@ -264,6 +266,12 @@ impl TryArgs {
         self.metric.as_ref().map(command).or_else(|| self.metric_file.clone().map(MetricSource::Counter))
     }
 
+    /// Limits of the host, with the usual one.
+    fn host_limits(&self) -> Result<HostLimits, HostLimitError> {
+        let meant = self.abort_on.iter().filter(|text| HostLimit::is_meant(text));
+        HostLimits::new(&self.root, meant.map(|text| HostLimit::parse(text)).collect::<Result<_, _>>()?)
+    }
+
     /// The user's own metric.
     fn trial_metric(&self) -> TrialMetric {
         let unit = match self.metric_file {
@@ -284,6 +292,7 @@ fn write_plan(
     tried: &TriedSetting,
     trial: &HostTrial,
     metrics: &[TrialMetric],
+    host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     writeln!(out, "Trial on {}", host_name(&args.root))?;
@@ -310,7 +319,7 @@ fn write_plan(
         let names: Vec<&str> = metrics[1..].iter().map(|metric| metric.name.as_str()).collect();
         writeln!(out, "reported beside: {}", names.join(", "))?;
     }
-    for limit in &args.abort_on {
+    for limit in args.abort_on.iter().filter(|text| !HostLimit::is_meant(text)).chain(&host_limits.texts()) {
         writeln!(out, "aborted if: {}", message(limit))?;
     }
     let end = if args.keep { "a value that is certainly better is kept" } else { "the value in force is restored" };
@@ -363,7 +372,7 @@ fn run_guarded(
 ) -> anyhow::Result<(HostTrial, TrialEnding, Vec<CountedCause>)> {
     let mut program = Command::new("/proc/self/exe");
     program.arg(WATCHDOG).stderr(Stdio::inherit());
-    let guard = TrialGuard::start(program, tried, lock)?;
+    let guard = TrialGuard::start(program, tried, lock, args.host_limits()?)?;
     let blocks = trial.plan().blocks.len();
     let mut host = GuardedHost { guard, metric, counted, setting: 0, began: Instant::now(), blocks, out };
     run_turns(&mut trial, &mut host);
