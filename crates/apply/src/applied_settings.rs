@@ -11,7 +11,7 @@
 
 use crate::host_lock::{HostLock, HostLockError};
 use crate::knob_file::open;
-use crate::placed_setting::PlacedSetting;
+use crate::placed_setting::{GUEST, PlacedSetting};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -128,6 +128,11 @@ impl AppliedSetting {
         set.into_iter().flatten().any(|set| place.is_same(set, value))
     }
 
+    /// Whether restoring it runs a command that is in the file.
+    fn has_command(&self) -> bool {
+        self.target.as_deref().is_some_and(|target| target.starts_with(GUEST))
+    }
+
     /// Why this cannot be undone, whatever the host is like.
     fn trouble(&self) -> Option<String> {
         let place = match PlacedSetting::find(&self.knob, self.target.as_deref(), Path::new("/")) {
@@ -168,6 +173,12 @@ impl AppliedSettings {
             serde_json::from_str(&text).map_err(|source| AppliedSettingsError::NotJson(path.to_path_buf(), source))?;
         if applied.schema != SCHEMA {
             return Err(AppliedSettingsError::OtherLayout(path.to_path_buf(), applied.schema));
+        }
+        // A guest's command is run: others can neither write it nor put another such file in its place.
+        let is_shared =
+            || fs::metadata(folder(path)).map_or(true, |about| about.mode() & 0o022 != 0 && about.mode() & 0o1000 == 0);
+        if applied.changes.iter().any(AppliedSetting::has_command) && is_shared() {
+            return Err(AppliedSettingsError::OfAnotherUser(folder(path).to_path_buf()));
         }
         match applied.trouble() {
             Some(trouble) => Err(AppliedSettingsError::NotSettings(path.to_path_buf(), trouble)),
@@ -431,6 +442,28 @@ mod tests {
             assert_eq!(done.is_err(), ending != ".new", "{ending}: a link that is known to be our own is removed");
             assert_eq!(fs::read_to_string(&other).unwrap(), "untouched", "{ending}");
             let _ = (fs::remove_file(&link), fs::remove_file(&path));
+        }
+    }
+
+    #[test]
+    fn a_guests_command_is_not_taken_from_where_others_can_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("applied.json");
+        let change =
+            "{\"knob\": \"guest_halt_poll_ns\", \"target\": \"guest ssh vm1\", \"old\": \"1\", \"new\": \"0\"}";
+        write(
+            &path,
+            &format!("{{\"schema\": \"{SCHEMA}\", \"host\": \"h\", \"boot\": \"b\", \"changes\": [{change}]}}"),
+        );
+        let with = |of_folder: u32, of_file: u32| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(of_folder)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(of_file)).unwrap();
+            AppliedSettings::load(&path)
+        };
+        assert!(with(0o755, 0o600).unwrap().is_some() && with(0o1777, 0o600).unwrap().is_some());
+        for (of_folder, of_file) in [(0o777, 0o600), (0o775, 0o600), (0o755, 0o620), (0o755, 0o602)] {
+            let said = with(of_folder, of_file).unwrap_err().to_string();
+            assert!(said.contains("owned or writable by another user"), "{of_folder:o} {of_file:o}: {said}");
         }
     }
 

@@ -169,13 +169,15 @@ impl HostSettings {
         Ok(None)
     }
 
-    /// Gives up what others have set since: it is no longer noted, and not restored.
-    pub(crate) fn forget_what_others_set(&mut self) {
-        let root = &self.root;
-        self.applied.changes.retain(|applied| {
-            let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), root);
-            !place.is_ok_and(|place| place.read().is_ok_and(|now| !applied.is_own(&place, &now)))
-        });
+    /// Gives these up: they are no longer noted, and not restored.
+    pub(crate) fn give_up(&mut self, these: &[AppliedSetting]) {
+        self.applied.changes.retain(|applied| !these.contains(applied));
+    }
+
+    /// What people type to restore a setting in a guest.
+    pub(crate) fn by_hand(&self, applied: &AppliedSetting) -> Option<String> {
+        let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), &self.root).ok()?;
+        place.by_hand(&applied.old)
     }
 
     /// Notes nothing any more: what is set stays.

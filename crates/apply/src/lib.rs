@@ -6,15 +6,19 @@
 //! NAME=VALUE,… ─► TriedSetting│                  state file, first   └── PlacedSetting: written, read back
 //!                   │         │
 //!                   └─► TrialGuard ─ socket ─ watch_trial, in a process of its own
+//!                          │                        └── HostLimits: pressure, steal and load of the host
+//!                      TrialLock: one at a time on a host
 //! ```
 //!
 //! Only what is a row is set: a knob of the host's kernel that can be written while it runs, or a [`SettingDefinition`]. Which file
-//! it has is the row's to say, never the state file's. A kill at any moment leaves a state file with all that may have been
-//! changed: whoever opens it next can restore that.
+//! it has is the row's to say, never the state file's; of a knob in a guest the state file has the command that reaches it. A
+//! kill at any moment leaves a state file with all that may have been changed: whoever opens it next can restore that.
 //!
 //! Must not depend on: advice, flags, drawing, how a trial is judged.
 
 mod applied_settings;
+mod cpuset;
+mod guest_command;
 mod host_limits;
 mod host_lock;
 mod host_settings;

@@ -1,8 +1,10 @@
 //! A setting where one host has it: read, written and read back; and what to do where that cannot be done.
 
+use crate::cpuset::allowed_cpus;
+use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_guest, write_script};
 use crate::knob_file::{self, KnobFileError};
 use crate::settings::{MAX_CPU, SettingDefinition, SettingPlace, SettingValues, cpu_list, cpus, is_word, setting};
-use exitscope_policy::{Knob, knob};
+use exitscope_policy::{Knob, KnobLocation, POLICIES, knob};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
@@ -18,6 +20,12 @@ const QUOTAS: [&str; 2] = ["cpu.max", "cpu.cfs_quota_us"];
 
 /// The CPUs that threads may run on, as a list like `0-3,8`.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// What the target of a knob in a guest begins with; the command that reaches the guest is behind it.
+pub(crate) const GUEST: &str = "guest ";
+
+/// The module whose parameters are set in guests.
+const GUEST_MODULE: KnobLocation = KnobLocation::Module("haltpoll");
 
 /// A knob or a setting at one place of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +46,16 @@ enum Row {
 enum At {
     File(PathBuf),
     Thread(TaskThread),
+    Guest(GuestFile),
+}
+
+/// A file of a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct GuestFile {
+    /// The command that reaches the guest.
+    command: String,
+    /// The file there.
+    path: String,
 }
 
 /// A thread of this host. Its number may be another's later: when it began tells them apart.
@@ -69,6 +87,12 @@ pub enum PlaceError {
     /// Flags have not named whose setting it is.
     #[error("{0} needs {1}")]
     NotNamed(&'static str, &'static str),
+    /// It is not a setting of a guest.
+    #[error("{0} is not set in a guest; {names} are", names = guest_names())]
+    NotInGuest(String),
+    /// The guest's command is none.
+    #[error("{0:?} is no command that reaches a guest: one line, like 'ssh vm1'")]
+    BadGuest(String),
 }
 
 impl TaskThread {
@@ -111,6 +135,8 @@ pub struct SettingTargets {
     pub cgroup: Option<String>,
     /// Threads of vCPUs.
     pub threads: Vec<TaskThread>,
+    /// The command that reaches a guest, in which the setting is then.
+    pub guest: Option<String>,
 }
 
 impl PlacedSetting {
@@ -122,6 +148,9 @@ impl PlacedSetting {
 
     /// The place that a state file names. Which file it has is the row's to say, never the state file's.
     pub fn find(name: &str, target: Option<&str>, root: &Path) -> Result<PlacedSetting, PlaceError> {
+        if let Some(command) = target.and_then(|target| target.strip_prefix(GUEST)) {
+            return PlacedSetting::in_guest(name, command);
+        }
         if let Some(knob) = knob(name) {
             let placed = PlacedSetting::of_knob(knob, root).filter(|_| knob.is_writable() && target.is_none());
             return placed.ok_or(PlaceError::NotAtRunTime(knob.name));
@@ -144,8 +173,23 @@ impl PlacedSetting {
         Ok(PlacedSetting { row: Row::Setting(row), target: target.map(str::to_string), at })
     }
 
+    /// The place of a knob in the guest that the command reaches.
+    fn in_guest(name: &str, command: &str) -> Result<PlacedSetting, PlaceError> {
+        if !is_guest_command(command) {
+            return Err(PlaceError::BadGuest(command.to_string()));
+        }
+        let knob = knob(name).filter(|knob| knob.location == GUEST_MODULE);
+        let knob = knob.ok_or_else(|| PlaceError::NotInGuest(name.to_string()))?;
+        let path = knob.file().ok_or(PlaceError::NotAtRunTime(knob.name))?.to_string();
+        let at = At::Guest(GuestFile { command: command.to_string(), path });
+        Ok(PlacedSetting { row: Row::Knob(knob), target: Some(format!("{GUEST}{command}")), at })
+    }
+
     /// All places of a setting that `targets` mean.
     pub fn all(name: &str, root: &Path, targets: &SettingTargets) -> Result<Vec<PlacedSetting>, PlaceError> {
+        if let Some(command) = targets.guest.as_deref() {
+            return Ok(vec![PlacedSetting::in_guest(name, command)?]);
+        }
         let Some(row) = setting(name) else { return Ok(vec![PlacedSetting::find(name, None, root)?]) };
         let found: Vec<Option<String>> = match row.place {
             SettingPlace::File(_) => vec![None],
@@ -185,6 +229,17 @@ impl PlacedSetting {
     /// Which of the places of its row it is; `None` if there is only one.
     pub fn target(&self) -> Option<&str> {
         self.target.as_deref()
+    }
+
+    /// Whether it is in a guest: it takes longer to set, and may be out of reach.
+    pub fn is_in_guest(&self) -> bool {
+        matches!(self.at, At::Guest(_))
+    }
+
+    /// What people type to set it in a guest.
+    pub fn by_hand(&self, value: &str) -> Option<String> {
+        let At::Guest(GuestFile { command, path }) = &self.at else { return None };
+        Some(format!("{command} '{}'", write_script(path, value)?))
     }
 
     /// Its knob, if it is one.
@@ -227,11 +282,23 @@ impl PlacedSetting {
         !listed.split_whitespace().any(|word| word == value)
     }
 
+    /// The CPUs that the control group of a thread allows, if this value has others.
+    pub fn allowed_instead(&self, value: &str) -> Option<String> {
+        let (Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }), At::Thread(thread)) =
+            (self.row, &self.at)
+        else {
+            return None;
+        };
+        let allowed = allowed_cpus(thread.process, thread.thread)?;
+        let is_allowed = cpus(value)?.iter().all(|cpu| allowed.contains(cpu));
+        (!is_allowed).then(|| cpu_list(&allowed))
+    }
+
     /// Whether it can only be read.
     pub fn is_read_only(&self) -> bool {
         match &self.at {
             At::File(path) => fs::metadata(path).is_ok_and(|metadata| metadata.permissions().readonly()),
-            At::Thread(_) => false,
+            At::Thread(_) | At::Guest(_) => false,
         }
     }
 
@@ -242,6 +309,8 @@ impl PlacedSetting {
                 matches!(self.row, Row::Setting(SettingDefinition { place: SettingPlace::Quota, .. })) && !path.exists()
             }
             At::Thread(thread) => !thread.is_there(),
+            // What cannot be reached may only be out of reach for now.
+            At::Guest(_) => false,
         }
     }
 
@@ -259,6 +328,7 @@ impl PlacedSetting {
                     Row::Setting(row) => row.values.in_force(&line),
                 });
             }
+            At::Guest(GuestFile { command, path }) => return run_in_guest(command, &read_script(path), GUEST_TIME),
             At::Thread(thread) => thread,
         };
         let found = match self.row {
@@ -283,15 +353,19 @@ impl PlacedSetting {
     }
 
     fn write(&self, value: &str) -> io::Result<()> {
+        let odd = || io::Error::new(io::ErrorKind::InvalidInput, "not a value");
         let thread = match &self.at {
             At::File(path) if value == "max" && path.ends_with(QUOTAS[1]) => return knob_file::write(path, "-1"),
             At::File(path) => return knob_file::write(path, value),
+            At::Guest(GuestFile { command, path }) => {
+                let script = write_script(path, value).ok_or_else(odd)?;
+                return run_in_guest(command, &script, GUEST_TIME).map(drop);
+            }
             At::Thread(thread) => thread,
         };
         if !thread.is_there() {
             return Err(io::Error::other("the thread has ended"));
         }
-        let odd = || io::Error::new(io::ErrorKind::InvalidInput, "not a value");
         match self.row {
             Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }) => {
                 let mut set = CpuSet::new();
@@ -312,6 +386,7 @@ impl PlacedSetting {
     fn cannot(&self, error: io::Error) -> KnobFileError {
         let at = self.to_string();
         match error.kind() {
+            _ if self.is_in_guest() => KnobFileError::Other(at, error),
             io::ErrorKind::NotFound => match self.knob() {
                 Some(knob) => {
                     let boot = knob.boot(knob.default).map(|boot| boot.to_string()).unwrap_or_default();
@@ -342,6 +417,7 @@ impl fmt::Display for PlacedSetting {
             At::Thread(thread) => {
                 write!(f, "{} of thread {} of process {}", self.name(), thread.thread, thread.process)
             }
+            At::Guest(GuestFile { command, path }) => write!(f, "{path} of the guest of `{command}`"),
         }
     }
 }
@@ -351,6 +427,12 @@ fn are_online(value: &str) -> bool {
     let online = fs::read_to_string(ONLINE).ok().and_then(|list| cpus(&list.trim().replace(',', "+")));
     let Some(online) = online else { return true };
     cpus(value).is_some_and(|wanted| wanted.iter().all(|cpu| online.contains(cpu)))
+}
+
+/// The names of all that is set in guests.
+fn guest_names() -> String {
+    let knobs = POLICIES.iter().flat_map(|(_, knobs)| *knobs).filter(|knob| knob.location == GUEST_MODULE);
+    knobs.map(|knob| knob.name).collect::<Vec<_>>().join(", ")
 }
 
 fn below(root: &Path, path: &str) -> PathBuf {
@@ -372,9 +454,46 @@ fn quota_file(root: &Path, cgroup: &str) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::process::{Child, Command};
+
+    /// A guest whose /sys is a folder, with guest_halt_poll_ns of 200000.
+    pub struct FakeGuest(tempfile::TempDir);
+
+    impl FakeGuest {
+        pub fn new() -> FakeGuest {
+            let guest = FakeGuest(tempfile::tempdir().unwrap());
+            fs::create_dir_all(guest.file().parent().unwrap()).unwrap();
+            fs::write(guest.file(), "200000\n").unwrap();
+            // As ssh: it has one text, in which /sys is the guest's.
+            let script = format!("sh -c \"$(printf '%s' \"$*\" | sed 's|/sys/|{}/sys/|')\"", guest.0.path().display());
+            fs::write(guest.0.path().join("reach"), script).unwrap();
+            guest
+        }
+
+        pub fn command(&self) -> String {
+            format!("sh '{}'", self.0.path().join("reach").display())
+        }
+
+        pub fn file(&self) -> PathBuf {
+            self.0.path().join("sys/module/haltpoll/parameters/guest_halt_poll_ns")
+        }
+
+        pub fn now(&self) -> String {
+            fs::read_to_string(self.file()).unwrap().trim().to_string()
+        }
+
+        /// It can no longer be reached.
+        pub fn end(&self) {
+            fs::write(self.0.path().join("reach"), "echo 'no route' >&2; exit 255").unwrap();
+        }
+
+        /// Nothing that it is asked comes to an end.
+        pub fn hang(&self) {
+            fs::write(self.0.path().join("reach"), "sleep 60").unwrap();
+        }
+    }
 
     struct Ended(Child);
 
@@ -389,7 +508,7 @@ mod tests {
     fn nice_and_affinity_of_a_thread_are_set_and_read_back_until_it_ends() {
         let mut child = Ended(Command::new("sleep").arg("60").spawn().unwrap());
         let id = child.0.id();
-        let targets = SettingTargets { cgroup: None, threads: vec![TaskThread::of(id, id).unwrap()] };
+        let targets = SettingTargets { threads: vec![TaskThread::of(id, id).unwrap()], ..SettingTargets::default() };
         let [nice] = &PlacedSetting::all("nice", Path::new("/"), &targets).unwrap()[..] else { panic!("one thread") };
         let old: i32 = nice.read().unwrap().parse().unwrap();
         let new = (old + 1).min(19).to_string();
@@ -397,6 +516,10 @@ mod tests {
         assert_eq!(nice.read().unwrap(), new);
         let affinity = &PlacedSetting::all("affinity", Path::new("/"), &targets).unwrap()[0];
         let all = affinity.read().unwrap();
+        assert_eq!(affinity.allowed_instead(&all), None);
+        if let Some(allowed) = allowed_cpus(id, id) {
+            assert_eq!(affinity.allowed_instead(&format!("{all}+1023")), Some(cpu_list(&allowed)));
+        }
         let one = cpus(&all).unwrap()[0].to_string();
         affinity.set(&one).unwrap();
         assert_eq!(affinity.read().unwrap(), one);
@@ -424,7 +547,7 @@ mod tests {
         write("sys/fs/cgroup/two/vm/cpu.max", "max 100000\n");
         write("sys/fs/cgroup/cpu/one/cpu.cfs_quota_us", "50000\n");
         let place = |cgroup: &str| {
-            let targets = SettingTargets { cgroup: Some(cgroup.to_string()), threads: Vec::new() };
+            let targets = SettingTargets { cgroup: Some(cgroup.to_string()), ..SettingTargets::default() };
             PlacedSetting::all("cpu_quota", root.path(), &targets).map(|mut all| all.remove(0))
         };
         let [two, one] = ["/sys/fs/cgroup/two/vm", "one/"].map(|cgroup| place(cgroup).unwrap());
@@ -438,6 +561,32 @@ mod tests {
         }
         let all = PlacedSetting::all("cpu_quota", root.path(), &SettingTargets::default());
         assert_eq!(all.unwrap_err().to_string(), "cpu_quota needs --cgroup");
+    }
+
+    #[test]
+    fn a_knob_of_a_guest_is_read_and_written_by_its_command() {
+        let guest = FakeGuest::new();
+        let targets = SettingTargets { guest: Some(guest.command()), ..SettingTargets::default() };
+        let all = |name| PlacedSetting::all(name, Path::new("/none"), &targets);
+        let [limit] = &all("guest_halt_poll_ns").unwrap()[..] else { panic!("one place") };
+        assert_eq!(limit.read().unwrap(), "200000");
+        limit.set("50000").unwrap();
+        assert_eq!(guest.now(), "50000");
+        assert!(limit.set("1;2").is_err() && guest.now() == "50000");
+        let read_again = PlacedSetting::find("guest_halt_poll_ns", limit.target(), Path::new("/")).unwrap();
+        assert_eq!(&read_again, limit);
+        let by_hand = limit.by_hand("200000").unwrap();
+        assert!(std::process::Command::new("sh").args(["-c", &by_hand]).status().unwrap().success());
+        assert_eq!(guest.now(), "200000");
+        let said = all("thp_enabled").unwrap_err().to_string();
+        assert!(said.starts_with("thp_enabled is not set in a guest; guest_halt_poll_ns, "), "{said}");
+        assert!(all("guest_halt_poll_reset").is_err());
+        let gone = PlacedSetting::find("guest_halt_poll_ns", Some("guest exit 255;"), Path::new("/")).unwrap();
+        let said = gone.read().unwrap_err().to_string();
+        assert!(said.contains("of the guest of `exit 255;`: the guest's command failed"), "{said}");
+        for bad in ["guest ", "guest a\nb"] {
+            assert!(PlacedSetting::find("guest_halt_poll_ns", Some(bad), Path::new("/")).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

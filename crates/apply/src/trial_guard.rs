@@ -3,8 +3,9 @@
 use crate::applied_settings::{AppliedSettingsError, SettingsLock};
 use crate::host_limits::HostLimits;
 use crate::messages::{Messages, Received, TrialEnding, WatchOrder, WatchReply, WatchRequest};
+use crate::placed_setting::PlacedSetting;
 use crate::tried_setting::TriedSetting;
-use crate::watchdog::{LeftByTrial, chain, restore_left};
+use crate::watchdog::{Guests, LeftByTrial, chain, restore_left};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -21,6 +22,9 @@ const BEAT: Duration = Duration::from_millis(100);
 /// How long the watchdog may take to set or restore.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same in a guest: each of up to eight commands, to set, to look again and to restore, has its time.
+const GUEST_PATIENCE: Duration = Duration::from_secs(45);
+
 /// A trial's settings, with the lock on them.
 pub struct TrialLock {
     root: PathBuf,
@@ -31,7 +35,7 @@ pub struct TrialLock {
 impl TrialLock {
     /// Takes the lock, and restores what an earlier trial left.
     pub fn take(root: &Path, state: &Path) -> Result<(TrialLock, LeftByTrial), AppliedSettingsError> {
-        let (left, lock) = restore_left(root, state, SettingsLock::take(root, state)?)?;
+        let (left, lock) = restore_left(root, state, SettingsLock::take(root, state)?, Guests::GivenUp)?;
         Ok((TrialLock { root: root.to_path_buf(), state: state.to_path_buf(), lock }, left))
     }
 }
@@ -41,6 +45,8 @@ pub struct TrialGuard {
     child: Child,
     messages: Messages,
     lock: TrialLock,
+    /// How long the watchdog may take to answer.
+    patience: Duration,
     /// Whether the child has been waited for.
     is_over: bool,
     /// How the settings were left, once they are.
@@ -90,7 +96,10 @@ impl TrialGuard {
             in_force: tried.in_force.clone(),
             values: tried.values.clone(),
         };
-        let mut guard = TrialGuard { child, messages: Messages::new(stream), lock, is_over: false, ended: None };
+        let is_in_guest = tried.places.iter().any(PlacedSetting::is_in_guest);
+        let patience = if is_in_guest { GUEST_PATIENCE } else { PATIENCE };
+        let messages = Messages::new(stream);
+        let mut guard = TrialGuard { child, messages, lock, patience, is_over: false, ended: None };
         guard.messages.send(&WatchRequest::Begin(order)).map_err(GuardError::NotStarted)?;
         match guard.messages.receive(PATIENCE) {
             Received::Message(WatchReply::Ready) => Ok(guard),
@@ -153,7 +162,7 @@ impl TrialGuard {
     fn ask(&mut self, request: &WatchRequest) -> Result<(), String> {
         // What is sent to a watchdog that has ended fails, or is never answered; both is found by receiving.
         let _ = self.messages.send(request);
-        match self.messages.receive(PATIENCE) {
+        match self.messages.receive(self.patience) {
             Received::Message(WatchReply::Set) => Ok(()),
             came => Err(self.take_end(came)),
         }
@@ -178,8 +187,9 @@ impl TrialGuard {
         let _ = self.child.wait();
         self.is_over = true;
         let shared = self.lock.lock.shared().map(SettingsLock::inherited).map_err(|error| error.to_string());
-        let left = shared
-            .and_then(|lock| restore_left(&self.lock.root, &self.lock.state, lock).map_err(|error| chain(&error)));
+        let left = shared.and_then(|lock| {
+            restore_left(&self.lock.root, &self.lock.state, lock, Guests::Kept).map_err(|error| chain(&error))
+        });
         let ended = match left {
             Ok((LeftByTrial::Restored(ended), _)) => ended,
             Ok(_) => TrialEnding::default(),
@@ -200,7 +210,7 @@ impl Drop for TrialGuard {
             return;
         }
         let _ = self.messages.close();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         while let Ok(None) = self.child.try_wait() {
             if Instant::now() > until {
                 let _ = self.restore_alone("the watchdog does not answer");

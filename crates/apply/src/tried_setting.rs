@@ -36,6 +36,9 @@ pub enum TriedSettingError {
     /// The host does not list this value.
     #[error("{0} is not one of the values that this host has for {1}")]
     Unknown(String, String),
+    /// The control group of a thread does not allow it; the value, the thread's setting, and what is allowed.
+    #[error("{0} has CPUs that are not allowed for {1}: the cpuset of its control group has {2}")]
+    NotAllowed(String, String, String),
     /// The same value again.
     #[error("{0}={1} is there twice")]
     Twice(&'static str, String),
@@ -78,6 +81,9 @@ impl TriedSetting {
             for place in &places {
                 if place.is_unknown(value) {
                     return Err(TriedSettingError::Unknown(value.clone(), place.to_string()));
+                }
+                if let Some(allowed) = place.allowed_instead(value) {
+                    return Err(TriedSettingError::NotAllowed(value.clone(), place.to_string(), allowed));
                 }
                 // What cannot be written or restored is refused before anybody is asked.
                 if let PlannedSetting::NotPossible(error) = PlannedSetting::of(place.clone(), value.clone()) {

@@ -173,15 +173,25 @@ impl Watched {
     }
 
     fn restore(mut self, why: Option<String>) -> TrialEnding {
-        restore_tried_settings(&mut self.settings, why)
+        restore_tried_settings(&mut self.settings, why, Guests::Kept)
     }
 }
 
+/// What is done about settings of guests that cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guests {
+    /// They stay noted: the guest may only be out of reach.
+    Kept,
+    /// They are given up: a guest that is gone for good is not to prevent other trials.
+    GivenUp,
+}
+
 /// Restores what a trial has set and is still as the trial set it, and gives up the rest.
-fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>) -> TrialEnding {
+fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, guests: Guests) -> TrialEnding {
     let mut ended = TrialEnding { why, ..TrialEnding::default() };
-    let applied: Vec<_> = settings.restore(false);
-    for restored in applied {
+    let noted: Vec<_> = settings.applied().iter().rev().cloned().collect();
+    let mut given_up = Vec::new();
+    for (restored, applied) in settings.restore(false).into_iter().zip(noted) {
         match restored {
             Ok(restored) if restored.from.is_none() && !restored.gone => {
                 ended.done.push(format!("{} is {}, as before", restored.place, restored.old));
@@ -191,11 +201,19 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>) -> T
                 ended.done.push(format!(
                     "{place} is {now:?}, which the trial has not set: left unchanged (it was {old} before)"
                 ));
+                given_up.push(applied);
             }
-            Err(error) => ended.failed.push(format!("not restored: {}", chain(&error))),
+            Err(error) => match settings.by_hand(&applied).filter(|_| guests == Guests::GivenUp) {
+                Some(by_hand) => {
+                    let text = "a restart of the guest has reset it, otherwise";
+                    ended.done.push(format!("given up: {}; {text} `{by_hand}` restores it", chain(&error)));
+                    given_up.push(applied);
+                }
+                None => ended.failed.push(format!("not restored: {}", chain(&error))),
+            },
         }
     }
-    settings.forget_what_others_set();
+    settings.give_up(&given_up);
     if let Err(error) = settings.save() {
         ended.failed.push(chain(&error));
     }
@@ -218,7 +236,7 @@ pub fn restore_tried(root: &Path, state: &Path) -> Result<LeftByTrial, AppliedSe
     if HostSettings::earlier(root, &tried_path(state))? == EarlierSettings::None {
         return Ok(LeftByTrial::Nothing);
     }
-    restore_left(root, state, SettingsLock::take(root, state)?).map(|(left, _)| left)
+    restore_left(root, state, SettingsLock::take(root, state)?, Guests::GivenUp).map(|(left, _)| left)
 }
 
 /// The same, by whoever holds the lock.
@@ -226,6 +244,7 @@ pub(crate) fn restore_left(
     root: &Path,
     state: &Path,
     lock: SettingsLock,
+    guests: Guests,
 ) -> Result<(LeftByTrial, SettingsLock), AppliedSettingsError> {
     let (mut settings, earlier) = HostSettings::with_lock(root, &tried_path(state), lock)?;
     let left = match earlier {
@@ -234,7 +253,7 @@ pub(crate) fn restore_left(
             settings.save()?;
             LeftByTrial::EarlierBoot
         }
-        EarlierSettings::ThisBoot => LeftByTrial::Restored(restore_tried_settings(&mut settings, None)),
+        EarlierSettings::ThisBoot => LeftByTrial::Restored(restore_tried_settings(&mut settings, None, guests)),
     };
     Ok((left, settings.into_lock()))
 }
@@ -250,6 +269,7 @@ mod tests {
     use super::*;
     use crate::host_limits::{HostLimit, HostLimits};
     use crate::host_settings::tests::host_with_one_knob;
+    use crate::placed_setting::tests::FakeGuest;
     use std::fs;
     use std::path::PathBuf;
     use std::thread::{self, JoinHandle};
@@ -278,7 +298,8 @@ mod tests {
         }
 
         fn set(&mut self, value: usize) {
-            assert!(matches!(self.ask(WatchRequest::Set(value)), WatchReply::Set));
+            let reply = self.ask(WatchRequest::Set(value));
+            assert!(matches!(reply, WatchReply::Set), "{reply:?}");
         }
 
         fn ended(&mut self, request: WatchRequest) -> TrialEnding {
@@ -296,7 +317,18 @@ mod tests {
     }
 
     fn watched_within(lease: Duration, limits: HostLimits, root: tempfile::TempDir, knob: PathBuf) -> Host {
-        fs::write(&knob, "777\n").unwrap();
+        watched_order(lease, limits, root, knob, ("halt_poll_ns", None, "777"))
+    }
+
+    /// The same with a setting's name, place and value in force.
+    fn watched_order(
+        lease: Duration,
+        limits: HostLimits,
+        root: tempfile::TempDir,
+        knob: PathBuf,
+        (name, target, in_force): (&str, Option<String>, &str),
+    ) -> Host {
+        fs::write(&knob, format!("{in_force}\n")).unwrap();
         let state = root.path().join("state/applied.json");
         let lock = SettingsLock::take(root.path(), &state).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -307,9 +339,9 @@ mod tests {
             state: state.clone(),
             lease,
             limits,
-            name: "halt_poll_ns".to_string(),
-            targets: vec![None],
-            in_force: vec!["777".to_string()],
+            name: name.to_string(),
+            targets: vec![target],
+            in_force: vec![in_force.to_string()],
             values: ["0", "50000"].map(str::to_string).to_vec(),
         };
         let tried = tried_path(&state);
@@ -428,6 +460,66 @@ mod tests {
         let mut host = watched(LONG);
         let ended = host.ended(WatchRequest::Set(3));
         assert_eq!((ended.why.as_deref(), host.now().as_str()), (Some("the trial sent what is no value"), "777"));
+    }
+
+    fn watched_guest(guest: &FakeGuest) -> Host {
+        let (root, _, _) = host_with_one_knob();
+        let target = Some(format!("guest {}", guest.command()));
+        let order = ("guest_halt_poll_ns", target, "200000");
+        watched_order(Duration::from_secs(1), HostLimits::none(), root, guest.file(), order)
+    }
+
+    #[test]
+    fn a_knob_of_a_guest_is_set_and_restored() {
+        let guest = FakeGuest::new();
+        let mut host = watched_guest(&guest);
+        host.set(1);
+        assert_eq!((guest.now().as_str(), host.tried.exists()), ("0", true));
+        // The trial dies, and the lease ends.
+        let Received::Message(WatchReply::Ended(ended)) = host.messages.receive(Duration::from_secs(10)) else {
+            panic!("it ends")
+        };
+        assert!(
+            ended.done[0].contains("of the guest of `sh ") && ended.done[0].ends_with("is 200000 again"),
+            "{ended:?}"
+        );
+        assert_eq!((guest.now().as_str(), host.tried.exists()), ("200000", false));
+    }
+
+    #[test]
+    fn a_guest_that_is_gone_is_told_noted_and_given_up_at_the_next_start() {
+        let guest = FakeGuest::new();
+        let mut host = watched_guest(&guest);
+        host.set(1);
+        guest.end();
+        let ended = host.ended(WatchRequest::Restore);
+        assert!(ended.failed[0].ends_with("the guest's command failed (exit status: 255): \"no route\""), "{ended:?}");
+        assert!(host.tried.exists(), "the guest may come back");
+        host.watchdog.join().unwrap();
+        drop(host.lock);
+        let LeftByTrial::Restored(ended) = restore_tried(host._root.path(), &host.state).unwrap() else {
+            panic!("it is there")
+        };
+        let by_hand = "/reach' 'echo 200000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns'` restores it";
+        assert!(ended.failed.is_empty() && ended.done[0].starts_with("given up: "), "{ended:?}");
+        assert!(ended.done[0].ends_with(by_hand), "{ended:?}");
+        assert!(!host.tried.exists());
+    }
+
+    #[test]
+    fn a_guest_that_hangs_ends_the_trial_in_time() {
+        let guest = FakeGuest::new();
+        let mut host = watched_guest(&guest);
+        host.set(1);
+        guest.hang();
+        let began = Instant::now();
+        host.messages.send(&WatchRequest::Set(2)).unwrap();
+        let Received::Message(WatchReply::Ended(ended)) = host.messages.receive(Duration::from_secs(45)) else {
+            panic!("it ends")
+        };
+        assert!(ended.why.unwrap().ends_with("the guest's command did not end within 5 s"));
+        assert!(ended.failed.len() == 1 && host.tried.exists());
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     }
 
     #[test]

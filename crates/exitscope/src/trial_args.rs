@@ -21,6 +21,10 @@ pub struct TryArgs {
     /// The control group whose quota is set, by its path below /sys/fs/cgroup
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
+    /// The command that reaches a guest, like 'ssh vm1': the setting, one of guest_halt_poll_*, is the guest's. It is given a
+    /// line of shell as its last argument
+    #[arg(long, value_name = "COMMAND", conflicts_with = "cgroup")]
+    pub guest: Option<String>,
     /// What is to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn, as soon as
     /// the setting has settled; a turn waits for it for up to four times its length [default: cost, the share of vCPU time in exits]
     #[arg(long, value_name = "COMMAND")]

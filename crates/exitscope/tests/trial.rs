@@ -272,6 +272,33 @@ fn a_sick_host_ends_a_trial_also_one_whose_command_is_stopped() {
 }
 
 #[test]
+fn a_knob_of_a_guest_is_tried_through_its_command_and_restored_after_a_kill() {
+    let host = Host::new();
+    let guest = host.0.path().join("guest");
+    let knob = guest.join("sys/module/haltpoll/parameters/guest_halt_poll_ns");
+    fs::create_dir_all(knob.parent().unwrap()).unwrap();
+    fs::write(&knob, "200000\n").unwrap();
+    let now = || fs::read_to_string(&knob).unwrap().trim().to_string();
+    // As ssh: it has one text, which is the guest's shell's.
+    let reach = guest.join("reach");
+    let script = format!("sh -c \"$(printf '%s' \"$*\" | sed 's|/sys/|{}/sys/|')\"", guest.display());
+    fs::write(&reach, script).unwrap();
+    let command = format!("sh '{}'", reach.display());
+    let tried = ["try", "guest_halt_poll_ns=0,50us", "--guest", &command, "--no-count", "--yes", "--metric", NOISE];
+    let mut trial = host.command(&tried);
+    trial.args(["--turn", "30ms", "--settle", "1ms", "--for", "60s"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut trial = trial.spawn().unwrap();
+    wait_until("a value is set", Duration::from_secs(30), || now() == "50000");
+    trial.kill().unwrap();
+    trial.wait().unwrap();
+    wait_until("the watchdog restores", SOON, || now() == "200000" && !host.state("tried.json").exists());
+    assert_eq!(host.now(), "200000", "that of the host is left alone");
+    let refused =
+        host.command(&["try", "halt_poll_ns=0", "--guest", &command, "--no-count", "--yes"]).output().unwrap();
+    assert!(stderr(&refused).contains("halt_poll_ns is not set in a guest"), "{}", stderr(&refused));
+}
+
+#[test]
 fn signals_of_the_terminal_and_silence_end_a_trial_and_restore() {
     for (name, number) in [("SIGINT", Signal::INT), ("SIGTERM", Signal::TERM), ("SIGHUP", Signal::HUP)] {
         let host = Host::new();

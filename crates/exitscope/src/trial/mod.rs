@@ -64,7 +64,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         false => Some(take_lock(&args.root, &state, is_text, out)?),
     };
     let (processes, threads) = vm_threads(args.vm.as_deref())?;
-    let targets = SettingTargets { cgroup: args.cgroup.clone(), threads };
+    let targets = SettingTargets { cgroup: args.cgroup.clone(), threads, guest: args.guest.clone() };
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
     let live = start_counting(args, &processes)?;
     let source = args.source();
