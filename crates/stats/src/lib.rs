@@ -5,12 +5,14 @@
 //! a figure of each run ─► Estimate: mean, Student's t interval
 //! blocks of time ─► Bootstrap ─► a figure of each resample ─► Interval
 //! differences, one by one ─► ConfidenceSequence: an interval that may be looked at after each
+//! blocks of doses and values ─► DoseSlope: what a unit of dose is worth
 //! ```
 //!
 //! Counts are integers, so that neither order nor the number of pieces changes a result. Does not know: what is measured.
 
 mod bootstrap;
 mod buckets;
+mod dose;
 mod estimate;
 mod histogram;
 mod quantile;
@@ -18,6 +20,7 @@ mod sequence;
 
 pub use bootstrap::{Bootstrap, Interval};
 pub use buckets::{Buckets, CoarseBuckets, FineBuckets, bucket_of};
+pub use dose::DoseSlope;
 pub use estimate::Estimate;
 pub use histogram::Histogram;
 pub use quantile::{quantile, quantile_of_sorted};
