@@ -1,5 +1,6 @@
 //! What can go wrong, and what to do about it.
 
+use exitscope_units::Nanos;
 use std::io;
 use std::path::PathBuf;
 
@@ -30,6 +31,43 @@ pub enum RecordError {
         bpf: io::Error,
         /// Why not perf events.
         perf: io::Error,
+    },
+    /// Exits cannot be delayed, as no BPF program may be run.
+    #[error(
+        "exits cannot be delayed: only a BPF program can, and BPF may not be used ({bpf}): run as root, or \
+         `setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep` this program"
+    )]
+    NoDelay {
+        /// Why not BPF.
+        bpf: io::Error,
+    },
+    /// Exits cannot be delayed, as the kernel takes no loops.
+    #[error("exits cannot be delayed: this kernel takes no BPF program with a loop; Linux 5.3 and later do")]
+    NoBoundedLoop,
+    /// Exits cannot be delayed, as the host's clock is too coarse or too slow.
+    #[error(
+        "exits cannot be delayed: this host's clock is read in steps of {step}, too coarse to bound a delay by; \
+         a finer one may be named in /sys/devices/system/clocksource/clocksource0/available_clocksource"
+    )]
+    CoarseClock {
+        /// From one reading to the next, where they differ.
+        step: Nanos,
+    },
+    /// A delay that is too long.
+    #[error("a delay of {asked} is too long: a single exit is delayed by at most {most}")]
+    DelayTooLong {
+        /// The delay.
+        asked: Nanos,
+        /// The longest.
+        most: Nanos,
+    },
+    /// The exits that were asked for have no tracepoint that fires here.
+    #[error("{exits} cannot be delayed: {why}")]
+    NotDelayable {
+        /// Which exits.
+        exits: String,
+        /// Why not.
+        why: String,
     },
     /// The kernel refuses a program: our mistake, or a kernel that does things otherwise.
     #[error("the kernel refuses the BPF program for {tracepoint}: {error}\n{log}")]

@@ -12,6 +12,8 @@
 //! a record is lost and counted. Only what runs on the CPU of an exit costs the guest time, so that is kept short: no
 //! lookup by thread, no wake-up, and what is not wanted is refused by the BPF program before anything is copied.
 //!
+//! Or exits are made longer on purpose, to find what their length is worth: see [`ExitDelay`].
+//!
 //! The BPF programs are assembled here from the places that tracefs gives for each tracepoint's fields: neither clang nor
 //! BTF is needed, neither when exitscope is built nor when it runs. Where the kernel has BTF, programs that count look at
 //! what tracepoints are given, which is cheaper, instead of at records.
@@ -36,6 +38,7 @@ pub use aggregate::{
     Aggregation, CountAndTime, CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingCost,
     CountingOptions, OpenExit, Snapshot, VcpuRunner,
 };
+pub use bpf::{DelayCounts, DelayedExits, ExitDelay};
 pub use capture::{Capture, CaptureOptions, Drained, Processes, TracepointSample, TracingBackend};
 pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};

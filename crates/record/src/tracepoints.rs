@@ -52,9 +52,14 @@ pub fn of_kvm(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
 
 /// Those of them that say something to who only counts here.
 pub(crate) fn counted_of_kvm(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
-    let is_software = cfg!(target_arch = "x86_64") && !HARDWARE.iter().any(|module| Path::new(module).exists());
+    let is_software = is_software();
     let is_wanted = |when| when == RecordWhen::Always || is_software && when == RecordWhen::CountedWithoutExits;
     find(tracefs, &recorded(is_wanted))
+}
+
+/// Whether KVM runs guests here without VMX and SVM: `kvm_exit` is there then, and never fires.
+pub(crate) fn is_software() -> bool {
+    cfg!(target_arch = "x86_64") && !HARDWARE.iter().any(|module| Path::new(module).exists())
 }
 
 /// The scheduler's tracepoints, which tell when a virtual CPU could run and did not.

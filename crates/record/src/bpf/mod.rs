@@ -1,4 +1,5 @@
-//! Recording by BPF programs: see [`mod@program`] for what one does. Counting by them: see [`count`].
+//! Recording by BPF programs: see [`mod@program`] for what one does. Counting by them: see [`count`]. Delaying exits by them:
+//! see [`delay`].
 //!
 //! ```text
 //! rings: CPU ─► ring buffer      lost: a number for each CPU      threads: whose scheduling is wanted
@@ -8,10 +9,13 @@ mod arguments;
 mod assembler;
 mod count;
 mod count_program;
+mod delay;
+mod delay_program;
 mod program;
 mod ring;
 
 pub use count::{ByBpf, Source};
+pub use delay::{DelayCounts, DelayedExits, ExitDelay};
 
 use crate::bytes::{u32_at, u64_at};
 use crate::capture::{Batch, online_cpus};
