@@ -1,11 +1,11 @@
 //! `exitscope diff`.
 
-use crate::Outcome;
 use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::html_output;
 use crate::read;
 use crate::report::{Gates, check_reason, terminal_style};
 use crate::select;
+use crate::{Outcome, write_json};
 use exitscope_analysis::{ChangeLimit, DiffRow};
 use exitscope_model::LedgerLine;
 use exitscope_page::{ResultPage, SideLengths, write_result_data, write_result_page};
@@ -38,10 +38,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         return Ok(gates.outcome());
     }
     match args.format {
-        EventsFormat::Json => {
-            serde_json::to_writer(&mut *out, &comparison)?;
-            writeln!(out)?;
-        }
+        EventsFormat::Json => write_json(&comparison, out)?,
         EventsFormat::Text => write_page(&comparison_page(&comparison, args.top.is_none()), terminal_style(), out)?,
     }
     Ok(gates.outcome())

@@ -1,8 +1,8 @@
 //! `exitscope doctor`.
 
-use crate::Outcome;
 use crate::cli::{DoctorArgs, EventsFormat};
 use crate::report::terminal_style;
+use crate::{Outcome, write_json};
 use exitscope_lab::doctor::checkup;
 use exitscope_lab::open_kvm;
 use exitscope_record::{Aggregation, CountingOptions, TracingBackend};
@@ -17,10 +17,7 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     checks.extend(recording());
     let checkup = DoctorReport::of(&checks);
     match args.format {
-        EventsFormat::Json => {
-            serde_json::to_writer(&mut *out, &checkup)?;
-            writeln!(out)?;
-        }
+        EventsFormat::Json => write_json(&checkup, out)?,
         EventsFormat::Text => write_page(&doctor_page(&checkup), terminal_style(), out)?,
     }
     // The page has said all; without KVM the exit code and one line say so as well.

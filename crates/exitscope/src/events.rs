@@ -1,8 +1,8 @@
 //! `exitscope events`.
 
-use crate::Outcome;
 use crate::cli::{EventsArgs, EventsFormat};
 use crate::read;
+use crate::{Outcome, write_json};
 use exitscope_analysis::Selection;
 use exitscope_model::encode::line;
 use exitscope_model::{Event, EventKind, EventNames, ExitInfo, Ledger};
@@ -35,10 +35,7 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         let row = EventRow::of(event, info, names);
         match args.format {
             EventsFormat::Text => writeln!(out, "{}", line(&event_text(event.at, row)))?,
-            EventsFormat::Json => {
-                serde_json::to_writer(&mut *out, &row)?;
-                writeln!(out)?;
-            }
+            EventsFormat::Json => write_json(&row, out)?,
         }
         Ok(())
     };

@@ -1,11 +1,11 @@
 //! `exitscope lab`: experiments on real KVM guests.
 
-use crate::Outcome;
 use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
 use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
 use crate::report::terminal_style;
 use crate::saved_run::{saved, saved_of};
+use crate::{Outcome, write_json};
 use crate::{html_output, sim};
 use anyhow::bail;
 use exitscope_lab::events::event_names;
@@ -190,10 +190,7 @@ fn experiment(
 fn show(report: &LabReport, format: LabFormat, html: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     match (html, format) {
         (Some(to), _) => html_output::write(to, |out| write_result_page(&ResultPage::Lab { lab: report }, out))?,
-        (None, LabFormat::Json) => {
-            serde_json::to_writer(&mut *out, report)?;
-            writeln!(out)?;
-        }
+        (None, LabFormat::Json) => write_json(report, out)?,
         (None, LabFormat::Csv) => write_lab_csv(report, out)?,
         (None, LabFormat::Benchstat) => write_benchstat(report, out)?,
         (None, LabFormat::Text) => write_page(&lab_page(report), terminal_style(), out)?,

@@ -164,6 +164,12 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
 }
 
+/// Writes a value as JSON, on a line of its own.
+fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    Ok(writeln!(out)?)
+}
+
 /// Standard output. Where nobody reads it any more, what is written goes nowhere.
 struct Pipe<W> {
     to: W,

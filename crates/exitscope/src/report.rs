@@ -1,6 +1,5 @@
 //! `exitscope report`.
 
-use crate::Outcome;
 use crate::bundle;
 use crate::cli::{ReportArgs, ReportFormat, ViewArg};
 use crate::devices;
@@ -8,6 +7,7 @@ use crate::html;
 use crate::read;
 use crate::saved_run::saved_of;
 use crate::select;
+use crate::{Outcome, write_json};
 use anyhow::Context;
 use exitscope_analysis::advice::TriedLimits;
 use exitscope_analysis::{
@@ -233,10 +233,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         report.hidden = Some(hidden);
     }
     match args.format {
-        ReportFormat::Json => {
-            serde_json::to_writer(&mut *out, &report)?;
-            writeln!(out)?;
-        }
+        ReportFormat::Json => write_json(&report, out)?,
         ReportFormat::Csv => {
             // The rows have no place for it.
             for line in report.coverage.damage() {

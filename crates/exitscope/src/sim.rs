@@ -1,9 +1,9 @@
 //! `exitscope sim`.
 
-use crate::Outcome;
 use crate::cli::{LimitArgs, ScenarioArgs, SimArgs, SimFormat};
 use crate::output_file::replace;
 use crate::report::terminal_style;
+use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use exitscope_pipeline::SimTraceWriter;
 use exitscope_policy::all_knobs;
@@ -42,10 +42,7 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     };
     let run = SimReport::of(&outcome, &scenario, row(&args.scenario, &scenario));
     match args.format {
-        SimFormat::Json => {
-            serde_json::to_writer(&mut *out, &run)?;
-            writeln!(out)?;
-        }
+        SimFormat::Json => write_json(&run, out)?,
         SimFormat::Csv => write_metrics_csv(&run.metrics, &mut *out)?,
         SimFormat::Text => write_page(&simulated_page(&run), terminal_style(), out)?,
     }

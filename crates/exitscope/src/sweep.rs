@@ -5,11 +5,11 @@
 //!                                     └─► rows of a table ─► a cluster's executors ─┘
 //! ```
 
-use crate::Outcome;
 use crate::cli::{SimFormat, SweepArgs};
 use crate::html_output;
 use crate::report::terminal_style;
 use crate::sim;
+use crate::{Outcome, write_json};
 use anyhow::bail;
 use exitscope_page::{ResultPage, write_result_page};
 use exitscope_scenario::outcome::Metric;
@@ -63,10 +63,7 @@ pub fn run(args: &SweepArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let sweep = Sweep::of(sim::row(&args.scenario, &base), args.replicates, vary, metrics, configurations);
     match args.format {
         _ if args.html.is_some() => {}
-        SimFormat::Json => {
-            serde_json::to_writer(&mut *out, &sweep)?;
-            writeln!(out)?;
-        }
+        SimFormat::Json => write_json(&sweep, out)?,
         SimFormat::Csv => write_sweep_csv(&sweep, &mut *out)?,
         SimFormat::Text => write_page(&sweep_page(&sweep), terminal_style(), out)?,
     }

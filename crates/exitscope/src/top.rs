@@ -1,9 +1,9 @@
 //! `exitscope top`: this host's VM exits, as they happen.
 
-use crate::Outcome;
 use crate::cli::{EventsFormat, TopArgs};
 use crate::host::LiveHost;
 use crate::report::terminal_style;
+use crate::{Outcome, write_json};
 use anyhow::bail;
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_top::{ChildCommands, RecordTarget, Top, TopOptions};
@@ -47,8 +47,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     while let Some(frame) = top.next_interval(is_over)? {
         if is_json {
-            serde_json::to_writer(&mut *out, &frame)?;
-            writeln!(out)?;
+            write_json(&frame, out)?;
         } else {
             top.write_text(&frame, terminal_style(), out)?;
         }

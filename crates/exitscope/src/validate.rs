@@ -1,7 +1,7 @@
 //! `exitscope validate`.
 
-use crate::Outcome;
 use crate::cli::{ValidateArgs, ValidateFormat as Format};
+use crate::{Outcome, write_json};
 use exitscope_validation::{experiments, validate, validation_page, write_validation_csv, write_validation_markdown};
 use exitscope_view::write_page;
 use std::io::Write;
@@ -17,10 +17,7 @@ pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> 
     }
     let validation = validate(&list, args.replicates)?;
     match args.format {
-        Format::Json => {
-            serde_json::to_writer(&mut *out, &validation)?;
-            writeln!(out)?;
-        }
+        Format::Json => write_json(&validation, out)?,
         Format::Csv => write_validation_csv(&validation, out)?,
         Format::Markdown => write_validation_markdown(&validation, out)?,
         Format::Text => write_page(&validation_page(&validation), crate::report::terminal_style(), out)?,

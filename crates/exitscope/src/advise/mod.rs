@@ -8,12 +8,12 @@
 mod apply;
 mod tried;
 
-use crate::Outcome;
 use crate::cli::{AdviseArgs, EventsFormat};
 use crate::devices;
 use crate::read;
 use crate::report::terminal_style;
 use crate::select;
+use crate::{Outcome, write_json};
 use anyhow::bail;
 use exitscope_analysis::advice::AdviceInput;
 use exitscope_pipeline::{judgement, read_alone, reread};
@@ -49,10 +49,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     match (args.form, args.format) {
         (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,
-        (None, EventsFormat::Json) => {
-            serde_json::to_writer(&mut *out, &advised)?;
-            writeln!(out)?;
-        }
+        (None, EventsFormat::Json) => write_json(&advised, out)?,
         (None, EventsFormat::Text) => write_page(&advice_page(&advised), terminal_style(), out)?,
     }
     match args.apply {

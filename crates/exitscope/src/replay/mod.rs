@@ -6,11 +6,11 @@
 
 mod yielding;
 
-use crate::Outcome;
 use crate::cli::{PolicyName, ReplayArgs, SimFormat};
 use crate::read;
 use crate::report::terminal_style;
 use crate::select;
+use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
 use exitscope_pipeline::ReadTrace;
@@ -52,10 +52,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         PolicyName::Yielding => yielding::replay(args, &of, grid)?,
     };
     match args.format {
-        SimFormat::Json => {
-            serde_json::to_writer(&mut *out, &replay)?;
-            writeln!(out)?;
-        }
+        SimFormat::Json => write_json(&replay, out)?,
         SimFormat::Csv => {
             for line in replay.damage() {
                 say!("{line}");
