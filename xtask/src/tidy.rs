@@ -34,6 +34,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("export", &["units", "model", "analysis", "view"]),
     ("store", &["units", "model"]),
     ("query", &["units", "stats", "model", "analysis", "store"]),
+    ("fleet", &["units", "stats", "model", "analysis", "view", "store", "query"]),
     (
         "exitscope",
         &[
@@ -63,6 +64,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "export",
             "store",
             "query",
+            "fleet",
         ],
     ),
 ];

@@ -655,7 +655,7 @@ pub struct FleetReportArgs {
 pub struct ComparedArgs {
     /// What is compared
     #[arg(long, value_enum, default_value = "kernel")]
-    pub by: FleetBy,
+    pub by: FleetByArg,
     /// Baseline [default: the earliest, by its first day]
     #[arg(long, value_name = "VALUE")]
     pub against: Option<String>,
@@ -675,7 +675,7 @@ pub struct ComparedArgs {
 
 /// What `fleet report` compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FleetBy {
+pub enum FleetByArg {
     /// Kernel releases
     Kernel,
     /// Hosts
