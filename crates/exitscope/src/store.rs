@@ -6,26 +6,25 @@
 //!                └─► AdviceInput ─► advice ──────────────────────┘
 //! ```
 
-use crate::Outcome;
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::devices;
 use crate::read;
 use crate::report::terminal_style;
+use crate::{Outcome, write_json};
 use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::advice::{AdviceInput, Judgement};
-use exitscope_analysis::{DurationStats, ExitStats, Selection, StatsByKey, TraceSink};
+use exitscope_analysis::{DurationStats, Selection, SumsByTime, TraceSink};
 use exitscope_export::{ExportedVcpus, VcpuSurvey};
 use exitscope_model::encode::line;
-use exitscope_model::{Exit, ExitCode, LedgerLine, Spread, SumRow, TraceInfo, WhoRow};
+use exitscope_model::{Exit, HostSetting, LedgerLine, TraceInfo};
 use exitscope_pipeline::{EarlierFiles, ReadOptions, judgement, read_alone, read_with_vcpus, reread};
-use exitscope_stats::Histogram;
 use exitscope_store::{
     AddOutcome, AdvisedRow, Compacted, DamagedFile, PendingRecording, RecordingRow, RecordingStats, Store, StoreCheck,
     StoreError, StoredSettingRow,
 };
 use exitscope_trace::{EventFilter, Input, SourceOptions};
-use exitscope_view::{AdviceRow, Coverage, Page, PageSection, Table, TableColumn, TraceRow, thousands, write_page};
+use exitscope_view::{AdviceRow, Coverage, Page, PageSection, Table, TableColumn, thousands, write_page};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -34,9 +33,6 @@ use std::time::{Duration, SystemTime};
 
 /// Bytes of a recording that are hashed at once.
 const CHUNK: u64 = 1 << 20;
-
-/// Stretches of time that a recording's sums are kept of, so that it can be said how sure a difference is.
-const STRETCHES: u64 = 32;
 
 /// Longer than any add or query takes: what is left of adds that were stopped is older, and whoever opened the store before
 /// files were joined or dropped has its answer.
@@ -120,7 +116,7 @@ fn add_file(
         let says = format!("already there, of host {} and day {}", run.host, run.day);
         return Ok(Done { says, warnings: Vec::new() });
     }
-    let (run, added, coverage) = add_one(args, store, file, &input, id)?;
+    let (run, added, warnings) = add_one(args, store, file, &input, id)?;
     let says = match added {
         AddOutcome::New { exits, sums } => {
             let each = exits as f64 / run.exits.max(1) as f64;
@@ -136,7 +132,7 @@ fn add_file(
         AddOutcome::Already => "somebody else added it just now".to_string(),
     };
     there.insert(run.id.clone(), run);
-    Ok(Done { says, warnings: warnings(&coverage) })
+    Ok(Done { says, warnings })
 }
 
 fn warnings(coverage: &Coverage) -> Vec<String> {
@@ -155,7 +151,7 @@ fn add_one(
     file: &Path,
     input: &Input,
     id: String,
-) -> anyhow::Result<(RecordingRow, AddOutcome, Coverage)> {
+) -> anyhow::Result<(RecordingRow, AddOutcome, Vec<String>)> {
     let selection = Selection::default();
     let options = read::options(&args.clock, EventFilter::Timed, &selection);
     let fresh = || (VcpuSurvey::new(&selection), AdviceInput::new(&selection));
@@ -181,78 +177,55 @@ fn add_one(
         None => row.hostname.clone(),
     };
     let day = args.day.map_or_else(|| day_of(file), Ok)?.to_string();
-    let mut adding = store.add(&id, &host, &day, lanes.all().iter().map(|lane| lane.row.clone()).collect())?;
+    let vcpus: Vec<_> = lanes.all().iter().map(|lane| lane.row.clone()).collect();
+    let mut adding = store.add(&id, &host, &day, vcpus.clone())?;
     adding.name_subjects(first.info.subject_names());
-    let mut passing =
-        Passing { lanes: &lanes, adding, cells: StatsByKey::default(), stretches: Stretches::new(&row), failed: None };
+    let mut passing = Passing { lanes: &lanes, adding, sums: SumsByTime::new(row.first_ns, row.last_ns), failed: None };
     let options = ReadOptions { source: SourceOptions { exit_info: true, ..options.source }, ..options };
     let trace = read_with_vcpus(input, &mut EarlierFiles::default(), &first.vcpu_of, options, &mut passing)?;
-    let Passing { adding, cells, failed, stretches, .. } = passing;
+    let Passing { adding, sums, failed, .. } = passing;
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let mut vcpus: BTreeMap<Option<u32>, u32> = BTreeMap::new();
-    lanes.all().iter().for_each(|lane| *vcpus.entry(lane.row.vm).or_default() += 1);
-    // Every field is named, so that a new column cannot be forgotten.
-    let row = |((lane, stretch, code), stats): ((usize, u64, ExitCode), &ExitStats)| {
-        let who = WhoRow::clone(&lanes.all()[lane].row);
-        SumRow {
-            vm_vcpus: vcpus[&who.vm],
-            who,
-            at_ns: stretches.begin(stretch),
-            span_ns: stretches.span,
-            reason: code.name(),
-            count: stats.count,
-            timed: stats.timed,
-            user_space_exits: stats.user_count,
-            parts: stats.parts,
-            min_ns: stats.min,
-            max_ns: stats.max,
-            exit_times: buckets(&stats.durations),
-        }
+    let facts = &advice_input.facts;
+    let stats = RecordingStats {
+        facts: sums.rows(&vcpus),
+        halts: facts.halts.rows(&trace.info, DurationStats::spread).0,
+        gangs: facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, DurationStats::spread)).collect(),
     };
-    let sums = RecordingStats {
-        facts: cells.cells().into_iter().map(row).collect(),
-        halts: advice_input.facts.halts.rows(&trace.info, spread).0,
-        gangs: advice_input.facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, spread)).collect(),
-    };
-    let run = RecordingRow {
-        exits: trace.exits,
-        timed: trace.timed_exits,
-        lost: trace.ledger.get(LedgerLine::LostRecords),
-        advice: advice(&judgement, &first.info),
-        ..run_row(id, host, day, &read::row(&trace), &trace.info)
-    };
-    let added = adding.finish(&run, &sums)?;
-    Ok((run, added, Coverage::of(&trace.ledger, trace.exits, trace.timed_exits)))
-}
-
-fn run_row(id: String, host: String, day: String, row: &TraceRow, info: &TraceInfo) -> RecordingRow {
-    let setting = |of: &exitscope_model::HostSetting| StoredSettingRow {
+    let mut warnings = warnings(&Coverage::of(&trace.ledger, trace.exits, trace.timed_exits));
+    if sums.left_out() > 0 {
+        let count = thousands(sums.left_out());
+        warnings.push(format!("{count} exits are in no sum (reason_stats): it has too many vCPUs and reasons"));
+    }
+    let row = read::row(&trace);
+    let setting = |of: &HostSetting| StoredSettingRow {
         component: of.of.clone(),
         name: of.name.clone(),
         value: of.value.clone(),
     };
-    RecordingRow {
+    let run = RecordingRow {
         id,
-        name: row.name.clone(),
+        name: row.name,
         host,
         day,
-        format: row.format.clone(),
-        arch: row.arch.clone(),
-        release: row.release.clone(),
-        cpu: row.cpu.clone(),
+        format: row.format,
+        arch: row.arch,
+        release: row.release,
+        cpu: row.cpu,
         cpus: row.cpus,
-        clock: row.clock.clone(),
+        clock: row.clock,
         first_ns: row.first_ns,
         last_ns: row.last_ns,
         events: row.events,
-        exits: 0,
-        timed: 0,
-        lost: 0,
-        settings: info.settings.iter().map(setting).collect(),
-        advice: Vec::new(),
-    }
+        exits: trace.exits,
+        timed: trace.timed_exits,
+        lost: trace.ledger.get(LedgerLine::LostRecords),
+        settings: trace.info.settings.iter().map(setting).collect(),
+        advice: advice(&judgement, &first.info),
+    };
+    let added = adding.finish(&run, &stats)?;
+    Ok((run, added, warnings))
 }
 
 fn advice(judgement: &Judgement, info: &TraceInfo) -> Vec<AdvisedRow> {
@@ -267,51 +240,18 @@ fn advice(judgement: &Judgement, info: &TraceInfo) -> Vec<AdvisedRow> {
     AdviceRow::all(judgement, info).into_iter().map(row).collect()
 }
 
-/// A recording cut into stretches of the same length.
-#[derive(Clone, Copy)]
-struct Stretches {
-    first: u64,
-    span: u64,
-}
-
-impl Stretches {
-    fn new(row: &TraceRow) -> Stretches {
-        let length = row.last_ns.saturating_sub(row.first_ns) + 1;
-        Stretches { first: row.first_ns, span: length.div_ceil(STRETCHES) }
-    }
-
-    fn of(&self, at: u64) -> u64 {
-        (at.saturating_sub(self.first) / self.span).min(STRETCHES - 1)
-    }
-
-    fn begin(&self, number: u64) -> u64 {
-        self.first.saturating_add(number * self.span)
-    }
-}
-
-fn spread(of: &DurationStats) -> Spread {
-    Spread { sum_ns: of.sum, max_ns: (of.count > 0).then_some(of.max), buckets: buckets(&of.histogram) }
-}
-
-/// The shortest of each bucket, and how many there are in it.
-fn buckets(of: &Histogram) -> Vec<(u64, u64)> {
-    of.counts().buckets().map(|(low, _, count)| (low, count)).collect()
-}
-
 /// Passes exits on to the store.
 struct Passing<'a> {
     lanes: &'a ExportedVcpus,
     adding: PendingRecording<'a>,
-    /// By vCPU, stretch of time and reason.
-    cells: StatsByKey<(usize, u64, ExitCode)>,
-    stretches: Stretches,
+    sums: SumsByTime,
     failed: Option<StoreError>,
 }
 
 impl TraceSink for Passing<'_> {
     fn absorb(&mut self, exit: &Exit) {
         let Some(lane) = self.lanes.place(&exit.who).filter(|_| self.failed.is_none()) else { return };
-        self.cells.absorb((lane, self.stretches.of(exit.at.as_nanos()), exit.code), exit);
+        self.sums.absorb(lane, exit);
         self.failed = self.adding.absorb(lane, exit).err();
     }
 
@@ -351,8 +291,7 @@ fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let contents = Store::open(&args.dir)?.contents()?;
     if args.format == EventsFormat::Json {
         for run in contents.runs.values() {
-            serde_json::to_writer(&mut *out, run)?;
-            writeln!(out)?;
+            write_json(run, out)?;
         }
         return Ok(Outcome::Fine);
     }

@@ -3,22 +3,18 @@
 //!
 //! `cargo run --release --package exitscope-query --example generate -- FROM TO EXITS HOSTS DAYS`
 
-use exitscope_analysis::ExitStats;
+use exitscope_analysis::SumsByTime;
 use exitscope_model::{
-    CodeList, Exit, ExitCode, ExitParts, ExitPhases, Handler, PortAccessForm, Subject, SubjectKind, SumRow, TimePart,
+    CodeList, Exit, ExitCode, ExitParts, ExitPhases, Handler, PortAccessForm, Subject, SubjectKind, TimePart,
     VcpuIdentity, WhoRow,
 };
 use exitscope_query::{Array, EngineLimits, QueryEngine, ResultColumns};
 use exitscope_store::{RecordingRow, RecordingStats, Store};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Stretches of time that a recording's sums are of, as `store add` makes them.
-const STRETCHES: u64 = 32;
 
 /// An exit of the recording.
 struct Seen {
@@ -49,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let id = format!("{host}-{day}");
         let mut adding = store.add(&id, &host, &day, vcpus.clone())?;
         let length = run.last_ns - run.first_ns + 1;
-        let span = (length * count.div_ceil(seen.len() as u64)).div_ceil(STRETCHES);
-        let mut cells: BTreeMap<(usize, u64, ExitCode), ExitStats> = BTreeMap::new();
+        let last_ns = run.first_ns + length * count.div_ceil(seen.len() as u64) - 1;
+        let mut sums = SumsByTime::new(run.first_ns, last_ns);
         let mut chance = 0x9e37_79b9_7f4a_7c15 ^ file;
         for number in 0..count {
             let of = &seen[(number % seen.len() as u64) as usize];
@@ -64,27 +60,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ..of.exit
             };
             adding.absorb(of.vcpu, &exit)?;
-            let stretch = (exit.at.as_nanos() - run.first_ns) / span;
-            cells.entry((of.vcpu, stretch, exit.code)).or_default().absorb(&exit);
+            sums.absorb(of.vcpu, &exit);
         }
-        let fact = |((vcpu, stretch, reason), cell): ((usize, u64, ExitCode), ExitStats)| SumRow {
-            who: WhoRow::clone(&vcpus[vcpu]),
-            vm_vcpus: vcpus.len() as u32,
-            at_ns: run.first_ns + stretch * span,
-            span_ns: span,
-            reason: reason.name(),
-            count: cell.count,
-            timed: cell.timed,
-            user_space_exits: cell.user_count,
-            parts: cell.parts,
-            min_ns: cell.min,
-            max_ns: cell.max,
-            exit_times: cell.durations.counts().buckets().map(|(low, _, count)| (low, count)).collect(),
-        };
-        let sums = RecordingStats { facts: cells.into_iter().map(fact).collect(), ..RecordingStats::default() };
-        let last_ns = run.first_ns + span * STRETCHES - 1;
+        let stats = RecordingStats { facts: sums.rows(&vcpus), ..RecordingStats::default() };
         let run = RecordingRow { id, host, day, last_ns, exits: count, timed: count, ..run.clone() };
-        adding.finish(&run, &sums)?;
+        adding.finish(&run, &stats)?;
     }
     Ok(())
 }
