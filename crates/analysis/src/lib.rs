@@ -72,6 +72,6 @@ pub use sums_by_time::SumsByTime;
 pub use threshold::{Breach, LimitCheck, Threshold, ThresholdError, Unjudged};
 pub use timeline::{Bucket, Timeline, wider};
 pub use trace_sink::TraceSink;
-pub use vcpu_time::VcpuTime;
+pub use vcpu_time::{VcpuTime, is_part};
 pub use verdict::{Verdict, VerdictInput, VerdictState};
 pub use yields::{DEPTHS, PleCell, PreemptionStats, RunQueueStats, TargetCell, YieldFacts, YieldStats};

@@ -62,6 +62,11 @@ impl VcpuTime {
     }
 }
 
+/// Whether a vCPU with this span was there for a part of the recording alone: rates and shares are then of that part.
+pub fn is_part(span: u64, duration: u64) -> bool {
+    span.saturating_mul(20) < duration.saturating_mul(19)
+}
+
 /// How much of what lies between two moments lies within the window.
 #[inline]
 pub(crate) fn within(window: (Moment, Moment), begin: u64, end: u64) -> Nanos {

@@ -10,6 +10,7 @@ use crate::page::{Table, column, if_told, is_told, length};
 use crate::report::{GroupRow, Report, SlowExitRow, VcpuRow};
 use crate::text::{MOST_USED_WIDTH, TerminalStyle, painted, written_table};
 use anstyle::{AnsiColor, Color, Style};
+use exitscope_analysis::is_part;
 use exitscope_model::TimePart;
 use exitscope_model::encode::line;
 use exitscope_units::{Moment, Nanos};
@@ -150,9 +151,7 @@ impl Summary<'_> {
         }
         let duration = self.report.duration_ns;
         let seen = vcpus.iter().map(|row| row.span_ns).max().unwrap_or_default();
-        // Where a single VM came late or ended early, rates and shares are of its time.
-        let is_part = vms.len() == 1 && seen.saturating_mul(20) < duration.saturating_mul(19);
-        words.push(match is_part {
+        words.push(match vms.len() == 1 && is_part(seen, duration) {
             true => format!("{} of {}", Nanos(seen), Nanos(duration)),
             false => Nanos(duration).to_string(),
         });

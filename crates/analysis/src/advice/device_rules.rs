@@ -17,7 +17,7 @@ use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
 use super::steal::share;
 use super::subject_stats::SubjectStats;
 use super::{AdviceSetting, CitedFactId, reasons};
-use crate::{ExitStats, SubjectKey, Tally};
+use crate::{ExitStats, SubjectKey, Tally, is_part};
 use exitscope_model::{CodeList, QemuOptions, SubjectKind, SubjectName, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
@@ -230,12 +230,8 @@ impl JudgedVm<'_> {
 
     /// Words for a second of the VM's, where it was there for a part of the recording alone.
     fn while_seen(&self) -> &'static str {
-        let duration = self.input.facts.duration.0;
-        if self.time.span > 0 && self.time.span.saturating_mul(20) < duration.saturating_mul(19) {
-            ", while its vCPUs were seen"
-        } else {
-            ""
-        }
+        let is_part = self.time.span > 0 && is_part(self.time.span, self.input.facts.duration.0);
+        if is_part { ", while its vCPUs were seen" } else { "" }
     }
 
     fn is_worth_it(&self, account: &VmSubjectExits) -> bool {
