@@ -151,7 +151,7 @@ impl<'a> Item<'a> {
     /// The position of one of the words.
     pub fn word(&self, words: &[&'static str]) -> Result<usize, Fault> {
         let text = self.text()?;
-        let unknown = || match nearest(text, words.iter().copied()) {
+        let unknown = || match nearest_name(text, words.iter().copied()) {
             Some(near) => {
                 self.fault(format!("{} is none of {}; did you mean {near:?}?", quoted(text), words.join(", ")))
             }
@@ -269,7 +269,7 @@ pub(crate) fn unknown<'a>(word: &str, what: &str, known: impl Iterator<Item = &'
     const FEW: usize = 12;
     let known: Vec<&str> = known.collect();
     let says = format!("there is no {what} {}", quoted(word));
-    match nearest(word, known.iter().copied()) {
+    match nearest_name(word, known.iter().copied()) {
         Some(near) => format!("{says}; did you mean {near:?}?"),
         None if (1..=FEW).contains(&known.len()) => format!("{says}: there is {}", known.join(", ")),
         None => says,
@@ -277,17 +277,10 @@ pub(crate) fn unknown<'a>(word: &str, what: &str, known: impl Iterator<Item = &'
 }
 
 /// Which of the known words may have been meant.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = short(word);
     let distance = |other: &&str| strsim::osa_distance(&word, other);
     known.min_by_key(distance).filter(|near| distance(near) <= (near.len().min(9) + 1) / 3)
-}
-
-/// The name that was probably meant.
-pub fn nearest_name<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distances = names.map(|name| (strsim::osa_distance(word, name), name));
-    let (distance, name) = distances.min_by_key(|row| row.0)?;
-    (distance <= name.len().min(9) / 3).then_some(name)
 }
 
 /// An open table.
