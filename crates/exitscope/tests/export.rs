@@ -16,6 +16,7 @@ use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use openmetrics_parser::OpenMetricsValue;
 use openmetrics_parser::openmetrics::parse_openmetrics;
+use rayon::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -286,7 +287,7 @@ fn check(trace: &Path, arguments: &[&str]) {
 
 #[test]
 fn every_format_holds_what_the_report_counts() {
-    all_traces().iter().for_each(|trace| check(trace, &[]));
+    all_traces().par_iter().for_each(|trace| check(trace, &[]));
 }
 
 #[test]
