@@ -231,6 +231,23 @@ pub enum LeftByTrial {
     Restored(TrialEnding),
 }
 
+impl LeftByTrial {
+    /// What is said of it, line by line.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            LeftByTrial::Nothing => Vec::new(),
+            LeftByTrial::EarlierBoot => vec![
+                "a trial was killed before the last boot, which has reset what it had set: nothing to restore"
+                    .to_string(),
+            ],
+            LeftByTrial::Restored(ending) => {
+                let lines = ending.done.iter().chain(&ending.failed);
+                lines.map(|line| format!("a trial was killed before it could restore: {line}")).collect()
+            }
+        }
+    }
+}
+
 /// Restores what an earlier trial left, if `state` is the state file of what is applied.
 pub fn restore_tried(root: &Path, state: &Path) -> Result<LeftByTrial, AppliedSettingsError> {
     if HostSettings::earlier(root, &tried_path(state))? == EarlierSettings::None {

@@ -33,6 +33,7 @@ mod html;
 mod html_output;
 mod lab;
 mod output_file;
+mod question;
 mod read;
 mod record;
 mod replay;
@@ -53,6 +54,7 @@ mod validate;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use exitscope_measure::{is_watchdog, run_watchdog};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
@@ -75,8 +77,8 @@ impl CommandLine {
 
 /// The command: runs the process's command line, and gives the code to exit with.
 pub fn main() -> ExitCode {
-    if trial::is_watchdog() {
-        return trial::watchdog();
+    if is_watchdog() {
+        return run_watchdog();
     }
     let cli = Cli::parse();
     match run_to_stdout(&cli) {

@@ -11,7 +11,9 @@
 mod counted_metrics;
 mod guarded_host;
 mod user_metric;
+mod watchdog_process;
 
 pub use counted_metrics::{CauseRate, CountedCause, CountedMetrics};
 pub use guarded_host::GuardedHost;
 pub use user_metric::{MetricScale, MetricSource};
+pub use watchdog_process::{is_watchdog, run_watchdog, start_watchdog};

@@ -4,7 +4,7 @@
 //! /proc/PID/fd: anon_inode:kvm-vm, anon_inode:kvm-vcpu:N      /proc/PID/cmdline: qemu … -name guest=web01,… ─► web01
 //! ```
 
-use exitscope_model::{QemuOptions, is_qemu};
+use exitscope_model::{QemuOptions, is_qemu, vcpu_by_name};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -127,6 +127,15 @@ fn command(process: u32) -> Vec<String> {
 pub fn thread_name(process: u32, thread: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{process}/task/{thread}/comm")).unwrap_or_default();
     name.trim_end().to_string()
+}
+
+/// The threads of a process that are named as those of vCPUs, like `CPU 0/KVM`, in order of their ids.
+pub fn vcpu_threads(process: u32) -> io::Result<Vec<u32>> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
+    let mut threads: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    threads.retain(|&thread| vcpu_by_name(&thread_name(process, thread)).is_some());
+    threads.sort_unstable();
+    Ok(threads)
 }
 
 /// The machine's name, as QEMU (`-name`, which libvirt sets), Firecracker and its jailer (`--id`), crosvm (`--name`) and

@@ -8,14 +8,14 @@
 use crate::Outcome;
 use crate::cli::AdviseArgs;
 use crate::host::halt_poll_scope;
-use crate::trial::left_by_trial;
+use crate::question::agreed;
 use anyhow::bail;
 use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide};
 use exitscope_apply::{
     EarlierSettings, HostSettings, LeftByTrial, PlannedSetting, SettingChange, default_path, host_name, plan,
     restore_tried,
 };
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 pub fn apply(
@@ -27,7 +27,7 @@ pub fn apply(
     let host = host_name(&args.root);
     let path = args.state.clone().unwrap_or_else(default_path);
     writeln!(out, "\nTo be applied to {host}")?;
-    for line in left_by_trial(&restore_tried(&args.root, &path)?) {
+    for line in restore_tried(&args.root, &path)?.lines() {
         writeln!(out, "  {line}")?;
     }
     let (changes, possible) = planned(judgement, &args.root, out)?;
@@ -38,9 +38,15 @@ pub fn apply(
     check_host(args, recorded_on)?;
     // A file that cannot be used is told before anybody is asked.
     HostSettings::earlier(&args.root, &path)?;
-    if !args.yes && !agreed(out)? {
-        writeln!(out, "  nothing was changed")?;
-        return Ok(Outcome::Failed);
+    if !args.yes {
+        if !io::stdin().is_terminal() {
+            writeln!(out, "  there is no terminal to ask: --yes goes ahead")?;
+            return Ok(Outcome::Failed);
+        }
+        if !agreed(out)? {
+            writeln!(out, "  nothing was changed")?;
+            return Ok(Outcome::Failed);
+        }
     }
     let (mut settings, earlier) = HostSettings::open(&args.root, &path)?;
     if earlier == EarlierSettings::EarlierBoot {
@@ -81,7 +87,7 @@ pub fn check_host(args: &AdviseArgs, recorded_on: &str) -> anyhow::Result<()> {
 pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let path = args.state.clone().unwrap_or_else(default_path);
     let left = restore_tried(&args.root, &path)?;
-    for line in left_by_trial(&left) {
+    for line in left.lines() {
         writeln!(out, "{line}")?;
     }
     if left != LeftByTrial::Nothing && HostSettings::earlier(&args.root, &path)? == EarlierSettings::None {
@@ -155,17 +161,4 @@ fn still_so(changes: Vec<SettingChange>, out: &mut dyn Write) -> io::Result<(Vec
         }
     }
     Ok((left, all))
-}
-
-fn agreed(out: &mut dyn Write) -> anyhow::Result<bool> {
-    let stdin = io::stdin();
-    if !stdin.is_terminal() {
-        writeln!(out, "  there is no terminal to ask: --yes goes ahead")?;
-        return Ok(false);
-    }
-    write!(out, "  Go ahead? [y/N] ")?;
-    out.flush()?;
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

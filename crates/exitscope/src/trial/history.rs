@@ -1,8 +1,8 @@
 //! The trials of this host: a line of JSON each, beside the state file.
 
-use crate::Outcome;
 use crate::report::terminal_style;
 use crate::trial_args::{TryArgs, TryFormat};
+use crate::{Outcome, write_json};
 use anyhow::{Context, ensure};
 use exitscope_apply::default_path;
 use exitscope_view::{TrialReport, trial_history_page, write_page};
@@ -41,12 +41,7 @@ pub fn show(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let path = path(&args.state.clone().unwrap_or_else(default_path));
     let (trials, unread) = read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     match args.format {
-        TryFormat::Json => {
-            for trial in &trials {
-                serde_json::to_writer(&mut *out, trial)?;
-                writeln!(out)?;
-            }
-        }
+        TryFormat::Json => trials.iter().try_for_each(|trial| write_json(trial, out))?,
         TryFormat::Text if trials.is_empty() => writeln!(out, "no trial was made here yet")?,
         TryFormat::Text => write_page(&trial_history_page(&trials), terminal_style(), out)?,
     }

@@ -7,21 +7,23 @@
 mod history;
 mod predict;
 
-use crate::Outcome;
 use crate::host::halt_poll_scope;
+use crate::question::agreed;
 use crate::report::terminal_style;
 use crate::trial_args::{TryArgs, TryFormat};
+use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
     EarlierSettings, HostLimit, HostLimitError, HostLimits, HostSettings, LEASE, LeftByTrial, SettingTargets,
-    TaskThread, TrialEnding, TrialGuard, TrialLock, TriedSetting, default_path, host_name, tried_path, watch_trial,
+    TaskThread, TrialEnding, TrialLock, TriedSetting, default_path, host_name, tried_path,
 };
-use exitscope_measure::{CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource};
-use exitscope_model::vcpu_by_name;
-use exitscope_record::{Processes, thread_name, vms};
-use exitscope_signals::{catch_signals, ignore_signals, signalled};
+use exitscope_measure::{
+    CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource, start_watchdog,
+};
+use exitscope_record::{Processes, vcpu_threads, vms};
+use exitscope_signals::catch_signals;
 use exitscope_trial::{
     AbortLimit, Better, HostTrial, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialRuling,
     TrialVerdict, run_turns,
@@ -30,18 +32,9 @@ use exitscope_units::Nanos;
 use exitscope_view::{
     CauseRateRow, TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page,
 };
-use std::fs::{self, File};
-use std::io::{self, BufRead, IsTerminal, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// The one argument of the watchdog's process, which people have no use for.
-const WATCHDOG: &str = "--watch-trial";
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.history {
@@ -127,39 +120,10 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Whether this process is to be a watchdog.
-pub fn is_watchdog() -> bool {
-    std::env::args_os().nth(1).is_some_and(|argument| argument == WATCHDOG)
-}
-
-/// The watchdog's process: its standard input is the socket, its standard output the file that is locked, to which nothing is
-/// written.
-pub fn watchdog() -> ExitCode {
-    let prepare = || -> io::Result<(UnixStream, File)> {
-        ignore_signals()?;
-        // A session of its own: what ends the terminal's does not end it. If it leads a process group, it has one already.
-        let _ = rustix::process::setsid();
-        // The kernel is to end others first if memory is short. Without the right to say so it does without.
-        let _ = fs::write("/proc/self/oom_score_adj", "-1000");
-        let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        stream.peer_addr()?;
-        Ok((stream, File::from(io::stdout().as_fd().try_clone_to_owned()?)))
-    };
-    let Ok((stream, lock)) = prepare() else { return ExitCode::from(2) };
-    let Some(ending) = watch_trial(stream, lock) else { return ExitCode::SUCCESS };
-    let mut stderr = io::stderr();
-    for line in ending.why.iter().chain(&ending.done).chain(&ending.failed) {
-        // Nobody may read it any more.
-        let _ = writeln!(stderr, "exitscope: watchdog of the trial: {}", exitscope_model::encode::message(line));
-    }
-    ExitCode::SUCCESS
-}
-
 /// Takes the lock, and says what an earlier trial had left.
 fn take_lock(root: &Path, state: &Path, is_text: bool, out: &mut dyn Write) -> anyhow::Result<TrialLock> {
     let (lock, left) = TrialLock::take(root, state)?;
-    let lines = left_by_trial(&left);
-    for line in &lines {
+    for line in left.lines() {
         match is_text {
             true => writeln!(out, "{line}")?,
             false => say!("{line}"),
@@ -186,23 +150,6 @@ fn say_what_is_left(root: &Path, state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is said of what an earlier trial had left.
-pub fn left_by_trial(left: &LeftByTrial) -> Vec<String> {
-    match left {
-        LeftByTrial::Nothing => Vec::new(),
-        LeftByTrial::EarlierBoot => {
-            vec![
-                "a trial was killed before the last boot, which has reset what it had set: nothing to restore"
-                    .to_string(),
-            ]
-        }
-        LeftByTrial::Restored(ending) => {
-            let lines = ending.done.iter().chain(&ending.failed);
-            lines.map(|line| format!("a trial was killed before it could restore: {line}")).collect()
-        }
-    }
-}
-
 /// The VM's processes, and the threads of its vCPUs.
 fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> {
     let Some(name) = vm else { return Ok((Processes::All, Vec::new())) };
@@ -214,10 +161,7 @@ fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> 
             several => bail!("{} virtual machines are called {name}: --vm takes a process id, too", several.len()),
         },
     };
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).with_context(|| format!("no process {process}"))?;
-    let mut threads: Vec<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
-    threads.retain(|&thread| vcpu_by_name(&thread_name(process, thread)).is_some());
-    threads.sort_unstable();
+    let threads = vcpu_threads(process).with_context(|| format!("no process {process}"))?;
     if threads.is_empty() {
         bail!(
             "process {process} has no thread that is named as a vCPU's, like `CPU 0/KVM`; QEMU names them with \
@@ -333,33 +277,6 @@ fn message(text: &str) -> String {
     exitscope_model::encode::message(text).to_string()
 }
 
-fn agreed(out: &mut dyn Write) -> anyhow::Result<bool> {
-    write!(out, "Go ahead? [y/N] ")?;
-    out.flush()?;
-    let answer = first_line(io::BufReader::new(io::stdin()), || signalled().is_some());
-    if let Some(signal) = signalled() {
-        writeln!(out)?;
-        bail!("{signal} came; nothing was changed");
-    }
-    Ok(matches!(answer.unwrap_or_default().trim(), "y" | "Y" | "yes"))
-}
-
-/// The first line that comes, unless `is_over` first: a signal that is caught does not end reading.
-fn first_line(mut from: impl BufRead + Send + 'static, is_over: impl Fn() -> bool) -> Option<String> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let mut line = String::new();
-        let _ = sender.send(from.read_line(&mut line).map(|_| line));
-    });
-    loop {
-        match receiver.recv_timeout(Duration::from_millis(50)) {
-            Ok(line) => return line.ok(),
-            Err(RecvTimeoutError::Timeout) if !is_over() => {}
-            Err(_) => return None,
-        }
-    }
-}
-
 /// Runs the trial with a watchdog, and says how the settings were left.
 fn run_guarded(
     args: &TryArgs,
@@ -370,9 +287,7 @@ fn run_guarded(
     lock: TrialLock,
     out: Option<&mut dyn Write>,
 ) -> anyhow::Result<(HostTrial, TrialEnding, Vec<CountedCause>)> {
-    let mut program = Command::new("/proc/self/exe");
-    program.arg(WATCHDOG).stderr(Stdio::inherit());
-    let guard = TrialGuard::start(program, tried, lock, args.host_limits()?)?;
+    let guard = start_watchdog(tried, lock, args.host_limits()?)?;
     let blocks = trial.plan().blocks.len();
     let mut host = GuardedHost { guard, metric, counted, setting: 0, began: Instant::now(), blocks, out };
     run_turns(&mut trial, &mut host);
@@ -425,21 +340,4 @@ fn write_verdict(
         )?;
     }
     Ok(write_page(&trial_causes_page(report), terminal_style(), out)?)
-}
-
-fn write_json(report: &TrialReport, out: &mut dyn Write) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, report)?;
-    Ok(writeln!(out)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_is_a_line_and_is_not_waited_for_once_a_signal_came() {
-        assert_eq!(first_line(&b"y\nn\n"[..], || false).as_deref(), Some("y\n"));
-        let (silent, _open) = UnixStream::pair().unwrap();
-        assert_eq!(first_line(io::BufReader::new(silent), || true), None);
-    }
 }
