@@ -971,6 +971,10 @@ pub enum LabCommand {
     Yield(LabArgs),
     /// What exits cost the other vCPUs of a virtual core, which all leave the guest together
     Gang(LabArgs),
+    /// Run guests without end whose settings are files below a directory, for `exitscope try --root`
+    ///
+    /// The files have the kernel's paths below /sys and /proc, and act on these guests alone.
+    Guests(LabGuestsArgs),
     /// Show a run that was saved with --format json again, as a page for one
     Show(LabShowArgs),
     /// List the experiments
@@ -1012,6 +1016,42 @@ pub struct LabArgs {
     /// Write one self-contained HTML page to this file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "against"])]
     pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct LabGuestsArgs {
+    /// What the guests do
+    #[arg(value_enum)]
+    pub program: LabGuestsProgram,
+    /// The directory with the files of settings, and with throughput, a counter of work done; values that are there are in
+    /// force from the beginning
+    #[arg(long, value_name = "DIRECTORY")]
+    pub root: PathBuf,
+    /// How long they run [default: until a signal]
+    #[arg(long = "for", value_name = "LENGTH", value_parser = parse_length)]
+    pub length: Option<Nanos>,
+    /// vCPUs, all of one VM [default: ping-pong 2, locks 8, io 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub vcpus: Option<u32>,
+    /// How long a vCPU computes between two balls, locks or requests; on the mean, for io
+    #[arg(long, value_name = "LENGTH", default_value = "20us", value_parser = parse_length)]
+    pub gap: Nanos,
+    /// Keep each vCPU on a CPU (ping-pong, io)
+    #[arg(long)]
+    pub pin: bool,
+    /// End when standard input does: with the program at its other end
+    #[arg(long)]
+    pub until_eof: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LabGuestsProgram {
+    /// Pairs of vCPUs play ping-pong and halt between: round trips
+    PingPong,
+    /// vCPUs contend for a spinlock, over two threads: locks
+    Locks,
+    /// vCPUs wait for a disk, whose worker is a thread: requests
+    Io,
 }
 
 #[derive(Debug, Args)]

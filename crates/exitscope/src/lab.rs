@@ -1,6 +1,6 @@
 //! `exitscope lab`: experiments on real KVM guests.
 
-use crate::cli::{LabArgs, LabCommand, LabFormat, LabRunArgs, LabRunFormat};
+use crate::cli::{LabArgs, LabCommand, LabFormat, LabGuestsArgs, LabGuestsProgram, LabRunArgs, LabRunFormat};
 use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
 use crate::report::terminal_style;
@@ -11,6 +11,7 @@ use anyhow::bail;
 use exitscope_lab::events::event_names;
 use exitscope_lab::hidden::{self, Traced};
 use exitscope_lab::measure::MeasurePlan;
+use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, RunningGuests};
 use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, yielding};
 use exitscope_model::{Event, EventKind, EventNames, ExitCode};
 use exitscope_page::{ResultPage, write_result_page};
@@ -54,6 +55,7 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
         LabCommand::Haltpoll(args) => experiment("haltpoll", args, None, out, haltpoll::run),
         LabCommand::Yield(args) => experiment("yield", args, None, out, yielding::run),
         LabCommand::Gang(args) => experiment("gang", args, None, out, gang::run),
+        LabCommand::Guests(args) => run_guests(args, out),
         LabCommand::Show(args) => {
             check_page(args.html.as_deref(), std::slice::from_ref(&args.run))?;
             let report = saved(&args.run)?;
@@ -222,6 +224,40 @@ fn run_scenario(args: &LabRunArgs, out: &mut dyn Write) -> anyhow::Result<Outcom
         LabRunFormat::Text => LabFormat::Text,
     };
     show(&report, format, args.html.as_deref(), out)
+}
+
+fn run_guests(args: &LabGuestsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let program = match args.program {
+        LabGuestsProgram::PingPong => GuestProgram::PingPong,
+        LabGuestsProgram::Locks => GuestProgram::Locks,
+        LabGuestsProgram::Io => GuestProgram::Io,
+    };
+    catch_signals()?;
+    let machine = LabMachine::new()?;
+    let plan = GuestsPlan {
+        program,
+        root: args.root.clone(),
+        vcpus: args.vcpus.unwrap_or(program.vcpus()),
+        gap_ns: args.gap.0,
+        pin: args.pin,
+        length: args.length.map(|length| Duration::from_nanos(length.0)),
+        until_eof: args.until_eof,
+    };
+    let mut guests = RunningGuests::new(&machine, plan)?;
+    for (file, value) in guests.settings() {
+        writeln!(out, "{} is {value}", file.display())?;
+    }
+    writeln!(out, "{} counts {}", guests.throughput().display(), program.counts())?;
+    writeln!(out, "process {} runs them", std::process::id())?;
+    out.flush()?;
+    let run = guests.run()?;
+    writeln!(out, "{} {} in {:.1} s", run.done, program.counts(), run.elapsed.as_secs_f64())?;
+    if let Some([polled, paid]) = run.polls {
+        writeln!(out, "{polled} polls by KVM, {paid} successful")?;
+    }
+    let [polled, paid] = run.guest_polls;
+    writeln!(out, "{polled} polls by the guest, {paid} successful")?;
+    Ok(Outcome::Fine)
 }
 
 fn write_trace(path: &Path, events: &[Event]) -> anyhow::Result<()> {

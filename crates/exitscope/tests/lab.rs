@@ -3,7 +3,7 @@
 mod common;
 
 use common::{check_json, exitscope, report, run, stderr, stdout};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -310,4 +310,82 @@ fn an_emulating_back_end_gives_no_cost_model() {
         assert!(stderr(&output).contains("emulates ring 0"), "{}", stderr(&output));
         assert!(!costs.exists());
     }
+}
+
+/// Guests that run on, and what they said when they did.
+fn running_guests(arguments: &[&str], root: &std::path::Path) -> (std::process::Child, String) {
+    let mut command = exitscope();
+    command.args(["lab", "guests"]).args(arguments).arg("--root").arg(root);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap());
+    while !said.contains("runs them") {
+        assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    (child, said)
+}
+
+/// Waits until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn guests_run_on_with_settings_in_files_until_a_signal_or_the_end_of_input() {
+    let Some(_machine) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("host");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_default();
+    let count = || read("throughput").trim().parse::<u64>().unwrap_or(0);
+    for (program, setting, vcpus) in [
+        ("ping-pong", "sys/module/kvm/parameters/halt_poll_ns", 2),
+        ("locks", "proc/sys/kernel/spin_retry", 2),
+        ("io", "worker_delay_ns", 1),
+    ] {
+        let (mut child, said) = running_guests(&[program, "--until-eof"], &root);
+        let path = root.join(setting);
+        let in_force = read(setting);
+        assert!(said.contains(&format!("{} is {in_force}", path.display())), "{said}");
+        // A value is taken, and shown as the kernel shows it; one that is none is not.
+        std::fs::write(&path, "77").unwrap();
+        until("the value is taken", || read(setting) == "77\n");
+        std::fs::write(&path, "many\n").unwrap();
+        until("the value in force is back", || read(setting) == "77\n");
+        let before = count();
+        until("the count goes on", || count() > before);
+        // As tools know a VM's vCPUs.
+        let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
+        let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default());
+        let names: std::collections::BTreeSet<String> = names.filter(|name| name.ends_with("/KVM\n")).collect();
+        let expected: std::collections::BTreeSet<String> = (0..vcpus).map(|cpu| format!("CPU {cpu}/KVM\n")).collect();
+        assert_eq!(names, expected, "{program}");
+        // One at a time counts there.
+        let other = exitscope().args(["lab", "guests", "locks", "--root"]).arg(&root).output().unwrap();
+        assert_eq!(other.status.code(), Some(2));
+        assert!(stderr(&other).contains("other guests count there already"), "{}", stderr(&other));
+        match program {
+            "io" => assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success()),
+            _ => drop(child.stdin.take()),
+        }
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", stderr(&ended));
+        assert!(!root.join("throughput").exists());
+        // For who comes next, and for a watchdog that restores.
+        assert_eq!(read(setting), "77\n");
+    }
+    let ran = run(&["lab", "guests", "io", "--for", "50ms", "--root", root.to_str().unwrap()]);
+    assert!(stdout(&ran).contains("worker_delay_ns is 77\n"), "{}", stdout(&ran));
+}
+
+#[test]
+fn settings_of_the_host_are_no_guests_to_play_with() {
+    let refused = run(&["lab", "guests", "ping-pong", "--root", "/"]);
+    let without_kvm = stderr(&refused).contains("no guest can be run");
+    assert!(without_kvm || stderr(&refused).contains("is the root of a host"), "{}", stderr(&refused));
+    assert_eq!(refused.status.code(), Some(2));
 }

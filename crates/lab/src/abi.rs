@@ -111,7 +111,7 @@ pub mod trouble {
 /// Marks a `Control` of this layout.
 pub const MAGIC: u64 = 0x6c61_6221_0000_0001;
 
-/// What all vCPUs of a VM are told.
+/// What all vCPUs of a VM are told: before they run, and when a program loads the knobs again.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Control {
@@ -238,6 +238,8 @@ pub struct Shared {
     pub stop: CacheLine,
     /// Wake-up interrupts served, by all vCPUs.
     pub interrupts: CacheLine,
+    /// How often `Control` was written while vCPUs ran.
+    pub control_changes: CacheLine,
 }
 
 /// Channels at most.
@@ -389,6 +391,8 @@ pub mod op {
     pub const SUBMIT: u32 = 37;
     /// As `PORT_OUT`: the doorbell of a channel.
     pub const DOORBELL: u32 = 38;
+    /// Takes over the knobs and flags of `Control`, if they have changed since (`Shared::control_changes`).
+    pub const LOAD_KNOBS: u32 = 39;
     /// How many kinds there are.
-    pub const COUNT: usize = 39;
+    pub const COUNT: usize = 40;
 }

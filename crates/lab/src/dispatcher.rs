@@ -16,6 +16,7 @@
 use crate::abi::{VcpuPage, bell};
 use crate::events::Events;
 use crate::exit_account::{ExitAccount, LabExitReason, LabHandler};
+use crate::machine::name_vcpu_thread;
 use crate::run_loop::TickClock;
 use crate::{Kick, KvmExit, LabError, LabMachine, LabVcpu, Payload, Watch, ticks};
 use exitscope_policy::yielding::{
@@ -37,6 +38,8 @@ pub struct Config {
     pub stop_after: Option<Duration>,
     /// Whether events are kept.
     pub events: bool,
+    /// Whether the threads are named as QEMU names those of vCPUs.
+    pub name_threads: bool,
 }
 
 /// What a run was.
@@ -249,6 +252,9 @@ impl Dispatcher<'_> {
 
     /// A thread that runs one vCPU after the other.
     fn run_thread(&self, thread: usize, watch: &Watch) -> Result<(), LabError> {
+        if self.config.name_threads {
+            name_vcpu_thread(thread as u32);
+        }
         let clock = TickClock::new(self.machine);
         let mut vcpu = None;
         loop {

@@ -17,6 +17,14 @@ pub enum LabError {
         /// What the kernel says.
         error: io::Error,
     },
+    /// A file cannot be made, read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
     /// The guest did something that ends it.
     #[error("the guest crashed: {0}")]
     Crash(String),
@@ -37,6 +45,10 @@ pub enum LabError {
 impl LabError {
     pub(crate) fn io(what: &'static str, error: io::Error) -> LabError {
         LabError::System { what, error }
+    }
+
+    pub(crate) fn file(path: &std::path::Path) -> impl Fn(io::Error) -> LabError {
+        move |error| LabError::File { path: path.to_path_buf(), error }
     }
 
     /// Turns an error of KVM's into one that says which call it was.

@@ -205,7 +205,7 @@ impl PingPong {
 }
 
 /// How often KVM has polled for these vCPUs, and how often that paid.
-fn kvm_polls(vcpus: &mut [LabVcpu]) -> Option<[u64; 2]> {
+pub(crate) fn kvm_polls(vcpus: &mut [LabVcpu]) -> Option<[u64; 2]> {
     vcpus.iter_mut().try_fold([0; 2], |sum, vcpu| {
         let [polled, paid] = vcpu_counters(vcpu, ["halt_attempted_poll", "halt_successful_poll"])?;
         Some([sum[0] + polled, sum[1] + paid])

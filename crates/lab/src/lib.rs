@@ -14,6 +14,8 @@
 //! a limit of time; SIGINT, SIGTERM and SIGHUP, a crash and a guest that never ends all lead out of [`Watch::run`] with an error
 //! that says so, with every thread gone.
 //!
+//! [`running_guests`] measures nothing: its guests run on, for whoever changes their settings in files and reads a counter.
+//!
 //! # How to add an experiment
 //!
 //! 1. Write `src/<name>.rs` with `pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) ->
@@ -59,6 +61,8 @@ pub mod pio;
 pub mod run;
 mod run_limits;
 pub mod run_loop;
+pub mod running_guests;
+mod setting_file;
 mod stats;
 pub mod vcores;
 mod vcpu;

@@ -149,6 +149,14 @@ fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
+/// Names this thread as QEMU names that of a vCPU, by which tools know it.
+pub fn name_vcpu_thread(number: u32) {
+    // The kernel keeps 15 characters, which hold any number below a million.
+    let name = std::ffi::CString::new(format!("CPU {number}/KVM")).expect("no zero in it");
+    // SAFETY: the kernel copies a text that ends with a zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// Keeps this thread on one CPU from now on. False: that is not permitted.
 pub fn pin_to(cpu: usize) -> bool {
     // SAFETY: all zeros are an empty set, and `cpu` is checked to be below its size.

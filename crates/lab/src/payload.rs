@@ -40,12 +40,12 @@ impl Payload {
             ticks_per_2_20_ns: machine.ticks_in(1 << 20),
             vcpus: vm.config().vcpus,
             hlt: u32::from(hlt),
-            machine: flags | if machine.vmmcall { abi::machine::VMMCALL } else { 0 },
+            machine: all_flags(machine, flags),
             knob_count: 0,
             knobs: [0; abi::MAX_KNOBS],
         };
-        for (place, knob) in control.knobs.iter_mut().zip(all_knobs()) {
-            *place = policies.get(knob.name).unwrap_or(knob.default);
+        for (place, value) in control.knobs.iter_mut().zip(values(policies)) {
+            *place = value;
             control.knob_count += 1;
         }
         memory.put(abi::CONTROL, &control);
@@ -60,6 +60,17 @@ impl Payload {
         };
         payload.reset();
         payload
+    }
+
+    /// Writes other knobs and flags while vCPUs run: each takes them over at its next [`op::LOAD_KNOBS`].
+    pub fn change_knobs(&self, machine: &LabMachine, policies: &Policies, flags: u32) {
+        let flags = all_flags(machine, flags);
+        self.memory.u32(abi::CONTROL + offset_of!(Control, machine) as u64).store(flags, Ordering::Relaxed);
+        let places = (abi::CONTROL + offset_of!(Control, knobs) as u64..).step_by(size_of::<u64>());
+        for (place, value) in places.zip(values(policies)).take(abi::MAX_KNOBS) {
+            self.memory.u64(place).store(value, Ordering::Relaxed);
+        }
+        self.shared(offset_of!(Shared, control_changes)).fetch_add(1, Ordering::Release);
     }
 
     /// Puts locks, boxes and counters back to their beginning. No vCPU that shares them may be running.
@@ -183,6 +194,15 @@ impl Drop for Payload {
         (0..self.vcpus).for_each(|vcpu| self.count_program(vcpu));
         self.count_interrupts();
     }
+}
+
+fn all_flags(machine: &LabMachine, flags: u32) -> u32 {
+    flags | if machine.vmmcall { abi::machine::VMMCALL } else { 0 }
+}
+
+/// The knobs' values, in the order of their rows.
+fn values(policies: &Policies) -> impl Iterator<Item = u64> {
+    all_knobs().map(|knob| policies.get(knob.name).unwrap_or(knob.default))
 }
 
 /// A step without arguments.

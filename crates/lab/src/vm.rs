@@ -191,7 +191,10 @@ impl LabVm {
         self.fd.check_extension_int(cap)
     }
 
-    fn cap_halt_polling(&self, most: u32) -> Result<(), LabError> {
+    /// Sets the longest that KVM polls when a vCPU of this VM halts, in nanoseconds. It acts from the next halt of each
+    /// vCPU on, also of a VM that runs: kvm_vm_ioctl_enable_cap_generic() stores it in the VM, where kvm_vcpu_halt() reads
+    /// it at each halt, by kvm_vcpu_max_halt_poll_ns() (virt/kvm/kvm_main.c).
+    pub fn cap_halt_polling(&self, most: u32) -> Result<(), LabError> {
         let mut cap = kvm_enable_cap { cap: KVM_CAP_HALT_POLL, ..kvm_enable_cap::default() };
         cap.args[0] = most.into();
         self.fd.enable_cap(&cap).map_err(LabError::kvm("KVM_CAP_HALT_POLL"))

@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 /// vCPUs of the guest, over [`THREADS`] threads.
 pub const VCPUS: u32 = 8;
 /// Host threads, if the machine has so many CPUs.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 /// How long a vCPU runs while others wait.
-const SLICE: Duration = Duration::from_millis(1);
+pub(crate) const SLICE: Duration = Duration::from_millis(1);
 /// In a turn that is shorter, some vCPU might not run at all.
 const SHORTEST_TURN: Duration = SLICE.saturating_mul(VCPUS);
 /// How long the lock is held, and how long a vCPU computes without it.
-const HELD_NS: u64 = 20_000;
+pub(crate) const HELD_NS: u64 = 20_000;
 /// Values of spin_retry.
 const SPIN_RETRY: [u32; 4] = [0, 100, 1_000, 10_000];
 /// How long a vCPU sleeps before it wants the lock again.
@@ -67,7 +67,7 @@ impl WaiterCall {
 
     /// The lock code that says so, and the machine that it needs. Today's code asks before every call only where no z/VM is
     /// between it and the machine, so that this is what the guest is told.
-    fn policy(self, spin_retry: u32) -> (Policies, u32) {
+    pub(crate) fn policy(self, spin_retry: u32) -> (Policies, u32) {
         let (generation, flags) = match self {
             WaiterCall::Nothing => (Generation::L1b, 0),
             WaiterCall::Diag44 => (Generation::L1b, flag::DIAG44),
@@ -143,7 +143,7 @@ impl Contention {
         let programs = vec![repeat(rounds, &body); VCPUS as usize];
         self.guests.load(machine, &policies, flags, &programs)?;
         let stop_after = (rounds == 0).then_some(length);
-        let config = Config { threads: self.threads, slice: SLICE, stop_after, events };
+        let config = Config { threads: self.threads, slice: SLICE, stop_after, events, name_threads: false };
         let LoadedVm { payload, vcpus, .. } = &mut self.guests;
         let dispatched = dispatch(machine, payload, vcpus, config, &Watch::new(TURN_LIMIT))?;
         let pages = (0..VCPUS).map(|vcpu| payload.page(vcpu));

@@ -27,6 +27,11 @@ impl Idler {
         }
     }
 
+    /// Takes over knobs that have changed; the governor keeps its limit until it adjusts it, as the kernel's does.
+    pub fn set_params(&mut self, params: Params) {
+        self.params = params;
+    }
+
     fn ticks(&self, nanos: Nanos) -> u64 {
         (u128::from(nanos.0) * u128::from(self.ticks_per_2_20_ns) >> 20) as u64
     }

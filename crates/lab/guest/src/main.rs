@@ -31,7 +31,7 @@ extern "C" fn start(vcpu: u64) -> ! {
         give_up(trouble::LAYOUT);
     }
     let page = memory::vcpu(vcpu);
-    program::run(control, page);
+    program::run(&control, page);
     loop {
         cpu::ring(page, bell::DONE, 0);
     }

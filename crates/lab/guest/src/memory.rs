@@ -2,10 +2,11 @@
 
 use crate::abi::{CONTROL, Control, MAX_SAMPLES, SAMPLES, SHARED, Shared, ProgramStep, VcpuPage};
 
-/// What all vCPUs are told. The lab writes it before any of them runs.
-pub fn control() -> &'static Control {
-    // SAFETY: the lab maps a `Control` there, and nobody writes it while a vCPU runs.
-    unsafe { &*(CONTROL as *const Control) }
+/// A copy of what all vCPUs are told. The lab may write it at any time, each word at once, and counts that in
+/// `Shared::control_changes` afterwards.
+pub fn control() -> Control {
+    // SAFETY: the lab maps a `Control` there, of which all bit patterns are valid.
+    unsafe { (CONTROL as *const Control).read_volatile() }
 }
 
 /// What vCPUs share: atomics only.

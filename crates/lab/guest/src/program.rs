@@ -4,7 +4,7 @@ use crate::abi::{Control, MAX_DEPTH, ProgramStep, VcpuPage, bell, channel_of, ma
 use crate::idle::{self, Idler};
 use crate::lock::Locker;
 use crate::{cpu, give_up, memory, policies};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// Runs the program of this vCPU to its end.
 pub fn run(control: &Control, page: &mut VcpuPage) {
@@ -18,6 +18,7 @@ pub fn run(control: &Control, page: &mut VcpuPage) {
         interrupts: control.hlt != 0,
         random: page.seed | 1,
         message: (0, 0),
+        control_changes: 0,
         page,
     }
     .run(steps);
@@ -33,6 +34,8 @@ struct Runner<'a> {
     random: u64,
     /// Channel and number of the message taken last from a channel.
     message: (u32, u64),
+    /// Changes of `Control` that were taken over.
+    control_changes: u64,
 }
 
 impl Runner<'_> {
@@ -193,7 +196,19 @@ impl Runner<'_> {
                     }
                 }
             }
+            op::LOAD_KNOBS => self.load_knobs(),
             _ => give_up(trouble::BAD_STEP),
+        }
+    }
+
+    fn load_knobs(&mut self) {
+        let changes = memory::shared().control_changes.word.load(Acquire);
+        if changes != self.control_changes {
+            self.control_changes = changes;
+            let control = memory::control();
+            let policies = policies(&control);
+            self.idler.set_params(policies.guest_halt_poll);
+            self.locker = Locker::new(&control, policies.yielding);
         }
     }
 
