@@ -452,11 +452,9 @@ fn input_has_ended(wait: Duration) -> bool {
         let left = until.saturating_duration_since(Instant::now()).as_millis() as libc::c_int;
         let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
         // SAFETY: the kernel reads and writes the one `pollfd`.
-        match unsafe { libc::poll(&mut input, 1, left) } {
-            1 => {}
-            0 => return false,
-            // A signal, which the keeper sees.
-            _ => return false,
+        if unsafe { libc::poll(&mut input, 1, left) } != 1 {
+            // Nothing came, or a signal, which the keeper sees.
+            return false;
         }
         let mut bytes = [0u8; 4096];
         // SAFETY: the kernel writes at most so many bytes.
