@@ -1,4 +1,4 @@
-//! The whole check, or of it what a change can touch, with the time that each part takes.
+//! The whole check, or of it what a change can touch, with the time that each part takes. The last parts run two at a time.
 //!
 //! ```text
 //! git diff --name-only REV ─► packages with a changed file, and those that depend on them ─► parts, and the packages they test
@@ -7,11 +7,13 @@
 //! A file that no row here knows is of everything.
 
 use crate::{cargo, root};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// What to check.
@@ -44,45 +46,71 @@ struct Part {
     command: &'static [&'static str],
     /// The folder in which it runs, below the repository's.
     folder: &'static str,
+    /// Which of two threads runs it, beside what the other runs. Parts that build the command stay in one, as each has it built
+    /// with features of its own.
+    lane: Option<usize>,
 }
 
 /// The command and its tests; what shows or runs it is touched with it.
 const COMMAND: &str = "exitscope";
 
 const PARTS: [Part; 9] = [
-    Part { name: "format", looks: Looks::Always, command: &["cargo", "fmt", "--all", "--check"], folder: "" },
-    Part { name: "tidy", looks: Looks::Always, command: &["cargo", "xtask", "tidy"], folder: "" },
+    Part {
+        name: "format",
+        looks: Looks::Always,
+        command: &["cargo", "fmt", "--all", "--check"],
+        folder: "",
+        lane: None,
+    },
+    Part { name: "tidy", looks: Looks::Always, command: &["cargo", "xtask", "tidy"], folder: "", lane: None },
     Part {
         name: "page",
         looks: Looks::At { packages: &[COMMAND], folders: &["web/"] },
         command: &["make", "page"],
         folder: "",
+        lane: None,
     },
-    Part { name: "clippy", looks: Looks::AtPackages, command: &["cargo", "clippy", "--all-targets"], folder: "" },
-    Part { name: "tests", looks: Looks::AtPackages, command: &["cargo", "test", "--no-fail-fast"], folder: "" },
+    Part {
+        name: "clippy",
+        looks: Looks::AtPackages,
+        command: &["cargo", "clippy", "--all-targets"],
+        folder: "",
+        lane: None,
+    },
+    Part {
+        name: "tests",
+        looks: Looks::AtPackages,
+        command: &["cargo", "test", "--no-fail-fast"],
+        folder: "",
+        lane: None,
+    },
     Part {
         name: "web",
         looks: Looks::At { packages: &[COMMAND], folders: &["web/"] },
         command: &["npm", "test", "--silent"],
         folder: "web",
+        lane: Some(0),
     },
     Part {
         name: "sanitize",
         looks: Looks::At { packages: &["exitscope-lab", "exitscope-record"], folders: &["rig/tiny-guest/"] },
         command: &["cargo", "xtask", "sanitize"],
         folder: "",
+        lane: Some(1),
     },
     Part {
         name: "fuzz",
         looks: Looks::At { packages: &[COMMAND], folders: &[] },
         command: &["cargo", "xtask", "fuzz"],
         folder: "",
+        lane: Some(1),
     },
     Part {
         name: "rig",
         looks: Looks::At { packages: &[COMMAND], folders: &["rig/"] },
         command: &["cargo", "xtask", "rig", "x86-svm"],
         folder: "",
+        lane: Some(0),
     },
 ];
 
@@ -124,28 +152,57 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         Some(revision) => Touched::of(changed_since(revision)?, &packages()?),
         None => Touched { files: Vec::new(), packages: None },
     };
-    let mut rows: Vec<(&str, &str, Duration)> = Vec::new();
+    let begin = Instant::now();
+    let looked = |part: &Part| -> anyhow::Result<Option<Command>> {
+        touched.looked_at(part).map(|packages| part.command(&packages)).transpose()
+    };
+    let mut commands = Vec::new();
     for part in &PARTS {
-        let Some(packages) = touched.looked_at(part) else {
-            rows.push((part.name, "not touched", Duration::ZERO));
-            continue;
-        };
-        let mut command = part.command(&packages)?;
-        eprintln!("+ {}: {}", part.name, shown(&command));
-        if flags.list {
-            continue;
+        let command = looked(part)?;
+        if let Some(command) = command.as_ref().filter(|_| flags.list) {
+            eprintln!("+ {}: {}", part.name, shown(command));
         }
-        let begin = Instant::now();
-        let status = command.status().with_context(|| format!("cannot run {}", shown(&command)))?;
-        rows.push((part.name, if status.success() { "passed" } else { "FAILED" }, begin.elapsed()));
+        commands.push((part, command));
     }
     if flags.list {
         return Ok(());
     }
-    eprint!("{}", table(&rows));
+    let (alone, beside): (Vec<_>, Vec<_>) = commands.into_iter().partition(|(part, _)| part.lane.is_none());
+    let mut rows = in_turn(alone, Stdio::inherit)?;
+    let (first, second): (Vec<_>, Vec<_>) = beside.into_iter().partition(|(part, _)| part.lane == Some(0));
+    let (first, second) = thread::scope(|scope| {
+        let second = scope.spawn(|| in_turn(second, Stdio::piped));
+        (in_turn(first, Stdio::piped), second.join())
+    });
+    rows.extend(first?);
+    rows.extend(second.map_err(|_| anyhow!("a part has panicked"))??);
+    eprint!("{}", table(&rows, begin.elapsed()));
     let failed: Vec<&str> = rows.iter().filter(|row| row.1 == "FAILED").map(|row| row.0).collect();
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+/// How a part ended.
+type PartRow = (&'static str, &'static str, Duration);
+
+/// Runs parts one after the other. What is piped is printed when a part is over, so that it stays together.
+fn in_turn(parts: Vec<(&'static Part, Option<Command>)>, output: fn() -> Stdio) -> anyhow::Result<Vec<PartRow>> {
+    let mut rows = Vec::new();
+    for (part, command) in parts {
+        let Some(mut command) = command else {
+            rows.push((part.name, "not touched", Duration::ZERO));
+            continue;
+        };
+        eprintln!("+ {}: {}", part.name, shown(&command));
+        let begin = Instant::now();
+        let child = command.stdout(output()).stderr(output()).spawn();
+        let done = child.and_then(|child| child.wait_with_output());
+        let done = done.with_context(|| format!("cannot run {}", shown(&command)))?;
+        let mut stderr = io::stderr().lock();
+        stderr.write_all(&done.stdout).and_then(|()| stderr.write_all(&done.stderr))?;
+        rows.push((part.name, if done.status.success() { "passed" } else { "FAILED" }, begin.elapsed()));
+    }
+    Ok(rows)
 }
 
 impl Part {
@@ -268,8 +325,7 @@ fn shown(command: &Command) -> String {
 }
 
 /// The parts, how they ended and how long they took.
-fn table(rows: &[(&str, &str, Duration)]) -> String {
-    let all: Duration = rows.iter().map(|row| row.2).sum();
+fn table(rows: &[PartRow], all: Duration) -> String {
     let mut text = String::from("\npart      result       min:s\n");
     for (name, result, time) in rows.iter().copied().chain([("all", "", all)]) {
         let seconds = time.as_secs();

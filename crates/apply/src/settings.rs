@@ -134,6 +134,14 @@ pub const SETTINGS: &[SettingDefinition] = &[
         "Whether pages move to the node of the CPU that uses them (1), or between tiers of memory (2)",
         "Documentation/admin-guide/sysctl/kernel.rst",
     ),
+    // Of `exitscope lab guests`, below the root that it is given: what a trial of it finds is known beforehand.
+    number(
+        "worker_delay_ns",
+        "/worker_delay_ns",
+        (0, 1_000_000_000),
+        "Of `exitscope lab guests io` alone: how long its disk's worker takes, in nanoseconds",
+        "docs/lab.md",
+    ),
     SettingDefinition {
         name: "cpuidle_governor",
         place: SettingPlace::File("/sys/devices/system/cpu/cpuidle/current_governor"),

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the watchdog waits for a sign of life.
-pub const LEASE: Duration = Duration::from_secs(1);
+pub const LEASE: Duration = Duration::from_secs(3);
 
 /// How often it gets one.
 const BEAT: Duration = Duration::from_millis(100);

@@ -26,7 +26,7 @@ pub struct TryArgs {
     #[arg(long, value_name = "COMMAND", conflicts_with = "cgroup")]
     pub guest: Option<String>,
     /// What is to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn, as soon as
-    /// the setting has settled; a turn waits for it for up to four times its length [default: cost, the share of vCPU time in exits]
+    /// the setting has settled; a turn waits for it for up to four times its length, and at least two seconds [default: cost, the share of vCPU time in exits]
     #[arg(long, value_name = "COMMAND")]
     pub metric: Option<String>,
     /// What is to improve: a file with a counter, whose rate per second over each turn is compared

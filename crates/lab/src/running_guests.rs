@@ -218,8 +218,10 @@ impl<'a> RunningGuests<'a> {
         let LoadedVm { vcpus, payload, vm } = &mut self.guests;
         let (payload, vm) = (&*payload, &*vm);
         let (watch, delay) = (Watch::new(Duration::MAX), AtomicU64::new(0));
-        let mut keeper =
-            Keeper { machine, plan, payload, vm, delay: &delay, settings: &mut self.settings, file: &self.throughput };
+        let polling = self.settings.iter().find(|file| file.knob.name == HALT_POLL_NS);
+        let has_cap = polling.is_some_and(|file| file.in_force != default(file.knob));
+        let (settings, file) = (&mut self.settings, &self.throughput);
+        let mut keeper = Keeper { machine, plan, payload, vm, delay: &delay, settings, has_cap, file };
         keeper.apply()?;
         let (port, requests) = port();
         let began = Instant::now();
@@ -273,6 +275,9 @@ fn ended_by(watch: &Watch, part: impl FnOnce() -> Result<(), LabError>) -> Resul
     }
 }
 
+/// KVM's own polls.
+const HALT_POLL_NS: &str = "halt_poll_ns";
+
 /// A setting of the lab's own, or a knob.
 fn setting(name: &str) -> &'static Knob {
     let own = [&WORKER_DELAY, &YIELD].into_iter().find(|knob| knob.name == name);
@@ -284,7 +289,7 @@ fn setting(name: &str) -> &'static Knob {
 fn default(knob: &'static Knob) -> u64 {
     match knob.name {
         "guest_halt_poll_ns" => 0,
-        "halt_poll_ns" => {
+        HALT_POLL_NS => {
             let text = knob.file().and_then(|file| fs::read_to_string(file.to_string()).ok());
             text.and_then(|text| knob.parse(&text).ok()).unwrap_or(knob.default)
         }
@@ -405,6 +410,8 @@ struct Keeper<'a> {
     vm: &'a LabVm,
     delay: &'a AtomicU64,
     settings: &'a mut [SettingFile],
+    /// Whether the VM has a cap of its own. Until its file has another value than the host's, it follows the host's.
+    has_cap: bool,
     file: &'a CounterFile,
 }
 
@@ -414,7 +421,9 @@ impl Keeper<'_> {
         while !watch.is_over() && signalled().is_none() {
             let mut changed = false;
             for file in &mut *self.settings {
-                changed |= file.look()?.is_some();
+                let is_new = file.look()?.is_some();
+                changed |= is_new;
+                self.has_cap |= is_new && file.knob.name == HALT_POLL_NS;
             }
             if changed {
                 self.apply()?;
@@ -434,7 +443,7 @@ impl Keeper<'_> {
     fn apply(&self) -> Result<(), LabError> {
         for file in &*self.settings {
             match file.knob.name {
-                "halt_poll_ns" => self.vm.cap_halt_polling(file.in_force as u32)?,
+                HALT_POLL_NS if self.has_cap => self.vm.cap_halt_polling(file.in_force as u32)?,
                 name if name == WORKER_DELAY.name => self.delay.store(file.in_force, Ordering::Relaxed),
                 _ => {}
             }

@@ -30,6 +30,9 @@ pub struct GuardedHost<'a> {
 /// Turns that a command which has not ended is waited for beyond its own: what is slow now and then is not to end the trial.
 const PATIENCE: u32 = 3;
 
+/// The same for short turns: a busy host may need it to start a command.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often it is looked whether it has.
 const STEP: Duration = Duration::from_millis(5);
 
@@ -56,7 +59,7 @@ impl TurnHost for GuardedHost<'_> {
         let length = Duration::from_nanos(length.0);
         let mut is_over = || is_signalled().or_else(|| measuring.as_mut()?.failed());
         self.guard.wait(length, &mut is_over)?;
-        let until = Instant::now() + length * PATIENCE;
+        let until = Instant::now() + (length * PATIENCE).max(LEAST_PATIENCE);
         while measuring.as_mut().is_some_and(Measuring::is_running) && Instant::now() < until {
             self.guard.wait(STEP, &mut is_signalled)?;
         }

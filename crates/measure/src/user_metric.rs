@@ -157,7 +157,7 @@ impl RunningCommand {
         match self.ended() {
             Some(true) => {}
             Some(false) => return Err(self.failure("ended")),
-            None => return Err(self.failure("has not ended within four turns; make --turn longer")),
+            None => return Err(self.failure("has not ended within four turns and two seconds; make --turn longer")),
         }
         self.finish().map_err(|error| error.to_string())?;
         let text = self.output.text(LAST_OUTPUT);
@@ -281,7 +281,10 @@ mod tests {
         // Who holds the output open, in a session of its own, cannot hide what was printed.
         assert_eq!(of("setsid sleep 3 & echo 5", long), Ok(5e6));
         let error = of("echo waiting >&2; sleep 30", Duration::from_millis(200)).unwrap_err();
-        assert!(error.ends_with("has not ended within four turns; make --turn longer: waiting"), "{error}");
+        assert!(
+            error.ends_with("has not ended within four turns and two seconds; make --turn longer: waiting"),
+            "{error}"
+        );
     }
 
     #[test]
