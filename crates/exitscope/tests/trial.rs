@@ -70,7 +70,13 @@ impl Host {
         let mut command = self.command(&["try", "halt_poll_ns=0,50us", "--no-count", "--yes", "--metric", NOISE]);
         // Chance is not to end it.
         command.args(["--turn", "20ms", "--settle", "1ms", "--for", "60s", "--alpha", "0.00001%"]);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        let out = File::create(self.said()).unwrap();
+        command.stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap()
+    }
+
+    /// What a long trial prints.
+    fn said(&self) -> PathBuf {
+        self.0.path().join("said")
     }
 
     fn is_restored(&self) -> bool {
@@ -166,7 +172,8 @@ fn a_trial_whose_watchdog_is_killed_restores_within_two_seconds_and_ends() {
         if watchdog(trial.id()).is_some_and(|watchdog| signal(watchdog, Signal::KILL)) {
             killed.fetch_add(1, Ordering::Relaxed);
             wait_until("the trial restores", SOON, || host.is_restored() && host.is_let_go());
-            assert_eq!(trial.wait().unwrap().code(), Some(2));
+            let code = trial.wait().unwrap().code();
+            assert_eq!(code, Some(2), "{}", fs::read_to_string(host.said()).unwrap());
         } else {
             trial.kill().unwrap();
             trial.wait().unwrap();
