@@ -83,6 +83,7 @@ impl Deltas {
             let before = self.lanes.get(lane).unwrap_or(&none);
             totals.wall = state.until.saturating_sub(state.first.max(self.at));
             totals.outside = state.outside_since(before);
+            totals.wake_ups = state.wake_ups.since(&before.wake_ups);
             totals.events = state.events.saturating_sub(before.events);
             totals.poll = state.poll;
             if let Some(open) = &state.open {

@@ -1,7 +1,7 @@
 //! What an interval was made of, for a vCPU, a VM or all of them.
 
 use exitscope_model::{AllParts, ExitCode, ExitParts, SubjectKind, TimePart};
-use exitscope_record::{CountAndTime, CountKey, CountedKind, CountedSubject};
+use exitscope_record::{CountAndTime, CountKey, CountedKind, CountedSubject, HaltWakeUps};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -43,6 +43,8 @@ pub struct IntervalTotals {
     pub wall: u64,
     /// What of it was polling, halted, steal, … in no exit.
     pub outside: ExitParts,
+    /// What came of halts.
+    pub wake_ups: HaltWakeUps,
     /// Whether the scheduler tells when threads have no CPU.
     pub switches: bool,
     /// `kvm_exit` fires: what is in no exit is the guest's.
@@ -77,6 +79,7 @@ impl IntervalTotals {
     pub fn merge(&mut self, other: &IntervalTotals) {
         self.wall += other.wall;
         self.outside.merge(&other.outside);
+        self.wake_ups.add(&other.wake_ups);
         self.switches |= other.switches;
         self.has_kvm_exit |= other.has_kvm_exit;
         self.events += other.events;

@@ -36,7 +36,7 @@ mod vms;
 
 pub use aggregate::{
     Aggregation, CountAndTime, CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingCost,
-    CountingOptions, OpenExit, Snapshot, VcpuRunner,
+    CountingOptions, HaltWakeUps, OpenExit, Snapshot, VcpuRunner,
 };
 pub use bpf::{DelayCounts, DelayedExits, ExitDelay};
 pub use capture::{Capture, CaptureOptions, Drained, Processes, TracepointSample, TracingBackend};

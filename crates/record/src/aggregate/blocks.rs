@@ -4,10 +4,12 @@
 //! ```text
 //! sched_switch: out ── asleep: SLEPT, STOPPED, TOLD or USER ── sched_wakeup ── STEAL ── sched_switch: back
 //! kvm_vcpu_wakeup:  POLLING += what of ns ran and was a poll, TOLD += SLEPT: it was a halt
+//! kvm_entry:        the halt's wake-up latency += from sched_wakeup (of a halt that was caught: kvm_vcpu_wakeup) to here
 //! ```
 //!
-//! What is left out: a sleep whose wake-up was not seen ends when the thread runs again.
+//! What is left out: a sleep whose wake-up was not seen ends when the thread runs again, and its latency is not known.
 
+use super::snapshot::HaltWakeUps;
 use exitscope_model::codes::UserStay;
 use exitscope_model::{ExitCode, ExitParts, TimePart};
 use exitscope_units::Nanos;
@@ -67,19 +69,39 @@ pub struct ThreadBlock {
     pub out: Option<(usize, u64)>,
     /// What a sleep is.
     asleep: usize,
+    /// When a sleep was last seen to end.
+    woken: Option<u64>,
+    /// What woke the vCPU came then, of a halt that is over, and it has not entered its guest since.
+    enters: Option<u64>,
+    /// What came of halts.
+    pub wake_ups: HaltWakeUps,
 }
 
 impl Default for ThreadBlock {
     fn default() -> ThreadBlock {
-        ThreadBlock { from: 0, off: 0, polled: None, out: None, asleep: SLEPT }
+        ThreadBlock {
+            from: 0,
+            off: 0,
+            polled: None,
+            out: None,
+            asleep: SLEPT,
+            woken: None,
+            enters: None,
+            wake_ups: HaltWakeUps::default(),
+        }
     }
 }
 
 impl ThreadBlock {
     /// An exit or `KVM_RUN` begins.
     pub fn begin(&mut self, at: u64) {
-        (self.from, self.off, self.polled) = (at, 0, None);
+        (self.from, self.off, self.polled, self.enters) = (at, 0, None, None);
         self.in_kernel();
+    }
+
+    /// Nobody knows when it has a CPU, nor what it does.
+    pub fn lose(&mut self) {
+        *self = ThreadBlock { wake_ups: self.wake_ups, ..ThreadBlock::default() };
     }
 
     /// A sleep is KVM's from now on.
@@ -106,6 +128,7 @@ impl ThreadBlock {
         if self.out.is_some_and(|(what, _)| what != STEAL) {
             self.comes_back(at, spent);
             self.out = Some((STEAL, at));
+            self.woken = Some(at);
         }
     }
 
@@ -135,6 +158,21 @@ impl ThreadBlock {
         spent[POLLING] += poll;
         spent[TOLD] += std::mem::take(&mut spent[SLEPT]);
         (self.from, self.off, self.polled) = (at, 0, None);
+    }
+
+    /// A halt of `ns` is over, as above: what woke the vCPU came while the thread slept, or just now.
+    pub fn end_wait(&mut self, at: u64, ns: u64, waited: bool) {
+        let begin = at.saturating_sub(ns);
+        self.enters = if waited { self.woken.filter(|woken| *woken >= begin) } else { Some(at) };
+        self.wake_ups.unseen += u64::from(self.enters.is_none());
+    }
+
+    /// The vCPU enters its guest, or nothing tells when it does and a halt is over.
+    pub fn enters(&mut self, at: u64) {
+        if let Some(woken) = self.enters.take() {
+            self.wake_ups.seen += 1;
+            self.wake_ups.latency += at.saturating_sub(woken);
+        }
     }
 }
 

@@ -189,7 +189,11 @@ impl Fold {
             let open =
                 open.map(|Row { code, since, .. }| OpenExit { code, since, not_cost: beside_cost(&within, code) });
             let outside = outside(&without, self.traits.is_software);
-            lanes.push((lane, CountedVcpuState { vcpu, poll, first, until, open, outside, events, ended: false }));
+            let wake_ups = block.wake_ups;
+            lanes.push((
+                lane,
+                CountedVcpuState { vcpu, poll, first, until, open, outside, wake_ups, events, ended: false },
+            ));
         }
         CountReading { lanes, counts, unsettled, lost: self.lost, missed: 0 }
     }
@@ -204,8 +208,7 @@ impl Fold {
         let Some(state) = self.lanes.get_mut(&lane) else { return };
         let unsettled = state.unsettled(self.traits);
         (state.open, state.closed, state.about) = (None, None, None);
-        // Nobody knows when it has a CPU.
-        state.block = ThreadBlock::default();
+        state.block.lose();
         if let Some((cause, about, count)) = unsettled {
             self.count(CountKey { lane, cause, subject: about }, &count);
         }
@@ -243,6 +246,9 @@ impl State {
                 self.open(Row { ceded: idle, ..Row::new(at, code) });
             }
             EventKind::Enter => {
+                if traits.switches && self.open.is_some() {
+                    self.block.enters(at);
+                }
                 if let Some(row) = self.open.take() {
                     done.push(self.row(traits, row, Some(at.saturating_sub(row.since))));
                 }
@@ -274,6 +280,12 @@ impl State {
                 done.push((CountedKind::Halt { slept: waited, valid }, None, count));
                 let (block, spent) = self.in_hand();
                 block.end_halt(at, ns, waited, traits.polls, spent);
+                if traits.switches {
+                    self.block.end_wait(at, ns, waited);
+                }
+                if is_software {
+                    self.block.enters(at);
+                }
             }
             EventKind::HaltPoll { new, old, .. } => {
                 self.poll = Some(new);
@@ -351,6 +363,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::snapshot::HaltWakeUps;
     use super::*;
     use exitscope_model::{CodeList, PortAccessForm, SubjectWord};
 
@@ -555,6 +568,43 @@ mod tests {
             run(2_100),
         ];
         assert_eq!(account(true, &events), (vec![("polling", 50), ("halted", 600), ("steal", 300)], 200));
+    }
+
+    /// Halts whose wake-up was seen, how long they took from there, and halts whose wake-up was not.
+    fn wake_ups(is_software: bool, events: &[(u64, EventKind)]) -> (u64, u64, u64) {
+        let mut fold = Fold::new(Traits { is_software, ..HARDWARE }, 4, 100);
+        for &(at, kind) in events {
+            fold.take(LANE, at, kind, VcpuId::UNKNOWN);
+        }
+        let HaltWakeUps { seen, latency, unseen } = fold.read_all().lanes[0].1.wake_ups;
+        (seen, latency, unseen)
+    }
+
+    #[test]
+    fn a_wake_up_takes_from_what_woke_the_vcpu_to_its_entry() {
+        let (begin, hlt) = (1_000, (1_000, exit(CodeList::Vmx, 12)));
+        let slept = [hlt, switch(1_450, false, true), (2_450, WAKEUP), switch(2_650, true, false)];
+        let (told, entry) = (woken(2_680, 1_580, true), (2_750, EventKind::Enter));
+        assert_eq!(wake_ups(false, &[&slept[..], &[told, entry]].concat()), (1, 300, 0));
+        // What KVM caught came when it says so.
+        assert_eq!(wake_ups(false, &[hlt, woken(1_900, 800, false), (2_000, EventKind::Enter)]), (1, 100, 0));
+        assert_eq!(wake_ups(false, &[hlt, entry]), (0, 0, 0), "an event was pending");
+        // Not every wake-up is seen, and one from before the halt is another's.
+        let unseen = [hlt, slept[1], slept[3], told, entry];
+        assert_eq!(wake_ups(false, &unseen), (0, 0, 1));
+        let earlier = [(200, EventKind::Enter), switch(300, false, true), (400, WAKEUP), switch(500, true, false)];
+        assert_eq!(wake_ups(false, &[&earlier[..], &unseen].concat()), (0, 0, 1));
+        // What nothing came of is followed by the next halt, and an exit whose entry is lost by the next exit.
+        let next = [switch(3_000, false, true), (4_000, WAKEUP), switch(4_100, true, false), woken(4_110, 1_400, true)];
+        let twice = [&slept[..], &[told], &next, &[(4_200, EventKind::Enter)]].concat();
+        assert_eq!(wake_ups(false, &twice), (1, 200, 0));
+        let lost = [&slept[..], &[told, (2_900, exit(CodeList::Vmx, 30)), (3_000, EventKind::Enter)]].concat();
+        assert_eq!(wake_ups(false, &lost), (0, 0, 0));
+        // Where nothing tells of entries, it ends with the halt.
+        let user =
+            |at| [(at, EventKind::UserspaceExit { reason: 2, errno: 0 }), (at + 9, EventKind::Fpu { load: true })];
+        let software = [&user(begin)[..], &slept[1..], &[told, woken(3_900, 800, false)], &user(4_000)].concat();
+        assert_eq!(wake_ups(true, &software), (2, 230, 0));
     }
 
     /// Now and then a switch to a thread is told of to no program and to no perf event.

@@ -16,8 +16,8 @@ mod snapshot;
 
 pub(crate) use exit_counter::CountReading;
 pub use snapshot::{
-    CountAndTime, CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingCost, OpenExit,
-    Snapshot, VcpuRunner,
+    CountAndTime, CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingCost, HaltWakeUps,
+    OpenExit, Snapshot, VcpuRunner,
 };
 
 use crate::bpf::{ByBpf, NoBpf, Source};

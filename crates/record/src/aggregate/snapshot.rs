@@ -69,6 +69,8 @@ pub struct CountedVcpuState {
     /// Time since counting began that is of no exit, and not in the guest. Where `kvm_exit` never fires: in `KVM_RUN`, of which
     /// nothing says what else is the guest's and what the kernel's.
     pub outside: ExitParts,
+    /// What came of its halts since counting began.
+    pub wake_ups: HaltWakeUps,
     /// Events that were looked at for it.
     pub events: u64,
     /// It is gone. Its counts are final.
@@ -79,6 +81,39 @@ impl CountedVcpuState {
     /// What it has spent in no exit since it was as in `earlier`.
     pub fn outside_since(&self, earlier: &CountedVcpuState) -> ExitParts {
         each_part(self.outside, earlier.outside, u64::saturating_sub)
+    }
+}
+
+/// How long vCPUs took to be back in their guests once something had woken them.
+///
+/// Of a halt whose thread slept, from `sched_wakeup`; of one that a poll caught, from `kvm_vcpu_wakeup`, which comes at once. Up to
+/// the entry; where `kvm_entry` never fires, to `kvm_vcpu_wakeup`, so that halts that were caught take no time. All zero where the
+/// scheduler does not tell of threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HaltWakeUps {
+    /// Halts of which that is known.
+    pub seen: u64,
+    /// How long they took together, in nanoseconds.
+    pub latency: u64,
+    /// Halts whose thread slept, and was not seen to be woken.
+    pub unseen: u64,
+}
+
+impl HaltWakeUps {
+    /// Adds others.
+    pub fn add(&mut self, other: &HaltWakeUps) {
+        self.seen += other.seen;
+        self.latency += other.latency;
+        self.unseen += other.unseen;
+    }
+
+    /// What came since `earlier`, which is a former value of the same.
+    pub fn since(&self, earlier: &HaltWakeUps) -> HaltWakeUps {
+        HaltWakeUps {
+            seen: self.seen.saturating_sub(earlier.seen),
+            latency: self.latency.saturating_sub(earlier.latency),
+            unseen: self.unseen.saturating_sub(earlier.unseen),
+        }
     }
 }
 

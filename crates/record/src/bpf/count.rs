@@ -14,7 +14,7 @@ use super::{NoBpf, any_cpu, attach, load, map, runs_of};
 use crate::aggregate::blocks::{COUNTED, SUMS, Spent, beside_cost, end, outside, up_to};
 use crate::aggregate::{
     CountAndTime, CountKey, CountReading, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, CountingOptions,
-    OpenExit, Traits, VcpuRunner,
+    HaltWakeUps, OpenExit, Traits, VcpuRunner,
 };
 use crate::btf::Btf;
 use crate::bytes::{u16_at, u32_at, u64_at};
@@ -167,6 +167,11 @@ impl ByBpf {
                     until,
                     open,
                     outside,
+                    wake_ups: HaltWakeUps {
+                        seen: u64_at(state, layout::WAKE_UPS),
+                        latency: u64_at(state, layout::LATENCY),
+                        unseen: u64_at(state, layout::UNSEEN),
+                    },
                     events,
                     ended: false,
                 },

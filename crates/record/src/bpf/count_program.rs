@@ -5,6 +5,7 @@
 //! kvm_exit:  since = now, why                              kvm_entry: the count of (thread, why, about what) += 1,
 //! about:     what                                                     its bucket of (now - since) += 1
 //! sched_switch, sched_wakeup: the thread's time without a CPU, by what it is; kvm_vcpu_wakeup: what of it was a halt's
+//! kvm_entry after a halt: time since what woke the vCPU
 //! ```
 //!
 //! States and counts are a thread's own, and a thread is on one CPU at a time: nothing has to be atomic. Who wakes a thread may
@@ -52,7 +53,14 @@ pub const WITHIN: usize = 104;
 pub const OUTSIDE: usize = WITHIN + 8 * SUMS;
 /// When the state was made.
 pub const FIRST: usize = OUTSIDE + 8 * SUMS;
-pub const STATE_SIZE: usize = FIRST + 8;
+/// When a sleep was last seen to end, or zero; when what woke the vCPU came, of a halt that is over, until it enters, or zero.
+pub const WOKEN: usize = FIRST + 8;
+pub const ENTERS: usize = FIRST + 16;
+/// Halts whose wake-up was seen, how long they took from there, and halts whose wake-up was not.
+pub const WAKE_UPS: usize = FIRST + 24;
+pub const LATENCY: usize = FIRST + 32;
+pub const UNSEEN: usize = FIRST + 40;
+pub const STATE_SIZE: usize = FIRST + 48;
 
 /// A count.
 pub const COUNT: usize = 0;
@@ -153,12 +161,12 @@ pub fn count_program(role: CountRole, number: u16, vcpu: FieldLocation, traits: 
     }
     match role {
         CountRole::Exit(code) => p.exit(number, code),
-        CountRole::Enter => p.enter(),
+        CountRole::Enter => p.enter(traits.switches),
         CountRole::UserspaceExit(code) if is_software => p.leave_software(number, code),
         CountRole::UserspaceExit(code) => p.leave(code),
         CountRole::RunEnter(_) => p.enter_software(),
         CountRole::About { kind, key, write } => p.about(kind, key, write, is_software),
-        CountRole::HaltEnd { ns, waited, valid } => p.halt(ns, waited, valid, traits.polls),
+        CountRole::HaltEnd { ns, waited, valid } => p.halt(ns, waited, valid, traits),
         CountRole::HaltPoll([new, old]) => {
             for (place, field) in [(POLL, new), (POLLED, old)] {
                 p.field(R1, field);
@@ -278,6 +286,7 @@ impl Program<'_> {
         self.spend(self.out);
         self.a.store_number(Width::Word, STATE, RUN as i16, STEAL as i32 + 1);
         self.a.store(Width::Double, STATE, OUT_SINCE as i16, VALUE);
+        self.a.store(Width::Double, STATE, WOKEN as i16, VALUE);
     }
 
     fn comes_back(&mut self, thread: FieldLocation) {
@@ -388,6 +397,7 @@ impl Program<'_> {
         self.a.call(Helper::KtimeGetNs);
         self.a.store(Width::Double, STATE, SINCE as i16, R0);
         self.begin_block();
+        self.a.store_number(Width::Double, STATE, ENTERS as i16, 0);
         for sum in 0..SUMS {
             self.a.store_number(Width::Double, STATE, (WITHIN + 8 * sum) as i16, 0);
         }
@@ -415,9 +425,17 @@ impl Program<'_> {
         self.open(number, code);
     }
 
-    fn enter(&mut self) {
+    fn enter(&mut self, switches: bool) {
         let closed = self.a.label();
         self.length_or(closed);
+        if switches {
+            let told = self.a.label();
+            self.a.load(Width::Double, R1, STATE, ENTERS as i16);
+            self.a.jump_if(R1, 0, told);
+            self.a.store_number(Width::Double, STATE, ENTERS as i16, 0);
+            self.add_latency();
+            self.a.here(told);
+        }
         self.count_state(true);
         self.a.here(closed);
         self.sleep_is(SLEPT);
@@ -635,10 +653,48 @@ impl Program<'_> {
         }
     }
 
-    fn halt(&mut self, ns: FieldLocation, waited: FieldLocation, valid: FieldLocation, polls: bool) {
+    /// The vCPU enters its guest at r0; what woke it came at r1. Leaves r0 alone.
+    fn add_latency(&mut self) {
+        let a = &mut *self.a;
+        a.copy(R2, R0);
+        a.subtract_down_to_zero(R2, R1);
+        a.load(Width::Double, R1, STATE, LATENCY as i16);
+        a.add_of(R1, R2);
+        a.store(Width::Double, STATE, LATENCY as i16, R1);
+        a.grow(STATE, WAKE_UPS as i16, 1);
+    }
+
+    /// When what woke the vCPU came, whose halt of LENGTH ends at r0, which is left alone. Where no entry is told of, it is one.
+    fn end_wait(&mut self, waited: FieldLocation, enters: bool) {
+        let [caught, unseen, seen, done] = [self.a.label(), self.a.label(), self.a.label(), self.a.label()];
+        self.field(R2, waited);
+        self.a.jump_if(R2, 0, caught);
+        self.a.copy(R3, R0);
+        self.a.subtract_down_to_zero(R3, LENGTH);
+        self.a.load(Width::Double, R1, STATE, WOKEN as i16);
+        self.a.jump_if(R1, 0, unseen);
+        self.a.jump_if_at_most(R3, R1, seen);
+        self.a.here(unseen);
+        self.a.store_number(Width::Double, STATE, ENTERS as i16, 0);
+        self.a.grow(STATE, UNSEEN as i16, 1);
+        self.a.jump(done);
+        self.a.here(caught);
+        self.a.copy(R1, R0);
+        self.a.here(seen);
+        match enters {
+            true => self.a.store(Width::Double, STATE, ENTERS as i16, R1),
+            false => self.add_latency(),
+        }
+        self.a.here(done);
+    }
+
+    fn halt(&mut self, ns: FieldLocation, waited: FieldLocation, valid: FieldLocation, traits: Traits) {
         self.a.call(Helper::KtimeGetNs);
         self.field(LENGTH, ns);
-        if polls {
+        if traits.switches {
+            self.end_wait(waited, !traits.is_software);
+        }
+        if traits.polls {
             self.find_poll(waited);
         } else {
             self.a.set(R3, 0);

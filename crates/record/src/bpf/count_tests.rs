@@ -356,11 +356,12 @@ fn programs_count_what_the_fold_counts_of_recordings() {
     }
     let hardware = [&HARDWARE[..], &X86].concat();
     let software = [&SOFTWARE[..], &X86].concat();
-    for (file, layouts) in [
-        ("x86-svm/t2.data.gz", &hardware),
-        ("x86-svm/t4-none.dat.gz", &hardware),
-        ("x86-svm/t4-kvmstat.data.gz", &hardware),
-        ("lab/contended.data.gz", &software),
+    // With the number of wake-up latencies that a report has (`report --view halt`), and their sum.
+    for (file, layouts, latencies) in [
+        ("x86-svm/t2.data.gz", &hardware, (1_605, 793_143_677)),
+        ("x86-svm/t4-none.dat.gz", &hardware, (1_985, 166_014_028)),
+        ("x86-svm/t4-kvmstat.data.gz", &hardware, (0, 0)),
+        ("lab/contended.data.gz", &software, (0, 0)),
     ] {
         let is_software = layouts.len() == software.len();
         let traits = Traits { is_software, ..HOST };
@@ -379,6 +380,9 @@ fn programs_count_what_the_fold_counts_of_recordings() {
         compare(layouts, traits, &CountingOptions::default(), &steps).unwrap_or_else(|why| panic!("{file}: {why}"));
         let reading = by_fold(&sources, traits, &CountingOptions::default(), &steps);
         let is_exit = |(key, _): &&(CountKey, CountAndTime)| matches!(key.cause, CountedKind::Exit(_));
+        let mut wake_ups = HaltWakeUps::default();
+        reading.lanes.iter().for_each(|(_, lane)| wake_ups.add(&lane.wake_ups));
+        assert_eq!((wake_ups.seen, wake_ups.latency), latencies, "{file}");
         let counted: u64 =
             [reading.counts, reading.unsettled].iter().flatten().filter(is_exit).map(|(_, c)| c.count).sum();
         let exits = events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. })).count() as u64;
