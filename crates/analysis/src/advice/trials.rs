@@ -576,8 +576,14 @@ mod tests {
             })
             .collect();
         let came = |at_once| {
-            let mut candidates =
-                PollCandidates::new(&input, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
+            let mut candidates = PollCandidates::new(
+                &input,
+                &RecordedHaltPolling::default(),
+                HaltPolicy::Host,
+                None,
+                "halt_poll_ns",
+                &HOST_VALUES,
+            );
             halts.chunks(at_once).for_each(|halts| candidates.absorb(halts));
             candidates.end_part();
             (candidates.recorded, candidates.trials.iter().map(|trial| trial.until).collect::<Vec<_>>())
@@ -686,8 +692,14 @@ mod tests {
         {
             let halts: Vec<Halt> = (0..count).map(|number| halt(vcpu(0), number)).collect();
             let input = of_halts(&halts, &Selection::default());
-            let mut candidates =
-                PollCandidates::new(&input, &RecordedHaltPolling::default(), HaltPolicy::Host, None, &HOST_VALUES);
+            let mut candidates = PollCandidates::new(
+                &input,
+                &RecordedHaltPolling::default(),
+                HaltPolicy::Host,
+                None,
+                "halt_poll_ns",
+                &HOST_VALUES,
+            );
             let (mut recorder, facts) = (HaltNumbering::default(), &input.facts.halts);
             let mut replays: Vec<HaltReplay> = HOST_VALUES
                 .iter()
