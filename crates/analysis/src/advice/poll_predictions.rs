@@ -14,8 +14,8 @@ pub struct PollPredictions {
     /// Of all vCPUs together, in nanoseconds.
     vcpu_time: u64,
     halts: u64,
-    /// The recording tells when most of the wake-ups came.
-    has_wakeups: bool,
+    /// Halts of which the wake-up latency is known.
+    latencies: u64,
 }
 
 /// What a value of the knob is predicted to make of the recorded halts.
@@ -25,7 +25,7 @@ pub struct PollPrediction {
     pub value: u64,
     /// CPU time of polls, in per cent of vCPU time.
     pub polling: PredictedFigure,
-    /// Mean wake-up latency, in nanoseconds; `None` where wake-ups were not recorded.
+    /// Mean wake-up latency, in nanoseconds; `None` where wake-ups or entries were not recorded.
     pub wakeup: Option<PredictedFigure>,
 }
 
@@ -42,7 +42,7 @@ pub struct PredictedFigure {
     pub high: f64,
 }
 
-/// A latency is predicted if no more than one gap in so many is inexact.
+/// A latency is predicted if that of no more than one halt in so many is not known.
 const EXACT: u64 = 20;
 
 impl PollPredictions {
@@ -54,7 +54,7 @@ impl PollPredictions {
             numbering: HaltNumbering::default(),
             vcpu_time: input.facts.divisions.values().map(|time: &VcpuTime| time.span().0).sum(),
             halts: all.halts(),
-            has_wakeups: all.inexact() * EXACT <= all.halts(),
+            latencies: all.latencies().count,
         }
     }
 
@@ -77,11 +77,12 @@ impl PollPredictions {
         self.candidates.end_part();
         let recorded = self.candidates.recorded();
         let share = |ns: f64| ns * 100.0 / self.vcpu_time as f64;
-        let each = |ns: f64| ns / self.halts as f64;
+        let each = |ns: f64| ns / self.latencies as f64;
+        let is_known = self.latencies > 0 && self.halts.saturating_sub(self.latencies) * EXACT <= self.halts;
         let prediction = |trial: &Trial| PollPrediction {
             value: trial.value,
             polling: figure(recorded.polling, self.candidates.cpu_gain(trial), share),
-            wakeup: self.has_wakeups.then(|| figure(recorded.latency, self.candidates.latency_gain(trial), each)),
+            wakeup: is_known.then(|| figure(recorded.latency, self.candidates.latency_gain(trial), each)),
         };
         self.candidates.trials.iter().map(prediction).collect()
     }
