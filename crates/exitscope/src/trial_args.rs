@@ -54,8 +54,8 @@ pub struct TryArgs {
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
     pub alpha: f64,
     /// End the trial if a metric is beyond this limit in a turn, like 'metric>5ms' or 'steal>30%'; may be given several times.
-    /// Metrics: metric (of --metric or --metric-file), and of exits cost, steal, polling, halted, exits. Of the host, at any
-    /// time: host_steal, host_load, host_cpu_pressure, host_memory_pressure, host_io_pressure [default:
+    /// Metrics: metric (of --metric or --metric-file), and of exits cost, steal, polling, halted, wakeup, exits. Of the host, at
+    /// any time: host_steal, host_load, host_cpu_pressure, host_memory_pressure, host_io_pressure [default:
     /// host_memory_pressure>10%]
     #[arg(long, value_name = "LIMIT")]
     pub abort_on: Vec<String>,

@@ -4,11 +4,15 @@
 
 mod common;
 
-use common::{cannot, exits_at, go, held_guest, machine, recording, report};
+use common::{cannot, exits_at, go, held_guest, machine, recording, report, run, stdout};
 use exitscope_model::SubjectKind;
-use exitscope_record::{Aggregation, CountedKind, CountingOptions, Processes, Snapshot, TracingBackend, process_name};
+use exitscope_record::{
+    Aggregation, CountedKind, CountingOptions, HaltWakeUps, Processes, Snapshot, TracingBackend, process_name,
+};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -100,6 +104,69 @@ fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
             let mean = count.total.checked_div(count.lengths.total());
             assert!(count.lengths.quantile(0) <= mean && mean <= Some(count.total), "{count:?}");
         }
+    }
+}
+
+/// Two vCPUs that wake each other, as soon as they are told to begin.
+fn held_lab() -> Child {
+    let mut lab = Command::new("sh");
+    lab.args(["-c", "read go; exec \"$0\" lab haltpoll --duration 60ms --repeat 2"]);
+    lab.arg(env!("CARGO_BIN_EXE_exitscope")).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Wake-up latencies of the halts of a recording: to the entry, or to the halt's end where entries are not told of.
+fn recorded_latencies(data: &Path) -> Vec<u64> {
+    let events = stdout(&run(&["events", data.to_str().unwrap(), "--format", "json"]));
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let has_entries = events.iter().any(|event| event["event"] == "kvm:kvm_entry");
+    let (mut woken, mut ended, mut latencies) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for event in &events {
+        let (at, tid) = (event["at_ns"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+        match event["event"].as_str().unwrap() {
+            "sched:sched_wakeup" => _ = woken.insert(event["next"].as_u64().unwrap(), at),
+            "kvm:kvm_vcpu_wakeup" => {
+                let begin = at - event["halt_ns"].as_u64().unwrap();
+                let slept = woken.get(&tid).copied().filter(|woken| *woken >= begin);
+                let since = if event["waited"] == true { slept } else { Some(at) };
+                match since {
+                    Some(since) if has_entries => _ = ended.insert(tid, since),
+                    since => latencies.extend(since.map(|since| at - since)),
+                }
+            }
+            "kvm:kvm_entry" => latencies.extend(ended.remove(&tid).map(|since| at - since)),
+            _ => {}
+        }
+    }
+    latencies
+}
+
+#[test]
+fn wake_up_latencies_are_those_of_a_recording_made_meanwhile_by_either_route() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    for without_bpf in [false, true] {
+        let mut lab = held_lab();
+        let counting = CountingOptions { processes: of(&[&lab]), without_bpf, ..CountingOptions::default() };
+        let Some(aggregation) = start(&counting) else { return };
+        let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+        record.args(["record", "--buffer", "16M", "-p", &lab.id().to_string(), "-o"]).arg(&data);
+        let mut record = recording(record).unwrap();
+        go(&mut lab);
+        assert!(lab.wait().unwrap().success());
+        go(&mut record);
+        assert!(record.wait().unwrap().success());
+        let (snapshot, recorded) = (all(aggregation), recorded_latencies(&data));
+        let mut counted = HaltWakeUps::default();
+        snapshot.lanes.values().for_each(|lane| counted.add(&lane.wake_ups));
+        let mean = counted.latency as f64 / counted.seen as f64;
+        let of_recording = recorded.iter().sum::<u64>() as f64 / recorded.len() as f64;
+        assert!(counted.seen > 200, "{without_bpf}: {counted:?}");
+        // A route that is told of threads late does not see what woke them before.
+        assert!(without_bpf || counted.unseen * 20 <= counted.seen, "{counted:?}");
+        // Neither has all halts of the other, and few of them take most of the time.
+        let ratio = mean / of_recording;
+        assert!((0.33..3.0).contains(&ratio), "{without_bpf}: {mean} counted, {of_recording} recorded");
     }
 }
 

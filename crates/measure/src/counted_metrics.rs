@@ -2,20 +2,24 @@
 
 use exitscope_live::{CostCycle, IntervalTotals, LiveCounts, LiveGroup, VmWatch};
 use exitscope_model::{ExitCode, TimePart};
-use exitscope_record::{CountingOptions, Processes};
+use exitscope_record::{CountingOptions, HaltWakeUps, Processes};
 use exitscope_trial::{Better, MetricUnit, TrialMetric};
 use exitscope_units::Nanos;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The figures, the one that decides without a metric of the user's first.
-const FIGURES: [(&str, MetricUnit); 5] = [
+const FIGURES: [(&str, MetricUnit); 6] = [
     ("cost", MetricUnit::Share),
     ("steal", MetricUnit::Share),
     ("polling", MetricUnit::Share),
     ("halted", MetricUnit::Share),
+    ("wakeup", MetricUnit::Time),
     ("exits", MetricUnit::PerSecond),
 ];
+
+/// A turn has a wake-up latency if no more than one wake-up in so many was not seen, as a prediction has.
+const SEEN: u64 = 20;
 
 /// Counts of exits, turn by turn.
 pub struct CountedMetrics {
@@ -60,8 +64,8 @@ impl CountedMetrics {
         Ok(())
     }
 
-    /// The values of the turn that ends now, of all vCPUs together. `setting` was in force.
-    pub fn end(&mut self, setting: usize) -> Result<Vec<f64>, String> {
+    /// The values of the turn that ends now, of all vCPUs together; `None` of what no halt tells. `setting` was in force.
+    pub fn end(&mut self, setting: usize) -> Result<Vec<Option<f64>>, String> {
         let interval = self.counts.take().map_err(|error| error.to_string())?;
         self.missed = interval.missed;
         if interval.lost > self.lost {
@@ -82,7 +86,8 @@ impl CountedMetrics {
         let settings = self.by_setting.len().max(setting + 1);
         self.by_setting.resize_with(settings, IntervalTotals::default);
         self.by_setting[setting].merge(&all);
-        Ok(vec![share(parts.cost()), steal, polling, halted, exits])
+        let wakeup = mean_latency(&all.wake_ups);
+        Ok(vec![Some(share(parts.cost())), Some(steal), Some(polling), Some(halted), wakeup, Some(exits)])
     }
 
     /// What exits came to by reason, those that cost most first: in the turns of the setting in force, then of each other.
@@ -106,6 +111,12 @@ impl CountedMetrics {
     }
 }
 
+/// The mean wake-up latency in nanoseconds; `None` without halts, and if too many wake-ups were not seen.
+fn mean_latency(of: &HaltWakeUps) -> Option<f64> {
+    let is_known = of.seen > 0 && of.unseen * SEEN <= of.seen + of.unseen;
+    is_known.then(|| of.latency as f64 / of.seen as f64)
+}
+
 /// What exits for a reason came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountedCause {
@@ -127,5 +138,22 @@ pub struct CauseRate {
 impl CountedCause {
     fn most(&self) -> f64 {
         self.settings.iter().map(|rate| rate.cost).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_a_latency_if_it_has_halts_and_most_of_their_wake_ups_were_seen() {
+        for (seen, unseen, mean) in
+            [(0, 0, None), (0, 3, None), (2, 0, Some(150.0)), (19, 1, Some(150.0)), (18, 1, None)]
+        {
+            let of = HaltWakeUps { seen, latency: 150 * seen, unseen };
+            assert_eq!(mean_latency(&of), mean, "{seen} seen, {unseen} not");
+        }
+        let names: Vec<String> = CountedMetrics::metrics().into_iter().map(|metric| metric.name).collect();
+        assert_eq!(names, ["cost", "steal", "polling", "halted", "wakeup", "exits"]);
     }
 }

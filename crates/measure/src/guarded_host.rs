@@ -51,7 +51,7 @@ impl TurnHost for GuardedHost<'_> {
         self.guard.wait(Duration::from_nanos(length.0), &mut is_signalled)
     }
 
-    fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String> {
+    fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, String> {
         if let Some(counted) = &mut self.counted {
             counted.begin()?;
         }
@@ -65,7 +65,7 @@ impl TurnHost for GuardedHost<'_> {
         }
         let mut values = Vec::new();
         if let (Some(metric), Some(measuring)) = (&self.metric, measuring.take()) {
-            values.push(metric.end(measuring)?);
+            values.push(Some(metric.end(measuring)?));
             self.guard.beat()?;
         }
         if let Some(counted) = &mut self.counted {

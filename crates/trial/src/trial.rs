@@ -28,8 +28,8 @@ pub struct HostTrial {
     rules: TrialRules,
     /// Turns that were absorbed.
     turns: usize,
-    /// By metric, what each setting came to in the block that is not whole yet.
-    block: Vec<Vec<f64>>,
+    /// By metric, what each setting came to in the block that is not whole yet; `None` if a turn had no value.
+    block: Vec<Vec<Option<f64>>>,
     /// By metric, the setting in force first.
     totals: Vec<Vec<Total>>,
     /// One for each setting but the one in force.
@@ -90,7 +90,7 @@ impl HostTrial {
         let differences = vec![ConfidenceSequence::new(plan.alpha_of_each()); metrics];
         HostTrial {
             turns: 0,
-            block: vec![vec![0.0; settings]; metrics],
+            block: vec![vec![Some(0.0); settings]; metrics],
             totals: vec![vec![Total::default(); settings]; metrics],
             settings: vec![Compared { differences, decided: None }; settings - 1],
             predictions: vec![vec![None; metrics]; settings - 1],
@@ -114,14 +114,17 @@ impl HostTrial {
         }
     }
 
-    /// Takes what was measured in the turn that came next: one value for each metric, in its unit. Returns why the trial is
-    /// over, if it is.
-    pub fn absorb(&mut self, values: &[f64]) -> Result<Option<&TrialEnd>, TurnValuesError> {
+    /// Takes what was measured in the turn that came next: one value for each metric, in its unit; `None` if the turn had
+    /// nothing to measure, and then this block compares no settings by it that had such a turn. Returns why the trial is over, if
+    /// it is.
+    pub fn absorb(&mut self, values: &[Option<f64>]) -> Result<Option<&TrialEnd>, TurnValuesError> {
         let turn = self.turn().ok_or(TurnValuesError::Over)?;
         self.check(values)?;
         self.turns += 1;
         for (metric, &value) in values.iter().enumerate() {
-            self.block[metric][turn.setting] += value;
+            let sum = &mut self.block[metric][turn.setting];
+            *sum = sum.zip(value).map(|(sum, value)| sum + value);
+            let Some(value) = value else { continue };
             let total = &mut self.totals[metric][turn.setting];
             *total = Total { sum: total.sum + value, turns: total.turns + 1 };
         }
@@ -199,23 +202,25 @@ impl HostTrial {
         !matches!(self.end, Some(TrialEnd::Aborted { .. } | TrialEnd::Stopped(_)))
     }
 
-    fn check(&self, values: &[f64]) -> Result<(), TurnValuesError> {
+    fn check(&self, values: &[Option<f64>]) -> Result<(), TurnValuesError> {
         let metrics = &self.rules.metrics;
         if values.len() != metrics.len() {
             return Err(TurnValuesError::Count { found: values.len(), metrics: metrics.len() });
         }
-        match values.iter().position(|value| !(0.0..=LARGEST).contains(value)) {
-            Some(at) => Err(TurnValuesError::BadValue { metric: metrics[at].name.clone(), value: values[at] }),
-            None => Ok(()),
-        }
+        let bad = |(metric, value): (&TrialMetric, &Option<f64>)| {
+            let value = value.filter(|value| !(0.0..=LARGEST).contains(value))?;
+            Some(TurnValuesError::BadValue { metric: metric.name.clone(), value })
+        };
+        metrics.iter().zip(values).find_map(bad).map_or(Ok(()), Err)
     }
 
     /// The first limit that one of the turn's values is beyond.
-    fn passed(&self, values: &[f64], turn: TrialTurn) -> Option<TrialEnd> {
-        let limit = self.rules.limits.iter().find(|limit| limit.is_passed(values[limit.metric]))?;
+    fn passed(&self, values: &[Option<f64>], turn: TrialTurn) -> Option<TrialEnd> {
+        let passed = |limit: &AbortLimit| values[limit.metric].filter(|&value| limit.is_passed(value));
+        let (limit, found) = self.rules.limits.iter().find_map(|limit| Some((limit, passed(limit)?)))?;
         Some(TrialEnd::Aborted {
             limit: limit.text.clone(),
-            found: values[limit.metric],
+            found,
             unit: self.rules.metrics[limit.metric].unit,
             setting: self.plan.settings[turn.setting].clone(),
         })
@@ -225,10 +230,12 @@ impl HostTrial {
     fn end_block(&mut self) {
         for (at, setting) in self.settings.iter_mut().enumerate() {
             for (sums, differences) in self.block.iter().zip(&mut setting.differences) {
-                differences.push(relative_difference(sums[0], sums[at + 1]));
+                if let (Some(a), Some(b)) = (sums[0], sums[at + 1]) {
+                    differences.push(relative_difference(a, b));
+                }
             }
         }
-        self.block.iter_mut().for_each(|sums| sums.fill(0.0));
+        self.block.iter_mut().for_each(|sums| sums.fill(Some(0.0)));
         for at in 0..self.settings.len() {
             let differences = self.settings[at].differences[0];
             let ruling = self.certain(&differences);
@@ -337,7 +344,7 @@ mod tests {
         while let Some(turn) = trial.turn() {
             number += 1;
             let wobble = 1.0 + f64::from(number % 5) / 1_000.0;
-            trial.absorb(&[values[turn.setting] * wobble, 7.0]).unwrap();
+            trial.absorb(&[values[turn.setting] * wobble, 7.0].map(Some)).unwrap();
         }
     }
 
@@ -381,7 +388,7 @@ mod tests {
         run(&mut trial, &[LARGEST / 2.0, LARGEST / 2.0]);
         assert_eq!(trial.verdict().settings[0].ruling, TrialRuling::NoDifference);
         let mut trial = self::trial(2, Better::Lower, &[]);
-        let error = trial.absorb(&[1.7e308, 7.0]).unwrap_err().to_string();
+        let error = trial.absorb(&[1.7e308, 7.0].map(Some)).unwrap_err().to_string();
         assert!(error.ends_with("must be from 0 to 1e290"), "{error}");
     }
 
@@ -399,9 +406,9 @@ mod tests {
     #[test]
     fn a_value_beyond_a_limit_ends_the_trial_within_its_block_and_nothing_is_kept() {
         let mut trial = trial(2, Better::Higher, &["cost>8", "speed<50"]);
-        assert_eq!(trial.absorb(&[60.0, 8.0]), Ok(None));
+        assert_eq!(trial.absorb(&[60.0, 8.0].map(Some)), Ok(None));
         let setting = trial.turn().unwrap().setting;
-        let end = trial.absorb(&[60.0, 9.0]).unwrap().cloned();
+        let end = trial.absorb(&[60.0, 9.0].map(Some)).unwrap().cloned();
         let aborted = TrialEnd::Aborted {
             limit: "cost>8".to_string(),
             found: 9.0,
@@ -409,7 +416,7 @@ mod tests {
             setting: format!("s{setting}"),
         };
         assert_eq!((end, trial.turn()), (Some(aborted.clone()), None));
-        assert_eq!(trial.absorb(&[60.0, 8.0]), Err(TurnValuesError::Over));
+        assert_eq!(trial.absorb(&[60.0, 8.0].map(Some)), Err(TurnValuesError::Over));
         trial.stop("too late".to_string());
         let verdict = trial.verdict();
         assert_eq!((verdict.end, verdict.blocks, verdict.turns), (Some(aborted), 0, 2));
@@ -423,7 +430,7 @@ mod tests {
             let turn = trial.turn().unwrap();
             // The third setting jumps, so that the trial is not over when the second is decided.
             let jumps = [100.0, 110.0, 100.0 + 10.0 * (turn.block % 3) as f64];
-            trial.absorb(&[jumps[turn.setting], 0.0]).unwrap();
+            trial.absorb(&[jumps[turn.setting], 0.0].map(Some)).unwrap();
         }
         assert_eq!(trial.verdict().keep, Some(0));
         trial.stop("halt_poll_ns was changed by somebody else".to_string());
@@ -438,7 +445,7 @@ mod tests {
         // Blocks are 10 % up and 10 % down in turn.
         while let Some(turn) = trial.turn() {
             let off = if turn.setting == 0 { 0.0 } else { [10.0, -10.0][turn.block % 2] };
-            trial.absorb(&[100.0 + off, 0.0]).unwrap();
+            trial.absorb(&[100.0 + off, 0.0].map(Some)).unwrap();
         }
         let verdict = trial.verdict();
         let TrialRuling::Undecided { visible: Some(visible), more: Some(more) } = verdict.settings[0].ruling else {
@@ -452,12 +459,38 @@ mod tests {
     }
 
     #[test]
+    fn a_block_with_a_turn_without_a_value_compares_nothing_by_it() {
+        let mut trial = trial(3, Better::Lower, &["cost>90"]);
+        let mut left_out = 0;
+        while let Some(turn) = trial.turn() {
+            // Of the third block, one of the second setting's turns has no cost, and its other one is far off.
+            let is_off = turn.block == 2 && turn.setting == 1;
+            let cost = if is_off { 80.0 } else { [10.0, 20.0, 30.0][turn.setting] };
+            let speed = 100.0 + [0.0, 5.0, -5.0][(turn.block + turn.setting) % 3];
+            let is_left_out = is_off && left_out == 0;
+            left_out += usize::from(is_left_out);
+            trial.absorb(&[Some(speed), (!is_left_out).then_some(cost)]).unwrap();
+        }
+        let verdict = trial.verdict();
+        let costs = verdict.settings.iter().map(|setting| setting.effects[1].change.unwrap().percent.round());
+        assert_eq!((verdict.blocks, left_out, costs.collect::<Vec<_>>()), (20, 1, vec![100.0, 200.0]));
+        assert_eq!(verdict.end, Some(TrialEnd::TimeOver));
+        // What never has a value is compared by nothing.
+        let mut trial = self::trial(2, Better::Lower, &["cost>0"]);
+        while trial.turn().is_some() {
+            trial.absorb(&[Some(1.0), None]).unwrap();
+        }
+        let cost = &trial.verdict().settings[0].effects[1];
+        assert_eq!((cost.in_force, cost.with, cost.change), (None, None, None));
+    }
+
+    #[test]
     fn a_drift_in_a_straight_line_cancels() {
         let mut trial = trial(2, Better::Higher, &[]);
         let mut number = 0.0;
         while trial.turn().is_some() {
             number += 1.0;
-            trial.absorb(&[100.0 + number, 0.0]).unwrap();
+            trial.absorb(&[100.0 + number, 0.0].map(Some)).unwrap();
         }
         let change = trial.verdict().settings[0].effects[0].change.unwrap();
         assert!(change.percent.abs() < 1e-9, "{change}");
@@ -467,9 +500,9 @@ mod tests {
     #[test]
     fn values_that_cannot_be_compared_are_refused_and_zero_can() {
         let mut trial = trial(2, Better::Higher, &[]);
-        assert_eq!(trial.absorb(&[1.0]), Err(TurnValuesError::Count { found: 1, metrics: 2 }));
+        assert_eq!(trial.absorb(&[1.0].map(Some)), Err(TurnValuesError::Count { found: 1, metrics: 2 }));
         for value in [-1.0, f64::NAN, f64::INFINITY] {
-            let error = trial.absorb(&[1.0, value]).unwrap_err().to_string();
+            let error = trial.absorb(&[1.0, value].map(Some)).unwrap_err().to_string();
             let says = "a metric is compared in per cent, so its values must be from 0 to 1e290";
             assert_eq!(error, format!("cost is {value}: {says}"));
         }

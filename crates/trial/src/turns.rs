@@ -11,8 +11,8 @@ pub trait TurnHost {
     /// Waits.
     fn settle(&mut self, length: Nanos) -> Result<(), String>;
 
-    /// Measures for this long, or longer if it has to: one value for each metric, in its unit.
-    fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String>;
+    /// Measures for this long, or longer if it has to: one value for each metric, in its unit; `None` of what did not happen.
+    fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, String>;
 
     /// The time since the trial began.
     fn now(&self) -> Nanos;
@@ -76,10 +76,10 @@ mod tests {
             self.call(format!("settle {length}"))
         }
 
-        fn measure(&mut self, length: Nanos) -> Result<Vec<f64>, String> {
+        fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, String> {
             self.call(format!("measure {length}"))?;
             let value = [100.0, 90.0][self.set] + self.calls.len() as f64 % 3.0 / 100.0;
-            Ok(vec![if self.bad_value { -1.0 } else { value }])
+            Ok(vec![Some(if self.bad_value { -1.0 } else { value })])
         }
 
         fn now(&self) -> Nanos {

@@ -126,7 +126,7 @@ fn run_blocks(noise: Noise, seed: u64, factors: &[f64], matters: f64, blocks: us
     while let Some(turn) = trial.turn().filter(|turn| turn.block < blocks) {
         let value = host.measure(number, turn.from.0 as f64 / length) * factors[turn.setting];
         let value = if let Noise::Coarse = noise { (value * 20.0).round() } else { value };
-        trial.absorb(&[value]).unwrap();
+        trial.absorb(&[Some(value)]).unwrap();
         number += 1;
     }
     trial
