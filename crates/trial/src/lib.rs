@@ -25,6 +25,9 @@
 //! *Several settings* are each compared with the one in force; each has its part of the chance of a false alarm (C. E.
 //! Bonferroni, 1936). Settings that are both better are not compared with each other.
 //!
+//! *Delays of exits* ([`HostTrial::of_delays`]) are not compared one by one: the metric has one slope over them, with the whole
+//! chance of a false alarm. See the header of `sensitivity.rs`.
+//!
 //! *Limits.* The settling time must be longer than the effect of the setting before: what remains of it makes an effect look
 //! smaller. The interval is of the mean over the blocks; an effect that comes and goes has no other. The scale of differences
 //! ends at 2, so that noise as large as the metric itself makes an estimate smaller too. How exact the chance of a false alarm
@@ -35,6 +38,7 @@
 mod abort;
 mod metric;
 mod plan;
+mod sensitivity;
 mod trial;
 mod turns;
 mod verdict;
@@ -42,6 +46,7 @@ mod verdict;
 pub use abort::{AbortLimit, AbortLimitError};
 pub use metric::{Better, MetricUnit, TrialMetric};
 pub use plan::{MAX_SETTINGS, TrialLengths, TrialPlan, TrialPlanError, TrialTurn};
+pub use sensitivity::{SlopeFinding, SlopeRuling};
 pub use trial::{HostTrial, TrialRules, TurnValuesError};
 pub use turns::{TurnHost, run_turns};
 pub use verdict::{MetricEffect, Prediction, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};

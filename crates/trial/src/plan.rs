@@ -61,6 +61,8 @@ pub struct TrialPlan {
     pub seed: u64,
     /// The turns of each block, as positions in `settings`: a permutation, and its reverse.
     pub blocks: Vec<Vec<usize>>,
+    /// What the chance of a false alarm is divided among: comparisons with the setting in force, or one slope.
+    pub comparisons: usize,
 }
 
 /// One turn of one setting.
@@ -123,6 +125,27 @@ impl TrialPlan {
         alpha: f64,
         seed: u64,
     ) -> Result<TrialPlan, TrialPlanError> {
+        let comparisons = settings.len().saturating_sub(1);
+        TrialPlan::with_comparisons(settings, lengths, alpha, seed, comparisons)
+    }
+
+    /// The same of settings that are doses of one cause: they are not compared one by one, but have one slope.
+    pub fn of_doses(
+        settings: Vec<String>,
+        lengths: TrialLengths,
+        alpha: f64,
+        seed: u64,
+    ) -> Result<TrialPlan, TrialPlanError> {
+        TrialPlan::with_comparisons(settings, lengths, alpha, seed, 1)
+    }
+
+    fn with_comparisons(
+        settings: Vec<String>,
+        lengths: TrialLengths,
+        alpha: f64,
+        seed: u64,
+        comparisons: usize,
+    ) -> Result<TrialPlan, TrialPlanError> {
         if !(2..=MAX_SETTINGS).contains(&settings.len()) {
             return Err(TrialPlanError::Settings(settings.len()));
         }
@@ -135,7 +158,7 @@ impl TrialPlan {
         if !(alpha > 0.0 && alpha <= 0.5) {
             return Err(TrialPlanError::Alpha(alpha));
         }
-        let mut plan = TrialPlan { settings, lengths, alpha, seed, blocks: Vec::new() };
+        let mut plan = TrialPlan { settings, lengths, alpha, seed, blocks: Vec::new(), comparisons };
         let (count, fewest) = (lengths.total.0 / plan.block_length().0, plan.fewest_blocks());
         if count < fewest {
             let (turns, each) = (2 * plan.settings.len(), lengths.each());
@@ -160,9 +183,9 @@ impl TrialPlan {
         Nanos(self.block_length().0.saturating_mul(self.blocks.len() as u64))
     }
 
-    /// The chance of a false alarm that each comparison with the setting in force has.
+    /// The chance of a false alarm that each comparison with the setting in force has; of doses, their slope.
     pub fn alpha_of_each(&self) -> f64 {
-        self.alpha / (self.settings.len() - 1) as f64
+        self.alpha / self.comparisons as f64
     }
 
     /// Blocks before which nothing is certain.
@@ -214,13 +237,8 @@ impl fmt::Display for TrialPlan {
         let fewest = self.fewest_blocks();
         writeln!(f, "certain after {fewest} blocks ({}) at the earliest", Nanos(self.block_length().0 * fewest))?;
         write!(f, "false alarms: at most {}% of trials", self.alpha * 100.0)?;
-        if self.settings.len() > 2 {
-            write!(
-                f,
-                ", {:.2}% for each of {} comparisons with A",
-                self.alpha_of_each() * 100.0,
-                self.settings.len() - 1
-            )?;
+        if self.comparisons > 1 {
+            write!(f, ", {:.2}% for each of {} comparisons with A", self.alpha_of_each() * 100.0, self.comparisons)?;
         }
         write!(f, "\norder (seed {}):", self.seed)?;
         for (at, block) in self.blocks.iter().take(SHOWN_BLOCKS).enumerate() {

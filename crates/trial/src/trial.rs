@@ -1,8 +1,9 @@
 //! A trial while it runs: takes the values of each turn, and decides at the end of each block.
 
+use crate::sensitivity::DelayTrial;
 use crate::{
-    AbortLimit, Better, MetricEffect, Prediction, RelativeChange, SettingVerdict, TrialEnd, TrialMetric, TrialPlan,
-    TrialRuling, TrialTurn, TrialVerdict,
+    AbortLimit, Better, MetricEffect, Prediction, RelativeChange, SettingVerdict, SlopeFinding, TrialEnd, TrialMetric,
+    TrialPlan, TrialRuling, TrialTurn, TrialVerdict,
 };
 use exitscope_stats::ConfidenceSequence;
 use exitscope_units::Nanos;
@@ -36,6 +37,8 @@ pub struct HostTrial {
     settings: Vec<Compared>,
     /// What was predicted, by setting (but the one in force) and metric.
     predictions: Vec<Vec<Option<Prediction>>>,
+    /// Of settings that are delays, what their slope is found by; it decides instead of the comparisons.
+    delays: Option<DelayTrial>,
     end: Option<TrialEnd>,
     /// How long it took so far, if somebody has looked at a clock.
     took: Option<Nanos>,
@@ -94,11 +97,19 @@ impl HostTrial {
             totals: vec![vec![Total::default(); settings]; metrics],
             settings: vec![Compared { differences, decided: None }; settings - 1],
             predictions: vec![vec![None; metrics]; settings - 1],
+            delays: None,
             end: None,
             took: None,
             plan,
             rules,
         }
+    }
+
+    /// A trial whose settings are delays of exits. What was achieved of them is the metric of this position, in nanoseconds.
+    pub fn of_delays(plan: TrialPlan, rules: TrialRules, delay: usize) -> HostTrial {
+        assert!((1..rules.metrics.len()).contains(&delay), "metric {delay}");
+        let delays = DelayTrial::new(delay, plan.alpha, rules.metrics[0].better, rules.matters);
+        HostTrial { delays: Some(delays), ..HostTrial::new(plan, rules) }
     }
 
     /// The plan.
@@ -129,14 +140,17 @@ impl HostTrial {
             *total = Total { sum: total.sum + value, turns: total.turns + 1 };
         }
         let next = self.plan.turn(self.turns);
-        if next.is_none_or(|next| next.block != turn.block) {
+        let is_whole = next.is_none_or(|next| next.block != turn.block);
+        if is_whole {
             self.end_block();
         }
         let is_decided = self.settings.iter().all(|setting| setting.decided.is_some());
+        let is_sharp = || is_whole && self.slope().is_some_and(|slope| slope.is_sharp());
         self.end = match (self.passed(values, turn), next) {
             (Some(aborted), _) => Some(aborted),
             _ if is_decided && self.is_zero() => Some(TrialEnd::Stopped(self.nothing_measured())),
-            _ if is_decided => Some(TrialEnd::Decided),
+            _ if is_sharp() => Some(TrialEnd::SlopeCertain),
+            _ if is_decided && self.delays.is_none() => Some(TrialEnd::Decided),
             (None, None) => Some(TrialEnd::TimeOver),
             (None, Some(_)) => None,
         };
@@ -169,7 +183,8 @@ impl HostTrial {
         let better = (0..settings.len()).filter(|&at| settings[at].ruling == TrialRuling::Keep);
         let keep = better.max_by(|left, right| estimate(left).total_cmp(&estimate(right)));
         TrialVerdict {
-            keep: keep.filter(|_| self.is_sound()),
+            keep: keep.filter(|_| self.is_sound() && self.delays.is_none()),
+            slope: self.slope(),
             end: self.end.clone(),
             blocks: (self.turns / (2 * self.plan.settings.len())) as u64,
             turns: self.turns as u64,
@@ -180,6 +195,13 @@ impl HostTrial {
             in_force: self.plan.settings[0].clone(),
             settings,
         }
+    }
+
+    /// What is found of the slope over delays.
+    fn slope(&self) -> Option<SlopeFinding> {
+        let delays = self.delays.as_ref()?;
+        let achieved = self.totals[delays.delay].iter().map(|total| total.sum / total.turns.max(1) as f64);
+        Some(delays.finding(&achieved.collect::<Vec<f64>>()))
     }
 
     /// How long the turns so far take by the plan.
@@ -234,6 +256,10 @@ impl HostTrial {
                     differences.push(relative_difference(a, b));
                 }
             }
+        }
+        let values: Option<Vec<f64>> = self.block[0].iter().copied().collect();
+        if let Some((delays, values)) = self.delays.as_mut().zip(values) {
+            delays.push(&values);
         }
         self.block.iter_mut().for_each(|sums| sums.fill(Some(0.0)));
         for at in 0..self.settings.len() {

@@ -1,6 +1,6 @@
 //! What a trial found, as plain data, and as text.
 
-use crate::{MetricUnit, TrialMetric};
+use crate::{MetricUnit, SlopeFinding, TrialMetric};
 use exitscope_units::Nanos;
 use std::fmt;
 
@@ -28,6 +28,8 @@ pub struct TrialVerdict {
     /// The setting to leave in force, as a position in `settings`: of those that are certainly better, the one with the best
     /// estimate; `None` to revert.
     pub keep: Option<usize>,
+    /// Of settings that are delays of exits: what shorter exits are worth.
+    pub slope: Option<SlopeFinding>,
 }
 
 /// Why a trial is over.
@@ -35,6 +37,8 @@ pub struct TrialVerdict {
 pub enum TrialEnd {
     /// There is nothing left that is not certain.
     Decided,
+    /// The slope over delays is as certain as it has to be.
+    SlopeCertain,
     /// All blocks of the plan were measured.
     TimeOver,
     /// A value was beyond a limit.
@@ -158,6 +162,7 @@ impl fmt::Display for TrialEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TrialEnd::Decided => f.write_str("every comparison is certain"),
+            TrialEnd::SlopeCertain => f.write_str("the slope is certain"),
             TrialEnd::TimeOver => f.write_str("the time is over"),
             TrialEnd::Aborted { limit, found, unit, setting } => {
                 write!(f, "aborted by {limit}: found {} with {setting}", unit.text(*found))
@@ -264,6 +269,7 @@ mod tests {
                 of("50000", undecided, effect(-0.001, Some((-3.0, f64::INFINITY)))),
             ],
             keep: Some(0),
+            slope: None,
         };
         assert_eq!(
             verdict.to_string(),

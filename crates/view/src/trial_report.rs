@@ -226,7 +226,7 @@ fn verdict_row(verdict: &TrialVerdict) -> TrialVerdictRow {
     TrialVerdictRow {
         end: verdict.end.as_ref().map(|end| {
             Cow::Borrowed(match end {
-                TrialEnd::Decided => "decided",
+                TrialEnd::Decided | TrialEnd::SlopeCertain => "decided",
                 TrialEnd::TimeOver => "time_over",
                 TrialEnd::Aborted { .. } => "aborted",
                 TrialEnd::Stopped(_) => "stopped",
