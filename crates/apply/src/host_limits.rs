@@ -209,6 +209,7 @@ pub struct HostHealth {
 }
 
 impl HostHealth {
+    /// The host below `root`, of which nothing was read yet.
     pub fn new(root: &Path, limits: HostLimits) -> HostHealth {
         HostHealth { root: root.to_path_buf(), limits, ticks: VecDeque::new() }
     }

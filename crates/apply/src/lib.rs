@@ -32,7 +32,7 @@ mod tried_setting;
 mod watchdog;
 
 pub use applied_settings::{AppliedSetting, AppliedSettingsError, default_path, tried_path};
-pub use host_limits::{HostLimit, HostLimitError, HostLimits, HostMeasure};
+pub use host_limits::{HostHealth, HostLimit, HostLimitError, HostLimits, HostMeasure};
 pub use host_settings::{EarlierSettings, HostSettings, RestoreError, Restored, host_name};
 pub use knob_file::KnobFileError;
 pub use messages::TrialEnding;

@@ -1,4 +1,4 @@
-//! The host of a trial's turns: sets by the watchdog, measures, prints a line for each block.
+//! The host of a trial's turns: sets by a guard, measures, prints a line for each block.
 
 use crate::user_metric::Measuring;
 use crate::{CountedMetrics, MetricSource};
@@ -9,10 +9,46 @@ use exitscope_units::Nanos;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+/// What sets, and sees to it that nothing stays set if this process comes to nothing. Each `Err` ends the trial, and says why.
+pub trait TurnGuard {
+    /// Sets a setting, by its position in the plan.
+    fn set(&mut self, setting: usize) -> Result<(), String>;
+
+    /// Waits this long, unless `is_over` says why the trial is over, which is asked several times a second.
+    fn wait(&mut self, length: Duration, is_over: &mut dyn FnMut() -> Option<String>) -> Result<(), String>;
+
+    /// A sign of life.
+    fn beat(&mut self) -> Result<(), String>;
+
+    /// Takes note that measuring begins.
+    fn begin_turn(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What the setting came to in the turn that ends now: the value of a metric after the user's, if there is such a metric.
+    fn end_turn(&mut self) -> Result<Option<f64>, String> {
+        Ok(None)
+    }
+}
+
+impl TurnGuard for TrialGuard {
+    fn set(&mut self, setting: usize) -> Result<(), String> {
+        TrialGuard::set(self, setting)
+    }
+
+    fn wait(&mut self, length: Duration, is_over: &mut dyn FnMut() -> Option<String>) -> Result<(), String> {
+        TrialGuard::wait(self, length, is_over)
+    }
+
+    fn beat(&mut self) -> Result<(), String> {
+        TrialGuard::beat(self)
+    }
+}
+
 /// What sets and measures.
-pub struct GuardedHost<'a> {
-    /// What sets, through the watchdog.
-    pub guard: TrialGuard,
+pub struct GuardedHost<'a, G> {
+    /// What sets.
+    pub guard: G,
     /// The user's own metric.
     pub metric: Option<MetricSource>,
     /// Counted exits.
@@ -41,7 +77,7 @@ fn is_signalled() -> Option<String> {
     signalled().map(|name| format!("{name} came"))
 }
 
-impl TurnHost for GuardedHost<'_> {
+impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
     fn set(&mut self, setting: usize) -> Result<(), String> {
         self.setting = setting;
         self.guard.set(setting)
@@ -55,6 +91,7 @@ impl TurnHost for GuardedHost<'_> {
         if let Some(counted) = &mut self.counted {
             counted.begin()?;
         }
+        self.guard.begin_turn()?;
         let mut measuring = self.metric.as_ref().map(MetricSource::begin).transpose()?;
         let length = Duration::from_nanos(length.0);
         let mut is_over = || is_signalled().or_else(|| measuring.as_mut()?.failed());
@@ -68,6 +105,7 @@ impl TurnHost for GuardedHost<'_> {
             values.push(Some(metric.end(measuring)?));
             self.guard.beat()?;
         }
+        values.extend(self.guard.end_turn()?);
         if let Some(counted) = &mut self.counted {
             values.extend(counted.end(self.setting)?);
         }
@@ -85,10 +123,12 @@ impl TurnHost for GuardedHost<'_> {
             let change = setting.effects[0].change.map_or("-".to_string(), |change| change.to_string());
             format!("{}: {change}", setting.setting)
         };
-        let changes: Vec<String> = verdict.settings.iter().map(change).collect();
+        let found = match &verdict.slope {
+            Some(slope) => format!("100ns less in each exit: {slope}"),
+            None => verdict.settings.iter().map(change).collect::<Vec<String>>().join("; "),
+        };
         let (block, blocks) = (verdict.blocks, self.blocks);
-        let done =
-            writeln!(out, "block {block} of at most {blocks}: {}", changes.join("; ")).and_then(|()| out.flush());
+        let done = writeln!(out, "block {block} of at most {blocks}: {found}").and_then(|()| out.flush());
         done.map_err(|error| format!("cannot print: {error}"))
     }
 }

@@ -1,7 +1,8 @@
 //! What is measured in the turns of a trial on this host.
 //!
 //! ```text
-//! trial::run_turns ─► GuardedHost ─┬─► apply::TrialGuard: sets, through the watchdog
+//! trial::run_turns ─► GuardedHost ─┬─► TurnGuard: apply::TrialGuard sets, through the watchdog
+//!                                  │               DelayGuard delays exits, by record::ExitDelay
 //!                                  ├─► MetricSource: the user's metric, a command or a counter in a file
 //!                                  └─► CountedMetrics: exits, counted in the kernel (crate `live`)
 //! ```
@@ -9,11 +10,13 @@
 //! Does not know: flags, how a trial is judged, how a setting is set.
 
 mod counted_metrics;
+mod delay_guard;
 mod guarded_host;
 mod user_metric;
 mod watchdog_process;
 
 pub use counted_metrics::{CauseRate, CountedCause, CountedMetrics};
-pub use guarded_host::GuardedHost;
+pub use delay_guard::{DelayGuard, DelayedLevel};
+pub use guarded_host::{GuardedHost, TurnGuard};
 pub use user_metric::{MetricScale, MetricSource};
 pub use watchdog_process::{is_watchdog, run_watchdog, start_watchdog};
