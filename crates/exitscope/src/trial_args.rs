@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use exitscope_measure::MetricScale;
-use exitscope_trial::Better;
+use exitscope_record::ExitDelay;
+use exitscope_trial::{Better, MAX_SETTINGS};
 use exitscope_units::Nanos;
 use std::path::PathBuf;
 
@@ -10,8 +11,16 @@ use std::path::PathBuf;
 pub struct TryArgs {
     /// The setting and the values to try, like thp_enabled=always or halt_poll_ns=0,50us: a knob of docs/knobs.md that can be
     /// written, or a setting of docs/settings.md
-    #[arg(value_name = "NAME=VALUE[,VALUE...]", required_unless_present = "history")]
+    #[arg(value_name = "NAME=VALUE[,VALUE...]", required_unless_present_any = ["history", "delay"])]
     pub setting: Option<String>,
+    /// Instead of a setting, slow one VM down on purpose: add these delays to each of its exits, and tell what 100 ns less in
+    /// each exit are worth. 200ns..5us is three delays, or name up to four, like 500ns,2us; at most 20us. Needs --vm and a metric
+    #[arg(long, value_name = "LOW..HIGH", value_parser = Delays::parse, requires = "vm",
+          conflicts_with_all = ["setting", "history", "keep", "cgroup", "guest"])]
+    pub delay: Option<Delays>,
+    /// Delay only exits of this reason, like io, mmio or hlt
+    #[arg(long, value_name = "REASON", requires = "delay")]
+    pub reason: Option<String>,
     /// Show the trials that were made on this host, and how good their predictions were
     #[arg(long, conflicts_with_all = ["setting", "keep", "metric", "metric_file", "dry_run"])]
     pub history: bool,
@@ -117,6 +126,46 @@ impl From<BetterWhich> for Better {
     }
 }
 
+/// Delays of exits, shortest first, none of them 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delays(pub Vec<Nanos>);
+
+/// Delays at most, as many as a trial has settings beside none.
+const MOST_DELAYS: usize = MAX_SETTINGS - 1;
+
+impl Delays {
+    /// Reads `200ns..5us`, which is both and what is in the geometric middle, or `200ns,1us`.
+    fn parse(text: &str) -> Result<Delays, String> {
+        let length = |text: &str| Nanos::parse(text).ok_or(format!("{text:?} is no length, like 200ns or 5us"));
+        let mut delays = match text.split_once("..") {
+            Some((low, high)) => {
+                let (low, high) = (length(low)?, length(high)?);
+                if low >= high {
+                    return Err(format!("{low} is not shorter than {high}"));
+                }
+                vec![low, middle(low, high), high]
+            }
+            None => text.split(',').map(length).collect::<Result<Vec<Nanos>, String>>()?,
+        };
+        delays.sort_unstable();
+        match delays.iter().max() {
+            _ if delays.contains(&Nanos::ZERO) => Err("0 is compared with anyway; name delays above it".to_string()),
+            Some(&most) if most > ExitDelay::MAX_DELAY => {
+                Err(format!("{most} is too long: a single exit is delayed by at most {}", ExitDelay::MAX_DELAY))
+            }
+            _ if delays.len() > MOST_DELAYS => Err(format!("{} delays; at most {MOST_DELAYS}", delays.len())),
+            _ => Ok(Delays(delays)),
+        }
+    }
+}
+
+/// The geometric middle, rounded to two digits.
+fn middle(low: Nanos, high: Nanos) -> Nanos {
+    let middle = (low.0 as f64 * high.0 as f64).sqrt();
+    let unit = 10f64.powf(middle.max(1.0).log10().floor() - 1.0).max(1.0);
+    Nanos(((middle / unit).round() * unit) as u64)
+}
+
 /// A length; minutes, too.
 fn parse_length(text: &str) -> Result<Nanos, String> {
     let minutes = text.strip_suffix('m').and_then(|text| text.trim().parse::<u64>().ok());
@@ -140,5 +189,23 @@ mod tests {
         assert!(parse_length("ten").is_err());
         assert_eq!((parse_percent("5%"), parse_percent("0.5")), (Ok(5.0), Ok(0.5)));
         assert!(parse_percent("100%").is_err() && parse_percent("-1%").is_err());
+    }
+
+    #[test]
+    fn delays_are_a_range_or_a_list_and_none_is_beyond_the_bound() {
+        let of = |text| Delays::parse(text).map(|delays| delays.0.iter().map(|delay| delay.0).collect::<Vec<u64>>());
+        assert_eq!(of("200ns..5us"), Ok(vec![200, 1_000, 5_000]));
+        assert_eq!(of("300ns..20us"), Ok(vec![300, 2_400, 20_000]));
+        assert_eq!(of("2us,500ns"), Ok(vec![500, 2_000]));
+        assert_eq!(of("1us"), Ok(vec![1_000]));
+        for (text, says) in [
+            ("5us..200ns", "not shorter"),
+            ("200ns..21us", "21.0us is too long: a single exit is delayed by at most 20.0us"),
+            ("0ns..5us", "0 is compared with anyway"),
+            ("1us,2us,3us,4us,5us", "5 delays; at most 4"),
+            ("5", "no length"),
+        ] {
+            assert!(of(text).is_err_and(|error| error.contains(says)), "{text}");
+        }
     }
 }

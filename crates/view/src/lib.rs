@@ -50,6 +50,7 @@ mod text;
 mod times;
 mod trial_history;
 mod trial_report;
+mod trial_sensitivity;
 mod verdict;
 mod yield_page;
 mod yields;
@@ -104,5 +105,6 @@ pub use trial_report::{
     CauseRateRow, PredictedFromRow, PredictionRow, TrialCauseRow, TrialEffectRow, TrialLeftRow, TrialPlanRow,
     TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page,
 };
+pub use trial_sensitivity::{DelayLevelRow, SensitivityRow, trial_delays_page};
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};
 pub use yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};

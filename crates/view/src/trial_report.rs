@@ -1,6 +1,7 @@
 //! A trial of settings on the running host as plain data.
 
 use crate::page::{Page, PageSection, Table, column};
+use crate::trial_sensitivity::SensitivityRow;
 use exitscope_trial::{
     Better, MetricUnit, RelativeChange, SettingVerdict, TrialEnd, TrialPlan, TrialRuling, TrialVerdict,
 };
@@ -31,6 +32,9 @@ pub struct TrialReport {
     /// How the settings were left; absent of a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<TrialLeftRow>,
+    /// Of a trial of delays, what shorter exits are worth; absent of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<SensitivityRow>,
 }
 
 /// What a trial was to do.
@@ -183,6 +187,7 @@ impl TrialReport {
             predicted_from: None,
             causes: Vec::new(),
             left: None,
+            sensitivity: None,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! `exitscope try`: the host takes turns between the value in force and others, and what was measured is compared.
 //!
 //! ```text
+//! --delay ─► delay::run
 //! flags ─► TriedSetting, TrialPlan ─► shown ─► yes? ─► lock ─► watchdog ─► run_turns ─► verdict ─► kept or restored
 //! ```
 
+mod delay;
 mod history;
 mod predict;
 
@@ -25,8 +27,8 @@ use exitscope_measure::{
 use exitscope_record::{Processes, vcpu_threads, vms};
 use exitscope_signals::catch_signals;
 use exitscope_trial::{
-    AbortLimit, Better, HostTrial, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialRuling,
-    TrialVerdict, run_turns,
+    AbortLimit, AbortLimitError, Better, HostTrial, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan,
+    TrialRules, TrialRuling, TrialVerdict, run_turns,
 };
 use exitscope_units::Nanos;
 use exitscope_view::{
@@ -48,14 +50,11 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if asks && (!is_text || !io::stdin().is_terminal()) {
         bail!("there is nobody to ask: --yes goes ahead, --dry-run shows the plan");
     }
+    if let Some(delays) = &args.delay {
+        return delay::run(args, delays, asks, out);
+    }
     let state = args.state.clone().unwrap_or_else(default_path);
-    let lock = match args.dry_run {
-        true => {
-            say_what_is_left(&args.root, &state)?;
-            None
-        }
-        false => Some(take_lock(&args.root, &state, is_text, out)?),
-    };
+    let lock = lock(args, &state, out)?;
     let (processes, threads) = vm_threads(args.vm.as_deref())?;
     let targets = SettingTargets { cgroup: args.cgroup.clone(), threads, guest: args.guest.clone() };
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
@@ -63,17 +62,13 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let source = args.source();
     let mut metrics: Vec<TrialMetric> = source.is_some().then(|| args.trial_metric()).into_iter().collect();
     metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
-    let of_metrics = args.abort_on.iter().filter(|text| !HostLimit::is_meant(text));
-    let limits = of_metrics.map(|text| AbortLimit::parse(text, &metrics)).collect::<Result<Vec<_>, _>>()?;
+    let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
-    let lengths = TrialLengths { settle: args.settle, turn: args.turn, total: args.length };
-    let plan = TrialPlan::new(tried.labels(), lengths, args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
+    let plan = TrialPlan::new(tried.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
     let mut trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
     if is_text {
         write_plan(args, &tried, &trial, &metrics, &host_limits, out)?;
-        if live.as_ref().is_some_and(|live| !live.has_all_exits()) {
-            writeln!(out, "kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial")?;
-        }
+        write_counted(live.as_ref(), out)?;
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
@@ -120,6 +115,14 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     })
 }
 
+/// The lock of a trial; of a dry run, none.
+fn lock(args: &TryArgs, state: &Path, out: &mut dyn Write) -> anyhow::Result<Option<TrialLock>> {
+    match args.dry_run {
+        true => say_what_is_left(&args.root, state).map(|()| None),
+        false => take_lock(&args.root, state, args.is_text(), out).map(Some),
+    }
+}
+
 /// Takes the lock, and says what an earlier trial had left.
 fn take_lock(root: &Path, state: &Path, is_text: bool, out: &mut dyn Write) -> anyhow::Result<TrialLock> {
     let (lock, left) = TrialLock::take(root, state)?;
@@ -150,17 +153,22 @@ fn say_what_is_left(root: &Path, state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The process of the VM of this name, or with this number.
+fn vm_process(name: &str) -> anyhow::Result<u32> {
+    if let Ok(process) = name.parse::<u32>() {
+        return Ok(process);
+    }
+    match &vms().into_iter().filter(|vm| vm.is_called(name)).collect::<Vec<_>>()[..] {
+        [vm] => Ok(vm.process),
+        [] => bail!("no virtual machine called {name}"),
+        several => bail!("{} virtual machines are called {name}: --vm takes a process id, too", several.len()),
+    }
+}
+
 /// The VM's processes, and the threads of its vCPUs.
 fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> {
     let Some(name) = vm else { return Ok((Processes::All, Vec::new())) };
-    let process = match name.parse::<u32>() {
-        Ok(process) => process,
-        Err(_) => match &vms().into_iter().filter(|vm| vm.is_called(name)).collect::<Vec<_>>()[..] {
-            [vm] => vm.process,
-            [] => bail!("no virtual machine called {name}"),
-            several => bail!("{} virtual machines are called {name}: --vm takes a process id, too", several.len()),
-        },
-    };
+    let process = vm_process(name)?;
     let threads = vcpu_threads(process).with_context(|| format!("no process {process}"))?;
     if threads.is_empty() {
         bail!(
@@ -210,6 +218,16 @@ impl TryArgs {
         self.metric.as_ref().map(command).or_else(|| self.metric_file.clone().map(MetricSource::Counter))
     }
 
+    fn lengths(&self) -> TrialLengths {
+        TrialLengths { settle: self.settle, turn: self.turn, total: self.length }
+    }
+
+    /// Limits of these metrics.
+    fn metric_limits(&self, metrics: &[TrialMetric]) -> Result<Vec<AbortLimit>, AbortLimitError> {
+        let of_metrics = self.abort_on.iter().filter(|text| !HostLimit::is_meant(text));
+        of_metrics.map(|text| AbortLimit::parse(text, metrics)).collect()
+    }
+
     /// Limits of the host, with the usual one.
     fn host_limits(&self) -> Result<HostLimits, HostLimitError> {
         let meant = self.abort_on.iter().filter(|text| HostLimit::is_meant(text));
@@ -251,14 +269,44 @@ fn write_plan(
         }
     }
     write!(out, "{}", trial.plan())?;
-    let first = &metrics[0];
-    let better = if first.better == Better::Lower { "lower" } else { "higher" };
+    let changes = format!("changes from {}% on matter", args.matters);
+    write_rules(args, &changes, metrics, host_limits, out)?;
+    let end = if args.keep { "a value that is certainly better is kept" } else { "the value in force is restored" };
+    writeln!(out, "at the end: {end}")?;
+    writeln!(out, "watchdog: restores if this command dies, or is silent for {} s", LEASE.as_secs())?;
+    Ok(())
+}
+
+/// Says which exits are counted, if not all.
+fn write_counted(live: Option<&CountedMetrics>, out: &mut dyn Write) -> anyhow::Result<()> {
+    if live.is_some_and(|live| !live.has_all_exits()) {
+        writeln!(out, "kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial")?;
+    }
+    Ok(())
+}
+
+/// Says what counting has missed.
+fn say_missed(counted: Option<&CountedMetrics>) {
+    if let Some(missed) = counted.map(|counted| counted.missed).filter(|&missed| missed > 0) {
+        say!("{missed} wake-ups and switches were missed while counting: halted and steal are off by as many waits");
+    }
+}
+
+/// What decides, and what ends a trial at once.
+fn write_rules(
+    args: &TryArgs,
+    matters: &str,
+    metrics: &[TrialMetric],
+    host_limits: &HostLimits,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let better = if metrics[0].better == Better::Lower { "lower" } else { "higher" };
     let what = match (&args.metric, &args.metric_file) {
         (Some(command), _) => format!("what `{command}` prints"),
         (None, Some(path)) => format!("the rate of the counter in {}", path.display()),
         (None, None) => "cost, the share of vCPU time in exits".to_string(),
     };
-    writeln!(out, "decided by: {}; {better} is better; changes from {}% on matter", message(&what), args.matters)?;
+    writeln!(out, "decided by: {}; {better} is better; {matters}", message(&what))?;
     if metrics.len() > 1 {
         let names: Vec<&str> = metrics[1..].iter().map(|metric| metric.name.as_str()).collect();
         writeln!(out, "reported beside: {}", names.join(", "))?;
@@ -266,9 +314,6 @@ fn write_plan(
     for limit in args.abort_on.iter().filter(|text| !HostLimit::is_meant(text)).chain(&host_limits.texts()) {
         writeln!(out, "aborted if: {}", message(limit))?;
     }
-    let end = if args.keep { "a value that is certainly better is kept" } else { "the value in force is restored" };
-    writeln!(out, "at the end: {end}")?;
-    writeln!(out, "watchdog: restores if this command dies, or is silent for {} s", LEASE.as_secs())?;
     Ok(())
 }
 
@@ -291,9 +336,7 @@ fn run_guarded(
     let blocks = trial.plan().blocks.len();
     let mut host = GuardedHost { guard, metric, counted, setting: 0, began: Instant::now(), blocks, out };
     run_turns(&mut trial, &mut host);
-    if let Some(missed) = host.counted.as_ref().map(|counted| counted.missed).filter(|&missed| missed > 0) {
-        say!("{missed} wake-ups and switches were missed while counting: halted and steal are off by as many waits");
-    }
+    say_missed(host.counted.as_ref());
     let ending = match trial.verdict().keep.filter(|_| args.keep) {
         // Position 0 of the plan is the value in force.
         Some(setting) => host.guard.keep(setting + 1),

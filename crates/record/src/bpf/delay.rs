@@ -71,6 +71,11 @@ impl DelayedExits {
         }
     }
 
+    /// Whether these can be delayed on this host, as far as that is known before a program is loaded.
+    pub fn check(self) -> Result<(), RecordError> {
+        self.source().map(|_| ())
+    }
+
     /// The tracepoint, without its group `kvm`.
     pub fn tracepoint(self) -> &'static str {
         match self {
