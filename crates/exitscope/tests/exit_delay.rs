@@ -4,11 +4,13 @@
 
 mod common;
 
-use common::{cannot, go, held, held_guest, machine, tiny_guest};
+use common::{cannot, check_json, exitscope, go, held, held_guest, machine, stderr, stdout, tiny_guest};
 use exitscope_record::{DelayCounts, DelayedExits, ExitDelay};
 use exitscope_units::Nanos;
+use serde_json::Value;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -142,4 +144,143 @@ fn delays_end_with_their_lease_and_go_on_with_the_next() {
     assert!(guest.try_wait().unwrap().is_none(), "the guest had exits all the time");
     guest.kill().unwrap();
     guest.wait().unwrap();
+}
+
+/// A guest that runs its code until it is killed, and keeps the number of runs in a file.
+struct Counting {
+    guest: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Counting {
+    /// `None` if there is no KVM and that was allowed.
+    fn start() -> Option<Counting> {
+        if let Err(error) = std::fs::File::open("/dev/kvm") {
+            cannot(&format!("/dev/kvm: {error}"));
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(tiny_guest());
+        command.args(["--repeat", "1000000", "--counter"]).arg(folder.path().join("runs")).stdout(Stdio::null());
+        let guest = Counting { guest: command.spawn().unwrap(), folder };
+        let began = Instant::now();
+        while !std::fs::read_to_string(guest.folder.path().join("runs")).is_ok_and(|runs| runs.trim() > "0000000000") {
+            assert!(began.elapsed() < common::PATIENCE, "the guest did not run");
+            sleep(Duration::from_millis(10));
+        }
+        Some(guest)
+    }
+
+    /// A command that prints the CPU time of a run, in nanoseconds: what else the machine does hardly changes it.
+    fn cpu_time(&self, runs: &Path) -> String {
+        let (id, runs) = (self.guest.id(), runs.display());
+        format!(
+            "look() {{ read time rest < /proc/{id}/schedstat; read runs < {runs}; \
+             runs=$(expr $runs + 0); }}; look; t=$time; r=$runs; sleep 0.15; look; echo $(( (time - t) / (runs - r) ))"
+        )
+    }
+
+    /// What a trial of delays on this VM says.
+    fn try_delay(&self, vm: &str, arguments: &[&str]) -> Output {
+        let mut command = exitscope();
+        command.args(["try", "--vm", vm, "--no-count", "--seed", "33", "--turn", "200ms", "--settle", "5ms"]);
+        command.args(arguments).arg("--state").arg(self.folder.path().join("applied.json")).stdin(Stdio::null());
+        // This machine has one trial at a time, also of other tests.
+        let until = Instant::now() + Duration::from_secs(120);
+        loop {
+            let output = command.output().unwrap();
+            if !stderr(&output).contains("settings of this host are being tried") || Instant::now() > until {
+                return output;
+            }
+            sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let _ = self.guest.kill();
+        let _ = self.guest.wait();
+    }
+}
+
+#[test]
+fn a_trial_of_delays_tells_what_a_guests_exits_are_worth() {
+    let _machine = machine();
+    let Some(counting) = Counting::start() else { return };
+    if start(&counting.guest, None).is_none() {
+        return;
+    }
+    let (metric, vm) = (counting.cpu_time(&counting.folder.path().join("runs")), counting.guest.id().to_string());
+    let flags =
+        ["--delay", "300ns..1us", "--metric", &metric, "--unit", "ns", "--for", "60s", "--format", "json", "--yes"];
+    let output = counting.try_delay(&vm, &flags);
+    assert_eq!(output.status.code(), Some(0), "{} {}", stdout(&output), stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    check_json("try", [&report]);
+    let found = &report["sensitivity"];
+    assert_eq!((&found["ruling"], &found["vm"]), (&"found".into(), &vm.clone().into()), "{found:#}");
+    let number = |value: &Value| value.as_f64().unwrap();
+    // What 100 ns are of the time of a run without a delay, if each of its exits is shorter by them.
+    let worth = 100.0 * EACH as f64 * 100.0 / number(&found["levels"][0]["mean"]);
+    let ratio = number(&found["percent_per_100ns"]) / worth;
+    assert!((0.5..2.0).contains(&ratio), "{worth} % were to be found: {found:#}");
+    for (level, asked) in found["levels"].as_array().unwrap().iter().zip([0, 300, 550, 1_000]) {
+        assert!(level["asked_ns"] == asked && level["exits"].as_u64() > Some(1_000), "{level}");
+        let skipped = number(&level["skipped"]) / number(&level["exits"]);
+        let least = f64::from(asked) * (1.0 - skipped) * 0.99;
+        assert!((least..f64::from(asked) * 2.0 + 1.0).contains(&number(&level["achieved_ns"])), "{level}");
+    }
+    assert!(number(&found["exits_per_s"]) > 1_000.0);
+    assert_eq!(report["left"]["done"][0], "no exit is delayed any more");
+    assert!(report["plan"]["settings"][0] == "delay=0" && report["verdict"]["keep"].is_null());
+}
+
+#[test]
+fn delays_are_refused_without_a_metric_or_one_vm_and_beyond_their_bounds() {
+    let _machine = machine();
+    let (Some(one), Some(_two)) = (Counting::start(), Counting::start()) else { return };
+    if start(&one.guest, None).is_none() {
+        return;
+    }
+    let (vm, own) = (one.guest.id().to_string(), std::process::id().to_string());
+    for (vm, arguments, says) in [
+        (vm.as_str(), &["--delay", "1us", "--yes"][..], "--delay needs a metric that it can change"),
+        (&vm, &["--delay", "30us", "--metric", "echo 1", "--yes"], "a single exit is delayed by at most 20.0us"),
+        (&vm, &["--delay", "1us", "--metric", "echo 1"], "there is nobody to ask"),
+        (&vm, &["--delay", "1us", "--metric", "echo 1", "--keep"], "cannot be used with"),
+        (&vm, &["nice=5", "--delay", "1us", "--metric", "echo 1"], "cannot be used with"),
+        (&vm, &["nice=5", "--reason", "io", "--metric", "echo 1", "--yes"], "it needs --delay"),
+        (&vm, &["--delay", "1us", "--reason", "tea", "--metric", "echo 1", "--yes"], "--reason names "),
+        (&own, &["--delay", "1us", "--metric", "echo 1", "--yes"], "has no virtual machine of KVM"),
+        ("tiny-guest", &["--delay", "1us", "--metric", "echo 1", "--yes"], "virtual machines are called tiny-guest"),
+        ("nobody", &["--delay", "1us", "--metric", "echo 1", "--yes"], "no virtual machine called nobody"),
+    ] {
+        let output = one.try_delay(vm, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+    }
+    let nobody = exitscope().args(["try", "--delay", "1us", "--metric", "echo 1", "--yes"]).output().unwrap();
+    assert!(stderr(&nobody).contains("--vm <NAME|PID>"), "{}", stderr(&nobody));
+    // A plan delays nothing, and says what would be done.
+    let plan = one.try_delay(&vm, &["--delay", "200ns..5us", "--reason", "mmio", "--metric", "echo 1", "--dry-run"]);
+    let said = stdout(&plan);
+    for words in
+        ["on purpose, by up to 5.00us", "KVM_EXIT_MMIO alone", "C: delay=1us", "bounds, kept by the kernel: 20%"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_reason_that_never_comes_ends_a_trial() {
+    let _machine = machine();
+    let Some(one) = Counting::start() else { return };
+    if start(&one.guest, None).is_none() {
+        return;
+    }
+    let flags = ["--delay", "1us", "--reason", "KVM_EXIT_DEBUG", "--metric", "echo 1", "--yes"];
+    let output = one.try_delay(&one.guest.id().to_string(), &flags);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stdout(&output).contains("stopped: no exit came in a turn that could be delayed"), "{}", stdout(&output));
 }

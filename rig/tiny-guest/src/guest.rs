@@ -5,7 +5,10 @@ use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The port that it writes to.
@@ -79,12 +82,19 @@ pub enum Trouble {
     Failed(String),
 }
 
-/// Runs the guest's code until it halts, `repeat` times on one virtual CPU; says what came, and how long each time took.
-pub fn run(repeat: u32) -> Result<(Counts, Vec<Duration>), Trouble> {
+/// Runs the guest's code until it halts, `repeat` times on one virtual CPU; says what came, and how long each time took. A
+/// file `counter` has the number of runs so far.
+pub fn run(repeat: u32, counter: Option<&Path>) -> Result<(Counts, Vec<Duration>), Trouble> {
+    let no_file = |error: io::Error| Trouble::Failed(format!("cannot write the counter: {error}"));
+    let counter = counter.map(File::create).transpose().map_err(no_file)?;
     let mut counts = Counts::default();
     let mut took = Vec::with_capacity(repeat as usize);
     with_vcpu(CODE, &[], |vcpu| {
-        for _ in 0..repeat {
+        for number in 0..repeat {
+            if let Some(counter) = &counter {
+                // All numbers are as long as any other, so that nobody reads a part of two.
+                counter.write_all_at(format!("{number:010}\n").as_bytes(), 0).map_err(no_file)?;
+            }
             let began = Instant::now();
             start_in_real_mode(vcpu, CODE_AT)?;
             run_until_halt(vcpu, &mut counts)?;

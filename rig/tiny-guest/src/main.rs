@@ -34,6 +34,9 @@ struct Flags {
     /// quarter of them did not reach
     #[arg(long)]
     time: bool,
+    /// Keep the number of runs so far in this file
+    #[arg(long, value_name = "FILE")]
+    counter: Option<std::path::PathBuf>,
     /// Instead, halt 23 times with an interrupt pending
     #[arg(long, group = "wait")]
     pending: bool,
@@ -82,7 +85,7 @@ fn run(flags: &Flags) -> Result<ExitCode, guest::Trouble> {
         let stopped = waits::stop(waits::STOPS * repeat, length(millis))?;
         println!("stop {} nanoseconds {}", waits::STOPS * repeat, stopped.as_nanos());
     } else {
-        let (counts, mut took) = guest::run(repeat)?;
+        let (counts, mut took) = guest::run(repeat, flags.counter.as_deref())?;
         println!("{counts}");
         if flags.time {
             took.sort_unstable();

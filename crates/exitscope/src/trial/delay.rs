@@ -52,8 +52,8 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
             "--delay needs a metric that it can change: --metric or --metric-file names one; exits cost more with each delay"
         );
     };
-    let lock = lock(args, &args.state.clone().unwrap_or_else(default_path), out)?;
     let delayed = Delayed::find(vm, args.reason.as_deref(), delays)?;
+    let lock = lock(args, &args.state.clone().unwrap_or_else(default_path), out)?;
     // Counting begins before the program that delays: programs run in that order, and delays are to be within exits.
     let live = match lock {
         Some(_) => start_counting(args, &Processes::These(vec![delayed.process]))?,
@@ -241,7 +241,7 @@ fn write_plan(
     )?;
     writeln!(out, "delayed: {}", delayed.text())?;
     match (delayed.exits, DelayedExits::All.check()) {
-        (DelayedExits::ToUserSpace, Err(why)) => writeln!(out, "not delayed: exits that stay in the kernel; {why}")?,
+        (DelayedExits::ToUserSpace, Err(why)) => writeln!(out, "not delayed: exits that stay in the kernel: {why}")?,
         (DelayedExits::ToUserSpace, Ok(())) => writeln!(out, "not delayed: exits that stay in the kernel")?,
         (DelayedExits::All, _) => writeln!(
             out,

@@ -53,6 +53,9 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(delays) = &args.delay {
         return delay::run(args, delays, asks, out);
     }
+    if args.reason.is_some() {
+        bail!("--reason names exits to delay: it needs --delay");
+    }
     let state = args.state.clone().unwrap_or_else(default_path);
     let lock = lock(args, &state, out)?;
     let (processes, threads) = vm_threads(args.vm.as_deref())?;
