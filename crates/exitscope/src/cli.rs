@@ -81,8 +81,9 @@ pub enum Command {
     ///
     /// The host takes turns between the value in force and the others, in random order, and what is measured in the turns is
     /// compared, with an interval that may be looked at all the time. A watchdog process restores the value in force if the
-    /// command ends in any way. docs/try.md shows a trial. Exit status: 0 certain, also that there is no difference that matters;
-    /// 2 not judged, aborted or not restored.
+    /// command ends in any way. With --delay, one VM's exits are made longer on purpose, to tell what shorter ones are worth.
+    /// docs/try.md shows trials. Exit status: 0 certain, also that there is no difference that matters; 2 not judged, aborted or
+    /// not restored.
     Try(crate::trial_args::TryArgs),
     /// Keep exits of many recordings as Parquet files, by host and day
     ///

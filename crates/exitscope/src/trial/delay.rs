@@ -236,7 +236,7 @@ fn write_plan(
     writeln!(out, "Trial on {}", host_name(&args.root))?;
     writeln!(
         out,
-        "this slows {} down on purpose, by up to {longest} in each exit that is delayed",
+        "this slows the VM {} down on purpose, by up to {longest} in each exit that is delayed",
         message(delayed.vm)
     )?;
     writeln!(out, "delayed: {}", delayed.text())?;
