@@ -22,7 +22,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("trace", &["units", "model"]),
     ("record", &["units", "stats", "model", "trace"]),
     ("live", &["units", "stats", "model", "record"]),
-    ("measure", &["units", "signals", "apply", "trial", "model", "record", "live"]),
+    ("measure", &["units", "signals", "apply", "trial", "model", "record", "live", "http"]),
     ("analysis", &["units", "stats", "policy", "model"]),
     ("pipeline", &["units", "stats", "policy", "scenario", "sim", "model", "trace", "record", "live", "analysis"]),
     ("http", &[]),

@@ -22,7 +22,7 @@ pub struct TryArgs {
     #[arg(long, value_name = "REASON", requires = "delay")]
     pub reason: Option<String>,
     /// Show the trials that were made on this host, and how good their predictions were
-    #[arg(long, conflicts_with_all = ["setting", "keep", "metric", "metric_file", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["setting", "keep", "metric", "metric_file", "metric_query", "dry_run"])]
     pub history: bool,
     /// The VM, by name or process id: its vCPU threads are those of affinity and nice, and its exits are counted
     #[arg(short = 'p', long, visible_alias = "pid", value_name = "NAME|PID")]
@@ -36,13 +36,20 @@ pub struct TryArgs {
     pub guest: Option<String>,
     /// What is to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn, as soon as
     /// the setting has settled; a turn waits for it for up to four times its length, and at least two seconds [default: cost, the share of vCPU time in exits]
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", group = "number")]
     pub metric: Option<String>,
     /// What is to improve: a file with a counter, whose rate per second over each turn is compared
     #[arg(long, value_name = "FILE", conflicts_with = "metric")]
     pub metric_file: Option<PathBuf>,
-    /// Unit of the number that --metric prints: ns, us, ms, s, % or /s
-    #[arg(long, value_name = "UNIT", requires = "metric", value_parser = MetricScale::parse)]
+    /// What is to improve: an instant query to a Prometheus server at the end of each turn, whose answer is one number.
+    /// $__range in it is replaced by the turn's length, as in rate(requests_total[$__range])
+    #[arg(long, value_name = "PROMQL", group = "number", requires = "prometheus", conflicts_with = "metric_file")]
+    pub metric_query: Option<String>,
+    /// The Prometheus server of --metric-query, like http://localhost:9090
+    #[arg(long, value_name = "URL", requires = "metric_query")]
+    pub prometheus: Option<String>,
+    /// Unit of the number of --metric or --metric-query: ns, us, ms, s, % or /s
+    #[arg(long, value_name = "UNIT", requires = "number", value_parser = MetricScale::parse)]
     pub unit: Option<MetricScale>,
     /// Whether lower or higher values of the metric are better [default: higher of --metric-file and of --unit /s, else lower]
     #[arg(long, value_enum, value_name = "WHICH")]
@@ -63,7 +70,7 @@ pub struct TryArgs {
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
     pub alpha: f64,
     /// End the trial if a metric is beyond this limit in a turn, like 'metric>5ms' or 'steal>30%'; may be given several times.
-    /// Metrics: metric (of --metric or --metric-file), and of exits cost, steal, polling, halted, wakeup, exits. Of the host, at
+    /// Metrics: metric (of --metric, --metric-file or --metric-query), and of exits cost, steal, polling, halted, wakeup, exits. Of the host, at
     /// any time: host_steal, host_load, host_cpu_pressure, host_memory_pressure, host_io_pressure [default:
     /// host_memory_pressure>10%]
     #[arg(long, value_name = "LIMIT")]

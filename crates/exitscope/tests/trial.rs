@@ -9,7 +9,8 @@ use rand_pcg::Pcg64Mcg;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -407,6 +408,76 @@ fn limits_and_metrics_that_fail_end_a_trial_with_the_old_value() {
         assert_eq!(output.status.code(), Some(2), "{metric}: {}", stderr(&output));
         assert!(stdout(&output).contains(says), "{metric}: {}", stdout(&output));
         assert!(host.is_restored() && host.is_let_go());
+    }
+}
+
+/// A server that answers each query of Prometheus's API after a while by what the host's knob is; returns its address.
+fn prometheus(knob: PathBuf, after: Duration, answer: impl Fn(&str, &str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = String::new();
+            BufReader::new(&stream).read_line(&mut asked).unwrap();
+            thread::sleep(after);
+            let body = answer(&asked, fs::read_to_string(&knob).unwrap().trim());
+            let length = body.len();
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+        }
+    });
+    address
+}
+
+fn vector(values: &[&str]) -> String {
+    let series = values.iter().map(|value| serde_json::json!({"metric": {}, "value": [1.5, value]}));
+    let result: Vec<Value> = series.collect();
+    serde_json::json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
+}
+
+#[test]
+fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value() {
+    let flags = |address: &str| {
+        let query = ["--metric-query", "rate(a{b=\"c\"}[$__range])", "--unit", "ms", "--prometheus", address];
+        query.map(str::to_string)
+    };
+    let run = |host: &Host, address: &str, length: &str| {
+        let mut command = host.command(&["try", "halt_poll_ns=0", "--no-count", "--yes", "--settle", "1ms"]);
+        command.args(["--turn", "30ms", "--for", length, "--seed", "7"]).args(flags(address));
+        command.output().unwrap()
+    };
+    let host = Host::new();
+    let address = prometheus(host.knob(), Duration::ZERO, |asked, knob| {
+        let range = asked.strip_prefix("GET /api/v1/query?query=rate%28a%7Bb%3D%22c%22%7D%5B").expect(asked);
+        let milliseconds: u64 = range.split_once("ms%5D%29 HTTP/1.1").expect(asked).0.parse().unwrap();
+        assert!((30..10_000).contains(&milliseconds), "{asked}");
+        vector(&[if knob == "0" { "12.5" } else { "10" }])
+    });
+    let decided = run(&host, &address, "60s");
+    let (code, text) = (decided.status.code(), stdout(&decided));
+    assert_eq!(code, Some(0), "{text}{}", stderr(&decided));
+    assert!(text.contains("decided by: `rate(a{b=\"c\"}[$__range])`, asked of http://127.0.0.1:"), "{text}");
+    assert!(text.contains("worse: revert\n  metric: 10.0ms to 12.5ms, +25.00% (+25.00% to +25.00%)"), "{text}");
+    // A server that is slower than the watchdog's patience and than four turns is waited for.
+    let slow = prometheus(host.knob(), Duration::from_millis(1300), |_, _| vector(&["1", "2"]));
+    for (address, says) in [
+        (slow, "stopped: Prometheus: the answer has 2 series"),
+        (prometheus(host.knob(), Duration::ZERO, |_, _| vector(&[])), "stopped: Prometheus: the answer is empty"),
+    ] {
+        let failed = run(&host, &address, "60s");
+        assert_eq!(failed.status.code(), Some(2), "{}", stderr(&failed));
+        assert!(stdout(&failed).contains(says), "{}", stdout(&failed));
+        assert!(host.is_restored() && host.is_let_go());
+    }
+    for (arguments, says) in [
+        (&["--metric-query", "a"][..], "--prometheus"),
+        (&["--metric-query", "a", "--prometheus", "localhost:9090"], "is not the URL of a server"),
+        (&["--metric-query", "a[$__interval]", "--prometheus", "http://localhost"], "only $__range is replaced"),
+        (&["--metric-query", "a", "--prometheus", "http://localhost", "--metric", "b"], "cannot be used with"),
+    ] {
+        let output = host.command(&["try", "halt_poll_ns=0", "--no-count", "--yes"]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
     }
 }
 

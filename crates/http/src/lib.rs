@@ -1,4 +1,5 @@
-//! A small HTTP server for few clients: one thread, one request on each connection, everything with a limit.
+//! A small HTTP server for few clients: one thread, one request on each connection, everything with a limit. And a client that
+//! gets one answer ([`ServerAddress::get`]).
 //!
 //! ```text
 //! accept ─► TLS ─► request ─► may it be asked? ─► RequestHandler::answer ─► Reply: whole, or notes as they come
@@ -13,12 +14,14 @@
 //! Does not know: what is served.
 
 mod authorization;
+mod client;
 pub mod credentials;
 mod reply;
 mod seats;
 mod server;
 
 pub use authorization::{AllowedHosts, BrowserIsolation};
+pub use client::{GetError, ServerAddress};
 pub use hyper::body::Bytes;
 pub use hyper::http::{HeaderName, HeaderValue, StatusCode};
 pub use reply::{Reply, SseChannel, SseEvent, visible};

@@ -1,8 +1,8 @@
 //! The server, asked by clients that behave, by clients that do not, and by browsers that others' pages run in.
 
 use exitscope_http::{
-    AllowedHosts, BrowserIsolation, HttpRequest, PathAccess, Reply, RequestHandler, ServerAccess, ServerEvent,
-    SseChannel, SseEvent, StatusCode, Timeouts, credentials, serve,
+    AllowedHosts, BrowserIsolation, HttpRequest, PathAccess, Reply, RequestHandler, ServerAccess, ServerAddress,
+    ServerEvent, SseChannel, SseEvent, StatusCode, Timeouts, credentials, serve,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -425,6 +425,35 @@ fn with_a_certificate_only_tls_is_spoken() {
     assert!(!String::from_utf8_lossy(&answer).contains("this is"), "nothing is said without TLS");
     // The server may hear of it only later that it is not trusted.
     wait_until(|| server.no_tls.load(Ordering::Relaxed) == 2);
+}
+
+#[test]
+fn the_client_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else() {
+    const ASKED: &str = "EXITSCOPE_TEST_ASKED";
+    const NAME: &str = "the_client_speaks_tls_with_whom_the_system_trusts_and_with_nobody_else";
+    if let Ok(address) = std::env::var(ASKED) {
+        // The process that asks: whom it trusts is in its environment.
+        match ServerAddress::parse(&address).unwrap().get("/open", &[("a", "1")], LONG, 1000) {
+            Ok((status, body)) => println!("{status}: {}", String::from_utf8(body).unwrap()),
+            Err(error) => println!("no answer: {error}"),
+        }
+        return;
+    }
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (certificate, key, _) = self::certificate(folder.path());
+    let (another, _, _) = self::certificate(other.path());
+    let access = ServerAccess { tls: Some(credentials::tls(&certificate, &key).unwrap()), ..ServerAccess::default() };
+    let server = Server::start(access);
+    let ask = |trusted: &PathBuf, scheme: &str| {
+        let mut asks = std::process::Command::new(std::env::current_exe().unwrap());
+        asks.args([NAME, "--exact", "--nocapture"]).env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");
+        let address = format!("{scheme}://localhost:{}", server.address.port());
+        String::from_utf8(asks.env(ASKED, address).output().unwrap().stdout).unwrap()
+    };
+    assert!(ask(&certificate, "https").contains("200 OK: this is /open\n"));
+    let untrusted = ask(&another, "https");
+    assert!(untrusted.contains("no answer: invalid peer certificate"), "{untrusted}");
+    assert!(ask(&certificate, "http").contains("no answer: "));
 }
 
 #[test]

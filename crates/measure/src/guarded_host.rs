@@ -96,7 +96,9 @@ impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
         let length = Duration::from_nanos(length.0);
         let mut is_over = || is_signalled().or_else(|| measuring.as_mut()?.failed());
         self.guard.wait(length, &mut is_over)?;
-        let until = Instant::now() + (length * PATIENCE).max(LEAST_PATIENCE);
+        let usual = (length * PATIENCE).max(LEAST_PATIENCE);
+        let patience = measuring.as_mut().and_then(Measuring::turn_ended).unwrap_or(usual);
+        let until = Instant::now() + patience;
         while measuring.as_mut().is_some_and(Measuring::is_running) && Instant::now() < until {
             self.guard.wait(STEP, &mut is_signalled)?;
         }

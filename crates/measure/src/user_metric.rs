@@ -1,5 +1,6 @@
-//! The user's own metric: a command that prints a number, or a file with a counter.
+//! The user's own metric: a command that prints a number, a file with a counter, or a query to a Prometheus server.
 
+use crate::prometheus_query::{PrometheusQuery, TurnQuery};
 use exitscope_trial::MetricUnit;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -60,12 +61,15 @@ pub enum MetricSource {
     Command(String, MetricScale),
     /// A file with a counter.
     Counter(PathBuf),
+    /// A query, and what its number counts.
+    Prometheus(PrometheusQuery, MetricScale),
 }
 
 /// A measurement that was begun.
 pub enum Measuring {
     Command(RunningCommand),
     Counter(u64, Instant),
+    Prometheus(TurnQuery),
 }
 
 /// A command while it runs. It is killed with all that it started if it is dropped.
@@ -84,6 +88,7 @@ impl MetricSource {
         match self {
             MetricSource::Command(command, scale) => RunningCommand::start(command, *scale).map(Measuring::Command),
             MetricSource::Counter(path) => Ok(Measuring::Counter(counter(path)?, Instant::now())),
+            MetricSource::Prometheus(query, _) => Ok(Measuring::Prometheus(query.begin())),
         }
     }
 
@@ -98,17 +103,27 @@ impl MetricSource {
                     .ok_or_else(|| format!("the counter in {} has gone back from {before} to {now}", path.display()))?;
                 Ok(more as f64 / length)
             }
-            (MetricSource::Command(..), Measuring::Counter(..)) => Err("nothing was measured".to_string()),
+            (MetricSource::Prometheus(_, scale), Measuring::Prometheus(query)) => Ok(query.end()? * scale.scale),
+            _ => Err("nothing was measured".to_string()),
         }
     }
 }
 
 impl Measuring {
-    /// Whether a command has not ended yet.
+    /// The turn has ended: what is measured then is begun. Returns how long it is waited for at most, if not for some turns.
+    pub fn turn_ended(&mut self) -> Option<Duration> {
+        match self {
+            Measuring::Prometheus(query) => Some(query.ask()),
+            Measuring::Command(_) | Measuring::Counter(..) => None,
+        }
+    }
+
+    /// Whether a command has not ended yet, or a query is not answered yet.
     pub fn is_running(&mut self) -> bool {
         match self {
             Measuring::Command(command) => command.ended().is_none(),
             Measuring::Counter(..) => false,
+            Measuring::Prometheus(query) => query.is_asked(),
         }
     }
 
@@ -116,7 +131,7 @@ impl Measuring {
     pub fn failed(&mut self) -> Option<String> {
         match self {
             Measuring::Command(command) => (command.ended() == Some(false)).then(|| command.failure("ended")),
-            Measuring::Counter(..) => None,
+            Measuring::Counter(..) | Measuring::Prometheus(_) => None,
         }
     }
 }

@@ -22,7 +22,7 @@ use exitscope_apply::{
     TaskThread, TrialEnding, TrialLock, TriedSetting, default_path, host_name, tried_path,
 };
 use exitscope_measure::{
-    CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource, start_watchdog,
+    CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource, PrometheusQuery, start_watchdog,
 };
 use exitscope_record::{Processes, vcpu_threads, vms};
 use exitscope_signals::catch_signals;
@@ -61,8 +61,8 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let (processes, threads) = vm_threads(args.vm.as_deref())?;
     let targets = SettingTargets { cgroup: args.cgroup.clone(), threads, guest: args.guest.clone() };
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
-    let live = start_counting(args, &processes)?;
-    let source = args.source();
+    let source = args.source().map_err(anyhow::Error::msg)?;
+    let live = start_counting(args, &processes, source.is_some())?;
     let mut metrics: Vec<TrialMetric> = source.is_some().then(|| args.trial_metric()).into_iter().collect();
     metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
     let limits = args.metric_limits(&metrics)?;
@@ -184,8 +184,7 @@ fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> 
 }
 
 /// Counting of exits, if it is wanted and possible; without it there must be another metric.
-fn start_counting(args: &TryArgs, processes: &Processes) -> anyhow::Result<Option<CountedMetrics>> {
-    let has_metric = args.source().is_some();
+fn start_counting(args: &TryArgs, processes: &Processes, has_metric: bool) -> anyhow::Result<Option<CountedMetrics>> {
     let why = match () {
         _ if args.no_count => "--no-count".to_string(),
         // Whose threads are named as vCPUs' may be no VM of KVM.
@@ -198,7 +197,8 @@ fn start_counting(args: &TryArgs, processes: &Processes) -> anyhow::Result<Optio
     match has_metric {
         true => Ok(None),
         false => bail!(
-            "exits are not counted ({why}), so there is nothing to compare: --metric or --metric-file names something"
+            "exits are not counted ({why}), so there is nothing to compare: --metric, --metric-file or --metric-query names \
+             something"
         ),
     }
 }
@@ -216,9 +216,26 @@ impl TryArgs {
         self.format == TryFormat::Text
     }
 
-    fn source(&self) -> Option<MetricSource> {
-        let command = |command: &String| MetricSource::Command(command.clone(), self.unit.unwrap_or(MetricScale::NONE));
-        self.metric.as_ref().map(command).or_else(|| self.metric_file.clone().map(MetricSource::Counter))
+    fn source(&self) -> Result<Option<MetricSource>, String> {
+        let scale = self.unit.unwrap_or(MetricScale::NONE);
+        Ok(match (&self.metric, &self.metric_file, self.metric_query.as_ref().zip(self.prometheus.as_ref())) {
+            (Some(command), _, _) => Some(MetricSource::Command(command.clone(), scale)),
+            (None, Some(path), _) => Some(MetricSource::Counter(path.clone())),
+            (None, None, Some((query, server))) => {
+                Some(MetricSource::Prometheus(PrometheusQuery::parse(query, server)?, scale))
+            }
+            (None, None, None) => None,
+        })
+    }
+
+    /// What the first metric is, in words.
+    fn decided_by(&self) -> String {
+        match (&self.metric, &self.metric_file, self.metric_query.as_ref().zip(self.prometheus.as_ref())) {
+            (Some(command), _, _) => format!("what `{command}` prints"),
+            (None, Some(path), _) => format!("the rate of the counter in {}", path.display()),
+            (None, None, Some((query, server))) => format!("`{query}`, asked of {server}"),
+            (None, None, None) => "cost, the share of vCPU time in exits".to_string(),
+        }
     }
 
     fn lengths(&self) -> TrialLengths {
@@ -304,11 +321,7 @@ fn write_rules(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let better = if metrics[0].better == Better::Lower { "lower" } else { "higher" };
-    let what = match (&args.metric, &args.metric_file) {
-        (Some(command), _) => format!("what `{command}` prints"),
-        (None, Some(path)) => format!("the rate of the counter in {}", path.display()),
-        (None, None) => "cost, the share of vCPU time in exits".to_string(),
-    };
+    let what = args.decided_by();
     writeln!(out, "decided by: {}; {better} is better; {matters}", message(&what))?;
     if metrics.len() > 1 {
         let names: Vec<&str> = metrics[1..].iter().map(|metric| metric.name.as_str()).collect();
