@@ -91,7 +91,7 @@ export function Curves(props: Props) {
     const list = curves();
     const plot = { x: 0, y: 8, w: 0, h: h - 46 };
     const values = list.flatMap((curve) => curve.points.flatMap((point) => [point.value, point.low ?? point.value, point.high ?? point.value]));
-    const [least, most] = [Math.min(...values, Infinity), Math.max(...values, -Infinity)];
+    const [least, most] = [Math.min(...values, Infinity), Math.max(...values, zero ? 0 : -Infinity)];
     // From zero, unless that would make all differences small.
     const isFromZero = zero || least <= most * FROM_ZERO;
     const from = isFromZero ? Math.min(0, least) : least;

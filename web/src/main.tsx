@@ -15,6 +15,7 @@ import "./style.css";
 import { askForMissing } from "./given";
 import { missingIn } from "./single";
 import { SweepPage } from "./sweep";
+import { TrialPage } from "./trial";
 
 const root = document.getElementById("app")!;
 
@@ -28,6 +29,8 @@ function other(page: ResultPage): VNode {
       return <LabPage {...page} />;
     case "fleet":
       return <FleetPage {...page} />;
+    case "trial":
+      return <TrialPage {...page} />;
   }
 }
 

@@ -58,6 +58,13 @@ export type ResultPage =
        */
       fleet: Fleet;
       kind: "fleet";
+    }
+  | {
+      kind: "trial";
+      /**
+       * What they found, the oldest first.
+       */
+      trials: TrialReport[];
     };
 /**
  * The unit of a figure.
@@ -3806,4 +3813,301 @@ export interface Outlier {
    * Of its VMs of this shape.
    */
   shape: Shape;
+}
+/**
+ * What a trial found.
+ */
+export interface TrialReport {
+  /**
+   * When the trial began, as RFC 3339 writes it; empty of a dry run.
+   */
+  began: string;
+  /**
+   * What each whole block found; of more than 500, some at the same distance and the last. Empty of trials of earlier
+   * versions.
+   */
+  blocks: TrialBlockRow[];
+  /**
+   * Exits by reason, those that cost most first; empty where they were not counted.
+   */
+  causes: TrialCauseRow[];
+  /**
+   * What the first metric is, in words; empty of trials of earlier versions.
+   */
+  decided_by: string;
+  /**
+   * The host.
+   */
+  host: string;
+  /**
+   * How the settings were left; absent of a dry run.
+   */
+  left?: TrialLeftRow;
+  /**
+   * The files or threads that were set.
+   */
+  places: string[];
+  /**
+   * What was planned.
+   */
+  plan: TrialPlanRow;
+  /**
+   * What was recorded before the trial to predict from; absent where nothing is predicted.
+   */
+  predicted_from?: PredictedFromRow;
+  /**
+   * Name and version of this layout. Fields may be added within a version; none changes its meaning.
+   */
+  schema: string;
+  /**
+   * What was found; of a dry run, that nothing was measured.
+   */
+  verdict: TrialVerdictRow;
+}
+/**
+ * A block of turns.
+ */
+export interface TrialBlockRow {
+  /**
+   * Its number, from 1.
+   */
+  block: number;
+  /**
+   * By tried setting, in the order of the verdict's.
+   */
+  settings: BlockChangeRow[];
+}
+/**
+ * What a block found of the first metric under a setting.
+ */
+export interface BlockChangeRow {
+  /**
+   * The change in this block, in per cent of the value in force; null where it has no bound, as are those below.
+   */
+  block_percent: number | null;
+  /**
+   * The change over all blocks up to this one.
+   */
+  change_percent: number | null;
+  /**
+   * The upper bound.
+   */
+  high_percent: number | null;
+  /**
+   * The lower bound of its interval.
+   */
+  low_percent: number | null;
+}
+/**
+ * Exits for a reason in the turns of each setting.
+ */
+export interface TrialCauseRow {
+  /**
+   * The reason.
+   */
+  reason: string;
+  /**
+   * By setting, in the plan's order.
+   */
+  settings: CauseRateRow[];
+}
+/**
+ * Exits for a reason in the turns of a setting.
+ */
+export interface CauseRateRow {
+  /**
+   * Cost in per cent of vCPU time.
+   */
+  cost_percent: number;
+  /**
+   * Exits in each second of vCPU time.
+   */
+  per_s: number;
+}
+/**
+ * How the settings were left.
+ */
+export interface TrialLeftRow {
+  /**
+   * What was done, in words.
+   */
+  done: string[];
+  /**
+   * What could not be restored, in words.
+   */
+  failed: string[];
+  /**
+   * Whether a tried value was left in force.
+   */
+  kept: boolean;
+}
+/**
+ * What a trial was to do.
+ */
+export interface TrialPlanRow {
+  /**
+   * The chance of any false alarm, at most.
+   */
+  alpha: number;
+  /**
+   * The turns of each block, as positions in `settings`.
+   */
+  blocks: number[][];
+  /**
+   * All turns together.
+   */
+  length_ns: number;
+  /**
+   * What the order was drawn with.
+   */
+  seed: number;
+  /**
+   * The settings that were compared; the first was in force.
+   */
+  settings: string[];
+  /**
+   * Time between setting and measuring.
+   */
+  settle_ns: number;
+  /**
+   * Time that is measured of each turn.
+   */
+  turn_ns: number;
+}
+/**
+ * The recording from which was predicted.
+ */
+export interface PredictedFromRow {
+  /**
+   * Halts in it.
+   */
+  halts: number;
+  /**
+   * Its length.
+   */
+  length_ns: number;
+}
+/**
+ * What a trial found.
+ */
+export interface TrialVerdictRow {
+  /**
+   * Whole blocks.
+   */
+  blocks: number;
+  /**
+   * `decided`, `time_over`, `aborted` or `stopped`; absent where nothing was begun.
+   */
+  end?: "decided" | "time_over" | "aborted" | "stopped";
+  /**
+   * The setting to leave in force; null to revert.
+   */
+  keep: string | null;
+  /**
+   * The smallest change that matters, in per cent.
+   */
+  matters_percent: number;
+  /**
+   * What each setting came to.
+   */
+  settings: TriedSettingRow[];
+  /**
+   * How long they took, with settling.
+   */
+  took_ns: number;
+  /**
+   * Turns that were measured.
+   */
+  turns: number;
+  /**
+   * The same in words, with what was beyond a limit, or why it was stopped.
+   */
+  why: string;
+}
+/**
+ * A setting beside the one in force.
+ */
+export interface TriedSettingRow {
+  /**
+   * What each metric came to; the first decides.
+   */
+  effects: TrialEffectRow[];
+  /**
+   * Of `undecided`, how much longer it takes at this spread.
+   */
+  more_ns: number | null;
+  /**
+   * `better`, `worse`, `no_difference` or `undecided`.
+   */
+  ruling: "better" | "worse" | "no_difference" | "undecided";
+  /**
+   * The setting.
+   */
+  setting: string;
+  /**
+   * Of `undecided`, the smallest change that would have been certain by now, in per cent.
+   */
+  visible_percent: number | null;
+}
+/**
+ * A metric under a setting.
+ */
+export interface TrialEffectRow {
+  /**
+   * The change in per cent of the value in force; null where it is unknown or has no bound, as are those below.
+   */
+  change_percent: number | null;
+  /**
+   * The upper bound.
+   */
+  high_percent: number | null;
+  /**
+   * Whether higher values are better.
+   */
+  higher_is_better: boolean;
+  /**
+   * Mean of the turns of the setting in force.
+   */
+  in_force: number | null;
+  /**
+   * The lower bound of its interval, which holds whenever one looks.
+   */
+  low_percent: number | null;
+  /**
+   * The metric.
+   */
+  metric: string;
+  /**
+   * What was predicted before the trial; absent if nothing was.
+   */
+  predicted?: PredictionRow;
+  /**
+   * `ns`, `percent`, `per_second` or `number`.
+   */
+  unit: "ns" | "percent" | "per_second" | "number";
+  /**
+   * Mean of the turns of this setting.
+   */
+  with: number | null;
+}
+/**
+ * What a metric was predicted to come to, in its unit.
+ */
+export interface PredictionRow {
+  /**
+   * The upper bound.
+   */
+  high: number;
+  /**
+   * With the setting in force, as recorded before the trial.
+   */
+  in_force: number;
+  /**
+   * The lower bound of its 95 % confidence interval.
+   */
+  low: number;
+  /**
+   * With this setting.
+   */
+  with: number;
 }

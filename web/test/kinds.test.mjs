@@ -1,6 +1,6 @@
 // Pages of comparisons, sweeps, experiments of the lab and fleets; gangs and yields.
 import assert from "node:assert/strict";
-import { copyFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { HOSTS, changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, micro, open, pageBy, pageOf, reveal, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
@@ -62,6 +62,63 @@ function labRun() {
     ],
   };
 }
+
+/** A trial as it is kept: two settings, of which one is better and predicted. */
+function trialReport() {
+  const effect = (metric, unit, in_force, to, low, high, more) => ({ metric, unit, higher_is_better: false, in_force, with: to, change_percent: (to / in_force - 1) * 100, low_percent: low, high_percent: high, ...more });
+  const blocks = Array.from({ length: 12 }, (_, at) => {
+    const of = (percent) => ({ block_percent: percent + ((at * 7) % 5) - 2, change_percent: percent, low_percent: at < 7 ? null : percent - 40 / at, high_percent: at < 7 ? null : percent + 40 / at });
+    return { block: at + 1, settings: [of(-20), of(0.5)] };
+  });
+  return {
+    schema: "exitscope.try/1",
+    began: "2026-11-24T12:00:00Z",
+    host: "vm",
+    decided_by: "what `latency` prints",
+    places: ["/sys/module/kvm/parameters/halt_poll_ns"],
+    plan: { settings: ["halt_poll_ns=200000", "halt_poll_ns=0", "halt_poll_ns=50000"], settle_ns: 1e9, turn_ns: 1e10, length_ns: 792e9, alpha: 0.05, seed: 33, blocks: Array.from({ length: 12 }, () => [0, 1, 2, 2, 1, 0]) },
+    verdict: {
+      end: "time_over",
+      why: "the time is over",
+      blocks: 12,
+      turns: 72,
+      took_ns: 792e9,
+      matters_percent: 1,
+      settings: [
+        {
+          setting: "halt_poll_ns=0",
+          ruling: "better",
+          visible_percent: null,
+          more_ns: null,
+          effects: [
+            effect("metric", "ns", 50e3, 40e3, -23.6, -16.4),
+            effect("polling", "percent", 12.5, 0.4, -99, null, { predicted: { in_force: 12, with: 0.5, low: 0.3, high: 0.7 } }),
+            effect("exits", "per_second", 2000, 2100, 1, 9),
+          ],
+        },
+        { setting: "halt_poll_ns=50000", ruling: "undecided", visible_percent: 3.6, more_ns: 120e9, effects: [effect("metric", "ns", 50e3, 50.25e3, -3.1, 4.1), effect("polling", "percent", 12.5, 6, null, null, { predicted: { in_force: 12, with: 4, low: 3, high: 5 } })] },
+      ],
+      keep: "halt_poll_ns=0",
+    },
+    blocks,
+    predicted_from: { length_ns: 1e10, halts: 23456 },
+    causes: [{ reason: "hlt", settings: [1.5, 1.25, 1.375].map((cost) => ({ per_s: cost * 1000, cost_percent: cost })) }],
+    left: { kept: false, done: ["restored: /sys/module/kvm/parameters/halt_poll_ns is 200000 again"], failed: [] },
+  };
+}
+
+/** The page of these trials, the oldest first. */
+function trialsOf(name, trials) {
+  const state = join(folder, name);
+  mkdirSync(state, { recursive: true });
+  writeFileSync(join(state, "trials.jsonl"), trials.map((trial) => JSON.stringify(trial) + "\n").join(""));
+  return pageBy(name, "try", "--history", "--state", join(state, "applied.json"));
+}
+const trial = (name = "trial", change = () => {}) => {
+  const report = trialReport();
+  change(report);
+  return trialsOf(name, [report]);
+};
 
 /** What a row of a comparison is called. */
 const nameOf = (row) => row.reason ?? (row.without ? `all but ${row.without.join(", ")}` : "all exits");
@@ -329,7 +386,71 @@ test("of a fleet it is said what is missing", { skip: withoutSql }, async () => 
   await done(cut);
 });
 
-const kinds = { diff, sweep, lab, fleet };
+test("a trial has its verdicts, changes, blocks and predictions", async () => {
+  const report = trialReport();
+  const page = await open(browser, trial());
+  const [better, undecided] = await page.locator(".verdict").allTextContents();
+  assert.match(better, /^halt_poll_ns=0 instead of halt_poll_ns=200000: better\.metric: 50\.0µs to 40\.0µs, -20\.0% \(-23\.6% to -16\.4%\)/);
+  assert.match(undecided, /^halt_poll_ns=50000 .*: undecided\..*changes from 3\.60% on would be certain.*about 120s more would be needed/);
+  assert.match(await page.locator(".verdict").first().getAttribute("class"), /good/);
+  assert.match(await page.locator("#overview").textContent(), /12 blocks, 72 turns in 792s: the time is over\.The value in force is restored\.restored: \/sys/);
+  const changes = await csvOf(page, "changes");
+  const effects = report.verdict.settings.flatMap((setting) => setting.effects.map((effect) => ({ setting, effect })));
+  assert.equal(changes.length, effects.length);
+  const text = (value) => (value === null ? "" : String(value));
+  effects.forEach(({ setting, effect }, at) => {
+    assert.equal(changes[at].setting, setting.setting);
+    for (const [column, value] of [["in force", effect.in_force], ["with the setting", effect.with], ["change (%)", effect.change_percent], ["interval from", effect.low_percent], ["to", effect.high_percent]]) assert.equal(changes[at][column], text(value), `${effect.metric} ${column}`);
+  });
+  // What has no upper bound is not certain to be better.
+  assert.deepEqual(changes.map((row) => row["interval says"]), ["better", "not certain", "worse", "not certain", "not certain"]);
+  const blocks = await csvOf(page, "blocks");
+  assert.equal(blocks.length, 24);
+  report.blocks.forEach(({ settings }, at) => assert.equal(blocks[2 * at + 1]["of all so far (%)"], String(settings[1].change_percent)));
+  const first = await drawn(page, "blocks");
+  await page.locator("#chart-blocks").getByRole("button", { name: "halt_poll_ns=50000" }).click();
+  await frame(page);
+  assert.match(await page.locator("#chart-blocks h3").textContent(), /with halt_poll_ns=50000/);
+  assert.notEqual(await drawn(page, "blocks"), first);
+  assert.deepEqual((await csvOf(page, "predicted")).map((row) => [row.predicted, row.achieved, row.within]), [["0.5", "0.4", "yes"], ["4", "6", "no"]]);
+  assert.match(await page.locator("#predicted").textContent(), /1 of 2 figures within the interval that was predicted\. Predicted from 23,456 halts, recorded for 10\.0s/);
+  assert.equal(await page.locator("#exits tbody tr td").first().textContent(), "1.50%");
+  assert.match(await page.locator("#plan").textContent(), /what `latency` prints.*A B C C B A \| .*seed 33/);
+  assert.equal(await page.locator("#trials").count(), 0);
+  await done(page);
+});
+
+test("of several trials a table chooses one, and a link shows the same", async () => {
+  const aborted = trialReport();
+  aborted.began = "2026-11-25T12:00:00Z";
+  Object.assign(aborted.verdict, { end: "aborted", why: "aborted by metric>5ms: found 6.00ms with halt_poll_ns=0", keep: null });
+  aborted.left.failed = ["cannot restore /sys/module/kvm/parameters/halt_poll_ns"];
+  for (const setting of aborted.verdict.settings) setting.effects.forEach((effect) => delete effect.predicted);
+  // Of an earlier version, without blocks.
+  delete aborted.blocks;
+  const file = trialsOf("trials", [trialReport(), aborted]);
+  const page = await open(browser, file);
+  assert.match(await page.locator("header").textContent(), /trial on vm · 2026-11-25 12:00:00 UTC · trial 2 of 2/);
+  assert.match(await page.locator("[role=alert]").first().textContent(), /Doubtful: the trial was aborted by metric>5ms: found 6\.00ms/);
+  assert.match(await page.locator("#overview").textContent(), /Not all is restored\..*cannot restore/);
+  assert.equal(await page.locator("#chart-blocks").count(), 0);
+  assert.deepEqual(await page.locator("#trials tbody tr").evaluateAll((rows) => rows.map((row) => row.cells[8].textContent)), ["not restored", "not restored", "restored", "restored"]);
+  await page.locator("#trials").getByRole("button", { name: "2026-11-24 12:00:00 UTC" }).first().click();
+  await frame(page);
+  assert.equal(await page.locator("[role=alert]").count(), 0);
+  assert.equal(await page.locator("#chart-blocks").count(), 1);
+  assert.equal(await page.locator("#trials tr.chosen").count(), 2);
+  await page.waitForFunction(() => location.hash.includes("trial=1"));
+  const again = await open(browser, file, { hash: await page.evaluate(() => location.hash) });
+  assert.match(await again.locator("header").textContent(), /trial 1 of 2/);
+  await done(again);
+  await done(page);
+  const none = await open(browser, trialsOf("no-trials", []));
+  assert.match(await none.locator("main").textContent(), /No trial was made here yet/);
+  await done(none);
+});
+
+const kinds = { diff, sweep, lab, fleet, trial: () => trial() };
 for (const [kind, file] of Object.entries(kinds)) {
   const skip = kind === "fleet" && withoutSql;
   for (const colorScheme of ["light", "dark"]) {
@@ -406,7 +527,7 @@ test("what is chosen is drawn", async () => {
 });
 
 test("every chart answers to the pointer", async () => {
-  for (const file of [diff(), sweep(), lab(), gang(), ...(withoutSql ? [] : [fleet()])]) {
+  for (const file of [diff(), sweep(), lab(), trial(), gang(), ...(withoutSql ? [] : [fleet()])]) {
     const page = await open(browser, file);
     for (const id of await page.$$eval("figure.chart:not(#chart-strip)", (charts) => charts.map((chart) => chart.id))) {
       await reveal(page, `#${id}`);
@@ -442,6 +563,11 @@ test("names out of hostile files are shown, and run nothing", async () => {
       run.description = run.summary[0] = run.warnings[0] = run.manifest.kernel = run.tables[0].title = bad;
       run.tables[0].labels[0] = run.tables[0].rows[0].labels[0] = run.tables[0].rows[0].figures[0].name = bad;
       run.tables[0].rows[2].unavailable = "</script><script>alert(2)</script>";
+    }),
+    trial("hostile-trial", (report) => {
+      report.host = report.decided_by = report.places[0] = report.plan.settings[0] = report.verdict.why = report.left.done[0] = bad;
+      report.verdict.settings[0].setting = report.verdict.settings[0].effects[0].metric = "</script><script>alert(6)</script>";
+      report.causes[0].reason = bad;
     }),
   ];
   if (!withoutSql) {

@@ -103,6 +103,9 @@ pub struct TryArgs {
     /// $XDG_STATE_HOME, or /var/lib/exitscope/applied.json]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Also write the trial as one HTML page to this file; of --history, all trials, in place of text
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub html: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TryFormat,

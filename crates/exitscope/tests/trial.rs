@@ -395,6 +395,43 @@ fn a_better_value_is_kept_and_undone_and_without_keep_restored() {
 }
 
 #[test]
+fn a_trial_has_its_blocks_in_json_and_a_page_as_the_history_has() {
+    let host = Host::new();
+    let metric = format!("test $(cat {}) = 0 && echo 8 || echo 10", host.knob().display());
+    let page = host.0.path().join("trial.html");
+    let mut trial = host.try_zero(&metric, &["--format", "json"]);
+    if exitscope_page::is_built() {
+        trial.arg("--html").arg(&page);
+    }
+    let report: Value = serde_json::from_slice(&trial.output().unwrap().stdout).unwrap();
+    check_json("try", [&report]);
+    let blocks = report["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len() as u64, report["verdict"]["blocks"].as_u64().unwrap());
+    let (first, last) = (&blocks[0]["settings"][0], &blocks[blocks.len() - 1]["settings"][0]);
+    assert!((first["block_percent"].as_f64().unwrap() + 20.0).abs() < 1e-9 && first["low_percent"].is_null());
+    for bound in ["change_percent", "low_percent", "high_percent"] {
+        assert_eq!(last[bound], report["verdict"]["settings"][0]["effects"][0][bound], "{bound}");
+    }
+    if !exitscope_page::is_built() {
+        return skipped("there is no front end: no page of a trial is looked at");
+    }
+    let title = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap();
+        text.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0.to_string()
+    };
+    assert!(title(&page).ends_with(": trial on this host"), "{}", title(&page));
+    assert!(host.try_zero(&metric, &[]).output().unwrap().status.success());
+    let all = host.0.path().join("trials.html");
+    let shown = host.command(&["try", "--history"]).arg("--html").arg(&all).output().unwrap();
+    assert_eq!((shown.status.code(), stdout(&shown).as_str()), (Some(0), ""), "{}", stderr(&shown));
+    assert!(title(&all).ends_with(": 2 trials"), "{}", title(&all));
+    // A file that cannot be written is noticed before anything is set.
+    let nowhere = host.state("nowhere/trial.html");
+    let refused = host.try_zero(&metric, &["--html"]).arg(&nowhere).output().unwrap();
+    assert!(stderr(&refused).contains("cannot write") && stdout(&refused).is_empty(), "{}", stderr(&refused));
+}
+
+#[test]
 fn limits_and_metrics_that_fail_end_a_trial_with_the_old_value() {
     for (metric, flags, says) in [
         ("echo 6000000", &["--unit", "ns", "--abort-on", "metric>5ms"][..], "aborted by metric>5ms: found 6.00ms with"),

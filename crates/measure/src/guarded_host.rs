@@ -107,7 +107,7 @@ impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
             values.push(Some(metric.end(measuring)?));
             self.guard.beat()?;
         }
-        values.extend(self.guard.end_turn()?);
+        values.extend(self.guard.end_turn()?.map(Some));
         if let Some(counted) = &mut self.counted {
             values.extend(counted.end(self.setting)?);
         }

@@ -1,8 +1,8 @@
-//! Pages that are not of a report: what `diff`, `sweep`, `lab` and `fleet report` say as JSON, as it is.
+//! Pages that are not of a report: what `diff`, `sweep`, `lab`, `fleet report` and `try` say as JSON, as it is.
 
 use crate::html::{PACKING, PageContent, PageData, pack, write_file};
 use exitscope_analysis::{Diff, DiffRow};
-use exitscope_view::{Comparison, Fleet, LabReport, Sweep};
+use exitscope_view::{Comparison, Fleet, LabReport, Sweep, TrialReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,6 +33,11 @@ pub enum ResultPage<'a> {
     Fleet {
         /// What differs within it.
         fleet: &'a Fleet,
+    },
+    /// Trials on a running host.
+    Trial {
+        /// What they found, the oldest first.
+        trials: &'a [TrialReport],
     },
 }
 
@@ -71,6 +76,8 @@ impl ResultPage<'_> {
             ResultPage::Sweep { sweep } => format!("sweep of {}", sweep.scenario.name),
             ResultPage::Lab { lab } => format!("lab {}", lab.experiment),
             ResultPage::Fleet { fleet } => format!("fleet by {}", fleet.by),
+            ResultPage::Trial { trials: [trial] } => format!("trial on {}", trial.host),
+            ResultPage::Trial { trials } => format!("{} trials", trials.len()),
         }
     }
 }

@@ -47,6 +47,6 @@ pub use abort::{AbortLimit, AbortLimitError};
 pub use metric::{Better, MetricUnit, TrialMetric};
 pub use plan::{MAX_SETTINGS, TrialLengths, TrialPlan, TrialPlanError, TrialTurn};
 pub use sensitivity::{SlopeFinding, SlopeRuling};
-pub use trial::{HostTrial, TrialRules, TurnValuesError};
+pub use trial::{BlockChange, HostTrial, TrialRules, TurnValuesError};
 pub use turns::{TurnHost, run_turns};
 pub use verdict::{MetricEffect, Prediction, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};

@@ -39,6 +39,8 @@ pub struct HostTrial {
     predictions: Vec<Vec<Option<Prediction>>>,
     /// Of settings that are delays, what their slope is found by; it decides instead of the comparisons.
     delays: Option<DelayTrial>,
+    /// The whole blocks, by setting but the one in force.
+    blocks: Vec<Vec<BlockChange>>,
     end: Option<TrialEnd>,
     /// How long it took so far, if somebody has looked at a clock.
     took: Option<Nanos>,
@@ -58,6 +60,15 @@ struct Compared {
     differences: Vec<ConfidenceSequence>,
     /// What was certain first, and by which differences: an interval that holds at all times holds then.
     decided: Option<(TrialRuling, ConfidenceSequence)>,
+}
+
+/// What a block found of the first metric under a setting beside the one in force.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockChange {
+    /// The change in this block, in per cent; `None` if one of its turns has no value.
+    pub percent: Option<f64>,
+    /// The change over all blocks up to this one.
+    pub so_far: Option<RelativeChange>,
 }
 
 /// Why the values of a turn are not taken.
@@ -98,6 +109,7 @@ impl HostTrial {
             settings: vec![Compared { differences, decided: None }; settings - 1],
             predictions: vec![vec![None; metrics]; settings - 1],
             delays: None,
+            blocks: Vec::new(),
             end: None,
             took: None,
             plan,
@@ -115,6 +127,11 @@ impl HostTrial {
     /// The plan.
     pub fn plan(&self) -> &TrialPlan {
         &self.plan
+    }
+
+    /// What each whole block found, by setting but the one in force.
+    pub fn blocks(&self) -> &[Vec<BlockChange>] {
+        &self.blocks
     }
 
     /// The turn that comes next; `None` if the trial is over.
@@ -250,13 +267,18 @@ impl HostTrial {
 
     /// Takes the differences of a whole block, and decides what they make certain.
     fn end_block(&mut self) {
+        let mut changes = Vec::new();
         for (at, setting) in self.settings.iter_mut().enumerate() {
             for (sums, differences) in self.block.iter().zip(&mut setting.differences) {
                 if let (Some(a), Some(b)) = (sums[0], sums[at + 1]) {
                     differences.push(relative_difference(a, b));
                 }
             }
+            let values = self.block[0][0].zip(self.block[0][at + 1]);
+            let percent = values.map(|(a, b)| RelativeChange::percent_of(relative_difference(a, b)));
+            changes.push(BlockChange { percent, so_far: change(&setting.differences[0]) });
         }
+        self.blocks.push(changes);
         let values: Option<Vec<f64>> = self.block[0].iter().copied().collect();
         if let Some((delays, values)) = self.delays.as_mut().zip(values) {
             delays.push(&values);

@@ -102,8 +102,8 @@ pub use text::{TerminalStyle, write_page};
 pub use times::{ExitTimes, VcpuTimes};
 pub use trial_history::trial_history_page;
 pub use trial_report::{
-    CauseRateRow, PredictedFromRow, PredictionRow, TrialCauseRow, TrialEffectRow, TrialLeftRow, TrialPlanRow,
-    TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page,
+    BlockChangeRow, CauseRateRow, PredictedFromRow, PredictionRow, TrialBlockRow, TrialCauseRow, TrialEffectRow,
+    TrialLeftRow, TrialPlanRow, TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page,
 };
 pub use trial_sensitivity::{DelayLevelRow, SensitivityRow, trial_delays_page};
 pub use verdict::{BestChangeRow, VerdictRow, VerdictWords};

@@ -3,7 +3,8 @@
 use crate::page::{Page, PageSection, Table, column};
 use crate::trial_sensitivity::SensitivityRow;
 use exitscope_trial::{
-    Better, MetricUnit, RelativeChange, SettingVerdict, TrialEnd, TrialPlan, TrialRuling, TrialVerdict,
+    Better, BlockChange, HostTrial, MetricUnit, RelativeChange, SettingVerdict, TrialEnd, TrialPlan, TrialRuling,
+    TrialVerdict,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,10 +21,17 @@ pub struct TrialReport {
     pub host: String,
     /// The files or threads that were set.
     pub places: Vec<String>,
+    /// What the first metric is, in words; empty of trials of earlier versions.
+    #[serde(default)]
+    pub decided_by: String,
     /// What was planned.
     pub plan: TrialPlanRow,
     /// What was found; of a dry run, that nothing was measured.
     pub verdict: TrialVerdictRow,
+    /// What each whole block found; of more than 500, some at the same distance and the last. Empty of trials of earlier
+    /// versions.
+    #[serde(default)]
+    pub blocks: Vec<TrialBlockRow>,
     /// What was recorded before the trial to predict from; absent where nothing is predicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_from: Option<PredictedFromRow>,
@@ -77,6 +85,28 @@ pub struct TrialVerdictRow {
     pub settings: Vec<TriedSettingRow>,
     /// The setting to leave in force; null to revert.
     pub keep: Option<String>,
+}
+
+/// A block of turns.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TrialBlockRow {
+    /// Its number, from 1.
+    pub block: u64,
+    /// By tried setting, in the order of the verdict's.
+    pub settings: Vec<BlockChangeRow>,
+}
+
+/// What a block found of the first metric under a setting.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BlockChangeRow {
+    /// The change in this block, in per cent of the value in force; null where it has no bound, as are those below.
+    pub block_percent: Option<f64>,
+    /// The change over all blocks up to this one.
+    pub change_percent: Option<f64>,
+    /// The lower bound of its interval.
+    pub low_percent: Option<f64>,
+    /// The upper bound.
+    pub high_percent: Option<f64>,
 }
 
 /// A setting beside the one in force.
@@ -175,15 +205,18 @@ impl TrialReport {
     /// Its layout.
     pub const SCHEMA: &'static str = "exitscope.try/1";
 
-    /// A trial on `host`; what was predicted from, causes and how the settings were left are still to be filled.
-    pub fn of(host: &str, places: Vec<String>, plan: &TrialPlan, verdict: &TrialVerdict) -> TrialReport {
+    /// A trial on `host`, decided by a metric that is this in words; what was predicted from, causes and how the settings were
+    /// left are still to be filled.
+    pub fn of(host: &str, places: Vec<String>, decided_by: String, trial: &HostTrial) -> TrialReport {
         TrialReport {
             schema: TrialReport::SCHEMA.into(),
             began: String::new(),
             host: host.to_string(),
             places,
-            plan: plan_row(plan),
-            verdict: verdict_row(verdict),
+            decided_by,
+            plan: plan_row(trial.plan()),
+            verdict: verdict_row(&trial.verdict()),
+            blocks: block_rows(trial.blocks()),
             predicted_from: None,
             causes: Vec::new(),
             left: None,
@@ -247,6 +280,34 @@ fn verdict_row(verdict: &TrialVerdict) -> TrialVerdictRow {
     }
 }
 
+/// Blocks that are listed, but for the last.
+const BLOCKS: usize = 500;
+
+fn block_rows(blocks: &[Vec<BlockChange>]) -> Vec<TrialBlockRow> {
+    let change = |of: &BlockChange| {
+        let (low, high) = bounds(of.so_far);
+        BlockChangeRow {
+            block_percent: of.percent.and_then(finite),
+            change_percent: of.so_far.and_then(|change| finite(change.percent)),
+            low_percent: low,
+            high_percent: high,
+        }
+    };
+    let step = blocks.len().div_ceil(BLOCKS).max(1);
+    let row = |(at, settings): (usize, &Vec<BlockChange>)| TrialBlockRow {
+        block: at as u64 + 1,
+        settings: settings.iter().map(change).collect(),
+    };
+    let is_listed = |&(at, _): &(usize, &Vec<BlockChange>)| at % step == 0 || at + 1 == blocks.len();
+    blocks.iter().enumerate().filter(is_listed).map(row).collect()
+}
+
+/// The bounds of a change's interval, as far as there are any.
+fn bounds(change: Option<RelativeChange>) -> (Option<f64>, Option<f64>) {
+    let interval = change.and_then(|change| change.interval);
+    (interval.and_then(|(low, _)| finite(low)), interval.and_then(|(_, high)| finite(high)))
+}
+
 fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
     let (ruling, visible, more) = match setting.ruling {
         TrialRuling::Keep => ("better", None, None),
@@ -255,7 +316,7 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
         TrialRuling::Undecided { visible, more } => ("undecided", visible.and_then(finite), more.map(|more| more.0)),
     };
     let effect = |effect: &exitscope_trial::MetricEffect| {
-        let interval = effect.change.and_then(|change: RelativeChange| change.interval);
+        let (low, high) = bounds(effect.change);
         TrialEffectRow {
             metric: effect.metric.name.clone(),
             unit: unit_name(effect.metric.unit).into(),
@@ -263,8 +324,8 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
             in_force: effect.in_force,
             with: effect.with,
             change_percent: effect.change.and_then(|change| finite(change.percent)),
-            low_percent: interval.and_then(|(low, _)| finite(low)),
-            high_percent: interval.and_then(|(_, high)| finite(high)),
+            low_percent: low,
+            high_percent: high,
             predicted: effect.predicted.map(|of| PredictionRow {
                 in_force: of.in_force,
                 with: of.with,
@@ -310,4 +371,21 @@ impl TrialEffectRow {
 
 fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_blocks_some_are_listed_and_the_last() {
+        let change = BlockChange { percent: Some(1.0), so_far: None };
+        let numbers = |blocks: usize| -> Vec<u64> {
+            block_rows(&vec![vec![change]; blocks]).iter().map(|row| row.block).collect()
+        };
+        assert_eq!(numbers(500), (1..=500).collect::<Vec<_>>());
+        let many = numbers(1002);
+        assert_eq!((&many[..3], many.len(), many.last()), (&[1, 4, 7][..], 335, Some(&1002)));
+        assert!(numbers(0).is_empty());
+    }
 }

@@ -47,16 +47,16 @@ struct Delayed<'a> {
 
 pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let vm = args.vm.as_deref().unwrap_or_default();
-    let Some(source) = args.source() else {
+    let Some(source) = args.source().map_err(anyhow::Error::msg)? else {
         bail!(
-            "--delay needs a metric that it can change: --metric or --metric-file names one; exits cost more with each delay"
+            "--delay needs a metric that it can change: --metric, --metric-file or --metric-query names one; exits cost more with each delay"
         );
     };
     let delayed = Delayed::find(vm, args.reason.as_deref(), delays)?;
     let lock = lock(args, &args.state.clone().unwrap_or_else(default_path), out)?;
     // Counting begins before the program that delays: programs run in that order, and delays are to be within exits.
     let live = match lock {
-        Some(_) => start_counting(args, &Processes::These(vec![delayed.process]))?,
+        Some(_) => start_counting(args, &Processes::These(vec![delayed.process]), true)?,
         None => None,
     };
     let mut metrics = vec![args.trial_metric(), DelayGuard::metric()];
@@ -145,7 +145,7 @@ impl Delayed<'_> {
 
     fn report(&self, args: &TryArgs, trial: &HostTrial, measured: &[DelayedLevel], missed: u64) -> TrialReport {
         let verdict = trial.verdict();
-        let mut report = TrialReport::of(&host_name(&args.root), vec![self.text()], trial.plan(), &verdict);
+        let mut report = TrialReport::of(&host_name(&args.root), vec![self.text()], args.decided_by(), trial);
         let length: Duration = measured.iter().map(|level| level.length).sum();
         let exits: u64 = measured.iter().map(|level| level.counts.exits + level.counts.lost).sum();
         let mut row = SensitivityRow {

@@ -40,7 +40,11 @@ pub fn add(state: &Path, report: &TrialReport) -> io::Result<()> {
 pub fn show(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let path = path(&args.state.clone().unwrap_or_else(default_path));
     let (trials, unread) = read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    if let Some(to) = &args.html {
+        super::write_html(to, &trials)?;
+    }
     match args.format {
+        _ if args.html.is_some() => {}
         TryFormat::Json => trials.iter().try_for_each(|trial| write_json(trial, out))?,
         TryFormat::Text if trials.is_empty() => writeln!(out, "no trial was made here yet")?,
         TryFormat::Text => write_page(&trial_history_page(&trials), terminal_style(), out)?,

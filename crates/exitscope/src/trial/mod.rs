@@ -10,6 +10,8 @@ mod history;
 mod predict;
 
 use crate::host::halt_poll_scope;
+use crate::html_output;
+use crate::output_file::can_write;
 use crate::question::agreed;
 use crate::report::terminal_style;
 use crate::trial_args::{TryArgs, TryFormat};
@@ -24,6 +26,7 @@ use exitscope_apply::{
 use exitscope_measure::{
     CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource, PrometheusQuery, start_watchdog,
 };
+use exitscope_page::{ResultPage, write_result_page};
 use exitscope_record::{Processes, vcpu_threads, vms};
 use exitscope_signals::catch_signals;
 use exitscope_trial::{
@@ -39,6 +42,10 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    if let Some(to) = &args.html {
+        html_output::check(to, &[])?;
+        can_write(to)?;
+    }
     if args.history {
         return history::show(args, out);
     }
@@ -75,7 +82,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
-    let report = |trial: &HostTrial| TrialReport::of(&host_name(&args.root), places, trial.plan(), &trial.verdict());
+    let report = |trial: &HostTrial| TrialReport::of(&host_name(&args.root), places, args.decided_by(), trial);
     let Some(lock) = lock else {
         if !is_text {
             write_json(&report(&trial), out)?;
@@ -111,6 +118,9 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     match is_text {
         true => write_verdict(&verdict, &report, &tried_path(&state), out)?,
         false => write_json(&report, out)?,
+    }
+    if let Some(to) = &args.html {
+        write_html(to, std::slice::from_ref(&report))?;
     }
     Ok(match is_judged(&verdict) && ending.failed.is_empty() && ending.why.is_none() {
         true => Outcome::Fine,
@@ -399,4 +409,9 @@ fn write_verdict(
         )?;
     }
     Ok(write_page(&trial_causes_page(report), terminal_style(), out)?)
+}
+
+/// Writes the page of trials, the oldest first.
+fn write_html(to: &Path, trials: &[TrialReport]) -> anyhow::Result<()> {
+    html_output::write(to, |out| write_result_page(&ResultPage::Trial { trials }, out))
 }
