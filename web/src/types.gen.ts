@@ -3860,6 +3860,10 @@ export interface TrialReport {
    */
   schema: string;
   /**
+   * Of a trial of delays, what shorter exits are worth; absent of others.
+   */
+  sensitivity?: SensitivityRow;
+  /**
    * What was found; of a dry run, that nothing was measured.
    */
   verdict: TrialVerdictRow;
@@ -3986,6 +3990,85 @@ export interface PredictedFromRow {
    * Its length.
    */
   length_ns: number;
+}
+/**
+ * What 100 ns less in each exit are worth, found by delays that were added to exits.
+ */
+export interface SensitivityRow {
+  /**
+   * Which exits were delayed: `all` or `to_user_space`.
+   */
+  exits: "all" | "to_user_space";
+  /**
+   * Exits of that kind in each second of the turns, those with a delay of 0 included; null of a dry run.
+   */
+  exits_per_s: number | null;
+  /**
+   * The upper bound.
+   */
+  high_percent: number | null;
+  /**
+   * The delays, 0 first.
+   */
+  levels: DelayLevelRow[];
+  /**
+   * The lower bound of its interval, which holds whenever one looks.
+   */
+  low_percent: number | null;
+  /**
+   * How often the program did not run, as another one was at work on the CPU; 0 on kernels that do not count it.
+   */
+  missed: number;
+  /**
+   * What 100 ns less in each exit are worth, in per cent of the metric without delays, above 0 if shorter exits are better;
+   * null where it is unknown or has no bound, as are those below.
+   */
+  percent_per_100ns: number | null;
+  /**
+   * The reason of the delayed exits; null if exits of all reasons were.
+   */
+  reason: string | null;
+  /**
+   * `found`: the slope is not 0; `negligible`: it is smaller than what matters; or `undecided`.
+   */
+  ruling: "found" | "negligible" | "undecided";
+  /**
+   * The VM, as it was named.
+   */
+  vm: string;
+}
+/**
+ * A delay, and what was measured with it.
+ */
+export interface DelayLevelRow {
+  /**
+   * The delay that was achieved, of exits that were not delayed included: mean of the turns; null of none.
+   */
+  achieved_ns: number | null;
+  /**
+   * The delay that was asked for.
+   */
+  asked_ns: number;
+  /**
+   * Those of them that were delayed.
+   */
+  delayed: number;
+  /**
+   * Exits in the measured turns.
+   */
+  exits: number;
+  /**
+   * Those that were not, as there was no room for their thread.
+   */
+  lost: number;
+  /**
+   * Mean of the metric; null of no turn.
+   */
+  mean: number | null;
+  /**
+   * Those that were not, as their thread had spent its share of the time.
+   */
+  skipped: number;
 }
 /**
  * What a trial found.
