@@ -5,25 +5,20 @@ use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
 use crate::report::terminal_style;
 use crate::saved_run::{saved, saved_of};
-use crate::{Outcome, write_json};
-use crate::{html_output, sim};
+use crate::{Outcome, html_output, sim, write_json};
 use anyhow::bail;
 use exitscope_lab::events::event_names;
-use exitscope_lab::hidden::{self, Traced};
+use exitscope_lab::hidden;
 use exitscope_lab::measure::MeasurePlan;
 use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, RunningGuests};
 use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, yielding};
-use exitscope_model::{Event, EventKind, EventNames, ExitCode};
+use exitscope_model::Event;
 use exitscope_page::{ResultPage, write_result_page};
-use exitscope_pipeline::SampleDecoder;
-use exitscope_pipeline::write_events;
-use exitscope_record::{Capture, CaptureOptions, Processes, RecordError, of_kvm, tracefs};
+use exitscope_pipeline::{ExitTracer, write_events};
 use exitscope_scenario::findings::Findings;
 use exitscope_signals::catch_signals;
-use exitscope_units::{Moment, Tid};
 use exitscope_view::{LabReport, lab_comparison_page, lab_costs, lab_page, write_benchstat, write_lab_csv, write_page};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -73,54 +68,9 @@ fn exits_and_hidden(
     let (mut findings, events) = exits::run(machine, plan, keep_events)?;
     // After all else, which tracing would make longer.
     let mut tracer = ExitTracer::start();
-    let traced = || tracer.as_mut().map_err(|why| why.clone())?.exits().map_err(|error| error.to_string());
+    let traced = || tracer.as_mut().map_err(|why| why.clone())?.exits();
     findings.tables.push(hidden::table(machine, plan, traced)?);
     Ok((findings, events))
-}
-
-/// Traces the exits of this process's guests, from kvm_exit to kvm_entry.
-struct ExitTracer {
-    capture: Capture,
-    decoder: SampleDecoder,
-    /// By thread, what left its guest and has not entered it again.
-    open: BTreeMap<Tid, (ExitCode, Moment)>,
-}
-
-impl ExitTracer {
-    fn start() -> Result<ExitTracer, String> {
-        let start = || -> Result<ExitTracer, RecordError> {
-            let mut tracepoints = of_kvm(&tracefs()?)?;
-            // No others: each takes its time within an exit, or beside it.
-            tracepoints.retain(|of| matches!(of.name.as_str(), "kvm_exit" | "kvm_entry"));
-            let processes = Processes::These(vec![std::process::id()]);
-            let capture =
-                Capture::start(CaptureOptions { tracepoints, processes, buffer: 4 << 20, without_bpf: false })?;
-            let decoder = SampleDecoder::new(capture.tracepoints(), &mut EventNames::default());
-            Ok(ExitTracer { capture, decoder, open: BTreeMap::new() })
-        };
-        start().map_err(|error| format!("exits cannot be traced: {error}"))
-    }
-
-    /// Those since the last call, in the order of time.
-    fn exits(&mut self) -> anyhow::Result<Vec<Traced>> {
-        self.decoder.clear();
-        let drained = self.capture.drain(|sample| self.decoder.take(sample))?;
-        if !drained.lost.is_empty() {
-            bail!("records of exits were lost");
-        }
-        let mut exits = Vec::new();
-        for event in &self.decoder.events {
-            match event.kind {
-                EventKind::Exit { code, .. } => _ = self.open.insert(event.tid, (code, event.at)),
-                EventKind::Enter => {
-                    let open = self.open.remove(&event.tid);
-                    exits.extend(open.and_then(|(code, left)| Some((code, event.at.since(left)?.0))));
-                }
-                _ => {}
-            }
-        }
-        Ok(exits)
-    }
 }
 
 static BAR: LazyLock<ProgressBar> = LazyLock::new(|| {

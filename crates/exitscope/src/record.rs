@@ -14,8 +14,7 @@ use exitscope_live::CostCycle;
 use exitscope_model::{EventNames, HostSetting, recorder};
 use exitscope_pipeline::Recording;
 use exitscope_record::{
-    Capture, CaptureOptions, MachineOf, Processes, TracingBackend, VmProcess, machine_of, of_calls, of_kvm,
-    of_scheduler, tracefs, vms,
+    Capture, CaptureOptions, Processes, TracingBackend, of_calls, of_kvm, of_scheduler, tracefs, vm_names, vms,
 };
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_units::{Nanos, VmId};
@@ -134,48 +133,21 @@ impl ProcessArgs {
     /// The processes that are named; an error if they are not there. Their virtual machines may be still to come, which is
     /// said.
     pub fn processes(&self) -> anyhow::Result<Processes> {
-        self.resolved(|pid| {
-            let there = names_of(&vms());
-            say!("no virtual machine of KVM runs in process {pid} yet; there are: {there}");
-            Ok(())
-        })
+        let (processes, idle) = Processes::named(self.vm.as_deref(), &self.pid)?;
+        for pid in idle {
+            say!("no virtual machine of KVM runs in process {pid} yet; there are: {}", vm_names());
+        }
+        Ok(processes)
     }
 
     /// The same of virtual machines that run; an error if one does not.
     pub fn running(&self) -> anyhow::Result<Processes> {
-        self.resolved(|pid| bail!("no virtual machine of KVM runs in process {pid}; there are: {}", names_of(&vms())))
-    }
-
-    fn resolved(&self, without_machine: impl Fn(u32) -> anyhow::Result<()>) -> anyhow::Result<Processes> {
-        if let Some(name) = &self.vm {
-            let vms = vms();
-            let these: Vec<u32> = vms.iter().filter(|vm| vm.is_called(name)).map(|vm| vm.process).collect();
-            if these.is_empty() {
-                bail!("no virtual machine called {name}; there are: {}", names_of(&vms));
-            }
-            return Ok(Processes::These(these));
-        }
-        for pid in &self.pid {
-            match machine_of(*pid) {
-                // Of a process that we may not look into, it may be one.
-                MachineOf::Process | MachineOf::Hidden => {}
-                MachineOf::Nobody => without_machine(*pid)?,
-                MachineOf::Thread { of } => bail!("{pid} is a thread of process {of}: name that"),
-                MachineOf::Gone => bail!("no process {pid}; there are: {}", names_of(&vms())),
-            }
-        }
-        match self.pid.len() {
-            0 => Ok(Processes::All),
-            1..=Processes::MAX => Ok(Processes::These(self.pid.clone())),
-            _ => bail!("at most {} processes can be named", Processes::MAX),
+        let (processes, idle) = Processes::named(self.vm.as_deref(), &self.pid)?;
+        match idle.first() {
+            Some(pid) => bail!("no virtual machine of KVM runs in process {pid}; there are: {}", vm_names()),
+            None => Ok(processes),
         }
     }
-}
-
-/// `web01 (pid 4711), db (pid 4712)`.
-fn names_of(vms: &[VmProcess]) -> String {
-    let names: Vec<String> = vms.iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
-    if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") }
 }
 
 fn start(command: &[String]) -> anyhow::Result<Option<Child>> {

@@ -5,7 +5,7 @@ use crate::cli::{QueryLimits, SqlArgs, SqlFormat};
 use crate::output_file;
 use crate::report::terminal_style;
 use anyhow::{Context, bail};
-use exitscope_query::{EngineLimits, FUNCTIONS, Output, QueryEngine, RowFormat, TABLES, is_number, texts};
+use exitscope_query::{EngineLimits, FUNCTIONS, QueryEngine, RowFormat, TABLES, is_number, texts, write_rows};
 use exitscope_store::Store;
 use exitscope_view::{Page, PageSection, Table, TableColumn, thousands, write_page};
 use rustyline::completion::Completer;
@@ -86,29 +86,10 @@ fn look_again(engine: &mut QueryEngine, store: &Store) -> anyhow::Result<()> {
 fn answer(engine: &QueryEngine, query: &str, args: &SqlArgs, out: &mut dyn Write) -> anyhow::Result<u64> {
     match args.format {
         SqlFormat::Text => text(engine, query, args.rows, out),
-        SqlFormat::Csv => rows(engine, query, RowFormat::Csv, out),
-        SqlFormat::Json => rows(engine, query, RowFormat::Json, out),
-        SqlFormat::Parquet => rows(engine, query, RowFormat::Parquet, out),
+        SqlFormat::Csv => Ok(write_rows(engine, query, RowFormat::Csv, out)?),
+        SqlFormat::Json => Ok(write_rows(engine, query, RowFormat::Json, out)?),
+        SqlFormat::Parquet => Ok(write_rows(engine, query, RowFormat::Parquet, out)?),
     }
-}
-
-fn rows(engine: &QueryEngine, query: &str, form: RowFormat, out: &mut dyn Write) -> anyhow::Result<u64> {
-    let (mut output, mut count) = (None, 0);
-    let mut out = Some(out);
-    engine.query(query, &mut |columns, batch| {
-        if let Some(out) = out.take() {
-            output = Some(Output::begin(form, columns, out)?);
-        }
-        if let (Some(output), Some(batch)) = (&mut output, batch) {
-            count += batch.num_rows() as u64;
-            output.rows(batch)?;
-        }
-        Ok(true)
-    })?;
-    if let Some(output) = output {
-        output.finish()?;
-    }
-    Ok(count)
 }
 
 fn text(engine: &QueryEngine, query: &str, most: usize, out: &mut dyn Write) -> anyhow::Result<u64> {

@@ -2,9 +2,10 @@
 
 use exitscope_live::{CostCycle, IntervalTotals, LiveCounts, LiveGroup, VmWatch};
 use exitscope_model::{ExitCode, TimePart};
-use exitscope_record::{CountingOptions, HaltWakeUps, Processes};
+use exitscope_record::{CountingOptions, HaltWakeUps, Processes, vms};
 use exitscope_trial::{Better, MetricUnit, TrialMetric};
 use exitscope_units::Nanos;
+use exitscope_view::{CauseRateRow, TrialCauseRow};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -33,8 +34,12 @@ pub struct CountedMetrics {
 }
 
 impl CountedMetrics {
-    /// Begins to count the exits of these processes.
+    /// Begins to count the exits of these processes. An error says why that cannot be.
     pub fn start(processes: Processes) -> Result<CountedMetrics, String> {
+        // Whose threads are named as vCPUs' may be no VM of KVM.
+        if !vms().iter().any(|vm| processes.hold(vm.process)) {
+            return Err("no VM visible".to_string());
+        }
         let vms = VmWatch::new(&processes, None, false);
         let options = CountingOptions { processes, ..CountingOptions::default() };
         // What counting costs is not measured: it would cost more in some turns than in others.
@@ -91,22 +96,22 @@ impl CountedMetrics {
     }
 
     /// What exits came to by reason, those that cost most first: in the turns of the setting in force, then of each other.
-    pub fn causes(&self) -> Vec<CountedCause> {
+    pub fn causes(&self) -> Vec<TrialCauseRow> {
         let codes: BTreeSet<ExitCode> = self.by_setting.iter().flat_map(|of| of.reasons().map(|of| of.0)).collect();
         let rate = |of: &IntervalTotals, code| {
             let group = of.groups.get(&LiveGroup::Reason(code)).cloned().unwrap_or_default();
             let per_vcpu_time = |number: u64| number as f64 / of.wall.max(1) as f64;
-            CauseRate {
+            CauseRateRow {
                 per_s: per_vcpu_time(group.ended.count) * 1e9,
-                cost: per_vcpu_time(group.within.cost()) * 100.0,
+                cost_percent: per_vcpu_time(group.within.cost()) * 100.0,
             }
         };
-        let cause = |code: ExitCode| CountedCause {
+        let cause = |code: ExitCode| TrialCauseRow {
             reason: code.name(),
             settings: self.by_setting.iter().map(|of| rate(of, code)).collect(),
         };
-        let mut causes: Vec<CountedCause> = codes.into_iter().map(cause).collect();
-        causes.sort_by(|left, right| right.most().total_cmp(&left.most()));
+        let mut causes: Vec<TrialCauseRow> = codes.into_iter().map(cause).collect();
+        causes.sort_by(|left, right| most(right).total_cmp(&most(left)));
         causes
     }
 }
@@ -117,28 +122,8 @@ fn mean_latency(of: &HaltWakeUps) -> Option<f64> {
     is_known.then(|| of.latency as f64 / of.seen as f64)
 }
 
-/// What exits for a reason came to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CountedCause {
-    /// The reason's name.
-    pub reason: String,
-    /// By setting, in the plan's order.
-    pub settings: Vec<CauseRate>,
-}
-
-/// Exits for a reason in the turns of a setting.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CauseRate {
-    /// In each second of vCPU time.
-    pub per_s: f64,
-    /// Cost in per cent of vCPU time.
-    pub cost: f64,
-}
-
-impl CountedCause {
-    fn most(&self) -> f64 {
-        self.settings.iter().map(|rate| rate.cost).fold(0.0, f64::max)
-    }
+fn most(cause: &TrialCauseRow) -> f64 {
+    cause.settings.iter().map(|rate| rate.cost_percent).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

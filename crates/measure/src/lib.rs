@@ -1,24 +1,31 @@
-//! What is measured in the turns of a trial on this host.
+//! A trial on this host: what is measured in its turns, what it is predicted to find, and the trials that were made.
 //!
 //! ```text
 //! trial::run_turns ─► GuardedHost ─┬─► TurnGuard: apply::TrialGuard sets, through the watchdog
 //!                                  │               DelayGuard delays exits, by record::ExitDelay
 //!                                  ├─► MetricSource: the user's metric, a command, a counter in a file or a query to Prometheus
 //!                                  └─► CountedMetrics: exits, counted in the kernel (crate `live`)
+//! predict: a recording of a turn ─► replay ─► predictions      TrialReport ─► trials.jsonl
 //! ```
 //!
-//! Does not know: flags, how a trial is judged, how a setting is set.
+//! Does not know: flags, what is printed, how a trial is judged, how a setting is set.
 
 mod counted_metrics;
 mod delay_guard;
+mod delayed_vm;
 mod guarded_host;
+mod prediction;
 mod prometheus_query;
+mod trial_history;
 mod user_metric;
 mod watchdog_process;
 
-pub use counted_metrics::{CauseRate, CountedCause, CountedMetrics};
+pub use counted_metrics::CountedMetrics;
 pub use delay_guard::{DelayGuard, DelayedLevel};
+pub use delayed_vm::{DELAY_METRIC, DelayedVm, DelayedVmError};
 pub use guarded_host::{GuardedHost, TurnGuard};
+pub use prediction::predict;
 pub use prometheus_query::PrometheusQuery;
+pub use trial_history::{add_to_history, history_path, read_history};
 pub use user_metric::{MetricScale, MetricSource};
 pub use watchdog_process::{is_watchdog, run_watchdog, start_watchdog};

@@ -10,6 +10,7 @@
 mod advice;
 mod bundle;
 mod diff_side;
+mod exit_tracer;
 mod gathered;
 mod read_trace;
 mod recent_slices;
@@ -24,6 +25,7 @@ mod vms;
 pub use advice::{AdviceError, judgement, reread};
 pub use bundle::{BundleError, BundleSurvey};
 pub use diff_side::{DiffSide, read_side};
+pub use exit_tracer::ExitTracer;
 pub use gathered::{Gathered, Gathering};
 pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,

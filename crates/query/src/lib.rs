@@ -27,4 +27,4 @@ pub use datafusion::arrow::array::{Array, RecordBatch};
 pub use datafusion::arrow::datatypes::{Field, SchemaRef};
 pub use engine::{EngineLimits, QueryEngine, QueryError, TABLES};
 pub use functions::{FUNCTIONS, SqlFunction};
-pub use output::{Output, RowFormat, is_number, texts};
+pub use output::{RowFormat, is_number, texts, write_rows};

@@ -1,5 +1,6 @@
 //! Rows as text, CSV, JSON and Parquet.
 
+use crate::{QueryEngine, QueryError};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::csv;
@@ -24,7 +25,7 @@ pub enum RowFormat {
 }
 
 /// Writes rows as they come.
-pub struct Output<W: Write> {
+struct Output<W: Write> {
     rows: Rows,
     /// What the writer of rows wrote, which goes on from here: it hides why writing failed, and wants to be on any thread.
     passed: Passed,
@@ -39,7 +40,7 @@ enum Rows {
 
 impl<W: Write> Output<W> {
     /// Begins to write rows of these columns.
-    pub fn begin(form: RowFormat, columns: &SchemaRef, out: W) -> io::Result<Output<W>> {
+    fn begin(form: RowFormat, columns: &SchemaRef, out: W) -> io::Result<Output<W>> {
         let passed = Passed::default();
         let rows = match form {
             RowFormat::Csv => {
@@ -57,7 +58,7 @@ impl<W: Write> Output<W> {
     }
 
     /// Writes rows.
-    pub fn rows(&mut self, batch: &RecordBatch) -> io::Result<()> {
+    fn rows(&mut self, batch: &RecordBatch) -> io::Result<()> {
         match &mut self.rows {
             Rows::Csv(writer) => {
                 without_formulas(batch).and_then(|batch| writer.write(&batch)).map_err(io::Error::other)
@@ -69,7 +70,7 @@ impl<W: Write> Output<W> {
     }
 
     /// Ends.
-    pub fn finish(mut self) -> io::Result<()> {
+    fn finish(mut self) -> io::Result<()> {
         match self.rows {
             Rows::Csv(_) => {}
             Rows::Json(mut writer) => writer.finish().map_err(io::Error::other)?,
@@ -141,6 +142,26 @@ pub fn texts(batch: &RecordBatch) -> io::Result<Vec<Vec<String>>> {
         batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options)).collect();
     let columns = columns.map_err(io::Error::other)?;
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|of| of.value(row).to_string()).collect()).collect())
+}
+
+/// Writes the answer to a query; how many rows it has.
+pub fn write_rows(engine: &QueryEngine, query: &str, form: RowFormat, out: impl Write) -> Result<u64, QueryError> {
+    let (mut output, mut count) = (None, 0);
+    let mut out = Some(out);
+    engine.query(query, &mut |columns, batch| {
+        if let Some(out) = out.take() {
+            output = Some(Output::begin(form, columns, out)?);
+        }
+        if let (Some(output), Some(batch)) = (&mut output, batch) {
+            count += batch.num_rows() as u64;
+            output.rows(batch)?;
+        }
+        Ok(true)
+    })?;
+    if let Some(output) = output {
+        output.finish()?;
+    }
+    Ok(count)
 }
 
 #[cfg(test)]

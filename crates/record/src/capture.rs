@@ -28,6 +28,14 @@ pub enum Processes {
 impl Processes {
     /// Processes that can be named.
     pub const MAX: usize = 64;
+
+    /// Whether this one is wanted.
+    pub fn hold(&self, process: u32) -> bool {
+        match self {
+            Processes::All => true,
+            Processes::These(these) => these.contains(&process),
+        }
+    }
 }
 
 /// What to record.

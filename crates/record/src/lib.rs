@@ -44,4 +44,7 @@ pub use error::RecordError;
 pub use stats::{Stats, vcpu_stats};
 pub use sys::measure_programs;
 pub use tracepoints::{Tracepoint, of_calls, of_kvm, of_scheduler, tracefs};
-pub use vms::{KVM_DEBUGFS, MachineOf, VmProcess, machine_of, process_name, thread_name, vcpu_threads, vms};
+pub use vms::{
+    KVM_DEBUGFS, MachineOf, VmLookupError, VmProcess, machine_of, one_vm, process_name, thread_name, vcpu_threads,
+    vm_names, vms,
+};

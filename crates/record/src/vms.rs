@@ -4,6 +4,7 @@
 //! /proc/PID/fd: anon_inode:kvm-vm, anon_inode:kvm-vcpu:N      /proc/PID/cmdline: qemu … -name guest=web01,… ─► web01
 //! ```
 
+use crate::Processes;
 use exitscope_model::{QemuOptions, is_qemu, vcpu_by_name};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -129,13 +130,92 @@ pub fn thread_name(process: u32, thread: u32) -> String {
     name.trim_end().to_string()
 }
 
-/// The threads of a process that are named as those of vCPUs, like `CPU 0/KVM`, in order of their ids.
-pub fn vcpu_threads(process: u32) -> io::Result<Vec<u32>> {
-    let tasks = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
+/// No single VM has a name.
+#[derive(Debug, thiserror::Error)]
+pub enum VmLookupError {
+    /// None has it; those there are.
+    #[error("no virtual machine called {0}; there are: {1}")]
+    None(String, String),
+    /// A thread was named.
+    #[error("{0} is a thread of process {1}: name that")]
+    Thread(u32, u32),
+    /// There is no such process; the virtual machines there are.
+    #[error("no process {0}; there are: {1}")]
+    Gone(u32, String),
+    /// No thread is named as that of a vCPU.
+    #[error(
+        "process {0} has no thread that is named as a vCPU's, like `CPU 0/KVM`; QEMU names them with \
+         `-name NAME,debug-threads=on`"
+    )]
+    NoVcpus(u32),
+    /// Too many were named.
+    #[error("at most {MAX} processes can be named", MAX = Processes::MAX)]
+    TooMany,
+    /// So many have it.
+    #[error("{1} virtual machines are called {0}: --vm takes a process id, too")]
+    Several(String, usize),
+}
+
+/// The virtual machines there are: `web01 (pid 4711), db (pid 4712)`.
+pub fn vm_names() -> String {
+    let names: Vec<String> = vms().iter().map(|vm| format!("{} (pid {})", vm.name, vm.process)).collect();
+    if names.is_empty() { "none that we may see".to_string() } else { names.join(", ") }
+}
+
+impl Processes {
+    /// Those of the virtual machines of this name, or these processes; and of the latter, those in which no virtual machine
+    /// runs, or not yet. Without either, every virtual machine's.
+    pub fn named(vm: Option<&str>, pids: &[u32]) -> Result<(Processes, Vec<u32>), VmLookupError> {
+        if let Some(name) = vm {
+            let these: Vec<u32> = vms().iter().filter(|vm| vm.is_called(name)).map(|vm| vm.process).collect();
+            return match these.is_empty() {
+                true => Err(VmLookupError::None(name.to_string(), vm_names())),
+                false => Ok((Processes::These(these), Vec::new())),
+            };
+        }
+        let mut idle = Vec::new();
+        for &pid in pids {
+            match machine_of(pid) {
+                // Of a process that we may not look into, it may be one.
+                MachineOf::Process | MachineOf::Hidden => {}
+                MachineOf::Nobody => idle.push(pid),
+                MachineOf::Thread { of } => return Err(VmLookupError::Thread(pid, of)),
+                MachineOf::Gone => return Err(VmLookupError::Gone(pid, vm_names())),
+            }
+        }
+        match pids.len() {
+            0 => Ok((Processes::All, idle)),
+            1..=Processes::MAX => Ok((Processes::These(pids.to_vec()), idle)),
+            _ => Err(VmLookupError::TooMany),
+        }
+    }
+}
+
+/// The process of the one VM of this name, or with this number.
+pub fn one_vm(name: &str) -> Result<u32, VmLookupError> {
+    if let Ok(process) = name.parse::<u32>() {
+        return Ok(process);
+    }
+    match &vms().into_iter().filter(|vm| vm.is_called(name)).collect::<Vec<_>>()[..] {
+        [vm] => Ok(vm.process),
+        [] => Err(VmLookupError::None(name.to_string(), vm_names())),
+        several => Err(VmLookupError::Several(name.to_string(), several.len())),
+    }
+}
+
+/// The process of the one VM of this name, or with this number, and its threads that are named as those of vCPUs, like
+/// `CPU 0/KVM`, in order of their ids: at least one.
+pub fn vcpu_threads(vm: &str) -> Result<(u32, Vec<u32>), VmLookupError> {
+    let process = one_vm(vm)?;
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    let tasks = tasks.map_err(|_| VmLookupError::Gone(process, vm_names()))?.flatten();
     let mut threads: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
     threads.retain(|&thread| vcpu_by_name(&thread_name(process, thread)).is_some());
     threads.sort_unstable();
-    Ok(threads)
+    if threads.is_empty() {
+        return Err(VmLookupError::NoVcpus(process));
+    }
+    Ok((process, threads))
 }
 
 /// The machine's name, as QEMU (`-name`, which libvirt sets), Firecracker and its jailer (`--id`), crosvm (`--name`) and

@@ -98,6 +98,25 @@ impl DelayTrial {
 }
 
 impl SlopeFinding {
+    /// What was found of `exit` (`exit to user space`), in words; changes of less than `matters` per cent do not matter.
+    pub fn sentence(&self, exit: &str, matters: f64) -> String {
+        let is_worse = self.percent.is_some_and(|percent| percent < 0.0);
+        let worth = format!("100ns less in each {exit} is worth");
+        match self.ruling {
+            SlopeRuling::Found if is_worse => {
+                format!("{worth} {self} of the metric here: longer exits are better for it")
+            }
+            SlopeRuling::Found => format!("{worth} {self} of the metric here"),
+            SlopeRuling::Negligible => {
+                format!("1us less in each {exit} is worth less than {matters}% of the metric here; 100ns {self}")
+            }
+            SlopeRuling::Undecided => match self.percent {
+                Some(_) => format!("undecided: what {worth} is not certain: {self}"),
+                None => format!("undecided: no block of turns was measured, so what {worth} is not known"),
+            },
+        }
+    }
+
     /// Whether a trial need not go on.
     pub fn is_sharp(&self) -> bool {
         let is_sharp = |(low, high): (f64, f64)| high - low <= 2.0 * SHARP * self.percent.unwrap_or(0.0).abs();
@@ -175,9 +194,26 @@ mod tests {
         while let Some(turn) = trial.turn() {
             let delay = DELAYS[turn.setting] * Normal::new(1.0, 0.02).unwrap().sample(&mut random);
             let value = 500.0 * (1.0 + slope * delay) * noise.sample(&mut random).max(0.0);
-            trial.absorb(&[value, delay]).unwrap();
+            trial.absorb(&[Some(value), Some(delay)]).unwrap();
         }
         trial.verdict()
+    }
+
+    #[test]
+    fn what_was_found_is_a_sentence() {
+        let of = |percent, interval, ruling| SlopeFinding { percent, interval, ruling };
+        let found = of(Some(0.8), Some((0.6, 1.0)), SlopeRuling::Found);
+        assert_eq!(
+            found.sentence("exit", 1.0),
+            "100ns less in each exit is worth 0.80% (0.60% to 1.00%) of the metric here"
+        );
+        let worse = of(Some(-0.8), Some((-1.0, -0.6)), SlopeRuling::Found);
+        assert!(worse.sentence("exit", 1.0).ends_with("longer exits are better for it"));
+        let none = of(None, None, SlopeRuling::Undecided).sentence("exit", 1.0);
+        assert_eq!(
+            none,
+            "undecided: no block of turns was measured, so what 100ns less in each exit is worth is not known"
+        );
     }
 
     #[test]
@@ -226,7 +262,7 @@ mod tests {
         while let Some(turn) = trial.turn() {
             number += 1;
             let slow = if number % 5 == 0 { 2.0 } else { 1.0 };
-            trial.absorb(&[500.0 / slow, DELAYS[turn.setting] * slow]).unwrap();
+            trial.absorb(&[Some(500.0 / slow), Some(DELAYS[turn.setting] * slow)]).unwrap();
         }
         let found = trial.verdict().slope.unwrap();
         let (low, high) = found.interval.unwrap();
@@ -236,7 +272,7 @@ mod tests {
     #[test]
     fn a_limit_of_the_delay_ends_the_trial() {
         let mut trial = trial(Better::Higher, 20);
-        let end = trial.absorb(&[500.0, 16_000.0]).unwrap();
+        let end = trial.absorb(&[Some(500.0), Some(16_000.0)]).unwrap();
         assert!(matches!(end, Some(TrialEnd::Aborted { .. })), "{end:?}");
     }
 

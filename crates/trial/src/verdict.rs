@@ -1,6 +1,6 @@
 //! What a trial found, as plain data, and as text.
 
-use crate::{MetricUnit, SlopeFinding, TrialMetric};
+use crate::{MetricUnit, SlopeFinding, SlopeRuling, TrialMetric};
 use exitscope_units::Nanos;
 use std::fmt;
 
@@ -121,6 +121,19 @@ pub struct RelativeChange {
     /// Bounds of the interval, which holds at whatever moment one looks; the upper one may be infinite. `None` while nothing is
     /// excluded.
     pub interval: Option<(f64, f64)>,
+}
+
+impl TrialVerdict {
+    /// Whether the trial has an answer: for each value, or of delays for the slope.
+    pub fn is_judged(&self) -> bool {
+        let is_whole = matches!(self.end, Some(TrialEnd::Decided | TrialEnd::SlopeCertain | TrialEnd::TimeOver));
+        let is_undecided = |setting: &SettingVerdict| matches!(setting.ruling, TrialRuling::Undecided { .. });
+        is_whole
+            && match &self.slope {
+                Some(slope) => slope.ruling != SlopeRuling::Undecided,
+                None => !self.settings.iter().any(is_undecided),
+            }
+    }
 }
 
 impl RelativeChange {

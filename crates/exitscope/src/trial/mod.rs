@@ -7,7 +7,6 @@
 
 mod delay;
 mod history;
-mod predict;
 
 use crate::host::halt_poll_scope;
 use crate::html_output;
@@ -16,7 +15,7 @@ use crate::question::agreed;
 use crate::report::terminal_style;
 use crate::trial_args::{TryArgs, TryFormat};
 use crate::{Outcome, write_json};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
@@ -24,19 +23,18 @@ use exitscope_apply::{
     TaskThread, TrialEnding, TrialLock, TriedSetting, default_path, host_name, tried_path,
 };
 use exitscope_measure::{
-    CauseRate, CountedCause, CountedMetrics, GuardedHost, MetricScale, MetricSource, PrometheusQuery, start_watchdog,
+    CountedMetrics, GuardedHost, MetricScale, MetricSource, PrometheusQuery, add_to_history, predict, start_watchdog,
 };
+use exitscope_model::encode::message;
 use exitscope_page::{ResultPage, write_result_page};
-use exitscope_record::{Processes, vcpu_threads, vms};
+use exitscope_record::{Processes, vcpu_threads};
 use exitscope_signals::catch_signals;
 use exitscope_trial::{
-    AbortLimit, AbortLimitError, Better, HostTrial, MetricUnit, TrialEnd, TrialLengths, TrialMetric, TrialPlan,
-    TrialRules, TrialRuling, TrialVerdict, run_turns,
+    AbortLimit, AbortLimitError, Better, HostTrial, MetricUnit, TrialLengths, TrialMetric, TrialPlan, TrialRules,
+    TrialVerdict, run_turns,
 };
 use exitscope_units::Nanos;
-use exitscope_view::{
-    CauseRateRow, TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page,
-};
+use exitscope_view::{TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -77,8 +75,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let plan = TrialPlan::new(tried.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
     let mut trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
     if is_text {
-        write_plan(args, &tried, &trial, &metrics, &host_limits, out)?;
-        write_counted(live.as_ref(), out)?;
+        write_plan(args, &tried, &trial, (&metrics, live.as_ref()), &host_limits, out)?;
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
@@ -97,22 +94,21 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("the value in force has changed since the plan was shown: start again");
     }
     let began = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Secs, true);
-    let is_predicted = live.is_some() && !args.no_predict;
-    let predicted_from = match is_predicted.then(|| predict::predict(args, &tried, &processes, &mut trial)) {
-        Some(Err(error)) => {
-            say!("nothing is predicted: {error:#}");
-            None
-        }
-        Some(Ok(from)) => from,
-        None => None,
+    let predicted = match live.is_some() && !args.no_predict {
+        true => predict(&mut trial, tried.name(), &tried.values, &processes),
+        false => Ok(None),
     };
+    let predicted_from = predicted.unwrap_or_else(|why| {
+        say!("nothing is predicted: {}", message(&why));
+        None
+    });
     let (trial, ending, causes) = run_guarded(args, trial, &tried, source, live, lock, is_text.then_some(&mut *out))?;
     let (verdict, mut report) = (trial.verdict(), report(&trial));
     report.began = began;
     report.predicted_from = predicted_from;
     report.left = Some(TrialLeftRow { kept: ending.kept, done: ending.done.clone(), failed: ending.failed.clone() });
-    report.causes = causes.iter().map(cause_row).collect();
-    if let Err(error) = history::add(&state, &report) {
+    report.causes = causes;
+    if let Err(error) = add_to_history(&state, &report) {
         say!("the trial is not in the history of this host: {error}");
     }
     match is_text {
@@ -122,7 +118,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
         write_html(to, std::slice::from_ref(&report))?;
     }
-    Ok(match is_judged(&verdict) && ending.failed.is_empty() && ending.why.is_none() {
+    Ok(match verdict.is_judged() && ending.failed.is_empty() && ending.why.is_none() {
         true => Outcome::Fine,
         false => Outcome::Failed,
     })
@@ -166,57 +162,24 @@ fn say_what_is_left(root: &Path, state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The process of the VM of this name, or with this number.
-fn vm_process(name: &str) -> anyhow::Result<u32> {
-    if let Ok(process) = name.parse::<u32>() {
-        return Ok(process);
-    }
-    match &vms().into_iter().filter(|vm| vm.is_called(name)).collect::<Vec<_>>()[..] {
-        [vm] => Ok(vm.process),
-        [] => bail!("no virtual machine called {name}"),
-        several => bail!("{} virtual machines are called {name}: --vm takes a process id, too", several.len()),
-    }
-}
-
 /// The VM's processes, and the threads of its vCPUs.
 fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> {
     let Some(name) = vm else { return Ok((Processes::All, Vec::new())) };
-    let process = vm_process(name)?;
-    let threads = vcpu_threads(process).with_context(|| format!("no process {process}"))?;
-    if threads.is_empty() {
-        bail!(
-            "process {process} has no thread that is named as a vCPU's, like `CPU 0/KVM`; QEMU names them with \
-             `-name NAME,debug-threads=on`"
-        );
-    }
+    let (process, threads) = vcpu_threads(name)?;
     let threads = threads.into_iter().filter_map(|thread| TaskThread::of(process, thread)).collect();
     Ok((Processes::These(vec![process]), threads))
 }
 
 /// Counting of exits, if it is wanted and possible; without it there must be another metric.
 fn start_counting(args: &TryArgs, processes: &Processes, has_metric: bool) -> anyhow::Result<Option<CountedMetrics>> {
-    let why = match () {
-        _ if args.no_count => "--no-count".to_string(),
-        // Whose threads are named as vCPUs' may be no VM of KVM.
-        _ if vms().iter().all(|vm| !has_process(processes, vm.process)) => "no VM visible".to_string(),
-        _ => match CountedMetrics::start(processes.clone()) {
-            Ok(live) => return Ok(Some(live)),
-            Err(error) => error,
-        },
-    };
-    match has_metric {
-        true => Ok(None),
-        false => bail!(
+    let counted = if args.no_count { Err("--no-count".to_string()) } else { CountedMetrics::start(processes.clone()) };
+    match counted {
+        Ok(counted) => Ok(Some(counted)),
+        Err(_) if has_metric => Ok(None),
+        Err(why) => bail!(
             "exits are not counted ({why}), so there is nothing to compare: --metric, --metric-file or --metric-query names \
              something"
         ),
-    }
-}
-
-fn has_process(processes: &Processes, process: u32) -> bool {
-    match processes {
-        Processes::All => true,
-        Processes::These(these) => these.contains(&process),
     }
 }
 
@@ -283,7 +246,7 @@ fn write_plan(
     args: &TryArgs,
     tried: &TriedSetting,
     trial: &HostTrial,
-    metrics: &[TrialMetric],
+    metrics: (&[TrialMetric], Option<&CountedMetrics>),
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -307,14 +270,6 @@ fn write_plan(
     Ok(())
 }
 
-/// Says which exits are counted, if not all.
-fn write_counted(live: Option<&CountedMetrics>, out: &mut dyn Write) -> anyhow::Result<()> {
-    if live.is_some_and(|live| !live.has_all_exits()) {
-        writeln!(out, "kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial")?;
-    }
-    Ok(())
-}
-
 /// Says what counting has missed.
 fn say_missed(counted: Option<&CountedMetrics>) {
     if let Some(missed) = counted.map(|counted| counted.missed).filter(|&missed| missed > 0) {
@@ -322,11 +277,11 @@ fn say_missed(counted: Option<&CountedMetrics>) {
     }
 }
 
-/// What decides, and what ends a trial at once.
+/// What decides, what ends a trial at once, and which exits are counted if not all.
 fn write_rules(
     args: &TryArgs,
     matters: &str,
-    metrics: &[TrialMetric],
+    (metrics, counted): (&[TrialMetric], Option<&CountedMetrics>),
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -340,12 +295,10 @@ fn write_rules(
     for limit in args.abort_on.iter().filter(|text| !HostLimit::is_meant(text)).chain(&host_limits.texts()) {
         writeln!(out, "aborted if: {}", message(limit))?;
     }
+    if counted.is_some_and(|counted| !counted.has_all_exits()) {
+        writeln!(out, "kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial")?;
+    }
     Ok(())
-}
-
-/// Text of the user's, which is not to act on the terminal.
-fn message(text: &str) -> String {
-    exitscope_model::encode::message(text).to_string()
 }
 
 /// Runs the trial with a watchdog, and says how the settings were left.
@@ -357,7 +310,7 @@ fn run_guarded(
     counted: Option<CountedMetrics>,
     lock: TrialLock,
     out: Option<&mut dyn Write>,
-) -> anyhow::Result<(HostTrial, TrialEnding, Vec<CountedCause>)> {
+) -> anyhow::Result<(HostTrial, TrialEnding, Vec<TrialCauseRow>)> {
     let guard = start_watchdog(tried, lock, args.host_limits()?)?;
     let blocks = trial.plan().blocks.len();
     let mut host = GuardedHost { guard, metric, counted, setting: 0, began: Instant::now(), blocks, out };
@@ -370,17 +323,6 @@ fn run_guarded(
     };
     let causes = host.counted.as_ref().map(CountedMetrics::causes).unwrap_or_default();
     Ok((trial, ending, causes))
-}
-
-fn cause_row(cause: &CountedCause) -> TrialCauseRow {
-    let rate = |rate: &CauseRate| CauseRateRow { per_s: rate.per_s, cost_percent: rate.cost };
-    TrialCauseRow { reason: cause.reason.clone(), settings: cause.settings.iter().map(rate).collect() }
-}
-
-/// Whether the trial has an answer for each value.
-fn is_judged(verdict: &TrialVerdict) -> bool {
-    let is_whole = matches!(verdict.end, Some(TrialEnd::Decided | TrialEnd::TimeOver));
-    is_whole && verdict.settings.iter().all(|setting| !matches!(setting.ruling, TrialRuling::Undecided { .. }))
 }
 
 fn write_verdict(

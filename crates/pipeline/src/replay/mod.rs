@@ -12,7 +12,7 @@ mod yields;
 pub use halts::{PredictedHalts, predict_halts, replay_halts};
 pub use ports::replay_ports;
 pub use vcores::replay_vcores;
-pub use yields::{SurveyedYields, replay_yields, survey_yields};
+pub use yields::{CALL_AXIS, LabelledSpin, SurveyedYields, replay_yields, spin_rows, survey_yields};
 
 use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
 use exitscope_analysis::{Facts, FactsOptions, Selection, TraceSink, record_commands};
@@ -43,6 +43,16 @@ pub enum ReplayError {
     /// A knob does not take a value.
     #[error(transparent)]
     Knob(#[from] KnobError),
+    /// A knob has no effect where vCPUs yield in this way; those that have.
+    #[error("{name} changes nothing where vCPUs yield by {call}; there are {own}")]
+    NoEffect {
+        /// The knob.
+        name: String,
+        /// How vCPUs yield.
+        call: &'static str,
+        /// The knobs that there are.
+        own: String,
+    },
     /// It holds nothing that could be replayed.
     #[error("{trace}: {why}")]
     Nothing {
