@@ -295,7 +295,7 @@ fn what_a_full_ring_loses_is_counted() {
 
 /// Recorders that are killed, by so many threads.
 const KILLS: u64 = 100;
-const KILLERS: u64 = 5;
+const KILLERS: u64 = 10;
 
 /// The latest moment of a kill, in milliseconds after the guest's beginning: twice as long as a block takes at most.
 const LATEST: u64 = 2_000;

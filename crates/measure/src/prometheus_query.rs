@@ -21,6 +21,8 @@ const ANSWER: usize = 64 << 10;
 pub struct PrometheusQuery {
     /// The query; `$__range` in it stands for the length of a turn.
     pub query: String,
+    /// The server's address, as it was typed.
+    pub address: String,
     /// The server, with the path before `/api`.
     pub server: ServerAddress,
 }
@@ -36,12 +38,12 @@ pub struct TurnQuery {
 impl PrometheusQuery {
     /// The query, and the server's URL.
     pub fn parse(query: &str, server: &str) -> Result<PrometheusQuery, String> {
-        let server = ServerAddress::parse(server)?;
+        let (address, server) = (server.to_string(), ServerAddress::parse(server)?);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let others = query.split('$').skip(1).map(|rest| rest.trim_start_matches('{').split(|letter| !is_name(letter)));
         match others.filter_map(|mut words| words.next()).find(|&name| name.starts_with("__") && name != "__range") {
             Some(name) => Err(format!("the query has ${name}: only $__range is replaced")),
-            None => Ok(PrometheusQuery { query: query.to_string(), server }),
+            None => Ok(PrometheusQuery { query: query.to_string(), address, server }),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The user's own metric: a command that prints a number, a file with a counter, or a query to a Prometheus server.
 
 use crate::prometheus_query::{PrometheusQuery, TurnQuery};
-use exitscope_trial::MetricUnit;
+use exitscope_trial::{Better, MetricUnit, TrialMetric};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::fs::OpenOptions;
@@ -83,6 +83,25 @@ pub struct RunningCommand {
 }
 
 impl MetricSource {
+    /// As a metric of a trial. Unless it is said, higher values of a rate are better, and lower values of what else there is.
+    pub fn metric(&self, better: Option<Better>) -> TrialMetric {
+        let unit = match self {
+            MetricSource::Counter(_) => MetricUnit::PerSecond,
+            MetricSource::Command(_, scale) | MetricSource::Prometheus(_, scale) => scale.unit,
+        };
+        let usual = if unit == MetricUnit::PerSecond { Better::Higher } else { Better::Lower };
+        TrialMetric { name: "metric".to_string(), unit, better: better.unwrap_or(usual) }
+    }
+
+    /// What it is, in words.
+    pub fn text(&self) -> String {
+        match self {
+            MetricSource::Command(command, _) => format!("what `{command}` prints"),
+            MetricSource::Counter(path) => format!("the rate of the counter in {}", path.display()),
+            MetricSource::Prometheus(query, _) => format!("`{}`, asked of {}", query.query, query.address),
+        }
+    }
+
     /// Begins to measure.
     pub fn begin(&self) -> Result<Measuring, String> {
         match self {

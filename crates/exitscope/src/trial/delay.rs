@@ -17,7 +17,7 @@ use exitscope_apply::{HostLimits, default_path, host_name};
 use exitscope_measure::{CountedMetrics, DELAY_METRIC, DelayGuard, DelayedVm, GuardedHost};
 use exitscope_model::encode::message;
 use exitscope_record::{DelayedExits, ExitDelay, Processes};
-use exitscope_trial::{HostTrial, TrialMetric, TrialPlan, TrialRules, TrialVerdict, run_turns};
+use exitscope_trial::{Better, HostTrial, TrialMetric, TrialPlan, TrialRules, TrialVerdict, run_turns};
 use exitscope_view::{TrialLeftRow, TrialReport, trial_causes_page, trial_delays_page, write_page};
 use std::io::Write;
 use std::time::{Instant, SystemTime};
@@ -29,6 +29,7 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
             "--delay needs a metric that it can change: --metric, --metric-file or --metric-query names one; exits cost more with each delay"
         );
     };
+    let decided_by = source.text();
     let delayed = DelayedVm::find(vm, args.reason.as_deref(), &delays.0)?;
     let lock = lock(args, &args.state.clone().unwrap_or_else(default_path), out)?;
     // Counting begins before the program that delays: programs run in that order, and delays are to be within exits.
@@ -36,7 +37,7 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
         Some(_) => start_counting(args, &Processes::These(vec![delayed.process]), true)?,
         None => None,
     };
-    let mut metrics = vec![args.trial_metric(), DelayGuard::metric()];
+    let mut metrics = vec![source.metric(args.better.map(Better::from)), DelayGuard::metric()];
     metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
     let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
@@ -45,11 +46,11 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
     let rules = TrialRules { metrics: metrics.clone(), matters: args.matters, limits };
     let mut trial = HostTrial::of_delays(plan, rules, DELAY_METRIC);
     if args.is_text() {
-        write_plan(args, &delayed, &trial, (&metrics, live.as_ref()), &host_limits, out)?;
+        write_plan(args, &delayed, &trial, &decided_by, (&metrics, live.as_ref()), &host_limits, out)?;
         out.flush()?;
     }
     let report = |trial: &HostTrial, guard: Option<&DelayGuard>| {
-        delayed.report(&host_name(&args.root), args.decided_by(), trial, guard)
+        delayed.report(&host_name(&args.root), decided_by.clone(), trial, guard)
     };
     if lock.is_none() {
         if !args.is_text() {
@@ -96,6 +97,7 @@ fn write_plan(
     args: &TryArgs,
     delayed: &DelayedVm,
     trial: &HostTrial,
+    decided_by: &str,
     metrics: (&[TrialMetric], Option<&CountedMetrics>),
     host_limits: &HostLimits,
     out: &mut dyn Write,
@@ -120,7 +122,7 @@ fn write_plan(
     writeln!(out, "bounds, kept by the kernel: {share}% of each vCPU's time, {} an exit", ExitDelay::MAX_DELAY)?;
     write!(out, "{}", trial.plan())?;
     let matters = format!("the slope is told to a quarter of it; below {}% for 1us it does not matter", args.matters);
-    write_rules(args, &matters, metrics, host_limits, out)?;
+    write_rules(args, (decided_by, &matters), metrics, host_limits, out)?;
     writeln!(out, "at the end: nothing is delayed; if this command dies, at once; if it hangs, within {lease}")?;
     Ok(())
 }

@@ -30,8 +30,8 @@ use exitscope_page::{ResultPage, write_result_page};
 use exitscope_record::{Processes, vcpu_threads};
 use exitscope_signals::catch_signals;
 use exitscope_trial::{
-    AbortLimit, AbortLimitError, Better, HostTrial, MetricUnit, TrialLengths, TrialMetric, TrialPlan, TrialRules,
-    TrialVerdict, run_turns,
+    AbortLimit, AbortLimitError, Better, HostTrial, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialVerdict,
+    run_turns,
 };
 use exitscope_units::Nanos;
 use exitscope_view::{TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page};
@@ -67,19 +67,21 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let targets = SettingTargets { cgroup: args.cgroup.clone(), threads, guest: args.guest.clone() };
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
     let source = args.source().map_err(anyhow::Error::msg)?;
+    let decided_by = source.as_ref().map_or("cost, the share of vCPU time in exits".to_string(), MetricSource::text);
     let live = start_counting(args, &processes, source.is_some())?;
-    let mut metrics: Vec<TrialMetric> = source.is_some().then(|| args.trial_metric()).into_iter().collect();
+    let mut metrics: Vec<TrialMetric> =
+        source.iter().map(|source| source.metric(args.better.map(Better::from))).collect();
     metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
     let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
     let plan = TrialPlan::new(tried.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
     let mut trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
     if is_text {
-        write_plan(args, &tried, &trial, (&metrics, live.as_ref()), &host_limits, out)?;
+        write_plan(args, &tried, &trial, &decided_by, (&metrics, live.as_ref()), &host_limits, out)?;
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
-    let report = |trial: &HostTrial| TrialReport::of(&host_name(&args.root), places, args.decided_by(), trial);
+    let report = |trial: &HostTrial| TrialReport::of(&host_name(&args.root), places, decided_by, trial);
     let Some(lock) = lock else {
         if !is_text {
             write_json(&report(&trial), out)?;
@@ -201,16 +203,6 @@ impl TryArgs {
         })
     }
 
-    /// What the first metric is, in words.
-    fn decided_by(&self) -> String {
-        match (&self.metric, &self.metric_file, self.metric_query.as_ref().zip(self.prometheus.as_ref())) {
-            (Some(command), _, _) => format!("what `{command}` prints"),
-            (None, Some(path), _) => format!("the rate of the counter in {}", path.display()),
-            (None, None, Some((query, server))) => format!("`{query}`, asked of {server}"),
-            (None, None, None) => "cost, the share of vCPU time in exits".to_string(),
-        }
-    }
-
     fn lengths(&self) -> TrialLengths {
         TrialLengths { settle: self.settle, turn: self.turn, total: self.length }
     }
@@ -226,16 +218,6 @@ impl TryArgs {
         let meant = self.abort_on.iter().filter(|text| HostLimit::is_meant(text));
         HostLimits::new(&self.root, meant.map(|text| HostLimit::parse(text)).collect::<Result<_, _>>()?)
     }
-
-    /// The user's own metric.
-    fn trial_metric(&self) -> TrialMetric {
-        let unit = match self.metric_file {
-            Some(_) => MetricUnit::PerSecond,
-            None => self.unit.unwrap_or(MetricScale::NONE).unit,
-        };
-        let usual = if unit == MetricUnit::PerSecond { Better::Higher } else { Better::Lower };
-        TrialMetric { name: "metric".to_string(), unit, better: self.better.map_or(usual, Better::from) }
-    }
 }
 
 fn seed() -> u64 {
@@ -246,6 +228,7 @@ fn write_plan(
     args: &TryArgs,
     tried: &TriedSetting,
     trial: &HostTrial,
+    decided_by: &str,
     metrics: (&[TrialMetric], Option<&CountedMetrics>),
     host_limits: &HostLimits,
     out: &mut dyn Write,
@@ -263,7 +246,7 @@ fn write_plan(
     }
     write!(out, "{}", trial.plan())?;
     let changes = format!("changes from {}% on matter", args.matters);
-    write_rules(args, &changes, metrics, host_limits, out)?;
+    write_rules(args, (decided_by, &changes), metrics, host_limits, out)?;
     let end = if args.keep { "a value that is certainly better is kept" } else { "the value in force is restored" };
     writeln!(out, "at the end: {end}")?;
     writeln!(out, "watchdog: restores if this command dies, or is silent for {} s", LEASE.as_secs())?;
@@ -280,14 +263,13 @@ fn say_missed(counted: Option<&CountedMetrics>) {
 /// What decides, what ends a trial at once, and which exits are counted if not all.
 fn write_rules(
     args: &TryArgs,
-    matters: &str,
+    (decided_by, matters): (&str, &str),
     (metrics, counted): (&[TrialMetric], Option<&CountedMetrics>),
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let better = if metrics[0].better == Better::Lower { "lower" } else { "higher" };
-    let what = args.decided_by();
-    writeln!(out, "decided by: {}; {better} is better; {matters}", message(&what))?;
+    writeln!(out, "decided by: {}; {better} is better; {matters}", message(decided_by))?;
     if metrics.len() > 1 {
         let names: Vec<&str> = metrics[1..].iter().map(|metric| metric.name.as_str()).collect();
         writeln!(out, "reported beside: {}", names.join(", "))?;
