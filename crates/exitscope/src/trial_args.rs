@@ -16,7 +16,7 @@ pub struct TryArgs {
     /// Instead of a setting, slow one VM down on purpose: add these delays to each of its exits, and tell what 100 ns less in
     /// each exit are worth. 200ns..5us is three delays, or name up to four, like 500ns,2us; at most 20us. Needs --vm and a metric
     #[arg(long, value_name = "LOW..HIGH", value_parser = Delays::parse, requires = "vm",
-          conflicts_with_all = ["setting", "history", "keep", "cgroup", "guest"])]
+          conflicts_with_all = ["setting", "history", "keep", "cgroup", "guest", "html"])]
     pub delay: Option<Delays>,
     /// Delay only exits of this reason, like io, mmio or hlt
     #[arg(long, value_name = "REASON", requires = "delay")]

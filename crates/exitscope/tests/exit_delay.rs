@@ -250,6 +250,7 @@ fn delays_are_refused_without_a_metric_or_one_vm_and_beyond_their_bounds() {
         (&vm, &["--delay", "1us", "--metric", "echo 1"], "there is nobody to ask"),
         (&vm, &["--delay", "1us", "--metric", "echo 1", "--keep"], "cannot be used with"),
         (&vm, &["nice=5", "--delay", "1us", "--metric", "echo 1"], "cannot be used with"),
+        (&vm, &["--delay", "1us", "--metric", "echo 1", "--html", "trial.html"], "cannot be used with"),
         (&vm, &["nice=5", "--reason", "io", "--metric", "echo 1", "--yes"], "it needs --delay"),
         (&vm, &["--delay", "1us", "--reason", "tea", "--metric", "echo 1", "--yes"], "--reason names "),
         (&own, &["--delay", "1us", "--metric", "echo 1", "--yes"], "has no virtual machine of KVM"),
