@@ -1,6 +1,7 @@
 //! What other values of a knob of host halt polling would have made of a recording's halts: a trial puts what they come to beside it.
 
 use super::input::AdviceInput;
+use super::polling::EXACT;
 use super::trials::{GainEstimateNs, PollCandidates, Trial};
 use crate::replay::{HaltNumbering, HaltPolicy};
 use crate::{RecordedHaltPolling, VcpuTime};
@@ -42,9 +43,6 @@ pub struct PredictedFigure {
     pub high: f64,
 }
 
-/// A latency is predicted if that of no more than one halt in so many is not known.
-const EXACT: u64 = 20;
-
 impl PollPredictions {
     /// Values of a knob of the host's polling to try on what was recorded on a host that polls so.
     pub fn new(input: &AdviceInput, host: &RecordedHaltPolling, knob: &'static str, values: &[u64]) -> PollPredictions {
@@ -78,6 +76,7 @@ impl PollPredictions {
         let recorded = self.candidates.recorded();
         let share = |ns: f64| ns * 100.0 / self.vcpu_time as f64;
         let each = |ns: f64| ns / self.latencies as f64;
+        // As advice has it: few latencies are not known.
         let is_known = self.latencies > 0 && self.halts.saturating_sub(self.latencies) * EXACT <= self.halts;
         let prediction = |trial: &Trial| PollPrediction {
             value: trial.value,

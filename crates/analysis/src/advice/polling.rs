@@ -31,7 +31,7 @@ const NOTEWORTHY: f64 = 20.0;
 const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
 /// A recording says what polling wins if no more than one gap in so many is inexact.
-const EXACT: u64 = 20;
+pub(super) const EXACT: u64 = 20;
 
 /// Halts at least: chance decides about fewer.
 pub(super) const FEWEST: u64 = 200;

@@ -576,14 +576,7 @@ mod tests {
             })
             .collect();
         let came = |at_once| {
-            let mut candidates = PollCandidates::new(
-                &input,
-                &RecordedHaltPolling::default(),
-                HaltPolicy::Host,
-                None,
-                "halt_poll_ns",
-                &HOST_VALUES,
-            );
+            let mut candidates = host_candidates(&input);
             halts.chunks(at_once).for_each(|halts| candidates.absorb(halts));
             candidates.end_part();
             (candidates.recorded, candidates.trials.iter().map(|trial| trial.until).collect::<Vec<_>>())
@@ -593,6 +586,12 @@ mod tests {
         for at_once in [5, 13, 14, 100, 200] {
             assert_eq!(came(at_once), one_by_one, "{at_once}");
         }
+    }
+
+    /// The host's values on all halts.
+    fn host_candidates(input: &AdviceInput) -> PollCandidates {
+        let host = RecordedHaltPolling::default();
+        PollCandidates::new(input, &host, HaltPolicy::Host, None, "halt_poll_ns", &HOST_VALUES)
     }
 
     fn at(nanos: u64) -> Moment {
@@ -692,14 +691,7 @@ mod tests {
         {
             let halts: Vec<Halt> = (0..count).map(|number| halt(vcpu(0), number)).collect();
             let input = of_halts(&halts, &Selection::default());
-            let mut candidates = PollCandidates::new(
-                &input,
-                &RecordedHaltPolling::default(),
-                HaltPolicy::Host,
-                None,
-                "halt_poll_ns",
-                &HOST_VALUES,
-            );
+            let mut candidates = host_candidates(&input);
             let (mut recorder, facts) = (HaltNumbering::default(), &input.facts.halts);
             let mut replays: Vec<HaltReplay> = HOST_VALUES
                 .iter()

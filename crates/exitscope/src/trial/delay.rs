@@ -7,12 +7,11 @@
 //! No watchdog: the program that delays ends with this process, and its lease with a process that hangs. The lock is that of
 //! other trials, which these delays would disturb.
 
-use super::{agreed, lock, say_missed, seed, start_counting, write_json, write_rules};
+use super::{agreed, lock, now, say_missed, seed, start_counting, write_json, write_rules};
 use crate::Outcome;
 use crate::report::terminal_style;
 use crate::trial_args::{Delays, TryArgs};
 use anyhow::bail;
-use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_apply::{HostLimits, default_path, host_name};
 use exitscope_measure::{CountedMetrics, DELAY_METRIC, DelayGuard, DelayedVm, GuardedHost};
 use exitscope_model::encode::message;
@@ -20,7 +19,7 @@ use exitscope_record::{DelayedExits, ExitDelay, Processes};
 use exitscope_trial::{Better, HostTrial, TrialMetric, TrialPlan, TrialRules, TrialVerdict, run_turns};
 use exitscope_view::{TrialLeftRow, TrialReport, trial_causes_page, trial_delays_page, write_page};
 use std::io::Write;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let vm = args.vm.as_deref().unwrap_or_default();
@@ -64,7 +63,7 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
         writeln!(out, "nothing was delayed")?;
         return Ok(Outcome::Failed);
     }
-    let began = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Secs, true);
+    let began = now();
     let blocks = trial.plan().blocks.len();
     let mut host = GuardedHost {
         guard: DelayGuard::new(delay, &delayed.delays, &args.root, host_limits),

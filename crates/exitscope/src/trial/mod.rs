@@ -95,7 +95,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if TriedSetting::find(setting, &args.root, &targets)? != tried {
         bail!("the value in force has changed since the plan was shown: start again");
     }
-    let began = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Secs, true);
+    let began = now();
     let predicted = match live.is_some() && !args.no_predict {
         true => predict(&mut trial, tried.name(), &tried.values, &processes),
         false => Ok(None),
@@ -218,6 +218,11 @@ impl TryArgs {
         let meant = self.abort_on.iter().filter(|text| HostLimit::is_meant(text));
         HostLimits::new(&self.root, meant.map(|text| HostLimit::parse(text)).collect::<Result<_, _>>()?)
     }
+}
+
+/// The time, as a trial's report has it.
+fn now() -> String {
+    DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 fn seed() -> u64 {
