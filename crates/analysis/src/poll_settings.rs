@@ -206,10 +206,9 @@ impl RecordedHaltPolling {
 fn default_poll(arch: &str) -> Nanos {
     let kernel = match arch {
         "aarch64" => "arm64",
-        "s390x" => "s390",
         _ if arch.starts_with("ppc") => "powerpc",
-        _ if arch.starts_with("riscv") => "riscv",
-        _ => "x86",
+        // The others' machines have the kernel's name and a width: s390x, riscv64, loongarch64.
+        _ => HALT_POLL_NS_DEFAULTS.iter().map(|row| row.0).find(|name| arch.starts_with(name)).unwrap_or("x86"),
     };
     HALT_POLL_NS_DEFAULTS.iter().find(|row| row.0 == kernel).map_or(Nanos(0), |row| row.1)
 }
@@ -250,6 +249,21 @@ mod tests {
         let grows = (180_001, true, 80_000, 160_000);
         let narrow = |less| seen(&[grows, (less, false, 160_000, 0)]).shown(&x86(&[]));
         assert_eq!([narrow(225_001), narrow(225_003), narrow(199_000)], [Some(Nanos(200_000)), None, None]);
+    }
+
+    #[test]
+    fn each_architecture_has_the_limit_of_its_kernel() {
+        for (arch, ns) in [
+            ("x86_64", 200_000),
+            ("aarch64", 500_000),
+            ("s390x", 50_000),
+            ("ppc64le", 10_000),
+            ("riscv64", 500_000),
+            ("loongarch64", 500_000),
+            ("", 200_000),
+        ] {
+            assert_eq!(default_poll(arch), Nanos(ns), "{arch}");
+        }
     }
 
     #[test]

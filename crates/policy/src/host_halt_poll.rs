@@ -45,6 +45,8 @@ pub const HALT_POLL_NS_DEFAULTS: &[(&str, Nanos)] = &[
     ("riscv", Nanos(500_000)),
     ("s390", Nanos(50_000)),
     ("powerpc", Nanos(10_000)),
+    ("loongarch", Nanos(500_000)),
+    ("mips", Nanos(500_000)),
 ];
 
 /// What `halt_poll_ns_shrink` is by default from which version of Linux on, newest first (virt/kvm/kvm_main.c; "KVM: Enable
