@@ -10,7 +10,7 @@ import { HeadlineBox } from "./headline";
 import { Intervals, type IntervalRow } from "./intervals";
 import { Shell } from "./shell";
 import { DataTable, type Column } from "./table";
-import type { TrialCauseRow, TrialEffectRow, TrialReport, TriedSettingRow } from "./types.gen";
+import type { DelayLevelRow, SensitivityRow, TrialCauseRow, TrialEffectRow, TrialReport, TriedSettingRow } from "./types.gen";
 import { kept } from "./url_state";
 
 /** The trial that is shown, by its place from 1 on; the last for none. */
@@ -84,29 +84,32 @@ function details(setting: TriedSettingRow): string[] {
   return lines;
 }
 
+/** The headlines: one for each setting, or what shorter exits are worth. */
+function headlines({ sensitivity, verdict, plan }: TrialReport): { state: string; text: string; details: string[] }[] {
+  if (sensitivity) return [{ state: "", text: sensitivity.text || "nothing was measured", details: [] }];
+  return verdict.settings.map((setting) => ({
+    state: STATES[setting.ruling],
+    text: `${setting.setting} instead of ${plan.settings[0] ?? "–"}: ${RULINGS[setting.ruling]}`,
+    details: details(setting),
+  }));
+}
+
 function Overview({ trial }: { trial: TrialReport }) {
   const { verdict, left } = trial;
   const broken = verdict.end === "aborted" || verdict.end === "stopped";
   const failed = left?.failed ?? [];
+  const doubts = broken ? [`the trial was ${verdict.why.replace(/^stopped/, "ended")}`] : [];
   return (
     <section id="overview" aria-label="Overview">
       <h2 class="hidden">What was found</h2>
-      {verdict.settings.map((setting) => (
-        <HeadlineBox
-          headline={{
-            state: STATES[setting.ruling],
-            text: `${setting.setting} instead of ${inForce(trial)}: ${RULINGS[setting.ruling]}`,
-            details: details(setting),
-            doubts: broken ? [`the trial was ${verdict.why.replace(/^stopped/, "ended")}`] : [],
-            is_doubtful: broken,
-          }}
-        />
+      {headlines(trial).map((headline) => (
+        <HeadlineBox headline={{ ...headline, doubts, is_doubtful: broken }} />
       ))}
       <p>{`${plural(verdict.blocks, "block")}, ${plural(verdict.turns, "turn")} in ${ns(verdict.took_ns)}: ${verdict.why}.`}</p>
       {left && (
         <div class={failed.length > 0 ? "coverage bad" : "coverage"}>
           <p>
-            <b>{failed.length > 0 ? "Not all is restored." : left.kept ? `Left in force: ${verdict.keep ?? "a tried setting"}.` : "The value in force is restored."}</b>
+            <b>{trial.sensitivity ? "No setting was changed." : failed.length > 0 ? "Not all is restored." : left.kept ? `Left in force: ${verdict.keep ?? "a tried setting"}.` : "The value in force is restored."}</b>
           </p>
           <ul class="plain-list">
             {[...left.done, ...failed].map((line) => (
@@ -115,6 +118,49 @@ function Overview({ trial }: { trial: TrialReport }) {
           </ul>
         </div>
       )}
+    </section>
+  );
+}
+
+const delayColumns = ({ verdict }: TrialReport): Column<DelayLevelRow>[] => {
+  const metric = verdict.settings[0]?.effects[0];
+  const undelayed = (row: DelayLevelRow): number => row.skipped + row.lost;
+  return [
+    { title: "delay", value: (row) => row.asked_ns, show: (row) => ns(row.asked_ns) },
+    { title: "achieved", value: (row) => row.achieved_ns, show: (row) => (row.achieved_ns === null ? "–" : ns(row.achieved_ns)) },
+    { title: "exits", value: (row) => row.exits + row.lost, show: (row) => count(row.exits + row.lost) },
+    { title: "not delayed", value: (row) => (row.asked_ns === 0 ? null : undelayed(row)), show: (row) => (row.asked_ns === 0 ? "–" : count(undelayed(row))) },
+    { title: "metric", value: (row) => row.mean, show: (row) => (metric ? shownValue(metric, row.mean) : "–") },
+  ];
+};
+
+/** What each delay came to, and the metric over the delays. */
+function Delays({ trial, sensitivity }: { trial: TrialReport; sensitivity: SensitivityRow }) {
+  const { levels, vm, exits, reason, exits_per_s: rate } = sensitivity;
+  const metric = trial.verdict.settings[0]?.effects[0];
+  const measured = levels.filter((row) => row.achieved_ns !== null && row.mean !== null);
+  const columns = delayColumns(trial);
+  const which = reason ? `${reason} exit` : exits === "all" ? "exit" : "exit to user space";
+  return (
+    <section id="delays" aria-label="Delays">
+      <h2>Delays</h2>
+      <p class="note">{`Each ${which} of the VM ${vm} was made longer on purpose${rate === null || rate === undefined ? "" : `, ${count(rate)} each second`}. The slope is by the delays that were achieved, and assumed to be a straight line.`}</p>
+      {metric && measured.length > 1 && (
+        <Curves
+          id="delays"
+          title={`${metric.metric} over the delay of each ${which}`}
+          summary={() => `The mean of the metric with each of ${plural(measured.length, "delay")}.`}
+          places={measured.map((row) => ({ label: ns(row.achieved_ns ?? 0), value: row.achieved_ns }))}
+          across="achieved delay"
+          axis="Mean of the metric"
+          of={trial}
+          curves={() => [{ label: metric.metric, color: colors.value.reasons[0]!, points: measured.map((row, place) => ({ place, value: row.mean ?? 0, low: null, high: null })) }]}
+          show={(value) => shownValue(metric, value)}
+          height={260}
+          twin={() => ({ columns, rows: levels })}
+        />
+      )}
+      <DataTable columns={columns} rows={levels} caption="What each delay came to" />
     </section>
   );
 }
@@ -180,7 +226,7 @@ function Changes({ trial }: { trial: TrialReport }) {
         show={percent}
         legend={() => (["better", "worse", "not certain"] as const).map((label) => ({ label, color: directionColor(label) }))}
         twin={() => ({ columns: effectColumns, rows: effects })}
-        note={`The line is the interval of the change, which holds at whatever moment one looks; the chance that the verdict is a false alarm is at most ${quantity("count", trial.plan.alpha * 100)} %. The first metric decides, and changes from ${quantity("count", trial.verdict.matters_percent)} % on matter; intervals of the others are not corrected for their number.`}
+        note={`The line is the interval of the change, which holds at whatever moment one looks; the chance that the verdict is a false alarm is at most ${quantity("count", trial.plan.alpha * 100)} %. ${trial.sensitivity ? "The slope decides, not these changes." : `The first metric decides, and changes from ${quantity("count", trial.verdict.matters_percent)} % on matter.`} Intervals of the others are not corrected for their number.`}
       />
       <DataTable columns={effectColumns} rows={effects} caption="Change of each metric" />
     </section>
@@ -369,8 +415,18 @@ interface Tried {
   setting: TriedSettingRow;
 }
 
+/** A trial of delays has one row, for its slope. */
+const slopeOf = ({ trial }: Tried): SensitivityRow | undefined => trial.sensitivity;
+const tried = (of: Tried): string => (slopeOf(of) ? "delays of exits, per 100 ns less" : of.setting.setting);
+const ruling = (of: Tried): string => slopeOf(of)?.ruling ?? RULINGS[of.setting.ruling];
+const found = (of: Tried): { change: number | null; low: number | null; high: number | null } => {
+  const slope = slopeOf(of);
+  if (slope) return { change: slope.percent_per_100ns, low: slope.low_percent, high: slope.high_percent };
+  const effect = first(of);
+  return { change: effect?.change_percent ?? null, low: effect?.low_percent ?? null, high: effect?.high_percent ?? null };
+};
 const first = ({ setting }: Tried): TrialEffectRow | undefined => setting.effects[0];
-const left = ({ trial, setting }: Tried): string => (!trial.left ? "–" : trial.left.failed.length > 0 ? "not restored" : trial.left.kept && trial.verdict.keep === setting.setting ? "kept" : "restored");
+const left = ({ trial, setting }: Tried): string => (!trial.left || trial.sensitivity ? "–" : trial.left.failed.length > 0 ? "not restored" : trial.left.kept && trial.verdict.keep === setting.setting ? "kept" : "restored");
 
 const triedColumns: Column<Tried>[] = [
   {
@@ -383,18 +439,18 @@ const triedColumns: Column<Tried>[] = [
       </button>
     ),
   },
-  { title: "setting", text: true, value: ({ setting }) => setting.setting, show: ({ setting }) => setting.setting },
+  { title: "setting", text: true, value: tried, show: tried },
   { title: "instead of", text: true, value: ({ trial }) => inForce(trial), show: ({ trial }) => inForce(trial) },
   { title: "metric", text: true, value: (of) => first(of)?.metric ?? "", show: (of) => first(of)?.metric ?? "–" },
-  { title: "change (%)", value: (of) => first(of)?.change_percent ?? null, show: (of) => orNone(first(of)?.change_percent) },
-  { title: "interval from", value: (of) => first(of)?.low_percent ?? null, show: (of) => orNone(first(of)?.low_percent) },
-  { title: "to", value: (of) => first(of)?.high_percent ?? null, show: (of) => orNone(first(of)?.high_percent) },
-  { title: "verdict", text: true, value: ({ setting }) => RULINGS[setting.ruling], show: ({ setting }) => RULINGS[setting.ruling] },
+  { title: "change (%)", value: (of) => found(of).change, show: (of) => orNone(found(of).change) },
+  { title: "interval from", value: (of) => found(of).low, show: (of) => orNone(found(of).low) },
+  { title: "to", value: (of) => found(of).high, show: (of) => orNone(found(of).high) },
+  { title: "verdict", text: true, value: ruling, show: ruling },
   { title: "left", text: true, value: left, show: left },
 ];
 
 function History({ trials, at }: { trials: TrialReport[]; at: number }) {
-  const rows = trials.map((trial, at) => trial.verdict.settings.map((setting): Tried => ({ at, trial, setting }))).reverse().flat();
+  const rows = trials.map((trial, at) => trial.verdict.settings.slice(0, trial.sensitivity ? 1 : undefined).map((setting): Tried => ({ at, trial, setting }))).reverse().flat();
   return (
     <section id="trials" aria-label="Trials">
       <h2>Trials of this host</h2>
@@ -423,11 +479,12 @@ export function TrialPage({ trials, version }: Extract<ResultPage, { kind: "tria
   const compared = several ? trials : [trial];
   return (
     <Shell
-      title={`Trial of ${trial.verdict.settings.map((of) => of.setting).join(", ")}`}
+      title={trial.sensitivity ? `Delays of exits of ${trial.sensitivity.vm}` : `Trial of ${trial.verdict.settings.map((of) => of.setting).join(", ")}`}
       about={[`trial on ${trial.host}`, began(trial), ...(several ? [`trial ${count(at + 1)} of ${count(trials.length)}`] : [])].join(" · ")}
       sections={[
         { id: "overview", title: "Overview" },
         { id: "trials", title: "Trials", there: several },
+        { id: "delays", title: "Delays", there: trial.sensitivity !== undefined },
         { id: "changes", title: "Changes" },
         { id: "blocks", title: "Blocks", there: trial.blocks.length > 0 },
         { id: "predicted", title: "Predicted", there: hasPrediction(compared) },
@@ -443,6 +500,7 @@ export function TrialPage({ trials, version }: Extract<ResultPage, { kind: "tria
     >
       <Overview trial={trial} />
       {several && <History trials={trials} at={at} />}
+      {trial.sensitivity && <Delays trial={trial} sensitivity={trial.sensitivity} />}
       <Changes trial={trial} />
       {trial.blocks.length > 0 && <Blocks trial={trial} />}
       {hasPrediction(compared) && <Predicted trials={compared} />}

@@ -4033,6 +4033,10 @@ export interface SensitivityRow {
    */
   ruling: "found" | "negligible" | "undecided";
   /**
+   * What was found, in words; empty where nothing was begun, and of trials of earlier versions.
+   */
+  text: string;
+  /**
    * The VM, as it was named.
    */
   vm: string;

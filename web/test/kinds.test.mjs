@@ -107,6 +107,33 @@ function trialReport() {
   };
 }
 
+/** A trial of delays: the metric grows by 20 ns for each 10 ns of delay. */
+function delayTrial() {
+  const report = trialReport();
+  const delays = [0, 200, 1000, 5000];
+  report.began = "2026-11-26T12:00:00Z";
+  report.plan.settings = delays.map((delay) => `delay=${delay}ns`);
+  const [setting] = report.verdict.settings;
+  report.verdict.settings = delays.slice(1).map((delay) => ({ ...setting, setting: `delay=${delay}ns`, ruling: "undecided", effects: [setting.effects[0]] }));
+  report.verdict.keep = null;
+  report.blocks = [];
+  report.left = { kept: false, done: ["no exit is delayed any more"], failed: [] };
+  report.sensitivity = {
+    vm: "web01",
+    exits: "to_user_space",
+    reason: null,
+    ruling: "found",
+    percent_per_100ns: 0.22,
+    low_percent: 0.16,
+    high_percent: 0.27,
+    text: "100ns less in each exit to user space is worth 0.22% (0.16% to 0.27%) of the metric here",
+    exits_per_s: 12045,
+    missed: 0,
+    levels: delays.map((delay) => ({ asked_ns: delay, achieved_ns: delay * 1.02, mean: 91e3 + 2 * delay, exits: 600000, delayed: delay && 599000, skipped: delay && 1000, lost: 0 })),
+  };
+  return report;
+}
+
 /** The page of these trials, the oldest first. */
 function trialsOf(name, trials) {
   const state = join(folder, name);
@@ -420,6 +447,22 @@ test("a trial has its verdicts, changes, blocks and predictions", async () => {
   await done(page);
 });
 
+test("a trial of delays has what shorter exits are worth, and the metric over the delays", async () => {
+  const report = delayTrial();
+  const page = await open(browser, trialsOf("delays", [trialReport(), report]));
+  assert.equal(await page.locator("h1").first().textContent(), "Delays of exits of web01");
+  assert.deepEqual(await page.locator(".verdict").allTextContents(), [report.sensitivity.text + "."]);
+  assert.match(await page.locator("#overview").textContent(), /No setting was changed\.no exit is delayed any more/);
+  const rows = await csvOf(page, "delays");
+  assert.deepEqual(rows.map((row) => [row.delay, row.achieved, row.metric]), report.sensitivity.levels.map((row) => [row.asked_ns, row.achieved_ns, row.mean].map(String)));
+  assert.deepEqual(rows.map((row) => row["not delayed"]), ["", "1000", "1000", "1000"]);
+  assert.match(await page.locator("#delays").textContent(), /Each exit to user space of the VM web01 was made longer on purpose, 12,045 each second/);
+  const first = await page.locator("#trials tbody tr").first().evaluate((row) => [...row.cells].map((cell) => cell.textContent));
+  assert.equal(await page.locator("#trials tbody tr").count(), 3);
+  assert.deepEqual([first[1], first[4], first[7], first[8]], ["delays of exits, per 100 ns less", "+0.22%", "found", "–"]);
+  await done(page);
+});
+
 test("of several trials a table chooses one, and a link shows the same", async () => {
   const aborted = trialReport();
   aborted.began = "2026-11-25T12:00:00Z";
@@ -450,7 +493,7 @@ test("of several trials a table chooses one, and a link shows the same", async (
   await done(none);
 });
 
-const kinds = { diff, sweep, lab, fleet, trial: () => trial() };
+const kinds = { diff, sweep, lab, fleet, trial: () => trial(), delays: () => trialsOf("delays-kind", [delayTrial()]) };
 for (const [kind, file] of Object.entries(kinds)) {
   const skip = kind === "fleet" && withoutSql;
   for (const colorScheme of ["light", "dark"]) {

@@ -11,6 +11,8 @@
 //! likes: that is its purpose. That all tasks wait for memory at the same time (`full`), for a tenth of the time, is not what a
 //! host does that works.
 
+use crate::CpuTicks;
+use crate::cpu_ticks;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -48,7 +50,7 @@ pub enum HostMeasure {
 
 /// All measures: name, file below the root, and how it is called in a sentence.
 const MEASURES: &[(HostMeasure, &str, &str, &str)] = &[
-    (HostMeasure::Steal, "host_steal", "proc/stat", "steal"),
+    (HostMeasure::Steal, "host_steal", cpu_ticks::FILE, "steal"),
     (HostMeasure::Load, "host_load", "proc/loadavg", "load"),
     (HostMeasure::CpuPressure, "host_cpu_pressure", "proc/pressure/cpu", "CPU pressure (some)"),
     (HostMeasure::MemoryPressure, "host_memory_pressure", "proc/pressure/memory", "memory pressure (full)"),
@@ -196,16 +198,16 @@ impl HostLimits {
 enum Reading {
     /// An average.
     Average(f64),
-    /// Ticks of steal, and of all time, since boot.
-    Ticks(u64, u64),
+    /// Since boot.
+    Ticks(CpuTicks),
 }
 
 /// A host whose limits are checked now and then.
 pub struct HostHealth {
     root: PathBuf,
     limits: HostLimits,
-    /// Ticks of steal and of all time at moments of the last [`SPAN`].
-    ticks: VecDeque<(Instant, u64, u64)>,
+    /// What the CPUs did up to moments of the last [`SPAN`].
+    ticks: VecDeque<(Instant, CpuTicks)>,
 }
 
 impl HostHealth {
@@ -226,8 +228,8 @@ impl HostHealth {
         for limit in self.limits.0.clone() {
             let why = match read(&self.root, limit.measure)? {
                 Reading::Average(value) => limit.passed(value, limit.measure.span()),
-                Reading::Ticks(steal, all) => self
-                    .steal(now, steal, all)
+                Reading::Ticks(ticks) => self
+                    .steal(now, ticks)
                     .and_then(|(share, over)| limit.passed(share, &format!("{:.0} s", over.as_secs_f64()))),
             };
             if why.is_some() {
@@ -238,16 +240,15 @@ impl HostHealth {
     }
 
     /// Steal in per cent, and of how long, once that is long enough.
-    fn steal(&mut self, now: Instant, steal: u64, all: u64) -> Option<(f64, Duration)> {
-        self.ticks.push_back((now, steal, all));
+    fn steal(&mut self, now: Instant, ticks: CpuTicks) -> Option<(f64, Duration)> {
+        self.ticks.push_back((now, ticks));
         // The first that is kept is the last one that is old enough.
         while self.ticks.get(1).is_some_and(|second| now.duration_since(second.0) >= SPAN) {
             self.ticks.pop_front();
         }
-        let &(since, steal_then, all_then) = self.ticks.front()?;
-        let (over, all) = (now.duration_since(since), all.saturating_sub(all_then));
-        let share = 100.0 * steal.saturating_sub(steal_then) as f64 / all as f64;
-        (over >= LEAST_SPAN && all > 0).then_some((share, over))
+        let &(then, before) = self.ticks.front()?;
+        let (over, CpuTicks { steal, all, .. }) = (now.duration_since(then), ticks.since(&before));
+        (over >= LEAST_SPAN && all > 0).then(|| (100.0 * steal as f64 / all as f64, over))
     }
 }
 
@@ -255,29 +256,23 @@ impl HostHealth {
 fn read(root: &Path, measure: HostMeasure) -> Result<Reading, HostLimitError> {
     let path = root.join(measure.row().2);
     let cannot = |error| HostLimitError::NotMeasured(measure.name(), path.clone(), error);
+    if measure == HostMeasure::Steal {
+        return CpuTicks::read(root).map(Reading::Ticks).map_err(cannot);
+    }
     let text = fs::read_to_string(&path).map_err(cannot)?;
-    let reading = match measure {
-        HostMeasure::Steal => ticks(&text),
-        HostMeasure::Load => text.split_whitespace().next().and_then(|load| load.parse().ok()).map(Reading::Average),
+    let average = match measure {
+        HostMeasure::Load | HostMeasure::Steal => text.split_whitespace().next().and_then(|load| load.parse().ok()),
         HostMeasure::CpuPressure => pressure(&text, "some"),
         HostMeasure::MemoryPressure | HostMeasure::IoPressure => pressure(&text, "full"),
     };
-    reading.ok_or_else(|| cannot(io::Error::other("not in the kernel's layout")))
+    average.map(Reading::Average).ok_or_else(|| cannot(io::Error::other("not in the kernel's layout")))
 }
 
 /// The average of ten seconds, as Documentation/accounting/psi.rst has it: `full avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
-fn pressure(text: &str, kind: &str) -> Option<Reading> {
+fn pressure(text: &str, kind: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
     let average = line.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?;
-    average.parse().ok().map(Reading::Average)
-}
-
-/// The first line of /proc/stat, see proc(5): `cpu user nice system idle iowait irq softirq steal guest guest_nice`, the last
-/// two of which are within the first two.
-fn ticks(text: &str) -> Option<Reading> {
-    let line = text.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|ticks| ticks.parse().ok()).collect();
-    (ticks.len() == 8).then(|| Reading::Ticks(ticks[7], ticks.iter().sum()))
+    average.parse().ok()
 }
 
 fn names() -> String {

@@ -242,10 +242,13 @@ fn restore(applied: &AppliedSetting, root: &Path, force: bool) -> Result<Restore
     Ok(Restored { place, old: old.clone(), from, by_others, gone: false })
 }
 
+/// What a host is called whose name cannot be read.
+pub const UNKNOWN_HOST: &str = "this host";
+
 /// The name of the host below `root`.
 pub fn host_name(root: &Path) -> String {
     fs::read_to_string(root.join("proc/sys/kernel/hostname"))
-        .map_or_else(|_| "this host".to_string(), |name| name.trim().to_string())
+        .map_or_else(|_| UNKNOWN_HOST.to_string(), |name| name.trim().to_string())
 }
 
 /// What the kernel calls this boot. It has one name for all containers (drivers/char/random.c, `sysctl_bootid`), so that our own

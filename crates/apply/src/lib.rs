@@ -17,6 +17,7 @@
 //! Must not depend on: advice, flags, drawing, how a trial is judged.
 
 mod applied_settings;
+mod cpu_ticks;
 mod cpuset;
 mod guest_command;
 mod host_limits;
@@ -32,8 +33,9 @@ mod tried_setting;
 mod watchdog;
 
 pub use applied_settings::{AppliedSetting, AppliedSettingsError, default_path, tried_path};
+pub use cpu_ticks::CpuTicks;
 pub use host_limits::{HostHealth, HostLimit, HostLimitError, HostLimits, HostMeasure};
-pub use host_settings::{EarlierSettings, HostSettings, RestoreError, Restored, host_name};
+pub use host_settings::{EarlierSettings, HostSettings, RestoreError, Restored, UNKNOWN_HOST, host_name};
 pub use knob_file::KnobFileError;
 pub use messages::TrialEnding;
 pub use placed_setting::{PlaceError, PlacedSetting, SettingTargets, TaskThread};

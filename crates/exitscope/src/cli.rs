@@ -477,18 +477,18 @@ pub struct DiffArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Add recordings; those already in the store are left as they are
+    /// Add recordings and trials; those already in the store are left as they are
     ///
-    /// A recording is added whole or not at all, even if this command is killed.
+    /// A recording, or a file of trials, is added whole or not at all, even if this command is killed.
     Add(StoreAddArgs),
-    /// List the recordings
+    /// List the recordings and trials
     List(StoreListArgs),
     /// Merge small files of a host and day, and remove leftovers of interrupted adds
     Compact {
         /// The store
         dir: PathBuf,
     },
-    /// Drop the recordings of days before one
+    /// Drop the recordings and trials of days before one
     Drop {
         /// The store
         dir: PathBuf,
@@ -510,10 +510,10 @@ pub enum StoreCommand {
 pub struct StoreAddArgs {
     /// The store, a directory; created if missing
     pub dir: PathBuf,
-    /// Recordings; `-` is standard input
+    /// Recordings, or files of `try --format json` and of its history, trials.jsonl; `-` is a recording from standard input
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// Host of the recordings [default: as recorded]
+    /// Host of the recordings and trials [default: as recorded]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub host: Option<String>,
     /// Day of the recordings, like 2026-11-22 [default: the modification day of the file, in UTC]

@@ -1,4 +1,4 @@
-//! `exitscope store`: recordings at rest.
+//! `exitscope store`: recordings and trials at rest.
 //!
 //! ```text
 //! first reading ─┬─► ExportedVcpus ─► second reading ─┬─► exits ─┐
@@ -10,6 +10,7 @@ use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::devices;
 use crate::read;
 use crate::report::terminal_style;
+use crate::stored_trials;
 use crate::{Outcome, write_json};
 use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
@@ -21,10 +22,12 @@ use exitscope_model::{Exit, HostSetting, LedgerLine, TraceInfo};
 use exitscope_pipeline::{EarlierFiles, ReadOptions, judgement, read_alone, read_with_vcpus, reread};
 use exitscope_store::{
     AddOutcome, AdvisedRow, Compacted, DamagedFile, PendingRecording, RecordingRow, RecordingStats, Store, StoreCheck,
-    StoreError, StoredSettingRow,
+    StoreError, StoredEffectRow, StoredSettingRow, StoredTrialRow,
 };
 use exitscope_trace::{EventFilter, Input, SourceOptions};
-use exitscope_view::{AdviceRow, Coverage, Page, PageSection, Table, TableColumn, thousands, write_page};
+use exitscope_view::{
+    AdviceRow, Coverage, Page, PageSection, Table, TableColumn, TrialReport, plural, thousands, write_page,
+};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -53,8 +56,10 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             Ok(if damaged.is_empty() { Outcome::Fine } else { Outcome::Findings })
         }
         StoreCommand::Drop { dir, before, host } => {
-            let dropped = Store::open(dir)?.drop_before(&before.to_string(), host.as_deref())?;
-            writeln!(out, "{} dropped; their files go with the first `compact` a day later", recordings(dropped))?;
+            let (runs, trials) = Store::open(dir)?.drop_before(&before.to_string(), host.as_deref())?;
+            let trials = if trials > 0 { format!(" and {}", counted(trials, "trial")) } else { String::new() };
+            let runs = counted(runs, "recording");
+            writeln!(out, "{runs}{trials} dropped; their files go with the first `compact` a day later")?;
             Ok(Outcome::Fine)
         }
         StoreCommand::Check { dir } => {
@@ -110,6 +115,10 @@ fn add_file(
     file: &Path,
     there: &mut BTreeMap<String, RecordingRow>,
 ) -> anyhow::Result<Done> {
+    if stored_trials::are_in(file) {
+        let (says, warnings) = stored_trials::add_file(store, file, args.host.as_deref())?;
+        return Ok(Done { says, warnings });
+    }
     let input = read::open_one(file, &args.clock)?;
     let id = hash(&input)?;
     if let Some(run) = there.get(&id) {
@@ -283,8 +292,19 @@ fn day_of(file: &Path) -> anyhow::Result<NaiveDate> {
     Ok(DateTime::<Utc>::from(written).date_naive())
 }
 
-fn recordings(count: usize) -> String {
-    if count == 1 { "1 recording".to_string() } else { format!("{} recordings", thousands(count as u64)) }
+fn counted(count: usize, what: &str) -> String {
+    let count = count as u64;
+    format!("{} {}", thousands(count), plural(count, what))
+}
+
+/// The store in a directory or a bucket, to which trials will be added; made if there is none.
+pub fn for_trials(dir: &Path) -> anyhow::Result<()> {
+    Ok(Store::make(dir).map(drop)?)
+}
+
+/// Adds a trial.
+pub fn add_trial(dir: &Path, trial: &TrialReport) -> anyhow::Result<()> {
+    stored_trials::add(&Store::make(dir)?, std::slice::from_ref(trial)).map(drop)
 }
 
 fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -324,11 +344,37 @@ fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let hosts = runs.iter().map(|run| &run.host).collect::<std::collections::BTreeSet<_>>().len();
     let title = format!(
         "{} of {hosts} hosts: {exits} exits, {} KB in {} files",
-        recordings(runs.len()),
+        counted(runs.len(), "recording"),
         thousands(bytes),
         contents.pieces.len()
     );
-    let section = PageSection { title, table: Some(table), ..PageSection::default() };
-    write_page(&Page { sections: vec![section] }, terminal_style(), out)?;
+    let mut sections = vec![PageSection { title, table: Some(table), ..PageSection::default() }];
+    if !contents.trials.is_empty() {
+        sections.push(trials(contents.trials.values()));
+    }
+    write_page(&Page { sections }, terminal_style(), out)?;
     Ok(Outcome::Fine)
+}
+
+/// Trials, a row for each setting that was compared, by what decided.
+fn trials<'a>(trials: impl ExactSizeIterator<Item = &'a StoredTrialRow>) -> PageSection {
+    let title = counted(trials.len(), "trial");
+    let columns = ["host", "began", "setting", "instead of", "change", "ruling"];
+    let columns = columns.iter().zip([0, 2, 0, 1, 0, 0]).map(|(title, rank)| TableColumn {
+        title: (*title).into(),
+        names: *title != "change",
+        rank,
+    });
+    let mut trials: Vec<&StoredTrialRow> = trials.collect();
+    trials.sort_by(|a, b| (&a.host, &a.began).cmp(&(&b.host, &b.began)));
+    let row = |trial: &StoredTrialRow, effect: &StoredEffectRow| {
+        let change = effect.change_percent[0].map_or("-".to_string(), |percent| format!("{percent:+.2}%"));
+        let ruling = effect.ruling.replace('_', " ");
+        vec![trial.host.clone(), trial.began.clone(), effect.setting.clone(), trial.in_force.clone(), change, ruling]
+    };
+    let decided = |trial: &'a StoredTrialRow| {
+        trial.effects.iter().filter(|effect| effect.decides).map(move |effect| row(trial, effect))
+    };
+    let rows = trials.into_iter().flat_map(decided).collect();
+    PageSection { title, table: Some(Table { columns: columns.collect(), rows }), ..PageSection::default() }
 }

@@ -16,7 +16,7 @@ pub struct TryArgs {
     /// Instead of a setting, slow one VM down on purpose: add these delays to each of its exits, and tell what 100 ns less in
     /// each exit are worth. 200ns..5us is three delays, or name up to four, like 500ns,2us; at most 20us. Needs --vm and a metric
     #[arg(long, value_name = "LOW..HIGH", value_parser = Delays::parse, requires = "vm",
-          conflicts_with_all = ["setting", "history", "keep", "cgroup", "guest", "html"])]
+          conflicts_with_all = ["setting", "history", "keep", "cgroup", "guest"])]
     pub delay: Option<Delays>,
     /// Delay only exits of this reason, like io, mmio or hlt
     #[arg(long, value_name = "REASON", requires = "delay")]
@@ -70,8 +70,8 @@ pub struct TryArgs {
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
     pub alpha: f64,
     /// End the trial if a metric is beyond this limit in a turn, like 'metric>5ms' or 'steal>30%'; may be given several times.
-    /// Metrics: metric (of --metric, --metric-file or --metric-query), and of exits cost, steal, polling, halted, wakeup, exits. Of the host, at
-    /// any time: host_steal, host_load, host_cpu_pressure, host_memory_pressure, host_io_pressure [default:
+    /// Metrics: metric (of --metric, --metric-file or --metric-query); of exits cost, steal, polling, halted, wakeup, exits; of others
+    /// cpu_busy, other_vms_steal. Of the host, at any time: host_steal, host_load, host_cpu_pressure, host_memory_pressure, host_io_pressure [default:
     /// host_memory_pressure>10%]
     #[arg(long, value_name = "LIMIT")]
     pub abort_on: Vec<String>,
@@ -93,7 +93,7 @@ pub struct TryArgs {
     /// Do not count exits
     #[arg(long)]
     pub no_count: bool,
-    /// Do not record before the trial to predict what it will find (of the knobs of host halt polling)
+    /// Do not record before the trial to predict what it will find (of the knobs of halt polling)
     #[arg(long)]
     pub no_predict: bool,
     /// Root of the host's /sys and /proc, if not /
@@ -106,6 +106,9 @@ pub struct TryArgs {
     /// Also write the trial as one HTML page to this file; of --history, all trials, in place of text
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub html: Option<PathBuf>,
+    /// Also add the trial to this store, from which `exitscope sql` has it in the table trials
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "history"])]
+    pub store: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TryFormat,

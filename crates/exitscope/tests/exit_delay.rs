@@ -233,6 +233,10 @@ fn a_trial_of_delays_tells_what_a_guests_exits_are_worth() {
     }
     assert!(number(&found["exits_per_s"]) > 1_000.0);
     assert_eq!(report["left"]["done"][0], "no exit is delayed any more");
+    let history =
+        exitscope().args(["try", "--history", "--state"]).arg(counting.folder.path().join("applied.json")).output();
+    let said = stdout(&history.unwrap());
+    assert!(said.contains("1 trial\n") && said.contains("delays of each exit") && said.contains("per 100ns"), "{said}");
     assert!(report["plan"]["settings"][0] == "delay=0" && report["verdict"]["keep"].is_null());
 }
 
@@ -250,7 +254,6 @@ fn delays_are_refused_without_a_metric_or_one_vm_and_beyond_their_bounds() {
         (&vm, &["--delay", "1us", "--metric", "echo 1"], "there is nobody to ask"),
         (&vm, &["--delay", "1us", "--metric", "echo 1", "--keep"], "cannot be used with"),
         (&vm, &["nice=5", "--delay", "1us", "--metric", "echo 1"], "cannot be used with"),
-        (&vm, &["--delay", "1us", "--metric", "echo 1", "--html", "trial.html"], "cannot be used with"),
         (&vm, &["nice=5", "--reason", "io", "--metric", "echo 1", "--yes"], "it needs --delay"),
         (&vm, &["--delay", "1us", "--reason", "tea", "--metric", "echo 1", "--yes"], "--reason names "),
         (&own, &["--delay", "1us", "--metric", "echo 1", "--yes"], "has no virtual machine of KVM"),

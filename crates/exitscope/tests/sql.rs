@@ -115,6 +115,69 @@ fn halts_and_ganged_exits_are_those_of_the_report() {
     }
 }
 
+#[test]
+fn trials_are_rows_by_setting_and_metric_whichever_way_they_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let [root, state, place] = ["root", "state", "fleet"].map(|name| folder.path().join(name));
+    let knob = root.join("sys/module/kvm/parameters/halt_poll_ns");
+    std::fs::create_dir_all(knob.parent().unwrap()).unwrap();
+    std::fs::create_dir_all(root.join("proc/sys/kernel")).unwrap();
+    std::fs::write(root.join("proc/sys/kernel/hostname"), "web-17\n").unwrap();
+    std::fs::write(&knob, "200000\n").unwrap();
+    let mut command = exitscope();
+    command.args(["try", "halt_poll_ns=0", "--no-count", "--yes", "--turn", "20ms", "--settle", "1ms", "--for", "1s"]);
+    command.args(["--metric", &format!("awk '{{ print 1 + $1 / 200000 }}' {}", knob.display()), "--format", "json"]);
+    command.arg("--root").arg(&root).arg("--store").arg(&place);
+    let output = command.arg("--state").arg(state.join("applied.json")).output().unwrap();
+    assert!(output.status.code().is_some_and(|code| code != 1), "{}", stderr(&output));
+    let made: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let place = place.to_str().unwrap();
+    let history = state.join("trials.jsonl");
+    let add = || {
+        let output = run(&["store", "add", place, history.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        format!("{}{}", stdout(&output), stderr(&output))
+    };
+    assert!(add().contains("0 trials, 1 already there"));
+
+    // A trial of delays of another host, and a line that was cut.
+    let mut delays = made.clone();
+    delays["host"] = "db-03".into();
+    delays["sensitivity"] = serde_json::json!({
+        "vm": "web01", "exits": "all", "reason": null, "ruling": "found", "percent_per_100ns": 0.22, "low_percent": 0.16,
+        "high_percent": null, "text": "", "exits_per_s": 12045.0, "missed": 0, "levels": []
+    });
+    let before = std::fs::read_to_string(&history).unwrap();
+    std::fs::write(&history, format!("{before}{delays}\n{{\"schema\":\"exitscope.try/1\",")).unwrap();
+    let said = add();
+    assert!(said.contains("1 trial, 1 already there") && said.contains("1 of its lines are no trial"), "{said}");
+
+    let rows = rows(place, "select * from trials order by host, decides desc");
+    assert_eq!(rows.len(), 2 * made["verdict"]["settings"][0]["effects"].as_array().unwrap().len());
+    let effect = &made["verdict"]["settings"][0]["effects"][0];
+    let (delayed, first) = (&rows[0], rows.iter().find(|row| row["host"] == "web-17").unwrap());
+    assert_eq!((&first["setting"], &first["in_force"]), (&"halt_poll_ns=0".into(), &"halt_poll_ns=200000".into()));
+    for (column, key) in [
+        ("value_in_force", "in_force"),
+        ("value_with", "with"),
+        ("change_percent", "change_percent"),
+        ("low_percent", "low_percent"),
+        ("metric", "metric"),
+    ] {
+        assert_eq!(first.get(column).unwrap_or(&serde_json::Value::Null), &effect[key], "{column}");
+    }
+    assert_eq!(first["ruling"], made["verdict"]["settings"][0]["ruling"]);
+    assert_eq!(first["day"].as_str(), made["began"].as_str().map(|began| &began[..10]));
+    assert!(first["decides"] == true && first.get("percent_per_100ns").is_none_or(|slope| slope.is_null()), "{first}");
+    assert_eq!((&delayed["ruling"], &delayed["percent_per_100ns"]), (&"found".into(), &0.22.into()));
+
+    let listed = stdout(&run(&["store", "list", place]));
+    assert!(listed.contains("2 trials") && listed.contains("db-03") && listed.contains("found"), "{listed}");
+    let dropped = stdout(&run(&["store", "drop", place, "--before", "2999-01-01", "--host", "db-03"]));
+    assert!(dropped.starts_with("0 recordings and 1 trial dropped"), "{dropped}");
+    assert!(stdout(&run(&["store", "list", place])).contains("1 trial\n"));
+}
+
 /// By reason: some figures.
 fn by_reason(rows: &[serde_json::Value], figures: &[&str]) -> BTreeMap<String, Vec<u64>> {
     let of = |row: &serde_json::Value| figures.iter().map(|name| row[*name].as_u64().unwrap_or(0)).collect();

@@ -26,7 +26,8 @@ use exitscope_scenario::TimeDistribution;
 use exitscope_signals::signalled;
 use exitscope_units::Picos;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -362,6 +363,23 @@ fn prepare_root(root: &Path) -> Result<(), LabError> {
             return Err(LabError::CannotDo(format!(
                 "{root} is the root of a host, whose settings are in its /{name}: name a directory of its own with --root"
             )));
+        }
+    }
+    link_machine(root)
+}
+
+/// What the kernel says of this machine itself, at which a trial looks, too.
+const OF_THE_MACHINE: [&str; 4] = ["proc/stat", "proc/loadavg", "proc/pressure", "proc/sys/kernel/hostname"];
+
+/// Links what the kernel says of this machine below `root`; what is there already stays.
+fn link_machine(root: &Path) -> Result<(), LabError> {
+    for file in OF_THE_MACHINE {
+        let link = root.join(file);
+        let folder = link.parent().unwrap_or(root);
+        fs::create_dir_all(folder).map_err(LabError::file(folder))?;
+        match symlink(Path::new("/").join(file), &link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(LabError::file(&link)(error)),
+            _ => {}
         }
     }
     Ok(())

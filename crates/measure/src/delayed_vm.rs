@@ -90,12 +90,13 @@ impl DelayedVm {
             percent_per_100ns: None,
             low_percent: None,
             high_percent: None,
+            text: String::new(),
             exits_per_s: (!length.is_zero()).then(|| exits as f64 / length.as_secs_f64()),
             missed: guard.map_or(0, DelayGuard::missed),
             levels: (0..self.delays.len()).map(|at| self.level_row(at, measured, &verdict)).collect(),
         };
         if let Some(slope) = &verdict.slope {
-            row.note(slope);
+            row.note(slope, verdict.matters);
         }
         report.sensitivity = Some(row);
         report

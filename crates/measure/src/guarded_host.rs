@@ -1,7 +1,7 @@
 //! The host of a trial's turns: sets by a guard, measures, prints a line for each block.
 
 use crate::user_metric::Measuring;
-use crate::{CountedMetrics, MetricSource};
+use crate::{MetricSource, TurnMetrics};
 use exitscope_apply::TrialGuard;
 use exitscope_signals::signalled;
 use exitscope_trial::{TrialVerdict, TurnHost};
@@ -49,10 +49,8 @@ impl TurnGuard for TrialGuard {
 pub struct GuardedHost<'a, G> {
     /// What sets.
     pub guard: G,
-    /// The user's own metric.
-    pub metric: Option<MetricSource>,
-    /// Counted exits.
-    pub counted: Option<CountedMetrics>,
+    /// What measures.
+    pub metrics: TurnMetrics,
     /// The setting in force, by its position in the plan.
     pub setting: usize,
     /// When the trial began.
@@ -88,11 +86,13 @@ impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
     }
 
     fn measure(&mut self, length: Nanos) -> Result<Vec<Option<f64>>, String> {
-        if let Some(counted) = &mut self.counted {
+        let TurnMetrics { user, counted, host_costs } = &mut self.metrics;
+        if let Some(counted) = counted {
             counted.begin()?;
         }
         self.guard.begin_turn()?;
-        let mut measuring = self.metric.as_ref().map(MetricSource::begin).transpose()?;
+        host_costs.begin();
+        let mut measuring = user.as_ref().map(MetricSource::begin).transpose()?;
         let length = Duration::from_nanos(length.0);
         let mut is_over = || is_signalled().or_else(|| measuring.as_mut()?.failed());
         self.guard.wait(length, &mut is_over)?;
@@ -102,15 +102,17 @@ impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
         while measuring.as_mut().is_some_and(Measuring::is_running) && Instant::now() < until {
             self.guard.wait(STEP, &mut is_signalled)?;
         }
+        let costs = host_costs.end();
         let mut values = Vec::new();
-        if let (Some(metric), Some(measuring)) = (&self.metric, measuring.take()) {
+        if let (Some(metric), Some(measuring)) = (user, measuring.take()) {
             values.push(Some(metric.end(measuring)?));
             self.guard.beat()?;
         }
         values.extend(self.guard.end_turn()?.map(Some));
-        if let Some(counted) = &mut self.counted {
+        if let Some(counted) = counted {
             values.extend(counted.end(self.setting)?);
         }
+        values.extend(costs);
         Ok(values)
     }
 

@@ -3,9 +3,10 @@
 //! ```text
 //! trial::run_turns ─► GuardedHost ─┬─► TurnGuard: apply::TrialGuard sets, through the watchdog
 //!                                  │               DelayGuard delays exits, by record::ExitDelay
-//!                                  ├─► MetricSource: the user's metric, a command, a counter in a file or a query to Prometheus
-//!                                  └─► CountedMetrics: exits, counted in the kernel (crate `live`)
-//! predict: a recording of a turn ─► replay ─► predictions      TrialReport ─► trials.jsonl
+//!                                  └─► TurnMetrics ─┬─► MetricSource: the user's, a command, a counter in a file or a query
+//!                                                   ├─► CountedMetrics: exits, counted in the kernel (crate `live`)
+//!                                                   └─► HostCosts: busy CPUs, steal of other VMs
+//! Predictor: a recording of a turn ─► replay ─► predictions      TrialReport ─► trials.jsonl
 //! ```
 //!
 //! Does not know: flags, what is printed, how a trial is judged, how a setting is set.
@@ -14,9 +15,11 @@ mod counted_metrics;
 mod delay_guard;
 mod delayed_vm;
 mod guarded_host;
+mod host_costs;
 mod prediction;
 mod prometheus_query;
 mod trial_history;
+mod turn_metrics;
 mod user_metric;
 mod watchdog_process;
 
@@ -24,8 +27,10 @@ pub use counted_metrics::CountedMetrics;
 pub use delay_guard::{DelayGuard, DelayedLevel};
 pub use delayed_vm::{DELAY_METRIC, DelayedVm, DelayedVmError};
 pub use guarded_host::{GuardedHost, TurnGuard};
-pub use prediction::predict;
+pub use host_costs::HostCosts;
+pub use prediction::Predictor;
 pub use prometheus_query::PrometheusQuery;
 pub use trial_history::{add_to_history, history_path, read_history};
+pub use turn_metrics::TurnMetrics;
 pub use user_metric::{MetricScale, MetricSource};
 pub use watchdog_process::{is_watchdog, run_watchdog, start_watchdog};

@@ -1,9 +1,11 @@
 //! What a trial is predicted to find: the host is recorded for a moment, and the values are replayed over that.
 
 use exitscope_analysis::advice::PredictedFigure;
-use exitscope_analysis::replay::knobs_of;
+use exitscope_analysis::replay::{HaltPolicy, knobs_of};
+use exitscope_apply::TriedSetting;
 use exitscope_pipeline::ReadOptions;
 use exitscope_pipeline::replay::predict_halts;
+use exitscope_policy::Knob;
 use exitscope_record::Processes;
 use exitscope_trace::{EventFilter, Input, SourceOptions};
 use exitscope_trial::{HostTrial, Prediction};
@@ -15,33 +17,66 @@ use std::process::{Command, Stdio};
 /// How long is recorded: a turn, within these bounds.
 const LENGTHS: [Nanos; 2] = [Nanos(2_000_000_000), Nanos(10_000_000_000)];
 
-/// Predicts what can be: of the knobs of host halt polling, CPU time of polls and wake-up latency. `values` are those of the
-/// trial's settings but the one in force. An error says why nothing is predicted.
-pub fn predict(
-    trial: &mut HostTrial,
-    name: &str,
-    values: &[String],
-    processes: &Processes,
-) -> Result<Option<PredictedFromRow>, String> {
-    let Some(knob) = knobs_of("host_halt_poll").find(|knob| knob.name == name) else { return Ok(None) };
-    let length = trial.plan().lengths.turn.clamp(LENGTHS[0], LENGTHS[1]);
-    let values = values.iter().map(|value| knob.parse(value)).collect::<Result<Vec<u64>, _>>();
-    let values = values.map_err(|error| error.to_string())?;
-    let folder = tempfile::tempdir().map_err(|error| format!("there is no room for a recording: {error}"))?;
-    let recording = folder.path().join("perf.data");
-    record(processes, length, &recording)?;
-    let input = Input::open(&recording).map_err(|error| error.to_string())?;
-    let source = SourceOptions { keep: EventFilter::Timed, ..SourceOptions::default() };
-    let options = ReadOptions { source, need_vcpus: false, progress: |_| None };
-    let predicted = predict_halts(&input, options, knob.name, &values).map_err(|error| error.to_string())?;
-    for (setting, of) in predicted.values.iter().enumerate() {
-        trial.predict(setting, "polling", prediction(&of.polling));
-        if let Some(wakeup) = &of.wakeup {
-            trial.predict(setting, "wakeup", prediction(wakeup));
-        }
-    }
-    Ok(Some(PredictedFromRow { length_ns: length.0, halts: predicted.halts }))
+/// What the host is recorded for before a trial.
+pub struct Predictor {
+    policy: HaltPolicy,
+    knob: &'static Knob,
+    values: Vec<u64>,
+    processes: Processes,
+    /// How long it is recorded.
+    pub length: Nanos,
 }
+
+impl Predictor {
+    /// Of a trial of this setting, on all VMs or on those of `processes`. An error says why nothing is predicted of it; of most
+    /// settings nothing can be.
+    pub fn new(tried: &TriedSetting, turn: Nanos, processes: &Processes) -> Result<Option<Predictor>, String> {
+        let policies = [("host_halt_poll", HaltPolicy::Host), ("guest_halt_poll", HaltPolicy::Guest)];
+        let of = |(policy, whose): (&str, HaltPolicy)| {
+            Some((whose, knobs_of(policy).find(|knob| knob.name == tried.name())?))
+        };
+        let Some((policy, knob)) = policies.into_iter().find_map(of) else { return Ok(None) };
+        if policy == HaltPolicy::Guest {
+            if *processes == Processes::All {
+                return Err("--vm does not say which VM the guest is".to_string());
+            }
+            // What its polls end is no exit, so that no recording of the host has it.
+            if knob.name != LIMIT || tried.in_force.iter().any(|value| knob.parse(value) != Ok(0)) {
+                return Err(format!(
+                    "the guest polls already, unless {LIMIT}=0 is in force and other values of it are tried"
+                ));
+            }
+        }
+        let values = tried.values.iter().map(|value| knob.parse(value)).collect::<Result<Vec<u64>, _>>();
+        let values = values.map_err(|error| error.to_string())?;
+        let length = turn.clamp(LENGTHS[0], LENGTHS[1]);
+        Ok(Some(Predictor { policy, knob, values, processes: processes.clone(), length }))
+    }
+
+    /// Records, and predicts what can be: of host halt polling, CPU time of polls and wake-up latency; of the guest's, exits. An
+    /// error says why nothing is predicted.
+    pub fn predict(&self, trial: &mut HostTrial) -> Result<PredictedFromRow, String> {
+        let folder = tempfile::tempdir().map_err(|error| format!("there is no room for a recording: {error}"))?;
+        let recording = folder.path().join("perf.data");
+        record(&self.processes, self.length, &recording)?;
+        let input = Input::open(&recording).map_err(|error| error.to_string())?;
+        let source = SourceOptions { keep: EventFilter::Timed, ..SourceOptions::default() };
+        let options = ReadOptions { source, need_vcpus: false, progress: |_| None };
+        let predicted = predict_halts(&input, options, self.policy, self.knob.name, &self.values);
+        let predicted = predicted.map_err(|error| error.to_string())?;
+        for (setting, of) in predicted.values.iter().enumerate() {
+            for (metric, figure) in [("polling", of.polling), ("wakeup", of.wakeup), ("exits", of.exits)] {
+                if let Some(figure) = figure {
+                    trial.predict(setting, metric, prediction(&figure));
+                }
+            }
+        }
+        Ok(PredictedFromRow { length_ns: self.length.0, halts: predicted.halts })
+    }
+}
+
+/// The limit of the guest's polls.
+const LIMIT: &str = "guest_halt_poll_ns";
 
 fn prediction(of: &PredictedFigure) -> Prediction {
     Prediction { in_force: of.recorded, with: of.with, interval: (of.low, of.high) }

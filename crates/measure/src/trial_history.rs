@@ -14,9 +14,9 @@ pub fn history_path(state: &Path) -> PathBuf {
     state.with_file_name("trials.jsonl")
 }
 
-/// Adds a trial.
-pub fn add_to_history(state: &Path, report: &TrialReport) -> io::Result<()> {
-    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(history_path(state))?;
+/// Adds a trial to this history.
+pub fn add_to_history(path: &Path, report: &TrialReport) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     // What was cut by a kill is a line of its own.
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_loses_no_other_trial() {
         let folder = tempfile::tempdir().unwrap();
-        let state = folder.path().join("applied.json");
+        let path = history_path(&folder.path().join("applied.json"));
         let report: TrialReport = serde_json::from_value(serde_json::json!({
             "schema": TrialReport::SCHEMA, "began": "2026-11-26T12:00:00Z", "host": "vm", "places": ["/a"],
             "plan": {"settings": ["a=1", "a=2"], "settle_ns": 1, "turn_ns": 1, "length_ns": 8, "alpha": 0.05, "seed": 1,
@@ -74,13 +74,13 @@ mod tests {
             "causes": []
         }))
         .unwrap();
-        assert_eq!(read_history(&history_path(&state)).unwrap().0.len(), 0);
-        add_to_history(&state, &report).unwrap();
-        let whole = std::fs::read(history_path(&state)).unwrap();
-        std::fs::write(history_path(&state), &whole[..whole.len() - 40]).unwrap();
-        add_to_history(&state, &report).unwrap();
-        add_to_history(&state, &report).unwrap();
-        let (trials, unread) = read_history(&history_path(&state)).unwrap();
+        assert_eq!(read_history(&path).unwrap().0.len(), 0);
+        add_to_history(&path, &report).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 40]).unwrap();
+        add_to_history(&path, &report).unwrap();
+        add_to_history(&path, &report).unwrap();
+        let (trials, unread) = read_history(&path).unwrap();
         assert_eq!((trials.len(), unread), (2, 1));
     }
 }

@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::context::{SQLOptions, SessionConfig, SessionContext};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use exitscope_store::{DamagedFile, DataFile, RecordingRow, Store, StoreError};
+use exitscope_store::{DamagedFile, DataFile, RecordingRow, Store, StoreError, StoredTrialRow};
 use exitscope_units::Nanos;
 use futures::StreamExt;
 use std::collections::BTreeSet;
@@ -21,7 +21,8 @@ use tokio::sync::mpsc::channel;
 use tokio::time::{Instant, timeout_at};
 
 /// The tables.
-pub const TABLES: [&str; 8] = ["exits", "reason_stats", "halts", "gangs", "recordings", "hosts", "knobs", "advice"];
+pub const TABLES: [&str; 9] =
+    ["exits", "reason_stats", "halts", "gangs", "recordings", "hosts", "knobs", "advice", "trials"];
 
 /// Batches of rows that wait to be taken, at most.
 const WAITING: usize = 4;
@@ -142,9 +143,10 @@ impl QueryEngine {
         let (pieces, left_out) = store.readable(&contents)?;
         let newest = contents.number;
         self.runs = contents.runs.into_values().collect();
+        let trials: Vec<StoredTrialRow> = contents.trials.into_values().collect();
         self.left_out = left_out;
         TABLES.iter().try_for_each(|table| self.context.deregister_table(*table).map(drop)).map_err(wrong)?;
-        self.register(store, &pieces).map_err(wrong)?;
+        self.register(store, &pieces, &trials).map_err(wrong)?;
         self.newest = newest;
         Ok(())
     }
@@ -155,7 +157,7 @@ impl QueryEngine {
         self.context.register_table(name, Arc::new(table)).map(drop)
     }
 
-    fn register(&self, store: &Store, pieces: &[DataFile]) -> Result<(), DataFusionError> {
+    fn register(&self, store: &Store, pieces: &[DataFile], trials: &[StoredTrialRow]) -> Result<(), DataFusionError> {
         let (url, prefix) = store.address();
         for table in exitscope_store::TABLES {
             let pieces = pieces.iter().filter(|piece| piece.table == table).cloned().collect();
@@ -167,6 +169,7 @@ impl QueryEngine {
         self.context.register_table("hosts", Arc::new(recordings::hosts(&self.runs)?))?;
         self.context.register_table("knobs", Arc::new(recordings::knobs(&self.runs)?))?;
         self.context.register_table("advice", Arc::new(recordings::advice(&self.runs)?))?;
+        self.context.register_table("trials", Arc::new(recordings::trials(trials)?))?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Store ─► files that can be read ─► tables exits, reason_stats, halts, gangs ─┐
-//!       └► log ─► tables runs, hosts, knobs, advice ───────────────────────────┴─► QueryEngine ─► rows, in batches
+//!       └► log ─► tables runs, hosts, knobs, advice, trials ───────────────────┴─► QueryEngine ─► rows, in batches
 //! ```
 //!
 //! Queries only read; each has a limit on memory and on time. A file that is missing, truncated or foreign is left out,

@@ -1,10 +1,12 @@
-//! The tables that the log says: `recordings`, `hosts`, `knobs`, `advice`.
+//! The tables that the log says: `recordings`, `hosts`, `knobs`, `advice`, `trials`.
 
 use crate::table::MemoryTable;
-use datafusion::arrow::array::{ArrayRef, Date32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, Date32Array, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
+};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, ScalarValue};
-use exitscope_store::{AdvisedRow, RecordingRow, StoredSettingRow};
+use exitscope_store::{AdvisedRow, RecordingRow, StoredEffectRow, StoredSettingRow, StoredTrialRow};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -85,6 +87,45 @@ pub(crate) fn advice(runs: &[RecordingRow]) -> Result<MemoryTable> {
     ])
 }
 
+/// A row for each setting that was compared with the one in force, and each metric, of each trial.
+pub(crate) fn trials(trials: &[StoredTrialRow]) -> Result<MemoryTable> {
+    let effects: Vec<(&StoredTrialRow, &StoredEffectRow)> =
+        trials.iter().flat_map(|trial| trial.effects.iter().map(move |effect| (trial, effect))).collect();
+    let decides = effects.iter().map(|of| Some(of.1.decides)).collect::<BooleanArray>();
+    let floats = |of: fn(&StoredEffectRow) -> Option<f64>| reals(&effects, |row| of(row.1));
+    let slopes = |at: usize| reals(&effects, move |row| row.0.percent_per_100ns[at]);
+    table(vec![
+        ("trial", words(&effects, |of| &of.0.id)),
+        ("host", words(&effects, |of| &of.0.host)),
+        ("day", days(&effects, |of| &of.0.day)?),
+        ("began", words(&effects, |of| &of.0.began)),
+        ("setting", words(&effects, |of| &of.1.setting)),
+        ("in_force", words(&effects, |of| &of.0.in_force)),
+        ("ruling", words(&effects, |of| &of.1.ruling)),
+        ("kept", words(&effects, |of| of.0.kept.as_deref().unwrap_or_default())),
+        ("metric", words(&effects, |of| &of.1.metric)),
+        ("unit", words(&effects, |of| &of.1.unit)),
+        ("decides", Arc::new(decides)),
+        ("value_in_force", floats(|of| of.means[0])),
+        ("value_with", floats(|of| of.means[1])),
+        ("change_percent", floats(|of| of.change_percent[0])),
+        ("low_percent", floats(|of| of.change_percent[1])),
+        ("high_percent", floats(|of| of.change_percent[2])),
+        ("predicted_in_force", floats(|of| of.predicted.map(|of| of[0]))),
+        ("predicted_with", floats(|of| of.predicted.map(|of| of[1]))),
+        ("predicted_low", floats(|of| of.predicted.map(|of| of[2]))),
+        ("predicted_high", floats(|of| of.predicted.map(|of| of[3]))),
+        ("percent_per_100ns", slopes(0)),
+        ("low_percent_per_100ns", slopes(1)),
+        ("high_percent_per_100ns", slopes(2)),
+        ("decided_by", words(&effects, |of| &of.0.decided_by)),
+        ("end", words(&effects, |of| &of.0.end)),
+        ("blocks", numbers(&effects, |of| of.0.blocks)),
+        ("took_ns", numbers(&effects, |of| of.0.took_ns)),
+        ("alpha", reals(&effects, |of| Some(of.0.alpha))),
+    ])
+}
+
 fn table(columns: Columns) -> Result<MemoryTable> {
     let fields: Vec<Field> =
         columns.iter().map(|(name, column)| Field::new(*name, column.data_type().clone(), true)).collect();
@@ -100,6 +141,10 @@ fn words<T>(rows: &[T], of: impl Fn(&T) -> &str) -> ArrayRef {
 
 fn numbers<T>(rows: &[T], of: impl Fn(&T) -> u64) -> ArrayRef {
     Arc::new(rows.iter().map(|row| Some(of(row))).collect::<UInt64Array>())
+}
+
+fn reals<T>(rows: &[T], of: impl Fn(&T) -> Option<f64>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<Float64Array>())
 }
 
 fn days<T>(rows: &[T], of: impl Fn(&T) -> &str) -> Result<ArrayRef> {

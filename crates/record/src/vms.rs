@@ -207,15 +207,20 @@ pub fn one_vm(name: &str) -> Result<u32, VmLookupError> {
 /// `CPU 0/KVM`, in order of their ids: at least one.
 pub fn vcpu_threads(vm: &str) -> Result<(u32, Vec<u32>), VmLookupError> {
     let process = one_vm(vm)?;
-    let tasks = fs::read_dir(format!("/proc/{process}/task"));
-    let tasks = tasks.map_err(|_| VmLookupError::Gone(process, vm_names()))?.flatten();
+    match threads_named_as_vcpus(process) {
+        Err(_) => Err(VmLookupError::Gone(process, vm_names())),
+        Ok(threads) if threads.is_empty() => Err(VmLookupError::NoVcpus(process)),
+        Ok(threads) => Ok((process, threads)),
+    }
+}
+
+/// The threads of a process that are named as those of vCPUs, in order of their ids.
+pub fn threads_named_as_vcpus(process: u32) -> io::Result<Vec<u32>> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
     let mut threads: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
     threads.retain(|&thread| vcpu_by_name(&thread_name(process, thread)).is_some());
     threads.sort_unstable();
-    if threads.is_empty() {
-        return Err(VmLookupError::NoVcpus(process));
-    }
-    Ok((process, threads))
+    Ok(threads)
 }
 
 /// The machine's name, as QEMU (`-name`, which libvirt sets), Firecracker and its jailer (`--id`), crosvm (`--name`) and

@@ -8,6 +8,8 @@
 //!     halts/…  gangs/…                              the same of halts by vCPU, and of ganged exits by virtual core
 //! ```
 //!
+//! The log also has all that is known of a recording as a whole, and trials, which are small.
+//!
 //! A file belongs to the store when an entry of the log says so, and an entry is there whole or not at all: whoever is
 //! stopped in the middle, by a kill or a full disk, leaves files that nobody sees and [`Store::clean`] removes. Two writers at
 //! once cannot write the same entry: the second one looks at what the first one added and takes the next number.
@@ -25,6 +27,9 @@ mod store;
 pub use arrow_array;
 pub use error::StoreError;
 pub use location::bucket;
-pub use log::{AdvisedRow, DataFile, LogEntry, RecordingRow, SCHEMA, StoreContents, StoredSettingRow};
+pub use log::{
+    AdvisedRow, DataFile, LogEntry, RecordingRow, SCHEMA, StoreContents, StoredEffectRow, StoredSettingRow,
+    StoredTrialRow,
+};
 pub use stats_tables::RecordingStats;
 pub use store::{AddOutcome, Compacted, DamagedFile, PendingRecording, Store, StoreCheck, TABLES, schema};

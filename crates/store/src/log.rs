@@ -83,6 +83,58 @@ pub struct StoredSettingRow {
     pub value: String,
 }
 
+/// A trial of settings on a host, or of delays of its exits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredTrialRow {
+    /// Of which host it is, when it began and what its order was drawn with, as a hash: the same trial is not added twice.
+    pub id: String,
+    /// The host.
+    pub host: String,
+    /// The day on which it began, in UTC, as 2026-11-22.
+    pub day: String,
+    /// When it began, as RFC 3339 writes it.
+    pub began: String,
+    /// The setting in force.
+    pub in_force: String,
+    /// What the first metric is, in words.
+    pub decided_by: String,
+    /// `decided`, `time_over`, `aborted` or `stopped`.
+    pub end: String,
+    /// Whole blocks.
+    pub blocks: u64,
+    /// How long its turns took.
+    pub took_ns: u64,
+    /// The chance of any false alarm, at most.
+    pub alpha: f64,
+    /// The setting that was left in force, if it is another one.
+    pub kept: Option<String>,
+    /// What 100 ns less in each exit are worth, in per cent of the first metric, with its interval; of delays alone.
+    pub percent_per_100ns: [Option<f64>; 3],
+    /// A row for each setting but the one in force, and each metric.
+    pub effects: Vec<StoredEffectRow>,
+}
+
+/// What a trial found of a metric under a setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredEffectRow {
+    /// The setting.
+    pub setting: String,
+    /// `better`, `worse`, `no_difference` or `undecided`; of delays, `found`, `negligible` or `undecided`.
+    pub ruling: String,
+    /// The metric.
+    pub metric: String,
+    /// `ns`, `percent`, `per_second` or `number`.
+    pub unit: String,
+    /// Whether the ruling follows from it.
+    pub decides: bool,
+    /// Mean of the turns of the setting in force, and of this one.
+    pub means: [Option<f64>; 2],
+    /// The change in per cent of the value in force, with its interval.
+    pub change_percent: [Option<f64>; 3],
+    /// The two means as predicted, and the interval of the second; none if nothing was.
+    pub predicted: Option<[f64; 4]>,
+}
+
 /// A Parquet file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataFile {
@@ -118,8 +170,11 @@ pub struct LogEntry {
     pub add: Vec<DataFile>,
     /// Paths of files that do no longer.
     pub remove: Vec<String>,
-    /// Recordings that do no longer.
+    /// Recordings and trials that do no longer.
     pub forget: Vec<String>,
+    /// Trials that belong to the store from now on; none in entries of before they were kept.
+    #[serde(default)]
+    pub trials: Vec<StoredTrialRow>,
 }
 
 /// What belongs to a store.
@@ -131,6 +186,8 @@ pub struct StoreContents {
     pub runs: BTreeMap<String, RecordingRow>,
     /// Files by path.
     pub pieces: BTreeMap<String, DataFile>,
+    /// Trials by id.
+    pub trials: BTreeMap<String, StoredTrialRow>,
     /// Entries that were read.
     pub entries: u64,
 }
@@ -196,6 +253,7 @@ impl StoreContents {
             what: "all".to_string(),
             runs: self.runs.values().cloned().collect(),
             add: self.pieces.values().cloned().collect(),
+            trials: self.trials.values().cloned().collect(),
             ..LogEntry::new("all")
         }
     }
@@ -233,15 +291,18 @@ impl StoreContents {
         if entry.what == "all" {
             self.runs.clear();
             self.pieces.clear();
+            self.trials.clear();
         }
         for path in entry.remove {
             self.pieces.remove(&path);
         }
         for id in entry.forget {
             self.runs.remove(&id);
+            self.trials.remove(&id);
         }
         self.runs.extend(entry.runs.into_iter().map(|run| (run.id.clone(), run)));
         self.pieces.extend(entry.add.into_iter().map(|piece| (piece.path.clone(), piece)));
+        self.trials.extend(entry.trials.into_iter().map(|trial| (trial.id.clone(), trial)));
     }
 }
 

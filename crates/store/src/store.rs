@@ -3,7 +3,7 @@
 use crate::columns::{ExitStrings, schema as columns_of};
 use crate::exits::{ExitWriter, exit_properties, properties};
 use crate::location::{READS, StoreLocation, Upload, Uploaded, hash, why};
-use crate::log::{self, DataFile, LOG, LogEntry, OldLog, RecordingRow, StoreContents};
+use crate::log::{self, DataFile, LOG, LogEntry, OldLog, RecordingRow, StoreContents, StoredTrialRow};
 use crate::stats_tables::{self, RecordingStats};
 use crate::{SCHEMA, StoreError};
 use arrow_array::{RecordBatch, new_null_array};
@@ -150,6 +150,18 @@ impl Store {
         Ok(PendingRecording { store: self, path, writer })
     }
 
+    /// Adds those of some trials that are not there yet; how many.
+    pub fn add_trials(&self, trials: &[StoredTrialRow]) -> Result<usize, StoreError> {
+        let added = self.commit(|contents| {
+            let new = trials.iter().filter(|trial| !contents.trials.contains_key(&trial.id));
+            let new: BTreeMap<&str, &StoredTrialRow> = new.map(|trial| (trial.id.as_str(), trial)).collect();
+            let trials: Vec<StoredTrialRow> = new.into_values().cloned().collect();
+            let count = trials.len();
+            (count > 0).then(|| (LogEntry { trials, ..LogEntry::new("add") }, count))
+        })?;
+        Ok(added.unwrap_or(0))
+    }
+
     /// The rows of a file.
     pub fn rows(&self, piece: &DataFile) -> Result<ParquetRecordBatchReader, StoreError> {
         let bytes = self.place.read(&piece.path)?;
@@ -206,17 +218,20 @@ impl Store {
         Ok(())
     }
 
-    /// Drops recordings of days before this one, of this host or of all; how many.
-    pub fn drop_before(&self, day: &str, host: Option<&str>) -> Result<usize, StoreError> {
-        let old = |run: &RecordingRow| run.day.as_str() < day && host.is_none_or(|host| run.host == host);
+    /// Drops recordings and trials of days before this one, of this host or of all; how many of each.
+    pub fn drop_before(&self, day: &str, host: Option<&str>) -> Result<(usize, usize), StoreError> {
+        let is_old = |of_day: &str, of_host: &str| of_day < day && host.is_none_or(|host| of_host == host);
         self.commit(|contents| {
-            let forget: BTreeSet<String> =
-                contents.runs.values().filter(|run| old(run)).map(|run| run.id.clone()).collect();
+            let runs = contents.runs.values().filter(|run| is_old(&run.day, &run.host));
+            let trials = contents.trials.values().filter(|trial| is_old(&trial.day, &trial.host));
+            let mut forget: BTreeSet<String> = runs.map(|run| run.id.clone()).collect();
             let gone = |piece: &&DataFile| piece.runs.iter().all(|run| forget.contains(run));
             let remove = contents.pieces.values().filter(gone).map(|piece| piece.path.clone()).collect();
-            let count = forget.len();
+            let recordings = forget.len();
+            forget.extend(trials.map(|trial| trial.id.clone()));
+            let count = (recordings, forget.len() - recordings);
             let entry = LogEntry { forget: forget.into_iter().collect(), remove, ..LogEntry::new("drop") };
-            (count > 0).then_some((entry, count))
+            (!entry.forget.is_empty()).then_some((entry, count))
         })
         .map(Option::unwrap_or_default)
     }

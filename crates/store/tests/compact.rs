@@ -119,7 +119,7 @@ fn files_of_a_store_that_is_open_stay_for_a_day_after_they_were_joined_or_droppe
     let opened = store.contents().unwrap();
     let done = store.compact().unwrap();
     assert_eq!((done.before, done.after), (4, 2));
-    assert_eq!(store.drop_before("2026-11-20", None).unwrap(), 1);
+    assert_eq!(store.drop_before("2026-11-20", None).unwrap(), (1, 0));
     let all_there = || opened.pieces.keys().all(|path| folder.path().join(path).is_file());
     for _ in 0..2 {
         assert_eq!(store.clean(DAY).unwrap(), 0);

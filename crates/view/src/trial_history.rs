@@ -3,6 +3,7 @@
 use crate::names::{plural, thousands};
 use crate::page::{Page, PageSection, Table, column, plain};
 use crate::trial_report::{PredictionRow, TrialEffectRow, TrialReport};
+use exitscope_stats::quantile_of_sorted;
 
 /// What a metric was predicted to come to, and what it came to.
 struct Predicted<'a> {
@@ -15,11 +16,14 @@ struct Predicted<'a> {
 }
 
 impl Predicted<'_> {
-    /// How far the predicted change is from the achieved one, in per cent of the latter.
+    /// How far the predicted change is from the achieved one, in per cent of the latter; `None` where it is not certain that
+    /// anything changed.
     fn error(&self) -> Option<f64> {
         let (in_force, with) = self.achieved;
         let (predicted, achieved) = (self.prediction.with - self.prediction.in_force, with - in_force);
-        (achieved != 0.0).then(|| (predicted - achieved).abs() * 100.0 / achieved.abs())
+        let is_certain = self.effect.low_percent.is_some_and(|low| low > 0.0)
+            || self.effect.high_percent.is_some_and(|high| high < 0.0);
+        (is_certain && achieved != 0.0).then(|| (predicted - achieved).abs() * 100.0 / achieved.abs())
     }
 
     fn is_within(&self) -> bool {
@@ -60,6 +64,19 @@ fn found(trials: &[TrialReport]) -> PageSection {
     let mut rows = Vec::new();
     for report in trials {
         let in_force = report.plan.settings.first().cloned().unwrap_or_default();
+        if let Some(delays) = &report.sensitivity {
+            let metric = report.verdict.settings.first().and_then(|setting| setting.effects.first());
+            rows.push(vec![
+                report.began.clone(),
+                format!("delays of each {}", delays.exit()),
+                in_force,
+                metric.map(|metric| metric.metric.clone()).unwrap_or_default(),
+                format!("{} per 100ns", delays.slope()),
+                delays.ruling.to_string(),
+                "nothing was set".to_string(),
+            ]);
+            continue;
+        }
         for setting in &report.verdict.settings {
             let effect = setting.effects.first();
             let is_kept = report.left.as_ref().is_some_and(|left| left.kept);
@@ -104,7 +121,8 @@ fn foreseen(predicted: &[Predicted]) -> PageSection {
     let within = predicted.iter().filter(|of| of.is_within()).count();
     let mut errors: Vec<f64> = predicted.iter().filter_map(Predicted::error).collect();
     errors.sort_by(f64::total_cmp);
-    let median = errors.get(errors.len() / 2).map(|error| format!("; the median error of a change is {error:.0}%"));
+    let median = quantile_of_sorted(&errors, 5_000)
+        .map(|error| format!("; the median error of a certain change is {error:.0}%"));
     let text = format!(
         "{within} of {} {} within the interval that was predicted{}.",
         predicted.len(),
@@ -116,5 +134,40 @@ fn foreseen(predicted: &[Predicted]) -> PageSection {
         sentences: vec![plain(text)],
         table: Some(Table { columns, rows: predicted.iter().map(row).collect() }),
         ..PageSection::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_has_an_error_where_something_certainly_changed() {
+        let effect = |metric: &str, in_force: f64, with: f64, (low, high): (f64, f64), predicted: f64| {
+            serde_json::json!({
+                "metric": metric, "unit": "percent", "higher_is_better": false, "in_force": in_force, "with": with,
+                "change_percent": (with / in_force - 1.0) * 100.0, "low_percent": low, "high_percent": high,
+                "predicted": {"in_force": in_force, "with": predicted, "low": predicted - 1.0, "high": predicted + 1.0}
+            })
+        };
+        let report: TrialReport = serde_json::from_value(serde_json::json!({
+            "schema": TrialReport::SCHEMA, "began": "2026-11-26T12:00:00Z", "host": "vm", "places": ["/a"],
+            "plan": {"settings": ["a=1", "a=2"], "settle_ns": 1, "turn_ns": 1, "length_ns": 8, "alpha": 0.05, "seed": 1,
+                     "blocks": []},
+            "verdict": {"end": "time_over", "why": "", "blocks": 8, "turns": 32, "took_ns": 64, "matters_percent": 1.0,
+                        "settings": [{"setting": "a=2", "ruling": "undecided", "visible_percent": null, "more_ns": null,
+                                      "effects": [effect("polling", 10.0, 30.0, (50.0, 400.0), 20.0),
+                                                  effect("wakeup", 10.0, 9.99, (-5.0, 5.0), 1.0)]}],
+                        "keep": null},
+            "causes": []
+        }))
+        .unwrap();
+        let page = trial_history_page(std::slice::from_ref(&report));
+        let predicted = &page.sections[1];
+        let errors: Vec<&str> =
+            predicted.table.as_ref().unwrap().rows.iter().map(|row| row.last().unwrap().as_str()).collect();
+        assert_eq!(errors, ["50%", "-"]);
+        let said = format!("{:?}", predicted.sentences);
+        assert!(said.contains("0 of 2 figures") && said.contains("median error of a certain change is 50%"), "{said}");
     }
 }

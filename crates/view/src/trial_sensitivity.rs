@@ -29,6 +29,9 @@ pub struct SensitivityRow {
     pub low_percent: Option<f64>,
     /// The upper bound.
     pub high_percent: Option<f64>,
+    /// What was found, in words; empty where nothing was begun, and of trials of earlier versions.
+    #[serde(default)]
+    pub text: String,
     /// Exits of that kind in each second of the turns, those with a delay of 0 included; null of a dry run.
     pub exits_per_s: Option<f64>,
     /// How often the program did not run, as another one was at work on the CPU; 0 on kernels that do not count it.
@@ -57,8 +60,9 @@ pub struct DelayLevelRow {
 }
 
 impl SensitivityRow {
-    /// Takes what was found of the slope.
-    pub fn note(&mut self, slope: &SlopeFinding) {
+    /// Takes what was found of the slope; changes of less than `matters` per cent do not matter.
+    pub fn note(&mut self, slope: &SlopeFinding, matters: f64) {
+        self.text = slope.sentence(&self.exit(), matters);
         let finite = |value: f64| value.is_finite().then_some(value);
         self.ruling = Cow::Borrowed(match slope.ruling {
             SlopeRuling::Found => "found",
@@ -77,6 +81,19 @@ impl SensitivityRow {
             (None, "all") => "exit".to_string(),
             (None, _) => "exit to user space".to_string(),
         }
+    }
+
+    /// The slope with its interval: `0.22% (0.16% to 0.27%)`.
+    pub fn slope(&self) -> String {
+        let ruling = match self.ruling.as_ref() {
+            "found" => SlopeRuling::Found,
+            "negligible" => SlopeRuling::Negligible,
+            _ => SlopeRuling::Undecided,
+        };
+        // A bound that is not a number in JSON is infinite.
+        let is_bounded = self.low_percent.is_some() || self.high_percent.is_some();
+        let bounds = (self.low_percent.unwrap_or(f64::NEG_INFINITY), self.high_percent.unwrap_or(f64::INFINITY));
+        SlopeFinding { percent: self.percent_per_100ns, interval: is_bounded.then_some(bounds), ruling }.to_string()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -167,6 +184,7 @@ mod tests {
             percent_per_100ns: None,
             low_percent: None,
             high_percent: None,
+            text: String::new(),
             exits_per_s: Some(10.0),
             missed: 0,
             levels: vec![level(0, 1_000), level(1_000, 10), level(5_000, 11)],
@@ -178,11 +196,11 @@ mod tests {
         assert!(notes[1].contains("from 0 to 5.10us"), "{notes:?}");
         row.missed = 31;
         assert_eq!(row.notes().len(), 3);
-        row.note(&SlopeFinding {
-            percent: Some(0.8),
-            interval: Some((0.6, f64::INFINITY)),
-            ruling: SlopeRuling::Found,
-        });
+        let interval = Some((0.6, f64::INFINITY));
+        row.note(&SlopeFinding { percent: Some(0.8), interval, ruling: SlopeRuling::Found }, 1.0);
+        assert!(row.text.starts_with("100ns less in each exit to user space is worth 0.80%"), "{}", row.text);
         assert_eq!((row.ruling.as_ref(), row.low_percent, row.high_percent), ("found", Some(0.6), None));
+        row.high_percent = Some(1.0);
+        assert_eq!(row.slope(), "0.80% (0.60% to 1.00%)");
     }
 }

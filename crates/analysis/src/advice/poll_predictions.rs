@@ -1,4 +1,4 @@
-//! What other values of a knob of host halt polling would have made of a recording's halts: a trial puts what they come to beside it.
+//! What other values of a knob of halt polling would have made of a recording's halts: a trial puts what they come to beside it.
 
 use super::input::AdviceInput;
 use super::polling::EXACT;
@@ -6,10 +6,12 @@ use super::trials::{GainEstimateNs, PollCandidates, Trial};
 use crate::replay::{HaltNumbering, HaltPolicy};
 use crate::{RecordedHaltPolling, VcpuTime};
 use exitscope_model::Halt;
+use exitscope_units::Nanos;
 
 /// Values of a knob, replayed over the halts of a recording.
 #[derive(Clone, Debug)]
 pub struct PollPredictions {
+    policy: HaltPolicy,
     candidates: PollCandidates,
     numbering: HaltNumbering,
     /// Of all vCPUs together, in nanoseconds.
@@ -17,6 +19,8 @@ pub struct PollPredictions {
     halts: u64,
     /// Halts of which the wake-up latency is known.
     latencies: u64,
+    /// Exits of the recording, and its length.
+    exits: (u64, Nanos),
 }
 
 /// What a value of the knob is predicted to make of the recorded halts.
@@ -24,10 +28,12 @@ pub struct PollPredictions {
 pub struct PollPrediction {
     /// The value.
     pub value: u64,
-    /// CPU time of polls, in per cent of vCPU time.
-    pub polling: PredictedFigure,
-    /// Mean wake-up latency, in nanoseconds; `None` where wake-ups or entries were not recorded.
+    /// CPU time of the host's polls, in per cent of vCPU time; of the host's knobs alone.
+    pub polling: Option<PredictedFigure>,
+    /// Mean wake-up latency, in nanoseconds; of the host's knobs alone, `None` where wake-ups or entries were not recorded.
     pub wakeup: Option<PredictedFigure>,
+    /// Exits in each second; of the guest's knobs alone.
+    pub exits: Option<PredictedFigure>,
 }
 
 /// A figure as recorded, and as predicted, with its 95 % confidence interval.
@@ -44,15 +50,24 @@ pub struct PredictedFigure {
 }
 
 impl PollPredictions {
-    /// Values of a knob of the host's polling to try on what was recorded on a host that polls so.
-    pub fn new(input: &AdviceInput, host: &RecordedHaltPolling, knob: &'static str, values: &[u64]) -> PollPredictions {
+    /// Values of a knob of halt polling to try on what was recorded on a host that polls so: so many exits in so much time. Where
+    /// the knob is the guest's, the guest did not poll then.
+    pub fn new(
+        input: &AdviceInput,
+        host: &RecordedHaltPolling,
+        policy: HaltPolicy,
+        (knob, values): (&'static str, &[u64]),
+        exits: (u64, Nanos),
+    ) -> PollPredictions {
         let all = input.facts.halts.all();
         PollPredictions {
-            candidates: PollCandidates::new(input, host, HaltPolicy::Host, None, knob, values),
+            policy,
+            candidates: PollCandidates::new(input, host, policy, None, knob, values),
             numbering: HaltNumbering::default(),
             vcpu_time: input.facts.divisions.values().map(|time: &VcpuTime| time.span().0).sum(),
             halts: all.halts(),
             latencies: all.latencies().count,
+            exits,
         }
     }
 
@@ -78,10 +93,21 @@ impl PollPredictions {
         let each = |ns: f64| ns / self.latencies as f64;
         // As advice has it: few latencies are not known.
         let is_known = self.latencies > 0 && self.halts.saturating_sub(self.latencies) * EXACT <= self.halts;
-        let prediction = |trial: &Trial| PollPrediction {
-            value: trial.value,
-            polling: figure(recorded.polling, self.candidates.cpu_gain(trial), share),
-            wakeup: is_known.then(|| figure(recorded.latency, self.candidates.latency_gain(trial), each)),
+        let (exits, length) = self.exits;
+        let per_s = |exits: f64| exits * 1e9 / length.0.max(1) as f64;
+        let prediction = |trial: &Trial| match self.policy {
+            HaltPolicy::Host => PollPrediction {
+                value: trial.value,
+                polling: Some(figure(recorded.polling, self.candidates.cpu_gain(trial), share)),
+                wakeup: is_known.then(|| figure(recorded.latency, self.candidates.latency_gain(trial), each)),
+                exits: None,
+            },
+            HaltPolicy::Guest => PollPrediction {
+                value: trial.value,
+                polling: None,
+                wakeup: None,
+                exits: Some(figure(exits, PollCandidates::spared(trial), per_s)),
+            },
         };
         self.candidates.trials.iter().map(prediction).collect()
     }

@@ -155,6 +155,11 @@ impl PollCandidates {
         range(self.recorded.iter().zip(trial.parts()).map(|(old, new)| old.latency as f64 - new.latency as f64))
     }
 
+    /// How many halts its polls would have ended; of the guest's polls, so many exits there would not have been.
+    pub fn spared(trial: &Trial) -> GainEstimateNs {
+        range(trial.parts().map(|part| part.successful_polls as f64))
+    }
+
     /// By how much less CPU time its polls would have taken.
     pub fn cpu_gain(&self, trial: &Trial) -> GainEstimateNs {
         range(self.recorded.iter().zip(trial.parts()).map(|(old, new)| old.polling as f64 - new.polling as f64))

@@ -7,13 +7,13 @@
 //! No watchdog: the program that delays ends with this process, and its lease with a process that hangs. The lock is that of
 //! other trials, which these delays would disturb.
 
-use super::{agreed, lock, now, say_missed, seed, start_counting, write_json, write_rules};
+use super::{agreed, hand_on, lock, measured, now, say_missed, seed, write_json, write_rules};
 use crate::Outcome;
 use crate::report::terminal_style;
 use crate::trial_args::{Delays, TryArgs};
 use anyhow::bail;
 use exitscope_apply::{HostLimits, default_path, host_name};
-use exitscope_measure::{CountedMetrics, DELAY_METRIC, DelayGuard, DelayedVm, GuardedHost};
+use exitscope_measure::{DELAY_METRIC, DelayGuard, DelayedVm, GuardedHost, TurnMetrics};
 use exitscope_model::encode::message;
 use exitscope_record::{DelayedExits, ExitDelay, Processes};
 use exitscope_trial::{Better, HostTrial, TrialMetric, TrialPlan, TrialRules, TrialVerdict, run_turns};
@@ -28,16 +28,13 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
             "--delay needs a metric that it can change: --metric, --metric-file or --metric-query names one; exits cost more with each delay"
         );
     };
-    let decided_by = source.text();
     let delayed = DelayedVm::find(vm, args.reason.as_deref(), &delays.0)?;
-    let lock = lock(args, &args.state.clone().unwrap_or_else(default_path), out)?;
+    let state = args.state.clone().unwrap_or_else(default_path);
+    let lock = lock(args, &state, out)?;
     // Counting begins before the program that delays: programs run in that order, and delays are to be within exits.
-    let live = match lock {
-        Some(_) => start_counting(args, &Processes::These(vec![delayed.process]), true)?,
-        None => None,
-    };
-    let mut metrics = vec![source.metric(args.better.map(Better::from)), DelayGuard::metric()];
-    metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
+    let measured = measured(args, Some(source), &Processes::These(vec![delayed.process]), lock.is_some())?;
+    let decided_by = measured.decided_by();
+    let metrics = measured.list(args.better.map(Better::from), Some(DelayGuard::metric()));
     let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
     let plan =
@@ -45,7 +42,7 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
     let rules = TrialRules { metrics: metrics.clone(), matters: args.matters, limits };
     let mut trial = HostTrial::of_delays(plan, rules, DELAY_METRIC);
     if args.is_text() {
-        write_plan(args, &delayed, &trial, &decided_by, (&metrics, live.as_ref()), &host_limits, out)?;
+        write_plan(args, &delayed, &trial, &decided_by, (&metrics, &measured), &host_limits, out)?;
         out.flush()?;
     }
     let report = |trial: &HostTrial, guard: Option<&DelayGuard>| {
@@ -67,28 +64,24 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
     let blocks = trial.plan().blocks.len();
     let mut host = GuardedHost {
         guard: DelayGuard::new(delay, &delayed.delays, &args.root, host_limits),
-        metric: Some(source),
-        counted: live,
+        metrics: measured,
         setting: 0,
         began: Instant::now(),
         blocks,
         out: args.is_text().then_some(&mut *out),
     };
     run_turns(&mut trial, &mut host);
-    let GuardedHost { guard, counted, .. } = host;
-    say_missed(counted.as_ref());
+    let GuardedHost { guard, metrics, .. } = host;
+    say_missed(&metrics);
     let mut report = report(&trial, Some(&guard));
     // The program ends here.
     drop(guard);
     report.began = began;
     report.left =
         Some(TrialLeftRow { kept: false, done: vec!["no exit is delayed any more".to_string()], failed: Vec::new() });
-    report.causes = counted.as_ref().map(CountedMetrics::causes).unwrap_or_default();
+    report.causes = metrics.causes();
     let verdict = trial.verdict();
-    match args.is_text() {
-        true => write_verdict(&verdict, &report, out)?,
-        false => write_json(&report, out)?,
-    }
+    hand_on(args, &state, &report, out, |out| write_verdict(&verdict, &report, out))?;
     Ok(if verdict.is_judged() { Outcome::Fine } else { Outcome::Failed })
 }
 
@@ -97,7 +90,7 @@ fn write_plan(
     delayed: &DelayedVm,
     trial: &HostTrial,
     decided_by: &str,
-    metrics: (&[TrialMetric], Option<&CountedMetrics>),
+    metrics: (&[TrialMetric], &TurnMetrics),
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -127,8 +120,8 @@ fn write_plan(
 }
 
 fn write_verdict(verdict: &TrialVerdict, report: &TrialReport, out: &mut dyn Write) -> anyhow::Result<()> {
-    if let (Some(slope), Some(row)) = (&verdict.slope, &report.sensitivity) {
-        writeln!(out, "\n{}", slope.sentence(&row.exit(), verdict.matters))?;
+    if let Some(row) = &report.sensitivity {
+        writeln!(out, "\n{}", row.text)?;
     }
     let end = verdict.end.as_ref().map_or_else(|| "the trial is not over".to_string(), |end| end.to_string());
     writeln!(out, "{} blocks in {}: {end}", verdict.blocks, verdict.took)?;

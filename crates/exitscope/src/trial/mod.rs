@@ -13,9 +13,10 @@ use crate::html_output;
 use crate::output_file::can_write;
 use crate::question::agreed;
 use crate::report::terminal_style;
+use crate::store;
 use crate::trial_args::{TryArgs, TryFormat};
 use crate::{Outcome, write_json};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
@@ -23,7 +24,8 @@ use exitscope_apply::{
     TaskThread, TrialEnding, TrialLock, TriedSetting, default_path, host_name, tried_path,
 };
 use exitscope_measure::{
-    CountedMetrics, GuardedHost, MetricScale, MetricSource, PrometheusQuery, add_to_history, predict, start_watchdog,
+    CountedMetrics, GuardedHost, HostCosts, MetricScale, MetricSource, Predictor, PrometheusQuery, TurnMetrics,
+    add_to_history, history_path, start_watchdog,
 };
 use exitscope_model::encode::message;
 use exitscope_page::{ResultPage, write_result_page};
@@ -47,6 +49,9 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.history {
         return history::show(args, out);
     }
+    if let Some(dir) = &args.store {
+        store::for_trials(dir)?;
+    }
     // Without --history clap asks for it.
     let setting = args.setting.as_deref().unwrap_or_default();
     catch_signals()?;
@@ -66,18 +71,15 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let (processes, threads) = vm_threads(args.vm.as_deref())?;
     let targets = SettingTargets { cgroup: args.cgroup.clone(), threads, guest: args.guest.clone() };
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
-    let source = args.source().map_err(anyhow::Error::msg)?;
-    let decided_by = source.as_ref().map_or("cost, the share of vCPU time in exits".to_string(), MetricSource::text);
-    let live = start_counting(args, &processes, source.is_some())?;
-    let mut metrics: Vec<TrialMetric> =
-        source.iter().map(|source| source.metric(args.better.map(Better::from))).collect();
-    metrics.extend(live.is_some().then(CountedMetrics::metrics).into_iter().flatten());
+    let measured = measured(args, args.source().map_err(anyhow::Error::msg)?, &processes, true)?;
+    let decided_by = measured.decided_by();
+    let metrics = measured.list(args.better.map(Better::from), None);
     let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
     let plan = TrialPlan::new(tried.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
     let mut trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
     if is_text {
-        write_plan(args, &tried, &trial, &decided_by, (&metrics, live.as_ref()), &host_limits, out)?;
+        write_plan(args, &tried, &trial, &decided_by, (&metrics, &measured), &host_limits, out)?;
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
@@ -96,34 +98,64 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("the value in force has changed since the plan was shown: start again");
     }
     let began = now();
-    let predicted = match live.is_some() && !args.no_predict {
-        true => predict(&mut trial, tried.name(), &tried.values, &processes),
+    let predictor = match measured.counted.is_some() && !args.no_predict {
+        true => Predictor::new(&tried, args.turn, &processes),
         false => Ok(None),
     };
+    if let (Ok(Some(predictor)), true) = (&predictor, is_text) {
+        writeln!(out, "recording for {} with the value in force, to predict from", predictor.length)?;
+        out.flush()?;
+    }
+    let predicted = predictor.and_then(|of| of.map(|predictor| predictor.predict(&mut trial)).transpose());
     let predicted_from = predicted.unwrap_or_else(|why| {
         say!("nothing is predicted: {}", message(&why));
         None
     });
-    let (trial, ending, causes) = run_guarded(args, trial, &tried, source, live, lock, is_text.then_some(&mut *out))?;
+    let (trial, ending, causes) = run_guarded(args, trial, &tried, measured, lock, is_text.then_some(&mut *out))?;
     let (verdict, mut report) = (trial.verdict(), report(&trial));
     report.began = began;
     report.predicted_from = predicted_from;
     report.left = Some(TrialLeftRow { kept: ending.kept, done: ending.done.clone(), failed: ending.failed.clone() });
     report.causes = causes;
-    if let Err(error) = add_to_history(&state, &report) {
-        say!("the trial is not in the history of this host: {error}");
-    }
-    match is_text {
-        true => write_verdict(&verdict, &report, &tried_path(&state), out)?,
-        false => write_json(&report, out)?,
-    }
-    if let Some(to) = &args.html {
-        write_html(to, std::slice::from_ref(&report))?;
-    }
+    hand_on(args, &state, &report, out, |out| write_verdict(&verdict, &report, &tried_path(&state), out))?;
     Ok(match verdict.is_judged() && ending.failed.is_empty() && ending.why.is_none() {
         true => Outcome::Fine,
         false => Outcome::Failed,
     })
+}
+
+/// What is done with a trial that was made: it is kept in the history, shown, added to a store, written as a page.
+fn hand_on(
+    args: &TryArgs,
+    state: &Path,
+    report: &TrialReport,
+    out: &mut dyn Write,
+    write_text: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let history = history_path(state);
+    let is_kept = add_to_history(&history, report);
+    if let Err(error) = &is_kept {
+        say!("the trial is not in the history of this host: {error}");
+    }
+    match args.is_text() {
+        true => write_text(out)?,
+        false => write_json(report, out)?,
+    }
+    out.flush()?;
+    if let Some(to) = &args.html {
+        write_html(to, std::slice::from_ref(report))?;
+    }
+    let Some(dir) = &args.store else { return Ok(()) };
+    let (dir, added) = (dir.display(), store::add_trial(dir, report));
+    match is_kept {
+        Ok(()) => {
+            let history = history.display();
+            added.with_context(|| {
+                format!("`exitscope store add {dir} {history}` adds the trial when the store can be written")
+            })
+        }
+        Err(_) => added,
+    }
 }
 
 /// The lock of a trial; of a dry run, none.
@@ -172,17 +204,28 @@ fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> 
     Ok((Processes::These(vec![process]), threads))
 }
 
-/// Counting of exits, if it is wanted and possible; without it there must be another metric.
-fn start_counting(args: &TryArgs, processes: &Processes, has_metric: bool) -> anyhow::Result<Option<CountedMetrics>> {
-    let counted = if args.no_count { Err("--no-count".to_string()) } else { CountedMetrics::start(processes.clone()) };
-    match counted {
-        Ok(counted) => Ok(Some(counted)),
-        Err(_) if has_metric => Ok(None),
-        Err(why) => bail!(
+/// What is measured: exits are counted if that is wanted and possible, and `is_run`; if not, there must be a metric of the user.
+fn measured(
+    args: &TryArgs,
+    user: Option<MetricSource>,
+    processes: &Processes,
+    is_run: bool,
+) -> anyhow::Result<TurnMetrics> {
+    let vm = match processes {
+        Processes::These(these) => these.first().copied(),
+        Processes::All => None,
+    };
+    let counted = match is_run && !args.no_count {
+        true => CountedMetrics::start(processes.clone()),
+        false => Err("--no-count".to_string()),
+    };
+    if let (Err(why), None) = (&counted, &user) {
+        bail!(
             "exits are not counted ({why}), so there is nothing to compare: --metric, --metric-file or --metric-query names \
              something"
-        ),
+        );
     }
+    Ok(TurnMetrics { user, counted: counted.ok(), host_costs: HostCosts::new(&args.root, vm) })
 }
 
 impl TryArgs {
@@ -234,7 +277,7 @@ fn write_plan(
     tried: &TriedSetting,
     trial: &HostTrial,
     decided_by: &str,
-    metrics: (&[TrialMetric], Option<&CountedMetrics>),
+    metrics: (&[TrialMetric], &TurnMetrics),
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -259,8 +302,8 @@ fn write_plan(
 }
 
 /// Says what counting has missed.
-fn say_missed(counted: Option<&CountedMetrics>) {
-    if let Some(missed) = counted.map(|counted| counted.missed).filter(|&missed| missed > 0) {
+fn say_missed(measured: &TurnMetrics) {
+    if let Some(missed) = measured.counted.as_ref().map(|counted| counted.missed).filter(|&missed| missed > 0) {
         say!("{missed} wake-ups and switches were missed while counting: halted and steal are off by as many waits");
     }
 }
@@ -269,7 +312,7 @@ fn say_missed(counted: Option<&CountedMetrics>) {
 fn write_rules(
     args: &TryArgs,
     (decided_by, matters): (&str, &str),
-    (metrics, counted): (&[TrialMetric], Option<&CountedMetrics>),
+    (metrics, measured): (&[TrialMetric], &TurnMetrics),
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -282,7 +325,7 @@ fn write_rules(
     for limit in args.abort_on.iter().filter(|text| !HostLimit::is_meant(text)).chain(&host_limits.texts()) {
         writeln!(out, "aborted if: {}", message(limit))?;
     }
-    if counted.is_some_and(|counted| !counted.has_all_exits()) {
+    if measured.counted.as_ref().is_some_and(|counted| !counted.has_all_exits()) {
         writeln!(out, "kvm_exit does not fire here: user-space exits are complete, in-kernel exits partial")?;
     }
     Ok(())
@@ -293,23 +336,21 @@ fn run_guarded(
     args: &TryArgs,
     mut trial: HostTrial,
     tried: &TriedSetting,
-    metric: Option<MetricSource>,
-    counted: Option<CountedMetrics>,
+    metrics: TurnMetrics,
     lock: TrialLock,
     out: Option<&mut dyn Write>,
 ) -> anyhow::Result<(HostTrial, TrialEnding, Vec<TrialCauseRow>)> {
     let guard = start_watchdog(tried, lock, args.host_limits()?)?;
     let blocks = trial.plan().blocks.len();
-    let mut host = GuardedHost { guard, metric, counted, setting: 0, began: Instant::now(), blocks, out };
+    let mut host = GuardedHost { guard, metrics, setting: 0, began: Instant::now(), blocks, out };
     run_turns(&mut trial, &mut host);
-    say_missed(host.counted.as_ref());
+    say_missed(&host.metrics);
     let ending = match trial.verdict().keep.filter(|_| args.keep) {
         // Position 0 of the plan is the value in force.
         Some(setting) => host.guard.keep(setting + 1),
         None => host.guard.restore(),
     };
-    let causes = host.counted.as_ref().map(CountedMetrics::causes).unwrap_or_default();
-    Ok((trial, ending, causes))
+    Ok((trial, ending, host.metrics.causes()))
 }
 
 fn write_verdict(

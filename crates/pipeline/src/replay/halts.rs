@@ -21,7 +21,7 @@ impl TraceSink for HaltReplays {
     }
 }
 
-/// What values of a knob of host halt polling are predicted to make of a recording.
+/// What values of a knob of halt polling are predicted to make of a recording.
 pub struct PredictedHalts {
     /// Halts of the recording.
     pub halts: u64,
@@ -29,17 +29,20 @@ pub struct PredictedHalts {
     pub values: Vec<PollPrediction>,
 }
 
-/// Predicts what values of a knob of host halt polling make of the halts of a recording.
+/// Predicts what values of a knob of halt polling make of the halts of a recording.
 pub fn predict_halts(
     input: &Input,
     options: ReadOptions,
+    policy: HaltPolicy,
     knob: &'static str,
     values: &[u64],
 ) -> Result<PredictedHalts, ReadError> {
     let (trace, mut facts) = read_alone(input, options, || AdviceInput::new(&Selection::default()))?;
     let (first, last) = trace.span.unwrap_or_default();
     facts.end(first, last, &trace.vcpu_of);
-    let predictions = PollPredictions::new(&facts, &RecordedHaltPolling::of(&trace.info), knob, values);
+    let exits = (trace.exits, last.since(first).unwrap_or_default());
+    let host = RecordedHaltPolling::of(&trace.info);
+    let predictions = PollPredictions::new(&facts, &host, policy, (knob, values), exits);
     let halts = predictions.halts();
     let (_, predictions) = read_alone(input, options, || predictions.clone())?;
     Ok(PredictedHalts { halts, values: predictions.finish() })
@@ -96,7 +99,7 @@ mod tests {
         // As `report --view halt` has it; of the second one, no wake-up is recorded.
         for (file, latency) in [("t4-none.dat.gz", Some(166_014_028.0 / 1_985.0)), ("t4-kvmstat.data.gz", None)] {
             let input = Input::open(&corpus.join(file)).unwrap();
-            let predicted = predict_halts(&input, options, "halt_poll_ns", &[0]).unwrap();
+            let predicted = predict_halts(&input, options, HaltPolicy::Host, "halt_poll_ns", &[0]).unwrap();
             let recorded = predicted.values[0].wakeup.map(|wakeup| wakeup.recorded);
             assert_eq!(recorded, latency, "{file}");
         }

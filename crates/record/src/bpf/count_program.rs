@@ -1,4 +1,4 @@
-//! The programs that count exits where they happen. `aggregate/fold.rs` is the same in Rust, event by event.
+//! The programs that count exits where they happen. `aggregate/exit_counter.rs` is the same in Rust, event by event.
 //!
 //! ```text
 //! the thread's state? none, and not wanted ─► out          no room for a new one ─► count a loss, out
