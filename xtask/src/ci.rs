@@ -1,4 +1,4 @@
-//! The whole check, or of it what a change can touch, with the time that each part takes. The last parts run two at a time.
+//! The whole check, or of it what a change can touch, with the time that each part takes. What is built runs two at a time.
 //!
 //! ```text
 //! git diff --name-only REV ─► packages with a changed file, and those that depend on them ─► parts, and the packages they test
@@ -34,6 +34,10 @@ enum Looks {
     Always,
     /// The packages that a change can touch, each for itself.
     AtPackages,
+    /// Their test programs, but for those that wait.
+    AtTests,
+    /// The test programs that wait, if a change can touch them.
+    AtWaitingTests,
     /// All of it as soon as one of these packages, or a file in one of these folders, is touched.
     At { packages: &'static [&'static str], folders: &'static [&'static str] },
 }
@@ -46,15 +50,21 @@ struct Part {
     command: &'static [&'static str],
     /// The folder in which it runs, below the repository's.
     folder: &'static str,
-    /// Which of two threads runs it, beside what the other runs. Parts that build the command stay in one, as each has it built
-    /// with features of its own.
+    /// Which of two threads runs it, beside what the other runs. None of these may build the command while tests run it: they take
+    /// it as it is built, where a change can touch it.
     lane: Option<usize>,
 }
 
 /// The command and its tests; what shows or runs it is touched with it.
 const COMMAND: &str = "exitscope";
 
-const PARTS: [Part; 9] = [
+/// Parts that build the command, without its features, unless they are told that it is built.
+const BUILDING: [&str; 2] = ["fuzz", "rig"];
+
+/// Its tests that mostly wait: for a kernel that lets programs go, for screens, for turns of a trial.
+const WAITING: [&str; 6] = ["exit_delay", "exporter", "live", "live_page", "serve", "top"];
+
+const PARTS: [Part; 12] = [
     Part {
         name: "format",
         looks: Looks::Always,
@@ -78,11 +88,32 @@ const PARTS: [Part; 9] = [
         lane: None,
     },
     Part {
-        name: "tests",
+        name: "build",
         looks: Looks::AtPackages,
-        command: &["cargo", "test", "--no-fail-fast"],
+        command: &["cargo", "build", "--all-targets"],
         folder: "",
         lane: None,
+    },
+    Part {
+        name: "tests",
+        looks: Looks::AtTests,
+        command: &["cargo", "test", "--no-fail-fast"],
+        folder: "",
+        lane: Some(0),
+    },
+    Part {
+        name: "waiting",
+        looks: Looks::AtWaitingTests,
+        command: &["cargo", "test", "--no-fail-fast"],
+        folder: "",
+        lane: Some(1),
+    },
+    Part {
+        name: "doctests",
+        looks: Looks::AtPackages,
+        command: &["cargo", "test", "--doc"],
+        folder: "",
+        lane: Some(1),
     },
     Part {
         name: "web",
@@ -110,7 +141,7 @@ const PARTS: [Part; 9] = [
         looks: Looks::At { packages: &[COMMAND], folders: &["rig/"] },
         command: &["cargo", "xtask", "rig", "x86-svm"],
         folder: "",
-        lane: Some(0),
+        lane: Some(1),
     },
 ];
 
@@ -132,10 +163,18 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
 }
 
 #[derive(Deserialize)]
 struct Dependency {
+    name: String,
+}
+
+/// What is built of a package.
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
     name: String,
 }
 
@@ -148,13 +187,15 @@ struct Touched {
 
 /// Runs the check.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
+    let all = packages()?;
     let touched = match &flags.since {
-        Some(revision) => Touched::of(changed_since(revision)?, &packages()?),
+        Some(revision) => Touched::of(changed_since(revision)?, &all),
         None => Touched { files: Vec::new(), packages: None },
     };
     let begin = Instant::now();
+    let is_built = touched.packages.as_ref().is_none_or(|packages| packages.contains(COMMAND));
     let looked = |part: &Part| -> anyhow::Result<Option<Command>> {
-        touched.looked_at(part).map(|packages| part.command(&packages)).transpose()
+        touched.looked_at(part).map(|packages| part.command(&packages, &all, is_built)).transpose()
     };
     let mut commands = Vec::new();
     for part in &PARTS {
@@ -206,24 +247,53 @@ fn in_turn(parts: Vec<(&'static Part, Option<Command>)>, output: fn() -> Stdio) 
 }
 
 impl Part {
-    /// With the packages that it looks at; all of them if none are named.
-    fn command(&self, packages: &[String]) -> anyhow::Result<Command> {
+    /// With the packages that it looks at; all of them if none are named. `is_built`: an earlier part builds the command.
+    fn command(&self, packages: &[String], all: &[Package], is_built: bool) -> anyhow::Result<Command> {
         let mut command = match self.command[0] {
             "cargo" => cargo()?,
             program => Command::new(program),
         };
         command.current_dir(root().join(self.folder)).args(&self.command[1..]);
-        if self.looks == Looks::AtPackages {
+        if matches!(self.looks, Looks::AtPackages | Looks::AtTests | Looks::AtWaitingTests) {
             command.args(["--all-features", "--quiet", "--locked"]);
             match packages {
                 [] => command.arg("--workspace"),
                 named => command.args(named.iter().flat_map(|name| ["--package", name])),
             };
         }
+        let looked_at = all.iter().filter(|package| packages.is_empty() || packages.contains(&package.name));
+        match self.looks {
+            Looks::AtTests => {
+                let targets: BTreeSet<(&str, &str)> = looked_at.flat_map(Package::tested).collect();
+                let named = targets.into_iter().filter(|target| !WAITING.contains(&target.1));
+                command.args(
+                    named.flat_map(|(flag, name)| {
+                        std::iter::once(flag).chain(Some(name).filter(|name| !name.is_empty()))
+                    }),
+                );
+            }
+            Looks::AtWaitingTests => _ = command.args(WAITING.iter().flat_map(|name| ["--test", name])),
+            _ => {}
+        }
+        if BUILDING.contains(&self.name) && is_built {
+            command.arg("--built");
+        }
         if self.name == "clippy" {
             command.args(["--", "-D", "warnings"]);
         }
         Ok(command)
+    }
+}
+
+impl Package {
+    /// The flags of cargo that have its test programs built or run, with the names of tests.
+    fn tested(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.targets.iter().filter_map(|target| match target.kind.first()?.as_str() {
+            "test" => Some(("--test", target.name.as_str())),
+            "bin" => Some(("--bins", "")),
+            "lib" => Some(("--lib", "")),
+            _ => None,
+        })
     }
 }
 
@@ -250,7 +320,7 @@ impl Touched {
         }
         let mut touched = with_dependents(touched, packages);
         if touched.contains(COMMAND) {
-            // The front end's tests run both.
+            // The front end's tests and the rig run both.
             touched.insert("tiny-guest".to_string());
         }
         Touched { packages: Some(touched), files }
@@ -261,7 +331,10 @@ impl Touched {
         let Some(packages) = &self.packages else { return Some(Vec::new()) };
         match part.looks {
             Looks::Always => Some(Vec::new()),
-            Looks::AtPackages => (!packages.is_empty()).then(|| packages.iter().cloned().collect()),
+            Looks::AtWaitingTests if !packages.contains(COMMAND) => None,
+            Looks::AtPackages | Looks::AtTests | Looks::AtWaitingTests => {
+                (!packages.is_empty()).then(|| packages.iter().cloned().collect())
+            }
             Looks::At { packages: of, folders } => {
                 let is_in = |file: &String| folders.iter().any(|folder| file.starts_with(folder));
                 let is_touched = of.iter().any(|name| packages.contains(*name)) || self.files.iter().any(is_in);
@@ -340,7 +413,8 @@ mod tests {
 
     fn package(name: &str, folder: &str, dependencies: &[&str]) -> Package {
         let dependencies = dependencies.iter().map(|name| Dependency { name: name.to_string() }).collect();
-        Package { name: name.to_string(), manifest_path: root().join(folder).join("Cargo.toml"), dependencies }
+        let manifest_path = root().join(folder).join("Cargo.toml");
+        Package { name: name.to_string(), manifest_path, dependencies, targets: Vec::new() }
     }
 
     fn touched(files: &[&str]) -> (Vec<String>, Vec<&'static str>) {
@@ -358,17 +432,38 @@ mod tests {
 
     #[test]
     fn a_change_touches_its_package_those_that_depend_on_it_and_their_parts() {
-        let all = ["format", "tidy", "page", "clippy", "tests", "web", "sanitize", "fuzz", "rig"].to_vec();
+        let all: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
         let (packages, parts) = touched(&["crates/model/src/lane.rs"]);
         assert_eq!(packages, ["exitscope", "exitscope-model", "exitscope-page", "tiny-guest"]);
-        assert_eq!(parts, ["format", "tidy", "page", "clippy", "tests", "web", "fuzz", "rig"]);
+        assert_eq!(parts, all.iter().copied().filter(|part| *part != "sanitize").collect::<Vec<_>>());
         assert_eq!(touched(&["crates/lab/guest/src/main.rs"]).1, all);
-        assert_eq!(touched(&["xtask/src/tidy.rs"]), (vec!["xtask".into()], vec!["format", "tidy", "clippy", "tests"]));
+        assert_eq!(
+            touched(&["xtask/src/tidy.rs"]),
+            (vec!["xtask".into()], vec!["format", "tidy", "clippy", "build", "tests", "doctests"])
+        );
         assert_eq!(touched(&["README.md"]), (vec![], vec!["format", "tidy"]));
         assert_eq!(touched(&["rig/x86-svm/init"]), (vec![], vec!["format", "tidy", "rig"]));
         // What nobody knows may be anything's.
         assert_eq!(touched(&["README.md", "Cargo.lock"]), (vec![], all));
         assert_eq!(touched(&[]), (vec![], vec!["format", "tidy"]));
+    }
+
+    #[test]
+    fn each_test_is_run_by_one_of_two_parts() {
+        let all = packages().unwrap();
+        let arguments = |name: &str| -> Vec<String> {
+            let part = PARTS.iter().find(|part| part.name == name).unwrap();
+            let command = part.command(&[], &all, true).unwrap();
+            command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect()
+        };
+        let (busy, waiting) = (arguments("tests"), arguments("waiting"));
+        let tests = all.iter().flat_map(|package| &package.targets).filter(|target| target.kind == ["test"]);
+        for name in tests.map(|target| &target.name) {
+            assert!(busy.contains(name) != waiting.contains(name), "{name}");
+        }
+        assert!(busy.contains(&"--lib".to_string()) && busy.contains(&"--bins".to_string()), "{busy:?}");
+        let own = all.iter().find(|package| package.name == COMMAND).unwrap();
+        assert!(WAITING.iter().all(|name| own.targets.iter().any(|target| target.name == *name)));
     }
 
     #[test]

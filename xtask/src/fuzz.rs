@@ -24,6 +24,9 @@ pub struct Flags {
     /// Look for what is new for so long (30s, 10m, 2h), with a seed of now and with libFuzzer
     #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
     seconds: Option<u64>,
+    /// Take the program of fuzz/ as it is in target/debug
+    #[arg(long)]
+    built: bool,
     /// Then add inputs to fuzz/corpus that reach what none there does
     #[arg(long, requires = "seconds")]
     keep: bool,
@@ -42,11 +45,11 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 /// Builds and runs it.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
-    let mut build = cargo()?;
-    ensure!(
-        build.args(["build", "--quiet", "--package", "exitscope-fuzz"]).status()?.success(),
-        "fuzz/ does not build"
-    );
+    if !flags.built {
+        let mut build = cargo()?;
+        build.args(["build", "--quiet", "--package", "exitscope-fuzz"]);
+        ensure!(build.status()?.success(), "fuzz/ does not build");
+    }
     let mut fixed = Command::new(target()?.join("debug/exitscope-fuzz"));
     fixed.args(&flags.rest);
     let Some(seconds) = flags.seconds else { return passed(&mut fixed) };

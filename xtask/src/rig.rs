@@ -15,6 +15,7 @@ mod live;
 mod machine;
 mod packages;
 mod steps;
+mod trials;
 mod waits;
 
 use crate::{cargo, target};
@@ -38,6 +39,9 @@ pub struct Flags {
     /// Seconds from power-on to power-off, at most
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: u64,
+    /// Take the command and tiny-guest as they are in target/debug, whatever features they have
+    #[arg(long)]
+    built: bool,
     /// Run this line of shell inside instead of the steps; show its output and exit with its code
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -63,7 +67,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 
     let line = flags.command.join(" ");
     let steps = if line.is_empty() { STEPS } else { &[Step { name: "command", line: &line, check: None }] };
-    let built = build()?;
+    let built = if flags.built { target()?.join("debug") } else { build()? };
     let kernel = match prepare(&folder, &built, steps) {
         Err(error) if std::env::var(WITHOUT_RIG).is_ok_and(|value| value == "1") => {
             eprintln!("SKIPPED: THE RIG WAS NOT RUN: {error:#}");

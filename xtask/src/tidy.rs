@@ -31,8 +31,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "measure",
         &[
-            "units", "signals", "apply", "trial", "model", "trace", "record", "live", "analysis", "pipeline", "view",
-            "http",
+            "units", "signals", "policy", "apply", "trial", "model", "trace", "record", "live", "analysis", "pipeline",
+            "view", "http",
         ],
     ),
     ("page", &["units", "policy", "model", "analysis", "view"]),

@@ -1,6 +1,6 @@
 //! What runs inside the machine, and what must come out: the kernel's trace has to show what the workload says it did.
 
-use super::{lab, live, waits};
+use super::{lab, live, trials, waits};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -75,6 +75,24 @@ pub const STEPS: &[Step] = &[
                taskset 2 tiny-guest --repeat 11; echo 0 >$cpu; tiny-guest --repeat 13; echo 1 >$cpu; sleep 1; \
                taskset 2 tiny-guest --repeat 17\" || exit 1; done",
         check: Some(live::a_cpu_that_comes_back_is_recorded),
+    },
+    Step {
+        name: "try-parameter",
+        line: "mkdir g; exitscope lab guests ping-pong --root g --gap 50us >guests 2>&1 & \
+               until grep -qs '[1-9]' g/throughput; do sleep 0.2; done; \
+               exitscope try halt_poll_ns=5ms --vm $! --turn 150ms --settle 50ms --for 7s --yes --seed 1 \
+               --metric-file g/throughput --state applied.json --format json; \
+               ended=$?; cat /sys/module/kvm/parameters/halt_poll_ns >after; kill $!; wait; [ $ended = 0 ] || [ $ended = 2 ]",
+        check: Some(trials::the_parameter_is_tried_and_restored),
+    },
+    Step {
+        name: "try-delay",
+        line: "mkdir g; exitscope lab guests ping-pong --root g --gap 50us >guests 2>&1 & \
+               until grep -qs '[1-9]' g/throughput; do sleep 0.2; done; \
+               exitscope try --delay 10us --vm $! --turn 150ms --settle 50ms --for 7s --yes --seed 1 \
+               --metric-file g/throughput --state applied.json --format json; \
+               ended=$?; kill $!; wait; [ $ended = 0 ] || [ $ended = 2 ]",
+        check: Some(trials::exits_in_the_kernel_are_delayed),
     },
     Step {
         name: "waits-pending",
