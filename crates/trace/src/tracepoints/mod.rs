@@ -148,11 +148,14 @@ pub fn recorded(is_wanted: impl Fn(RecordWhen) -> bool) -> Vec<&'static str> {
 /// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
 const KVM_RUN: u64 = 0xae80;
 
+/// The same on powerpc, whose `_IOC_NONE` is 1 (`arch/powerpc/include/uapi/asm/ioctl.h`).
+const POWERPC_KVM_RUN: u64 = 0x2000_ae80;
+
 /// A system call of user space, by an ioctl's command. x86 can share with user space in `kvm_run` (KVM_CAP_SYNC_REGS) what
 /// KVM_{GET,SET}_{REGS,SREGS,VCPU_EVENTS,SREGS2} of `include/uapi/linux/kvm.h` read or write.
 pub(crate) const fn call(command: u64) -> EventKind {
     match command {
-        KVM_RUN => EventKind::RunEnter,
+        KVM_RUN | POWERPC_KVM_RUN => EventKind::RunEnter,
         0x8090_ae81 | 0x4090_ae82 | 0x8138_ae83 | 0x4138_ae84 | 0x8040_ae9f | 0x4040_aea0 | 0x8140_aecc
         | 0x4140_aecd => EventKind::Syscall { registers: true },
         _ => EventKind::Syscall { registers: false },

@@ -173,6 +173,18 @@ fn written_and_read(arch: &str, name: &str, event: &Event) -> Vec<Event> {
 }
 
 #[test]
+fn kvm_run_has_two_numbers_and_what_shares_its_low_bits_is_another_call() {
+    for (command, kind) in [
+        (0xae80, EventKind::RunEnter),
+        (0x2000_ae80, EventKind::RunEnter),
+        (0x8090_ae81, EventKind::Syscall { registers: true }),
+        (0x4004_ae80, EventKind::Syscall { registers: false }),
+    ] {
+        assert_eq!(call(command), kind, "{command:#x}");
+    }
+}
+
+#[test]
 fn every_row_is_read_alike_from_what_it_prints_and_from_its_record() {
     for row in ROWS {
         let mut examples = PRINTED.iter().filter(|of| (of.0, of.1) == (row.arch, row.event)).peekable();
