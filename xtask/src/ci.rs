@@ -34,10 +34,8 @@ enum Looks {
     Always,
     /// The packages that a change can touch, each for itself.
     AtPackages,
-    /// Their test programs, but for those that wait.
-    AtTests,
-    /// The test programs that wait, if a change can touch them.
-    AtWaitingTests,
+    /// Their test programs: those that run guests, or the others. Who counts what happens on this host counts every guest.
+    AtTestPrograms { with_guests: bool },
     /// All of it as soon as one of these packages, or a file in one of these folders, is touched.
     At { packages: &'static [&'static str], folders: &'static [&'static str] },
 }
@@ -61,8 +59,13 @@ const COMMAND: &str = "exitscope";
 /// Parts that build the command, without its features, unless they are told that it is built.
 const BUILDING: [&str; 2] = ["fuzz", "rig"];
 
-/// Its tests that mostly wait: for a kernel that lets programs go, for screens, for turns of a trial.
-const WAITING: [&str; 6] = ["exit_delay", "exporter", "live", "live_page", "serve", "top"];
+/// Test programs that run guests, by package; none named: all of it.
+const WITH_GUESTS: [(&str, &[&str]); 4] = [
+    (COMMAND, &["counting", "exit_delay", "exporter", "lab", "live", "live_page", "top"]),
+    ("exitscope-lab", &[]),
+    ("exitscope-record", &[]),
+    ("tiny-guest", &[]),
+];
 
 const PARTS: [Part; 12] = [
     Part {
@@ -96,15 +99,15 @@ const PARTS: [Part; 12] = [
     },
     Part {
         name: "tests",
-        looks: Looks::AtTests,
-        command: &["cargo", "test", "--no-fail-fast"],
+        looks: Looks::AtTestPrograms { with_guests: false },
+        command: &["cargo", "test"],
         folder: "",
         lane: Some(0),
     },
     Part {
-        name: "waiting",
-        looks: Looks::AtWaitingTests,
-        command: &["cargo", "test", "--no-fail-fast"],
+        name: "guests",
+        looks: Looks::AtTestPrograms { with_guests: true },
+        command: &["cargo", "test"],
         folder: "",
         lane: Some(1),
     },
@@ -163,7 +166,6 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
-    targets: Vec<Target>,
 }
 
 #[derive(Deserialize)]
@@ -171,11 +173,28 @@ struct Dependency {
     name: String,
 }
 
-/// What is built of a package.
+/// What cargo says of each thing that it has built.
+#[derive(Deserialize)]
+struct Artifact {
+    #[serde(default)]
+    manifest_path: PathBuf,
+    target: Option<Target>,
+    /// The test program, if it is one.
+    executable: Option<PathBuf>,
+}
+
 #[derive(Deserialize)]
 struct Target {
-    kind: Vec<String>,
     name: String,
+}
+
+/// A test program.
+struct TestProgram {
+    package: String,
+    target: String,
+    /// The package's.
+    folder: PathBuf,
+    program: PathBuf,
 }
 
 /// What a change can touch.
@@ -192,88 +211,142 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         Some(revision) => Touched::of(changed_since(revision)?, &all),
         None => Touched { files: Vec::new(), packages: None },
     };
-    let begin = Instant::now();
     let is_built = touched.packages.as_ref().is_none_or(|packages| packages.contains(COMMAND));
-    let looked = |part: &Part| -> anyhow::Result<Option<Command>> {
-        touched.looked_at(part).map(|packages| part.command(&packages, &all, is_built)).transpose()
-    };
-    let mut commands = Vec::new();
-    for part in &PARTS {
-        let command = looked(part)?;
-        if let Some(command) = command.as_ref().filter(|_| flags.list) {
-            eprintln!("+ {}: {}", part.name, shown(command));
-        }
-        commands.push((part, command));
-    }
+    let begin = Instant::now();
+    let looked: Vec<(&Part, Option<Vec<String>>)> = PARTS.iter().map(|part| (part, touched.looked_at(part))).collect();
     if flags.list {
+        for (part, packages) in looked.iter().filter_map(|(part, packages)| Some((part, packages.as_ref()?))) {
+            eprintln!("+ {}: {}", part.name, shown(&part.command(packages, is_built)?));
+        }
         return Ok(());
     }
-    let (alone, beside): (Vec<_>, Vec<_>) = commands.into_iter().partition(|(part, _)| part.lane.is_none());
-    let mut rows = in_turn(alone, Stdio::inherit)?;
-    let (first, second): (Vec<_>, Vec<_>) = beside.into_iter().partition(|(part, _)| part.lane == Some(0));
-    let (first, second) = thread::scope(|scope| {
-        let second = scope.spawn(|| in_turn(second, Stdio::piped));
-        (in_turn(first, Stdio::piped), second.join())
-    });
-    rows.extend(first?);
-    rows.extend(second.map_err(|_| anyhow!("a part has panicked"))??);
+    let (alone, beside): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(part, _)| part.lane.is_none());
+    let command = |(part, packages): (&'static Part, Option<Vec<String>>)| -> anyhow::Result<_> {
+        let commands = packages.map(|packages| part.command(&packages, is_built).map(|command| vec![command]));
+        Ok((part, commands.transpose()?))
+    };
+    let mut rows = in_turn(alone.into_iter().map(command).collect::<anyhow::Result<_>>()?, Stdio::inherit)?;
+    if !has_failed(&rows) {
+        let programs = |part: &Part, packages: &[String]| match part.looks {
+            Looks::AtTestPrograms { with_guests } => {
+                let programs = test_programs(packages, &all)?.into_iter();
+                Ok(programs.filter(|program| program.has_guests() == with_guests).map(|of| of.command()).collect())
+            }
+            _ => part.command(packages, is_built).map(|command| vec![command]),
+        };
+        let commands = |(part, packages): (&'static Part, Option<Vec<String>>)| -> anyhow::Result<_> {
+            Ok((part, packages.map(|packages| programs(part, &packages)).transpose()?))
+        };
+        let beside = beside.into_iter().map(commands).collect::<anyhow::Result<Vec<_>>>()?;
+        let (first, second): (Vec<_>, Vec<_>) = beside.into_iter().partition(|(part, _)| part.lane == Some(0));
+        let (first, second) = thread::scope(|scope| {
+            let second = scope.spawn(|| in_turn(second, Stdio::piped));
+            (in_turn(first, Stdio::piped), second.join())
+        });
+        rows.extend(first?);
+        rows.extend(second.map_err(|_| anyhow!("a part has panicked"))??);
+    }
     eprint!("{}", table(&rows, begin.elapsed()));
-    let failed: Vec<&str> = rows.iter().filter(|row| row.1 == "FAILED").map(|row| row.0).collect();
+    let failed: Vec<&str> = rows.iter().filter(|row| row.1 == FAILED).map(|row| row.0).collect();
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+const FAILED: &str = "FAILED";
+
+fn has_failed(rows: &[PartRow]) -> bool {
+    rows.iter().any(|row| row.1 == FAILED)
 }
 
 /// How a part ended.
 type PartRow = (&'static str, &'static str, Duration);
 
-/// Runs parts one after the other. What is piped is printed when a part is over, so that it stays together.
-fn in_turn(parts: Vec<(&'static Part, Option<Command>)>, output: fn() -> Stdio) -> anyhow::Result<Vec<PartRow>> {
+/// Runs parts one after the other, each with all its commands. What is piped is printed when a command is over, so that it stays
+/// together.
+fn in_turn(parts: Vec<(&'static Part, Option<Vec<Command>>)>, output: fn() -> Stdio) -> anyhow::Result<Vec<PartRow>> {
     let mut rows = Vec::new();
-    for (part, command) in parts {
-        let Some(mut command) = command else {
+    for (part, commands) in parts {
+        let Some(commands) = commands else {
             rows.push((part.name, "not touched", Duration::ZERO));
             continue;
         };
-        eprintln!("+ {}: {}", part.name, shown(&command));
-        let begin = Instant::now();
-        let child = command.stdout(output()).stderr(output()).spawn();
-        let done = child.and_then(|child| child.wait_with_output());
-        let done = done.with_context(|| format!("cannot run {}", shown(&command)))?;
-        let mut stderr = io::stderr().lock();
-        stderr.write_all(&done.stdout).and_then(|()| stderr.write_all(&done.stderr))?;
-        rows.push((part.name, if done.status.success() { "passed" } else { "FAILED" }, begin.elapsed()));
+        let (begin, mut result) = (Instant::now(), "passed");
+        for mut command in commands {
+            eprintln!("+ {}: {}", part.name, shown(&command));
+            let child = command.stdout(output()).stderr(output()).spawn();
+            let done = child.and_then(|child| child.wait_with_output());
+            let done = done.with_context(|| format!("cannot run {}", shown(&command)))?;
+            let mut stderr = io::stderr().lock();
+            stderr.write_all(&done.stdout).and_then(|()| stderr.write_all(&done.stderr))?;
+            if !done.status.success() {
+                result = FAILED;
+            }
+        }
+        rows.push((part.name, result, begin.elapsed()));
     }
     Ok(rows)
 }
 
+/// The test programs of these packages, or of all if none are named; they are built if they are not.
+fn test_programs(packages: &[String], all: &[Package]) -> anyhow::Result<Vec<TestProgram>> {
+    let mut command = cargo()?;
+    command.args(["test", "--no-run", "--message-format=json"]);
+    let output = of_packages(&mut command, packages).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the tests do not build");
+    let mut programs = Vec::new();
+    for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        let Artifact { manifest_path, target, executable } =
+            serde_json::from_slice(line).context("cargo's messages")?;
+        let (Some(target), Some(program)) = (target, executable) else { continue };
+        let package = all.iter().find(|package| package.manifest_path == manifest_path);
+        let (Some(package), Some(folder)) = (package, manifest_path.parent()) else { continue };
+        programs.push(TestProgram {
+            package: package.name.clone(),
+            target: target.name,
+            folder: folder.to_path_buf(),
+            program,
+        });
+    }
+    // Of what is not only for tests, the plain program is among them, too.
+    programs.retain(|of| of.program.parent().is_some_and(|folder| folder.ends_with("deps")));
+    programs.sort_by(|a, b| (&a.package, &a.target).cmp(&(&b.package, &b.target)));
+    Ok(programs)
+}
+
+/// Has cargo look at these packages with all their features; at all packages if none are named.
+fn of_packages<'a>(command: &'a mut Command, packages: &[String]) -> &'a mut Command {
+    command.args(["--all-features", "--quiet", "--locked"]);
+    match packages {
+        [] => command.arg("--workspace"),
+        named => command.args(named.iter().flat_map(|name| ["--package", name])),
+    }
+}
+
+impl TestProgram {
+    fn has_guests(&self) -> bool {
+        let is_in =
+            |row: &(&str, &[&str])| row.0 == self.package && (row.1.is_empty() || row.1.contains(&&*self.target));
+        WITH_GUESTS.iter().any(is_in)
+    }
+
+    /// As `cargo test` runs it.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--quiet").current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
 impl Part {
     /// With the packages that it looks at; all of them if none are named. `is_built`: an earlier part builds the command.
-    fn command(&self, packages: &[String], all: &[Package], is_built: bool) -> anyhow::Result<Command> {
+    fn command(&self, packages: &[String], is_built: bool) -> anyhow::Result<Command> {
         let mut command = match self.command[0] {
             "cargo" => cargo()?,
             program => Command::new(program),
         };
         command.current_dir(root().join(self.folder)).args(&self.command[1..]);
-        if matches!(self.looks, Looks::AtPackages | Looks::AtTests | Looks::AtWaitingTests) {
-            command.args(["--all-features", "--quiet", "--locked"]);
-            match packages {
-                [] => command.arg("--workspace"),
-                named => command.args(named.iter().flat_map(|name| ["--package", name])),
-            };
-        }
-        let looked_at = all.iter().filter(|package| packages.is_empty() || packages.contains(&package.name));
-        match self.looks {
-            Looks::AtTests => {
-                let targets: BTreeSet<(&str, &str)> = looked_at.flat_map(Package::tested).collect();
-                let named = targets.into_iter().filter(|target| !WAITING.contains(&target.1));
-                command.args(
-                    named.flat_map(|(flag, name)| {
-                        std::iter::once(flag).chain(Some(name).filter(|name| !name.is_empty()))
-                    }),
-                );
-            }
-            Looks::AtWaitingTests => _ = command.args(WAITING.iter().flat_map(|name| ["--test", name])),
-            _ => {}
+        if matches!(self.looks, Looks::AtPackages | Looks::AtTestPrograms { .. }) {
+            of_packages(&mut command, packages);
         }
         if BUILDING.contains(&self.name) && is_built {
             command.arg("--built");
@@ -282,18 +355,6 @@ impl Part {
             command.args(["--", "-D", "warnings"]);
         }
         Ok(command)
-    }
-}
-
-impl Package {
-    /// The flags of cargo that have its test programs built or run, with the names of tests.
-    fn tested(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.targets.iter().filter_map(|target| match target.kind.first()?.as_str() {
-            "test" => Some(("--test", target.name.as_str())),
-            "bin" => Some(("--bins", "")),
-            "lib" => Some(("--lib", "")),
-            _ => None,
-        })
     }
 }
 
@@ -331,8 +392,10 @@ impl Touched {
         let Some(packages) = &self.packages else { return Some(Vec::new()) };
         match part.looks {
             Looks::Always => Some(Vec::new()),
-            Looks::AtWaitingTests if !packages.contains(COMMAND) => None,
-            Looks::AtPackages | Looks::AtTests | Looks::AtWaitingTests => {
+            Looks::AtTestPrograms { with_guests: true } if WITH_GUESTS.iter().all(|row| !packages.contains(row.0)) => {
+                None
+            }
+            Looks::AtPackages | Looks::AtTestPrograms { .. } => {
                 (!packages.is_empty()).then(|| packages.iter().cloned().collect())
             }
             Looks::At { packages: of, folders } => {
@@ -414,7 +477,7 @@ mod tests {
     fn package(name: &str, folder: &str, dependencies: &[&str]) -> Package {
         let dependencies = dependencies.iter().map(|name| Dependency { name: name.to_string() }).collect();
         let manifest_path = root().join(folder).join("Cargo.toml");
-        Package { name: name.to_string(), manifest_path, dependencies, targets: Vec::new() }
+        Package { name: name.to_string(), manifest_path, dependencies }
     }
 
     fn touched(files: &[&str]) -> (Vec<String>, Vec<&'static str>) {
@@ -449,32 +512,18 @@ mod tests {
     }
 
     #[test]
-    fn each_test_is_run_by_one_of_two_parts() {
-        let all = packages().unwrap();
-        let arguments = |name: &str| -> Vec<String> {
-            let part = PARTS.iter().find(|part| part.name == name).unwrap();
-            let command = part.command(&[], &all, true).unwrap();
-            command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect()
-        };
-        let (busy, waiting) = (arguments("tests"), arguments("waiting"));
-        let tests = all.iter().flat_map(|package| &package.targets).filter(|target| target.kind == ["test"]);
-        for name in tests.map(|target| &target.name) {
-            assert!(busy.contains(name) != waiting.contains(name), "{name}");
-        }
-        assert!(busy.contains(&"--lib".to_string()) && busy.contains(&"--bins".to_string()), "{busy:?}");
-        let own = all.iter().find(|package| package.name == COMMAND).unwrap();
-        assert!(WAITING.iter().all(|name| own.targets.iter().any(|target| target.name == *name)));
-    }
-
-    #[test]
     fn every_package_of_a_row_is_there() {
         let names: BTreeSet<String> = packages().unwrap().into_iter().map(|package| package.name).collect();
         let of_parts = PARTS.iter().filter_map(|part| match part.looks {
             Looks::At { packages, .. } => Some(packages),
             _ => None,
         });
-        let named = READ_BY.iter().map(|row| row.1).chain(of_parts).flatten();
+        let with_guests = WITH_GUESTS.iter().map(|row| &row.0);
+        let named = READ_BY.iter().map(|row| row.1).chain(of_parts).flatten().chain(with_guests);
         let missing: Vec<_> = named.filter(|name| !names.contains(**name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
+        for test in WITH_GUESTS[0].1 {
+            assert!(root().join("crates/exitscope/tests").join(test).with_extension("rs").is_file(), "{test}");
+        }
     }
 }
