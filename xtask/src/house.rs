@@ -6,7 +6,7 @@
 //!   (the children of a crate, or of a folder), each with all that is below it, those that form a circle are files: a folder
 //!   is in none. A module uses another if one of its paths that begin with `crate`, `super` or `self` ends there, followed
 //!   through `use` where a name is passed on. What a parent itself has is no child's, and tests are left out.
-//! - *Paths*: in the second column of the table of ARCHITECTURE.md, each path exists, and each other word in backquotes is in
+//! - *Paths*: in the lists of ARCHITECTURE.md, each path exists, and each other word in backquotes is in
 //!   the file before it, as a whole word.
 //! - *Comments*: in the sources of crates and of xtask, each name in backquotes in a comment that has the form of a type's is
 //!   an identifier of some Rust file.
@@ -23,8 +23,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// The heading of the table of ARCHITECTURE.md that is checked.
-const TABLE: &str = "## To add something";
+/// The heading of the lists of ARCHITECTURE.md that are checked.
+const LISTS: &str = "## To add something";
 
 /// Where the Rust files are of which an identifier may be.
 const RUST_FOLDERS: [&str; 5] = ["crates", "xtask", "fuzz", "rig", "bench"];
@@ -89,7 +89,7 @@ pub fn check(findings: &mut Vec<String>) -> anyhow::Result<()> {
     check_names(&names, &exceptions, findings);
     check_circles(&circles, &exceptions, findings);
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
-    check_table(
+    check_lists(
         &map,
         |path| fs::read_to_string(root().join(path)).ok().or(root().join(path).is_dir().then(String::new)),
         findings,
@@ -149,18 +149,17 @@ fn check_circles(circles: &BTreeMap<String, Vec<Circle>>, exceptions: &Exception
 }
 
 /// `read` gives a file's text, of a folder an empty one.
-fn check_table(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut Vec<String>) {
+fn check_lists(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut Vec<String>) {
     let mut is_inside = false;
     let (mut paths, mut text) = (0, String::new());
     for (at, line) in map.lines().enumerate() {
         if line.starts_with("## ") {
-            is_inside = line == TABLE;
+            is_inside = line == LISTS;
         }
-        if !is_inside || !line.starts_with('|') {
+        if !is_inside || !line.starts_with("- ") {
             continue;
         }
-        let touched = line.split('|').nth(2).unwrap_or_default();
-        for word in touched.split('`').skip(1).step_by(2) {
+        for word in line.split('`').skip(1).step_by(2) {
             if !word.contains('/') && !word.ends_with(".md") {
                 if !contains_word(&text, word) {
                     findings.push(format!("ARCHITECTURE.md:{}: {word} is not in the file before it", at + 1));
@@ -175,7 +174,7 @@ fn check_table(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut 
         }
     }
     if paths == 0 {
-        findings.push(format!("ARCHITECTURE.md: no table below \"{TABLE}\""));
+        findings.push(format!("ARCHITECTURE.md: no list below \"{LISTS}\""));
     }
 }
 
@@ -600,19 +599,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_table_names_is_there() {
+    fn what_the_lists_name_is_there() {
         let read = |path: &str| (path == "a/b.rs").then(|| "const ROWS: EventKind = rows!();".to_string());
         for (row, found) in [
-            ("| x | `a/b.rs` `ROWS` |", 0),
-            ("| x | `a/b.rs` `const ROWS` `rows!` |", 0),
-            ("| x | `a/c.rs` |", 1),
-            ("| x | `a/b.rs` `LINES` |", 1),
-            ("| x | `a/b.rs` `Kind` |", 1),
-            ("| x | `a/b.rs` `const ROW` |", 1),
-            ("no table", 1),
+            ("- `a/b.rs` `ROWS`", 0),
+            ("- x: `a/b.rs` `const ROWS` `rows!`", 0),
+            ("- `a/c.rs`", 1),
+            ("- `a/b.rs` `LINES`", 1),
+            ("- `a/b.rs` `Kind`", 1),
+            ("- `a/b.rs` `const ROW`", 1),
+            ("no list", 1),
         ] {
             let mut findings = Vec::new();
-            check_table(&format!("# A\n{TABLE}\n\n{row}\n## Else\n| `not/this` |"), read, &mut findings);
+            check_lists(&format!("# A\n{LISTS}\n\n{row}\n## Else\n- `not/this`"), read, &mut findings);
             assert_eq!(findings.len(), found, "{row}: {findings:?}");
         }
     }

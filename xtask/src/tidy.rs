@@ -39,6 +39,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("serve", &["units", "http", "model", "record", "analysis", "pipeline", "view", "page"]),
     ("export", &["units", "model", "analysis", "view"]),
     ("store", &["units", "model"]),
+    ("ingest", &["model", "apply", "trace", "analysis", "pipeline", "view", "export", "measure", "store"]),
     ("query", &["units", "stats", "model", "analysis", "store"]),
     ("fleet", &["units", "stats", "model", "analysis", "view", "store", "query"]),
     (
@@ -69,6 +70,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "serve",
             "export",
             "store",
+            "ingest",
             "query",
             "fleet",
         ],

@@ -184,6 +184,11 @@ pub(crate) fn gap_of_kvm(halt: &Halt, wakeup: &VcpuWakeup) -> Nanos {
     Nanos(gap(halt).0.0.saturating_sub(before)).min(wakeup.length)
 }
 
+/// Whether wake-up latencies are told where `unknown` of so many halts have none: no more than one in twenty.
+pub fn are_known(halts: u64, unknown: u64) -> bool {
+    unknown.saturating_mul(20) <= halts
+}
+
 impl HaltStats {
     /// Adds a halt of a vCPU whose poll is `last` since its last change.
     fn absorb(&mut self, halt: &Halt, last: Option<u32>) {
@@ -283,6 +288,11 @@ impl HaltStats {
     /// Halts whose gap includes the way back to the CPU.
     pub fn inexact(&self) -> u64 {
         self.successful_polls.inexact + self.blocked.inexact + self.untold.inexact
+    }
+
+    /// Whether it tells wake-up latencies.
+    pub fn is_exact(&self) -> bool {
+        are_known(self.halts(), self.inexact())
     }
 
     /// As a row; `polls_traced`: KVM traced its polls. Lengths are held as `of` makes them.

@@ -59,7 +59,7 @@ pub use exit_stats::ExitStats;
 pub use facts::{ExitCause, Facts, FactsOptions, SubjectKey};
 pub use gangs::{CoreRunPairing, ForcedOutExit, ForcingExits, GangFacts, GangMember, GangStats, VcoreGangs};
 pub use group::{Dimension, DimensionValue, ExitGroups};
-pub use halts::{GAP_BOUNDS, GapBucket, HaltEndStats, HaltStats, Halts, LONG_SLEEP, SHORT_SLEEP};
+pub use halts::{GAP_BOUNDS, GapBucket, HaltEndStats, HaltStats, Halts, LONG_SLEEP, SHORT_SLEEP, are_known};
 pub use key_numbering::KeyNumbering;
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use phase_stats::{PhaseKey, PhaseStats, PhasesByReason};

@@ -40,7 +40,7 @@ pub use knob_file::KnobFileError;
 pub use messages::TrialEnding;
 pub use placed_setting::{PlaceError, PlacedSetting, SettingTargets, TaskThread};
 pub use plan::{PlannedSetting, SettingChange, plan};
-pub use settings::{SETTINGS, SettingDefinition, SettingPlace, SettingValues, write_settings_document};
+pub use settings::{SETTINGS, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, write_settings_document};
 pub use trial_guard::{GuardError, LEASE, TrialGuard, TrialLock};
 pub use tried_setting::{TriedSetting, TriedSettingError};
 pub use watchdog::{LeftByTrial, restore_tried, watch_trial};

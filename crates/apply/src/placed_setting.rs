@@ -3,7 +3,9 @@
 use crate::cpuset::allowed_cpus;
 use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_guest, write_script};
 use crate::knob_file::{self, KnobFileError};
-use crate::settings::{MAX_CPU, SettingDefinition, SettingPlace, SettingValues, cpu_list, cpus, is_word, setting};
+use crate::settings::{
+    MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, is_word, setting,
+};
 use exitscope_policy::{Knob, KnobLocation, POLICIES, knob};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -135,6 +137,8 @@ pub struct SettingTargets {
     pub cgroup: Option<String>,
     /// Threads of vCPUs.
     pub threads: Vec<TaskThread>,
+    /// Threads that work for the devices of the same VM.
+    pub workers: Vec<TaskThread>,
     /// The command that reaches a guest, in which the setting is then.
     pub guest: Option<String>,
 }
@@ -165,7 +169,7 @@ impl PlacedSetting {
                 file(is_one.then(|| below(root, within).join(folder).join(name)).ok_or_else(bad)?)
             }
             (SettingPlace::Quota, Some(cgroup)) => file(quota_file(root, cgroup).ok_or_else(bad)?),
-            (SettingPlace::Affinity | SettingPlace::Nice, Some(thread)) => {
+            (SettingPlace::Affinity(_) | SettingPlace::Nice(_), Some(thread)) => {
                 At::Thread(TaskThread::parse(thread).ok_or_else(bad)?)
             }
             _ => return Err(bad()),
@@ -205,11 +209,15 @@ impl PlacedSetting {
                 let cgroup = cgroup.trim_start_matches('/').trim_start_matches("sys/fs/cgroup/");
                 vec![Some(cgroup.trim_end_matches('/').to_string())]
             }
-            SettingPlace::Affinity | SettingPlace::Nice if targets.threads.is_empty() => {
-                return Err(PlaceError::NotNamed(row.name, "--vm, with a VM that runs"));
-            }
-            SettingPlace::Affinity | SettingPlace::Nice => {
-                targets.threads.iter().map(|thread| Some(thread.text())).collect()
+            SettingPlace::Affinity(of) | SettingPlace::Nice(of) => {
+                let threads = match of {
+                    ThreadsOf::Vcpus => &targets.threads,
+                    ThreadsOf::Workers => &targets.workers,
+                };
+                if threads.is_empty() {
+                    return Err(PlaceError::NotNamed(row.name, "--vm, with a VM that runs and has such threads"));
+                }
+                threads.iter().map(|thread| Some(thread.text())).collect()
             }
         };
         if found.is_empty() {
@@ -270,7 +278,7 @@ impl PlacedSetting {
 
     /// Whether the host says that it does not take this value.
     pub fn is_unknown(&self, value: &str) -> bool {
-        if let Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }) = self.row {
+        if let Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }) = self.row {
             return !are_online(value);
         }
         let (Row::Setting(SettingDefinition { values: SettingValues::Listed(list), .. }), At::File(path)) =
@@ -284,7 +292,7 @@ impl PlacedSetting {
 
     /// The CPUs that the control group of a thread allows, if this value has others.
     pub fn allowed_instead(&self, value: &str) -> Option<String> {
-        let (Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }), At::Thread(thread)) =
+        let (Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }), At::Thread(thread)) =
             (self.row, &self.at)
         else {
             return None;
@@ -332,7 +340,7 @@ impl PlacedSetting {
             At::Thread(thread) => thread,
         };
         let found = match self.row {
-            Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }) => {
+            Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }) => {
                 let set = sched_getaffinity(thread.id())?;
                 cpu_list(&(0..=MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect::<Vec<_>>())
             }
@@ -367,7 +375,7 @@ impl PlacedSetting {
             return Err(io::Error::other("the thread has ended"));
         }
         match self.row {
-            Row::Setting(SettingDefinition { place: SettingPlace::Affinity, .. }) => {
+            Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }) => {
                 let mut set = CpuSet::new();
                 cpus(value).ok_or_else(odd)?.into_iter().for_each(|cpu| set.set(cpu));
                 Ok(sched_setaffinity(thread.id(), &set)?)
@@ -510,6 +518,11 @@ pub(crate) mod tests {
         let id = child.0.id();
         let targets = SettingTargets { threads: vec![TaskThread::of(id, id).unwrap()], ..SettingTargets::default() };
         let [nice] = &PlacedSetting::all("nice", Path::new("/"), &targets).unwrap()[..] else { panic!("one thread") };
+        let without = PlacedSetting::all("worker_nice", Path::new("/"), &targets).unwrap_err().to_string();
+        assert_eq!(without, "worker_nice needs --vm, with a VM that runs and has such threads");
+        let workers = SettingTargets { workers: targets.threads.clone(), ..SettingTargets::default() };
+        let worker = &PlacedSetting::all("worker_nice", Path::new("/"), &workers).unwrap()[0];
+        assert_eq!(worker.to_string(), format!("worker_nice of thread {id} of process {id}"));
         let old: i32 = nice.read().unwrap().parse().unwrap();
         let new = (old + 1).min(19).to_string();
         nice.set(&new).unwrap();

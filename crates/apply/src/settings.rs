@@ -39,9 +39,18 @@ pub enum SettingPlace {
     /// `cpu.max` of a control group (version 2), or `cpu.cfs_quota_us` (version 1).
     Quota,
     /// The CPUs that a thread may run on.
-    Affinity,
+    Affinity(ThreadsOf),
     /// The nice value of a thread.
-    Nice,
+    Nice(ThreadsOf),
+}
+
+/// Which threads of a VM have a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadsOf {
+    /// Those of its vCPUs.
+    Vcpus,
+    /// Those that work for its devices.
+    Workers,
 }
 
 /// Values of a setting.
@@ -67,6 +76,8 @@ const MIN_QUOTA: Nanos = Nanos(1_000_000);
 
 const THP: &str = "Documentation/admin-guide/mm/transhuge.rst";
 const KSM: &str = "Documentation/admin-guide/mm/ksm.rst";
+const AFFINITY: &str = "kernel/sched/syscalls.c, sched_setaffinity";
+const NICE: &str = "kernel/sys.c, setpriority: of the thread alone";
 const UINT: i64 = u32::MAX as i64;
 
 /// A file in sysfs that takes a number.
@@ -169,17 +180,32 @@ pub const SETTINGS: &[SettingDefinition] = &[
     },
     SettingDefinition {
         name: "affinity",
-        place: SettingPlace::Affinity,
+        place: SettingPlace::Affinity(ThreadsOf::Vcpus),
         values: SettingValues::Cpus,
         about: "CPUs that each vCPU thread of a VM (--vm) may run on",
-        source: "kernel/sched/syscalls.c, sched_setaffinity",
+        source: AFFINITY,
     },
     SettingDefinition {
         name: "nice",
-        place: SettingPlace::Nice,
+        place: SettingPlace::Nice(ThreadsOf::Vcpus),
         values: SettingValues::Number(-20, 19),
         about: "Nice value of each vCPU thread of a VM (--vm)",
-        source: "kernel/sys.c, setpriority: of the thread alone",
+        source: NICE,
+    },
+    SettingDefinition {
+        name: "worker_affinity",
+        place: SettingPlace::Affinity(ThreadsOf::Workers),
+        values: SettingValues::Cpus,
+        about: "CPUs that the threads that work for devices of a VM (--vm) may run on: the VMM's first thread, its I/O threads, and \
+                vhost's",
+        source: AFFINITY,
+    },
+    SettingDefinition {
+        name: "worker_nice",
+        place: SettingPlace::Nice(ThreadsOf::Workers),
+        values: SettingValues::Number(-20, 19),
+        about: "Nice value of the same threads",
+        source: NICE,
     },
 ];
 
@@ -255,8 +281,8 @@ impl fmt::Display for SettingPlace {
             SettingPlace::File(path) => f.write_str(path),
             SettingPlace::EachFolder { within, prefix, file } => write!(f, "{within}/{prefix}*/{file}"),
             SettingPlace::Quota => f.write_str("cpu.max, cpu.cfs_quota_us"),
-            SettingPlace::Affinity => f.write_str("sched_setaffinity"),
-            SettingPlace::Nice => f.write_str("setpriority"),
+            SettingPlace::Affinity(_) => f.write_str("sched_setaffinity"),
+            SettingPlace::Nice(_) => f.write_str("setpriority"),
         }
     }
 }

@@ -46,8 +46,6 @@ mod sim;
 mod sql;
 #[cfg_attr(not(feature = "store"), path = "no_store.rs")]
 mod store;
-#[cfg(feature = "store")]
-mod stored_trials;
 mod sweep;
 mod top;
 mod trial;

@@ -1,41 +1,27 @@
 //! `exitscope store`: recordings and trials at rest.
-//!
-//! ```text
-//! first reading ─┬─► ExportedVcpus ─► second reading ─┬─► exits ─┐
-//!                │                                    └─► facts ─┼─► Store
-//!                └─► AdviceInput ─► advice ──────────────────────┘
-//! ```
 
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::devices;
 use crate::read;
 use crate::report::terminal_style;
-use crate::stored_trials;
 use crate::{Outcome, write_json};
-use anyhow::bail;
 use chrono::{DateTime, NaiveDate, Utc};
-use exitscope_analysis::advice::{AdviceInput, Judgement};
-use exitscope_analysis::{DurationStats, Selection, SumsByTime, TraceSink};
-use exitscope_export::{ExportedVcpus, VcpuSurvey};
+use exitscope_analysis::Selection;
+use exitscope_ingest::{
+    AddedRecording, AddedTrials, IngestError, Provenance, add_recording, add_trials, add_trials_of, holds_trials,
+    recording_id,
+};
+use exitscope_model::TraceInfo;
 use exitscope_model::encode::line;
-use exitscope_model::{Exit, HostSetting, LedgerLine, TraceInfo};
-use exitscope_pipeline::{EarlierFiles, ReadOptions, judgement, read_alone, read_with_vcpus, reread};
 use exitscope_store::{
-    AddOutcome, AdvisedRow, Compacted, DamagedFile, PendingRecording, RecordingRow, RecordingStats, Store, StoreCheck,
-    StoreError, StoredEffectRow, StoredSettingRow, StoredTrialRow,
+    AddOutcome, Compacted, DamagedFile, RecordingRow, Store, StoreCheck, StoredEffectRow, StoredTrialRow,
 };
-use exitscope_trace::{EventFilter, Input, SourceOptions};
-use exitscope_view::{
-    AdviceRow, Coverage, Page, PageSection, Table, TableColumn, TrialReport, plural, thousands, write_page,
-};
-use sha2::{Digest, Sha256};
+use exitscope_trace::EventFilter;
+use exitscope_view::{Page, PageSection, Table, TableColumn, TrialReport, plural, thousands, write_page};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// Bytes of a recording that are hashed at once.
-const CHUNK: u64 = 1 << 20;
 
 /// Longer than any add or query takes: what is left of adds that were stopped is older, and whoever opened the store before
 /// files were joined or dropped has its answer.
@@ -91,7 +77,7 @@ fn add(args: &StoreAddArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
                     say!("warning: {}: {warning}", file.display());
                 }
             }
-            Err(error) if error.downcast_ref::<StoreError>().is_some() => {
+            Err(error) if matches!(error.downcast_ref(), Some(IngestError::Store(_))) => {
                 return Err(error.context(file.display().to_string()));
             }
             Err(error) => {
@@ -115,18 +101,24 @@ fn add_file(
     file: &Path,
     there: &mut BTreeMap<String, RecordingRow>,
 ) -> anyhow::Result<Done> {
-    if stored_trials::are_in(file) {
-        let (says, warnings) = stored_trials::add_file(store, file, args.host.as_deref())?;
-        return Ok(Done { says, warnings });
+    if holds_trials(file) {
+        let AddedTrials { new, there, unread } = add_trials_of(store, file, args.host.as_deref())?;
+        let says = format!("{}, {} already there", counted(new, "trial"), thousands(there as u64));
+        let warning = (unread > 0).then(|| format!("{unread} of its lines are no trial of this version"));
+        return Ok(Done { says, warnings: warning.into_iter().collect() });
     }
     let input = read::open_one(file, &args.clock)?;
-    let id = hash(&input)?;
+    let id = recording_id(&input)?;
     if let Some(run) = there.get(&id) {
         let says = format!("already there, of host {} and day {}", run.host, run.day);
         return Ok(Done { says, warnings: Vec::new() });
     }
-    let (run, added, warnings) = add_one(args, store, file, &input, id)?;
-    let says = match added {
+    let options = read::options(&args.clock, EventFilter::Timed, &Selection::default());
+    let devices = devices::read(&args.names)?;
+    let made = Provenance { host: args.host.clone(), day: args.day.map_or_else(|| day_of(file), Ok)?.to_string() };
+    let name = |info: &mut TraceInfo| devices::name(info, devices.as_ref());
+    let AddedRecording { row: run, outcome, warnings } = add_recording(store, &input, id, made, options, name)?;
+    let says = match outcome {
         AddOutcome::New { exits, sums } => {
             let each = exits as f64 / run.exits.max(1) as f64;
             format!(
@@ -142,145 +134,6 @@ fn add_file(
     };
     there.insert(run.id.clone(), run);
     Ok(Done { says, warnings })
-}
-
-fn warnings(coverage: &Coverage) -> Vec<String> {
-    let mut warnings: Vec<String> = coverage.damage().map(ToString::to_string).collect();
-    match (coverage.exits, coverage.timed_exits) {
-        (0, _) => warnings.push("there is no VM exit in it".to_string()),
-        (_, 0) => warnings.push("no exit has a length, because no entry into a guest follows one".to_string()),
-        _ => {}
-    }
-    warnings
-}
-
-fn add_one(
-    args: &StoreAddArgs,
-    store: &Store,
-    file: &Path,
-    input: &Input,
-    id: String,
-) -> anyhow::Result<(RecordingRow, AddOutcome, Vec<String>)> {
-    let selection = Selection::default();
-    let options = read::options(&args.clock, EventFilter::Timed, &selection);
-    let fresh = || (VcpuSurvey::new(&selection), AdviceInput::new(&selection));
-    let devices = devices::read(&args.names)?;
-    let (mut first, (survey, mut advice_input)) = read_alone(input, options, fresh)?;
-    let row = read::row(&first);
-    devices::name(&mut first.info, devices.as_ref());
-    let (begin, end) = first.span.unwrap_or_default();
-    advice_input.end(begin, end, &first.vcpu_of);
-    let (judgement, _) =
-        judgement(&advice_input, &row.recorded_host(&first.info), |trials| reread(input, options, trials))?;
-    let mut lanes = ExportedVcpus::default();
-    lanes.add(survey, &first.vcpu_of, &selection);
-    lanes.end(&first.info);
-    if lanes.beyond > 0 {
-        bail!("{} exits are of more vCPUs than a recording can have", thousands(lanes.beyond));
-    }
-    let host = match &args.host {
-        Some(host) => host.clone(),
-        None if row.hostname.is_empty() => {
-            bail!("the recording does not say of which host it is: add --host NAME")
-        }
-        None => row.hostname.clone(),
-    };
-    let day = args.day.map_or_else(|| day_of(file), Ok)?.to_string();
-    let vcpus: Vec<_> = lanes.all().iter().map(|lane| lane.row.clone()).collect();
-    let mut adding = store.add(&id, &host, &day, vcpus.clone())?;
-    adding.name_subjects(first.info.subject_names());
-    let mut passing = Passing { lanes: &lanes, adding, sums: SumsByTime::new(row.first_ns, row.last_ns), failed: None };
-    let options = ReadOptions { source: SourceOptions { exit_info: true, ..options.source }, ..options };
-    let trace = read_with_vcpus(input, &mut EarlierFiles::default(), &first.vcpu_of, options, &mut passing)?;
-    let Passing { adding, sums, failed, .. } = passing;
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
-    let facts = &advice_input.facts;
-    let stats = RecordingStats {
-        facts: sums.rows(&vcpus),
-        halts: facts.halts.rows(&trace.info, DurationStats::spread).0,
-        gangs: facts.gangs.vcores(None).iter().map(|vcore| vcore.row(&trace.info, DurationStats::spread)).collect(),
-    };
-    let mut warnings = warnings(&Coverage::of(&trace.ledger, trace.exits, trace.timed_exits));
-    if sums.left_out() > 0 {
-        let count = thousands(sums.left_out());
-        warnings.push(format!("{count} exits are in no sum (reason_stats): it has too many vCPUs and reasons"));
-    }
-    let row = read::row(&trace);
-    let setting = |of: &HostSetting| StoredSettingRow {
-        component: of.of.clone(),
-        name: of.name.clone(),
-        value: of.value.clone(),
-    };
-    let run = RecordingRow {
-        id,
-        name: row.name,
-        host,
-        day,
-        format: row.format,
-        arch: row.arch,
-        release: row.release,
-        cpu: row.cpu,
-        cpus: row.cpus,
-        clock: row.clock,
-        first_ns: row.first_ns,
-        last_ns: row.last_ns,
-        events: row.events,
-        exits: trace.exits,
-        timed: trace.timed_exits,
-        lost: trace.ledger.get(LedgerLine::LostRecords),
-        settings: trace.info.settings.iter().map(setting).collect(),
-        advice: advice(&judgement, &first.info),
-    };
-    let added = adding.finish(&run, &stats)?;
-    Ok((run, added, warnings))
-}
-
-fn advice(judgement: &Judgement, info: &TraceInfo) -> Vec<AdvisedRow> {
-    let row = |advice: AdviceRow| AdvisedRow {
-        vm: (advice.scope == "vm").then_some(advice.scope_text),
-        change: advice.change,
-        gain_kind: advice.gain.kind.to_string(),
-        low_ns_per_s: advice.gain.low_ns_per_s,
-        high_ns_per_s: advice.gain.high_ns_per_s,
-        method: advice.gain.method.to_string(),
-    };
-    AdviceRow::all(judgement, info).into_iter().map(row).collect()
-}
-
-/// Passes exits on to the store.
-struct Passing<'a> {
-    lanes: &'a ExportedVcpus,
-    adding: PendingRecording<'a>,
-    sums: SumsByTime,
-    failed: Option<StoreError>,
-}
-
-impl TraceSink for Passing<'_> {
-    fn absorb(&mut self, exit: &Exit) {
-        let Some(lane) = self.lanes.place(&exit.who).filter(|_| self.failed.is_none()) else { return };
-        self.sums.absorb(lane, exit);
-        self.failed = self.adding.absorb(lane, exit).err();
-    }
-
-    fn is_full(&self) -> bool {
-        self.failed.is_some()
-    }
-}
-
-/// A hash of a recording's bytes, unpacked.
-fn hash(input: &Input) -> anyhow::Result<String> {
-    let (mut hash, mut at) = (Sha256::new(), 0);
-    while at < input.len() {
-        let bytes = input.read_vec(at, CHUNK)?;
-        if bytes.is_empty() {
-            break;
-        }
-        hash.update(&bytes);
-        at += bytes.len() as u64;
-    }
-    Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The day on which a file was last written, in UTC: recordings do not say.
@@ -304,7 +157,7 @@ pub fn for_trials(dir: &Path) -> anyhow::Result<()> {
 
 /// Adds a trial.
 pub fn add_trial(dir: &Path, trial: &TrialReport) -> anyhow::Result<()> {
-    stored_trials::add(&Store::make(dir)?, std::slice::from_ref(trial)).map(drop)
+    Ok(add_trials(&Store::make(dir)?, std::slice::from_ref(trial)).map(drop)?)
 }
 
 fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {

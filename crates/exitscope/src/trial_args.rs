@@ -24,7 +24,8 @@ pub struct TryArgs {
     /// Show the trials that were made on this host, and how good their predictions were
     #[arg(long, conflicts_with_all = ["setting", "keep", "metric", "metric_file", "metric_query", "dry_run"])]
     pub history: bool,
-    /// The VM, by name or process id: its vCPU threads are those of affinity and nice, and its exits are counted
+    /// The VM, by name or process id: its vCPU threads are those of affinity and nice, its devices' those of worker_affinity and
+    /// worker_nice, and its exits are counted
     #[arg(short = 'p', long, visible_alias = "pid", value_name = "NAME|PID")]
     pub vm: Option<String>,
     /// The control group whose quota is set, by its path below /sys/fs/cgroup

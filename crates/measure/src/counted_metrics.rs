@@ -1,5 +1,6 @@
 //! What counting exits tells of each turn.
 
+use exitscope_analysis::are_known;
 use exitscope_live::{CostCycle, IntervalTotals, LiveCounts, LiveGroup, VmWatch};
 use exitscope_model::{ExitCode, TimePart};
 use exitscope_record::{CountingOptions, HaltWakeUps, Processes, vms};
@@ -18,9 +19,6 @@ const FIGURES: [(&str, MetricUnit); 6] = [
     ("wakeup", MetricUnit::Time),
     ("exits", MetricUnit::PerSecond),
 ];
-
-/// A turn has a wake-up latency if no more than one wake-up in so many was not seen, as a prediction has.
-const SEEN: u64 = 20;
 
 /// Counts of exits, turn by turn.
 pub struct CountedMetrics {
@@ -118,7 +116,7 @@ impl CountedMetrics {
 
 /// The mean wake-up latency in nanoseconds; `None` without halts, and if too many wake-ups were not seen.
 fn mean_latency(of: &HaltWakeUps) -> Option<f64> {
-    let is_known = of.seen > 0 && of.unseen * SEEN <= of.seen + of.unseen;
+    let is_known = of.seen > 0 && are_known(of.seen + of.unseen, of.unseen);
     is_known.then(|| of.latency as f64 / of.seen as f64)
 }
 

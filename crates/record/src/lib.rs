@@ -46,5 +46,5 @@ pub use sys::measure_programs;
 pub use tracepoints::{Tracepoint, of_calls, of_kvm, of_scheduler, tracefs};
 pub use vms::{
     KVM_DEBUGFS, MachineOf, VmLookupError, VmProcess, machine_of, one_vm, process_name, thread_name,
-    threads_named_as_vcpus, vcpu_threads, vm_names, vms,
+    threads_named_as_vcpus, vcpu_threads, vm_names, vms, worker_threads,
 };

@@ -38,11 +38,7 @@ impl VmProcess {
 
 /// The processes that have virtual machines and into whose descriptors we may look, by id.
 pub fn vms() -> Vec<VmProcess> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut vms: Vec<VmProcess> = processes.filter_map(vm).collect();
-    vms.sort_by_key(|vm| vm.process);
-    vms
+    numbers_in("/proc").unwrap_or_default().into_iter().filter_map(vm).collect()
 }
 
 /// What a number is that is taken for a virtual machine's process.
@@ -216,11 +212,45 @@ pub fn vcpu_threads(vm: &str) -> Result<(u32, Vec<u32>), VmLookupError> {
 
 /// The threads of a process that are named as those of vCPUs, in order of their ids.
 pub fn threads_named_as_vcpus(process: u32) -> io::Result<Vec<u32>> {
-    let tasks = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
-    let mut threads: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    let mut threads = threads(process)?;
     threads.retain(|&thread| vcpu_by_name(&thread_name(process, thread)).is_some());
-    threads.sort_unstable();
     Ok(threads)
+}
+
+/// What threads are called that work for devices all the time: QEMU's (iothread.c), Cloud Hypervisor's of virtio devices
+/// (device_manager.rs, `_disk0`), and vhost's, which are threads of the process since Linux 6.4 (drivers/vhost/vhost.c).
+const WORKERS: [&str; 3] = ["IO ", "_", VHOST];
+
+/// Before, and where it is asked for, a kernel thread is called so, after the thread that asked for it.
+const VHOST: &str = "vhost-";
+
+/// The threads that work for the devices of a VM, each with its process: the process's first one, unless it is a vCPU's, those that
+/// are named as such, and kernel threads of vhost. Threads of pools, which come and go, are none.
+pub fn worker_threads(process: u32) -> Vec<(u32, u32)> {
+    let own = threads(process).unwrap_or_default();
+    let is_worker = |&thread: &u32| {
+        let name = thread_name(process, thread);
+        let is_named = thread == process || WORKERS.iter().any(|begin| name.starts_with(begin));
+        is_named && vcpu_by_name(&name).is_none()
+    };
+    let vhost_of = |&thread: &u32| thread_name(thread, thread).strip_prefix(VHOST)?.parse::<u32>().ok();
+    let of_kernel = numbers_in("/proc").unwrap_or_default().into_iter().filter(|thread| !own.contains(thread));
+    let of_kernel = of_kernel.filter(|thread| vhost_of(thread).is_some_and(|asked| own.contains(&asked)));
+    let own = own.iter().copied().filter(is_worker).map(|thread| (process, thread));
+    own.chain(of_kernel.map(|thread| (thread, thread))).collect()
+}
+
+/// The threads of a process, in order of their ids.
+fn threads(process: u32) -> io::Result<Vec<u32>> {
+    numbers_in(&format!("/proc/{process}/task"))
+}
+
+/// The entries of a folder that are numbers, in order.
+fn numbers_in(folder: &str) -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir(folder)?.flatten();
+    let mut numbers: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 /// The machine's name, as QEMU (`-name`, which libvirt sets), Firecracker and its jailer (`--id`), crosvm (`--name`) and
@@ -255,6 +285,8 @@ fn machine_name(command: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_process_without_a_machine_is_told_from_one_that_is_gone() {
@@ -268,6 +300,46 @@ mod tests {
         );
         // Beyond the largest that Linux gives (PID_MAX_LIMIT, include/linux/threads.h).
         assert_eq!(machine_of((1 << 22) + 1), MachineOf::Gone);
+    }
+
+    #[test]
+    fn those_that_work_for_devices_are_told_from_vcpus_and_pools_and_vhost_may_be_the_kernels() {
+        let own = std::process::id();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let wait = std::sync::Mutex::new(wait);
+        let names = ["IO iothread0", "_disk0_q0", "vhost-1", "CPU 0/KVM", "worker"];
+        // Stands in for a kernel thread, which is a process of its own.
+        let line = format!("echo vhost-{own} >/proc/$$/comm; echo; read end");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut kernel = shell.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(kernel.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        std::thread::scope(|scope| {
+            for name in names {
+                let thread = std::thread::Builder::new().name(name.to_string());
+                thread.spawn_scoped(scope, || drop(wait.lock().map(|wait| wait.recv()))).unwrap();
+            }
+            let found = || -> Vec<String> {
+                worker_threads(own).iter().map(|&(process, thread)| thread_name(process, thread)).collect()
+            };
+            let of_kernel = format!("vhost-{own}");
+            let expected = [&names[..3], &[&of_kernel]].concat();
+            // A thread names itself.
+            let is_named = || expected.iter().all(|name| found().iter().any(|found| found == name));
+            let began = std::time::Instant::now();
+            while !is_named() && began.elapsed().as_secs() < 10 {
+                std::thread::yield_now();
+            }
+            let found = found();
+            drop(done);
+            // The first one of this process, too, whatever it is called; others are of other tests.
+            assert!(expected.iter().all(|name| found.iter().any(|found| found == name)), "{found:?}");
+            assert!(names[3..].iter().all(|name| !found.iter().any(|found| found == name)), "{found:?}");
+            assert!(worker_threads(own).contains(&(own, own)));
+        });
+        drop(kernel.stdin.take());
+        kernel.wait().unwrap();
     }
 
     #[test]

@@ -129,6 +129,11 @@ impl HostTrial {
         &self.plan
     }
 
+    /// What is measured in each turn; the first decides.
+    pub fn metrics(&self) -> &[TrialMetric] {
+        &self.rules.metrics
+    }
+
     /// What each whole block found, by setting but the one in force.
     pub fn blocks(&self) -> &[Vec<BlockChange>] {
         &self.blocks

@@ -2,7 +2,7 @@
 
 use super::input::{AdviceInput, RecordedHost, total};
 use super::judgement::{Judgement, NotJudged};
-use super::polling::{is_exact, unknown_host};
+use super::polling::unknown_host;
 use super::trials::Trials;
 use crate::record_commands;
 use exitscope_model::{CodeList, TimePart};
@@ -32,6 +32,9 @@ pub(super) const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Vmx, 30),
     (CodeList::Vmx, 31),
     (CodeList::Vmx, 32),
+    // RDMSR and WRMSRNS with the MSR's number in the instruction.
+    (CodeList::Vmx, 84),
+    (CodeList::Vmx, 85),
     (CodeList::Svm, 0x72),
     (CodeList::Svm, 0x7b),
     (CodeList::Svm, 0x7c),
@@ -106,7 +109,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     let halting = halts.halts() > 0 && !host.xen;
     missing(halting && !halts.has_wakeups(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");
     missing(
-        halting && halts.has_wakeups() && !is_exact(&halts),
+        halting && halts.has_wakeups() && !halts.is_exact(),
         PAYS,
         match input.facts.event_kinds.by_runner {
             true => BY_RUNNER,

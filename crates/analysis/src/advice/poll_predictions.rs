@@ -1,10 +1,9 @@
 //! What other values of a knob of halt polling would have made of a recording's halts: a trial puts what they come to beside it.
 
 use super::input::AdviceInput;
-use super::polling::EXACT;
 use super::trials::{GainEstimateNs, PollCandidates, Trial};
 use crate::replay::{HaltNumbering, HaltPolicy};
-use crate::{RecordedHaltPolling, VcpuTime};
+use crate::{RecordedHaltPolling, VcpuTime, are_known};
 use exitscope_model::Halt;
 use exitscope_units::Nanos;
 
@@ -91,8 +90,7 @@ impl PollPredictions {
         let recorded = self.candidates.recorded();
         let share = |ns: f64| ns * 100.0 / self.vcpu_time as f64;
         let each = |ns: f64| ns / self.latencies as f64;
-        // As advice has it: few latencies are not known.
-        let is_known = self.latencies > 0 && self.halts.saturating_sub(self.latencies) * EXACT <= self.halts;
+        let is_known = self.latencies > 0 && are_known(self.halts, self.halts.saturating_sub(self.latencies));
         let (exits, length) = self.exits;
         let per_s = |exits: f64| exits * 1e9 / length.0.max(1) as f64;
         let prediction = |trial: &Trial| match self.policy {

@@ -30,19 +30,11 @@ const NOTEWORTHY: f64 = 20.0;
 /// Of what the best value wins, a cheaper one must win so much to be preferred.
 const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
-/// A recording says what polling wins if no more than one gap in so many is inexact.
-pub(super) const EXACT: u64 = 20;
-
 /// Halts at least: chance decides about fewer.
 pub(super) const FEWEST: u64 = 200;
 
 /// Nobody must poll on a CPU that others wait for: at most one part in so many of the time that vCPUs want is waited.
 const MAX_STEAL_SHARE: u64 = 20;
-
-/// Whether the recording tells wake-up latencies.
-pub(super) fn is_exact(halts: &HaltStats) -> bool {
-    halts.inexact().saturating_mul(EXACT) <= halts.halts()
-}
 
 pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {
     let all = input.facts.halts.all();
@@ -51,7 +43,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     }
     let halting = input.halting_vms();
     let wall = total(halting.iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.wall));
-    let exact = is_exact(&all);
+    let exact = all.is_exact();
     if exact && is_known(input) && unknown_host(input, trials, host).is_none() && !trials.untried.halts {
         judge_host(input, host, &trials.host, wall, judgement);
     }
@@ -93,7 +85,7 @@ fn halt_poll_ns(input: &AdviceInput, host: &RecordedHost) -> Option<Nanos> {
 /// Why host halt polling is not judged, though the recording has the events for it.
 pub(super) fn unknown_host(input: &AdviceInput, trials: &Trials, host: &RecordedHost) -> Option<&'static str> {
     let all = input.facts.halts.all();
-    if host.xen || all.halts() < FEWEST || !is_exact(&all) || !is_known(input) {
+    if host.xen || all.halts() < FEWEST || !all.is_exact() || !is_known(input) {
         return None;
     }
     if input.facts.halts.guest_polls {

@@ -16,7 +16,7 @@ use exitscope_apply::{HostLimits, default_path, host_name};
 use exitscope_measure::{DELAY_METRIC, DelayGuard, DelayedVm, GuardedHost, TurnMetrics};
 use exitscope_model::encode::message;
 use exitscope_record::{DelayedExits, ExitDelay, Processes};
-use exitscope_trial::{Better, HostTrial, TrialMetric, TrialPlan, TrialRules, TrialVerdict, run_turns};
+use exitscope_trial::{Better, HostTrial, TrialPlan, TrialRules, TrialVerdict, run_turns};
 use exitscope_view::{TrialLeftRow, TrialReport, trial_causes_page, trial_delays_page, write_page};
 use std::io::Write;
 use std::time::Instant;
@@ -33,18 +33,18 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
     let lock = lock(args, &state, out)?;
     // Counting begins before the program that delays: programs run in that order, and delays are to be within exits.
     let measured = measured(args, Some(source), &Processes::These(vec![delayed.process]), lock.is_some())?;
-    let decided_by = measured.decided_by();
     let metrics = measured.list(args.better.map(Better::from), Some(DelayGuard::metric()));
     let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
     let plan =
         TrialPlan::of_doses(delayed.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
-    let rules = TrialRules { metrics: metrics.clone(), matters: args.matters, limits };
+    let rules = TrialRules { metrics, matters: args.matters, limits };
     let mut trial = HostTrial::of_delays(plan, rules, DELAY_METRIC);
     if args.is_text() {
-        write_plan(args, &delayed, &trial, &decided_by, (&metrics, &measured), &host_limits, out)?;
+        write_plan(args, &delayed, &trial, &measured, &host_limits, out)?;
         out.flush()?;
     }
+    let decided_by = measured.decided_by();
     let report = |trial: &HostTrial, guard: Option<&DelayGuard>| {
         delayed.report(&host_name(&args.root), decided_by.clone(), trial, guard)
     };
@@ -89,8 +89,7 @@ fn write_plan(
     args: &TryArgs,
     delayed: &DelayedVm,
     trial: &HostTrial,
-    decided_by: &str,
-    metrics: (&[TrialMetric], &TurnMetrics),
+    measured: &TurnMetrics,
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -114,7 +113,7 @@ fn write_plan(
     writeln!(out, "bounds, kept by the kernel: {share}% of each vCPU's time, {} an exit", ExitDelay::MAX_DELAY)?;
     write!(out, "{}", trial.plan())?;
     let matters = format!("the slope is told to a quarter of it; below {}% for 1us it does not matter", args.matters);
-    write_rules(args, (decided_by, &matters), metrics, host_limits, out)?;
+    write_rules(args, &matters, trial, measured, host_limits, out)?;
     writeln!(out, "at the end: nothing is delayed; if this command dies, at once; if it hangs, within {lease}")?;
     Ok(())
 }

@@ -29,7 +29,7 @@ use exitscope_measure::{
 };
 use exitscope_model::encode::message;
 use exitscope_page::{ResultPage, write_result_page};
-use exitscope_record::{Processes, vcpu_threads};
+use exitscope_record::{Processes, vcpu_threads, worker_threads};
 use exitscope_signals::catch_signals;
 use exitscope_trial::{
     AbortLimit, AbortLimitError, Better, HostTrial, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialVerdict,
@@ -68,21 +68,20 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let state = args.state.clone().unwrap_or_else(default_path);
     let lock = lock(args, &state, out)?;
-    let (processes, threads) = vm_threads(args.vm.as_deref())?;
-    let targets = SettingTargets { cgroup: args.cgroup.clone(), threads, guest: args.guest.clone() };
+    let (processes, targets) = targets(args)?;
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
     let measured = measured(args, args.source().map_err(anyhow::Error::msg)?, &processes, true)?;
-    let decided_by = measured.decided_by();
     let metrics = measured.list(args.better.map(Better::from), None);
     let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
     let plan = TrialPlan::new(tried.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
-    let mut trial = HostTrial::new(plan, TrialRules { metrics: metrics.clone(), matters: args.matters, limits });
+    let mut trial = HostTrial::new(plan, TrialRules { metrics, matters: args.matters, limits });
     if is_text {
-        write_plan(args, &tried, &trial, &decided_by, (&metrics, &measured), &host_limits, out)?;
+        write_plan(args, &tried, &trial, &measured, &host_limits, out)?;
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
+    let decided_by = measured.decided_by();
     let report = |trial: &HostTrial| TrialReport::of(&host_name(&args.root), places, decided_by, trial);
     let Some(lock) = lock else {
         if !is_text {
@@ -196,12 +195,16 @@ fn say_what_is_left(root: &Path, state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The VM's processes, and the threads of its vCPUs.
-fn vm_threads(vm: Option<&str>) -> anyhow::Result<(Processes, Vec<TaskThread>)> {
-    let Some(name) = vm else { return Ok((Processes::All, Vec::new())) };
+/// The VM's process, and what is set of it, of a control group or of a guest.
+fn targets(args: &TryArgs) -> anyhow::Result<(Processes, SettingTargets)> {
+    let (cgroup, guest) = (args.cgroup.clone(), args.guest.clone());
+    let targets = SettingTargets { cgroup, guest, ..SettingTargets::default() };
+    let Some(name) = &args.vm else { return Ok((Processes::All, targets)) };
     let (process, threads) = vcpu_threads(name)?;
-    let threads = threads.into_iter().filter_map(|thread| TaskThread::of(process, thread)).collect();
-    Ok((Processes::These(vec![process]), threads))
+    let of = |(process, thread)| TaskThread::of(process, thread);
+    let workers = worker_threads(process).into_iter().filter_map(of).collect();
+    let threads = threads.into_iter().filter_map(|thread| of((process, thread))).collect();
+    Ok((Processes::These(vec![process]), SettingTargets { threads, workers, ..targets }))
 }
 
 /// What is measured: exits are counted if that is wanted and possible, and `is_run`; if not, there must be a metric of the user.
@@ -276,8 +279,7 @@ fn write_plan(
     args: &TryArgs,
     tried: &TriedSetting,
     trial: &HostTrial,
-    decided_by: &str,
-    metrics: (&[TrialMetric], &TurnMetrics),
+    measured: &TurnMetrics,
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -294,7 +296,7 @@ fn write_plan(
     }
     write!(out, "{}", trial.plan())?;
     let changes = format!("changes from {}% on matter", args.matters);
-    write_rules(args, (decided_by, &changes), metrics, host_limits, out)?;
+    write_rules(args, &changes, trial, measured, host_limits, out)?;
     let end = if args.keep { "a value that is certainly better is kept" } else { "the value in force is restored" };
     writeln!(out, "at the end: {end}")?;
     writeln!(out, "watchdog: restores if this command dies, or is silent for {} s", LEASE.as_secs())?;
@@ -311,13 +313,15 @@ fn say_missed(measured: &TurnMetrics) {
 /// What decides, what ends a trial at once, and which exits are counted if not all.
 fn write_rules(
     args: &TryArgs,
-    (decided_by, matters): (&str, &str),
-    (metrics, measured): (&[TrialMetric], &TurnMetrics),
+    matters: &str,
+    trial: &HostTrial,
+    measured: &TurnMetrics,
     host_limits: &HostLimits,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
+    let (metrics, decided_by) = (trial.metrics(), measured.decided_by());
     let better = if metrics[0].better == Better::Lower { "lower" } else { "higher" };
-    writeln!(out, "decided by: {}; {better} is better; {matters}", message(decided_by))?;
+    writeln!(out, "decided by: {}; {better} is better; {matters}", message(&decided_by))?;
     if metrics.len() > 1 {
         let names: Vec<&str> = metrics[1..].iter().map(|metric| metric.name.as_str()).collect();
         writeln!(out, "reported beside: {}", names.join(", "))?;

@@ -7,9 +7,6 @@ use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, ReplayedHalts, knobs_o
 use exitscope_analysis::{HaltStats, PollSettings};
 use exitscope_policy::Knob;
 
-/// A latency is shown if no more than one gap in so many is inexact.
-const EXACT: u64 = 20;
-
 const NOT_BLOCKED: ReplayFigure<HaltOutcome> =
     ReplayFigure::new(5, "not_blocked", Count, true, "halts that end before they block", |of, _| {
         Some(of.caught as f64)
@@ -95,7 +92,7 @@ impl ReplayTable<'_> {
             vcpus => format!("{vcpus} vCPUs"),
         };
         replay.over = format!("{} halts of {vcpus}, {length} long", thousands(all.halts()));
-        let exact = all.inexact() * EXACT <= all.halts();
+        let exact = all.is_exact();
         let params = halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&done.host);
         let value = |knob: &Knob| Some(knob.text(params.get(knob.name)?).to_string());
         replay.in_force = knobs_of("host_halt_poll")

@@ -1,10 +1,10 @@
-//! Trials on their way into a store: from `try --store`, and from files of `try --format json` by `store add`.
+//! Trials into a store: a trial that was just made, and files of `try --format json`.
 
-use anyhow::{Context, bail};
+use crate::IngestError;
 use exitscope_apply::UNKNOWN_HOST;
 use exitscope_measure::read_history;
 use exitscope_store::{Store, StoredEffectRow, StoredTrialRow};
-use exitscope_view::{TrialEffectRow, TrialReport, TriedSettingRow, plural, thousands};
+use exitscope_view::{TrialEffectRow, TrialReport, TriedSettingRow};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::Read;
@@ -13,48 +13,55 @@ use std::path::Path;
 /// What a file of trials begins with.
 const BEGIN: &str = "{\"schema\":\"exitscope.try/";
 
+/// What became of a file of trials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddedTrials {
+    /// Trials that are new.
+    pub new: usize,
+    /// Trials that were there already.
+    pub there: usize,
+    /// Lines that are no trial.
+    pub unread: usize,
+}
+
 /// Whether a file holds trials, and no recording.
-pub fn are_in(file: &Path) -> bool {
+pub fn holds_trials(file: &Path) -> bool {
     let mut begin = [0; BEGIN.len()];
     // What is no regular file is read but once.
     let is_file = file.metadata().is_ok_and(|of| of.is_file());
     is_file && File::open(file).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *BEGIN.as_bytes()
 }
 
-/// Adds the trials of a file, of this host or of those that they name; says how many are new, and how many lines were no trial.
-pub fn add_file(store: &Store, file: &Path, host: Option<&str>) -> anyhow::Result<(String, Vec<String>)> {
+/// Adds the trials of a file, of this host or of those that they name. Plans of trials that were not begun are none.
+pub fn add_trials_of(store: &Store, file: &Path, host: Option<&str>) -> Result<AddedTrials, IngestError> {
     let (trials, unread) = read_history(file)?;
     let mut begun: Vec<TrialReport> = trials.into_iter().filter(|trial| !trial.began.is_empty()).collect();
     if let Some(host) = host {
         begun.iter_mut().for_each(|trial| trial.host = host.to_string());
     }
-    let added = add(store, &begun)?;
-    let (new, there) = (added as u64, thousands((begun.len() - added) as u64));
-    let says = format!("{} {}, {there} already there", thousands(new), plural(new, "trial"));
-    let warning = (unread > 0).then(|| format!("{unread} of its lines are no trial of this version"));
-    Ok((says, warning.into_iter().collect()))
+    let new = add_trials(store, &begun)?;
+    Ok(AddedTrials { new, there: begun.len() - new, unread })
 }
 
 /// Adds trials; how many were not there yet.
-pub fn add(store: &Store, trials: &[TrialReport]) -> anyhow::Result<usize> {
-    let rows = trials.iter().map(row).collect::<anyhow::Result<Vec<StoredTrialRow>>>()?;
+pub fn add_trials(store: &Store, trials: &[TrialReport]) -> Result<usize, IngestError> {
+    let rows = trials.iter().map(row).collect::<Result<Vec<StoredTrialRow>, IngestError>>()?;
     Ok(store.add_trials(&rows)?)
 }
 
-fn row(trial: &TrialReport) -> anyhow::Result<StoredTrialRow> {
+fn row(trial: &TrialReport) -> Result<StoredTrialRow, IngestError> {
     let TrialReport { host, began, plan, verdict, .. } = trial;
-    let day = began.get(..10).with_context(|| format!("{began:?} is no moment"))?;
+    let day = began.get(..10).ok_or_else(|| IngestError::NoMoment(began.clone()))?;
     if host.is_empty() || host == UNKNOWN_HOST {
-        bail!("the trial of {began} does not say of which host it is: add --host NAME");
+        return Err(IngestError::NoHost(format!("the trial of {began}")));
     }
-    let hash = Sha256::digest(format!("{host}\n{began}\n{}", plan.seed));
     let slope = trial.sensitivity.as_ref();
     let effects = verdict.settings.iter().flat_map(|setting| {
         let ruling = slope.map_or(&setting.ruling, |slope| &slope.ruling);
         setting.effects.iter().enumerate().map(move |(at, effect)| effect_row(setting, ruling, at == 0, effect))
     });
     Ok(StoredTrialRow {
-        id: hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect(),
+        id: crate::id(Sha256::new_with_prefix(format!("{host}\n{began}\n{}", plan.seed))),
         host: host.clone(),
         day: day.to_string(),
         began: began.clone(),
