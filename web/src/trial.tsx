@@ -189,20 +189,25 @@ function Direction({ effect }: { effect: TrialEffectRow }) {
   );
 }
 
-/** The ends of the interval; without an upper bound it has none to draw. */
-const bounds = ({ low_percent: low, high_percent: high }: TrialEffectRow): [number | null, number | null] => (high === null ? [null, null] : [low, high]);
+/** The largest change that is drawn, in per cent: one of a figure that was nearly 0 would leave no room for the others. */
+const MOST_DRAWN = 400;
+
+/** What is drawn of a change: without an upper bound its interval has no ends, and an interval ends with the axis. */
+function drawn({ change_percent: change, low_percent: low, high_percent: high }: TrialEffectRow): { value: number | null; low: number | null; high: number | null } {
+  if (change === null || change > MOST_DRAWN) return { value: null, low: null, high: null };
+  return high === null ? { value: change, low: null, high: null } : { value: change, low, high: Math.min(high, MOST_DRAWN) };
+}
+
+const isCut = ({ change_percent: change, high_percent: high }: TrialEffectRow): boolean => (change ?? 0) > MOST_DRAWN || (high ?? 0) > MOST_DRAWN;
 
 function Changes({ trial }: { trial: TrialReport }) {
   const effects = effectsOf(trial);
   const rows = (): IntervalRow[] =>
     effects.map((of) => {
       const { effect } = of;
-      const [low, high] = bounds(effect);
       return {
         label: labelOf(of),
-        value: effect.change_percent,
-        low,
-        high,
+        ...drawn(effect),
         color: directionColor(direction(effect)),
         after: `${shownValue(effect, effect.in_force)} → ${shownValue(effect, effect.with)}`,
         tip: [
@@ -226,7 +231,7 @@ function Changes({ trial }: { trial: TrialReport }) {
         show={percent}
         legend={() => (["better", "worse", "not certain"] as const).map((label) => ({ label, color: directionColor(label) }))}
         twin={() => ({ columns: effectColumns, rows: effects })}
-        note={`The line is the interval of the change, which holds at whatever moment one looks; the chance that the verdict is a false alarm is at most ${quantity("count", trial.plan.alpha * 100)} %. ${trial.sensitivity ? "The slope decides, not these changes." : `The first metric decides, and changes from ${quantity("count", trial.verdict.matters_percent)} % on matter.`} Intervals of the others are not corrected for their number.`}
+        note={`The line is the interval of the change, which holds at whatever moment one looks; the chance that the verdict is a false alarm is at most ${quantity("count", trial.plan.alpha * 100)} %. ${trial.sensitivity ? "The slope decides, not these changes." : `The first metric decides, and changes from ${quantity("count", trial.verdict.matters_percent)} % on matter.`} Intervals of the others are not corrected for their number.${effects.some(({ effect }) => isCut(effect)) ? ` What is beyond +${MOST_DRAWN} % is in the table alone.` : ""}`}
       />
       <DataTable columns={effectColumns} rows={effects} caption="Change of each metric" />
     </section>

@@ -94,6 +94,7 @@ function trialReport() {
             effect("metric", "ns", 50e3, 40e3, -23.6, -16.4),
             effect("polling", "percent", 12.5, 0.4, -99, null, { predicted: { in_force: 12, with: 0.5, low: 0.3, high: 0.7 } }),
             effect("exits", "per_second", 2000, 2100, 1, 9),
+            effect("wakeup", "ns", 42, 9370, null, null),
           ],
         },
         { setting: "halt_poll_ns=50000", ruling: "undecided", visible_percent: 3.6, more_ns: 120e9, effects: [effect("metric", "ns", 50e3, 50.25e3, -3.1, 4.1), effect("polling", "percent", 12.5, 6, null, null, { predicted: { in_force: 12, with: 4, low: 3, high: 5 } })] },
@@ -430,7 +431,10 @@ test("a trial has its verdicts, changes, blocks and predictions", async () => {
     for (const [column, value] of [["in force", effect.in_force], ["with the setting", effect.with], ["change (%)", effect.change_percent], ["interval from", effect.low_percent], ["to", effect.high_percent]]) assert.equal(changes[at][column], text(value), `${effect.metric} ${column}`);
   });
   // What has no upper bound is not certain to be better.
-  assert.deepEqual(changes.map((row) => row["interval says"]), ["better", "not certain", "worse", "not certain", "not certain"]);
+  assert.deepEqual(changes.map((row) => row["interval says"]), ["better", "not certain", "worse", "not certain", "not certain", "not certain"]);
+  // One figure that grew a hundredfold does not squeeze the others.
+  assert.match(await page.locator("#changes").textContent(), /What is beyond \+400 % is in the table alone/);
+  assert.equal(changes[3]["change (%)"], String((9370 / 42 - 1) * 100));
   const blocks = await csvOf(page, "blocks");
   assert.equal(blocks.length, 24);
   report.blocks.forEach(({ settings }, at) => assert.equal(blocks[2 * at + 1]["of all so far (%)"], String(settings[1].change_percent)));

@@ -201,10 +201,12 @@ fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         thousands(bytes),
         contents.pieces.len()
     );
-    let mut sections = vec![PageSection { title, table: Some(table), ..PageSection::default() }];
-    if !contents.trials.is_empty() {
-        sections.push(trials(contents.trials.values()));
-    }
+    let recordings = PageSection { title, table: Some(table), ..PageSection::default() };
+    let trials = (!contents.trials.is_empty()).then(|| trials(contents.trials.values()));
+    let sections = match trials {
+        Some(trials) if runs.is_empty() => vec![trials],
+        trials => std::iter::once(recordings).chain(trials).collect(),
+    };
     write_page(&Page { sections }, terminal_style(), out)?;
     Ok(Outcome::Fine)
 }
