@@ -36,6 +36,8 @@ enum Looks {
     AtPackages,
     /// Their test programs: those that run guests, or the others. Who counts what happens on this host counts every guest.
     AtTestPrograms { with_guests: bool },
+    /// The documentation of those of the packages that are libraries.
+    AtLibraries,
     /// All of it as soon as one of these packages, or a file in one of these folders, is touched.
     At { packages: &'static [&'static str], folders: &'static [&'static str] },
 }
@@ -61,7 +63,22 @@ const BUILDING: [&str; 2] = ["fuzz", "rig"];
 
 /// Test programs that run guests, by package; none named: all of it.
 const WITH_GUESTS: [(&str, &[&str]); 4] = [
-    (COMMAND, &["counting", "exit_delay", "exporter", "lab", "live", "live_page", "top"]),
+    (
+        COMMAND,
+        &[
+            "account",
+            "advise",
+            "arms",
+            "counting",
+            "exit_delay",
+            "exporter",
+            "lab",
+            "live",
+            "live_page",
+            "serve",
+            "top",
+        ],
+    ),
     ("exitscope-lab", &[]),
     ("exitscope-record", &[]),
     ("tiny-guest", &[]),
@@ -113,7 +130,7 @@ const PARTS: [Part; 12] = [
     },
     Part {
         name: "doctests",
-        looks: Looks::AtPackages,
+        looks: Looks::AtLibraries,
         command: &["cargo", "test", "--doc"],
         folder: "",
         lane: Some(1),
@@ -137,7 +154,7 @@ const PARTS: [Part; 12] = [
         looks: Looks::At { packages: &[COMMAND], folders: &[] },
         command: &["cargo", "xtask", "fuzz"],
         folder: "",
-        lane: Some(1),
+        lane: Some(0),
     },
     Part {
         name: "rig",
@@ -166,6 +183,7 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
 }
 
 #[derive(Deserialize)]
@@ -179,13 +197,20 @@ struct Artifact {
     #[serde(default)]
     manifest_path: PathBuf,
     target: Option<Target>,
-    /// The test program, if it is one.
+    profile: Option<Profile>,
+    /// The program, if it is one.
     executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 #[derive(Deserialize)]
 struct Target {
     name: String,
+    kind: Vec<String>,
 }
 
 /// A test program.
@@ -213,7 +238,15 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     };
     let is_built = touched.packages.as_ref().is_none_or(|packages| packages.contains(COMMAND));
     let begin = Instant::now();
-    let looked: Vec<(&Part, Option<Vec<String>>)> = PARTS.iter().map(|part| (part, touched.looked_at(part))).collect();
+    let is_library = |name: &String| all.iter().any(|package| package.name == *name && package.is_library());
+    let looked_at = |part: &'static Part| match (part.looks, touched.looked_at(part)) {
+        (Looks::AtLibraries, Some(named)) if !named.is_empty() => {
+            let named: Vec<String> = named.into_iter().filter(is_library).collect();
+            (part, (!named.is_empty()).then_some(named))
+        }
+        (_, packages) => (part, packages),
+    };
+    let looked: Vec<(&Part, Option<Vec<String>>)> = PARTS.iter().map(looked_at).collect();
     if flags.list {
         for (part, packages) in looked.iter().filter_map(|(part, packages)| Some((part, packages.as_ref()?))) {
             eprintln!("+ {}: {}", part.name, shown(&part.command(packages, is_built)?));
@@ -295,9 +328,10 @@ fn test_programs(packages: &[String], all: &[Package]) -> anyhow::Result<Vec<Tes
     ensure!(output.status.success(), "the tests do not build");
     let mut programs = Vec::new();
     for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-        let Artifact { manifest_path, target, executable } =
+        let Artifact { manifest_path, target, profile, executable } =
             serde_json::from_slice(line).context("cargo's messages")?;
-        let (Some(target), Some(program)) = (target, executable) else { continue };
+        let is_test = profile.is_some_and(|profile| profile.test);
+        let (Some(target), Some(program), true) = (target, executable, is_test) else { continue };
         let package = all.iter().find(|package| package.manifest_path == manifest_path);
         let (Some(package), Some(folder)) = (package, manifest_path.parent()) else { continue };
         programs.push(TestProgram {
@@ -307,8 +341,7 @@ fn test_programs(packages: &[String], all: &[Package]) -> anyhow::Result<Vec<Tes
             program,
         });
     }
-    // Of what is not only for tests, the plain program is among them, too.
-    programs.retain(|of| of.program.parent().is_some_and(|folder| folder.ends_with("deps")));
+    ensure!(!programs.is_empty(), "cargo names no test program");
     programs.sort_by(|a, b| (&a.package, &a.target).cmp(&(&b.package, &b.target)));
     Ok(programs)
 }
@@ -319,6 +352,12 @@ fn of_packages<'a>(command: &'a mut Command, packages: &[String]) -> &'a mut Com
     match packages {
         [] => command.arg("--workspace"),
         named => command.args(named.iter().flat_map(|name| ["--package", name])),
+    }
+}
+
+impl Package {
+    fn is_library(&self) -> bool {
+        self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "lib"))
     }
 }
 
@@ -345,7 +384,7 @@ impl Part {
             program => Command::new(program),
         };
         command.current_dir(root().join(self.folder)).args(&self.command[1..]);
-        if matches!(self.looks, Looks::AtPackages | Looks::AtTestPrograms { .. }) {
+        if matches!(self.looks, Looks::AtPackages | Looks::AtTestPrograms { .. } | Looks::AtLibraries) {
             of_packages(&mut command, packages);
         }
         if BUILDING.contains(&self.name) && is_built {
@@ -395,7 +434,7 @@ impl Touched {
             Looks::AtTestPrograms { with_guests: true } if WITH_GUESTS.iter().all(|row| !packages.contains(row.0)) => {
                 None
             }
-            Looks::AtPackages | Looks::AtTestPrograms { .. } => {
+            Looks::AtPackages | Looks::AtTestPrograms { .. } | Looks::AtLibraries => {
                 (!packages.is_empty()).then(|| packages.iter().cloned().collect())
             }
             Looks::At { packages: of, folders } => {
@@ -477,7 +516,7 @@ mod tests {
     fn package(name: &str, folder: &str, dependencies: &[&str]) -> Package {
         let dependencies = dependencies.iter().map(|name| Dependency { name: name.to_string() }).collect();
         let manifest_path = root().join(folder).join("Cargo.toml");
-        Package { name: name.to_string(), manifest_path, dependencies }
+        Package { name: name.to_string(), manifest_path, dependencies, targets: Vec::new() }
     }
 
     fn touched(files: &[&str]) -> (Vec<String>, Vec<&'static str>) {
@@ -522,8 +561,20 @@ mod tests {
         let named = READ_BY.iter().map(|row| row.1).chain(of_parts).flatten().chain(with_guests);
         let missing: Vec<_> = named.filter(|name| !names.contains(**name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
-        for test in WITH_GUESTS[0].1 {
-            assert!(root().join("crates/exitscope/tests").join(test).with_extension("rs").is_file(), "{test}");
+        let own = packages().unwrap().into_iter().find(|package| package.name == "xtask").unwrap();
+        assert!(!own.is_library());
+    }
+
+    #[test]
+    fn tests_of_the_command_that_run_guests_are_known_as_such() {
+        let folder = root().join("crates/exitscope/tests");
+        let tests = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for test in tests.filter(|path| path.extension().is_some_and(|of| of == "rs")) {
+            let name = test.file_stem().unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(&test).unwrap();
+            let words = ["tiny_guest(", " machine()", "held_guest", "\"lab\", \"run\"", "/dev/kvm"];
+            let has_guests = words.iter().any(|word| text.contains(word));
+            assert!(!has_guests || WITH_GUESTS[0].1.contains(&name), "{name}");
         }
     }
 }

@@ -224,22 +224,33 @@ fn load(path: &Path, host: &str) -> Result<Option<AppliedSettings>, AppliedSetti
 
 /// Restores a setting; if somebody else has changed it since, only by force.
 fn restore(applied: &AppliedSetting, root: &Path, force: bool) -> Result<Restored, RestoreError> {
-    let AppliedSetting { old, new, .. } = applied;
+    let old = &applied.old;
     let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), root)?;
-    if place.is_gone() {
-        return Ok(Restored { place, old: old.clone(), from: None, by_others: false, gone: true });
+    match put_back(&place, applied, force) {
+        Ok((from, by_others)) => Ok(Restored { place, old: old.clone(), from, by_others, gone: false }),
+        // A thread may end, or a control group be removed, at any moment.
+        Err(_) if place.is_gone() => Ok(Restored { place, old: old.clone(), from: None, by_others: false, gone: true }),
+        Err(error) => Err(error),
     }
+}
+
+/// Sets the old value; what was in force, if that was another one, and whether somebody else had set it.
+fn put_back(
+    place: &PlacedSetting,
+    applied: &AppliedSetting,
+    force: bool,
+) -> Result<(Option<String>, bool), RestoreError> {
+    let AppliedSetting { old, new, .. } = applied;
     let now = place.read()?;
-    let by_others = !applied.is_own(&place, &now);
+    let by_others = !applied.is_own(place, &now);
     let from = (!place.is_same(&now, old)).then_some(now);
     match &from {
         Some(now) if by_others && !force => {
-            return Err(RestoreError::ByOthers(place.to_string(), now.clone(), new.clone(), old.clone()));
+            Err(RestoreError::ByOthers(place.to_string(), now.clone(), new.clone(), old.clone()))
         }
-        Some(_) => place.set(old)?,
-        None => {}
+        Some(_) => place.set(old).map(|()| (from, by_others)).map_err(RestoreError::from),
+        None => Ok((from, by_others)),
     }
-    Ok(Restored { place, old: old.clone(), from, by_others, gone: false })
 }
 
 /// What a host is called whose name cannot be read.

@@ -25,6 +25,7 @@ mod host_lock;
 mod host_settings;
 mod knob_file;
 mod messages;
+mod nice_right;
 mod placed_setting;
 mod plan;
 mod settings;

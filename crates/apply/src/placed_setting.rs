@@ -3,6 +3,7 @@
 use crate::cpuset::allowed_cpus;
 use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_guest, write_script};
 use crate::knob_file::{self, KnobFileError};
+use crate::nice_right::may_have_nice;
 use crate::settings::{
     MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, is_word, setting,
 };
@@ -300,6 +301,17 @@ impl PlacedSetting {
         let allowed = allowed_cpus(thread.process, thread.thread)?;
         let is_allowed = cpus(value)?.iter().all(|cpu| allowed.contains(cpu));
         (!is_allowed).then(|| cpu_list(&allowed))
+    }
+
+    /// Whether these values can be set in any order. A nice value that was raised may not be lowered again by everybody.
+    pub fn may_alternate<'a>(&self, values: impl Iterator<Item = &'a String>) -> bool {
+        let (Row::Setting(SettingDefinition { place: SettingPlace::Nice(_), .. }), At::Thread(thread)) =
+            (self.row, &self.at)
+        else {
+            return true;
+        };
+        let lowest = values.filter_map(|value| value.parse().ok()).min();
+        lowest.is_none_or(|lowest| may_have_nice(thread.process, lowest))
     }
 
     /// Whether it can only be read.

@@ -39,6 +39,9 @@ pub enum TriedSettingError {
     /// The control group of a thread does not allow it; the value, the thread's setting, and what is allowed.
     #[error("{0} has CPUs that are not allowed for {1}: the cpuset of its control group has {2}")]
     NotAllowed(String, String, String),
+    /// A nice value could not be lowered again.
+    #[error("{0}: what was raised could not be lowered again: that needs root, CAP_SYS_NICE or a limit of nice values")]
+    NotLowered(String),
     /// The same value again.
     #[error("{0}={1} is there twice")]
     Twice(&'static str, String),
@@ -74,6 +77,11 @@ impl TriedSetting {
             values.push(value);
         }
         let in_force = places.iter().map(PlacedSetting::read).collect::<Result<Vec<String>, _>>()?;
+        for (place, now) in places.iter().zip(&in_force) {
+            if !place.may_alternate(values.iter().chain([now])) {
+                return Err(TriedSettingError::NotLowered(place.to_string()));
+            }
+        }
         for value in &values {
             if in_force.iter().zip(&places).all(|(now, place)| place.is_same(now, value)) {
                 return Err(TriedSettingError::InForce(first.name(), value.clone()));

@@ -1,6 +1,7 @@
 //! Trials into a store: a trial that was just made, and files of `try --format json`.
 
 use crate::IngestError;
+use chrono::DateTime;
 use exitscope_apply::UNKNOWN_HOST;
 use exitscope_measure::read_history;
 use exitscope_store::{Store, StoredEffectRow, StoredTrialRow};
@@ -51,7 +52,8 @@ pub fn add_trials(store: &Store, trials: &[TrialReport]) -> Result<usize, Ingest
 
 fn row(trial: &TrialReport) -> Result<StoredTrialRow, IngestError> {
     let TrialReport { host, began, plan, verdict, .. } = trial;
-    let day = began.get(..10).ok_or_else(|| IngestError::NoMoment(began.clone()))?;
+    let moment = DateTime::parse_from_rfc3339(began).map_err(|_| IngestError::NoMoment(began.clone()))?;
+    let day = moment.to_utc().date_naive();
     if host.is_empty() || host == UNKNOWN_HOST {
         return Err(IngestError::NoHost(format!("the trial of {began}")));
     }

@@ -61,10 +61,12 @@ impl HostCosts {
     }
 }
 
-/// The files of a VM's vCPU threads that have their run delay.
+/// The files of a VM's vCPU threads that have their run delay. Where the kernel does not count it, all of their numbers are 0, also
+/// of a thread that has run (fs/proc/base.c, `proc_pid_schedstat`).
 fn run_delays(process: u32) -> Vec<PathBuf> {
     let path = |thread: u32| PathBuf::from(format!("/proc/{process}/task/{thread}/schedstat"));
-    threads_named_as_vcpus(process).unwrap_or_default().into_iter().map(path).collect()
+    let paths = threads_named_as_vcpus(process).unwrap_or_default().into_iter().map(path);
+    paths.filter(|path| !fs::read_to_string(path).is_ok_and(|text| text.starts_with("0 "))).collect()
 }
 
 impl HostMoment {

@@ -11,11 +11,20 @@ use exitscope_trace::{EventFilter, Input, SourceOptions};
 use exitscope_trial::{HostTrial, Prediction};
 use exitscope_units::Nanos;
 use exitscope_view::PredictedFromRow;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// How long is recorded: a turn, within these bounds.
 const LENGTHS: [Nanos; 2] = [Nanos(2_000_000_000), Nanos(10_000_000_000)];
+
+/// A larger recording is given up: the folder for temporary files may be memory.
+const MAX_RECORDING: u64 = 512 << 20;
+
+/// How often it is looked how large it is.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What the host is recorded for before a trial.
 pub struct Predictor {
@@ -28,15 +37,23 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Of a trial of this setting, on all VMs or on those of `processes`. An error says why nothing is predicted of it; of most
-    /// settings nothing can be.
-    pub fn new(tried: &TriedSetting, turn: Nanos, processes: &Processes) -> Result<Option<Predictor>, String> {
+    /// Of a trial of this setting, on all VMs or on those of `processes`. `is_guests`: a parameter of guests is that of the VM's guest,
+    /// and not this machine's own. An error says why nothing is predicted of it; of most settings nothing can be.
+    pub fn new(
+        tried: &TriedSetting,
+        turn: Nanos,
+        processes: &Processes,
+        is_guests: bool,
+    ) -> Result<Option<Predictor>, String> {
         let policies = [("host_halt_poll", HaltPolicy::Host), ("guest_halt_poll", HaltPolicy::Guest)];
         let of = |(policy, whose): (&str, HaltPolicy)| {
             Some((whose, knobs_of(policy).find(|knob| knob.name == tried.name())?))
         };
         let Some((policy, knob)) = policies.into_iter().find_map(of) else { return Ok(None) };
         if policy == HaltPolicy::Guest {
+            if !is_guests {
+                return Err(format!("without --guest, {} is this machine's own, as if it were a guest", knob.name));
+            }
             if *processes == Processes::All {
                 return Err("--vm does not say which VM the guest is".to_string());
             }
@@ -89,7 +106,16 @@ fn record(processes: &Processes, length: Nanos, to: &Path) -> Result<(), String>
     if let Processes::These(these) = processes {
         these.iter().for_each(|process| _ = recorder.args(["-p", &process.to_string()]));
     }
-    let done = recorder.stdin(Stdio::null()).output().map_err(|error| format!("cannot record: {error}"))?;
+    recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().map_err(|error| format!("cannot record: {error}"))?;
+    while recorder.try_wait().map_err(|error| format!("cannot record: {error}"))?.is_none() {
+        if fs::metadata(to).is_ok_and(|file| file.len() > MAX_RECORDING) {
+            let _ = recorder.kill().and_then(|()| recorder.wait());
+            return Err(format!("the recording became larger than {} MiB", MAX_RECORDING >> 20));
+        }
+        thread::sleep(LOOK);
+    }
+    let done = recorder.wait_with_output().map_err(|error| format!("cannot record: {error}"))?;
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr);
         return Err(format!("cannot record: {}", why.lines().last().unwrap_or_default()));

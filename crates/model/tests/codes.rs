@@ -29,7 +29,8 @@ fn a_guest_halts_by_these_and_no_others() {
 #[test]
 fn no_halt_can_be_within_these() {
     let vmx = "EXTERNAL_INTERRUPT INTERRUPT_WINDOW NMI_WINDOW CPUID INVD INVLPG RDPMC RDTSC DR_ACCESS MSR_READ MSR_WRITE \
-               PAUSE_INSTRUCTION TPR_BELOW_THRESHOLD EOI_INDUCED PREEMPTION_TIMER WBINVD XSETBV APIC_WRITE INVPCID PML_FULL";
+               PAUSE_INSTRUCTION TPR_BELOW_THRESHOLD EOI_INDUCED PREEMPTION_TIMER WBINVD XSETBV APIC_WRITE INVPCID PML_FULL \
+               MSR_READ_IMM MSR_WRITE_IMM";
     let svm = "interrupt nmi vintr rdtsc rdpmc cpuid invd pause invlpg msr wbinvd xsetbv avic_incomplete_ipi \
                avic_unaccelerated_access";
     let of =

@@ -217,9 +217,16 @@ pub fn threads_named_as_vcpus(process: u32) -> io::Result<Vec<u32>> {
     Ok(threads)
 }
 
-/// What threads are called that work for devices all the time: QEMU's (iothread.c), Cloud Hypervisor's of virtio devices
-/// (device_manager.rs, `_disk0`), and vhost's, which are threads of the process since Linux 6.4 (drivers/vhost/vhost.c).
+/// What threads are called that work for devices all the time: QEMU's (iothread.c), Cloud Hypervisor's of virtio devices without
+/// an id of their own (device_manager.rs, `_disk0`), and vhost's, which are threads of the process since Linux 6.4
+/// (drivers/vhost/vhost.c).
 const WORKERS: [&str; 3] = ["IO ", "_", VHOST];
+
+/// How names of Cloud Hypervisor's threads end, behind a device's id: `_q0`, `_qp1`, `_ctrl`.
+const QUEUES: [&str; 3] = ["_q", "_qp", "_ctrl"];
+
+/// PF_KTHREAD (include/linux/sched.h) among the flags of field 9 of /proc/PID/stat.
+const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// Before, and where it is asked for, a kernel thread is called so, after the thread that asked for it.
 const VHOST: &str = "vhost-";
@@ -230,14 +237,25 @@ pub fn worker_threads(process: u32) -> Vec<(u32, u32)> {
     let own = threads(process).unwrap_or_default();
     let is_worker = |&thread: &u32| {
         let name = thread_name(process, thread);
-        let is_named = thread == process || WORKERS.iter().any(|begin| name.starts_with(begin));
+        let is_queue = || QUEUES.iter().any(|end| name.trim_end_matches(|of: char| of.is_ascii_digit()).ends_with(end));
+        let is_named = thread == process || WORKERS.iter().any(|begin| name.starts_with(begin)) || is_queue();
         is_named && vcpu_by_name(&name).is_none()
     };
     let vhost_of = |&thread: &u32| thread_name(thread, thread).strip_prefix(VHOST)?.parse::<u32>().ok();
     let of_kernel = numbers_in("/proc").unwrap_or_default().into_iter().filter(|thread| !own.contains(thread));
     let of_kernel = of_kernel.filter(|thread| vhost_of(thread).is_some_and(|asked| own.contains(&asked)));
+    // Anybody may call a process so.
+    let of_kernel = of_kernel.filter(|&thread| is_kernel_thread(thread));
     let own = own.iter().copied().filter(is_worker).map(|thread| (process, thread));
     own.chain(of_kernel.map(|thread| (thread, thread))).collect()
+}
+
+/// Whether it is a thread of the kernel.
+fn is_kernel_thread(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name before may hold anything, a parenthesis, too. Behind it is field 3.
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(9 - 3)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
 /// The threads of a process, in order of their ids.
@@ -303,18 +321,18 @@ mod tests {
     }
 
     #[test]
-    fn those_that_work_for_devices_are_told_from_vcpus_and_pools_and_vhost_may_be_the_kernels() {
+    fn those_that_work_for_devices_are_told_from_vcpus_and_pools_and_nobody_poses_as_vhost() {
         let own = std::process::id();
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let wait = std::sync::Mutex::new(wait);
-        let names = ["IO iothread0", "_disk0_q0", "vhost-1", "CPU 0/KVM", "worker"];
-        // Stands in for a kernel thread, which is a process of its own.
+        let names = ["IO iothread0", "_disk0_q0", "root_qp12", "vhost-1", "CPU 0/KVM", "worker"];
+        // A process that is called as vhost's threads of the kernel are.
         let line = format!("echo vhost-{own} >/proc/$$/comm; echo; read end");
         let mut shell = Command::new("sh");
         shell.args(["-c", &line]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut kernel = shell.spawn().unwrap();
+        let mut poser = shell.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(kernel.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(poser.stdout.take().unwrap()).read_line(&mut line).unwrap();
         std::thread::scope(|scope| {
             for name in names {
                 let thread = std::thread::Builder::new().name(name.to_string());
@@ -323,8 +341,7 @@ mod tests {
             let found = || -> Vec<String> {
                 worker_threads(own).iter().map(|&(process, thread)| thread_name(process, thread)).collect()
             };
-            let of_kernel = format!("vhost-{own}");
-            let expected = [&names[..3], &[&of_kernel]].concat();
+            let expected = &names[..4];
             // A thread names itself.
             let is_named = || expected.iter().all(|name| found().iter().any(|found| found == name));
             let began = std::time::Instant::now();
@@ -335,11 +352,18 @@ mod tests {
             drop(done);
             // The first one of this process, too, whatever it is called; others are of other tests.
             assert!(expected.iter().all(|name| found.iter().any(|found| found == name)), "{found:?}");
-            assert!(names[3..].iter().all(|name| !found.iter().any(|found| found == name)), "{found:?}");
+            let name = format!("vhost-{own}");
+            assert!(
+                names[4..].iter().chain([&name.as_str()]).all(|name| !found.iter().any(|found| found == name)),
+                "{found:?}"
+            );
+            assert!(!is_kernel_thread(own) && !is_kernel_thread(poser.id()));
+            // Elsewhere than in a container, the parent of all of the kernel's.
+            assert!(thread_name(2, 2) != "kthreadd" || is_kernel_thread(2));
             assert!(worker_threads(own).contains(&(own, own)));
         });
-        drop(kernel.stdin.take());
-        kernel.wait().unwrap();
+        drop(poser.stdin.take());
+        poser.wait().unwrap();
     }
 
     #[test]

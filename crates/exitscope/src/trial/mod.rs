@@ -76,8 +76,20 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let host_limits = args.host_limits()?;
     let plan = TrialPlan::new(tried.labels(), args.lengths(), args.alpha / 100.0, args.seed.unwrap_or_else(seed))?;
     let mut trial = HostTrial::new(plan, TrialRules { metrics, matters: args.matters, limits });
+    let predictor = match measured.counted.is_some() && !args.no_predict {
+        true => Predictor::new(&tried, args.turn, &processes, args.guest.is_some() || args.root != Path::new("/")),
+        false => Ok(None),
+    };
     if is_text {
         write_plan(args, &tried, &trial, &measured, &host_limits, out)?;
+        if let Ok(Some(Predictor { length, .. })) = &predictor {
+            let (vms, folder) = (args.vm.as_deref().unwrap_or("all VMs"), std::env::temp_dir());
+            let (vms, folder) = (message(vms), folder.display());
+            writeln!(
+                out,
+                "first: {length} of {vms} are recorded into {folder}, to predict from; --no-predict does without"
+            )?;
+        }
         out.flush()?;
     }
     let places: Vec<String> = tried.places.iter().map(|place| place.to_string()).collect();
@@ -97,14 +109,6 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("the value in force has changed since the plan was shown: start again");
     }
     let began = now();
-    let predictor = match measured.counted.is_some() && !args.no_predict {
-        true => Predictor::new(&tried, args.turn, &processes),
-        false => Ok(None),
-    };
-    if let (Ok(Some(predictor)), true) = (&predictor, is_text) {
-        writeln!(out, "recording for {} with the value in force, to predict from", predictor.length)?;
-        out.flush()?;
-    }
     let predicted = predictor.and_then(|of| of.map(|predictor| predictor.predict(&mut trial)).transpose());
     let predicted_from = predicted.unwrap_or_else(|why| {
         say!("nothing is predicted: {}", message(&why));
@@ -141,19 +145,17 @@ fn hand_on(
         false => write_json(report, out)?,
     }
     out.flush()?;
-    if let Some(to) = &args.html {
-        write_html(to, std::slice::from_ref(report))?;
+    if let Some(dir) = &args.store {
+        let added = store::add_trial(dir, report);
+        let (dir, history) = (dir.display(), history.display());
+        added.with_context(|| match &is_kept {
+            Ok(()) => format!("the trial is not in the store; `exitscope store add {dir} {history}` adds it later"),
+            Err(_) => "the trial is not in the store".to_string(),
+        })?;
     }
-    let Some(dir) = &args.store else { return Ok(()) };
-    let (dir, added) = (dir.display(), store::add_trial(dir, report));
-    match is_kept {
-        Ok(()) => {
-            let history = history.display();
-            added.with_context(|| {
-                format!("`exitscope store add {dir} {history}` adds the trial when the store can be written")
-            })
-        }
-        Err(_) => added,
+    match &args.html {
+        Some(to) => write_html(to, std::slice::from_ref(report)),
+        None => Ok(()),
     }
 }
 
