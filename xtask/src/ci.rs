@@ -84,7 +84,7 @@ const WITH_GUESTS: [(&str, &[&str]); 4] = [
     ("tiny-guest", &[]),
 ];
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     Part {
         name: "format",
         looks: Looks::Always,
@@ -104,6 +104,14 @@ const PARTS: [Part; 12] = [
         name: "clippy",
         looks: Looks::AtPackages,
         command: &["cargo", "clippy", "--all-targets"],
+        folder: "",
+        lane: None,
+    },
+    // The command as most people build it, without its features: nothing else looks at that.
+    Part {
+        name: "quick",
+        looks: Looks::At { packages: &[COMMAND], folders: &[] },
+        command: &["cargo", "clippy", "--quiet", "--locked", "--package", COMMAND, "--", "-D", "warnings"],
         folder: "",
         lane: None,
     },
@@ -154,7 +162,7 @@ const PARTS: [Part; 12] = [
         looks: Looks::At { packages: &[COMMAND], folders: &[] },
         command: &["cargo", "xtask", "fuzz"],
         folder: "",
-        lane: Some(0),
+        lane: Some(1),
     },
     Part {
         name: "rig",
