@@ -66,7 +66,8 @@ pub fn exits_in_the_kernel_are_delayed(outcome: &Outcome) -> anyhow::Result<Stri
         let mean = number(level, "achieved_ns")?;
         ensure!(exits > 0, "no exit with {asked} ns");
         ensure!((delayed > 0) == (asked > 0), "{delayed} exits were delayed by {asked} ns");
-        ensure!(delayed + count(level, "skipped") <= exits, "{level}");
+        // Counts of both CPUs are not of one moment: an exit in hand may be in one of them alone.
+        ensure!(delayed + count(level, "skipped") <= exits + exits / 100, "{level}");
         // Of those that were delayed alone, each is as long as was asked for.
         let each = mean * exits as f64 / delayed.max(1) as f64;
         ensure!(each >= asked as f64 * 0.98, "{asked} ns were {each:.0} ns");
