@@ -11,7 +11,7 @@ use exitscope_trace::{EventFilter, Input, SourceOptions};
 use exitscope_trial::{HostTrial, Prediction};
 use exitscope_units::Nanos;
 use exitscope_view::PredictedFromRow;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -106,18 +106,23 @@ fn record(processes: &Processes, length: Nanos, to: &Path) -> Result<(), String>
     if let Processes::These(these) = processes {
         these.iter().for_each(|process| _ = recorder.args(["-p", &process.to_string()]));
     }
-    recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Not a pipe, which nobody would read while it runs.
+    let errors = to.with_extension("errors");
+    let said = File::create(&errors).map_err(|error| format!("there is no room for a recording: {error}"))?;
+    recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     let mut recorder = recorder.spawn().map_err(|error| format!("cannot record: {error}"))?;
-    while recorder.try_wait().map_err(|error| format!("cannot record: {error}"))?.is_none() {
+    let status = loop {
+        if let Some(status) = recorder.try_wait().map_err(|error| format!("cannot record: {error}"))? {
+            break status;
+        }
         if fs::metadata(to).is_ok_and(|file| file.len() > MAX_RECORDING) {
             let _ = recorder.kill().and_then(|()| recorder.wait());
             return Err(format!("the recording became larger than {} MiB", MAX_RECORDING >> 20));
         }
         thread::sleep(LOOK);
-    }
-    let done = recorder.wait_with_output().map_err(|error| format!("cannot record: {error}"))?;
-    if !done.status.success() {
-        let why = String::from_utf8_lossy(&done.stderr);
+    };
+    if !status.success() {
+        let why = fs::read_to_string(&errors).unwrap_or_default();
         return Err(format!("cannot record: {}", why.lines().last().unwrap_or_default()));
     }
     Ok(())
