@@ -6,6 +6,7 @@ mod common;
 
 use common::server::end;
 use common::{cannot, exits_at, go, held_guest, machine, recording, report, tiny_guest};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -218,10 +219,9 @@ fn a_recording_says_what_was_in_force_and_what_it_cost() {
 fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
-    // Stopped at its first instruction, so that it makes no events. Some back ends offer ARCH_CAPABILITIES and refuse to have it set.
+    // Some back ends offer ARCH_CAPABILITIES and refuse to have it set.
     let mut qemu = Command::new("qemu-system-x86_64");
     qemu.args([
-        "-S",
         "-accel",
         "kvm",
         "-machine",
@@ -229,29 +229,19 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
         "-cpu",
         "host,-x2apic,-arch-capabilities",
     ]);
-    // Paused: it has no event.
-    qemu.args(["-name", "guest=of-mine", "-nodefaults", "-display", "none", "-m", "16", "-S"]).stderr(Stdio::null());
-    let mut qemu = match qemu.spawn() {
+    // Paused, and a paused one has no event once it has begun, which is when it greets: before, it changes its memory.
+    qemu.args(["-name", "guest=of-mine", "-nodefaults", "-display", "none", "-m", "16", "-S", "-qmp", "stdio"]);
+    let mut qemu = match qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
         Ok(qemu) => qemu,
         Err(error) => return cannot(&format!("qemu-system-x86_64 cannot be run: {error}")),
     };
     let process = qemu.id();
-    let has_vcpu = || {
-        let files = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-        let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
-        names.into_iter().any(|name| name.to_string_lossy().contains("kvm-vcpu"))
-    };
-    for _ in 0..1_000 {
-        if has_vcpu() || qemu.try_wait().unwrap().is_some() {
-            break;
-        }
-        sleep(Duration::from_millis(10));
-    }
-    let has_begun = has_vcpu();
+    let mut greeting = String::new();
+    BufReader::new(qemu.stdout.as_mut().unwrap()).read_line(&mut greeting).unwrap();
     let data = exitscope_record(&folder.path().join("perf.data"), &[], &[tiny_guest().to_str().unwrap()]);
     qemu.kill().unwrap();
     qemu.wait().unwrap();
-    assert!(has_begun, "QEMU made no vCPU");
+    assert!(greeting.contains("QMP"), "QEMU has not begun: {greeting}");
     let Some(data) = data else { return };
     let of_vms = |file: &Path| {
         let report = report(&[file], &[]);
