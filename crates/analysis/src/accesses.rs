@@ -60,12 +60,13 @@ impl Tally for AccessStats {
     }
 
     fn merge(&mut self, other: &AccessStats) {
-        self.stats.merge(&other.stats);
-        self.plain += other.plain;
-        self.addresses = both(self.addresses, other.addresses);
-        self.written = both(self.written, other.written);
-        self.handed.merge(&other.handed);
-        self.answered.merge(&other.answered);
+        let AccessStats { stats, plain, addresses, written, handed, answered } = other;
+        self.stats.merge(stats);
+        self.plain += plain;
+        self.addresses = both(self.addresses, *addresses);
+        self.written = both(self.written, *written);
+        self.handed.merge(handed);
+        self.answered.merge(answered);
     }
 }
 

@@ -54,9 +54,10 @@ impl ClockCheck {
 
     /// Adds what another recording says.
     pub(crate) fn merge(&mut self, other: &ClockCheck) {
-        self.compared += other.compared;
-        self.off += other.off;
-        self.least = [self.least, other.least].into_iter().flatten().min();
+        let ClockCheck { compared, off, least } = other;
+        self.compared += compared;
+        self.off += off;
+        self.least = [self.least, *least].into_iter().flatten().min();
     }
 
     /// If most halts contradict the rate `hz` that was taken: what the clock has at most, as no halt is longer than its whole.

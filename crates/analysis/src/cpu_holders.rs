@@ -46,13 +46,14 @@ impl CpuHolders {
 
     /// Adds others.
     pub fn merge(&mut self, other: &CpuHolders) {
+        let CpuHolders { idle, idle_long, domain_0, own, others, unknown } = other;
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
-        add(&mut self.idle, other.idle);
-        add(&mut self.idle_long, other.idle_long);
-        add(&mut self.domain_0, other.domain_0);
-        add(&mut self.own, other.own);
-        add(&mut self.others, other.others);
-        add(&mut self.unknown, other.unknown);
+        add(&mut self.idle, *idle);
+        add(&mut self.idle_long, *idle_long);
+        add(&mut self.domain_0, *domain_0);
+        add(&mut self.own, *own);
+        add(&mut self.others, *others);
+        add(&mut self.unknown, *unknown);
     }
 
     /// The place of time in which `had` was on the CPU that `who` waited for.

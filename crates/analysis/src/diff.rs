@@ -43,8 +43,9 @@ impl DiffBlock {
 
     /// Adds what another holds, as if it had been at the same time elsewhere or at another time.
     pub fn merge(&mut self, other: &DiffBlock) {
-        self.duration = self.duration.saturating_add(other.duration);
-        for (reason, cell) in &other.groups {
+        let DiffBlock { duration, groups } = other;
+        self.duration = self.duration.saturating_add(*duration);
+        for (reason, cell) in groups {
             self.groups.entry(reason.clone()).or_default().merge(cell);
         }
     }

@@ -27,10 +27,11 @@ impl DurationStats {
 
     /// Adds what another holds.
     pub fn merge(&mut self, other: &DurationStats) {
-        self.count += other.count;
-        self.sum = self.sum.saturating_add(other.sum);
-        self.max = self.max.max(other.max);
-        self.histogram.merge(&other.histogram);
+        let DurationStats { count, sum, max, histogram } = other;
+        self.count += count;
+        self.sum = self.sum.saturating_add(*sum);
+        self.max = self.max.max(*max);
+        self.histogram.merge(histogram);
     }
 
     /// Their mean; `None` if there are none.

@@ -44,13 +44,14 @@ impl ExitStats {
 
     /// Adds what another cell holds.
     pub fn merge(&mut self, other: &ExitStats) {
-        self.count += other.count;
-        self.timed += other.timed;
-        self.user_count += other.user_count;
-        self.parts.merge(&other.parts);
-        self.max = self.max.max(other.max);
-        self.min = [self.min, other.min].into_iter().flatten().min();
-        self.durations.merge(&other.durations);
+        let ExitStats { count, timed, user_count, parts, max, min, durations } = other;
+        self.count += count;
+        self.timed += timed;
+        self.user_count += user_count;
+        self.parts.merge(parts);
+        self.max = self.max.max(*max);
+        self.min = [self.min, *min].into_iter().flatten().min();
+        self.durations.merge(durations);
     }
 
     /// From exit to entry, everything included.

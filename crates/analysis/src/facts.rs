@@ -365,27 +365,52 @@ impl Facts {
 
     /// Adds what another recording, ended, gave.
     pub fn merge(&mut self, other: &Facts) {
-        self.event_kinds.merge(other.event_kinds);
-        self.duration = self.duration.plus(other.duration);
-        self.all.merge(&other.all);
-        self.phases.merge(&other.phases);
-        self.by.merge(&other.by);
-        self.details.merge(&other.details);
-        self.accesses.merge(&other.accesses);
-        self.causes.merge(&other.causes);
-        for (vector, count) in &other.injected {
+        let Facts {
+            selection: _,
+            window: _,
+            event_kinds,
+            duration,
+            all,
+            phases,
+            by,
+            details,
+            accesses,
+            causes,
+            kinds: _,
+            by_reason: _,
+            injected,
+            vectors: _,
+            divisions,
+            running: _,
+            run_states,
+            slowest,
+            timeline,
+            halts,
+            gangs,
+            yields,
+            kvm_activity,
+        } = other;
+        self.event_kinds.merge(*event_kinds);
+        self.duration = self.duration.plus(*duration);
+        self.all.merge(all);
+        self.phases.merge(phases);
+        self.by.merge(by);
+        self.details.merge(details);
+        self.accesses.merge(accesses);
+        self.causes.merge(causes);
+        for (vector, count) in injected {
             *self.injected.entry(*vector).or_default() += count;
         }
-        for (who, division) in &other.divisions {
+        for (who, division) in divisions {
             self.divisions.entry(*who).or_default().merge(division);
         }
-        self.run_states.merge(&other.run_states);
-        self.slowest.merge(&other.slowest);
-        self.timeline.merge(&other.timeline);
-        self.halts.merge(&other.halts);
-        self.gangs.merge(&other.gangs);
-        self.yields.merge(&other.yields);
-        for (activity, count) in &other.kvm_activity {
+        self.run_states.merge(run_states);
+        self.slowest.merge(slowest);
+        self.timeline.merge(timeline);
+        self.halts.merge(halts);
+        self.gangs.merge(gangs);
+        self.yields.merge(yields);
+        for (activity, count) in kvm_activity {
             *self.kvm_activity.entry(*activity).or_default() += count;
         }
     }

@@ -399,25 +399,27 @@ impl GangFacts {
 
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &GangFacts) {
-        for (key, lost) in &other.forced_by {
+        let GangFacts { runs: _, turns: _, vcpus, together, causes, about: _, forced_by, unpaired, guest_exits } =
+            other;
+        for (key, lost) in forced_by {
             let of = self.forced_by.entry(*key).or_default();
             *of = of.saturating_add(*lost);
         }
-        for (whose, cell) in &other.vcpus {
+        for (whose, cell) in vcpus {
             self.vcpus.entry(*whose).or_default().merge(cell);
         }
-        for (&(vm, vcpu), &first) in &other.together {
+        for (&(vm, vcpu), &first) in together {
             let left = |vcpu| GangMember { vcpu, left: ThreadExit { trap: 0, ceded: true } };
             self.join(vm, &[left(vcpu), left(first)]);
         }
-        for (key, cause) in &other.causes {
+        for (key, cause) in causes {
             let of = self.causes.entry(*key).or_default();
             of.runs += cause.runs;
             of.forced += cause.forced;
             of.lost = of.lost.saturating_add(cause.lost);
         }
-        self.unpaired += other.unpaired;
-        self.guest_exits += other.guest_exits;
+        self.unpaired += unpaired;
+        self.guest_exits += guest_exits;
     }
 
     /// The recording ends: runs that are open are not paired.
@@ -469,17 +471,19 @@ impl GangStats {
 
     /// Adds what another holds.
     pub fn merge(&mut self, other: &GangStats) {
-        self.runs += other.runs;
-        self.script += other.script;
-        self.two_active += other.two_active;
-        self.timer += other.timer;
-        self.ganged += other.ganged;
-        self.exits += other.exits;
-        self.forced += other.forced;
-        self.too_late += other.too_late;
-        self.joined += other.joined;
-        self.lost.merge(&other.lost);
-        self.others = self.others.saturating_add(other.others);
-        self.cpus.extend(&other.cpus);
+        let GangStats { runs, script, two_active, timer, ganged, exits, forced, too_late, joined, lost, others, cpus } =
+            other;
+        self.runs += runs;
+        self.script += script;
+        self.two_active += two_active;
+        self.timer += timer;
+        self.ganged += ganged;
+        self.exits += exits;
+        self.forced += forced;
+        self.too_late += too_late;
+        self.joined += joined;
+        self.lost.merge(lost);
+        self.others = self.others.saturating_add(*others);
+        self.cpus.extend(cpus);
     }
 }

@@ -138,9 +138,10 @@ impl HaltEndStats {
 
     /// Adds what another holds.
     pub fn merge(&mut self, other: &HaltEndStats) {
-        self.gaps.merge(&other.gaps);
-        self.inexact += other.inexact;
-        self.latencies.merge(&other.latencies);
+        let HaltEndStats { gaps, inexact, latencies } = other;
+        self.gaps.merge(gaps);
+        self.inexact += inexact;
+        self.latencies.merge(latencies);
     }
 }
 
@@ -236,25 +237,46 @@ impl HaltStats {
 
     /// Adds what another holds.
     pub fn merge(&mut self, other: &HaltStats) {
-        self.successful_polls.merge(&other.successful_polls);
-        self.blocked.merge(&other.blocked);
-        self.untold.merge(&other.untold);
-        self.at_once += other.at_once;
-        self.has_wakeups |= other.has_wakeups;
-        self.invalid += other.invalid;
-        self.kicked += other.kicked;
-        self.hits += other.hits;
-        self.poll_hit = self.poll_hit.saturating_add(other.poll_hit);
-        self.misses += other.misses;
-        self.poll_miss = self.poll_miss.saturating_add(other.poll_miss);
-        self.before_sleep.merge(&other.before_sleep);
-        self.after_short.merge(&other.after_short);
-        self.after_long.merge(&other.after_long);
-        self.late_caught.merge(&other.late_caught);
-        self.late_slept.merge(&other.late_slept);
-        self.changes = (self.changes.0 + other.changes.0, self.changes.1 + other.changes.1);
-        self.cut += other.cut;
-        self.in_user_space += other.in_user_space;
+        let HaltStats {
+            successful_polls,
+            blocked,
+            untold,
+            at_once,
+            has_wakeups,
+            invalid,
+            kicked,
+            hits,
+            poll_hit,
+            misses,
+            poll_miss,
+            before_sleep,
+            after_short,
+            after_long,
+            late_caught,
+            late_slept,
+            changes,
+            cut,
+            in_user_space,
+        } = other;
+        self.successful_polls.merge(successful_polls);
+        self.blocked.merge(blocked);
+        self.untold.merge(untold);
+        self.at_once += at_once;
+        self.has_wakeups |= *has_wakeups;
+        self.invalid += invalid;
+        self.kicked += kicked;
+        self.hits += hits;
+        self.poll_hit = self.poll_hit.saturating_add(*poll_hit);
+        self.misses += misses;
+        self.poll_miss = self.poll_miss.saturating_add(*poll_miss);
+        self.before_sleep.merge(before_sleep);
+        self.after_short.merge(after_short);
+        self.after_long.merge(after_long);
+        self.late_caught.merge(late_caught);
+        self.late_slept.merge(late_slept);
+        self.changes = (self.changes.0 + changes.0, self.changes.1 + changes.1);
+        self.cut += cut;
+        self.in_user_space += in_user_space;
     }
 
     /// Whether kvm_vcpu_wakeup was recorded.
@@ -398,12 +420,13 @@ impl Halts {
 
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &Halts) {
-        self.guest_polls |= other.guest_polls;
-        self.clock.merge(&other.clock);
-        for (who, cell) in &other.vcpus {
+        let Halts { vcpus, settings, guest_polls, clock } = other;
+        self.guest_polls |= *guest_polls;
+        self.clock.merge(clock);
+        for (who, cell) in vcpus {
             self.vcpus.entry(*who).or_default().merge(cell);
         }
-        for (vm, settings) in &other.settings {
+        for (vm, settings) in settings {
             self.settings.entry(*vm).or_default().merge(settings);
         }
     }

@@ -98,17 +98,18 @@ impl Tally for PhaseStats {
     }
 
     fn merge(&mut self, other: &PhaseStats) {
-        self.stats.merge(&other.stats);
-        for (sum, more) in self.times.iter_mut().zip(&other.times) {
+        let PhaseStats { stats, times, marks, calls, in_calls, register_calls, in_register_calls } = other;
+        self.stats.merge(stats);
+        for (sum, more) in self.times.iter_mut().zip(times) {
             *sum = sum.saturating_add(*more);
         }
-        for (sum, more) in self.marks.iter_mut().zip(&other.marks) {
+        for (sum, more) in self.marks.iter_mut().zip(marks) {
             *sum += more;
         }
-        self.calls += other.calls;
-        self.in_calls = self.in_calls.saturating_add(other.in_calls);
-        self.register_calls += other.register_calls;
-        self.in_register_calls = self.in_register_calls.saturating_add(other.in_register_calls);
+        self.calls += calls;
+        self.in_calls = self.in_calls.saturating_add(*in_calls);
+        self.register_calls += register_calls;
+        self.in_register_calls = self.in_register_calls.saturating_add(*in_register_calls);
     }
 }
 

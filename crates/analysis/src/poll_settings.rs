@@ -107,14 +107,15 @@ impl PollSettings {
 
     /// Adds what another recording showed.
     pub fn merge(&mut self, other: &PollSettings) {
-        self.changes += other.changes;
-        self.grow.merge(other.grow);
-        self.start.merge(other.start);
-        self.shrink.merge(other.shrink);
-        self.reset_from = self.reset_from.max(other.reset_from);
-        self.more_than = self.more_than.max(other.more_than);
-        self.note_cuts(other.cut_to.iter().copied());
-        self.less_than = [self.less_than, other.less_than].into_iter().flatten().min();
+        let PollSettings { changes, grow, start, shrink, reset_from, cut_to, more_than, less_than, last: _ } = other;
+        self.changes += changes;
+        self.grow.merge(*grow);
+        self.start.merge(*start);
+        self.shrink.merge(*shrink);
+        self.reset_from = self.reset_from.max(*reset_from);
+        self.more_than = self.more_than.max(*more_than);
+        self.note_cuts(cut_to.iter().copied());
+        self.less_than = [self.less_than, *less_than].into_iter().flatten().min();
     }
 
     /// Bounds of `halt_poll_ns`, in nanoseconds: more than the first, less than the second.

@@ -73,12 +73,13 @@ impl StateTimes {
     }
 
     fn merge(&mut self, other: &StateTimes) {
-        for (times, more) in self.states.iter_mut().zip(&other.states) {
+        let StateTimes { states, preempted, lost, holders } = other;
+        for (times, more) in self.states.iter_mut().zip(states) {
             times.add(more.count, more.total);
         }
-        self.preempted.add(other.preempted.count, other.preempted.total);
-        self.lost.add(other.lost.count, other.lost.total);
-        self.holders.merge(&other.holders);
+        self.preempted.add(preempted.count, preempted.total);
+        self.lost.add(lost.count, lost.total);
+        self.holders.merge(holders);
     }
 }
 
@@ -200,7 +201,8 @@ impl RunStates {
 
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &RunStates) {
-        for (who, times) in &other.times {
+        let RunStates { times, places: _, index: _, near: _, cpu_history: _ } = other;
+        for (who, times) in times {
             self.times.entry(*who).or_default().merge(times);
         }
     }

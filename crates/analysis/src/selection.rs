@@ -60,7 +60,9 @@ impl Selection {
     /// Whether the exit's reason and length are selected.
     #[inline(always)]
     pub fn holds_exit(&mut self, exit: &Exit) -> bool {
-        (self.longer_than.is_none() && self.reasons.is_empty() && self.filter.is_none()) || self.finds(exit)
+        // Whose and when is looked at elsewhere.
+        let Selection { vms: _, vcpus: _, reasons, from: _, to: _, longer_than, filter, cached: _ } = &*self;
+        (longer_than.is_none() && reasons.is_empty() && filter.is_none()) || self.finds(exit)
     }
 
     /// Whether a vCPU's number must be known when its exits are seen.

@@ -42,8 +42,9 @@ impl VcpuTime {
 
     /// Adds what another division holds.
     pub fn merge(&mut self, other: &VcpuTime) {
-        self.parts.merge(&other.parts);
-        self.exits += other.exits;
+        let VcpuTime { parts, exits } = other;
+        self.parts.merge(parts);
+        self.exits += exits;
     }
 
     /// How long one of its parts is.

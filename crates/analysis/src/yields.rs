@@ -210,21 +210,22 @@ impl YieldFacts {
 
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &YieldFacts) {
-        for (key, cell) in &other.vcpus {
+        let YieldFacts { vcpus, targets, other_targets, preempted, longest, windows, queue } = other;
+        for (key, cell) in vcpus {
             self.vcpus.entry(*key).or_default().merge(cell);
         }
-        for (key, cell) in &other.targets {
+        for (key, cell) in targets {
             add(self.targets.entry(*key).or_default(), cell);
         }
-        self.other_targets += other.other_targets;
-        for (who, cell) in &other.preempted {
+        self.other_targets += other_targets;
+        for (who, cell) in preempted {
             self.preempted.entry(*who).or_default().merge(cell);
         }
-        other.longest.iter().for_each(|of| self.keep(*of));
-        for (vm, cell) in &other.windows {
+        longest.iter().for_each(|of| self.keep(*of));
+        for (vm, cell) in windows {
             self.windows.entry(*vm).and_modify(|known| known.merge(cell)).or_insert(*cell);
         }
-        self.queue.merge(&other.queue);
+        self.queue.merge(queue);
     }
 }
 
@@ -252,15 +253,16 @@ impl YieldStats {
 
     /// Adds what another holds.
     pub fn merge(&mut self, other: &YieldStats) {
-        self.count += other.count;
-        self.again += other.again;
-        self.between.merge(&other.between);
-        self.preempted += other.preempted;
-        self.woken += other.woken;
-        self.nobody += other.nobody;
-        add(&mut self.gave, &other.gave);
-        self.lasted.merge(&other.lasted);
-        self.waited = self.waited.saturating_add(other.waited);
+        let YieldStats { count, again, between, preempted, woken, nobody, gave, lasted, waited } = other;
+        self.count += count;
+        self.again += again;
+        self.between.merge(between);
+        self.preempted += preempted;
+        self.woken += woken;
+        self.nobody += nobody;
+        add(&mut self.gave, gave);
+        self.lasted.merge(lasted);
+        self.waited = self.waited.saturating_add(*waited);
     }
 
     /// Those of which it is known whether a sibling waited for a CPU.
@@ -272,11 +274,12 @@ impl YieldStats {
 impl PreemptionStats {
     /// Adds what another holds.
     pub fn merge(&mut self, other: &PreemptionStats) {
-        self.waits.merge(&other.waits);
-        self.cut += other.cut;
-        self.yielded_for += other.yielded_for;
-        self.yields += other.yields;
-        self.blocked.merge(&other.blocked);
+        let PreemptionStats { waits, cut, yielded_for, yields, blocked } = other;
+        self.waits.merge(waits);
+        self.cut += cut;
+        self.yielded_for += yielded_for;
+        self.yields += yields;
+        self.blocked.merge(blocked);
     }
 
     /// How often.
@@ -287,19 +290,21 @@ impl PreemptionStats {
 
 impl PleCell {
     fn merge(&mut self, other: &PleCell) {
-        self.grown += other.grown;
-        self.shrunk += other.shrunk;
-        self.least = self.least.min(other.least);
-        self.most = self.most.max(other.most);
+        let PleCell { grown, shrunk, least, most } = other;
+        self.grown += grown;
+        self.shrunk += shrunk;
+        self.least = self.least.min(*least);
+        self.most = self.most.max(*most);
     }
 }
 
 impl RunQueueStats {
     fn merge(&mut self, other: &RunQueueStats) {
-        add(&mut self.time, &other.time);
-        self.waited = self.waited.saturating_add(other.waited);
-        self.most = self.most.max(other.most);
-        self.timeline.merge(&other.timeline);
+        let RunQueueStats { time, waited, most, timeline } = other;
+        add(&mut self.time, time);
+        self.waited = self.waited.saturating_add(*waited);
+        self.most = self.most.max(*most);
+        self.timeline.merge(timeline);
     }
 
     /// Time in which it is known how many waited, in nanoseconds, summed over CPUs.

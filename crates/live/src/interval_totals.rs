@@ -69,22 +69,24 @@ pub struct GroupTotals {
 impl GroupTotals {
     /// Adds another group, or another vCPU's.
     pub fn merge(&mut self, other: &GroupTotals) {
-        self.ended.add(&other.ended);
-        self.within.add(&other.within);
+        let GroupTotals { ended, within } = other;
+        self.ended.add(ended);
+        self.within.add(within);
     }
 }
 
 impl IntervalTotals {
     /// Adds another vCPU's.
     pub fn merge(&mut self, other: &IntervalTotals) {
-        self.wall += other.wall;
-        self.outside.merge(&other.outside);
-        self.wake_ups.add(&other.wake_ups);
-        self.switches |= other.switches;
-        self.has_kvm_exit |= other.has_kvm_exit;
-        self.events += other.events;
-        self.poll = self.poll.max(other.poll);
-        for (group, theirs) in &other.groups {
+        let IntervalTotals { wall, outside, wake_ups, switches, has_kvm_exit, events, poll, groups } = other;
+        self.wall += wall;
+        self.outside.merge(outside);
+        self.wake_ups.add(wake_ups);
+        self.switches |= *switches;
+        self.has_kvm_exit |= *has_kvm_exit;
+        self.events += events;
+        self.poll = self.poll.max(*poll);
+        for (group, theirs) in groups {
             self.groups.entry(*group).or_default().merge(theirs);
         }
     }

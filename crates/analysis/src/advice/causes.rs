@@ -276,13 +276,14 @@ impl Sums {
     }
 
     fn merge(&mut self, other: &Sums) {
-        let exits = other.exits.iter();
+        let Sums { exits, cost, wall, steal, forced_out } = other;
+        let exits = exits.iter();
         exits.for_each(|(key, sum)| self.exits.entry(*key).or_default().add(&sum.stats, sum.cost, sum.top));
         for (to, from) in [
-            (&mut self.cost, other.cost),
-            (&mut self.wall, other.wall),
-            (&mut self.steal, other.steal),
-            (&mut self.forced_out, other.forced_out),
+            (&mut self.cost, *cost),
+            (&mut self.wall, *wall),
+            (&mut self.steal, *steal),
+            (&mut self.forced_out, *forced_out),
         ] {
             *to = to.saturating_add(from);
         }

@@ -338,26 +338,46 @@ impl AdviceInput {
     /// Adds what the next stretch of the same recording gave, whose facts alone were ended. [`AdviceInput::sum_up`] is to
     /// follow the last one.
     pub fn merge(&mut self, later: &AdviceInput) {
-        self.meet(later.met);
+        let AdviceInput {
+            facts,
+            vms: _,
+            is_vmx: _,
+            causes_of: _,
+            about_of: _,
+            halts_of: _,
+            preempted,
+            preempted_for,
+            left_idle,
+            vm_of: _,
+            met,
+            by_vm: _,
+            about,
+            touched,
+            ipis,
+            spins,
+            polling_guests,
+            selection: _,
+        } = later;
+        self.meet(*met);
         if self.met == Met::Several {
             self.by_vm.merge(&later.by_vm());
         }
-        self.facts.merge(&later.facts);
-        self.about.merge(&later.about);
-        self.touched.merge(&later.touched);
-        self.ipis.merge(&later.ipis);
-        for ((vm, by), taken) in &later.preempted {
+        self.facts.merge(facts);
+        self.about.merge(about);
+        self.touched.merge(touched);
+        self.ipis.merge(ipis);
+        for ((vm, by), taken) in preempted {
             self.note_preemptions(*vm, *by, *taken);
         }
-        for (vm, waited) in &later.preempted_for {
+        for (vm, waited) in preempted_for {
             let all = self.preempted_for.entry(*vm).or_default();
             *all = all.saturating_add(*waited);
         }
-        for (vm, times) in &later.left_idle {
+        for (vm, times) in left_idle {
             *self.left_idle.entry(*vm).or_default() += times;
         }
-        self.spins.merge(&later.spins);
-        self.polling_guests.merge(&later.polling_guests);
+        self.spins.merge(spins);
+        self.polling_guests.merge(polling_guests);
     }
 
     /// Has what is known by vCPU and by thread by VM.

@@ -137,14 +137,15 @@ impl Tally for SubjectStats {
     }
 
     fn merge(&mut self, other: &SubjectStats) {
-        self.stats.merge(&other.stats);
-        self.trip = self.trip.saturating_add(other.trip);
-        self.asleep = self.asleep.saturating_add(other.asleep);
-        self.strings += other.strings;
-        self.refused += other.refused;
-        self.unanswered += other.unanswered;
-        self.written.merge(&other.written);
-        self.address_spread = match (self.address_spread, other.address_spread) {
+        let SubjectStats { stats, trip, asleep, strings, written, unanswered, refused, address_spread } = other;
+        self.stats.merge(stats);
+        self.trip = self.trip.saturating_add(*trip);
+        self.asleep = self.asleep.saturating_add(*asleep);
+        self.strings += strings;
+        self.refused += refused;
+        self.unanswered += unanswered;
+        self.written.merge(written);
+        self.address_spread = match (self.address_spread, *address_spread) {
             (Some(a), Some(b)) => {
                 Some(AddressSpread { only: a.only && b.only && (a.address, a.size) == (b.address, b.size), ..a })
             }

@@ -90,7 +90,8 @@ impl TimelineBatch {
     /// How many exits, stretches and waits there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.exits.len() + self.cpu_intervals.len() + self.cpu_waits.len()
+        let TimelineBatch { exits, parts: _, cpu_intervals, cpu_waits } = self;
+        exits.len() + cpu_intervals.len() + cpu_waits.len()
     }
 
     /// Whether there is nothing.
@@ -101,10 +102,11 @@ impl TimelineBatch {
 
     /// Removes all; the room stays.
     pub fn clear(&mut self) {
-        self.exits.clear();
-        self.parts.clear();
-        self.cpu_intervals.clear();
-        self.cpu_waits.clear();
+        let TimelineBatch { exits, parts, cpu_intervals, cpu_waits } = self;
+        exits.clear();
+        parts.clear();
+        cpu_intervals.clear();
+        cpu_waits.clear();
     }
 
     /// Adds an exit of this vCPU, of this cause and reason, if it is looked at.

@@ -122,22 +122,24 @@ impl SpinSurvey {
 
     /// Adds what the next stretch of the same recording gave.
     pub(crate) fn merge(&mut self, later: &SpinSurvey) {
-        for (call, count) in &later.calls {
+        let SpinSurvey { calls, known, rounds, between, per_unit, least_window, cost, blocked, unhelped, windows } =
+            later;
+        for (call, count) in calls {
             *self.calls.entry(*call).or_default() += count;
         }
-        self.known += later.known;
-        self.least_window = self.least_window.into_iter().chain(later.least_window).min();
+        self.known += known;
+        self.least_window = self.least_window.into_iter().chain(*least_window).min();
         for (lengths, of_later) in [
-            (&mut self.rounds, &later.rounds),
-            (&mut self.between, &later.between),
-            (&mut self.per_unit, &later.per_unit),
-            (&mut self.cost, &later.cost),
-            (&mut self.blocked, &later.blocked),
-            (&mut self.unhelped, &later.unhelped),
+            (&mut self.rounds, rounds),
+            (&mut self.between, between),
+            (&mut self.per_unit, per_unit),
+            (&mut self.cost, cost),
+            (&mut self.blocked, blocked),
+            (&mut self.unhelped, unhelped),
         ] {
             lengths.merge(of_later);
         }
-        self.windows = later.windows.clone();
+        self.windows = windows.clone();
     }
 
     /// Takes one yield.

@@ -102,9 +102,10 @@ pub struct HaltWakeUps {
 impl HaltWakeUps {
     /// Adds others.
     pub fn add(&mut self, other: &HaltWakeUps) {
-        self.seen += other.seen;
-        self.latency += other.latency;
-        self.unseen += other.unseen;
+        let HaltWakeUps { seen, latency, unseen } = other;
+        self.seen += seen;
+        self.latency += latency;
+        self.unseen += unseen;
     }
 
     /// What came since `earlier`, which is a former value of the same.
@@ -201,11 +202,12 @@ impl CountAndTime {
 
     /// Adds what `other` counted.
     pub fn add(&mut self, other: &CountAndTime) {
-        self.count += other.count;
-        self.to_user += other.to_user;
-        self.total += other.total;
-        self.not_cost.merge(&other.not_cost);
-        self.lengths.merge(&other.lengths);
+        let CountAndTime { count, to_user, total, not_cost, lengths } = other;
+        self.count += count;
+        self.to_user += to_user;
+        self.total += total;
+        self.not_cost.merge(not_cost);
+        self.lengths.merge(lengths);
     }
 
     /// What came since `earlier`, which is a former value of the same.
@@ -221,11 +223,12 @@ impl CountAndTime {
 
     /// At least as much as `other`, in everything.
     pub(crate) fn max_with(&mut self, other: &CountAndTime) {
-        self.count = self.count.max(other.count);
-        self.to_user = self.to_user.max(other.to_user);
-        self.total = self.total.max(other.total);
-        self.not_cost = each_part(self.not_cost, other.not_cost, u64::max);
-        self.lengths.raise(&other.lengths);
+        let CountAndTime { count, to_user, total, not_cost, lengths } = other;
+        self.count = self.count.max(*count);
+        self.to_user = self.to_user.max(*to_user);
+        self.total = self.total.max(*total);
+        self.not_cost = each_part(self.not_cost, *not_cost, u64::max);
+        self.lengths.raise(lengths);
     }
 }
 
