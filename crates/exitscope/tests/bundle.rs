@@ -115,6 +115,32 @@ fn names_of_hosts_threads_and_probes_are_not_in_it() {
 }
 
 #[test]
+fn exits_of_every_back_end_of_powerpc_are_in_its_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, exit) in [
+        ("kvm_pr:kvm_exit", "exit=DECREMENTER | pc=0x1000 | msr=0x2 | dar=0x0 | srr1=0x0 | last_inst=0x0"),
+        ("kvm_booke:kvm_exit", "exit=DECREMENTER | pc=0x1000 | msr=0x2 | dar=0x0 | last_inst=0x0"),
+    ] {
+        let text = |at: u32, event: &str| format!("qemu-system-ppc 4242/4243 [001] 100.{at:06}: {event}\n");
+        let lines = (0..9).map(|number| {
+            let entry = text(10 * number + 5, "kvm:kvm_entry: pc=0x1000 msr=0x2");
+            let entry = if name.starts_with("kvm_pr") {
+                text(10 * number + 5, "kvm_pr:kvm_book3s_reenter: reentry r=1 | pc=0x1000")
+            } else {
+                entry
+            };
+            text(10 * number, &format!("{name}: {exit}")) + &entry
+        });
+        let of = folder.path().join("perf.txt");
+        std::fs::write(&of, lines.collect::<String>()).unwrap();
+        let (_folder, made) = bundle(&of);
+        let (was, is) = (report(&[&of], &[]), report(&[&made], &[]));
+        assert_eq!(was["coverage"]["exits"], 9, "{was}");
+        assert_eq!(of_reasons(&was), of_reasons(&is), "{name}");
+    }
+}
+
+#[test]
 fn a_recording_that_is_cut_gives_a_bundle_that_says_so() {
     let mut bytes = unpacked("x86-svm/t2.data.gz");
     bytes.truncate(bytes.len() / 2);

@@ -10,6 +10,7 @@ use exitscope_model::{
     Anonymous, CodeList, Event, EventKind, EventNames, HostSetting, Ledger, LedgerLine, NameId, QemuOptions, Severity,
     TraceInfo, is_of_vm,
 };
+use exitscope_trace::tracepoints::recorded;
 use exitscope_trace::{Input, PerfHead, PerfWriter, SourceOptions, TraceError, WrittenTrace, open_input};
 use exitscope_units::{Tid, VmId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,24 +18,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 
-/// Of what is recorded besides KVM, the kernel's own tracepoints: those of probes, people name.
-const SYSTEMS: &[&str] = &[
-    "kvm",
-    "kvmmmu",
-    "kvm_hv",
-    "sched",
-    "syscalls",
-    "raw_syscalls",
-    "irq",
-    "irq_vectors",
-    "ipi",
-    "timer",
-    "power",
-    "exceptions",
-    "hyperv",
-    "csd",
-    "workqueue",
-];
+/// Systems of the kernel's own tracepoints that are recorded beside those that are read. Tracepoints of probes, people name.
+const OTHER_SYSTEMS: &[&str] =
+    &["kvmmmu", "irq", "irq_vectors", "ipi", "timer", "power", "exceptions", "hyperv", "csd", "workqueue"];
 
 /// Why there is no bundle.
 #[derive(Debug, thiserror::Error)]
@@ -89,8 +75,11 @@ impl BundleSurvey {
             }
             Ok(())
         })?;
+        let read = recorded(|_| true);
+        let system = |name: &'static str| name.split_once(':').map(|(system, _)| system);
+        let known: BTreeSet<&str> = read.into_iter().filter_map(system).chain(OTHER_SYSTEMS.iter().copied()).collect();
         for name in (0..info.names.len() as u16).map(|id| info.names.get(NameId(id))) {
-            if name.split_once(':').is_some_and(|(system, _)| SYSTEMS.contains(&system)) {
+            if name.split_once(':').is_some_and(|(system, _)| known.contains(system)) {
                 survey.names.intern(name);
             }
         }
