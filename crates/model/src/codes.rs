@@ -49,8 +49,25 @@ impl CodeList {
         }
     }
 
-    /// The lists that have names, for people.
-    pub const NAMES: [(&str, CodeList); 10] = [
+    /// Numbers and names of its codes; those of KVM's own without `KVM_EXIT_`.
+    const fn table(self) -> Option<&'static [(u64, &'static str)]> {
+        Some(match self {
+            CodeList::Vmx => t::VMX,
+            CodeList::Svm => t::SVM,
+            CodeList::Arm64Exit => t::ARM64_EXIT,
+            CodeList::Arm64Ec => t::ARM64_EC,
+            CodeList::S390 => t::S390_ICPT,
+            CodeList::PpcTrap => t::PPC_TRAP,
+            CodeList::PpcBooke => t::PPC_BOOKE,
+            CodeList::Riscv => t::RISCV,
+            CodeList::Loongarch => t::LOONGARCH,
+            CodeList::KvmExit => t::KVM_EXIT,
+            CodeList::Text => return None,
+        })
+    }
+
+    /// The lists that have names, for people: all but [`CodeList::Text`], which is the last.
+    pub const NAMES: [(&str, CodeList); CodeList::Text as usize] = [
         ("vmx", CodeList::Vmx),
         ("svm", CodeList::Svm),
         ("arm64", CodeList::Arm64Exit),
@@ -185,19 +202,7 @@ impl ExitCode {
     }
 
     fn basic_name(self) -> String {
-        let table = match self.list {
-            CodeList::Vmx => t::VMX,
-            CodeList::Svm => t::SVM,
-            CodeList::Arm64Exit => t::ARM64_EXIT,
-            CodeList::Arm64Ec => t::ARM64_EC,
-            CodeList::S390 => t::S390_ICPT,
-            CodeList::PpcTrap => t::PPC_TRAP,
-            CodeList::PpcBooke => t::PPC_BOOKE,
-            CodeList::Riscv => t::RISCV,
-            CodeList::Loongarch => t::LOONGARCH,
-            CodeList::KvmExit => t::KVM_EXIT,
-            CodeList::Text => return unlisted::name(self.number),
-        };
+        let Some(table) = self.list.table() else { return unlisted::name(self.number) };
         match lookup(table, self.number) {
             Some(name) if self.list == CodeList::KvmExit => format!("KVM_EXIT_{name}"),
             Some(name) => name.to_string(),
@@ -244,18 +249,10 @@ impl ExitCode {
     }
 
     fn from_basic_name(list: CodeList, name: &str) -> Option<ExitCode> {
-        let (table, name) = match list {
-            CodeList::Vmx => (t::VMX, name),
-            CodeList::Svm => (t::SVM, name),
-            CodeList::Arm64Exit => (t::ARM64_EXIT, name),
-            CodeList::Arm64Ec => (t::ARM64_EC, name),
-            CodeList::S390 => (t::S390_ICPT, name),
-            CodeList::PpcTrap => (t::PPC_TRAP, name),
-            CodeList::PpcBooke => (t::PPC_BOOKE, name),
-            CodeList::Riscv => (t::RISCV, name),
-            CodeList::Loongarch => (t::LOONGARCH, name),
-            CodeList::KvmExit => (t::KVM_EXIT, name.strip_prefix("KVM_EXIT_").unwrap_or(name)),
-            CodeList::Text => return None,
+        let table = list.table()?;
+        let name = match list {
+            CodeList::KvmExit => name.strip_prefix("KVM_EXIT_").unwrap_or(name),
+            _ => name,
         };
         let number = match table.iter().find(|row| row.1 == name) {
             Some(row) => row.0,
@@ -269,17 +266,6 @@ impl ExitCode {
         let level = name.len().saturating_sub(NESTED.len());
         let is_nested = name.get(level..).is_some_and(|end| end.eq_ignore_ascii_case(NESTED));
         let name = if is_nested { &name[..level] } else { name };
-        const NAMED: [&[(u64, &str)]; 9] = [
-            t::VMX,
-            t::SVM,
-            t::ARM64_EXIT,
-            t::ARM64_EC,
-            t::S390_ICPT,
-            t::PPC_TRAP,
-            t::PPC_BOOKE,
-            t::RISCV,
-            t::LOONGARCH,
-        ];
         let user = name.get(..9).filter(|start| start.eq_ignore_ascii_case("KVM_EXIT_")).map(|_| &name[9..]);
         let has = |table: &[(u64, &str)], name: &str| table.iter().any(|row| row.1.eq_ignore_ascii_case(name));
         let vmx = || {
@@ -287,7 +273,8 @@ impl ExitCode {
             (has(t::VMX, basic) && ExitCode::vmx_flags(&flags.to_ascii_uppercase().replace("0X", "0x")).is_some())
                 .then_some(())
         };
-        NAMED.iter().any(|table| has(table, name))
+        let named = || CodeList::NAMES.iter().filter(|row| row.1 != CodeList::KvmExit).filter_map(|row| row.1.table());
+        named().any(|table| has(table, name))
             || vmx().is_some()
             || user.is_some_and(|name| has(t::KVM_EXIT, name))
             || name.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())

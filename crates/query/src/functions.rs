@@ -321,4 +321,14 @@ mod tests {
             assert!(docs.contains(&format!("| `{}` |", function.call)), "{}", function.call);
         }
     }
+
+    #[test]
+    fn what_is_said_of_exit_name_names_every_list() {
+        let row = super::FUNCTIONS.iter().find(|row| row.call.starts_with("exit_name(")).unwrap();
+        let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let words: Vec<&str> = row.gives.split(|letter| !is_of_word(letter)).collect();
+        let missing: Vec<&str> =
+            super::CodeList::NAMES.iter().map(|list| list.0).filter(|name| !words.contains(name)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
 }

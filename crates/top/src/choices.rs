@@ -19,7 +19,7 @@ impl Default for ListOrder {
 
 impl ListOrder {
     /// All, with the key that sorts by each at once.
-    const ALL: [(char, ListOrder); 6] = [
+    pub const ALL: [(char, ListOrder); 6] = [
         ('C', ListOrder::By(TopColumn::COST)),
         ('E', ListOrder::By(TopColumn::Exits)),
         ('H', ListOrder::By(TopColumn::Part(TimePart::Halted))),

@@ -1,5 +1,6 @@
 //! What the keys do, and what the figures are.
 
+use crate::choices::ListOrder;
 use crate::frame::Frame;
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
@@ -10,7 +11,6 @@ const KEYS: &[(&str, &str)] = &[
     ("Enter, Esc", "look into it, and back; Esc again shows details of all VMs"),
     ("Tab", "next list: reasons; ports, MSRs, …; halts; gang exits"),
     ("s S", "sort by the next or former column"),
-    ("C E H T P N", "sort by cost, exits/s, halted, steal, p99, name"),
     ("o F2", "choose columns; says what each is"),
     ("/", "filter by name or PID; Esc shows all"),
     ("v", "list vCPUs, or only VMs"),
@@ -26,6 +26,12 @@ pub fn draw(to: &mut ratatui::Frame, frame: &Frame) {
         Line::from(vec![Span::from(format!("{key:<22}")).bold(), (*what).into()])
     };
     lines.extend(KEYS.iter().map(key));
+    let (keys, names): (Vec<String>, Vec<&str>) =
+        ListOrder::ALL.into_iter().map(|(key, order)| (key.to_string(), order.name())).unzip();
+    lines.push(Line::from(vec![
+        Span::from(format!("{:<22}", keys.join(" "))).bold(),
+        format!("sort by {}", names.join(", ")).into(),
+    ]));
     lines.push(Line::default());
     let mut say = |text: &'static str| lines.push(Line::from(text));
     say("cost     share of wall time in exits, in KVM and in user space: nothing else");
