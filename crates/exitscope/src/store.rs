@@ -211,7 +211,7 @@ fn list(args: &StoreListArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Trials, a row for each setting that was compared, by what decided.
+/// Trials, by what decided: a row for each setting that was compared, and one for all the delays of a trial.
 fn trials<'a>(trials: impl ExactSizeIterator<Item = &'a StoredTrialRow>) -> PageSection {
     let title = counted(trials.len(), "trial");
     let columns = ["host", "began", "setting", "instead of", "change", "ruling"];
@@ -222,13 +222,25 @@ fn trials<'a>(trials: impl ExactSizeIterator<Item = &'a StoredTrialRow>) -> Page
     });
     let mut trials: Vec<&StoredTrialRow> = trials.collect();
     trials.sort_by(|a, b| (&a.host, &a.began).cmp(&(&b.host, &b.began)));
-    let row = |trial: &StoredTrialRow, effect: &StoredEffectRow| {
-        let change = effect.change_percent[0].map_or("-".to_string(), |percent| format!("{percent:+.2}%"));
-        let ruling = effect.ruling.replace('_', " ");
-        vec![trial.host.clone(), trial.began.clone(), effect.setting.clone(), trial.in_force.clone(), change, ruling]
+    let row = |trial: &StoredTrialRow, setting: String, change: Option<String>, ruling: &str| {
+        let (change, ruling) = (change.unwrap_or("-".to_string()), ruling.replace('_', " "));
+        vec![trial.host.clone(), trial.began.clone(), setting, trial.in_force.clone(), change, ruling]
     };
     let decided = |trial: &'a StoredTrialRow| {
-        trial.effects.iter().filter(|effect| effect.decides).map(move |effect| row(trial, effect))
+        let effects: Vec<&StoredEffectRow> = trial.effects.iter().filter(|effect| effect.decides).collect();
+        match (trial.percent_per_100ns[0], &effects[..]) {
+            (Some(slope), [first, ..]) => {
+                let delays: Vec<&str> = effects.iter().map(|effect| &*effect.setting).collect();
+                vec![row(trial, delays.join(", "), Some(format!("{slope:+.2}% per 100ns")), &first.ruling)]
+            }
+            _ => effects
+                .iter()
+                .map(|effect| {
+                    let change = effect.change_percent[0].map(|percent| format!("{percent:+.2}%"));
+                    row(trial, effect.setting.clone(), change, &effect.ruling)
+                })
+                .collect(),
+        }
     };
     let rows = trials.into_iter().flat_map(decided).collect();
     PageSection { title, table: Some(Table { columns: columns.collect(), rows }), ..PageSection::default() }

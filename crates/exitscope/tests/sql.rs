@@ -147,13 +147,15 @@ fn trials_are_rows_by_setting_and_metric_whichever_way_they_came() {
         "vm": "web01", "exits": "all", "reason": null, "ruling": "found", "percent_per_100ns": 0.22, "low_percent": 0.16,
         "high_percent": null, "text": "", "exits_per_s": 12045.0, "missed": 0, "levels": []
     });
+    let longer = delays["verdict"]["settings"][0].clone();
+    delays["verdict"]["settings"].as_array_mut().unwrap().push(longer);
     let before = std::fs::read_to_string(&history).unwrap();
     std::fs::write(&history, format!("{before}{delays}\n{{\"schema\":\"exitscope.try/1\",")).unwrap();
     let said = add();
     assert!(said.contains("1 trial, 1 already there") && said.contains("1 of its lines are no trial"), "{said}");
 
     let rows = rows(place, "select * from trials order by host, decides desc");
-    assert_eq!(rows.len(), 2 * made["verdict"]["settings"][0]["effects"].as_array().unwrap().len());
+    assert_eq!(rows.len(), 3 * made["verdict"]["settings"][0]["effects"].as_array().unwrap().len());
     let effect = &made["verdict"]["settings"][0]["effects"][0];
     let (delayed, first) = (&rows[0], rows.iter().find(|row| row["host"] == "web-17").unwrap());
     assert_eq!((&first["setting"], &first["in_force"]), (&"halt_poll_ns=0".into(), &"halt_poll_ns=200000".into()));
@@ -172,7 +174,10 @@ fn trials_are_rows_by_setting_and_metric_whichever_way_they_came() {
     assert_eq!((&delayed["ruling"], &delayed["percent_per_100ns"]), (&"found".into(), &0.22.into()));
 
     let listed = stdout(&run(&["store", "list", place]));
-    assert!(listed.contains("2 trials") && listed.contains("db-03") && listed.contains("found"), "{listed}");
+    assert!(listed.contains("2 trials") && listed.contains("db-03"), "{listed}");
+    assert_eq!(listed.matches("0.22% per 100ns").count(), 1, "{listed}");
+    let of_delays: Vec<&str> = listed.lines().filter(|row| row.contains("db-03")).collect();
+    assert!(of_delays.len() == 1 && of_delays[0].contains("found"), "{listed}");
     let dropped = stdout(&run(&["store", "drop", place, "--before", "2999-01-01", "--host", "db-03"]));
     assert!(dropped.starts_with("0 recordings and 1 trial dropped"), "{dropped}");
     assert!(stdout(&run(&["store", "list", place])).contains("1 trial\n"));
