@@ -1,4 +1,4 @@
-//! The whole check, or of it what a change can touch, with the time that each part takes. What is built runs two at a time.
+//! The whole check, or of it what a change can touch, with the time that each part takes. What is built runs in lanes.
 //!
 //! ```text
 //! git diff --name-only REV ─► packages with a changed file, and those that depend on them ─► parts, and the packages they test
@@ -50,8 +50,9 @@ struct Part {
     command: &'static [&'static str],
     /// The folder in which it runs, below the repository's.
     folder: &'static str,
-    /// Which of two threads runs it, beside what the other runs. None of these may build the command while tests run it: they take
-    /// it as it is built, where a change can touch it.
+    /// Which thread runs it, beside what the others run. What runs guests of this host is in one lane, or late enough in another: who
+    /// counts what happens on this host counts every guest. None of these may build the command while tests run it: they take it as it
+    /// is built, where a change can touch it.
     lane: Option<usize>,
 }
 
@@ -141,20 +142,13 @@ const PARTS: [Part; 13] = [
         looks: Looks::AtLibraries,
         command: &["cargo", "test", "--doc"],
         folder: "",
-        lane: Some(1),
+        lane: Some(0),
     },
     Part {
         name: "web",
         looks: Looks::At { packages: &[COMMAND], folders: &["web/"] },
         command: &["npm", "test", "--silent"],
         folder: "web",
-        lane: Some(0),
-    },
-    Part {
-        name: "sanitize",
-        looks: Looks::At { packages: &["exitscope-lab", "exitscope-record"], folders: &["rig/tiny-guest/"] },
-        command: &["cargo", "xtask", "sanitize"],
-        folder: "",
         lane: Some(1),
     },
     Part {
@@ -162,14 +156,21 @@ const PARTS: [Part; 13] = [
         looks: Looks::At { packages: &[COMMAND], folders: &[] },
         command: &["cargo", "xtask", "fuzz"],
         folder: "",
-        lane: Some(1),
+        lane: Some(0),
+    },
+    Part {
+        name: "sanitize",
+        looks: Looks::At { packages: &["exitscope-lab", "exitscope-record"], folders: &["rig/tiny-guest/"] },
+        command: &["cargo", "xtask", "sanitize"],
+        folder: "",
+        lane: Some(0),
     },
     Part {
         name: "rig",
         looks: Looks::At { packages: &[COMMAND], folders: &["rig/"] },
         command: &["cargo", "xtask", "rig", "x86-svm"],
         folder: "",
-        lane: Some(1),
+        lane: Some(2),
     },
 ];
 
@@ -268,24 +269,30 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     };
     let mut rows = in_turn(alone.into_iter().map(command).collect::<anyhow::Result<_>>()?, Stdio::inherit)?;
     if !has_failed(&rows) {
-        let programs = |part: &Part, packages: &[String]| match part.looks {
-            Looks::AtTestPrograms { with_guests } => {
-                let programs = test_programs(packages, &all)?.into_iter();
-                Ok(programs.filter(|program| program.has_guests() == with_guests).map(|of| of.command()).collect())
-            }
-            _ => part.command(packages, is_built).map(|command| vec![command]),
-        };
+        let is_tests = |part: &Part| matches!(part.looks, Looks::AtTestPrograms { .. });
+        let tested = beside.iter().filter(|row| is_tests(row.0)).find_map(|row| row.1.as_deref());
+        let programs = tested.map_or(Ok(Vec::new()), |packages| test_programs(packages, &all))?;
         let commands = |(part, packages): (&'static Part, Option<Vec<String>>)| -> anyhow::Result<_> {
-            Ok((part, packages.map(|packages| programs(part, &packages)).transpose()?))
+            let of_part = |packages: Vec<String>| match part.looks {
+                Looks::AtTestPrograms { with_guests } => {
+                    let programs = programs.iter().filter(|program| program.has_guests() == with_guests);
+                    Ok(programs.map(TestProgram::command).collect())
+                }
+                _ => part.command(&packages, is_built).map(|command| vec![command]),
+            };
+            Ok((part, packages.map(of_part).transpose()?))
         };
         let beside = beside.into_iter().map(commands).collect::<anyhow::Result<Vec<_>>>()?;
-        let (first, second): (Vec<_>, Vec<_>) = beside.into_iter().partition(|(part, _)| part.lane == Some(0));
-        let (first, second) = thread::scope(|scope| {
-            let second = scope.spawn(|| in_turn(second, Stdio::piped));
-            (in_turn(first, Stdio::piped), second.join())
+        let mut lanes: BTreeMap<Option<usize>, Vec<_>> = BTreeMap::new();
+        beside.into_iter().for_each(|row| lanes.entry(row.0.lane).or_default().push(row));
+        let done: Vec<_> = thread::scope(|scope| {
+            let lane = |parts| scope.spawn(|| in_turn(parts, Stdio::piped));
+            let running: Vec<_> = lanes.into_values().map(lane).collect();
+            running.into_iter().map(|lane| lane.join()).collect()
         });
-        rows.extend(first?);
-        rows.extend(second.map_err(|_| anyhow!("a part has panicked"))??);
+        for of_lane in done {
+            rows.extend(of_lane.map_err(|_| anyhow!("a part has panicked"))??);
+        }
     }
     eprint!("{}", table(&rows, begin.elapsed()));
     let failed: Vec<&str> = rows.iter().filter(|row| row.1 == FAILED).map(|row| row.0).collect();
