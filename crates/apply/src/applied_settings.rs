@@ -19,8 +19,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The largest state file that is read, in bytes: all knobs, and two settings of each of a thousand threads, are fewer.
-const MOST: u64 = 1 << 20;
+/// The largest state file that is read, in bytes: all knobs, and settings of each of two thousand threads, of which each may have
+/// three lists of CPUs in 4 kB, are fewer.
+const MOST: u64 = 1 << 25;
 
 /// Letters of a host's name or of a boot's.
 const NAME: usize = 255;
@@ -219,6 +220,16 @@ impl AppliedSettings {
         self.changes.iter_mut().filter(|change| change.is_of(place)).for_each(|change| change.before = None);
     }
 
+    /// Notes that it has been set, and is another value now than was asked for.
+    pub fn became(&mut self, place: &PlacedSetting, now: &str) {
+        if place.is_value(now) {
+            self.changes
+                .iter_mut()
+                .filter(|change| change.is_of(place))
+                .for_each(|change| change.new = now.to_string());
+        }
+    }
+
     /// Takes a change back that did not come about: what was noted `before` it, if anything, is noted again.
     pub fn forget(&mut self, place: &PlacedSetting, before: &[AppliedSetting]) {
         self.changes.retain(|change| !change.is_of(place));
@@ -387,6 +398,11 @@ mod tests {
         );
         state.is_set(&placed());
         assert_eq!(state.changes, [changed("200000", "0", None)]);
+        // The kernel has cut it down, or says what is no value.
+        state.became(&placed(), "100");
+        state.became(&placed(), "no value\n");
+        assert!(state.changes[0].is_own(&placed(), "100"));
+        state.became(&placed(), "0");
         // Somebody else has set it.
         state.note(&placed(), "7", "0");
         assert_eq!(state.changes, [changed("7", "0", None)]);

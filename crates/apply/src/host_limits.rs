@@ -256,16 +256,14 @@ impl HostHealth {
 fn read(root: &Path, measure: HostMeasure) -> Result<Reading, HostLimitError> {
     let path = root.join(measure.row().2);
     let cannot = |error| HostLimitError::NotMeasured(measure.name(), path.clone(), error);
-    if measure == HostMeasure::Steal {
-        return CpuTicks::read(root).map(Reading::Ticks).map_err(cannot);
-    }
-    let text = fs::read_to_string(&path).map_err(cannot)?;
-    let average = match measure {
-        HostMeasure::Load | HostMeasure::Steal => text.split_whitespace().next().and_then(|load| load.parse().ok()),
-        HostMeasure::CpuPressure => pressure(&text, "some"),
-        HostMeasure::MemoryPressure | HostMeasure::IoPressure => pressure(&text, "full"),
+    let in_text: fn(&str) -> Option<f64> = match measure {
+        HostMeasure::Steal => return CpuTicks::read(root).map(Reading::Ticks).map_err(cannot),
+        HostMeasure::Load => |text| text.split_whitespace().next()?.parse().ok(),
+        HostMeasure::CpuPressure => |text| pressure(text, "some"),
+        HostMeasure::MemoryPressure | HostMeasure::IoPressure => |text| pressure(text, "full"),
     };
-    average.map(Reading::Average).ok_or_else(|| cannot(io::Error::other("not in the kernel's layout")))
+    let text = fs::read_to_string(&path).map_err(cannot)?;
+    in_text(&text).map(Reading::Average).ok_or_else(|| cannot(io::Error::other("not in the kernel's layout")))
 }
 
 /// The average of ten seconds, as Documentation/accounting/psi.rst has it: `full avg10=0.00 avg60=0.00 avg300=0.00 total=0`.

@@ -61,7 +61,7 @@ impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, old) = (&self.place, &self.old);
         match &self.from {
-            _ if self.gone => write!(f, "{at} has ended: there is nothing to restore"),
+            _ if self.gone => write!(f, "{at} is gone: there is nothing to restore"),
             None => write!(f, "{at} is {old} already: there is nothing to restore"),
             Some(now) if self.by_others => {
                 write!(f, "restored: {at} is {old} again (it was {now:?}, set by somebody else)")
@@ -141,6 +141,8 @@ impl HostSettings {
         match done {
             Ok(()) => self.applied.is_set(place),
             Err(_) if place.read().is_ok_and(|now| now == *old) => self.applied.forget(place, &self.before),
+            // What the kernel has made of it is not somebody else's.
+            Err(KnobFileError::NotTaken(_, _, ref now)) => self.applied.became(place, now),
             Err(_) => {}
         }
         done
@@ -176,8 +178,7 @@ impl HostSettings {
 
     /// What people type to restore a setting in a guest.
     pub(crate) fn by_hand(&self, applied: &AppliedSetting) -> Option<String> {
-        let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), &self.root).ok()?;
-        place.by_hand(&applied.old)
+        by_hand(&self.root, applied)
     }
 
     /// Notes nothing any more: what is set stays.
@@ -209,6 +210,17 @@ impl HostSettings {
     pub fn save(&self) -> Result<(), AppliedSettingsError> {
         self.applied.save(&self.path, &self.lock)
     }
+}
+
+/// What people type to restore the guests' settings that a state file has.
+pub(crate) fn guests_by_hand(root: &Path, path: &Path) -> Result<Vec<String>, AppliedSettingsError> {
+    let applied = load(path, &host_name(root))?;
+    let changes = applied.iter().flat_map(|applied| &applied.changes);
+    Ok(changes.filter_map(|applied| by_hand(root, applied)).collect())
+}
+
+fn by_hand(root: &Path, applied: &AppliedSetting) -> Option<String> {
+    PlacedSetting::find(&applied.knob, applied.target.as_deref(), root).ok()?.by_hand(&applied.old)
 }
 
 /// The state file, if it is there and of this host.

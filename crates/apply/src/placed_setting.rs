@@ -9,7 +9,7 @@ use crate::settings::{
 };
 use exitscope_policy::{Knob, KnobLocation, POLICIES, knob};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -21,8 +21,14 @@ const CGROUPS: &[&str] = &["sys/fs/cgroup", "sys/fs/cgroup/unified", "sys/fs/cgr
 /// The file of a quota, of version 2 and of version 1.
 const QUOTAS: [&str; 2] = ["cpu.max", "cpu.cfs_quota_us"];
 
-/// The CPUs that threads may run on, as a list like `0-3,8`.
+/// The CPUs that are on, as a list like `0-3,8`. Threads are of the host that runs this, whatever its root.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// Those, and the ones that are off.
+const PRESENT: &str = "/sys/devices/system/cpu/present";
+
+/// Why a setting of a thread is neither read nor written.
+const ENDED: &str = "the thread has ended";
 
 /// What the target of a knob in a guest begins with; the command that reaches the guest is behind it.
 pub(crate) const GUEST: &str = "guest ";
@@ -48,7 +54,10 @@ enum Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum At {
     File(PathBuf),
-    Thread(TaskThread),
+    /// The CPUs that a thread may run on.
+    Affinity(TaskThread),
+    /// The nice value of a thread.
+    Nice(TaskThread),
     Guest(GuestFile),
 }
 
@@ -162,17 +171,16 @@ impl PlacedSetting {
         }
         let row = setting(name).ok_or_else(|| PlaceError::NoName(name.to_string()))?;
         let bad = || PlaceError::BadTarget(row.name, target.unwrap_or_default().to_string());
-        let file = |path: PathBuf| At::File(path);
+        let thread = |thread| TaskThread::parse(thread).ok_or_else(bad);
         let at = match (row.place, target) {
-            (SettingPlace::File(path), None) => file(below(root, path)),
+            (SettingPlace::File(path), None) => At::File(below(root, path)),
             (SettingPlace::EachFolder { within, prefix, file: name }, Some(folder)) => {
                 let is_one = folder.starts_with(prefix) && is_word(folder);
-                file(is_one.then(|| below(root, within).join(folder).join(name)).ok_or_else(bad)?)
+                At::File(is_one.then(|| below(root, within).join(folder).join(name)).ok_or_else(bad)?)
             }
-            (SettingPlace::Quota, Some(cgroup)) => file(quota_file(root, cgroup).ok_or_else(bad)?),
-            (SettingPlace::Affinity(_) | SettingPlace::Nice(_), Some(thread)) => {
-                At::Thread(TaskThread::parse(thread).ok_or_else(bad)?)
-            }
+            (SettingPlace::Quota, Some(cgroup)) => At::File(quota_file(root, cgroup).ok_or_else(bad)?),
+            (SettingPlace::Affinity(_), Some(of)) => At::Affinity(thread(of)?),
+            (SettingPlace::Nice(_), Some(of)) => At::Nice(thread(of)?),
             _ => return Err(bad()),
         };
         Ok(PlacedSetting { row: Row::Setting(row), target: target.map(str::to_string), at })
@@ -251,6 +259,11 @@ impl PlacedSetting {
         Some(format!("{command} '{}'", write_script(path, value)?))
     }
 
+    /// Whether a trial without a metric of the workload may judge it.
+    pub fn is_judged_by_cost(&self) -> bool {
+        matches!(self.row, Row::Setting(SettingDefinition { judged_by_cost: true, .. }))
+    }
+
     /// Its knob, if it is one.
     pub fn knob(&self) -> Option<&'static Knob> {
         match self.row {
@@ -279,7 +292,7 @@ impl PlacedSetting {
 
     /// Whether the host says that it does not take this value.
     pub fn is_unknown(&self, value: &str) -> bool {
-        if let Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }) = self.row {
+        if let At::Affinity(_) = self.at {
             return !are_online(value);
         }
         let (Row::Setting(SettingDefinition { values: SettingValues::Listed(list), .. }), At::File(path)) =
@@ -293,11 +306,7 @@ impl PlacedSetting {
 
     /// The CPUs that the control group of a thread allows, if this value has others.
     pub fn allowed_instead(&self, value: &str) -> Option<String> {
-        let (Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }), At::Thread(thread)) =
-            (self.row, &self.at)
-        else {
-            return None;
-        };
+        let At::Affinity(thread) = &self.at else { return None };
         let allowed = allowed_cpus(thread.process, thread.thread)?;
         let is_allowed = cpus(value)?.iter().all(|cpu| allowed.contains(cpu));
         (!is_allowed).then(|| cpu_list(&allowed))
@@ -305,11 +314,7 @@ impl PlacedSetting {
 
     /// Whether these values can be set in any order. A nice value that was raised may not be lowered again by everybody.
     pub fn may_alternate<'a>(&self, values: impl Iterator<Item = &'a String>) -> bool {
-        let (Row::Setting(SettingDefinition { place: SettingPlace::Nice(_), .. }), At::Thread(thread)) =
-            (self.row, &self.at)
-        else {
-            return true;
-        };
+        let At::Nice(thread) = &self.at else { return true };
         let lowest = values.filter_map(|value| value.parse().ok()).min();
         lowest.is_none_or(|lowest| may_have_nice(thread.process, lowest))
     }
@@ -318,17 +323,20 @@ impl PlacedSetting {
     pub fn is_read_only(&self) -> bool {
         match &self.at {
             At::File(path) => fs::metadata(path).is_ok_and(|metadata| metadata.permissions().readonly()),
-            At::Thread(_) | At::Guest(_) => false,
+            At::Affinity(_) | At::Nice(_) | At::Guest(_) => false,
         }
     }
 
     /// Whether what it is a setting of has ended, so that there is nothing to restore.
     pub fn is_gone(&self) -> bool {
         match &self.at {
-            At::File(path) => {
-                matches!(self.row, Row::Setting(SettingDefinition { place: SettingPlace::Quota, .. })) && !path.exists()
-            }
-            At::Thread(thread) => !thread.is_there(),
+            At::File(path) => match self.row {
+                Row::Setting(SettingDefinition { place: SettingPlace::Quota, .. }) => !path.exists(),
+                // A module that was unloaded has its defaults when it is loaded again: MODULE/parameters/NAME.
+                Row::Knob(_) => path.ancestors().nth(2).is_some_and(|module| !module.exists()),
+                Row::Setting(_) => false,
+            },
+            At::Affinity(thread) | At::Nice(thread) => !thread.is_there(),
             // What cannot be reached may only be out of reach for now.
             At::Guest(_) => false,
         }
@@ -340,26 +348,23 @@ impl PlacedSetting {
     }
 
     fn read_raw(&self) -> io::Result<String> {
-        let thread = match &self.at {
+        // Looked at afterwards: whoever has the number now may have come meanwhile.
+        let of_thread = |thread: &TaskThread, found: String| match thread.is_there() {
+            true => Ok(found),
+            false => Err(io::Error::other(ENDED)),
+        };
+        match &self.at {
             At::File(path) => {
                 let line = knob_file::read(path)?;
-                return Ok(match self.row {
+                Ok(match self.row {
                     Row::Knob(_) => line,
                     Row::Setting(row) => row.values.in_force(&line),
-                });
+                })
             }
-            At::Guest(GuestFile { command, path }) => return run_in_guest(command, &read_script(path), GUEST_TIME),
-            At::Thread(thread) => thread,
-        };
-        let found = match self.row {
-            Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }) => {
-                let set = sched_getaffinity(thread.id())?;
-                cpu_list(&(0..=MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect::<Vec<_>>())
-            }
-            _ => getpriority_process(thread.id())?.to_string(),
-        };
-        // Looked at afterwards: whoever has the number now may have come meanwhile.
-        if thread.is_there() { Ok(found) } else { Err(io::Error::other("the thread has ended")) }
+            At::Guest(GuestFile { command, path }) => run_in_guest(command, &read_script(path), GUEST_TIME),
+            At::Affinity(thread) => of_thread(thread, cpu_list(&affinity(thread)?)),
+            At::Nice(thread) => of_thread(thread, getpriority_process(thread.id())?.to_string()),
+        }
     }
 
     /// Writes a value, and reads it back.
@@ -374,30 +379,42 @@ impl PlacedSetting {
 
     fn write(&self, value: &str) -> io::Result<()> {
         let odd = || io::Error::new(io::ErrorKind::InvalidInput, "not a value");
-        let thread = match &self.at {
-            At::File(path) if value == "max" && path.ends_with(QUOTAS[1]) => return knob_file::write(path, "-1"),
-            At::File(path) => return knob_file::write(path, value),
+        let present = |thread: &TaskThread| match thread.is_there() {
+            true => Ok(thread.id()),
+            false => Err(io::Error::other(ENDED)),
+        };
+        match &self.at {
+            At::File(path) if value == "max" && path.ends_with(QUOTAS[1]) => knob_file::write(path, "-1"),
+            At::File(path) => knob_file::write(path, value),
             At::Guest(GuestFile { command, path }) => {
                 let script = write_script(path, value).ok_or_else(odd)?;
-                return run_in_guest(command, &script, GUEST_TIME).map(drop);
+                run_in_guest(command, &script, GUEST_TIME).map(drop)
             }
-            At::Thread(thread) => thread,
-        };
-        if !thread.is_there() {
-            return Err(io::Error::other("the thread has ended"));
-        }
-        match self.row {
-            Row::Setting(SettingDefinition { place: SettingPlace::Affinity(_), .. }) => {
+            At::Affinity(thread) => {
+                let wanted = cpus(value).ok_or_else(odd)?;
+                let all = allowed_cpus(thread.process, thread.thread).or_else(|| listed(ONLINE));
+                let is_all = all.is_some_and(|all| all.iter().all(|cpu| wanted.contains(cpu)));
                 let mut set = CpuSet::new();
-                cpus(value).ok_or_else(odd)?.into_iter().for_each(|cpu| set.set(cpu));
-                Ok(sched_setaffinity(thread.id(), &set)?)
+                match is_all {
+                    // Not pinned: CPUs that are added later, to the host or to its cpuset, are the thread's, too. The kernel keeps
+                    // what it is given as `user_cpus_ptr`, and cuts it down to what there is (kernel/sched/syscalls.c).
+                    true => (0..=MAX_CPU).for_each(|cpu| set.set(cpu)),
+                    false => wanted.into_iter().for_each(|cpu| set.set(cpu)),
+                }
+                Ok(sched_setaffinity(present(thread)?, &set)?)
             }
-            _ => Ok(setpriority_process(thread.id(), value.parse().map_err(|_| odd())?)?),
+            At::Nice(thread) => Ok(setpriority_process(present(thread)?, value.parse().map_err(|_| odd())?)?),
         }
     }
 
-    /// Whether two texts are the same value: the kernel says `Y` where `1` was written.
+    /// Whether two texts are the same value: the kernel says `Y` where `1` was written, and leaves CPUs out that are off.
     pub fn is_same(&self, a: &str, b: &str) -> bool {
+        if let At::Affinity(_) = self.at {
+            let online = listed(ONLINE);
+            let is_on = |cpu: &usize| online.as_ref().is_none_or(|online| online.contains(cpu));
+            let on = |text: &str| cpus(text).map(|cpus| cpus.into_iter().filter(is_on).collect::<Vec<_>>());
+            return on(a).is_some_and(|of_a| on(b) == Some(of_a));
+        }
         let value = |text: &str| self.knob().and_then(|knob| knob.parse(text).ok());
         a == b || value(a).is_some_and(|of_a| value(b) == Some(of_a))
     }
@@ -434,7 +451,7 @@ impl fmt::Display for PlacedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             At::File(path) => path.display().fmt(f),
-            At::Thread(thread) => {
+            At::Affinity(thread) | At::Nice(thread) => {
                 write!(f, "{} of thread {} of process {}", self.name(), thread.thread, thread.process)
             }
             At::Guest(GuestFile { command, path }) => write!(f, "{path} of the guest of `{command}`"),
@@ -442,10 +459,27 @@ impl fmt::Display for PlacedSetting {
     }
 }
 
-/// Whether all CPUs of a list are online, as far as this host says. Threads are of the host that runs this, whatever its root.
+/// The CPUs that a file lists as the kernel does.
+fn listed(path: &str) -> Option<Vec<usize>> {
+    cpus(&fs::read_to_string(path).ok()?.trim().replace(',', "+"))
+}
+
+/// The CPUs of this host that a thread may run on, also those that are off now: sched_getaffinity(2) leaves these out, and what was
+/// restored by that would be less.
+fn affinity(thread: &TaskThread) -> io::Result<Vec<usize>> {
+    let status = fs::read_to_string(format!("/proc/{}/task/{}/status", thread.process, thread.thread))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let allowed = list.and_then(|list| cpus(&list.trim().replace(',', "+")));
+    let mut allowed = allowed.ok_or_else(|| io::Error::other("its status does not list its CPUs"))?;
+    if let Some(there) = listed(PRESENT) {
+        allowed.retain(|cpu| there.contains(cpu));
+    }
+    Ok(allowed)
+}
+
+/// Whether all CPUs of a list are online, as far as this host says.
 fn are_online(value: &str) -> bool {
-    let online = fs::read_to_string(ONLINE).ok().and_then(|list| cpus(&list.trim().replace(',', "+")));
-    let Some(online) = online else { return true };
+    let Some(online) = listed(ONLINE) else { return true };
     cpus(value).is_some_and(|wanted| wanted.iter().all(|cpu| online.contains(cpu)))
 }
 
@@ -551,6 +585,8 @@ pub(crate) mod tests {
         affinity.set(&all).unwrap();
         let read_again = PlacedSetting::find("affinity", affinity.target(), Path::new("/")).unwrap();
         assert_eq!((&read_again, read_again.is_gone()), (affinity, false));
+        // Which CPUs are off makes no difference, and none that is on is left out.
+        assert!(affinity.is_same(&all, &format!("{all}+1023")) && !affinity.is_same(&all, &one) || all == one);
         // A CPU that there is not.
         assert!(affinity.set("1023").is_err() && affinity.read().unwrap() == all);
         assert!(
@@ -559,6 +595,15 @@ pub(crate) mod tests {
         child.0.kill().unwrap();
         child.0.wait().unwrap();
         assert!(affinity.is_gone() && affinity.read().is_err() && affinity.set(&all).is_err());
+    }
+
+    #[test]
+    fn a_knob_whose_module_was_unloaded_is_gone_and_one_that_cannot_be_read_is_not() {
+        let (root, knob, path) = crate::host_settings::tests::host_with_one_knob();
+        let place = PlacedSetting::of_knob(knob, root.path()).unwrap();
+        assert!(!place.is_gone() && place.read().is_err(), "the module is there");
+        fs::remove_dir_all(path.ancestors().nth(2).unwrap()).unwrap();
+        assert!(place.is_gone());
     }
 
     #[test]

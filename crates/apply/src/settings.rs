@@ -16,6 +16,9 @@ pub struct SettingDefinition {
     pub place: SettingPlace,
     /// The values that it takes.
     pub values: SettingValues,
+    /// Whether a trial without a metric of the workload may judge it, by the share of vCPU time in exits. That share also falls
+    /// when a VM gets less CPU time or waits longer: only what changes neither is judged by it.
+    pub judged_by_cost: bool,
     /// What it does, in a sentence.
     pub about: &'static str,
     /// Where the kernel documents it, or implements it.
@@ -80,7 +83,7 @@ const AFFINITY: &str = "kernel/sched/syscalls.c, sched_setaffinity";
 const NICE: &str = "kernel/sys.c, setpriority: of the thread alone";
 const UINT: i64 = u32::MAX as i64;
 
-/// A file in sysfs that takes a number.
+/// A file that takes a number, of the host's care for memory.
 const fn number(
     name: &'static str,
     path: &'static str,
@@ -88,7 +91,8 @@ const fn number(
     about: &'static str,
     source: &'static str,
 ) -> SettingDefinition {
-    SettingDefinition { name, place: SettingPlace::File(path), values: SettingValues::Number(min, max), about, source }
+    let (place, values) = (SettingPlace::File(path), SettingValues::Number(min, max));
+    SettingDefinition { name, place, values, judged_by_cost: true, about, source }
 }
 
 /// All rows.
@@ -97,6 +101,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         name: "thp_enabled",
         place: SettingPlace::File("/sys/kernel/mm/transparent_hugepage/enabled"),
         values: SettingValues::Words(&["always", "madvise", "never"]),
+        judged_by_cost: true,
         about: "Memory that is given huge pages at a page fault; pages that are there stay as they are",
         source: THP,
     },
@@ -104,6 +109,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         name: "thp_defrag",
         place: SettingPlace::File("/sys/kernel/mm/transparent_hugepage/defrag"),
         values: SettingValues::Words(&["always", "defer", "defer+madvise", "madvise", "never"]),
+        judged_by_cost: true,
         about: "Whether a page fault waits until a huge page was made free",
         source: THP,
     },
@@ -146,17 +152,19 @@ pub const SETTINGS: &[SettingDefinition] = &[
         "Documentation/admin-guide/sysctl/kernel.rst",
     ),
     // Of `exitscope lab guests`, below the root that it is given: what a trial of it finds is known beforehand.
-    number(
-        "worker_delay_ns",
-        "/worker_delay_ns",
-        (0, 1_000_000_000),
-        "Of `exitscope lab guests io` alone: how long its disk's worker takes, in nanoseconds",
-        "docs/lab.md",
-    ),
+    SettingDefinition {
+        name: "worker_delay_ns",
+        place: SettingPlace::File("/worker_delay_ns"),
+        values: SettingValues::Number(0, 1_000_000_000),
+        judged_by_cost: false,
+        about: "Of `exitscope lab guests io` alone: how long its disk's worker takes, in nanoseconds",
+        source: "docs/lab.md",
+    },
     SettingDefinition {
         name: "cpuidle_governor",
         place: SettingPlace::File("/sys/devices/system/cpu/cpuidle/current_governor"),
         values: SettingValues::Listed("available_governors"),
+        judged_by_cost: false,
         about: "What chooses the idle state of the host's CPUs",
         source: "Documentation/admin-guide/pm/cpuidle.rst",
     },
@@ -168,13 +176,16 @@ pub const SETTINGS: &[SettingDefinition] = &[
             file: "scaling_governor",
         },
         values: SettingValues::Listed("scaling_available_governors"),
-        about: "What chooses the frequency of the host's CPUs, of each cpufreq policy",
-        source: "Documentation/admin-guide/pm/cpufreq.rst",
+        judged_by_cost: false,
+        about: "What chooses the frequency of the host's CPUs, of each cpufreq policy. A governor that is left loses its tunables \
+                (up_threshold, rate_limit_us, scaling_setspeed, …): they have their defaults when it is restored",
+        source: "Documentation/admin-guide/pm/cpufreq.rst; drivers/cpufreq/cpufreq_governor.c, cpufreq_dbs_governor_exit",
     },
     SettingDefinition {
         name: "cpu_quota",
         place: SettingPlace::Quota,
         values: SettingValues::Quota,
+        judged_by_cost: false,
         about: "CPU time that a control group (--cgroup) has in each period; the period stays",
         source: "Documentation/admin-guide/cgroup-v2.rst, Documentation/scheduler/sched-bwc.rst",
     },
@@ -182,6 +193,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         name: "affinity",
         place: SettingPlace::Affinity(ThreadsOf::Vcpus),
         values: SettingValues::Cpus,
+        judged_by_cost: false,
         about: "CPUs that each vCPU thread of a VM (--vm) may run on",
         source: AFFINITY,
     },
@@ -189,6 +201,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         name: "nice",
         place: SettingPlace::Nice(ThreadsOf::Vcpus),
         values: SettingValues::Number(-20, 19),
+        judged_by_cost: false,
         about: "Nice value of each vCPU thread of a VM (--vm)",
         source: NICE,
     },
@@ -196,6 +209,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         name: "worker_affinity",
         place: SettingPlace::Affinity(ThreadsOf::Workers),
         values: SettingValues::Cpus,
+        judged_by_cost: false,
         about: "CPUs that the threads that work for devices of a VM (--vm) may run on: the VMM's first thread, its I/O threads, and \
                 vhost's",
         source: AFFINITY,
@@ -204,6 +218,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         name: "worker_nice",
         place: SettingPlace::Nice(ThreadsOf::Workers),
         values: SettingValues::Number(-20, 19),
+        judged_by_cost: false,
         about: "Nice value of the same threads",
         source: NICE,
     },
@@ -220,10 +235,13 @@ pub fn write_settings_document(out: &mut dyn Write) -> io::Result<()> {
         out,
         "# Settings\n\nSettings of the running host that `exitscope try` sets and restores, beside the [knobs](knobs.md) that \
          can be written. Each acts at once. Generated by `exitscope docs settings`.\n\n\
-         | setting | values | where | what | documented in |\n| --- | --- | --- | --- | --- |"
+         Where a metric of the workload is needed, exit cost alone judges nothing: it also falls when a VM gets less CPU time, or \
+         waits longer.\n\n\
+         | setting | values | where | what | metric of the workload | documented in |\n| --- | --- | --- | --- | --- | --- |"
     )?;
-    for SettingDefinition { name, place, values, about, source } in SETTINGS {
-        writeln!(out, "| `{name}` | {values} | `{place}` | {about} | {source} |")?;
+    for SettingDefinition { name, place, values, judged_by_cost, about, source } in SETTINGS {
+        let metric = if *judged_by_cost { "or exit cost" } else { "needed" };
+        writeln!(out, "| `{name}` | {values} | `{place}` | {about} | {metric} | {source} |")?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@
 use crate::applied_settings::{AppliedSettingsError, SettingsLock, tried_path};
 use crate::host_limits::HostHealth;
 use crate::host_lock::HostLock;
-use crate::host_settings::{EarlierSettings, HostSettings, RestoreError};
+use crate::host_settings::{EarlierSettings, HostSettings, RestoreError, guests_by_hand};
 use crate::messages::{Messages, Received, TrialEnding, WatchOrder, WatchReply, WatchRequest};
 use crate::placed_setting::PlacedSetting;
 use crate::plan::SettingChange;
@@ -198,9 +198,9 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
             }
             Ok(restored) => ended.done.push(restored.to_string()),
             Err(RestoreError::ByOthers(place, now, _, old)) => {
-                ended.done.push(format!(
-                    "{place} is {now:?}, which the trial has not set: left unchanged (it was {old} before)"
-                ));
+                let found = format!("{place} is {now:?}, which the trial has not set");
+                ended.done.push(format!("{found}: left unchanged (it was {old} before)"));
+                ended.why.get_or_insert(found);
                 given_up.push(applied);
             }
             Err(error) => match settings.by_hand(&applied).filter(|_| guests == Guests::GivenUp) {
@@ -225,8 +225,9 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
 pub enum LeftByTrial {
     /// Nothing.
     Nothing,
-    /// Settings of an earlier boot, which the kernel has reset since. They are dropped.
-    EarlierBoot,
+    /// Settings of an earlier boot, which the kernel has reset since. They are dropped. Guests may not have been restarted with the host:
+    /// what people type to restore theirs.
+    EarlierBoot(Vec<String>),
     /// Settings of this boot, which were restored as far as they were still as the trial set them.
     Restored(TrialEnding),
 }
@@ -236,10 +237,13 @@ impl LeftByTrial {
     pub fn lines(&self) -> Vec<String> {
         match self {
             LeftByTrial::Nothing => Vec::new(),
-            LeftByTrial::EarlierBoot => vec![
-                "a trial was killed before the last boot, which has reset what it had set: nothing to restore"
-                    .to_string(),
-            ],
+            LeftByTrial::EarlierBoot(by_hand) => {
+                let reset = "a trial was killed before the last boot, which has reset what it had set on this host";
+                let of_guests = by_hand.iter().map(|by_hand| {
+                    format!("the same trial has set a guest, which may not have been restarted since: `{by_hand}` restores it")
+                });
+                std::iter::once(reset.to_string()).chain(of_guests).collect()
+            }
             LeftByTrial::Restored(ending) => {
                 let lines = ending.done.iter().chain(&ending.failed);
                 lines.map(|line| format!("a trial was killed before it could restore: {line}")).collect()
@@ -263,12 +267,13 @@ pub(crate) fn restore_left(
     lock: SettingsLock,
     guests: Guests,
 ) -> Result<(LeftByTrial, SettingsLock), AppliedSettingsError> {
+    let by_hand = guests_by_hand(root, &tried_path(state))?;
     let (mut settings, earlier) = HostSettings::with_lock(root, &tried_path(state), lock)?;
     let left = match earlier {
         EarlierSettings::None => LeftByTrial::Nothing,
         EarlierSettings::EarlierBoot => {
             settings.save()?;
-            LeftByTrial::EarlierBoot
+            LeftByTrial::EarlierBoot(by_hand)
         }
         EarlierSettings::ThisBoot => LeftByTrial::Restored(restore_tried_settings(&mut settings, None, guests)),
     };
@@ -457,6 +462,16 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_else_has_set_in_the_last_turn_is_why_the_trial_was_no_good() {
+        let mut host = watched(LONG);
+        host.set(1);
+        fs::write(&host.knob, "5\n").unwrap();
+        let ended = host.ended(WatchRequest::Restore);
+        assert!(ended.why.unwrap().ends_with("is \"5\", which the trial has not set"));
+        assert_eq!((host.now().as_str(), ended.failed.len()), ("5", 0));
+    }
+
+    #[test]
     fn a_value_that_is_kept_can_be_undone_later() {
         let mut host = watched(LONG);
         host.set(2);
@@ -524,6 +539,24 @@ mod tests {
     }
 
     #[test]
+    fn how_to_restore_a_guest_is_told_although_the_host_was_booted() {
+        let guest = FakeGuest::new();
+        let mut host = watched_guest(&guest);
+        host.set(1);
+        let left = fs::read_to_string(&host.tried).unwrap().replace("\"boot\": \"", "\"boot\": \"earlier-");
+        host.ended(WatchRequest::Restore);
+        host.watchdog.join().unwrap();
+        drop(host.lock);
+        fs::write(&host.tried, left).unwrap();
+        fs::set_permissions(&host.tried, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let left = restore_tried(host._root.path(), &host.state).unwrap();
+        let [reset, of_guest] = &left.lines()[..] else { panic!("{left:?}") };
+        assert!(reset.ends_with("has reset what it had set on this host"), "{reset}");
+        assert!(of_guest.contains("echo 200000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns"), "{of_guest}");
+        assert!(!host.tried.exists());
+    }
+
+    #[test]
     fn a_guest_that_hangs_ends_the_trial_in_time() {
         let guest = FakeGuest::new();
         let mut host = watched_guest(&guest);
@@ -565,7 +598,7 @@ mod tests {
         put_back();
         let text = fs::read_to_string(&host.tried).unwrap().replace("\"boot\": \"", "\"boot\": \"earlier-");
         fs::write(&host.tried, text).unwrap();
-        assert_eq!(restore_tried(host._root.path(), &host.state).unwrap(), LeftByTrial::EarlierBoot);
+        assert_eq!(restore_tried(host._root.path(), &host.state).unwrap(), LeftByTrial::EarlierBoot(Vec::new()));
         assert_eq!((fs::read_to_string(&host.knob).unwrap().as_str(), host.tried.exists()), ("0\n", false));
     }
 }

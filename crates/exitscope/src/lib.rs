@@ -55,6 +55,7 @@ mod validate;
 use clap::Parser;
 use cli::{Cli, Command};
 use exitscope_measure::{is_watchdog, run_watchdog};
+use std::cell::Cell;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
@@ -83,7 +84,6 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match run_to_stdout(&cli) {
         Ok(outcome) => outcome.code(),
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say!("{error:#}");
             ExitCode::from(2)
@@ -124,10 +124,14 @@ impl Outcome {
 fn run_to_stdout(cli: &Cli) -> anyhow::Result<Outcome> {
     // What goes on without an end stops where nobody reads it. All else is done for its exit code, too.
     let endless = matches!(cli.command, Command::Events(_) | Command::Export(_) | Command::Top(_) | Command::Sql(_));
-    let mut out = BufWriter::new(Pipe { to: io::stdout().lock(), endless });
-    let outcome = run(cli, &mut out)?;
-    out.flush()?;
-    Ok(outcome)
+    let closed = Cell::new(false);
+    let mut out = BufWriter::new(Pipe { to: io::stdout().lock(), endless, closed: &closed });
+    let done = run(cli, &mut out).and_then(|outcome| Ok(out.flush().map(|()| outcome)?));
+    match done {
+        // Of another pipe that was closed, it is an error.
+        Err(error) if closed.get() && is_closed_pipe(&error) => Ok(Outcome::Fine),
+        done => done,
+    }
 }
 
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -173,22 +177,27 @@ fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> anyhow::Res
 }
 
 /// Standard output. Where nobody reads it any more, what is written goes nowhere.
-struct Pipe<W> {
+struct Pipe<'a, W> {
     to: W,
     /// Whether it is an error instead.
     endless: bool,
+    /// Whether nobody reads it any more.
+    closed: &'a Cell<bool>,
 }
 
-impl<W: Write> Pipe<W> {
+impl<W: Write> Pipe<'_, W> {
     fn unless_closed<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
         match done {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !self.endless => Ok(otherwise),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.set(true);
+                if self.endless { Err(error) } else { Ok(otherwise) }
+            }
             done => done,
         }
     }
 }
 
-impl<W: Write> Write for Pipe<W> {
+impl<W: Write> Write for Pipe<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let done = self.to.write(bytes);
         self.unless_closed(done, bytes.len())

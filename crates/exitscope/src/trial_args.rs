@@ -36,7 +36,8 @@ pub struct TryArgs {
     #[arg(long, value_name = "COMMAND", conflicts_with = "cgroup")]
     pub guest: Option<String>,
     /// What is to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn, as soon as
-    /// the setting has settled; a turn waits for it for up to four times its length, and at least two seconds [default: cost, the share of vCPU time in exits]
+    /// the setting has settled; a turn waits for it for up to four times its length, and at least two seconds [default: of settings
+    /// that docs/settings.md says may be judged by it, exit cost, the share of vCPU time in exits; other settings need a metric]
     #[arg(long, value_name = "COMMAND", group = "number")]
     pub metric: Option<String>,
     /// What is to improve: a file with a counter, whose rate per second over each turn is compared
@@ -76,7 +77,7 @@ pub struct TryArgs {
     /// host_memory_pressure>10%]
     #[arg(long, value_name = "LIMIT")]
     pub abort_on: Vec<String>,
-    /// Leave a value in force that is certainly better; `exitscope advise --undo` restores the old one
+    /// Leave a value in force that is certainly better by a metric of the workload; `exitscope advise --undo` restores the old one
     #[arg(long)]
     pub keep: bool,
     /// Restore the value in force at the end, whatever was found; this is the default

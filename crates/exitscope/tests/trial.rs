@@ -438,7 +438,7 @@ fn limits_and_metrics_that_fail_end_a_trial_with_the_old_value() {
         ("echo broken >&2; exit 3", &[], "stopped: the metric's command ended with exit status: 3: broken"),
         ("sleep 5", &[], "has not ended within four turns and two seconds; make --turn longer"),
         ("echo 1.7e308", &[], "stopped: metric is 170000000000000"),
-        ("echo 0", &[], "stopped: metric was 0 in every turn, so there is nothing to compare"),
+        ("echo 0", &[], "stopped: metric was 0 in every turn: whether it would show a change is not known"),
     ] {
         let host = Host::new();
         let output = host.try_zero(metric, flags).output().unwrap();
@@ -521,6 +521,9 @@ fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value
 #[test]
 fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
     let host = Host::new();
+    let ksm = host.knob().ancestors().nth(5).unwrap().join("sys/kernel/mm/ksm");
+    std::fs::create_dir_all(&ksm).unwrap();
+    std::fs::write(ksm.join("run"), "1\n").unwrap();
     for (arguments, code, says) in [
         (&["halt_poll_ns=0", "--metric", NOISE][..], 2, "there is nobody to ask"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--dry-run"], 0, ""),
@@ -528,7 +531,9 @@ fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--for", "1s"], 2, "1.00s is too short"),
         (&["affinity=0", "--metric", NOISE, "--yes"], 2, "affinity needs --vm"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--alpha", "0"], 2, "above 0% and at most 50%, not 0%"),
-        (&["halt_poll_ns=0", "--yes"], 2, "there is nothing to compare"),
+        (&["halt_poll_ns=0", "--yes"], 2, "halt_poll_ns needs a metric of the workload"),
+        (&["ksm_run=0", "--yes"], 2, "there is nothing to compare"),
+        (&["ksm_run=0", "--yes", "--keep"], 2, "--keep needs a metric of the workload"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--abort-on", "p98>5"], 2, "\"p98\" is not measured"),
         (&["thp_enabled=always", "--metric", NOISE, "--yes"], 2, "enabled is not there"),
     ] {

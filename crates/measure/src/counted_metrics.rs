@@ -10,14 +10,20 @@ use exitscope_view::{CauseRateRow, TrialCauseRow};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// A figure of a turn: its name, its unit, which way is better, and what it comes to for all vCPUs together in a turn of so many
+/// nanoseconds; `None` if nothing tells.
+type Figure = (&'static str, MetricUnit, Better, fn(&IntervalTotals, u64) -> Option<f64>);
+
 /// The figures, the one that decides without a metric of the user's first.
-const FIGURES: [(&str, MetricUnit); 6] = [
-    ("cost", MetricUnit::Share),
-    ("steal", MetricUnit::Share),
-    ("polling", MetricUnit::Share),
-    ("halted", MetricUnit::Share),
-    ("wakeup", MetricUnit::Time),
-    ("exits", MetricUnit::PerSecond),
+const FIGURES: [Figure; 6] = [
+    ("cost", MetricUnit::Share, Better::Lower, |all, _| Some(share(all, all.parts().cost()))),
+    ("steal", MetricUnit::Share, Better::Lower, |all, _| Some(share_of(all, TimePart::Steal))),
+    ("polling", MetricUnit::Share, Better::Lower, |all, _| Some(share_of(all, TimePart::Polling))),
+    ("halted", MetricUnit::Share, Better::Higher, |all, _| Some(share_of(all, TimePart::Halted))),
+    ("wakeup", MetricUnit::Time, Better::Lower, |all, _| mean_latency(&all.wake_ups)),
+    ("exits", MetricUnit::PerSecond, Better::Lower, |all, length| {
+        Some(all.exits_and_timed().0 as f64 * 1e9 / length as f64)
+    }),
 ];
 
 /// Counts of exits, turn by turn.
@@ -48,11 +54,7 @@ impl CountedMetrics {
 
     /// What they are called.
     pub fn metrics() -> Vec<TrialMetric> {
-        let metric = |(name, unit): (&str, MetricUnit)| {
-            let better = if name == "halted" { Better::Higher } else { Better::Lower };
-            TrialMetric { name: name.to_string(), unit, better }
-        };
-        FIGURES.map(metric).to_vec()
+        FIGURES.map(|(name, unit, better, _)| TrialMetric { name: name.to_string(), unit, better }).to_vec()
     }
 
     /// Whether in-kernel exits are counted, too.
@@ -81,16 +83,10 @@ impl CountedMetrics {
         if all.wall == 0 {
             return Err("no vCPU was running in this turn; --no-count does without".to_string());
         }
-        let parts = all.parts();
-        let share = |time: Nanos| time.0 as f64 * 100.0 / all.wall as f64;
-        let exits = all.exits_and_timed().0 as f64 * 1e9 / interval.length as f64;
-        let [steal, polling, halted] =
-            [TimePart::Steal, TimePart::Polling, TimePart::Halted].map(|part| share(parts.get(part)));
         let settings = self.by_setting.len().max(setting + 1);
         self.by_setting.resize_with(settings, IntervalTotals::default);
         self.by_setting[setting].merge(&all);
-        let wakeup = mean_latency(&all.wake_ups);
-        Ok(vec![Some(share(parts.cost())), Some(steal), Some(polling), Some(halted), wakeup, Some(exits)])
+        Ok(FIGURES.iter().map(|figure| figure.3(&all, interval.length)).collect())
     }
 
     /// What exits came to by reason, those that cost most first: in the turns of the setting in force, then of each other.
@@ -112,6 +108,15 @@ impl CountedMetrics {
         causes.sort_by(|left, right| most(right).total_cmp(&most(left)));
         causes
     }
+}
+
+/// A time in per cent of the vCPUs' wall time.
+fn share(all: &IntervalTotals, time: Nanos) -> f64 {
+    time.0 as f64 * 100.0 / all.wall as f64
+}
+
+fn share_of(all: &IntervalTotals, part: TimePart) -> f64 {
+    share(all, all.parts().get(part))
 }
 
 /// The mean wake-up latency in nanoseconds; `None` without halts, and if too many wake-ups were not seen.

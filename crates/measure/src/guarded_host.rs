@@ -77,6 +77,9 @@ fn is_signalled() -> Option<String> {
 
 impl<G: TurnGuard> TurnHost for GuardedHost<'_, G> {
     fn set(&mut self, setting: usize) -> Result<(), String> {
+        if let Some(why) = is_signalled() {
+            return Err(why);
+        }
         self.setting = setting;
         self.guard.set(setting)
     }

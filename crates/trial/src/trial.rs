@@ -41,6 +41,8 @@ pub struct HostTrial {
     delays: Option<DelayTrial>,
     /// The whole blocks, by setting but the one in force.
     blocks: Vec<Vec<BlockChange>>,
+    /// The least and the largest value of the first metric.
+    range: Option<(f64, f64)>,
     end: Option<TrialEnd>,
     /// How long it took so far, if somebody has looked at a clock.
     took: Option<Nanos>,
@@ -110,6 +112,7 @@ impl HostTrial {
             predictions: vec![vec![None; metrics]; settings - 1],
             delays: None,
             blocks: Vec::new(),
+            range: None,
             end: None,
             took: None,
             plan,
@@ -161,6 +164,10 @@ impl HostTrial {
             let total = &mut self.totals[metric][turn.setting];
             *total = Total { sum: total.sum + value, turns: total.turns + 1 };
         }
+        if let Some(value) = values[0] {
+            let (least, most) = self.range.unwrap_or((value, value));
+            self.range = Some((least.min(value), most.max(value)));
+        }
         let next = self.plan.turn(self.turns);
         let is_whole = next.is_none_or(|next| next.block != turn.block);
         if is_whole {
@@ -170,7 +177,7 @@ impl HostTrial {
         let is_sharp = || is_whole && self.slope().is_some_and(|slope| slope.is_sharp());
         self.end = match (self.passed(values, turn), next) {
             (Some(aborted), _) => Some(aborted),
-            _ if is_decided && self.is_zero() => Some(TrialEnd::Stopped(self.nothing_measured())),
+            _ if is_decided && self.is_constant() => Some(TrialEnd::Stopped(self.nothing_measured())),
             _ if is_sharp() => Some(TrialEnd::SlopeCertain),
             _ if is_decided && self.delays.is_none() => Some(TrialEnd::Decided),
             (None, None) => Some(TrialEnd::TimeOver),
@@ -196,6 +203,13 @@ impl HostTrial {
     /// Ends the trial because of something that its metrics do not show.
     pub fn stop(&mut self, why: String) {
         self.end.get_or_insert(TrialEnd::Stopped(why));
+    }
+
+    /// Takes back that the trial ended well: something was wrong already in its last turn.
+    pub fn take_back(&mut self, why: String) {
+        if self.is_sound() {
+            self.end = Some(TrialEnd::Stopped(why));
+        }
     }
 
     /// What is found so far.
@@ -232,13 +246,14 @@ impl HostTrial {
         last.map_or(Nanos::ZERO, |turn| turn.until)
     }
 
-    /// Whether the first metric was 0 in all turns, of which no change in per cent can be told.
-    fn is_zero(&self) -> bool {
-        self.totals[0].iter().all(|total| total.sum == 0.0)
+    /// Whether the first metric had the same value in all turns: what was measured so far does not show that it can change.
+    fn is_constant(&self) -> bool {
+        self.range.is_none_or(|(least, most)| least == most)
     }
 
     fn nothing_measured(&self) -> String {
-        format!("{} was 0 in every turn, so there is nothing to compare", self.rules.metrics[0].name)
+        let (name, (value, _)) = (&self.rules.metrics[0].name, self.range.unwrap_or_default());
+        format!("{name} was {value} in every turn: whether it would show a change is not known")
     }
 
     /// Whether a setting may be left in force: not if the trial was broken off.
@@ -258,15 +273,21 @@ impl HostTrial {
         metrics.iter().zip(values).find_map(bad).map_or(Ok(()), Err)
     }
 
-    /// The first limit that one of the turn's values is beyond.
+    /// The first limit that one of the turn's values is not known to be within.
     fn passed(&self, values: &[Option<f64>], turn: TrialTurn) -> Option<TrialEnd> {
-        let passed = |limit: &AbortLimit| values[limit.metric].filter(|&value| limit.is_passed(value));
-        let (limit, found) = self.rules.limits.iter().find_map(|limit| Some((limit, passed(limit)?)))?;
-        Some(TrialEnd::Aborted {
-            limit: limit.text.clone(),
-            found,
-            unit: self.rules.metrics[limit.metric].unit,
-            setting: self.plan.settings[turn.setting].clone(),
+        let setting = self.plan.settings[turn.setting].clone();
+        self.rules.limits.iter().find_map(|limit| {
+            let TrialMetric { name, unit, .. } = &self.rules.metrics[limit.metric];
+            match values[limit.metric] {
+                Some(found) if limit.is_passed(found) => {
+                    Some(TrialEnd::Aborted { limit: limit.text.clone(), found, unit: *unit, setting: setting.clone() })
+                }
+                Some(_) => None,
+                None => Some(TrialEnd::Stopped(format!(
+                    "{name} has no value in a turn of {setting}, so it is not known to be within {}",
+                    limit.text
+                ))),
+            }
         })
     }
 
@@ -325,7 +346,7 @@ impl HostTrial {
     fn setting_verdict(&self, at: usize) -> SettingVerdict {
         let Compared { differences, decided } = &self.settings[at];
         let ruling = match decided {
-            _ if self.is_zero() => TrialRuling::Undecided { visible: None, more: None },
+            _ if self.is_constant() => TrialRuling::Undecided { visible: None, more: None },
             Some((ruling, _)) => *ruling,
             None => self.undecided(&differences[0]),
         };
@@ -432,7 +453,44 @@ mod tests {
         let undecided = TrialRuling::Undecided { visible: None, more: None };
         assert!(verdict.settings.iter().all(|setting| setting.ruling == undecided), "{verdict}");
         let end = verdict.end.clone().unwrap().to_string();
-        assert_eq!(end, "stopped: speed was 0 in every turn, so there is nothing to compare");
+        assert_eq!(end, "stopped: speed was 0 in every turn: whether it would show a change is not known");
+    }
+
+    #[test]
+    fn a_metric_that_never_moves_judges_nothing() {
+        let mut trial = trial(2, Better::Lower, &[]);
+        while trial.turn().is_some() {
+            trial.absorb(&[5.5, 7.0].map(Some)).unwrap();
+        }
+        let verdict = trial.verdict();
+        assert_eq!(verdict.settings[0].ruling, TrialRuling::Undecided { visible: None, more: None });
+        let end = verdict.end.unwrap().to_string();
+        assert_eq!(end, "stopped: speed was 5.5 in every turn: whether it would show a change is not known");
+    }
+
+    #[test]
+    fn a_limit_whose_metric_has_no_value_ends_the_trial() {
+        let mut trial = trial(2, Better::Lower, &["cost>90"]);
+        assert_eq!(trial.absorb(&[1.0, 90.0].map(Some)), Ok(None));
+        let setting = trial.turn().unwrap().setting;
+        let end = trial.absorb(&[Some(1.0), None]).unwrap().unwrap().to_string();
+        assert_eq!(
+            end,
+            format!("stopped: cost has no value in a turn of s{setting}, so it is not known to be within cost>90")
+        );
+        assert_eq!(trial.turn(), None);
+    }
+
+    #[test]
+    fn an_end_that_was_sound_is_taken_back_and_keeps_nothing() {
+        let mut trial = trial(2, Better::Higher, &[]);
+        run(&mut trial, &[100.0, 110.0]);
+        assert_eq!(trial.verdict().keep, Some(0));
+        trial.take_back("somebody has set it".to_string());
+        trial.take_back("twice".to_string());
+        let verdict = trial.verdict();
+        assert!(verdict.keep.is_none() && !verdict.is_judged(), "{verdict}");
+        assert_eq!(verdict.end.unwrap().to_string(), "stopped: somebody has set it");
     }
 
     #[test]
@@ -513,7 +571,7 @@ mod tests {
 
     #[test]
     fn a_block_with_a_turn_without_a_value_compares_nothing_by_it() {
-        let mut trial = trial(3, Better::Lower, &["cost>90"]);
+        let mut trial = trial(3, Better::Lower, &[]);
         let mut left_out = 0;
         while let Some(turn) = trial.turn() {
             // Of the third block, one of the second setting's turns has no cost, and its other one is far off.
@@ -529,7 +587,7 @@ mod tests {
         assert_eq!((verdict.blocks, left_out, costs.collect::<Vec<_>>()), (20, 1, vec![100.0, 200.0]));
         assert_eq!(verdict.end, Some(TrialEnd::TimeOver));
         // What never has a value is compared by nothing.
-        let mut trial = self::trial(2, Better::Lower, &["cost>0"]);
+        let mut trial = self::trial(2, Better::Lower, &[]);
         while trial.turn().is_some() {
             trial.absorb(&[Some(1.0), None]).unwrap();
         }

@@ -20,8 +20,8 @@ use anyhow::{Context, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
 use exitscope_analysis::advice::HaltPollScope;
 use exitscope_apply::{
-    EarlierSettings, HostLimit, HostLimitError, HostLimits, HostSettings, LEASE, LeftByTrial, SettingTargets,
-    TaskThread, TrialEnding, TrialLock, TriedSetting, default_path, host_name, tried_path,
+    EarlierSettings, HostLimit, HostLimitError, HostLimits, HostSettings, LEASE, LeftByTrial, PlacedSetting,
+    SettingTargets, TaskThread, TrialEnding, TrialLock, TriedSetting, default_path, host_name, tried_path,
 };
 use exitscope_measure::{
     CountedMetrics, GuardedHost, HostCosts, MetricScale, MetricSource, Predictor, PrometheusQuery, TurnMetrics,
@@ -30,7 +30,7 @@ use exitscope_measure::{
 use exitscope_model::encode::message;
 use exitscope_page::{ResultPage, write_result_page};
 use exitscope_record::{Processes, vcpu_threads, worker_threads};
-use exitscope_signals::catch_signals;
+use exitscope_signals::{catch_signals, signalled};
 use exitscope_trial::{
     AbortLimit, AbortLimitError, Better, HostTrial, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialVerdict,
     run_turns,
@@ -40,6 +40,10 @@ use exitscope_view::{TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Why exit cost alone does not judge every setting.
+const METRIC_NEEDED: &str = "needs a metric of the workload (--metric, --metric-file or --metric-query): exit cost also falls when a VM gets \
+                             less CPU time, or waits longer";
 
 pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if let Some(to) = &args.html {
@@ -66,11 +70,18 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.reason.is_some() {
         bail!("--reason names exits to delay: it needs --delay");
     }
+    if args.keep && !args.has_metric() {
+        bail!("--keep {METRIC_NEEDED}");
+    }
     let state = args.state.clone().unwrap_or_else(default_path);
     let lock = lock(args, &state, out)?;
     let (processes, targets) = targets(args)?;
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
-    let measured = measured(args, args.source().map_err(anyhow::Error::msg)?, &processes, true)?;
+    let source = args.source().map_err(anyhow::Error::msg)?;
+    if source.is_none() && !tried.places.iter().all(PlacedSetting::is_judged_by_cost) {
+        bail!("{} {METRIC_NEEDED}", tried.name());
+    }
+    let measured = measured(args, source, &processes, true)?;
     let metrics = measured.list(args.better.map(Better::from), None);
     let limits = args.metric_limits(&metrics)?;
     let host_limits = args.host_limits()?;
@@ -114,6 +125,10 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         say!("nothing is predicted: {}", message(&why));
         None
     });
+    if let Some(name) = signalled() {
+        say!("{name} came: nothing was changed");
+        return Ok(Outcome::Failed);
+    }
     let (trial, ending, causes) = run_guarded(args, trial, &tried, measured, lock, is_text.then_some(&mut *out))?;
     let (verdict, mut report) = (trial.verdict(), report(&trial));
     report.began = began;
@@ -239,6 +254,10 @@ impl TryArgs {
         self.format == TryFormat::Text
     }
 
+    fn has_metric(&self) -> bool {
+        self.metric.is_some() || self.metric_file.is_some() || self.metric_query.is_some()
+    }
+
     fn source(&self) -> Result<Option<MetricSource>, String> {
         let scale = self.unit.unwrap_or(MetricScale::NONE);
         Ok(match (&self.metric, &self.metric_file, self.metric_query.as_ref().zip(self.prometheus.as_ref())) {
@@ -356,6 +375,9 @@ fn run_guarded(
         Some(setting) => host.guard.keep(setting + 1),
         None => host.guard.restore(),
     };
+    if let Some(why) = &ending.why {
+        trial.take_back(why.clone());
+    }
     Ok((trial, ending, host.metrics.causes()))
 }
 
