@@ -229,7 +229,7 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
         "-cpu",
         "host,-x2apic,-arch-capabilities",
     ]);
-    // Paused, and a paused one has no event once it has begun, which is when it greets: before, it changes its memory.
+    // Paused, and stopped once it has begun, which is when it greets: it has no event, as it would by changing its memory.
     qemu.args(["-name", "guest=of-mine", "-nodefaults", "-display", "none", "-m", "16", "-S", "-qmp", "stdio"]);
     let mut qemu = match qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
         Ok(qemu) => qemu,
@@ -238,6 +238,7 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
     let process = qemu.id();
     let mut greeting = String::new();
     BufReader::new(qemu.stdout.as_mut().unwrap()).read_line(&mut greeting).unwrap();
+    assert!(Command::new("kill").args(["-STOP", &process.to_string()]).status().unwrap().success());
     let data = exitscope_record(&folder.path().join("perf.data"), &[], &[tiny_guest().to_str().unwrap()]);
     qemu.kill().unwrap();
     qemu.wait().unwrap();
