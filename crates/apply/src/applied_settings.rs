@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// The largest state file that is read, in bytes: all knobs, and settings of each of two thousand threads, of which each may have
 /// three lists of CPUs in 4 kB, are fewer.
-const MOST: u64 = 1 << 25;
+pub const MOST: u64 = 1 << 25;
 
 /// Letters of a host's name or of a boot's.
 const NAME: usize = 255;

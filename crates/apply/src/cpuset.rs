@@ -12,26 +12,36 @@ const MOUNTS: &str = "/sys/fs/cgroup";
 
 /// The CPUs allowed to a thread of this host, as far as the host says.
 pub fn allowed_cpus(process: u32, thread: u32) -> Option<Vec<usize>> {
-    let groups = fs::read_to_string(format!("/proc/{process}/task/{thread}/cgroup")).ok()?;
-    of_groups(&groups, Path::new(MOUNTS))
+    of_groups(&groups(process, thread)?, Path::new(MOUNTS)).map(|(cpus, _)| cpus)
+}
+
+/// The same, of a thread whose cpuset is not the root's. The root's has only the CPUs that are on, and is no bound.
+pub fn own_cpuset(process: u32, thread: u32) -> Option<Vec<usize>> {
+    let (cpus, is_root) = of_groups(&groups(process, thread)?, Path::new(MOUNTS))?;
+    (!is_root).then_some(cpus)
+}
+
+fn groups(process: u32, thread: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{process}/task/{thread}/cgroup")).ok()
 }
 
 /// The CPUs of the groups that /proc/PID/cgroup lists: lines of `NUMBER:CONTROLLERS:PATH`, see cgroups(7). Version 1 has a
-/// line with the controller `cpuset`; of version 2 it is the line without controllers.
-fn of_groups(groups: &str, mounts: &Path) -> Option<Vec<usize>> {
+/// line with the controller `cpuset`; of version 2 it is the line without controllers. Also whether they are those of the root.
+fn of_groups(groups: &str, mounts: &Path) -> Option<(Vec<usize>, bool)> {
     let lines = || groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let of_one = lines().find(|(controllers, _)| controllers.split(',').any(|controller| controller == "cpuset"));
     if let Some((controllers, path)) = of_one {
         let folders = ["cpuset", controllers].map(|name| below(&mounts.join(name), path));
-        return folders.into_iter().flatten().find_map(|folder| read(&folder.join("cpuset.effective_cpus")));
+        let cpus = folders.into_iter().flatten().find_map(|folder| read(&folder.join("cpuset.effective_cpus")));
+        return cpus.map(|cpus| (cpus, path == "/"));
     }
     let path = lines().find(|(controllers, _)| controllers.is_empty())?.1;
     let mounts = [mounts.to_path_buf(), mounts.join("unified")];
     mounts.iter().find_map(|mount| {
         let folder = below(mount, path)?;
         // Where the controller is not enabled, that of the next folder above counts.
-        let up = folder.ancestors().take_while(|folder| folder.starts_with(mount));
-        up.map(|folder| folder.join("cpuset.cpus.effective")).find_map(|file| read(&file))
+        let mut up = folder.ancestors().take_while(|folder| folder.starts_with(mount));
+        up.find_map(|folder| Some((read(&folder.join("cpuset.cpus.effective"))?, folder == mount)))
     })
 }
 
@@ -65,10 +75,11 @@ mod tests {
         write("cpuset/machine/cpuset.effective_cpus", "1\n");
         write("cpuset/machine/cpuset.cpus", "0-1\n");
         for (groups, cpus) in [
-            ("0::/\n", Some(&[0, 1, 2, 3, 4, 5, 6, 7][..])),
-            ("0::/machine/vm/vcpu0\n", Some(&[2, 3, 6])),
-            ("0::/machine\n", Some(&[2, 3, 6])),
-            ("9:name=systemd:/\n3:cpuset:/machine\n0::/machine\n", Some(&[1])),
+            ("0::/\n", Some((vec![0, 1, 2, 3, 4, 5, 6, 7], true))),
+            ("0::/empty\n", Some((vec![0, 1, 2, 3, 4, 5, 6, 7], true))),
+            ("0::/machine/vm/vcpu0\n", Some((vec![2, 3, 6], false))),
+            ("0::/machine\n", Some((vec![2, 3, 6], false))),
+            ("9:name=systemd:/\n3:cpuset:/machine\n0::/machine\n", Some((vec![1], false))),
             // What is not visible here says nothing.
             ("3:cpuset:/other\n0::/machine\n", None),
             ("0::/other\n", None),
@@ -76,7 +87,7 @@ mod tests {
             ("9:name=systemd:/\n", None),
             ("", None),
         ] {
-            assert_eq!(of_groups(groups, mounts.path()).as_deref(), cpus, "{groups}");
+            assert_eq!(of_groups(groups, mounts.path()), cpus, "{groups}");
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct HostSettings {
     applied: AppliedSettings,
     /// What was applied before the last [`HostSettings::note`].
     before: Vec<AppliedSetting>,
+    /// What people type to restore guests whose settings were set before the last boot.
+    guests: Vec<String>,
     lock: SettingsLock,
 }
 
@@ -110,10 +112,18 @@ impl HostSettings {
         let (host, boot) = (host_name(root), boot_id(root)?);
         let applied = load(path, &host)?;
         let earlier = EarlierSettings::of(applied.as_ref(), &boot);
+        let left = applied.iter().filter(|_| earlier == EarlierSettings::EarlierBoot).flat_map(|of| &of.changes);
+        let guests = left.filter_map(|applied| by_hand(root, applied)).collect();
         let applied = applied.filter(|_| earlier == EarlierSettings::ThisBoot);
         let applied = applied.unwrap_or_else(|| AppliedSettings::of(&host, &boot));
         let [root, path] = [root, path].map(Path::to_path_buf);
-        Ok((HostSettings { root, path, applied, before: Vec::new(), lock }, earlier))
+        Ok((HostSettings { root, path, applied, before: Vec::new(), guests, lock }, earlier))
+    }
+
+    /// What to say of guests: the last boot of the host has dropped what was noted of them, and may not have restarted them.
+    pub fn left_in_guests(&self) -> impl Iterator<Item = String> {
+        let text = "a guest that was not restarted with the host still has what was set in it";
+        self.guests.iter().map(move |by_hand| format!("{text}: `{by_hand}` restores it"))
     }
 
     /// What is applied, or about to be.
@@ -210,13 +220,6 @@ impl HostSettings {
     pub fn save(&self) -> Result<(), AppliedSettingsError> {
         self.applied.save(&self.path, &self.lock)
     }
-}
-
-/// What people type to restore the guests' settings that a state file has.
-pub(crate) fn guests_by_hand(root: &Path, path: &Path) -> Result<Vec<String>, AppliedSettingsError> {
-    let applied = load(path, &host_name(root))?;
-    let changes = applied.iter().flat_map(|applied| &applied.changes);
-    Ok(changes.filter_map(|applied| by_hand(root, applied)).collect())
 }
 
 fn by_hand(root: &Path, applied: &AppliedSetting) -> Option<String> {

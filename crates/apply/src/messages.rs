@@ -1,5 +1,6 @@
 //! What a trial and its watchdog tell each other: lines of JSON over a pair of sockets.
 
+use crate::applied_settings;
 use crate::host_limits::HostLimits;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Bytes of a message at most.
-const MOST: usize = 1 << 20;
+/// Bytes of a message at most: it names as many settings as a state file does.
+const MOST: usize = applied_settings::MOST as usize;
 
 /// From the trial to the watchdog.
 #[derive(Debug, Deserialize, Serialize)]

@@ -1,12 +1,10 @@
 //! A setting where one host has it: read, written and read back; and what to do where that cannot be done.
 
-use crate::cpuset::allowed_cpus;
+use crate::cpuset::{allowed_cpus, own_cpuset};
 use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_guest, write_script};
 use crate::knob_file::{self, KnobFileError};
 use crate::nice_right::may_have_nice;
-use crate::settings::{
-    MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, is_word, setting,
-};
+use crate::settings::{MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, setting};
 use exitscope_policy::{Knob, KnobLocation, POLICIES, knob};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -174,10 +172,9 @@ impl PlacedSetting {
         let thread = |thread| TaskThread::parse(thread).ok_or_else(bad);
         let at = match (row.place, target) {
             (SettingPlace::File(path), None) => At::File(below(root, path)),
-            (SettingPlace::EachFolder { within, prefix, file: name }, Some(folder)) => {
-                let is_one = folder.starts_with(prefix) && is_word(folder);
-                At::File(is_one.then(|| below(root, within).join(folder).join(name)).ok_or_else(bad)?)
-            }
+            (SettingPlace::EachFolder { within, prefix, file: name }, Some(folder)) => At::File(
+                is_one_of(folder, prefix).then(|| below(root, within).join(folder).join(name)).ok_or_else(bad)?,
+            ),
             (SettingPlace::Quota, Some(cgroup)) => At::File(quota_file(root, cgroup).ok_or_else(bad)?),
             (SettingPlace::Affinity(_), Some(of)) => At::Affinity(thread(of)?),
             (SettingPlace::Nice(_), Some(of)) => At::Nice(thread(of)?),
@@ -206,10 +203,15 @@ impl PlacedSetting {
         let Some(row) = setting(name) else { return Ok(vec![PlacedSetting::find(name, None, root)?]) };
         let found: Vec<Option<String>> = match row.place {
             SettingPlace::File(_) => vec![None],
-            SettingPlace::EachFolder { within, prefix, .. } => {
+            SettingPlace::EachFolder { within, prefix, file } => {
                 let entries = fs::read_dir(below(root, within)).into_iter().flatten().flatten();
                 let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-                let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix) && is_word(name)).collect();
+                // The policy of CPUs that are off answers EBUSY.
+                let is_off = |name: &String| {
+                    let found = fs::read(below(root, within).join(name).join(file));
+                    found.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+                };
+                let mut names: Vec<String> = names.filter(|name| is_one_of(name, prefix) && !is_off(name)).collect();
                 names.sort_unstable();
                 names.into_iter().map(Some).collect()
             }
@@ -333,7 +335,11 @@ impl PlacedSetting {
             At::File(path) => match self.row {
                 Row::Setting(SettingDefinition { place: SettingPlace::Quota, .. }) => !path.exists(),
                 // A module that was unloaded has its defaults when it is loaded again: MODULE/parameters/NAME.
-                Row::Knob(_) => path.ancestors().nth(2).is_some_and(|module| !module.exists()),
+                Row::Knob(_) => is_folder_gone(path, 2),
+                // So has a CPU, or a policy of frequencies, that was taken away.
+                Row::Setting(SettingDefinition { place: SettingPlace::EachFolder { file, .. }, .. }) => {
+                    is_folder_gone(path, file.split('/').count())
+                }
                 Row::Setting(_) => false,
             },
             At::Affinity(thread) | At::Nice(thread) => !thread.is_there(),
@@ -392,15 +398,9 @@ impl PlacedSetting {
             }
             At::Affinity(thread) => {
                 let wanted = cpus(value).ok_or_else(odd)?;
-                let all = allowed_cpus(thread.process, thread.thread).or_else(|| listed(ONLINE));
-                let is_all = all.is_some_and(|all| all.iter().all(|cpu| wanted.contains(cpu)));
+                let all = own_cpuset(thread.process, thread.thread).or_else(|| listed(PRESENT));
                 let mut set = CpuSet::new();
-                match is_all {
-                    // Not pinned: CPUs that are added later, to the host or to its cpuset, are the thread's, too. The kernel keeps
-                    // what it is given as `user_cpus_ptr`, and cuts it down to what there is (kernel/sched/syscalls.c).
-                    true => (0..=MAX_CPU).for_each(|cpu| set.set(cpu)),
-                    false => wanted.into_iter().for_each(|cpu| set.set(cpu)),
-                }
+                with_later_cpus(wanted, all.as_deref()).for_each(|cpu| set.set(cpu));
                 Ok(sched_setaffinity(present(thread)?, &set)?)
             }
             At::Nice(thread) => Ok(setpriority_process(present(thread)?, value.parse().map_err(|_| odd())?)?),
@@ -464,8 +464,8 @@ fn listed(path: &str) -> Option<Vec<usize>> {
     cpus(&fs::read_to_string(path).ok()?.trim().replace(',', "+"))
 }
 
-/// The CPUs of this host that a thread may run on, also those that are off now: sched_getaffinity(2) leaves these out, and what was
-/// restored by that would be less.
+/// The CPUs of this host that a thread may run on; where it is in no cpuset of its own also those that are off now, which
+/// sched_getaffinity(2) leaves out. What was restored by that would be less.
 fn affinity(thread: &TaskThread) -> io::Result<Vec<usize>> {
     let status = fs::read_to_string(format!("/proc/{}/task/{}/status", thread.process, thread.thread))?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -475,6 +475,23 @@ fn affinity(thread: &TaskThread) -> io::Result<Vec<usize>> {
         allowed.retain(|cpu| there.contains(cpu));
     }
     Ok(allowed)
+}
+
+/// CPUs to set where these are wanted. A thread that may run on all CPUs of its cpuset, or of the host, is not pinned: CPUs that are
+/// added to them later are its, too. The kernel keeps what it is given as `user_cpus_ptr`, and cuts it down to what there is
+/// (kernel/sched/syscalls.c, __sched_setaffinity).
+fn with_later_cpus(wanted: Vec<usize>, all: Option<&[usize]>) -> Box<dyn Iterator<Item = usize>> {
+    match all {
+        Some(all) if all.iter().all(|cpu| wanted.contains(cpu)) => Box::new(0..=MAX_CPU),
+        _ => Box::new(wanted.into_iter()),
+    }
+}
+
+/// Whether the folder that a file is so many levels below has gone, while the one around it is there.
+fn is_folder_gone(file: &Path, levels: usize) -> bool {
+    let mut above = file.ancestors().skip(levels);
+    let (folder, around) = (above.next(), above.next());
+    folder.is_some_and(|folder| !folder.exists()) && around.is_some_and(Path::exists)
 }
 
 /// Whether all CPUs of a list are online, as far as this host says.
@@ -487,6 +504,12 @@ fn are_online(value: &str) -> bool {
 fn guest_names() -> String {
     let knobs = POLICIES.iter().flat_map(|(_, knobs)| *knobs).filter(|knob| knob.location == GUEST_MODULE);
     knobs.map(|knob| knob.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether the name of a folder is this and a number.
+fn is_one_of(folder: &str, prefix: &str) -> bool {
+    let number = folder.strip_prefix(prefix).unwrap_or_default();
+    !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit())
 }
 
 fn below(root: &Path, path: &str) -> PathBuf {
@@ -536,6 +559,13 @@ pub(crate) mod tests {
 
         pub fn now(&self) -> String {
             fs::read_to_string(self.file()).unwrap().trim().to_string()
+        }
+
+        /// It takes no more than this: whatever it is told to write, that is in the file.
+        pub fn clamp(&self, most: &str) {
+            let file = self.file();
+            let script = format!("case \"$*\" in *echo*) echo {most} > '{0}' ;; *) cat '{0}' ;; esac", file.display());
+            fs::write(self.0.path().join("reach"), script).unwrap();
         }
 
         /// It can no longer be reached.
@@ -604,6 +634,36 @@ pub(crate) mod tests {
         assert!(!place.is_gone() && place.read().is_err(), "the module is there");
         fs::remove_dir_all(path.ancestors().nth(2).unwrap()).unwrap();
         assert!(place.is_gone());
+    }
+
+    #[test]
+    fn who_may_run_on_all_cpus_may_run_on_those_that_come_and_who_may_not_gets_no_more() {
+        let set = |wanted: &[usize], all: Option<&[usize]>| with_later_cpus(wanted.to_vec(), all).collect::<Vec<_>>();
+        let every: Vec<usize> = (0..=MAX_CPU).collect();
+        assert_eq!(set(&[0, 1, 2], Some(&[0, 1, 2])), every);
+        assert_eq!(set(&[0, 1, 2, 3], Some(&[0, 1])), every);
+        assert_eq!(set(&[0, 1], Some(&[0, 1, 2])), [0, 1]);
+        assert_eq!(set(&[0, 1], None), [0, 1]);
+    }
+
+    #[test]
+    fn a_setting_of_each_cpu_is_in_the_folders_of_cpus_alone() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["cpu0", "cpu1", "cpu10", "cpufreq", "cpuidle", "cpu", "power"] {
+            let folder = root.path().join("sys/devices/system/cpu").join(folder).join("power");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("pm_qos_resume_latency_us"), "0\n").unwrap();
+        }
+        let all = PlacedSetting::all("cpu_resume_latency_us", root.path(), &SettingTargets::default()).unwrap();
+        let targets: Vec<&str> = all.iter().filter_map(PlacedSetting::target).collect();
+        assert_eq!(targets, ["cpu0", "cpu1", "cpu10"]);
+        all[1].set("n/a").unwrap();
+        assert_eq!((all[1].read().unwrap().as_str(), all[0].read().unwrap().as_str()), ("n/a", "0"));
+        assert!(PlacedSetting::find("cpu_resume_latency_us", Some("cpufreq"), root.path()).is_err());
+        fs::remove_dir_all(root.path().join("sys/devices/system/cpu/cpu1")).unwrap();
+        assert!(all[1].is_gone() && !all[0].is_gone());
+        fs::remove_dir_all(root.path().join("sys/devices")).unwrap();
+        assert!(!all[0].is_gone(), "what is not there at all tells nothing");
     }
 
     #[test]

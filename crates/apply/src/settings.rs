@@ -16,8 +16,9 @@ pub struct SettingDefinition {
     pub place: SettingPlace,
     /// The values that it takes.
     pub values: SettingValues,
-    /// Whether a trial without a metric of the workload may judge it, by the share of vCPU time in exits. That share also falls
-    /// when a VM gets less CPU time or waits longer: only what changes neither is judged by it.
+    /// Whether a trial without a metric of the workload may judge it, by the share of vCPU time in exits. That share also falls when a
+    /// VM gets less CPU time or waits longer: only what changes the VM's own memory faults, and has no thread of its own that would
+    /// take CPU time, is judged by it.
     pub judged_by_cost: bool,
     /// What it does, in a sentence.
     pub about: &'static str,
@@ -30,13 +31,13 @@ pub struct SettingDefinition {
 pub enum SettingPlace {
     /// A file.
     File(&'static str),
-    /// A file in each folder of `within` whose name begins with `prefix`.
+    /// A file in each folder of `within` whose name is `prefix` and a number.
     EachFolder {
         /// The folder of folders.
         within: &'static str,
         /// What their names begin with.
         prefix: &'static str,
-        /// The file's name.
+        /// The file, below the folder.
         file: &'static str,
     },
     /// `cpu.max` of a control group (version 2), or `cpu.cfs_quota_us` (version 1).
@@ -61,6 +62,8 @@ pub enum ThreadsOf {
 pub enum SettingValues {
     /// A number within these bounds.
     Number(i64, i64),
+    /// The same, or this word.
+    NumberOr(i64, i64, &'static str),
     /// One of these words. Its file has the word alone, or all of them and the one in force in brackets.
     Words(&'static [&'static str]),
     /// A word that the host lists in this file.
@@ -83,7 +86,7 @@ const AFFINITY: &str = "kernel/sched/syscalls.c, sched_setaffinity";
 const NICE: &str = "kernel/sys.c, setpriority: of the thread alone";
 const UINT: i64 = u32::MAX as i64;
 
-/// A file that takes a number, of the host's care for memory.
+/// A file that takes a number.
 const fn number(
     name: &'static str,
     path: &'static str,
@@ -92,7 +95,7 @@ const fn number(
     source: &'static str,
 ) -> SettingDefinition {
     let (place, values) = (SettingPlace::File(path), SettingValues::Number(min, max));
-    SettingDefinition { name, place, values, judged_by_cost: true, about, source }
+    SettingDefinition { name, place, values, judged_by_cost: false, about, source }
 }
 
 /// All rows.
@@ -144,22 +147,24 @@ pub const SETTINGS: &[SettingDefinition] = &[
         "How long ksmd sleeps between scans, in milliseconds",
         KSM,
     ),
-    number(
-        "numa_balancing",
-        "/proc/sys/kernel/numa_balancing",
-        (0, 3),
-        "Whether pages move to the node of the CPU that uses them (1), or between tiers of memory (2)",
-        "Documentation/admin-guide/sysctl/kernel.rst",
-    ),
-    // Of `exitscope lab guests`, below the root that it is given: what a trial of it finds is known beforehand.
     SettingDefinition {
-        name: "worker_delay_ns",
-        place: SettingPlace::File("/worker_delay_ns"),
-        values: SettingValues::Number(0, 1_000_000_000),
-        judged_by_cost: false,
-        about: "Of `exitscope lab guests io` alone: how long its disk's worker takes, in nanoseconds",
-        source: "docs/lab.md",
+        judged_by_cost: true,
+        ..number(
+            "numa_balancing",
+            "/proc/sys/kernel/numa_balancing",
+            (0, 3),
+            "Whether pages move to the node of the CPU that uses them (1), or between tiers of memory (2)",
+            "Documentation/admin-guide/sysctl/kernel.rst",
+        )
     },
+    // Of `exitscope lab guests`, below the root that it is given: what a trial of it finds is known beforehand.
+    number(
+        "worker_delay_ns",
+        "/worker_delay_ns",
+        (0, 1_000_000_000),
+        "Of `exitscope lab guests io` alone: how long its disk's worker takes, in nanoseconds",
+        "docs/lab.md",
+    ),
     SettingDefinition {
         name: "cpuidle_governor",
         place: SettingPlace::File("/sys/devices/system/cpu/cpuidle/current_governor"),
@@ -180,6 +185,20 @@ pub const SETTINGS: &[SettingDefinition] = &[
         about: "What chooses the frequency of the host's CPUs, of each cpufreq policy. A governor that is left loses its tunables \
                 (up_threshold, rate_limit_us, scaling_setspeed, …): they have their defaults when it is restored",
         source: "Documentation/admin-guide/pm/cpufreq.rst; drivers/cpufreq/cpufreq_governor.c, cpufreq_dbs_governor_exit",
+    },
+    SettingDefinition {
+        name: "cpu_resume_latency_us",
+        place: SettingPlace::EachFolder {
+            within: "/sys/devices/system/cpu",
+            prefix: "cpu",
+            file: "power/pm_qos_resume_latency_us",
+        },
+        // S32_MAX is the kernel's own for no limit (drivers/base/power/sysfs.c, pm_qos_resume_latency_us_store).
+        values: SettingValues::NumberOr(0, i32::MAX as i64 - 1, "n/a"),
+        judged_by_cost: false,
+        about: "How long each CPU of the host may take to leave its idle state, in microseconds: 0 is no limit, n/a allows the first \
+                state alone (on x86 POLL)",
+        source: "Documentation/ABI/testing/sysfs-devices-power",
     },
     SettingDefinition {
         name: "cpu_quota",
@@ -254,6 +273,8 @@ impl SettingValues {
             SettingValues::Number(min, max) => {
                 text.parse::<i64>().ok().filter(|value| (min..=max).contains(value)).map(|value| value.to_string())
             }
+            SettingValues::NumberOr(_, _, word) if text == word => Some(text.to_string()),
+            SettingValues::NumberOr(min, max, _) => SettingValues::Number(min, max).parse(text),
             SettingValues::Words(words) => words.contains(&text).then(|| text.to_string()),
             SettingValues::Listed(_) => is_word(text).then(|| text.to_string()),
             SettingValues::Quota if text == "max" => Some(text.to_string()),
@@ -285,6 +306,7 @@ impl fmt::Display for SettingValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SettingValues::Number(min, max) => write!(f, "a number from {min} to {max}"),
+            SettingValues::NumberOr(min, max, word) => write!(f, "a number from {min} to {max}, or {word}"),
             SettingValues::Words(words) => write!(f, "one of {}", words.join(", ")),
             SettingValues::Listed(file) => write!(f, "a word that {file} lists"),
             SettingValues::Quota => f.write_str("max, or CPU time in each period from 1ms on, like 50ms"),
@@ -358,6 +380,9 @@ mod tests {
             ("affinity", "0-1024", None),
             ("affinity", "", None),
             ("cpuidle_governor", "../menu", None),
+            ("cpu_resume_latency_us", " n/a ", Some("n/a")),
+            ("cpu_resume_latency_us", "020", Some("20")),
+            ("cpu_resume_latency_us", "2147483647", None),
         ] {
             assert_eq!(setting(name).unwrap().values.parse(text).as_deref(), value, "{name}={text}");
         }
@@ -372,6 +397,7 @@ mod tests {
             ("cpu_quota", "50000 100000\n", "50000"),
             ("cpu_quota", "-1\n", "max"),
             ("ksm_pages_to_scan", "100\n", "100"),
+            ("cpu_resume_latency_us", "n/a\n", "n/a"),
         ] {
             assert_eq!(setting(name).unwrap().values.in_force(line), value, "{name}");
         }

@@ -15,7 +15,7 @@
 use crate::applied_settings::{AppliedSettingsError, SettingsLock, tried_path};
 use crate::host_limits::HostHealth;
 use crate::host_lock::HostLock;
-use crate::host_settings::{EarlierSettings, HostSettings, RestoreError, guests_by_hand};
+use crate::host_settings::{EarlierSettings, HostSettings, RestoreError};
 use crate::messages::{Messages, Received, TrialEnding, WatchOrder, WatchReply, WatchRequest};
 use crate::placed_setting::PlacedSetting;
 use crate::plan::SettingChange;
@@ -163,6 +163,7 @@ impl Watched {
             applied.note_set(&change).map_err(|error| chain(&error))?;
             done.push(format!("kept: {place} is {new}; `exitscope advise --undo` restores {old}"));
         }
+        done.extend(applied.left_in_guests());
         // Only now nothing else knows what was in force.
         self.settings.forget_all();
         let failed = match self.settings.save() {
@@ -225,8 +226,7 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
 pub enum LeftByTrial {
     /// Nothing.
     Nothing,
-    /// Settings of an earlier boot, which the kernel has reset since. They are dropped. Guests may not have been restarted with the host:
-    /// what people type to restore theirs.
+    /// Settings of an earlier boot, which the kernel has reset since. They are dropped; and what to say of guests.
     EarlierBoot(Vec<String>),
     /// Settings of this boot, which were restored as far as they were still as the trial set them.
     Restored(TrialEnding),
@@ -237,12 +237,9 @@ impl LeftByTrial {
     pub fn lines(&self) -> Vec<String> {
         match self {
             LeftByTrial::Nothing => Vec::new(),
-            LeftByTrial::EarlierBoot(by_hand) => {
+            LeftByTrial::EarlierBoot(of_guests) => {
                 let reset = "a trial was killed before the last boot, which has reset what it had set on this host";
-                let of_guests = by_hand.iter().map(|by_hand| {
-                    format!("the same trial has set a guest, which may not have been restarted since: `{by_hand}` restores it")
-                });
-                std::iter::once(reset.to_string()).chain(of_guests).collect()
+                std::iter::once(reset.to_string()).chain(of_guests.iter().cloned()).collect()
             }
             LeftByTrial::Restored(ending) => {
                 let lines = ending.done.iter().chain(&ending.failed);
@@ -267,13 +264,12 @@ pub(crate) fn restore_left(
     lock: SettingsLock,
     guests: Guests,
 ) -> Result<(LeftByTrial, SettingsLock), AppliedSettingsError> {
-    let by_hand = guests_by_hand(root, &tried_path(state))?;
     let (mut settings, earlier) = HostSettings::with_lock(root, &tried_path(state), lock)?;
     let left = match earlier {
         EarlierSettings::None => LeftByTrial::Nothing,
         EarlierSettings::EarlierBoot => {
             settings.save()?;
-            LeftByTrial::EarlierBoot(by_hand)
+            LeftByTrial::EarlierBoot(settings.left_in_guests().collect())
         }
         EarlierSettings::ThisBoot => LeftByTrial::Restored(restore_tried_settings(&mut settings, None, guests)),
     };
@@ -554,6 +550,18 @@ mod tests {
         assert!(reset.ends_with("has reset what it had set on this host"), "{reset}");
         assert!(of_guest.contains("echo 200000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns"), "{of_guest}");
         assert!(!host.tried.exists());
+    }
+
+    #[test]
+    fn what_was_made_of_a_value_that_was_not_taken_is_not_somebody_elses() {
+        let guest = FakeGuest::new();
+        let mut host = watched_guest(&guest);
+        guest.clamp("1000");
+        let ended = host.ended(WatchRequest::Set(2));
+        assert!(ended.why.unwrap().contains("1000"));
+        // It does not take the old one either now: that is told, and stays noted.
+        assert!(ended.failed.len() == 1 && ended.done.is_empty(), "{:?} {:?}", ended.failed, ended.done);
+        assert!(host.tried.exists());
     }
 
     #[test]

@@ -129,7 +129,7 @@ fn run_to_stdout(cli: &Cli) -> anyhow::Result<Outcome> {
     let done = run(cli, &mut out).and_then(|outcome| Ok(out.flush().map(|()| outcome)?));
     match done {
         // Of another pipe that was closed, it is an error.
-        Err(error) if closed.get() && is_closed_pipe(&error) => Ok(Outcome::Fine),
+        Err(error) if endless && closed.get() && is_closed_pipe(&error) => Ok(Outcome::Fine),
         done => done,
     }
 }
@@ -138,7 +138,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     #[cfg(feature = "cluster")]
     sweep::on_cluster::offer();
     match &cli.command {
-        Command::Record(args) => record::run(args),
+        Command::Record(args) => record::run(args, out),
         Command::Top(args) => top::run(args, out),
         Command::Exporter(args) => exporter::run(args),
         Command::Serve(args) => serve::run(args),

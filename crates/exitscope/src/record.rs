@@ -19,7 +19,7 @@ use exitscope_record::{
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_units::{Nanos, VmId};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use std::io;
+use std::io::{self, Write};
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ const BLOCK: Duration = Duration::from_secs(1);
 const MEASURE: Duration = Duration::from_millis(200);
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
-pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
+pub fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     #[cfg(not(feature = "store"))]
     if args.store.is_some() {
         bail!(crate::NO_STORE);
@@ -84,7 +84,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Outcome> {
         let (dir, files) = (dir.clone(), vec![args.output.clone()]);
         let add =
             StoreAddArgs { dir, files, host: None, day: None, clock: ClockArgs::default(), names: NameArgs::default() };
-        outcome = store::run(&StoreCommand::Add(add), &mut io::stdout())?;
+        outcome = store::run(&StoreCommand::Add(add), out)?;
     }
     match code.filter(|code| !code.success()) {
         Some(code) => bail!("the recording is whole, but the command ended with {code}"),

@@ -228,10 +228,11 @@ fn trials<'a>(trials: impl ExactSizeIterator<Item = &'a StoredTrialRow>) -> Page
     };
     let decided = |trial: &'a StoredTrialRow| {
         let effects: Vec<&StoredEffectRow> = trial.effects.iter().filter(|effect| effect.decides).collect();
-        match (trial.percent_per_100ns[0], &effects[..]) {
-            (Some(slope), [first, ..]) => {
+        match &effects[..] {
+            [first, ..] if trial.of_delays => {
                 let delays: Vec<&str> = effects.iter().map(|effect| &*effect.setting).collect();
-                vec![row(trial, delays.join(", "), Some(format!("{slope:+.2}% per 100ns")), &first.ruling)]
+                let slope = trial.percent_per_100ns[0].map(|slope| format!("{slope:+.2}% per 100ns"));
+                vec![row(trial, delays.join(", "), slope, &first.ruling)]
             }
             _ => effects
                 .iter()

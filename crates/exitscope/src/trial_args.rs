@@ -36,8 +36,8 @@ pub struct TryArgs {
     #[arg(long, value_name = "COMMAND", conflicts_with = "cgroup")]
     pub guest: Option<String>,
     /// What is to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn, as soon as
-    /// the setting has settled; a turn waits for it for up to four times its length, and at least two seconds [default: of settings
-    /// that docs/settings.md says may be judged by it, exit cost, the share of vCPU time in exits; other settings need a metric]
+    /// the setting has settled; a turn waits for it for up to four times its length, and at least two seconds [default: exit cost,
+    /// the share of vCPU time in exits, for the settings of which docs/settings.md says so]
     #[arg(long, value_name = "COMMAND", group = "number")]
     pub metric: Option<String>,
     /// What is to improve: a file with a counter, whose rate per second over each turn is compared

@@ -521,9 +521,8 @@ fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value
 #[test]
 fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
     let host = Host::new();
-    let ksm = host.knob().ancestors().nth(5).unwrap().join("sys/kernel/mm/ksm");
-    std::fs::create_dir_all(&ksm).unwrap();
-    std::fs::write(ksm.join("run"), "1\n").unwrap();
+    let balancing = host.knob().ancestors().nth(5).unwrap().join("proc/sys/kernel/numa_balancing");
+    std::fs::write(balancing, "1\n").unwrap();
     for (arguments, code, says) in [
         (&["halt_poll_ns=0", "--metric", NOISE][..], 2, "there is nobody to ask"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--dry-run"], 0, ""),
@@ -532,8 +531,8 @@ fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
         (&["affinity=0", "--metric", NOISE, "--yes"], 2, "affinity needs --vm"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--alpha", "0"], 2, "above 0% and at most 50%, not 0%"),
         (&["halt_poll_ns=0", "--yes"], 2, "halt_poll_ns needs a metric of the workload"),
-        (&["ksm_run=0", "--yes"], 2, "there is nothing to compare"),
-        (&["ksm_run=0", "--yes", "--keep"], 2, "--keep needs a metric of the workload"),
+        (&["numa_balancing=0", "--yes"], 2, "there is nothing to compare"),
+        (&["numa_balancing=0", "--yes", "--keep"], 2, "--keep needs a metric of the workload"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--abort-on", "p98>5"], 2, "\"p98\" is not measured"),
         (&["thp_enabled=always", "--metric", NOISE, "--yes"], 2, "enabled is not there"),
     ] {

@@ -74,6 +74,7 @@ fn row(trial: &TrialReport) -> Result<StoredTrialRow, IngestError> {
         took_ns: verdict.took_ns,
         alpha: plan.alpha,
         kept: verdict.keep.clone().filter(|_| trial.left.as_ref().is_some_and(|left| left.kept)),
+        of_delays: slope.is_some(),
         percent_per_100ns: slope.map_or([None; 3], |of| [of.percent_per_100ns, of.low_percent, of.high_percent]),
         effects: effects.collect(),
     })

@@ -108,6 +108,9 @@ pub struct StoredTrialRow {
     pub alpha: f64,
     /// The setting that was left in force, if it is another one.
     pub kept: Option<String>,
+    /// Whether its settings are delays of exits, which a slope judges.
+    #[serde(default)]
+    pub of_delays: bool,
     /// What 100 ns less in each exit are worth, in per cent of the first metric, with its interval; of delays alone.
     pub percent_per_100ns: [Option<f64>; 3],
     /// A row for each setting but the one in force, and each metric.

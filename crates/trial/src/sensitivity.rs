@@ -246,6 +246,13 @@ mod tests {
     }
 
     #[test]
+    fn a_metric_that_never_moves_is_not_one_whose_slope_is_small() {
+        let verdict = run(&mut trial(Better::Higher, 20), 0.0, 0.0, 5);
+        assert_eq!(verdict.slope.unwrap().ruling, SlopeRuling::Undecided);
+        assert!(matches!(verdict.end, Some(TrialEnd::Stopped(_))), "{:?}", verdict.end);
+    }
+
+    #[test]
     fn no_slope_is_found_where_there_is_none_no_more_often_than_alpha() {
         // A chance of 5 % gives more than 30 of 400 in one of a hundred cases.
         let is_found =

@@ -2,8 +2,8 @@
 
 use crate::sensitivity::DelayTrial;
 use crate::{
-    AbortLimit, Better, MetricEffect, Prediction, RelativeChange, SettingVerdict, SlopeFinding, TrialEnd, TrialMetric,
-    TrialPlan, TrialRuling, TrialTurn, TrialVerdict,
+    AbortLimit, Better, MetricEffect, Prediction, RelativeChange, SettingVerdict, SlopeFinding, SlopeRuling, TrialEnd,
+    TrialMetric, TrialPlan, TrialRuling, TrialTurn, TrialVerdict,
 };
 use exitscope_stats::ConfidenceSequence;
 use exitscope_units::Nanos;
@@ -237,7 +237,8 @@ impl HostTrial {
     fn slope(&self) -> Option<SlopeFinding> {
         let delays = self.delays.as_ref()?;
         let achieved = self.totals[delays.delay].iter().map(|total| total.sum / total.turns.max(1) as f64);
-        Some(delays.finding(&achieved.collect::<Vec<f64>>()))
+        let found = delays.finding(&achieved.collect::<Vec<f64>>());
+        Some(if self.is_constant() { SlopeFinding { ruling: SlopeRuling::Undecided, ..found } } else { found })
     }
 
     /// How long the turns so far take by the plan.
@@ -284,7 +285,7 @@ impl HostTrial {
                 }
                 Some(_) => None,
                 None => Some(TrialEnd::Stopped(format!(
-                    "{name} has no value in a turn of {setting}, so it is not known to be within {}",
+                    "{name} has no value in a turn of {setting}, so whether {} is not known",
                     limit.text
                 ))),
             }
@@ -474,10 +475,7 @@ mod tests {
         assert_eq!(trial.absorb(&[1.0, 90.0].map(Some)), Ok(None));
         let setting = trial.turn().unwrap().setting;
         let end = trial.absorb(&[Some(1.0), None]).unwrap().unwrap().to_string();
-        assert_eq!(
-            end,
-            format!("stopped: cost has no value in a turn of s{setting}, so it is not known to be within cost>90")
-        );
+        assert_eq!(end, format!("stopped: cost has no value in a turn of s{setting}, so whether cost>90 is not known"));
         assert_eq!(trial.turn(), None);
     }
 

@@ -51,6 +51,7 @@ pub fn apply(
     let (mut settings, earlier) = HostSettings::open(&args.root, &path)?;
     if earlier == EarlierSettings::EarlierBoot {
         writeln!(out, "  changes from before the last boot are dropped from the state file: the boot has reset them")?;
+        settings.left_in_guests().try_for_each(|line| writeln!(out, "  {line}"))?;
     }
     let (changes, all) = still_so(changes, out)?;
     settings.note(&changes)?;
@@ -105,6 +106,7 @@ pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if !is_there(earlier)? {
         let text = "nothing to restore: applied before the last boot, which has reset the knobs";
         writeln!(out, "{text}; removing {}", path.display())?;
+        settings.left_in_guests().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     for done in settings.restore(args.select.clock.force) {
         match done {

@@ -70,14 +70,14 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if args.reason.is_some() {
         bail!("--reason names exits to delay: it needs --delay");
     }
-    if args.keep && !args.has_metric() {
+    let source = args.source().map_err(anyhow::Error::msg)?;
+    if args.keep && source.is_none() {
         bail!("--keep {METRIC_NEEDED}");
     }
     let state = args.state.clone().unwrap_or_else(default_path);
     let lock = lock(args, &state, out)?;
     let (processes, targets) = targets(args)?;
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
-    let source = args.source().map_err(anyhow::Error::msg)?;
     if source.is_none() && !tried.places.iter().all(PlacedSetting::is_judged_by_cost) {
         bail!("{} {METRIC_NEEDED}", tried.name());
     }
@@ -252,10 +252,6 @@ impl TryArgs {
     /// Whether it is shown to people.
     pub fn is_text(&self) -> bool {
         self.format == TryFormat::Text
-    }
-
-    fn has_metric(&self) -> bool {
-        self.metric.is_some() || self.metric_file.is_some() || self.metric_query.is_some()
     }
 
     fn source(&self) -> Result<Option<MetricSource>, String> {
