@@ -156,7 +156,7 @@ const PARTS: [Part; 13] = [
         looks: Looks::At { packages: &[COMMAND], folders: &[] },
         command: &["cargo", "xtask", "fuzz"],
         folder: "",
-        lane: Some(0),
+        lane: Some(1),
     },
     Part {
         name: "sanitize",
@@ -170,7 +170,7 @@ const PARTS: [Part; 13] = [
         looks: Looks::At { packages: &[COMMAND], folders: &["rig/"] },
         command: &["cargo", "xtask", "rig", "x86-svm"],
         folder: "",
-        lane: Some(1),
+        lane: Some(0),
     },
 ];
 

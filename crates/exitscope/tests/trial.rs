@@ -522,6 +522,7 @@ fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value
 fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
     let host = Host::new();
     let balancing = host.knob().ancestors().nth(5).unwrap().join("proc/sys/kernel/numa_balancing");
+    std::fs::create_dir_all(balancing.parent().unwrap()).unwrap();
     std::fs::write(balancing, "1\n").unwrap();
     for (arguments, code, says) in [
         (&["halt_poll_ns=0", "--metric", NOISE][..], 2, "there is nobody to ask"),
