@@ -37,7 +37,7 @@ pub struct Flags {
     #[arg(value_enum)]
     host: Host,
     /// Seconds from power-on to power-off, at most
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     limit: u64,
     /// Take the command and tiny-guest as they are in target/debug, whatever features they have
     #[arg(long)]
