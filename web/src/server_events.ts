@@ -94,8 +94,12 @@ export function listen(show: (of: Shown) => void): void {
     if (loading || paused.value || latest === version) return;
     loading = true;
     const began = performance.now();
+    const held = version;
     try {
-      show(await load());
+      const shown = await load();
+      // Whoever has paused meanwhile goes on looking at what was there.
+      if (paused.value) version = held;
+      else show(shown);
       loadError.value = "";
     } catch (error) {
       loadError.value = String(error instanceof Error ? error.message : error);

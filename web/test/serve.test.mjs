@@ -235,8 +235,10 @@ function guests() {
   return () => ((going = false), child.kill("SIGKILL"));
 }
 
-test("what happens is shown as it happens, can be paused, and a lost connection is said", { skip }, async () => {
+test("what happens is shown as it happens, can be paused, and a lost connection is said", { skip }, async (t) => {
   const stop = guests();
+  // Else they would come and go for ever if this fails.
+  t.after(stop);
   let server = await serve("--live", "--keep", "30s");
   assert.ok(server.url, server.said);
   const page = await open(server.url);
