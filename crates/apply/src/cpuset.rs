@@ -3,7 +3,7 @@
 //! sched_setaffinity(2) cuts what it is given down to them, and fails if nothing is left. The thread's own mask is no help: it
 //! may be narrower now, and the whole set is still allowed.
 
-use crate::settings::cpus;
+use crate::settings::listed_cpus;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ fn of_groups(groups: &str, mounts: &Path) -> Option<(Vec<usize>, bool)> {
     let of_one = lines().find(|(controllers, _)| controllers.split(',').any(|controller| controller == "cpuset"));
     if let Some((controllers, path)) = of_one {
         let folders = ["cpuset", controllers].map(|name| below(&mounts.join(name), path));
-        let cpus = folders.into_iter().flatten().find_map(|folder| read(&folder.join("cpuset.effective_cpus")));
+        let cpus = folders.into_iter().flatten().find_map(|folder| listed_cpus(&folder.join("cpuset.effective_cpus")));
         return cpus.map(|cpus| (cpus, path == "/"));
     }
     let path = lines().find(|(controllers, _)| controllers.is_empty())?.1;
@@ -41,7 +41,7 @@ fn of_groups(groups: &str, mounts: &Path) -> Option<(Vec<usize>, bool)> {
         let folder = below(mount, path)?;
         // Where the controller is not enabled, that of the next folder above counts.
         let mut up = folder.ancestors().take_while(|folder| folder.starts_with(mount));
-        up.find_map(|folder| Some((read(&folder.join("cpuset.cpus.effective"))?, folder == mount)))
+        up.find_map(|folder| Some((listed_cpus(&folder.join("cpuset.cpus.effective"))?, folder == mount)))
     })
 }
 
@@ -50,10 +50,6 @@ fn below(mount: &Path, path: &str) -> Option<PathBuf> {
     let is_inside = path.split('/').all(|part| part != "..");
     let folder = mount.join(path.trim_start_matches('/'));
     (is_inside && folder.is_dir()).then_some(folder)
-}
-
-fn read(file: &Path) -> Option<Vec<usize>> {
-    cpus(&fs::read_to_string(file).ok()?.trim().replace(',', "+"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ use crate::cpuset::{allowed_cpus, own_cpuset};
 use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_guest, write_script};
 use crate::knob_file::{self, KnobFileError};
 use crate::nice_right::may_have_nice;
-use crate::settings::{MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, setting};
+use crate::settings::{
+    MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, kernel_cpus, listed_cpus,
+    setting,
+};
 use exitscope_policy::{Knob, KnobLocation, POLICIES, knob};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -24,9 +27,6 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Those, and the ones that are off.
 const PRESENT: &str = "/sys/devices/system/cpu/present";
-
-/// Why a setting of a thread is neither read nor written.
-const ENDED: &str = "the thread has ended";
 
 /// What the target of a knob in a guest begins with; the command that reaches the guest is behind it.
 pub(crate) const GUEST: &str = "guest ";
@@ -117,6 +117,14 @@ impl TaskThread {
     /// Whether it still runs.
     fn is_there(&self) -> bool {
         TaskThread::of(self.process, self.thread) == Some(*self)
+    }
+
+    /// Its number for system calls, if it still runs.
+    fn present(&self) -> io::Result<Option<Pid>> {
+        match self.is_there() {
+            true => Ok(self.id()),
+            false => Err(io::Error::other("the thread has ended")),
+        }
     }
 
     fn text(&self) -> String {
@@ -355,10 +363,7 @@ impl PlacedSetting {
 
     fn read_raw(&self) -> io::Result<String> {
         // Looked at afterwards: whoever has the number now may have come meanwhile.
-        let of_thread = |thread: &TaskThread, found: String| match thread.is_there() {
-            true => Ok(found),
-            false => Err(io::Error::other(ENDED)),
-        };
+        let of_thread = |thread: &TaskThread, found: String| thread.present().map(|_| found);
         match &self.at {
             At::File(path) => {
                 let line = knob_file::read(path)?;
@@ -385,10 +390,6 @@ impl PlacedSetting {
 
     fn write(&self, value: &str) -> io::Result<()> {
         let odd = || io::Error::new(io::ErrorKind::InvalidInput, "not a value");
-        let present = |thread: &TaskThread| match thread.is_there() {
-            true => Ok(thread.id()),
-            false => Err(io::Error::other(ENDED)),
-        };
         match &self.at {
             At::File(path) if value == "max" && path.ends_with(QUOTAS[1]) => knob_file::write(path, "-1"),
             At::File(path) => knob_file::write(path, value),
@@ -398,19 +399,19 @@ impl PlacedSetting {
             }
             At::Affinity(thread) => {
                 let wanted = cpus(value).ok_or_else(odd)?;
-                let all = own_cpuset(thread.process, thread.thread).or_else(|| listed(PRESENT));
+                let all = own_cpuset(thread.process, thread.thread).or_else(|| listed_cpus(Path::new(PRESENT)));
                 let mut set = CpuSet::new();
-                with_later_cpus(wanted, all.as_deref()).for_each(|cpu| set.set(cpu));
-                Ok(sched_setaffinity(present(thread)?, &set)?)
+                with_later_cpus(wanted, all.as_deref()).into_iter().for_each(|cpu| set.set(cpu));
+                Ok(sched_setaffinity(thread.present()?, &set)?)
             }
-            At::Nice(thread) => Ok(setpriority_process(present(thread)?, value.parse().map_err(|_| odd())?)?),
+            At::Nice(thread) => Ok(setpriority_process(thread.present()?, value.parse().map_err(|_| odd())?)?),
         }
     }
 
     /// Whether two texts are the same value: the kernel says `Y` where `1` was written, and leaves CPUs out that are off.
     pub fn is_same(&self, a: &str, b: &str) -> bool {
         if let At::Affinity(_) = self.at {
-            let online = listed(ONLINE);
+            let online = listed_cpus(Path::new(ONLINE));
             let is_on = |cpu: &usize| online.as_ref().is_none_or(|online| online.contains(cpu));
             let on = |text: &str| cpus(text).map(|cpus| cpus.into_iter().filter(is_on).collect::<Vec<_>>());
             return on(a).is_some_and(|of_a| on(b) == Some(of_a));
@@ -459,19 +460,14 @@ impl fmt::Display for PlacedSetting {
     }
 }
 
-/// The CPUs that a file lists as the kernel does.
-fn listed(path: &str) -> Option<Vec<usize>> {
-    cpus(&fs::read_to_string(path).ok()?.trim().replace(',', "+"))
-}
-
 /// The CPUs of this host that a thread may run on; where it is in no cpuset of its own also those that are off now, which
 /// sched_getaffinity(2) leaves out. What was restored by that would be less.
 fn affinity(thread: &TaskThread) -> io::Result<Vec<usize>> {
     let status = fs::read_to_string(format!("/proc/{}/task/{}/status", thread.process, thread.thread))?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let allowed = list.and_then(|list| cpus(&list.trim().replace(',', "+")));
-    let mut allowed = allowed.ok_or_else(|| io::Error::other("its status does not list its CPUs"))?;
-    if let Some(there) = listed(PRESENT) {
+    let mut allowed =
+        list.and_then(kernel_cpus).ok_or_else(|| io::Error::other("its status does not list its CPUs"))?;
+    if let Some(there) = listed_cpus(Path::new(PRESENT)) {
         allowed.retain(|cpu| there.contains(cpu));
     }
     Ok(allowed)
@@ -480,10 +476,10 @@ fn affinity(thread: &TaskThread) -> io::Result<Vec<usize>> {
 /// CPUs to set where these are wanted. A thread that may run on all CPUs of its cpuset, or of the host, is not pinned: CPUs that are
 /// added to them later are its, too. The kernel keeps what it is given as `user_cpus_ptr`, and cuts it down to what there is
 /// (kernel/sched/syscalls.c, __sched_setaffinity).
-fn with_later_cpus(wanted: Vec<usize>, all: Option<&[usize]>) -> Box<dyn Iterator<Item = usize>> {
+fn with_later_cpus(wanted: Vec<usize>, all: Option<&[usize]>) -> Vec<usize> {
     match all {
-        Some(all) if all.iter().all(|cpu| wanted.contains(cpu)) => Box::new(0..=MAX_CPU),
-        _ => Box::new(wanted.into_iter()),
+        Some(all) if all.iter().all(|cpu| wanted.contains(cpu)) => (0..=MAX_CPU).collect(),
+        _ => wanted,
     }
 }
 
@@ -496,7 +492,7 @@ fn is_folder_gone(file: &Path, levels: usize) -> bool {
 
 /// Whether all CPUs of a list are online, as far as this host says.
 fn are_online(value: &str) -> bool {
-    let Some(online) = listed(ONLINE) else { return true };
+    let Some(online) = listed_cpus(Path::new(ONLINE)) else { return true };
     cpus(value).is_some_and(|wanted| wanted.iter().all(|cpu| online.contains(cpu)))
 }
 
@@ -638,7 +634,7 @@ pub(crate) mod tests {
 
     #[test]
     fn who_may_run_on_all_cpus_may_run_on_those_that_come_and_who_may_not_gets_no_more() {
-        let set = |wanted: &[usize], all: Option<&[usize]>| with_later_cpus(wanted.to_vec(), all).collect::<Vec<_>>();
+        let set = |wanted: &[usize], all: Option<&[usize]>| with_later_cpus(wanted.to_vec(), all);
         let every: Vec<usize> = (0..=MAX_CPU).collect();
         assert_eq!(set(&[0, 1, 2], Some(&[0, 1, 2])), every);
         assert_eq!(set(&[0, 1, 2, 3], Some(&[0, 1])), every);

@@ -5,7 +5,9 @@
 
 use exitscope_units::Nanos;
 use std::fmt;
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// A setting.
 #[derive(Debug, PartialEq, Eq)]
@@ -346,6 +348,16 @@ pub fn cpus(text: &str) -> Option<Vec<usize>> {
     cpus.sort_unstable();
     cpus.dedup();
     Some(cpus)
+}
+
+/// The CPUs of a list as the kernel writes it, `0-3,8`.
+pub fn kernel_cpus(text: &str) -> Option<Vec<usize>> {
+    cpus(&text.trim().replace(',', "+"))
+}
+
+/// The CPUs that a file lists so.
+pub fn listed_cpus(file: &Path) -> Option<Vec<usize>> {
+    kernel_cpus(&fs::read_to_string(file).ok()?)
 }
 
 /// CPUs in order as a list.
