@@ -1152,7 +1152,7 @@ pub struct RecordArgs {
     /// Do not compress the file: several times as large, for a perf that was built without zstd
     #[arg(long)]
     pub no_compress: bool,
-    /// Run this command, and record until it ends
+    /// Run this command, and record until it ends; Ctrl-C or SIGTERM ends both
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

@@ -16,11 +16,9 @@ use exitscope_pipeline::Recording;
 use exitscope_record::{
     Capture, CaptureOptions, Processes, TracingBackend, of_calls, of_kvm, of_scheduler, tracefs, vm_names, vms,
 };
-use exitscope_signals::{catch_signals, signalled};
+use exitscope_signals::{Workload, catch_signals, signalled};
 use exitscope_units::{Nanos, VmId};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use std::io::{self, Write};
-use std::process::{Child, Command};
+use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -63,22 +61,25 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         say!("recording by perf events, as BPF may not be used: {because}");
     }
     let began = Instant::now();
-    let mut child = start(&args.command)?;
-    let ended = record(args, &mut capture, &mut file, &child, began);
+    let start = |(program, arguments): (&String, &[String])| {
+        Workload::start(program, arguments).with_context(|| format!("cannot run {program}"))
+    };
+    let mut workload = args.command.split_first().map(start).transpose()?;
+    let ended = record(args, &mut capture, &mut file, workload.as_ref(), began);
     let took = began.elapsed();
     // Detaching takes a while, in which a ring might get full: that is after the end.
     let drained = file.drain(&mut capture);
-    if let Some(child) = &mut child
+    if let Some(workload) = &mut workload
         && ended.is_err()
     {
-        let _ = child.kill();
+        let _ = workload.kill();
     }
-    let code = child.map(|mut child| child.wait()).transpose()?;
     file.note_cost(&capture);
     ended.and(drained.map_err(Into::into)).with_context(|| {
         format!("{} holds what was recorded until then, but for its last second", args.output.display())
     })?;
     finish(file, args, took)?;
+    let failed = workload.as_mut().map(Workload::wait).transpose()?.flatten();
     let mut outcome = Outcome::Fine;
     if let Some(dir) = &args.store {
         let (dir, files) = (dir.clone(), vec![args.output.clone()]);
@@ -86,8 +87,8 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             StoreAddArgs { dir, files, host: None, day: None, clock: ClockArgs::default(), names: NameArgs::default() };
         outcome = store::run(&StoreCommand::Add(add), out)?;
     }
-    match code.filter(|code| !code.success()) {
-        Some(code) => bail!("the recording is whole, but the command ended with {code}"),
+    match failed {
+        Some(status) => bail!("the recording is whole, but the command ended with {status}"),
         None => Ok(outcome),
     }
 }
@@ -97,7 +98,7 @@ fn record(
     args: &RecordArgs,
     capture: &mut Capture,
     file: &mut Recording,
-    child: &Option<Child>,
+    workload: Option<&Workload>,
     began: Instant,
 ) -> anyhow::Result<()> {
     let mut flushed = Instant::now();
@@ -110,23 +111,13 @@ fn record(
             file.flush()?;
             flushed = Instant::now();
         }
-        let has_ended = match child {
-            Some(child) => has_ended(child)?,
-            None => false,
-        };
+        let has_ended = workload.map_or(Ok(false), Workload::has_ended)?;
         let is_over = args.length.is_some_and(|length| began.elapsed() >= Duration::from_nanos(length.0));
         if has_ended || is_over || signalled().is_some() {
             return Ok(());
         }
         sleep(DRAIN_INTERVAL);
     }
-}
-
-/// Whether the command has ended. It is not waited for yet: until then the kernel keeps its name, which its last events need.
-fn has_ended(child: &Child) -> io::Result<bool> {
-    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return Ok(true) };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Ok(waitid(WaitId::Pid(pid), options)?.is_some())
 }
 
 impl ProcessArgs {
@@ -148,11 +139,6 @@ impl ProcessArgs {
             None => Ok(processes),
         }
     }
-}
-
-fn start(command: &[String]) -> anyhow::Result<Option<Child>> {
-    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-    Ok(Some(Command::new(program).args(arguments).spawn().with_context(|| format!("cannot run {program}"))?))
 }
 
 /// Ends the file, and says what is in it.
@@ -186,20 +172,4 @@ fn finish(file: Recording, args: &RecordArgs, took: Duration) -> anyhow::Result<
         say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use exitscope_record::thread_name;
-
-    #[test]
-    fn a_command_that_has_ended_keeps_its_name_until_it_is_waited_for() {
-        let mut child = Command::new("true").spawn().unwrap();
-        while !has_ended(&child).unwrap() {
-            sleep(Duration::from_millis(1));
-        }
-        assert_eq!(thread_name(child.id(), child.id()), "true");
-        assert!(child.wait().unwrap().success());
-    }
 }

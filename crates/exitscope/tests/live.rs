@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Records the guest; `None` if that cannot be done here and was allowed not to be.
 fn record(folder: &Path, name: &str, flags: &[&str], guest_flags: &[&str]) -> Option<PathBuf> {
@@ -108,7 +108,7 @@ fn exitscope_records_the_prime_counts_of_guests_by_either_route() {
     assert!(folder.path().join("perf.data.old").is_file(), "what was there is kept");
 }
 
-/// The guest halts 23 times with an interrupt pending, or 7 times for 20 ms, or is stopped 5 times for 50 ms; between two halts
+/// The guest halts 23 times with a wake-up pending, or 7 times for 20 ms, or is stopped 5 times for 50 ms; between two halts
 /// it writes to a port, and after the stops once.
 #[test]
 fn a_live_guest_waits_as_often_as_it_is_known_to() {
@@ -378,7 +378,7 @@ fn a_recording_that_is_killed_at_any_moment_is_whole_up_to_its_last_block() {
 }
 
 #[test]
-fn a_hangup_ends_a_recording_as_sigterm_does_unless_it_is_ignored() {
+fn a_hangup_ends_a_recording_and_its_command_as_sigterm_does_unless_it_is_ignored() {
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     for (signal, ignored) in [("-TERM", false), ("-HUP", false), ("-HUP", true)] {
@@ -397,11 +397,26 @@ fn a_hangup_ends_a_recording_as_sigterm_does_unless_it_is_ignored() {
             assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "SIGHUP is number 1");
             assert!(Command::new(tiny_guest()).stdout(Stdio::null()).status().unwrap().success());
         }
-        // The command that it runs ends with its input.
-        drop(record.stdin.take());
+        // The command that it runs ends with its input, or with the signal, which it was not sent itself.
+        let input = record.stdin.take();
+        if ignored {
+            drop(input);
+        } else {
+            let began = Instant::now();
+            while record.try_wait().unwrap().is_none() {
+                assert!(began.elapsed() < common::PATIENCE, "the command still runs after {signal}");
+                sleep(Duration::from_millis(20));
+            }
+        }
         let output = record.wait_with_output().unwrap();
         let said = common::stderr(&output);
         assert!(said.contains("Look at it with"), "{said}");
+        // A command that was ended on purpose did not fail.
+        assert_eq!(
+            (output.status.code(), said.contains("ended with")),
+            (Some(if ignored { 2 } else { 0 }), ignored),
+            "{said}"
+        );
         let guests = if ignored { 2 } else { 1 };
         let report = report(&[&data], &[]);
         assert_eq!(

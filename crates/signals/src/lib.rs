@@ -1,5 +1,9 @@
 //! Signals that ask the process to end. Work that takes long asks now and then whether one came.
 
+mod workload;
+
+pub use workload::Workload;
+
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::signal_name;
@@ -49,17 +53,4 @@ fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signal_that_came_is_named() {
-        catch_signals().unwrap();
-        assert_eq!(signalled(), None);
-        signal_hook::low_level::raise(SIGTERM).unwrap();
-        assert_eq!(signalled(), Some("SIGTERM"));
-    }
 }
