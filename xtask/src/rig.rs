@@ -78,7 +78,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     };
 
     let begun = Instant::now();
-    let ended = machine::run(&folder, &kernel, Duration::from_secs(flags.limit));
+    let ended = machine::run(&folder, &kernel, steps.len(), Duration::from_secs(flags.limit));
     let took = begun.elapsed();
     let exitscope = built.join("exitscope");
     let outcomes = outcomes(&folder, &exitscope, steps)?;
@@ -105,11 +105,11 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 fn failures(outcomes: &[Outcome]) -> usize {
     let failed = |outcome: &&Outcome| match outcome.check() {
         Ok(said) => {
-            println!("rig: {}: {said}", outcome.step.name);
+            println!("rig: {}: {said}; {} s", outcome.step.name, outcome.took);
             false
         }
         Err(error) => {
-            println!("rig: {}: FAILED: {error:#}", outcome.step.name);
+            println!("rig: {}: FAILED after {} s: {error:#}", outcome.step.name, outcome.took);
             true
         }
     };

@@ -1,7 +1,7 @@
 //! The guest's code, and the loop that runs it on one virtual CPU and counts its exits.
 
 use kvm_bindings::kvm_userspace_memory_region;
-use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -89,7 +89,7 @@ pub fn run(repeat: u32, counter: Option<&Path>) -> Result<(Counts, Vec<Duration>
     let counter = counter.map(File::create).transpose().map_err(no_file)?;
     let mut counts = Counts::default();
     let mut took = Vec::with_capacity(repeat as usize);
-    with_vcpu(CODE, &[], |vcpu| {
+    with_vcpu(CODE, &[], |_, vcpu| {
         for number in 0..repeat {
             if let Some(counter) = &counter {
                 // All numbers are as long as any other, so that nobody reads a part of two.
@@ -110,7 +110,7 @@ pub fn run(repeat: u32, counter: Option<&Path>) -> Result<(Counts, Vec<Duration>
 pub fn with_vcpu(
     code: &[u8],
     vectors: &[(u8, usize)],
-    then: impl FnOnce(&mut VcpuFd) -> Result<(), Trouble>,
+    then: impl FnOnce(&VmFd, &mut VcpuFd) -> Result<(), Trouble>,
 ) -> Result<(), Trouble> {
     let kvm = Kvm::new().map_err(|error| Trouble::NoKvm(io_error(error)))?;
     let memory = Memory::with(code, vectors);
@@ -132,7 +132,7 @@ pub fn with_vcpu(
         vm.create_irq_chip().map_err(failed("KVM_CREATE_IRQCHIP"))?;
     }
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
-    then(&mut vcpu)
+    then(&vm, &mut vcpu)
 }
 
 /// Stays on the first CPU that this process may use.

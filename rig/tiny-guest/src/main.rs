@@ -37,7 +37,7 @@ struct Flags {
     /// Keep the number of runs so far in this file
     #[arg(long, value_name = "FILE")]
     counter: Option<std::path::PathBuf>,
-    /// Instead, halt 23 times with an interrupt pending
+    /// Instead, halt 23 times with a wake-up pending
     #[arg(long, group = "wait")]
     pending: bool,
     /// Instead, halt 7 times for so many milliseconds

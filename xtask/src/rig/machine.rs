@@ -19,12 +19,14 @@ pub fn there() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Boots `kernel` with the initramfs in `folder` and waits until the machine is off, for `limit` at most. Leaves
+/// Boots `kernel` with the initramfs in `folder`, which has so many steps, and waits until the machine is off, for `limit` at most. Leaves
 /// `results.tar`, `console.txt` and `qemu.txt` (what QEMU itself said) in `folder`.
-pub fn run(folder: &Path, kernel: &Path, limit: Duration) -> anyhow::Result<()> {
+pub fn run(folder: &Path, kernel: &Path, steps: usize, limit: Duration) -> anyhow::Result<()> {
     let said = File::create(folder.join("qemu.txt"))?;
-    // A step that hangs is stopped inside before that, so that what it left still comes out.
+    // A step that hangs is stopped inside before that, so that what it left still comes out, and, of many, all others run.
     let inside = limit.as_secs() * 9 / 10;
+    let step = if steps == 1 { inside } else { inside / 4 };
+    let words = format!("console=ttyS0 quiet panic=-1 RIG_LIMIT={inside} RIG_STEP={step}");
     // However this process ends, even killed, the kernel then ends QEMU too.
     let mut qemu = Command::new("setpriv");
     qemu.args(["--pdeathsig", "KILL", QEMU])
@@ -32,7 +34,7 @@ pub fn run(folder: &Path, kernel: &Path, limit: Duration) -> anyhow::Result<()> 
         // With a thread for each CPU, one of them may go on for ever with a breakpoint that the other has long taken out
         // of the kernel's text (seen with QEMU 7.2): now and then, switching on tracepoints hangs.
         .args(["-accel", "tcg,thread=single", "-cpu", "EPYC,+svm,+npt", "-smp", "2", "-m", "1G"])
-        .args(["-initrd", IMAGE, "-append", &format!("console=ttyS0 quiet panic=-1 RIG_LIMIT={inside}"), "-kernel"])
+        .args(["-initrd", IMAGE, "-append", &words, "-kernel"])
         .arg(kernel)
         .args(["-serial", "file:console.txt", "-device", "virtio-serial"])
         .args(["-chardev", "file,id=results,path=results.tar"])

@@ -132,6 +132,8 @@ pub struct Outcome<'a> {
     pub folder: PathBuf,
     /// Its exit code.
     pub code: u8,
+    /// How long it took, in seconds.
+    pub took: u64,
     /// What it printed.
     pub stdout: Vec<u8>,
     /// What it complained of.
@@ -144,9 +146,10 @@ impl<'a> Outcome<'a> {
     /// Reads what `step` left in `folder`; fails if it did not come to its end.
     pub fn read(folder: &Path, step: &'a Step, exitscope: &'a Path) -> anyhow::Result<Outcome<'a>> {
         let read = |name: &str| std::fs::read(folder.join(name)).with_context(|| format!("{}: {name}", step.name));
-        let code = String::from_utf8_lossy(&read("code")?).trim().parse()?;
+        let number = |name: &str| anyhow::Ok(String::from_utf8_lossy(&read(name)?).trim().parse::<u64>()?);
+        let (code, took) = (number("code")?.try_into()?, number("took")?);
         let (stdout, stderr) = (read("stdout")?, read("stderr")?);
-        Ok(Outcome { step, folder: folder.to_path_buf(), code, stdout, stderr, exitscope })
+        Ok(Outcome { step, folder: folder.to_path_buf(), code, took, stdout, stderr, exitscope })
     }
 
     /// Judges it.

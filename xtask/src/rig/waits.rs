@@ -4,7 +4,7 @@ use super::steps::{Outcome, equal};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-/// What tiny-guest does in one run: halts with an interrupt pending, halts that last, stops.
+/// What tiny-guest does in one run: halts with a wake-up pending, halts that last, stops.
 const PENDING: u64 = 23;
 const SLEEPS: u64 = 7;
 const STOPS: u64 = 5;
@@ -24,8 +24,8 @@ pub fn halts_that_found_an_event_pending(outcome: &Outcome) -> anyhow::Result<St
         ("wake-ups", wakeups, 0),
         ("ns of these in halts", report.parts_of("hlt", &["polling_ns", "halted_ns", "halt_not_divided_ns"]), 0),
     ])?;
-    ensure!(report.parts_of("hlt", &["cost_ns"]) > 0, "halts that find an interrupt pending cost");
-    Ok(format!("{halts} halts that found an interrupt pending, and no wake-up"))
+    ensure!(report.parts_of("hlt", &["cost_ns"]) > 0, "halts that find a wake-up pending cost");
+    Ok(format!("{halts} halts that found a wake-up pending, and did not block"))
 }
 
 /// Every halt blocked until its timer fired, 100 ms after KVM_SET_LAPIC.
