@@ -161,7 +161,7 @@ impl TrialPlan {
         let mut plan = TrialPlan { settings, lengths, alpha, seed, blocks: Vec::new(), comparisons };
         let (count, fewest) = (lengths.total.0 / plan.block_length().0, plan.fewest_blocks());
         if count < fewest {
-            let (turns, each) = (2 * plan.settings.len(), lengths.each());
+            let (turns, each) = (plan.turns_of_a_block(), lengths.each());
             let needed = Nanos(plan.block_length().0.saturating_mul(fewest));
             return Err(TrialPlanError::TooShort { total: lengths.total, blocks: fewest, turns, each, needed });
         }
@@ -173,9 +173,14 @@ impl TrialPlan {
         Ok(plan)
     }
 
+    /// How many turns a block has: each setting has two.
+    pub fn turns_of_a_block(&self) -> usize {
+        2 * self.settings.len()
+    }
+
     /// How long a block is.
     pub fn block_length(&self) -> Nanos {
-        Nanos(self.lengths.each().0.saturating_mul(2 * self.settings.len() as u64))
+        Nanos(self.lengths.each().0.saturating_mul(self.turns_of_a_block() as u64))
     }
 
     /// How long all blocks are.
@@ -195,7 +200,7 @@ impl TrialPlan {
 
     /// The turn of this number, from 0; `None` after the last.
     pub fn turn(&self, number: usize) -> Option<TrialTurn> {
-        let turns = 2 * self.settings.len();
+        let turns = self.turns_of_a_block();
         let block = number / turns;
         let setting = *self.blocks.get(block)?.get(number % turns)?;
         let set_at = Nanos(self.lengths.each().0 * number as u64);
@@ -231,12 +236,12 @@ impl fmt::Display for TrialPlan {
             writeln!(f, "{}: {setting}{}", TrialPlan::letter(at), if at == 0 { " (in force)" } else { "" })?;
         }
         let TrialLengths { settle, turn, .. } = self.lengths;
-        let (blocks, turns) = (self.blocks.len(), 2 * self.settings.len());
+        let (blocks, turns) = (self.blocks.len(), self.turns_of_a_block());
         writeln!(f, "turns: {settle} to settle, then {turn} measured")?;
         writeln!(f, "blocks: {blocks} of {turns} turns, {} each, {} in all", self.block_length(), self.length())?;
         let fewest = self.fewest_blocks();
         writeln!(f, "certain after {fewest} blocks ({}) at the earliest", Nanos(self.block_length().0 * fewest))?;
-        write!(f, "false alarms: at most {}% of trials", self.alpha * 100.0)?;
+        write!(f, "false alarms: about {}% of trials at most", self.alpha * 100.0)?;
         if self.comparisons > 1 {
             write!(f, ", {:.2}% for each of {} comparisons with A", self.alpha_of_each() * 100.0, self.comparisons)?;
         }
@@ -346,7 +351,7 @@ mod tests {
              turns: 1.00s to settle, then 5.00s measured\n\
              blocks: 27 of 6 turns, 36.0s each, 972s in all\n\
              certain after 9 blocks (324s) at the earliest\n\
-             false alarms: at most 5% of trials, 2.50% for each of 2 comparisons with A\n\
+             false alarms: about 5% of trials at most, 2.50% for each of 2 comparisons with A\n\
              order (seed 1): B A C C A B | B A C C A B | B A C C A B | …\n"
         );
     }

@@ -60,8 +60,18 @@ struct Total {
 struct Compared {
     /// By metric, the relative differences of the blocks.
     differences: Vec<ConfidenceSequence>,
-    /// What was certain first, and by which differences: an interval that holds at all times holds then.
-    decided: Option<(TrialRuling, ConfidenceSequence)>,
+    /// What was certain first: an interval that holds at all times holds then.
+    decided: Option<Decided>,
+}
+
+/// What was certain of a setting after some block.
+#[derive(Clone, Copy, Debug)]
+struct Decided {
+    ruling: TrialRuling,
+    /// The differences that it follows from.
+    differences: ConfidenceSequence,
+    /// The first metric's means then, of the setting in force and of this one.
+    means: [Option<f64>; 2],
 }
 
 /// What a block found of the first metric under a setting beside the one in force.
@@ -195,9 +205,13 @@ impl HostTrial {
         }
     }
 
-    /// Notes how long the turns took so far; otherwise it is what the plan says.
+    /// Notes how long the turns took so far; otherwise it is what the plan says. Where they take longer than planned, the time may be
+    /// over after fewer blocks.
     pub fn note_time(&mut self, took: Nanos) {
         self.took = Some(took);
+        if self.turns.is_multiple_of(self.plan.turns_of_a_block()) && took >= self.plan.lengths.total {
+            self.end.get_or_insert(TrialEnd::TimeOver);
+        }
     }
 
     /// Ends the trial because of something that its metrics do not show.
@@ -222,7 +236,7 @@ impl HostTrial {
             keep: keep.filter(|_| self.is_sound() && self.delays.is_none()),
             slope: self.slope(),
             end: self.end.clone(),
-            blocks: (self.turns / (2 * self.plan.settings.len())) as u64,
+            blocks: (self.turns / self.plan.turns_of_a_block()) as u64,
             turns: self.turns as u64,
             took: self.took.unwrap_or_else(|| self.planned_time()),
             alpha: self.plan.alpha,
@@ -314,8 +328,9 @@ impl HostTrial {
         for at in 0..self.settings.len() {
             let differences = self.settings[at].differences[0];
             let ruling = self.certain(&differences);
+            let means = [self.mean(0, 0), self.mean(0, at + 1)];
             let decided = &mut self.settings[at].decided;
-            *decided = decided.or(ruling.map(|ruling| (ruling, differences)));
+            *decided = decided.or(ruling.map(|ruling| Decided { ruling, differences, means }));
         }
     }
 
@@ -341,23 +356,32 @@ impl HostTrial {
     /// The differences by which a setting is judged.
     fn judged(&self, at: usize) -> ConfidenceSequence {
         let Compared { differences, decided } = &self.settings[at];
-        decided.map_or(differences[0], |(_, differences)| differences)
+        decided.map_or(differences[0], |decided| decided.differences)
+    }
+
+    /// The mean of a metric over the turns of a setting, if there were any.
+    fn mean(&self, metric: usize, setting: usize) -> Option<f64> {
+        let total = self.totals[metric][setting];
+        (total.turns > 0).then(|| total.sum / total.turns as f64)
     }
 
     fn setting_verdict(&self, at: usize) -> SettingVerdict {
         let Compared { differences, decided } = &self.settings[at];
         let ruling = match decided {
             _ if self.is_constant() => TrialRuling::Undecided { visible: None, more: None },
-            Some((ruling, _)) => *ruling,
+            Some(decided) => decided.ruling,
             None => self.undecided(&differences[0]),
         };
         let effect = |(of, metric): (usize, &TrialMetric)| {
             let differences = if of == 0 { self.judged(at) } else { differences[of] };
-            let mean = |total: Total| (total.turns > 0).then(|| total.sum / total.turns as f64);
+            let now = [0, at + 1].map(|setting| self.mean(of, setting));
+            // Of delays the slope decides, over all blocks.
+            let frozen = decided.filter(|_| of == 0 && self.delays.is_none());
+            let [in_force, with] = frozen.map_or(now, |decided| decided.means);
             MetricEffect {
                 metric: metric.clone(),
-                in_force: mean(self.totals[of][0]),
-                with: mean(self.totals[of][at + 1]),
+                in_force,
+                with,
                 change: change(&differences),
                 predicted: self.predictions[at][of],
             }
@@ -374,8 +398,17 @@ impl HostTrial {
         let more = differences.more_until(half);
         TrialRuling::Undecided {
             visible: differences.half_width().map(RelativeChange::percent_of),
-            more: more.map(|blocks| Nanos(self.plan.block_length().0.saturating_mul(blocks.max(1)))),
+            more: more.map(|blocks| Nanos(self.time_of_a_block().0.saturating_mul(blocks.max(1)))),
         }
+    }
+
+    /// How long a block takes, as far as that is known by now.
+    fn time_of_a_block(&self) -> Nanos {
+        let measured = |took: Nanos| {
+            let each = (took.0 as u128 * self.plan.turns_of_a_block() as u128).checked_div(self.turns as u128)?;
+            u64::try_from(each).ok().map(Nanos)
+        };
+        self.took.and_then(measured).unwrap_or_else(|| self.plan.block_length())
     }
 }
 
@@ -489,6 +522,41 @@ mod tests {
         let verdict = trial.verdict();
         assert!(verdict.keep.is_none() && !verdict.is_judged(), "{verdict}");
         assert_eq!(verdict.end.unwrap().to_string(), "stopped: somebody has set it");
+    }
+
+    #[test]
+    fn a_trial_whose_turns_take_longer_than_planned_ends_with_the_block_in_which_its_time_is_over() {
+        let mut trial = trial(2, Better::Lower, &[]);
+        assert_eq!(trial.plan().length(), Nanos(80_000));
+        for turn in 1..=8 {
+            assert!(trial.turn().is_some(), "turn {turn}");
+            trial.absorb(&[Some(100.0 + turn as f64), Some(1.0)]).unwrap();
+            // The seventh is the last but one of its block.
+            trial.note_time(Nanos(turn * 12_000));
+        }
+        let verdict = trial.verdict();
+        assert_eq!((verdict.end, verdict.blocks, trial.turn()), (Some(TrialEnd::TimeOver), 2, None));
+        let TrialRuling::Undecided { more: Some(more), .. } = verdict.settings[0].ruling else {
+            panic!("{:?}", verdict.settings)
+        };
+        assert!(more.0 > 0 && more.0.is_multiple_of(48_000), "{more:?} by blocks as long as they were");
+    }
+
+    #[test]
+    fn the_means_of_a_setting_are_of_the_moment_when_it_was_certain() {
+        let mut trial = trial(3, Better::Lower, &[]);
+        let mut number = 0.0;
+        while let Some(turn) = trial.turn() {
+            number += 1.0;
+            // The second setting is soon certain; later on all are slower.
+            let base = [100.0, 80.0, 101.0 + number % 7.0 - 3.0][turn.setting];
+            let value = base * if turn.block < 13 { 1.0 } else { 3.0 } + number % 3.0 / 10.0;
+            trial.absorb(&[Some(value), Some(value)]).unwrap();
+        }
+        let [first, second] = &trial.verdict().settings[0].effects[..] else { panic!("two metrics") };
+        let is_near = |mean: Option<f64>, of: f64| mean.is_some_and(|mean| (mean - of).abs() < 1.0);
+        assert!(is_near(first.in_force, 100.0) && is_near(first.with, 80.0), "{first:?}");
+        assert!(second.in_force.is_some_and(|mean| mean > 110.0), "what does not decide goes on: {second:?}");
     }
 
     #[test]
