@@ -395,7 +395,7 @@ function Plan({ trial }: { trial: TrialReport }) {
     ["turns", `${ns(plan.settle_ns)} to settle, then ${ns(plan.turn_ns)} measured`],
     ["blocks", `at most ${count(plan.blocks.length)} of ${plural(2 * plan.settings.length, "turn")}, ${ns(plan.length_ns)} in all`],
     ["order", `${order} (seed ${plan.seed})`],
-    ["false alarms", `at most ${quantity("count", plan.alpha * 100)} % of trials`],
+    ["false alarms", `about ${quantity("count", plan.alpha * 100)} % of trials at most`],
     ["matters", `changes from ${quantity("count", trial.verdict.matters_percent)} % on`],
   ];
   return (
@@ -431,7 +431,12 @@ const found = (of: Tried): { change: number | null; low: number | null; high: nu
   return { change: effect?.change_percent ?? null, low: effect?.low_percent ?? null, high: effect?.high_percent ?? null };
 };
 const first = ({ setting }: Tried): TrialEffectRow | undefined => setting.effects[0];
-const left = ({ trial, setting }: Tried): string => (!trial.left || trial.sensitivity ? "–" : trial.left.failed.length > 0 ? "not restored" : trial.left.kept && trial.verdict.keep === setting.setting ? "kept" : "restored");
+const left = ({ trial, setting }: Tried): string => {
+  if (!trial.left || trial.sensitivity) return "–";
+  if (trial.left.kept) return trial.verdict.keep === setting.setting ? "kept" : "not kept";
+  if (trial.left.failed.length > 0) return "not restored";
+  return trial.left.unchanged ? "set by somebody else" : "restored";
+};
 
 const triedColumns: Column<Tried>[] = [
   {

@@ -3944,6 +3944,10 @@ export interface TrialLeftRow {
    * Whether a tried value was left in force.
    */
   kept: boolean;
+  /**
+   * Whether what somebody else has set was left as it is.
+   */
+  unchanged: boolean;
 }
 /**
  * What a trial was to do.

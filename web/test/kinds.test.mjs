@@ -104,7 +104,7 @@ function trialReport() {
     blocks,
     predicted_from: { length_ns: 1e10, halts: 23456 },
     causes: [{ reason: "hlt", settings: [1.5, 1.25, 1.375].map((cost) => ({ per_s: cost * 1000, cost_percent: cost })) }],
-    left: { kept: false, done: ["restored: /sys/module/kvm/parameters/halt_poll_ns is 200000 again"], failed: [] },
+    left: { kept: false, unchanged: false, done: ["restored: /sys/module/kvm/parameters/halt_poll_ns is 200000 again"], failed: [] },
   };
 }
 

@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The largest state file that is read, in bytes: all knobs, and settings of each of two thousand threads, of which each may have
@@ -47,6 +47,13 @@ pub enum AppliedSettingsError {
         user = geteuid().as_raw()
     )]
     OfAnotherUser(PathBuf),
+    /// Another user may put another one in its place, and what restores a guest is a command in it; its folder.
+    #[error(
+        "{path}: other users can write to this folder, and what restores a guest is a command in a file there; \
+         --state names another place",
+        path = .0.display()
+    )]
+    SharedFolder(PathBuf),
     /// It is larger than any of ours.
     #[error("{path}: too large for a file of what was applied; {REMOVE}", path = .0.display())]
     TooLarge(PathBuf),
@@ -126,7 +133,7 @@ impl AppliedSetting {
     /// Whether this value is one that was set here, and not by somebody else.
     pub fn is_own(&self, place: &PlacedSetting, value: &str) -> bool {
         let set = [Some(&self.new), self.before.as_ref()];
-        set.into_iter().flatten().any(|set| place.is_same(set, value))
+        set.into_iter().flatten().any(|set| place.may_have_become(set, value))
     }
 
     /// Whether restoring it runs a command that is in the file.
@@ -175,11 +182,8 @@ impl AppliedSettings {
         if applied.schema != SCHEMA {
             return Err(AppliedSettingsError::OtherLayout(path.to_path_buf(), applied.schema));
         }
-        // A guest's command is run: others can neither write it nor put another such file in its place.
-        let is_shared =
-            || fs::metadata(folder(path)).map_or(true, |about| about.mode() & 0o022 != 0 && about.mode() & 0o1000 == 0);
-        if applied.changes.iter().any(AppliedSetting::has_command) && is_shared() {
-            return Err(AppliedSettingsError::OfAnotherUser(folder(path).to_path_buf()));
+        if applied.changes.iter().any(AppliedSetting::has_command) {
+            can_hold_command(path)?;
         }
         match applied.trouble() {
             Some(trouble) => Err(AppliedSettingsError::NotSettings(path.to_path_buf(), trouble)),
@@ -204,15 +208,16 @@ impl AppliedSettings {
         })
     }
 
-    /// Notes that a setting which is `now` this is about to be set. What it was before the first change stays what is
-    /// restored, unless somebody else has set it since: then that is.
-    pub fn note(&mut self, place: &PlacedSetting, now: &str, new: &str) {
+    /// Notes that a setting which is `now` this is about to be set, and returns what is restored: what it was before the first
+    /// change, unless somebody else has set it since; then that is.
+    pub fn note(&mut self, place: &PlacedSetting, now: &str, new: &str) -> String {
         let known = self.changes.iter().position(|change| change.is_of(place)).map(|at| self.changes.remove(at));
         let own = known.filter(|known| known.is_own(place, now));
         let before = own.is_some().then(|| now.to_string());
         let old = own.map_or_else(|| now.to_string(), |known| known.old);
         let (knob, target) = (place.name().to_string(), place.target().map(str::to_string));
-        self.changes.push(AppliedSetting { knob, target, old, new: new.to_string(), before });
+        self.changes.push(AppliedSetting { knob, target, old: old.clone(), new: new.to_string(), before });
+        old
     }
 
     /// Notes that it has been set.
@@ -288,7 +293,8 @@ impl SettingsLock {
     pub fn take(root: &Path, state: &Path) -> Result<SettingsLock, AppliedSettingsError> {
         let path = beside(state, ".lock");
         let cannot = |source| AppliedSettingsError::NotLocked(path.clone(), source);
-        fs::create_dir_all(folder(state)).map_err(cannot)?;
+        // Nobody else's, whatever the umask: see `can_hold_command`.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder(state)).map_err(cannot)?;
         loop {
             let mut options = OpenOptions::new();
             let file = open(&path, options.read(true).write(true).create(true).mode(0o600)).map_err(cannot)?;
@@ -334,6 +340,15 @@ fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
+    }
+}
+
+/// Whether a state file may have a guest's command, which is run: others can neither write it nor put another file in its place.
+pub(crate) fn can_hold_command(path: &Path) -> Result<(), AppliedSettingsError> {
+    let is_shared = |about: fs::Metadata| about.mode() & 0o022 != 0 && about.mode() & 0o1000 == 0;
+    match fs::metadata(folder(path)).map_or(true, is_shared) {
+        true => Err(AppliedSettingsError::SharedFolder(folder(path).to_path_buf())),
+        false => Ok(()),
     }
 }
 
@@ -389,7 +404,7 @@ mod tests {
         // Killed here, it is the old value or the new one; either goes on.
         state.note(&placed(), "200000", "40000");
         assert_eq!(state.changes, [changed("200000", "40000", None)]);
-        state.note(&placed(), "40000", "0");
+        assert_eq!(state.note(&placed(), "40000", "0"), "200000");
         assert_eq!(state.changes, [changed("200000", "0", Some("40000"))]);
         // Killed here, it is what it was set to before or the new value.
         assert!(
@@ -419,6 +434,7 @@ mod tests {
         let path = within.join("applied.json");
         assert!(AppliedSettings::load(&path).unwrap().is_none() && !within.exists());
         let lock = SettingsLock::take(folder.path(), &path).unwrap();
+        assert_eq!(fs::metadata(&within).unwrap().mode() & 0o777, 0o700, "whatever the umask");
         let other = SettingsLock::take(folder.path(), &path).err().unwrap().to_string();
         assert!(other.contains("another `exitscope advise`"), "{other}");
         let mut state = AppliedSettings::of("here", "boot");
@@ -477,9 +493,13 @@ mod tests {
             AppliedSettings::load(&path)
         };
         assert!(with(0o755, 0o600).unwrap().is_some() && with(0o1777, 0o600).unwrap().is_some());
-        for (of_folder, of_file) in [(0o777, 0o600), (0o775, 0o600), (0o755, 0o620), (0o755, 0o602)] {
+        let (of_folders, of_files) = ("other users can write to this folder", "owned or writable by another user");
+        for (of_folder, of_file, says) in
+            [(0o777, 0o600, of_folders), (0o775, 0o600, of_folders), (0o755, 0o620, of_files), (0o755, 0o602, of_files)]
+        {
             let said = with(of_folder, of_file).unwrap_err().to_string();
-            assert!(said.contains("owned or writable by another user"), "{of_folder:o} {of_file:o}: {said}");
+            assert!(said.contains(says), "{of_folder:o} {of_file:o}: {said}");
+            assert_eq!(can_hold_command(&path).is_ok(), says == of_files);
         }
     }
 

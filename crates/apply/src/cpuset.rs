@@ -32,8 +32,11 @@ fn of_groups(groups: &str, mounts: &Path) -> Option<(Vec<usize>, bool)> {
     let of_one = lines().find(|(controllers, _)| controllers.split(',').any(|controller| controller == "cpuset"));
     if let Some((controllers, path)) = of_one {
         let folders = ["cpuset", controllers].map(|name| below(&mounts.join(name), path));
-        let cpus = folders.into_iter().flatten().find_map(|folder| listed_cpus(&folder.join("cpuset.effective_cpus")));
-        return cpus.map(|cpus| (cpus, path == "/"));
+        return folders.into_iter().flatten().find_map(|folder| {
+            // The root of all has the file (kernel/cgroup/cgroup-v1.c); that of a namespace is called `/`, too.
+            let is_root = path == "/" && folder.join("release_agent").exists();
+            Some((listed_cpus(&folder.join("cpuset.effective_cpus"))?, is_root))
+        });
     }
     let path = lines().find(|(controllers, _)| controllers.is_empty())?.1;
     let mounts = [mounts.to_path_buf(), mounts.join("unified")];
@@ -41,7 +44,9 @@ fn of_groups(groups: &str, mounts: &Path) -> Option<(Vec<usize>, bool)> {
         let folder = below(mount, path)?;
         // Where the controller is not enabled, that of the next folder above counts.
         let mut up = folder.ancestors().take_while(|folder| folder.starts_with(mount));
-        up.find_map(|folder| Some((listed_cpus(&folder.join("cpuset.cpus.effective"))?, folder == mount)))
+        // The root of all has no type (kernel/cgroup/cgroup.c); that of a namespace has one.
+        let is_root = |folder: &Path| folder == mount && !folder.join("cgroup.type").exists();
+        up.find_map(|folder| Some((listed_cpus(&folder.join("cpuset.cpus.effective"))?, is_root(folder))))
     })
 }
 
@@ -85,5 +90,12 @@ mod tests {
         ] {
             assert_eq!(of_groups(groups, mounts.path()), cpus, "{groups}");
         }
+        // In a namespace of its own, a container's group is called as the root is.
+        write("cgroup.type", "domain\n");
+        assert_eq!(of_groups("0::/\n", mounts.path()).map(|found| found.1), Some(false));
+        write("cpuset/cpuset.effective_cpus", "0-1\n");
+        assert_eq!(of_groups("3:cpuset:/\n", mounts.path()), Some((vec![0, 1], false)));
+        write("cpuset/release_agent", "\n");
+        assert_eq!(of_groups("3:cpuset:/\n", mounts.path()), Some((vec![0, 1], true)));
     }
 }

@@ -94,7 +94,7 @@ impl HostSettings {
     /// What is in the state file `path` of the host below `root`; an error where [`HostSettings::open`] would have one.
     pub fn earlier(root: &Path, path: &Path) -> Result<EarlierSettings, AppliedSettingsError> {
         let boot = boot_id(root)?;
-        let applied = load(path, &host_name(root))?;
+        let applied = load(path, root, &boot)?;
         Ok(EarlierSettings::of(applied.as_ref(), &boot))
     }
 
@@ -110,7 +110,7 @@ impl HostSettings {
         lock: SettingsLock,
     ) -> Result<(HostSettings, EarlierSettings), AppliedSettingsError> {
         let (host, boot) = (host_name(root), boot_id(root)?);
-        let applied = load(path, &host)?;
+        let applied = load(path, root, &boot)?;
         let earlier = EarlierSettings::of(applied.as_ref(), &boot);
         let left = applied.iter().filter(|_| earlier == EarlierSettings::EarlierBoot).flat_map(|of| &of.changes);
         let guests = left.filter_map(|applied| by_hand(root, applied)).collect();
@@ -158,11 +158,11 @@ impl HostSettings {
         done
     }
 
-    /// Notes that something is set already, and that this is to stay.
-    pub(crate) fn note_set(&mut self, change: &SettingChange) -> Result<(), AppliedSettingsError> {
-        self.applied.note(&change.place, &change.old, &change.new);
+    /// Notes that something is set already, and that this is to stay; returns what is restored by who undoes it.
+    pub(crate) fn note_set(&mut self, change: &SettingChange) -> Result<String, AppliedSettingsError> {
+        let old = self.applied.note(&change.place, &change.old, &change.new);
         self.applied.is_set(&change.place);
-        self.save()
+        self.save().map(|()| old)
     }
 
     /// The first setting that no longer has the value that it was set to, and the value that it has. What has ended is not
@@ -227,14 +227,30 @@ fn by_hand(root: &Path, applied: &AppliedSetting) -> Option<String> {
 }
 
 /// The state file, if it is there and of this host.
-fn load(path: &Path, host: &str) -> Result<Option<AppliedSettings>, AppliedSettingsError> {
-    let applied = AppliedSettings::load(path)?;
-    match applied {
-        Some(AppliedSettings { host: other, .. }) if other != host => {
-            Err(AppliedSettingsError::OtherHost(path.to_path_buf(), other, host.to_string()))
-        }
-        applied => Ok(applied),
+fn load(path: &Path, root: &Path, boot: &str) -> Result<Option<AppliedSettings>, AppliedSettingsError> {
+    let Some(applied) = AppliedSettings::load(path)? else { return Ok(None) };
+    let host = host_name(root);
+    // A host may be renamed, and a container has a name of its own: its boot has one id. But a tree that is no host's has neither, and
+    // is known by its name; and what another container does not see is not gone.
+    let is_same_boot = || applied.boot == boot && applied.host != UNKNOWN_HOST && root.join(BOOT_ID).exists();
+    let of_namespace = |applied: &AppliedSetting| {
+        let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), root);
+        place.map_or(true, |place| place.is_of_namespace())
+    };
+    let sees_all = || has_first_namespaces() || !applied.changes.iter().any(of_namespace);
+    match applied.host == host || is_same_boot() && sees_all() {
+        true => Ok(Some(applied)),
+        false => Err(AppliedSettingsError::OtherHost(path.to_path_buf(), applied.host, host)),
     }
+}
+
+/// Whether this process sees all processes and control groups of the kernel (include/uapi/linux/nsfs.h: PID_NS_INIT_INO,
+/// CGROUP_NS_INIT_INO).
+fn has_first_namespaces() -> bool {
+    [("pid", 0xefff_fffc_u32), ("cgroup", 0xefff_fffb)].iter().all(|(name, inode)| {
+        let link = fs::read_link(format!("/proc/self/ns/{name}"));
+        link.is_ok_and(|link| link.as_os_str() == format!("{name}:[{inode}]").as_str())
+    })
 }
 
 /// Restores a setting; if somebody else has changed it since, only by force.
@@ -258,7 +274,8 @@ fn put_back(
     let AppliedSetting { old, new, .. } = applied;
     let now = place.read()?;
     let by_others = !applied.is_own(place, &now);
-    let from = (!place.is_same(&now, old)).then_some(now);
+    let is_old = place.is_same(&now, old) && (place.is_read_whole() || by_others);
+    let from = (!is_old).then_some(now);
     match &from {
         Some(now) if by_others && !force => {
             Err(RestoreError::ByOthers(place.to_string(), now.clone(), new.clone(), old.clone()))
@@ -339,6 +356,49 @@ pub(crate) mod tests {
         let path = PathBuf::from(PlacedSetting::of_knob(knob, root.path()).unwrap().to_string());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         (root, knob, path)
+    }
+
+    #[test]
+    fn a_host_that_was_renamed_is_the_same_until_it_is_booted() {
+        let (root, knob, path) = host_with_one_knob();
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        const NAME: &str = "proc/sys/kernel/hostname";
+        write(BOOT_ID, "boot-1\n");
+        let state = root.path().join("state/applied.json");
+        let open = || HostSettings::open(root.path(), &state);
+        let place = PlacedSetting::of_knob(knob, root.path()).unwrap();
+        let change = SettingChange { place, old: "777".to_string(), new: "0".to_string() };
+        let set = |name: &str| {
+            write(NAME, name);
+            fs::write(&path, "777\n").unwrap();
+            let mut settings = open().unwrap().0;
+            settings.note([&change]).unwrap();
+            settings.set(&change).unwrap();
+            settings.save().unwrap();
+        };
+        set("pod-a\n");
+        write(NAME, "pod-b\n");
+        let (mut settings, earlier) = open().unwrap();
+        assert_eq!(earlier, EarlierSettings::ThisBoot);
+        assert_eq!((settings.restore(false).len(), read(&path).unwrap().as_str()), (1, "777"));
+        settings.save().unwrap();
+        drop(settings);
+
+        set("pod-a\n");
+        write(NAME, "pod-b\n");
+        write(BOOT_ID, "boot-2\n");
+        let other = open().err().unwrap().to_string();
+        assert!(other.contains("says what was applied to pod-a, and this host is pod-b"), "{other}");
+        // A tree that is no host's has no boot of its own.
+        fs::remove_file(root.path().join(BOOT_ID)).unwrap();
+        fs::remove_file(root.path().join(NAME)).unwrap();
+        let text = fs::read_to_string(&state).unwrap().replace("boot-1", &boot_id(root.path()).unwrap());
+        fs::write(&state, text).unwrap();
+        assert!(open().err().unwrap().to_string().contains("and this host is this host"));
     }
 
     #[test]

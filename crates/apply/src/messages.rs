@@ -66,6 +66,8 @@ pub struct TrialEnding {
     pub why: Option<String>,
     /// Whether a value was left in force, and noted.
     pub kept: bool,
+    /// Whether what somebody else has set was left as it is.
+    pub unchanged: bool,
     /// What was restored, and what somebody else has set and was left unchanged.
     pub done: Vec<String>,
     /// What could not be restored. The state file has it.

@@ -5,12 +5,16 @@ use std::fs;
 /// CAP_SYS_NICE as a bit of the effective set, see capabilities(7).
 const SYS_NICE: u64 = 1 << 23;
 
+/// The user namespace of the host (include/uapi/linux/nsfs.h: USER_NS_INIT_INO).
+const FIRST_NAMESPACE: &str = "user:[4026531837]";
+
 /// Whether this process may set a thread of `process` to this nice value, whatever it has now (kernel/sys.c, `set_one_prio`;
-/// kernel/sched/syscalls.c, `can_nice`: by the capability, or within the limit of the thread).
+/// kernel/sched/syscalls.c, `can_nice`: by the capability in the first user namespace, or within the limit of the thread).
 pub(crate) fn may_have_nice(process: u32, nice: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let is_first = fs::read_link("/proc/self/ns/user").is_ok_and(|link| link.as_os_str() == FIRST_NAMESPACE);
     let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
-    has_capability(&status) || lowest_nice(&limits).is_some_and(|lowest| nice >= lowest)
+    has_capability(&status) && is_first || lowest_nice(&limits).is_some_and(|lowest| nice >= lowest)
 }
 
 fn has_capability(status: &str) -> bool {

@@ -5,8 +5,8 @@ use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_gue
 use crate::knob_file::{self, KnobFileError};
 use crate::nice_right::may_have_nice;
 use crate::settings::{
-    MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, kernel_cpus, listed_cpus,
-    setting,
+    ALL_CPUS, MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, kernel_cpus,
+    listed_cpus, setting,
 };
 use exitscope_policy::{Knob, KnobLocation, POLICIES, knob};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
@@ -318,7 +318,7 @@ impl PlacedSetting {
     pub fn allowed_instead(&self, value: &str) -> Option<String> {
         let At::Affinity(thread) = &self.at else { return None };
         let allowed = allowed_cpus(thread.process, thread.thread)?;
-        let is_allowed = cpus(value)?.iter().all(|cpu| allowed.contains(cpu));
+        let is_allowed = value == ALL_CPUS || cpus(value)?.iter().all(|cpu| allowed.contains(cpu));
         (!is_allowed).then(|| cpu_list(&allowed))
     }
 
@@ -373,7 +373,7 @@ impl PlacedSetting {
                 })
             }
             At::Guest(GuestFile { command, path }) => run_in_guest(command, &read_script(path), GUEST_TIME),
-            At::Affinity(thread) => of_thread(thread, cpu_list(&affinity(thread)?)),
+            At::Affinity(thread) => of_thread(thread, affinity(thread)?),
             At::Nice(thread) => of_thread(thread, getpriority_process(thread.id())?.to_string()),
         }
     }
@@ -398,10 +398,11 @@ impl PlacedSetting {
                 run_in_guest(command, &script, GUEST_TIME).map(drop)
             }
             At::Affinity(thread) => {
-                let wanted = cpus(value).ok_or_else(odd)?;
-                let all = own_cpuset(thread.process, thread.thread).or_else(|| listed_cpus(Path::new(PRESENT)));
+                // The kernel keeps what it is given as `user_cpus_ptr`, and cuts it down to what there is
+                // (kernel/sched/syscalls.c, __sched_setaffinity).
+                let wanted = if value == ALL_CPUS { (0..=MAX_CPU).collect() } else { cpus(value).ok_or_else(odd)? };
                 let mut set = CpuSet::new();
-                with_later_cpus(wanted, all.as_deref()).into_iter().for_each(|cpu| set.set(cpu));
+                wanted.into_iter().for_each(|cpu| set.set(cpu));
                 Ok(sched_setaffinity(thread.present()?, &set)?)
             }
             At::Nice(thread) => Ok(setpriority_process(thread.present()?, value.parse().map_err(|_| odd())?)?),
@@ -410,14 +411,30 @@ impl PlacedSetting {
 
     /// Whether two texts are the same value: the kernel says `Y` where `1` was written, and leaves CPUs out that are off.
     pub fn is_same(&self, a: &str, b: &str) -> bool {
-        if let At::Affinity(_) = self.at {
-            let online = listed_cpus(Path::new(ONLINE));
-            let is_on = |cpu: &usize| online.as_ref().is_none_or(|online| online.contains(cpu));
-            let on = |text: &str| cpus(text).map(|cpus| cpus.into_iter().filter(is_on).collect::<Vec<_>>());
-            return on(a).is_some_and(|of_a| on(b) == Some(of_a));
+        if let At::Affinity(thread) = &self.at {
+            return a == b || running_cpus(thread, a).is_some_and(|of_a| running_cpus(thread, b) == Some(of_a));
         }
         let value = |text: &str| self.knob().and_then(|knob| knob.parse(text).ok());
         a == b || value(a).is_some_and(|of_a| value(b) == Some(of_a))
+    }
+
+    /// Whether what is read says all of what was set. An affinity does not: that a thread was pinned to all CPUs is seen only when others
+    /// come.
+    pub fn is_read_whole(&self) -> bool {
+        !matches!(self.at, At::Affinity(_))
+    }
+
+    /// Whether others see it at the same place: not a thread, nor a control group, for those who have a namespace of their own.
+    pub fn is_of_namespace(&self) -> bool {
+        let is_quota = matches!(self.row, Row::Setting(SettingDefinition { place: SettingPlace::Quota, .. }));
+        is_quota || matches!(self.at, At::Affinity(_) | At::Nice(_))
+    }
+
+    /// Whether `now` is a value that was set, or may be what the kernel has made of it: of a thread all of whose CPUs are gone, anything
+    /// (kernel/sched/core.c, `select_fallback_rq`).
+    pub fn may_have_become(&self, set: &str, now: &str) -> bool {
+        let has_none = |thread| running_cpus(thread, set).is_some_and(|left| left.is_empty());
+        self.is_same(set, now) || matches!(&self.at, At::Affinity(thread) if has_none(thread))
     }
 
     /// Why it cannot be read or written.
@@ -460,27 +477,44 @@ impl fmt::Display for PlacedSetting {
     }
 }
 
-/// The CPUs of this host that a thread may run on; where it is in no cpuset of its own also those that are off now, which
-/// sched_getaffinity(2) leaves out. What was restored by that would be less.
-fn affinity(thread: &TaskThread) -> io::Result<Vec<usize>> {
+/// The CPUs that a thread may run on, also those that are off now, as far as the kernel lists them; [`ALL_CPUS`] if these are all of its
+/// cpuset, or of the host. Whether it is pinned is known only before others come or go.
+fn affinity(thread: &TaskThread) -> io::Result<String> {
     let status = fs::read_to_string(format!("/proc/{}/task/{}/status", thread.process, thread.thread))?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let mut allowed =
         list.and_then(kernel_cpus).ok_or_else(|| io::Error::other("its status does not list its CPUs"))?;
-    if let Some(there) = listed_cpus(Path::new(PRESENT)) {
-        allowed.retain(|cpu| there.contains(cpu));
+    if let Some(present) = listed_cpus(Path::new(PRESENT)) {
+        allowed.retain(|cpu| present.contains(cpu));
     }
-    Ok(allowed)
+    Ok(affinity_text(&allowed, all_cpus(thread).as_deref()))
 }
 
-/// CPUs to set where these are wanted. A thread that may run on all CPUs of its cpuset, or of the host, is not pinned: CPUs that are
-/// added to them later are its, too. The kernel keeps what it is given as `user_cpus_ptr`, and cuts it down to what there is
-/// (kernel/sched/syscalls.c, __sched_setaffinity).
-fn with_later_cpus(wanted: Vec<usize>, all: Option<&[usize]>) -> Vec<usize> {
+fn affinity_text(allowed: &[usize], all: Option<&[usize]>) -> String {
     match all {
-        Some(all) if all.iter().all(|cpu| wanted.contains(cpu)) => (0..=MAX_CPU).collect(),
-        _ => wanted,
+        Some(all) if all.iter().all(|cpu| allowed.contains(cpu)) => ALL_CPUS.to_string(),
+        _ => cpu_list(allowed),
     }
+}
+
+/// All CPUs of a thread that is not pinned, as far as the host says. The root's cpuset lists those that are on; it has fewer where
+/// partitions have taken some out of it (Documentation/admin-guide/cgroup-v2.rst).
+fn all_cpus(thread: &TaskThread) -> Option<Vec<usize>> {
+    let left_by_partitions = || {
+        let (left, online) = (allowed_cpus(thread.process, thread.thread)?, listed_cpus(Path::new(ONLINE))?);
+        (left.len() < online.len()).then_some(left)
+    };
+    let own = own_cpuset(thread.process, thread.thread);
+    own.or_else(left_by_partitions).or_else(|| listed_cpus(Path::new(PRESENT)))
+}
+
+/// The CPUs of a value that are on, and that the thread's cpuset has.
+fn running_cpus(thread: &TaskThread, value: &str) -> Option<Vec<usize>> {
+    let (all, online) = (all_cpus(thread), listed_cpus(Path::new(ONLINE)));
+    let mut cpus = if value == ALL_CPUS { all.clone()? } else { cpus(value)? };
+    let is_in = |of: &Option<Vec<usize>>, cpu: &usize| of.as_ref().is_none_or(|of| of.contains(cpu));
+    cpus.retain(|cpu| is_in(&all, cpu) && is_in(&online, cpu));
+    Some(cpus)
 }
 
 /// Whether the folder that a file is so many levels below has gone, while the one around it is there.
@@ -492,7 +526,7 @@ fn is_folder_gone(file: &Path, levels: usize) -> bool {
 
 /// Whether all CPUs of a list are online, as far as this host says.
 fn are_online(value: &str) -> bool {
-    let Some(online) = listed_cpus(Path::new(ONLINE)) else { return true };
+    let Some(online) = listed_cpus(Path::new(ONLINE)).filter(|_| value != ALL_CPUS) else { return true };
     cpus(value).is_some_and(|wanted| wanted.iter().all(|cpu| online.contains(cpu)))
 }
 
@@ -601,18 +635,24 @@ pub(crate) mod tests {
         assert_eq!(nice.read().unwrap(), new);
         let affinity = &PlacedSetting::all("affinity", Path::new("/"), &targets).unwrap()[0];
         let all = affinity.read().unwrap();
-        assert_eq!(affinity.allowed_instead(&all), None);
+        assert_eq!((affinity.allowed_instead(&all), affinity.is_unknown(&all)), (None, false));
+        // Of the threads of a test, whether they are pinned is not known.
+        let listed = running_cpus(&targets.threads[0], &all).unwrap();
         if let Some(allowed) = allowed_cpus(id, id) {
-            assert_eq!(affinity.allowed_instead(&format!("{all}+1023")), Some(cpu_list(&allowed)));
+            assert_eq!(affinity.allowed_instead("1023"), Some(cpu_list(&allowed)));
         }
-        let one = cpus(&all).unwrap()[0].to_string();
+        let one = listed[0].to_string();
         affinity.set(&one).unwrap();
-        assert_eq!(affinity.read().unwrap(), one);
+        assert_eq!(affinity.read().unwrap(), if listed.len() > 1 { one.as_str() } else { &all });
         affinity.set(&all).unwrap();
         let read_again = PlacedSetting::find("affinity", affinity.target(), Path::new("/")).unwrap();
         assert_eq!((&read_again, read_again.is_gone()), (affinity, false));
         // Which CPUs are off makes no difference, and none that is on is left out.
-        assert!(affinity.is_same(&all, &format!("{all}+1023")) && !affinity.is_same(&all, &one) || all == one);
+        let listed = cpu_list(&listed);
+        assert!(affinity.is_same(&all, &format!("{listed}+1023")) && affinity.is_same(&listed, &all));
+        assert!(!affinity.is_same(&all, &one) || listed == one);
+        // What the kernel does with a thread all of whose CPUs are gone is not somebody else's doing.
+        assert!(affinity.may_have_become("1023", &all) && !affinity.may_have_become(&one, "1023"));
         // A CPU that there is not.
         assert!(affinity.set("1023").is_err() && affinity.read().unwrap() == all);
         assert!(
@@ -633,13 +673,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_may_run_on_all_cpus_may_run_on_those_that_come_and_who_may_not_gets_no_more() {
-        let set = |wanted: &[usize], all: Option<&[usize]>| with_later_cpus(wanted.to_vec(), all);
-        let every: Vec<usize> = (0..=MAX_CPU).collect();
-        assert_eq!(set(&[0, 1, 2], Some(&[0, 1, 2])), every);
-        assert_eq!(set(&[0, 1, 2, 3], Some(&[0, 1])), every);
-        assert_eq!(set(&[0, 1], Some(&[0, 1, 2])), [0, 1]);
-        assert_eq!(set(&[0, 1], None), [0, 1]);
+    fn who_may_run_on_all_cpus_is_not_pinned() {
+        assert_eq!(affinity_text(&[0, 1, 2], Some(&[0, 1, 2])), "all");
+        assert_eq!(affinity_text(&[0, 1, 2, 3], Some(&[0, 1])), "all");
+        assert_eq!(affinity_text(&[0, 1], Some(&[0, 1, 2])), "0-1");
+        assert_eq!(affinity_text(&[0, 1], None), "0-1");
     }
 
     #[test]

@@ -72,9 +72,12 @@ pub enum SettingValues {
     Listed(&'static str),
     /// `max`, or microseconds of CPU time in each period.
     Quota,
-    /// Numbers of CPUs and ranges of them, joined by `+`: `0-3+8`.
+    /// Numbers of CPUs and ranges of them, joined by `+`, `0-3+8`; or [`ALL_CPUS`].
     Cpus,
 }
+
+/// The CPUs of a thread that is not pinned: all that its cpuset, or the host, has now and will have.
+pub const ALL_CPUS: &str = "all";
 
 /// The largest CPU number that is set: what the C library's `cpu_set_t` holds.
 pub const MAX_CPU: usize = 1023;
@@ -149,16 +152,14 @@ pub const SETTINGS: &[SettingDefinition] = &[
         "How long ksmd sleeps between scans, in milliseconds",
         KSM,
     ),
-    SettingDefinition {
-        judged_by_cost: true,
-        ..number(
-            "numa_balancing",
-            "/proc/sys/kernel/numa_balancing",
-            (0, 3),
-            "Whether pages move to the node of the CPU that uses them (1), or between tiers of memory (2)",
-            "Documentation/admin-guide/sysctl/kernel.rst",
-        )
-    },
+    // Without it a VM may be slower for remote memory, and so have fewer exits: what exits cost does not judge it.
+    number(
+        "numa_balancing",
+        "/proc/sys/kernel/numa_balancing",
+        (0, 3),
+        "Whether pages move to the node of the CPU that uses them (1), or between tiers of memory (2)",
+        "Documentation/admin-guide/sysctl/kernel.rst",
+    ),
     // Of `exitscope lab guests`, below the root that it is given: what a trial of it finds is known beforehand.
     number(
         "worker_delay_ns",
@@ -285,6 +286,7 @@ impl SettingValues {
                 let quota = micros.or_else(|| Nanos::parse(text))?;
                 (quota >= MIN_QUOTA).then(|| (quota.0 / 1_000).to_string())
             }
+            SettingValues::Cpus if text == ALL_CPUS => Some(text.to_string()),
             SettingValues::Cpus => cpus(text).map(|cpus| cpu_list(&cpus)),
         }
     }
@@ -312,7 +314,7 @@ impl fmt::Display for SettingValues {
             SettingValues::Words(words) => write!(f, "one of {}", words.join(", ")),
             SettingValues::Listed(file) => write!(f, "a word that {file} lists"),
             SettingValues::Quota => f.write_str("max, or CPU time in each period from 1ms on, like 50ms"),
-            SettingValues::Cpus => f.write_str("CPUs, like 0-3+8"),
+            SettingValues::Cpus => write!(f, "CPUs, like 0-3+8, or {ALL_CPUS}"),
         }
     }
 }
@@ -388,6 +390,7 @@ mod tests {
             ("cpu_quota", "max", Some("max")),
             ("cpu_quota", "10us", None),
             ("affinity", "3+0-1+1", Some("0-1+3")),
+            ("affinity", " all", Some("all")),
             ("affinity", "1-0", None),
             ("affinity", "0-1024", None),
             ("affinity", "", None),

@@ -12,7 +12,7 @@
 //! If it is killed, the trial finds its socket closed and restores; if both are, the state file (`tried.json`) has what to
 //! restore at the next start.
 
-use crate::applied_settings::{AppliedSettingsError, SettingsLock, tried_path};
+use crate::applied_settings::{AppliedSettingsError, SettingsLock, can_hold_command, tried_path};
 use crate::host_limits::HostHealth;
 use crate::host_lock::HostLock;
 use crate::host_settings::{EarlierSettings, HostSettings, RestoreError};
@@ -110,6 +110,9 @@ impl Watched {
         if !is_sound {
             return Err("the trial sent what is no value".to_string());
         }
+        if places.iter().any(PlacedSetting::is_in_guest) {
+            can_hold_command(&order.state).map_err(|error| chain(&error))?;
+        }
         let host = HostLock::join(&order.root).map_err(|error| chain(&AppliedSettingsError::from(error)))?;
         let lock = SettingsLock::inherited(lock);
         let (settings, _) =
@@ -134,7 +137,7 @@ impl Watched {
         let changes = self.changes(value).ok_or("the trial sent what is no value")?;
         for SettingChange { place, old, .. } in &changes {
             let now = place.read().map_err(|error| chain(&error))?;
-            if !place.is_same(&now, old) {
+            if !place.may_have_become(old, &now) {
                 return Err(format!("{place} is {now:?}, and was set to {old}: somebody else has changed it"));
             }
         }
@@ -160,8 +163,8 @@ impl Watched {
             HostSettings::with_lock(&self.order.root, &self.order.state, lock()?).map_err(|error| chain(&error))?;
         for ((place, old), new) in self.places.iter().zip(&self.order.in_force).zip(&self.now) {
             let change = SettingChange { place: place.clone(), old: old.clone(), new: new.clone() };
-            applied.note_set(&change).map_err(|error| chain(&error))?;
-            done.push(format!("kept: {place} is {new}; `exitscope advise --undo` restores {old}"));
+            let restores = applied.note_set(&change).map_err(|error| chain(&error))?;
+            done.push(format!("kept: {place} is {new}; `exitscope advise --undo` restores {restores}"));
         }
         done.extend(applied.left_in_guests());
         // Only now nothing else knows what was in force.
@@ -170,7 +173,7 @@ impl Watched {
             Ok(()) => Vec::new(),
             Err(error) => vec![format!("{}: {}", tried.display(), chain(&error))],
         };
-        Ok(TrialEnding { why: None, kept: true, done, failed })
+        Ok(TrialEnding { why: None, kept: true, unchanged: false, done, failed })
     }
 
     fn restore(mut self, why: Option<String>) -> TrialEnding {
@@ -202,6 +205,7 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
                 let found = format!("{place} is {now:?}, which the trial has not set");
                 ended.done.push(format!("{found}: left unchanged (it was {old} before)"));
                 ended.why.get_or_insert(found);
+                ended.unchanged = true;
                 given_up.push(applied);
             }
             Err(error) => match settings.by_hand(&applied).filter(|_| guests == Guests::GivenUp) {

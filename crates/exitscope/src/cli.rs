@@ -784,7 +784,7 @@ pub struct AdviseArgs {
     #[arg(long)]
     pub undo: bool,
     /// Try the value that the advice of this number sets, as `exitscope try` does; flags of the trial follow after `--`, like
-    /// `-- --metric COMMAND --for 5m`
+    /// `-- --metric COMMAND --unit ms --for 5m`
     #[arg(long = "try", value_name = "N", conflicts_with_all = ["apply", "undo", "form"])]
     pub tried: Option<usize>,
     /// With --apply: do not ask

@@ -53,10 +53,11 @@ pub struct TryArgs {
     /// Unit of the number of --metric or --metric-query: ns, us, ms, s, % or /s
     #[arg(long, value_name = "UNIT", requires = "number", value_parser = MetricScale::parse)]
     pub unit: Option<MetricScale>,
-    /// Whether lower or higher values of the metric are better [default: higher of --metric-file and of --unit /s, else lower]
-    #[arg(long, value_enum, value_name = "WHICH")]
+    /// Whether lower or higher values of the metric are better; needed where it is neither a time nor a rate [default: higher of
+    /// --metric-file and of --unit /s, lower of times]
+    #[arg(long, value_enum, value_name = "WHICH", overrides_with = "better")]
     pub better: Option<BetterWhich>,
-    /// How long the trial takes at most; it ends as soon as the result is certain
+    /// How long the trial takes: it ends as soon as the result is certain, and begins no block after this time
     #[arg(long = "for", value_name = "LENGTH", default_value = "10m", value_parser = parse_length)]
     pub length: Nanos,
     /// How long each turn is measured

@@ -646,7 +646,7 @@ fn an_advice_is_tried_by_its_number() {
     let all = advised["advice"].as_array().unwrap();
     let advice = all.iter().find(is_polling).unwrap();
     let tried = |number: &str, flags: &[&str]| {
-        let dry = ["--", "--dry-run", "--no-count", "--metric", "echo 1"];
+        let dry = ["--", "--dry-run", "--no-count", "--metric", "echo 1", "--better", "lower"];
         apply_last(&root, &[&[trace, "--try", number], flags].concat(), &dry)
     };
     let dry = tried(&advice["number"].to_string(), &[]);

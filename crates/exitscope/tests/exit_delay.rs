@@ -183,7 +183,20 @@ impl Counting {
     /// What a trial of delays on this VM says.
     fn try_delay(&self, vm: &str, arguments: &[&str]) -> Output {
         let mut command = exitscope();
-        command.args(["try", "--vm", vm, "--no-count", "--seed", "33", "--turn", "200ms", "--settle", "5ms"]);
+        command.args([
+            "try",
+            "--vm",
+            vm,
+            "--better",
+            "lower",
+            "--no-count",
+            "--seed",
+            "33",
+            "--turn",
+            "200ms",
+            "--settle",
+            "5ms",
+        ]);
         command.args(arguments).arg("--state").arg(self.folder.path().join("applied.json")).stdin(Stdio::null());
         // This machine has one trial at a time, also of other tests.
         let until = Instant::now() + Duration::from_secs(120);

@@ -126,7 +126,14 @@ fn trials_are_rows_by_setting_and_metric_whichever_way_they_came() {
     std::fs::write(&knob, "200000\n").unwrap();
     let mut command = exitscope();
     command.args(["try", "halt_poll_ns=0", "--no-count", "--yes", "--turn", "20ms", "--settle", "1ms", "--for", "1s"]);
-    command.args(["--metric", &format!("awk '{{ print 1 + $1 / 200000 }}' {}", knob.display()), "--format", "json"]);
+    command.args([
+        "--metric",
+        &format!("awk '{{ print 1 + $1 / 200000 }}' {}", knob.display()),
+        "--better",
+        "lower",
+        "--format",
+        "json",
+    ]);
     command.arg("--root").arg(&root).arg("--store").arg(&place);
     let output = command.arg("--state").arg(state.join("applied.json")).output().unwrap();
     assert!(output.status.code().is_some_and(|code| code != 1), "{}", stderr(&output));

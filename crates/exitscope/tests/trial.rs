@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -54,7 +55,11 @@ impl Host {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = exitscope();
-        command.args(arguments).arg("--root").arg(self.0.path()).arg("--state").arg(self.state("applied.json"));
+        command.args(arguments);
+        if arguments.contains(&"--metric") {
+            command.args(["--better", "lower"]);
+        }
+        command.arg("--root").arg(self.0.path()).arg("--state").arg(self.state("applied.json"));
         command.stdin(Stdio::null());
         command
     }
@@ -228,7 +233,7 @@ fn a_host_has_one_trial_at_a_time_whatever_its_state_file() {
         command.stdin(Stdio::null()).output().unwrap()
     };
     let mut other = vec!["try", "halt_poll_ns=7", "--no-count", "--yes", "--metric", NOISE];
-    other.extend(["--turn", "20ms", "--settle", "1ms", "--for", "2s"]);
+    other.extend(["--better", "lower", "--turn", "20ms", "--settle", "1ms", "--for", "2s"]);
     let refused = with_state(&other);
     assert_eq!(refused.status.code(), Some(2));
     let said = stderr(&refused);
@@ -307,6 +312,27 @@ fn a_knob_of_a_guest_is_tried_through_its_command_and_restored_after_a_kill() {
     let refused =
         host.command(&["try", "halt_poll_ns=0", "--guest", &command, "--no-count", "--yes"]).output().unwrap();
     assert!(stderr(&refused).contains("halt_poll_ns is not set in a guest"), "{}", stderr(&refused));
+    // Where others could put a command of theirs, none would be believed when it is to restore.
+    fs::set_permissions(host.state(""), fs::Permissions::from_mode(0o775)).unwrap();
+    let refused = host.command(&tried).output().unwrap();
+    assert_eq!((refused.status.code(), now().as_str()), (Some(2), "200000"));
+    let said = stdout(&refused) + &stderr(&refused);
+    assert!(said.contains("other users can write to this folder"), "{said}");
+}
+
+#[test]
+fn no_difference_of_what_running_vms_do_not_feel_is_no_judgement() {
+    let host = Host::new();
+    let release = host.0.path().join("proc/sys/kernel/osrelease");
+    fs::create_dir_all(release.parent().unwrap()).unwrap();
+    let metric = "echo $((100000 + $(od -An -N1 -tu1 /dev/urandom)))";
+    for (text, code) in [("6.1.0\n", 0), ("5.15.0\n", 2)] {
+        fs::write(&release, text).unwrap();
+        let output = host.try_zero(metric, &["--matters", "5%"]).output().unwrap();
+        let said = stdout(&output);
+        assert_eq!((output.status.code(), host.is_restored()), (Some(code), true), "{said}");
+        assert_eq!(said.contains("acts only in VMs started afterwards on kernels like this one"), code == 2, "{said}");
+    }
 }
 
 #[test]
@@ -346,6 +372,8 @@ fn what_somebody_else_sets_ends_a_trial_and_stays() {
     assert_eq!((output.status.code(), host.now().as_str()), (Some(2), "5"), "{}", stdout(&output));
     assert!(stdout(&output).contains("somebody else has changed it"), "{}", stdout(&output));
     assert!(stdout(&output).contains("left unchanged (it was 200000 before)"), "{}", stdout(&output));
+    let history = stdout(&host.command(&["try", "--history"]).output().unwrap());
+    assert!(history.contains("set by somebody else") && !history.contains("restored"), "{history}");
     assert!(!host.state("tried.json").exists() && host.is_let_go());
 }
 
@@ -510,6 +538,9 @@ fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value
         (&["--metric-query", "a"][..], "--prometheus"),
         (&["--metric-query", "a", "--prometheus", "localhost:9090"], "is not the URL of a server"),
         (&["--metric-query", "a[$__interval]", "--prometheus", "http://localhost"], "only $__range is replaced"),
+        (&["--metric-query", "rate(a[5m])", "--prometheus", "http://localhost"], "the query looks back for 5m"),
+        (&["--metric-query", "a", "--prometheus", "http://localhost"], "--better lower or --better higher says"),
+        (&["--metric-query", "a", "--prometheus", "http://localhost", "--unit", "%"], "--better lower or"),
         (&["--metric-query", "a", "--prometheus", "http://localhost", "--metric", "b"], "cannot be used with"),
     ] {
         let output = host.command(&["try", "halt_poll_ns=0", "--no-count", "--yes"]).args(arguments).output().unwrap();
@@ -521,9 +552,14 @@ fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value
 #[test]
 fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
     let host = Host::new();
-    let balancing = host.knob().ancestors().nth(5).unwrap().join("proc/sys/kernel/numa_balancing");
-    std::fs::create_dir_all(balancing.parent().unwrap()).unwrap();
-    std::fs::write(balancing, "1\n").unwrap();
+    for (path, text) in [
+        ("proc/sys/kernel/numa_balancing", "1\n"),
+        ("sys/kernel/mm/transparent_hugepage/defrag", "always defer defer+madvise [madvise] never\n"),
+    ] {
+        let path = host.0.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
     for (arguments, code, says) in [
         (&["halt_poll_ns=0", "--metric", NOISE][..], 2, "there is nobody to ask"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--dry-run"], 0, ""),
@@ -532,8 +568,9 @@ fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
         (&["affinity=0", "--metric", NOISE, "--yes"], 2, "affinity needs --vm"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--alpha", "0"], 2, "above 0% and at most 50%, not 0%"),
         (&["halt_poll_ns=0", "--yes"], 2, "halt_poll_ns needs a metric of the workload"),
-        (&["numa_balancing=0", "--yes"], 2, "there is nothing to compare"),
-        (&["numa_balancing=0", "--yes", "--keep"], 2, "--keep needs a metric of the workload"),
+        (&["numa_balancing=0", "--yes"], 2, "numa_balancing needs a metric of the workload"),
+        (&["thp_defrag=always", "--yes"], 2, "there is nothing to compare"),
+        (&["thp_defrag=always", "--yes", "--keep"], 2, "--keep needs a metric of the workload"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--abort-on", "p98>5"], 2, "\"p98\" is not measured"),
         (&["thp_enabled=always", "--metric", NOISE, "--yes"], 2, "enabled is not there"),
     ] {
@@ -566,7 +603,8 @@ fn a_terminal_that_has_hung_up_is_no_reason_to_panic() {
 /// A trial of a setting of this machine, with a state file of its own, as JSON.
 fn real_trial(folder: &Path, setting: &str, metric: &str, flags: &[&str]) -> (Output, Value) {
     let state = folder.join("applied.json");
-    let mut arguments = vec!["try", setting, "--metric", metric, "--no-count", "--yes", "--format", "json"];
+    let mut arguments =
+        vec!["try", setting, "--metric", metric, "--better", "lower", "--no-count", "--yes", "--format", "json"];
     arguments.extend(["--turn", "30ms", "--settle", "1ms", "--for", "6s", "--seed", "33"]);
     arguments.extend(["--state", state.to_str().unwrap()].iter().chain(flags));
     // This machine has one trial at a time, also of other tests.

@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 /// How long the server may take.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
+/// Units of a duration in PromQL, in seconds.
+const DURATIONS: [(&str, f64); 7] =
+    [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3_600.0), ("d", 86_400.0), ("w", 604_800.0), ("y", 31_536_000.0)];
+
 /// How long the thread that waits may take longer, on a host with little time for it.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -44,6 +48,17 @@ impl PrometheusQuery {
         match others.filter_map(|mut words| words.next()).find(|&name| name.starts_with("__") && name != "__range") {
             Some(name) => Err(format!("the query has ${name}: only $__range is replaced")),
             None => Ok(PrometheusQuery { query: query.to_string(), address, server }),
+        }
+    }
+
+    /// Fails if the query looks back for longer than a turn: its answers would be of other turns, too, with other values in force.
+    pub fn of_turns(self, turn: Duration) -> Result<PrometheusQuery, String> {
+        match ranges(&self.query).into_iter().find(|(_, length)| *length > turn) {
+            Some((text, _)) => Err(format!(
+                "the query looks back for {text}, longer than a turn of {turn:?}, and so at other turns: write [$__range], or make turns \
+                 longer (--turn)"
+            )),
+            None => Ok(self),
         }
     }
 
@@ -93,6 +108,42 @@ impl TurnQuery {
             false => self.came.unwrap_or_else(|| Err("the query was not asked".to_string())),
         }
     }
+}
+
+/// The durations in brackets outside of strings, like the `5m` of `rate(x[5m])`, and the `1h` of `max_over_time(x[1h:1m])`.
+fn ranges(query: &str) -> Vec<(String, Duration)> {
+    let (mut ranges, mut quote, mut letters) = (Vec::new(), None, query.char_indices());
+    while let Some((at, letter)) = letters.next() {
+        match (quote, letter) {
+            (Some('"' | '\''), '\\') => drop(letters.next()),
+            (Some(open), _) if open == letter => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'' | '`') => quote = Some(letter),
+            (None, '#') => drop(letters.by_ref().find(|(_, letter)| *letter == '\n')),
+            (None, '[') => {
+                let inner = query[at + 1..].split([']', ':']).next().unwrap_or_default().trim();
+                ranges.extend(duration(inner).map(|length| (inner.to_string(), length)));
+            }
+            (None, _) => {}
+        }
+    }
+    ranges
+}
+
+/// A duration as PromQL has it, like `1h30m`, or seconds; `None` of another text.
+fn duration(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let (mut seconds, mut rest) = (0.0, text);
+    while !rest.is_empty() {
+        let number = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let unit = rest[number..].find(|letter: char| letter.is_ascii_digit()).map_or(rest.len(), |at| number + at);
+        let (_, length) = DURATIONS.iter().find(|(name, _)| *name == &rest[number..unit])?;
+        seconds += rest[..number].parse::<f64>().ok()? * length;
+        rest = &rest[unit..];
+    }
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// The query with the length of the turn, in whole milliseconds.
@@ -195,6 +246,38 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_query_that_looks_back_beyond_its_turn_is_refused() {
+        let of = |query: &str| {
+            PrometheusQuery::parse(query, "http://localhost:9090").unwrap().of_turns(Duration::from_secs(60))
+        };
+        for query in [
+            "x # it's [5m]",
+            "x",
+            "rate(x[$__range])",
+            "rate(x[1m])",
+            "rate(x[59s])",
+            "rate(x{y=~\"[5m]\"}[30])",
+            "x[",
+            "x[5q]",
+            "x[é",
+        ] {
+            assert!(of(query).is_ok(), "{query}");
+        }
+        for (query, range) in [
+            ("rate(x[5m])", "5m"),
+            ("rate(x{y='it\\'s'}[1m1ms])", "1m1ms"),
+            ("max_over_time(x[ 1h : 1m ])", "1h"),
+            ("rate(x[61])", "61"),
+        ] {
+            let said = of(query).unwrap_err();
+            assert!(
+                said.starts_with(&format!("the query looks back for {range}, longer than a turn of 60s")),
+                "{said}"
+            );
+        }
+    }
 
     #[test]
     fn the_one_number_of_an_answer_is_the_value_of_the_turn() {

@@ -83,7 +83,8 @@ pub struct RunningCommand {
 }
 
 impl MetricSource {
-    /// As a metric of a trial. Unless it is said, higher values of a rate are better, and lower values of what else there is.
+    /// As a metric of a trial. Unless it is said, higher values of a rate are better, and lower values of what else there is;
+    /// [`MetricSource::has_usual_direction`] says whether that is more than a guess.
     pub fn metric(&self, better: Option<Better>) -> TrialMetric {
         let unit = match self {
             MetricSource::Counter(_) => MetricUnit::PerSecond,
@@ -91,6 +92,11 @@ impl MetricSource {
         };
         let usual = if unit == MetricUnit::PerSecond { Better::Higher } else { Better::Lower };
         TrialMetric { name: "metric".to_string(), unit, better: better.unwrap_or(usual) }
+    }
+
+    /// Whether it is known which values of it are better: of a time lower ones, of a rate higher ones; of other numbers it is not.
+    pub fn has_usual_direction(&self) -> bool {
+        matches!(self.metric(None).unit, MetricUnit::Time | MetricUnit::PerSecond)
     }
 
     /// What it is, in words.

@@ -79,8 +79,14 @@ fn found(trials: &[TrialReport]) -> PageSection {
         }
         for setting in &report.verdict.settings {
             let effect = setting.effects.first();
-            let is_kept = report.left.as_ref().is_some_and(|left| left.kept);
-            let is_left = is_kept && report.verdict.keep.as_ref() == Some(&setting.setting);
+            let is_keep = report.verdict.keep.as_ref() == Some(&setting.setting);
+            let left = match &report.left {
+                Some(left) if left.kept && is_keep => "kept",
+                Some(left) if left.kept => "not kept",
+                Some(left) if !left.failed.is_empty() => "not restored",
+                Some(left) if left.unchanged => "set by somebody else",
+                _ => "restored",
+            };
             rows.push(vec![
                 report.began.clone(),
                 setting.setting.clone(),
@@ -88,7 +94,7 @@ fn found(trials: &[TrialReport]) -> PageSection {
                 effect.map(|effect| effect.metric.clone()).unwrap_or_default(),
                 effect.map(TrialEffectRow::change).unwrap_or_default(),
                 setting.ruling.replace('_', " "),
-                if is_left { "kept" } else { "restored" }.to_string(),
+                left.to_string(),
             ]);
         }
     }

@@ -191,10 +191,13 @@ pub struct CauseRateRow {
 }
 
 /// How the settings were left.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TrialLeftRow {
     /// Whether a tried value was left in force.
     pub kept: bool,
+    /// Whether what somebody else has set was left as it is.
+    #[serde(default)]
+    pub unchanged: bool,
     /// What was done, in words.
     pub done: Vec<String>,
     /// What could not be restored, in words.

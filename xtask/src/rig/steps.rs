@@ -80,7 +80,7 @@ pub const STEPS: &[Step] = &[
         name: "try-parameter",
         line: "mkdir g; exitscope lab guests ping-pong --root g --gap 50us >guests 2>&1 & \
                until grep -qs '[1-9]' g/throughput; do sleep 0.2; done; \
-               exitscope try halt_poll_ns=5ms --vm $! --turn 150ms --settle 50ms --for 7s --yes --seed 1 \
+               exitscope try halt_poll_ns=5ms --vm $! --turn 150ms --settle 50ms --for 12s --yes --seed 1 \
                --metric-file g/throughput --state applied.json --format json; \
                ended=$?; cat /sys/module/kvm/parameters/halt_poll_ns >after; kill $!; wait; [ $ended = 0 ] || [ $ended = 2 ]",
         check: Some(trials::the_parameter_is_tried_and_restored),
@@ -89,7 +89,7 @@ pub const STEPS: &[Step] = &[
         name: "try-delay",
         line: "mkdir g; exitscope lab guests ping-pong --root g --gap 50us >guests 2>&1 & \
                until grep -qs '[1-9]' g/throughput; do sleep 0.2; done; \
-               exitscope try --delay 10us --vm $! --turn 150ms --settle 50ms --for 7s --yes --seed 1 \
+               exitscope try --delay 10us --vm $! --turn 150ms --settle 50ms --for 12s --yes --seed 1 \
                --metric-file g/throughput --state applied.json --format json; \
                ended=$?; kill $!; wait; [ $ended = 0 ] || [ $ended = 2 ]",
         check: Some(trials::exits_in_the_kernel_are_delayed),

@@ -78,7 +78,7 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
     drop(guard);
     report.began = began;
     report.left =
-        Some(TrialLeftRow { kept: false, done: vec!["no exit is delayed any more".to_string()], failed: Vec::new() });
+        Some(TrialLeftRow { done: vec!["no exit is delayed any more".to_string()], ..TrialLeftRow::default() });
     report.causes = metrics.causes();
     let verdict = trial.verdict();
     hand_on(args, &state, &report, out, |out| write_verdict(&verdict, &report, out))?;

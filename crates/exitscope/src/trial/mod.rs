@@ -32,14 +32,16 @@ use exitscope_page::{ResultPage, write_result_page};
 use exitscope_record::{Processes, vcpu_threads, worker_threads};
 use exitscope_signals::{catch_signals, signalled};
 use exitscope_trial::{
-    AbortLimit, AbortLimitError, Better, HostTrial, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialVerdict,
-    run_turns,
+    AbortLimit, AbortLimitError, Better, HostTrial, TrialLengths, TrialMetric, TrialPlan, TrialRules, TrialRuling,
+    TrialVerdict, run_turns,
 };
 use exitscope_units::Nanos;
 use exitscope_view::{TrialCauseRow, TrialLeftRow, TrialReport, thousands, trial_causes_page, write_page};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const HALT_POLL: &str = "halt_poll_ns";
 
 /// Why exit cost alone does not judge every setting.
 const METRIC_NEEDED: &str = "needs a metric of the workload (--metric, --metric-file or --metric-query): exit cost also falls when a VM gets \
@@ -133,7 +135,12 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let (verdict, mut report) = (trial.verdict(), report(&trial));
     report.began = began;
     report.predicted_from = predicted_from;
-    report.left = Some(TrialLeftRow { kept: ending.kept, done: ending.done.clone(), failed: ending.failed.clone() });
+    report.left = Some(TrialLeftRow {
+        kept: ending.kept,
+        unchanged: ending.unchanged,
+        done: ending.done.clone(),
+        failed: ending.failed.clone(),
+    });
     report.causes = causes;
     hand_on(args, &state, &report, out, |out| write_verdict(&verdict, &report, &tried_path(&state), out))?;
     Ok(match verdict.is_judged() && ending.failed.is_empty() && ending.why.is_none() {
@@ -256,14 +263,19 @@ impl TryArgs {
 
     fn source(&self) -> Result<Option<MetricSource>, String> {
         let scale = self.unit.unwrap_or(MetricScale::NONE);
-        Ok(match (&self.metric, &self.metric_file, self.metric_query.as_ref().zip(self.prometheus.as_ref())) {
-            (Some(command), _, _) => Some(MetricSource::Command(command.clone(), scale)),
-            (None, Some(path), _) => Some(MetricSource::Counter(path.clone())),
+        let source = match (&self.metric, &self.metric_file, self.metric_query.as_ref().zip(self.prometheus.as_ref())) {
+            (Some(command), _, _) => MetricSource::Command(command.clone(), scale),
+            (None, Some(path), _) => MetricSource::Counter(path.clone()),
             (None, None, Some((query, server))) => {
-                Some(MetricSource::Prometheus(PrometheusQuery::parse(query, server)?, scale))
+                let query = PrometheusQuery::parse(query, server)?.of_turns(Duration::from_nanos(self.turn.0))?;
+                MetricSource::Prometheus(query, scale)
             }
-            (None, None, None) => None,
-        })
+            (None, None, None) => return Ok(None),
+        };
+        match self.better.is_some() || source.has_usual_direction() {
+            true => Ok(Some(source)),
+            false => Err("--better lower or --better higher says which values of this metric are better".to_string()),
+        }
     }
 
     fn lengths(&self) -> TrialLengths {
@@ -304,10 +316,9 @@ fn write_plan(
     for (place, now) in tried.places.iter().zip(&tried.in_force) {
         writeln!(out, "{place} is {now}")?;
     }
-    if tried.name() == "halt_poll_ns" {
-        let scope = halt_poll_scope(&args.root);
-        writeln!(out, "halt_poll_ns acts {}", scope.text())?;
-        if scope == HaltPollScope::NewVms {
+    if tried.name() == HALT_POLL {
+        writeln!(out, "{HALT_POLL} acts {}", halt_poll_scope(&args.root).text())?;
+        if acts_on_new_vms_alone(args, tried) {
             writeln!(out, "warning: the VMs that run now will show no difference")?;
         }
     }
@@ -374,6 +385,15 @@ fn run_guarded(
     if let Some(why) = &ending.why {
         trial.take_back(why.clone());
     }
+    if acts_on_new_vms_alone(args, tried) {
+        let verdict = trial.verdict();
+        if verdict.settings.iter().all(|setting| setting.ruling == TrialRuling::NoDifference) {
+            trial.take_back(format!(
+                "no difference may mean nothing: {HALT_POLL} acts only in VMs started afterwards on kernels like this one, unless the distribution \
+                 has the fix of 6.1"
+            ));
+        }
+    }
     Ok((trial, ending, host.metrics.causes()))
 }
 
@@ -403,6 +423,11 @@ fn write_verdict(
         )?;
     }
     Ok(write_page(&trial_causes_page(report), terminal_style(), out)?)
+}
+
+/// Whether the setting does nothing to VMs that run already, unless the distribution has mended that.
+fn acts_on_new_vms_alone(args: &TryArgs, tried: &TriedSetting) -> bool {
+    tried.name() == HALT_POLL && halt_poll_scope(&args.root) == HaltPollScope::NewVms
 }
 
 /// Writes the page of trials, the oldest first.
