@@ -1418,7 +1418,7 @@ fn top_columns() -> impl TypedValueParser<Value = TopColumn> {
 }
 
 fn parse_length(text: &str) -> Result<Nanos, String> {
-    let length = Nanos::parse(text).ok_or("a length is a number and ns, us, ms or s, like 200us")?;
+    let length = Nanos::parse_long(text).ok_or("a length is a number and ns, us, ms, s, m or h, like 200us")?;
     if length == Nanos::ZERO { Err("a length of zero".to_string()) } else { Ok(length) }
 }
 
@@ -1442,13 +1442,7 @@ fn parse_interval(text: &str) -> Result<Nanos, String> {
 
 /// A length of ten seconds to a day; also in minutes or hours.
 fn parse_keep(text: &str) -> Result<Nanos, String> {
-    let of =
-        |number: &str, seconds: u64| Some(Nanos(number.parse::<u64>().ok()?.checked_mul(seconds * 1_000_000_000)?));
-    let length = match (text.strip_suffix('m'), text.strip_suffix('h')) {
-        (Some(minutes), _) => of(minutes, 60),
-        (_, Some(hours)) => of(hours, 3600),
-        _ => Nanos::parse(text),
-    };
+    let length = Nanos::parse_long(text);
     let allowed = Nanos(10_000_000_000)..=Nanos(86_400_000_000_000);
     length.filter(|length| allowed.contains(length)).ok_or_else(|| "10s to 24h, like 90s, 5m or 1h".to_string())
 }
@@ -1520,6 +1514,7 @@ mod tests {
             ("5", Some(5_000_000_000)),
             ("5s", Some(5_000_000_000)),
             ("200ms", Some(200_000_000)),
+            ("10m", Some(600_000_000_000)),
             ("0", None),
             ("x", None),
         ];

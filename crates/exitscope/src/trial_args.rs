@@ -184,9 +184,7 @@ fn middle(low: Nanos, high: Nanos) -> Nanos {
 
 /// A length; minutes, too.
 fn parse_length(text: &str) -> Result<Nanos, String> {
-    let minutes = text.strip_suffix('m').and_then(|text| text.trim().parse::<u64>().ok());
-    let length = minutes.and_then(|minutes| minutes.checked_mul(60_000_000_000)).map(Nanos);
-    length.or_else(|| Nanos::parse(text)).ok_or("a length is a number and us, ms, s or m, like 10s".to_string())
+    Nanos::parse_long(text).ok_or("a length is a number and us, ms, s, m or h, like 10s".to_string())
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {
@@ -200,8 +198,7 @@ mod tests {
 
     #[test]
     fn lengths_and_shares_are_read_as_people_write_them() {
-        assert_eq!(parse_length("10m"), Ok(Nanos(600_000_000_000)));
-        assert_eq!(parse_length("100ms"), Ok(Nanos(100_000_000)));
+        assert_eq!((parse_length("10m"), parse_length("0s")), (Ok(Nanos(600_000_000_000)), Ok(Nanos::ZERO)));
         assert!(parse_length("ten").is_err());
         assert_eq!((parse_percent("5%"), parse_percent("0.5")), (Ok(5.0), Ok(0.5)));
         assert!(parse_percent("100%").is_err() && parse_percent("-1%").is_err());

@@ -68,6 +68,12 @@ impl Nanos {
         parse_decimal(number, unit).map(Nanos)
     }
 
+    /// The same, also of minutes and hours: `10m`, `1.5h`.
+    pub fn parse_long(text: &str) -> Option<Nanos> {
+        let of = |name, unit| parse_decimal(text.trim().strip_suffix(name)?.trim_end(), unit).map(Nanos);
+        of("m", 60_000_000_000).or_else(|| of("h", 3_600_000_000_000)).or_else(|| Nanos::parse(text))
+    }
+
     /// The sum, or the largest length if it does not fit.
     pub const fn plus(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
@@ -241,6 +247,17 @@ mod tests {
         assert_eq!(Moment::parse("30.163347420"), Some(Moment::from_nanos(30_163_347_420)));
         assert_eq!(Moment::parse("30"), Some(Moment::from_nanos(30_000_000_000)));
         assert_eq!(Moment::parse("30s"), None);
+        for (text, nanos) in [
+            ("10m", Some(600_000_000_000)),
+            (" 1.5 h", Some(5_400_000_000_000)),
+            ("3ms", Some(3_000_000)),
+            ("12", None),
+            ("m", None),
+            ("-1m", None),
+            ("6000000h", None),
+        ] {
+            assert_eq!(Nanos::parse_long(text), nanos.map(Nanos), "{text}");
+        }
     }
 
     #[test]
