@@ -109,7 +109,7 @@ function Overview({ trial }: { trial: TrialReport }) {
       {left && (
         <div class={failed.length > 0 ? "coverage bad" : "coverage"}>
           <p>
-            <b>{trial.sensitivity ? "No setting was changed." : failed.length > 0 ? "Not all is restored." : left.kept ? `Left in force: ${verdict.keep ?? "a tried setting"}.` : "The value in force is restored."}</b>
+            <b>{trial.sensitivity ? "No setting was changed." : failed.length > 0 ? "Not all is restored." : left.kept ? `Left in force: ${verdict.keep ?? "a tried setting"}.` : left.unchanged ? "Not all is as it was before." : "The old value is restored."}</b>
           </p>
           <ul class="plain-list">
             {[...left.done, ...failed].map((line) => (
@@ -423,7 +423,11 @@ interface Tried {
 /** A trial of delays has one row, for its slope. */
 const slopeOf = ({ trial }: Tried): SensitivityRow | undefined => trial.sensitivity;
 const tried = (of: Tried): string => (slopeOf(of) ? "delays of exits, per 100 ns less" : of.setting.setting);
-const ruling = (of: Tried): string => slopeOf(of)?.ruling ?? RULINGS[of.setting.ruling];
+const ruling = (of: Tried): string => {
+  const { end } = of.trial.verdict;
+  const text = slopeOf(of)?.ruling ?? RULINGS[of.setting.ruling];
+  return end === "aborted" || end === "stopped" ? `${text} (${end})` : text;
+};
 const found = (of: Tried): { change: number | null; low: number | null; high: number | null } => {
   const slope = slopeOf(of);
   if (slope) return { change: slope.percent_per_100ns, low: slope.low_percent, high: slope.high_percent };

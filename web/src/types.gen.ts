@@ -3945,7 +3945,7 @@ export interface TrialLeftRow {
    */
   kept: boolean;
   /**
-   * Whether what somebody else has set was left as it is.
+   * Whether something was left as somebody else has set it, or as the kernel has.
    */
   unchanged: boolean;
 }

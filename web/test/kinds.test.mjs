@@ -421,7 +421,7 @@ test("a trial has its verdicts, changes, blocks and predictions", async () => {
   assert.match(better, /^halt_poll_ns=0 instead of halt_poll_ns=200000: better\.metric: 50\.0µs to 40\.0µs, -20\.0% \(-23\.6% to -16\.4%\)/);
   assert.match(undecided, /^halt_poll_ns=50000 .*: undecided\..*changes from 3\.60% on would be certain.*about 120s more would be needed/);
   assert.match(await page.locator(".verdict").first().getAttribute("class"), /good/);
-  assert.match(await page.locator("#overview").textContent(), /12 blocks, 72 turns in 792s: the time is over\.The value in force is restored\.restored: \/sys/);
+  assert.match(await page.locator("#overview").textContent(), /12 blocks, 72 turns in 792s: the time is over\.The old value is restored\.restored: \/sys/);
   const changes = await csvOf(page, "changes");
   const effects = report.verdict.settings.flatMap((setting) => setting.effects.map((effect) => ({ setting, effect })));
   assert.equal(changes.length, effects.length);

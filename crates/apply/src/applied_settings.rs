@@ -69,6 +69,9 @@ pub enum AppliedSettingsError {
     /// It is of another host; that one, and this one.
     #[error("{path}: says what was applied to {1}, and this host is {2}; {REMOVE}", path = .0.display())]
     OtherHost(PathBuf, String, String),
+    /// It has settings of threads or control groups as another container sees them.
+    #[error("{path}: says what was applied to threads or control groups from another container, or from outside of this one; restore it there", path = .0.display())]
+    OtherContainer(PathBuf),
     /// It cannot be written.
     #[error("cannot write {path}; --state names another place", path = .0.display())]
     NotWritten(PathBuf, #[source] io::Error),
@@ -102,6 +105,9 @@ pub struct AppliedSettings {
     pub host: String,
     /// The boot since which it was changed, as the kernel calls it: another one has set all knobs anew.
     pub boot: String,
+    /// Whose processes and control groups it sees that changed it, as [`namespaces`] has it.
+    #[serde(default)]
+    pub namespaces: String,
     /// In the order in which it was changed.
     pub changes: Vec<AppliedSetting>,
 }
@@ -157,7 +163,7 @@ impl AppliedSettings {
     /// Nothing changed yet.
     pub fn of(host: &str, boot: &str) -> AppliedSettings {
         let [schema, host, boot] = [SCHEMA, host, boot].map(str::to_string);
-        AppliedSettings { schema, host, boot, changes: Vec::new() }
+        AppliedSettings { schema, host, boot, namespaces: namespaces(), changes: Vec::new() }
     }
 
     /// What the file says; `None` if it is not there.
@@ -194,7 +200,7 @@ impl AppliedSettings {
     /// Why this is not what was applied anywhere.
     fn trouble(&self) -> Option<String> {
         let is_name = |name: &String| name.len() <= NAME && !name.chars().any(char::is_control);
-        if ![&self.host, &self.boot].into_iter().all(is_name) {
+        if ![&self.host, &self.boot, &self.namespaces].into_iter().all(is_name) {
             return Some("host or boot is not a name".to_string());
         }
         self.changes.iter().enumerate().find_map(|(at, change)| {
@@ -293,8 +299,7 @@ impl SettingsLock {
     pub fn take(root: &Path, state: &Path) -> Result<SettingsLock, AppliedSettingsError> {
         let path = beside(state, ".lock");
         let cannot = |source| AppliedSettingsError::NotLocked(path.clone(), source);
-        // Nobody else's, whatever the umask: see `can_hold_command`.
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder(state)).map_err(cannot)?;
+        create_folder(folder(state)).map_err(cannot)?;
         loop {
             let mut options = OpenOptions::new();
             let file = open(&path, options.read(true).write(true).create(true).mode(0o600)).map_err(cannot)?;
@@ -341,6 +346,23 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
     }
+}
+
+/// Creates a folder that is nobody else's, whatever the umask: see [`can_hold_command`].
+fn create_folder(path: &Path) -> io::Result<()> {
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        done => done,
+    }
+}
+
+/// The namespaces of processes and of control groups that this process is in, see namespaces(7).
+pub fn namespaces() -> String {
+    let link = |name| fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default().display().to_string();
+    ["pid", "cgroup"].map(link).join(" ")
 }
 
 /// Whether a state file may have a guest's command, which is run: others can neither write it nor put another file in its place.

@@ -10,19 +10,11 @@ use std::path::{Path, PathBuf};
 /// Where control groups are mounted.
 const MOUNTS: &str = "/sys/fs/cgroup";
 
-/// The CPUs allowed to a thread of this host, as far as the host says.
-pub fn allowed_cpus(process: u32, thread: u32) -> Option<Vec<usize>> {
-    of_groups(&groups(process, thread)?, Path::new(MOUNTS)).map(|(cpus, _)| cpus)
-}
-
-/// The same, of a thread whose cpuset is not the root's. The root's has only the CPUs that are on, and is no bound.
-pub fn own_cpuset(process: u32, thread: u32) -> Option<Vec<usize>> {
-    let (cpus, is_root) = of_groups(&groups(process, thread)?, Path::new(MOUNTS))?;
-    (!is_root).then_some(cpus)
-}
-
-fn groups(process: u32, thread: u32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{process}/task/{thread}/cgroup")).ok()
+/// The CPUs allowed to a thread of this host, as far as the host says; and whether its cpuset is the root's, which lists only CPUs
+/// that are on.
+pub fn cpuset(process: u32, thread: u32) -> Option<(Vec<usize>, bool)> {
+    let groups = fs::read_to_string(format!("/proc/{process}/task/{thread}/cgroup")).ok()?;
+    of_groups(&groups, Path::new(MOUNTS))
 }
 
 /// The CPUs of the groups that /proc/PID/cgroup lists: lines of `NUMBER:CONTROLLERS:PATH`, see cgroups(7). Version 1 has a

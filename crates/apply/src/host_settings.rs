@@ -1,6 +1,8 @@
 //! The settings of this host, held by one process at a time: noted in the state file, set, checked and restored.
 
-use crate::applied_settings::{AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock};
+use crate::applied_settings::{
+    AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock, namespaces,
+};
 use crate::knob_file::KnobFileError;
 use crate::placed_setting::{PlaceError, PlacedSetting};
 use crate::plan::SettingChange;
@@ -88,6 +90,9 @@ pub enum RestoreError {
          unchanged (`--undo --force` restores {3})"
     )]
     ByOthers(String, String, String, String),
+    /// It had only CPUs that are off now, or that its cpuset has no longer; the setting, the old value, and the one in force.
+    #[error("{0} was {1}, of which nothing is left; it is {2}")]
+    Lost(String, String, String),
 }
 
 impl HostSettings {
@@ -231,26 +236,20 @@ fn load(path: &Path, root: &Path, boot: &str) -> Result<Option<AppliedSettings>,
     let Some(applied) = AppliedSettings::load(path)? else { return Ok(None) };
     let host = host_name(root);
     // A host may be renamed, and a container has a name of its own: its boot has one id. But a tree that is no host's has neither, and
-    // is known by its name; and what another container does not see is not gone.
-    let is_same_boot = || applied.boot == boot && applied.host != UNKNOWN_HOST && root.join(BOOT_ID).exists();
+    // is known by its name.
+    let is_same_boot = applied.boot == boot && applied.host != UNKNOWN_HOST && root.join(BOOT_ID).exists();
+    if applied.host != host && !is_same_boot {
+        return Err(AppliedSettingsError::OtherHost(path.to_path_buf(), applied.host, host));
+    }
+    // What is not seen here may be there all the same.
     let of_namespace = |applied: &AppliedSetting| {
         let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), root);
         place.map_or(true, |place| place.is_of_namespace())
     };
-    let sees_all = || has_first_namespaces() || !applied.changes.iter().any(of_namespace);
-    match applied.host == host || is_same_boot() && sees_all() {
-        true => Ok(Some(applied)),
-        false => Err(AppliedSettingsError::OtherHost(path.to_path_buf(), applied.host, host)),
+    if applied.boot == boot && applied.namespaces != namespaces() && applied.changes.iter().any(of_namespace) {
+        return Err(AppliedSettingsError::OtherContainer(path.to_path_buf()));
     }
-}
-
-/// Whether this process sees all processes and control groups of the kernel (include/uapi/linux/nsfs.h: PID_NS_INIT_INO,
-/// CGROUP_NS_INIT_INO).
-fn has_first_namespaces() -> bool {
-    [("pid", 0xefff_fffc_u32), ("cgroup", 0xefff_fffb)].iter().all(|(name, inode)| {
-        let link = fs::read_link(format!("/proc/self/ns/{name}"));
-        link.is_ok_and(|link| link.as_os_str() == format!("{name}:[{inode}]").as_str())
-    })
+    Ok(Some(applied))
 }
 
 /// Restores a setting; if somebody else has changed it since, only by force.
@@ -280,6 +279,7 @@ fn put_back(
         Some(now) if by_others && !force => {
             Err(RestoreError::ByOthers(place.to_string(), now.clone(), new.clone(), old.clone()))
         }
+        Some(now) if place.has_lost(old) => Err(RestoreError::Lost(place.to_string(), old.clone(), now.clone())),
         Some(_) => place.set(old).map(|()| (from, by_others)).map_err(RestoreError::from),
         None => Ok((from, by_others)),
     }
@@ -305,6 +305,7 @@ fn boot_id(root: &Path) -> Result<String, AppliedSettingsError> {
 pub(crate) mod tests {
     use super::*;
     use crate::knob_file::read;
+    use crate::placed_setting::{SettingTargets, TaskThread};
     use crate::plan::{PlannedSetting, plan};
     use exitscope_policy::{Knob, knob};
     use std::io::{self, Write};
@@ -359,6 +360,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn cpus_that_are_all_gone_are_said_and_not_written() {
+        let own = std::process::id();
+        let threads = vec![TaskThread::of(own, own).unwrap()];
+        let targets = SettingTargets { threads, ..SettingTargets::default() };
+        let place = PlacedSetting::all("affinity", Path::new("/"), &targets).unwrap().remove(0);
+        let [knob, old, new] = ["affinity", "1023", "1022"].map(str::to_string);
+        let applied = AppliedSetting { knob, target: place.target().map(str::to_string), old, new, before: None };
+        let before = place.read().unwrap();
+        // It has lost those of the trial, too, so that what it has now is not somebody else's.
+        let error = restore(&applied, Path::new("/"), false).unwrap_err();
+        assert!(matches!(error, RestoreError::Lost(..)), "{error}");
+        assert!(error.to_string().ends_with(&format!("was 1023, of which nothing is left; it is {before}")), "{error}");
+        assert_eq!(place.read().unwrap(), before);
+    }
+
+    #[test]
     fn a_host_that_was_renamed_is_the_same_until_it_is_booted() {
         let (root, knob, path) = host_with_one_knob();
         let write = |file: &str, text: &str| {
@@ -387,6 +404,19 @@ pub(crate) mod tests {
         assert_eq!((settings.restore(false).len(), read(&path).unwrap().as_str()), (1, "777"));
         settings.save().unwrap();
         drop(settings);
+
+        // Threads and groups that another container does not see may be there all the same.
+        let quota = PlacedSetting::find("cpu_quota", Some("vm"), root.path()).unwrap();
+        let change = SettingChange { place: quota, old: "max".to_string(), new: "50000".to_string() };
+        let mut settings = open().unwrap().0;
+        settings.note([&change]).unwrap();
+        drop(settings);
+        assert_eq!(open().unwrap().1, EarlierSettings::ThisBoot);
+        let text = fs::read_to_string(&state).unwrap();
+        fs::write(&state, text.replace(&namespaces(), "pid:[1] cgroup:[2]")).unwrap();
+        let other = open().err().unwrap().to_string();
+        assert!(other.contains("from another container"), "{other}");
+        fs::remove_file(&state).unwrap();
 
         set("pod-a\n");
         write(NAME, "pod-b\n");

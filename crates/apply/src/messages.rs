@@ -66,7 +66,7 @@ pub struct TrialEnding {
     pub why: Option<String>,
     /// Whether a value was left in force, and noted.
     pub kept: bool,
-    /// Whether what somebody else has set was left as it is.
+    /// Whether something was left as somebody else has set it, or as the kernel has.
     pub unchanged: bool,
     /// What was restored, and what somebody else has set and was left unchanged.
     pub done: Vec<String>,

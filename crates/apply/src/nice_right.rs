@@ -12,7 +12,8 @@ const FIRST_NAMESPACE: &str = "user:[4026531837]";
 /// kernel/sched/syscalls.c, `can_nice`: by the capability in the first user namespace, or within the limit of the thread).
 pub(crate) fn may_have_nice(process: u32, nice: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let is_first = fs::read_link("/proc/self/ns/user").is_ok_and(|link| link.as_os_str() == FIRST_NAMESPACE);
+    // A kernel without user namespaces has one, and no link.
+    let is_first = fs::read_link("/proc/self/ns/user").map_or(true, |link| link.as_os_str() == FIRST_NAMESPACE);
     let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
     has_capability(&status) && is_first || lowest_nice(&limits).is_some_and(|lowest| nice >= lowest)
 }

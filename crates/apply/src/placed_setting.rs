@@ -1,6 +1,6 @@
 //! A setting where one host has it: read, written and read back; and what to do where that cannot be done.
 
-use crate::cpuset::{allowed_cpus, own_cpuset};
+use crate::cpuset::cpuset;
 use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_guest, write_script};
 use crate::knob_file::{self, KnobFileError};
 use crate::nice_right::may_have_nice;
@@ -317,7 +317,7 @@ impl PlacedSetting {
     /// The CPUs that the control group of a thread allows, if this value has others.
     pub fn allowed_instead(&self, value: &str) -> Option<String> {
         let At::Affinity(thread) = &self.at else { return None };
-        let allowed = allowed_cpus(thread.process, thread.thread)?;
+        let (allowed, _) = cpuset(thread.process, thread.thread)?;
         let is_allowed = value == ALL_CPUS || cpus(value)?.iter().all(|cpu| allowed.contains(cpu));
         (!is_allowed).then(|| cpu_list(&allowed))
     }
@@ -398,7 +398,7 @@ impl PlacedSetting {
                 run_in_guest(command, &script, GUEST_TIME).map(drop)
             }
             At::Affinity(thread) => {
-                // The kernel keeps what it is given as `user_cpus_ptr`, and cuts it down to what there is
+                // The kernel cuts it down to what there is, and from 6.2 on keeps it whole as `user_cpus_ptr`
                 // (kernel/sched/syscalls.c, __sched_setaffinity).
                 let wanted = if value == ALL_CPUS { (0..=MAX_CPU).collect() } else { cpus(value).ok_or_else(odd)? };
                 let mut set = CpuSet::new();
@@ -431,10 +431,15 @@ impl PlacedSetting {
     }
 
     /// Whether `now` is a value that was set, or may be what the kernel has made of it: of a thread all of whose CPUs are gone, anything
-    /// (kernel/sched/core.c, `select_fallback_rq`).
+    /// (kernel/sched/core.c, `select_fallback_rq`; where its cpuset has changed, kernel/cgroup/cpuset.c, `cpuset_update_tasks_cpumask`).
     pub fn may_have_become(&self, set: &str, now: &str) -> bool {
-        let has_none = |thread| running_cpus(thread, set).is_some_and(|left| left.is_empty());
-        self.is_same(set, now) || matches!(&self.at, At::Affinity(thread) if has_none(thread))
+        self.is_same(set, now) || self.has_lost(set)
+    }
+
+    /// Whether nothing of a value is left that could be set: CPUs that are all off, or outside of the cpuset.
+    pub fn has_lost(&self, value: &str) -> bool {
+        let At::Affinity(thread) = &self.at else { return false };
+        running_cpus(thread, value).is_some_and(|left| left.is_empty())
     }
 
     /// Why it cannot be read or written.
@@ -500,12 +505,12 @@ fn affinity_text(allowed: &[usize], all: Option<&[usize]>) -> String {
 /// All CPUs of a thread that is not pinned, as far as the host says. The root's cpuset lists those that are on; it has fewer where
 /// partitions have taken some out of it (Documentation/admin-guide/cgroup-v2.rst).
 fn all_cpus(thread: &TaskThread) -> Option<Vec<usize>> {
-    let left_by_partitions = || {
-        let (left, online) = (allowed_cpus(thread.process, thread.thread)?, listed_cpus(Path::new(ONLINE))?);
-        (left.len() < online.len()).then_some(left)
-    };
-    let own = own_cpuset(thread.process, thread.thread);
-    own.or_else(left_by_partitions).or_else(|| listed_cpus(Path::new(PRESENT)))
+    let count = |file: &str| listed_cpus(Path::new(file)).map_or(0, |cpus| cpus.len());
+    match cpuset(thread.process, thread.thread) {
+        Some((own, false)) => Some(own),
+        Some((left, true)) if left.len() < count(ONLINE) => Some(left),
+        _ => listed_cpus(Path::new(PRESENT)),
+    }
 }
 
 /// The CPUs of a value that are on, and that the thread's cpuset has.
@@ -638,7 +643,7 @@ pub(crate) mod tests {
         assert_eq!((affinity.allowed_instead(&all), affinity.is_unknown(&all)), (None, false));
         // Of the threads of a test, whether they are pinned is not known.
         let listed = running_cpus(&targets.threads[0], &all).unwrap();
-        if let Some(allowed) = allowed_cpus(id, id) {
+        if let Some((allowed, _)) = cpuset(id, id) {
             assert_eq!(affinity.allowed_instead("1023"), Some(cpu_list(&allowed)));
         }
         let one = listed[0].to_string();
@@ -653,6 +658,7 @@ pub(crate) mod tests {
         assert!(!affinity.is_same(&all, &one) || listed == one);
         // What the kernel does with a thread all of whose CPUs are gone is not somebody else's doing.
         assert!(affinity.may_have_become("1023", &all) && !affinity.may_have_become(&one, "1023"));
+        assert!(affinity.has_lost("1023") && !affinity.has_lost(&format!("{one}+1023")) && !affinity.has_lost(&all));
         // A CPU that there is not.
         assert!(affinity.set("1023").is_err() && affinity.read().unwrap() == all);
         assert!(

@@ -40,7 +40,9 @@ pub enum TriedSettingError {
     #[error("{0} has CPUs that are not allowed for {1}: the cpuset of its control group has {2}")]
     NotAllowed(String, String, String),
     /// A nice value could not be lowered again.
-    #[error("{0}: what was raised could not be lowered again: that needs root, CAP_SYS_NICE or a limit of nice values")]
+    #[error(
+        "{0}: what was raised could not be lowered again: that needs CAP_SYS_NICE in the host's user namespace, or a limit of nice values"
+    )]
     NotLowered(String),
     /// The same value again.
     #[error("{0}={1} is there twice")]

@@ -208,6 +208,12 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
                 ended.unchanged = true;
                 given_up.push(applied);
             }
+            Err(error @ RestoreError::Lost(..)) => {
+                ended.done.push(format!("{error}: left unchanged"));
+                ended.why.get_or_insert(error.to_string());
+                ended.unchanged = true;
+                given_up.push(applied);
+            }
             Err(error) => match settings.by_hand(&applied).filter(|_| guests == Guests::GivenUp) {
                 Some(by_hand) => {
                     let text = "a restart of the guest has reset it, otherwise";

@@ -17,7 +17,9 @@ use exitscope_store::{
     AddOutcome, Compacted, DamagedFile, RecordingRow, Store, StoreCheck, StoredEffectRow, StoredTrialRow,
 };
 use exitscope_trace::EventFilter;
-use exitscope_view::{Page, PageSection, Table, TableColumn, TrialReport, plural, thousands, write_page};
+use exitscope_view::{
+    Page, PageSection, Table, TableColumn, TrialReport, plural, ruling_in_words, thousands, write_page,
+};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -223,7 +225,7 @@ fn trials<'a>(trials: impl ExactSizeIterator<Item = &'a StoredTrialRow>) -> Page
     let mut trials: Vec<&StoredTrialRow> = trials.collect();
     trials.sort_by(|a, b| (&a.host, &a.began).cmp(&(&b.host, &b.began)));
     let row = |trial: &StoredTrialRow, setting: String, change: Option<String>, ruling: &str| {
-        let (change, ruling) = (change.unwrap_or("-".to_string()), ruling.replace('_', " "));
+        let (change, ruling) = (change.unwrap_or("-".to_string()), ruling_in_words(ruling, Some(&trial.end)));
         vec![trial.host.clone(), trial.began.clone(), setting, trial.in_force.clone(), change, ruling]
     };
     let decided = |trial: &'a StoredTrialRow| {

@@ -372,11 +372,12 @@ impl HostTrial {
             Some(decided) => decided.ruling,
             None => self.undecided(&differences[0]),
         };
+        // Of delays the slope decides, over all blocks.
+        let frozen = decided.filter(|_| self.delays.is_none());
         let effect = |(of, metric): (usize, &TrialMetric)| {
-            let differences = if of == 0 { self.judged(at) } else { differences[of] };
+            let frozen = frozen.filter(|_| of == 0);
+            let differences = frozen.map_or(differences[of], |decided| decided.differences);
             let now = [0, at + 1].map(|setting| self.mean(of, setting));
-            // Of delays the slope decides, over all blocks.
-            let frozen = decided.filter(|_| of == 0 && self.delays.is_none());
             let [in_force, with] = frozen.map_or(now, |decided| decided.means);
             MetricEffect {
                 metric: metric.clone(),

@@ -39,7 +39,7 @@ pub enum TrialEnd {
     Decided,
     /// The slope over delays is as certain as it has to be.
     SlopeCertain,
-    /// All blocks of the plan were measured.
+    /// All blocks of the plan were measured, or as many as there was time for.
     TimeOver,
     /// A value was beyond a limit.
     Aborted {

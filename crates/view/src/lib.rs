@@ -100,7 +100,7 @@ pub use sweep_metrics::{SweepMetrics, SweepMetricsError};
 pub use sweep_page::sweep_page;
 pub use text::{TerminalStyle, write_page};
 pub use times::{ExitTimes, VcpuTimes};
-pub use trial_history::trial_history_page;
+pub use trial_history::{ruling_in_words, trial_history_page};
 pub use trial_report::{
     BlockChangeRow, CauseRateRow, PredictedFromRow, PredictionRow, TrialBlockRow, TrialCauseRow, TrialEffectRow,
     TrialLeftRow, TrialPlanRow, TrialReport, TrialVerdictRow, TriedSettingRow, trial_causes_page,

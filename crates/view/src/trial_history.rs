@@ -93,7 +93,7 @@ fn found(trials: &[TrialReport]) -> PageSection {
                 in_force.clone(),
                 effect.map(|effect| effect.metric.clone()).unwrap_or_default(),
                 effect.map(TrialEffectRow::change).unwrap_or_default(),
-                setting.ruling.replace('_', " "),
+                ruling_in_words(&setting.ruling, report.verdict.end.as_deref()),
                 left.to_string(),
             ]);
         }
@@ -101,6 +101,15 @@ fn found(trials: &[TrialReport]) -> PageSection {
     let count = trials.len() as u64;
     let title = format!("{} {}", thousands(count), plural(count, "trial"));
     PageSection { title, table: Some(Table { columns, rows }), ..PageSection::default() }
+}
+
+/// A ruling in words, and whether the trial was broken off, so that it is no more than what was found until then.
+pub fn ruling_in_words(ruling: &str, end: Option<&str>) -> String {
+    let ruling = ruling.replace('_', " ");
+    match end {
+        Some(end @ ("aborted" | "stopped")) => format!("{ruling} ({end})"),
+        _ => ruling,
+    }
 }
 
 fn foreseen(predicted: &[Predicted]) -> PageSection {

@@ -195,7 +195,7 @@ pub struct CauseRateRow {
 pub struct TrialLeftRow {
     /// Whether a tried value was left in force.
     pub kept: bool,
-    /// Whether what somebody else has set was left as it is.
+    /// Whether something was left as somebody else has set it, or as the kernel has.
     #[serde(default)]
     pub unchanged: bool,
     /// What was done, in words.

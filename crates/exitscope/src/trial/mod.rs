@@ -325,7 +325,7 @@ fn write_plan(
     write!(out, "{}", trial.plan())?;
     let changes = format!("changes from {}% on matter", args.matters);
     write_rules(args, &changes, trial, measured, host_limits, out)?;
-    let end = if args.keep { "a value that is certainly better is kept" } else { "the value in force is restored" };
+    let end = if args.keep { "a value that is certainly better is kept" } else { "the old value is restored" };
     writeln!(out, "at the end: {end}")?;
     writeln!(out, "watchdog: restores if this command dies, or is silent for {} s", LEASE.as_secs())?;
     Ok(())
