@@ -33,6 +33,7 @@ const RULINGS = { better: "better", worse: "worse", no_difference: "no differenc
 /** The state of a headline with that ruling. */
 const STATES = { better: "better", worse: "worse", no_difference: "no_clear_difference", undecided: "cannot_tell" } as const;
 
+const isBroken = ({ verdict }: TrialReport): boolean => verdict.end === "aborted" || verdict.end === "stopped";
 const inForce = (trial: TrialReport): string => trial.plan.settings[0] ?? "–";
 const effectsOf = (trial: TrialReport): Effect[] => trial.verdict.settings.flatMap((setting) => setting.effects.map((effect) => ({ trial, setting, effect })));
 
@@ -96,7 +97,7 @@ function headlines({ sensitivity, verdict, plan }: TrialReport): { state: string
 
 function Overview({ trial }: { trial: TrialReport }) {
   const { verdict, left } = trial;
-  const broken = verdict.end === "aborted" || verdict.end === "stopped";
+  const broken = isBroken(trial);
   const failed = left?.failed ?? [];
   const doubts = broken ? [`the trial was ${verdict.why.replace(/^stopped/, "ended")}`] : [];
   return (
@@ -424,9 +425,8 @@ interface Tried {
 const slopeOf = ({ trial }: Tried): SensitivityRow | undefined => trial.sensitivity;
 const tried = (of: Tried): string => (slopeOf(of) ? "delays of exits, per 100 ns less" : of.setting.setting);
 const ruling = (of: Tried): string => {
-  const { end } = of.trial.verdict;
   const text = slopeOf(of)?.ruling ?? RULINGS[of.setting.ruling];
-  return end === "aborted" || end === "stopped" ? `${text} (${end})` : text;
+  return isBroken(of.trial) ? `${text} (${of.trial.verdict.end})` : text;
 };
 const found = (of: Tried): { change: number | null; low: number | null; high: number | null } => {
   const slope = slopeOf(of);

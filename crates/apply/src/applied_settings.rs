@@ -105,7 +105,7 @@ pub struct AppliedSettings {
     pub host: String,
     /// The boot since which it was changed, as the kernel calls it: another one has set all knobs anew.
     pub boot: String,
-    /// Whose processes and control groups it sees that changed it, as [`namespaces`] has it.
+    /// Whose processes and control groups are seen by who changed it, see namespaces(7).
     #[serde(default)]
     pub namespaces: String,
     /// In the order in which it was changed.
@@ -360,7 +360,7 @@ fn create_folder(path: &Path) -> io::Result<()> {
 }
 
 /// The namespaces of processes and of control groups that this process is in, see namespaces(7).
-pub fn namespaces() -> String {
+fn namespaces() -> String {
     let link = |name| fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default().display().to_string();
     ["pid", "cgroup"].map(link).join(" ")
 }

@@ -1,8 +1,6 @@
 //! The settings of this host, held by one process at a time: noted in the state file, set, checked and restored.
 
-use crate::applied_settings::{
-    AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock, namespaces,
-};
+use crate::applied_settings::{AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock};
 use crate::knob_file::KnobFileError;
 use crate::placed_setting::{PlaceError, PlacedSetting};
 use crate::plan::SettingChange;
@@ -98,9 +96,9 @@ pub enum RestoreError {
 impl HostSettings {
     /// What is in the state file `path` of the host below `root`; an error where [`HostSettings::open`] would have one.
     pub fn earlier(root: &Path, path: &Path) -> Result<EarlierSettings, AppliedSettingsError> {
-        let boot = boot_id(root)?;
-        let applied = load(path, root, &boot)?;
-        Ok(EarlierSettings::of(applied.as_ref(), &boot))
+        let here = nothing_applied(root)?;
+        let applied = load(path, root, &here)?;
+        Ok(EarlierSettings::of(applied.as_ref(), &here.boot))
     }
 
     /// Takes the lock and reads the state file, with what earlier runs have left, killed or not.
@@ -114,13 +112,13 @@ impl HostSettings {
         path: &Path,
         lock: SettingsLock,
     ) -> Result<(HostSettings, EarlierSettings), AppliedSettingsError> {
-        let (host, boot) = (host_name(root), boot_id(root)?);
-        let applied = load(path, root, &boot)?;
-        let earlier = EarlierSettings::of(applied.as_ref(), &boot);
+        let here = nothing_applied(root)?;
+        let applied = load(path, root, &here)?;
+        let earlier = EarlierSettings::of(applied.as_ref(), &here.boot);
         let left = applied.iter().filter(|_| earlier == EarlierSettings::EarlierBoot).flat_map(|of| &of.changes);
         let guests = left.filter_map(|applied| by_hand(root, applied)).collect();
         let applied = applied.filter(|_| earlier == EarlierSettings::ThisBoot);
-        let applied = applied.unwrap_or_else(|| AppliedSettings::of(&host, &boot));
+        let applied = applied.unwrap_or(here);
         let [root, path] = [root, path].map(Path::to_path_buf);
         Ok((HostSettings { root, path, applied, before: Vec::new(), guests, lock }, earlier))
     }
@@ -231,22 +229,26 @@ fn by_hand(root: &Path, applied: &AppliedSetting) -> Option<String> {
     PlacedSetting::find(&applied.knob, applied.target.as_deref(), root).ok()?.by_hand(&applied.old)
 }
 
-/// The state file, if it is there and of this host.
-fn load(path: &Path, root: &Path, boot: &str) -> Result<Option<AppliedSettings>, AppliedSettingsError> {
+/// What a state file of the host below `root` says before anything is applied.
+fn nothing_applied(root: &Path) -> Result<AppliedSettings, AppliedSettingsError> {
+    Ok(AppliedSettings::of(&host_name(root), &boot_id(root)?))
+}
+
+/// The state file, if it is there and of this host, of which `here` is.
+fn load(path: &Path, root: &Path, here: &AppliedSettings) -> Result<Option<AppliedSettings>, AppliedSettingsError> {
     let Some(applied) = AppliedSettings::load(path)? else { return Ok(None) };
-    let host = host_name(root);
     // A host may be renamed, and a container has a name of its own: its boot has one id. But a tree that is no host's has neither, and
     // is known by its name.
-    let is_same_boot = applied.boot == boot && applied.host != UNKNOWN_HOST && root.join(BOOT_ID).exists();
-    if applied.host != host && !is_same_boot {
-        return Err(AppliedSettingsError::OtherHost(path.to_path_buf(), applied.host, host));
+    let is_same_boot = applied.boot == here.boot;
+    if applied.host != here.host && !(is_same_boot && applied.host != UNKNOWN_HOST && root.join(BOOT_ID).exists()) {
+        return Err(AppliedSettingsError::OtherHost(path.to_path_buf(), applied.host, here.host.clone()));
     }
     // What is not seen here may be there all the same.
     let of_namespace = |applied: &AppliedSetting| {
         let place = PlacedSetting::find(&applied.knob, applied.target.as_deref(), root);
         place.map_or(true, |place| place.is_of_namespace())
     };
-    if applied.boot == boot && applied.namespaces != namespaces() && applied.changes.iter().any(of_namespace) {
+    if is_same_boot && applied.namespaces != here.namespaces && applied.changes.iter().any(of_namespace) {
         return Err(AppliedSettingsError::OtherContainer(path.to_path_buf()));
     }
     Ok(Some(applied))
@@ -413,7 +415,8 @@ pub(crate) mod tests {
         drop(settings);
         assert_eq!(open().unwrap().1, EarlierSettings::ThisBoot);
         let text = fs::read_to_string(&state).unwrap();
-        fs::write(&state, text.replace(&namespaces(), "pid:[1] cgroup:[2]")).unwrap();
+        fs::write(&state, text.replace(&nothing_applied(root.path()).unwrap().namespaces, "pid:[1] cgroup:[2]"))
+            .unwrap();
         let other = open().err().unwrap().to_string();
         assert!(other.contains("from another container"), "{other}");
         fs::remove_file(&state).unwrap();

@@ -201,16 +201,15 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
                 ended.done.push(format!("{} is {}, as before", restored.place, restored.old));
             }
             Ok(restored) => ended.done.push(restored.to_string()),
-            Err(RestoreError::ByOthers(place, now, _, old)) => {
-                let found = format!("{place} is {now:?}, which the trial has not set");
-                ended.done.push(format!("{found}: left unchanged (it was {old} before)"));
+            Err(error @ (RestoreError::ByOthers(..) | RestoreError::Lost(..))) => {
+                let (found, was) = match &error {
+                    RestoreError::ByOthers(place, now, _, old) => {
+                        (format!("{place} is {now:?}, which the trial has not set"), format!(" (it was {old} before)"))
+                    }
+                    lost => (lost.to_string(), String::new()),
+                };
+                ended.done.push(format!("{found}: left unchanged{was}"));
                 ended.why.get_or_insert(found);
-                ended.unchanged = true;
-                given_up.push(applied);
-            }
-            Err(error @ RestoreError::Lost(..)) => {
-                ended.done.push(format!("{error}: left unchanged"));
-                ended.why.get_or_insert(error.to_string());
                 ended.unchanged = true;
                 given_up.push(applied);
             }

@@ -18,7 +18,7 @@
 
 use crate::guest::{CODE_AT, OUT_PORT, Trouble, failed, io_error, start_in_real_mode, with_vcpu};
 use kvm_bindings::{kvm_lapic_state, kvm_msi};
-use kvm_ioctls::{VcpuExit, VcpuFd};
+use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -49,9 +49,7 @@ const DIVIDE: usize = 0x3e0;
 pub fn halt_with_pending(times: u32) -> Result<(), Trouble> {
     // To the first APIC; delivery mode 3 is REMRD.
     let wake_up = kvm_msi { address_lo: 0xfee0_0000, data: 3 << 8, ..kvm_msi::default() };
-    with_vcpu(CODE, &[(VECTOR, HANDLER)], |vm, vcpu| {
-        let mut lapic = vcpu.get_lapic().map_err(failed("KVM_GET_LAPIC"))?;
-        set(&mut lapic, SPURIOUS, 0x1ff); // on
+    with_apic(|vm, vcpu, lapic| {
         vcpu.set_lapic(&lapic).map_err(failed("KVM_SET_LAPIC"))?;
         for _ in 0..times {
             vm.signal_msi(wake_up).map_err(failed("KVM_SIGNAL_MSI"))?;
@@ -65,9 +63,7 @@ pub fn halt_with_pending(times: u32) -> Result<(), Trouble> {
 pub fn halt_for(times: u32, length: Duration) -> Result<(), Trouble> {
     // The bus's clock has one cycle in a nanosecond (APIC_BUS_CYCLE_NS_DEFAULT of arch/x86/kvm/lapic.h).
     let cycles = u32::try_from(length.as_nanos()).map_err(|_| Trouble::Failed("at most 4 s".to_string()))?;
-    with_vcpu(CODE, &[(VECTOR, HANDLER)], |_, vcpu| {
-        let mut lapic = vcpu.get_lapic().map_err(failed("KVM_GET_LAPIC"))?;
-        set(&mut lapic, SPURIOUS, 0x1ff); // on
+    with_apic(|_, vcpu, mut lapic| {
         set(&mut lapic, IN_SERVICE + usize::from(VECTOR / 32) * 0x10, 0);
         set(&mut lapic, LVT_TIMER, u32::from(VECTOR));
         set(&mut lapic, DIVIDE, 0b1011); // by 1
@@ -78,6 +74,15 @@ pub fn halt_for(times: u32, length: Duration) -> Result<(), Trouble> {
             run_to_out(vcpu, 0)?;
         }
         Ok(())
+    })
+}
+
+/// Has `then` run a virtual CPU with a local APIC, and gives it what to set that to: as it is, but on.
+fn with_apic(then: impl FnOnce(&VmFd, &mut VcpuFd, kvm_lapic_state) -> Result<(), Trouble>) -> Result<(), Trouble> {
+    with_vcpu(CODE, &[(VECTOR, HANDLER)], |vm, vcpu| {
+        let mut lapic = vcpu.get_lapic().map_err(failed("KVM_GET_LAPIC"))?;
+        set(&mut lapic, SPURIOUS, 0x1ff);
+        then(vm, vcpu, lapic)
     })
 }
 
