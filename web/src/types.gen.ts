@@ -911,6 +911,16 @@ export interface Coverage {
  */
 export interface EventKindsRow {
   /**
+   * Whether that is all such time: on powerpc without sched_switch other tasks' is not, and without sched_wakeup what ends a sleep is
+   * not. If not, the rest is counted as whatever they were doing.
+   */
+  all_steal: boolean;
+  /**
+   * When user space entered KVM_RUN again (kvm_fpu, sys_enter_ioctl; of Xen always). If not, the kernel's way from there into the
+   * guest is counted as user space's.
+   */
+  kvm_run: boolean;
+  /**
    * When vCPUs had no CPU (sched_switch; on Xen, run states; on powerpc, when other virtual cores had it). If not, that time is
    * counted as whatever they were doing.
    */

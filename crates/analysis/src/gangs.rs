@@ -375,6 +375,13 @@ impl GangFacts {
         vcores.into_iter().map(|((vm, _), vcore)| VcoreGangs { vm, ..vcore }).collect()
     }
 
+    /// CPUs, of each its first thread's number, on which several virtual cores ran in turn.
+    pub fn shared_cpus(&self) -> BTreeSet<PcpuId> {
+        let mut seen = BTreeSet::new();
+        let cpus = self.vcores(None).into_iter().flat_map(|vcore| vcore.stats.cpus);
+        cpus.filter(|cpu| !seen.insert(*cpu)).collect()
+    }
+
     /// By VM.
     pub fn vms(&self) -> BTreeMap<VmId, GangStats> {
         let mut vms: BTreeMap<VmId, GangStats> = BTreeMap::new();

@@ -125,6 +125,8 @@ fn row(side: &DiffSide) -> SideRow {
         event_kinds: EventKindsRow {
             user_space: side.tells_handlers,
             scheduler: side.tells_steal,
+            all_steal: side.tells_all_steal,
+            kvm_run: side.tells_runs,
             by_runner: side.by_runner,
         },
         lines: Coverage::of(ledger, *exits, 0).lines,

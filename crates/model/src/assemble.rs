@@ -13,6 +13,7 @@
 //!
 //! Every event ends in a row's `events` or in a line of the ledger.
 
+mod runners;
 mod scheduler;
 mod yielding;
 
@@ -26,7 +27,7 @@ use crate::{
     CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivityEvent, LaneSpan, Ledger, LedgerLine, Subject,
     SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, version,
 };
-use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
+use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -41,8 +42,17 @@ const REENTERS_UNSAID: Range<(u32, u32)> = (5, 8)..(5, 11);
 /// Xen handles takes microseconds; where Xen runs in a VM itself, the host below may have the CPU (`steal` of Xen's own vCPU).
 const SILENCE: Nanos = Nanos(2_000_000);
 
+/// A vCPU of which nothing is heard in the last one of so many parts of a recording ends early.
+const ENDS_EARLY: u64 = 20;
+
 /// CPUs whose last lane is remembered; CPUs that are so many apart share a place.
 const CPU_CACHE: usize = 1024;
+
+/// Tracepoints that mark entries into KVM_RUN.
+const RUN_ENTERS: [&str; 3] = ["kvm:kvm_fpu", "syscalls:sys_enter_ioctl", "raw_syscalls:sys_enter"];
+
+/// Events that wait at most until it is known what lanes are (1 MB).
+const MOST_WAITING: usize = 1 << 14;
 
 /// Slots of the direct-mapped cache of lanes.
 const NEAR: usize = 256;
@@ -52,6 +62,9 @@ const NO_LANE: u32 = u32::MAX;
 
 /// Sentinel: no vCPU.
 const NO_KEY: u64 = u64::MAX;
+
+/// One of so many sleeps may be without a wake-up, as when a recorder knows a thread only from then on.
+const MOST_UNWOKEN: u64 = 20;
 
 /// Which kinds of events there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,8 +77,13 @@ pub struct EventKinds {
     pub handlers: bool,
     /// `kvm_halt_poll_ns`.
     pub polls: bool,
-    /// powerpc: exits name their vCPU, and up to POWER8 one thread records for all vCPUs of a virtual core. What the scheduler
-    /// says of threads is not put together with vCPUs, so that `switches` and `wakeups` are false.
+    /// Entries into KVM_RUN.
+    pub runs: bool,
+    /// Sleeps of vCPUs that ended, and how many of them without anything that said when the vCPU was woken.
+    pub sleeps: u64,
+    /// See there.
+    pub unwoken_sleeps: u64,
+    /// powerpc: exits name their vCPU, and up to POWER8 one thread records for all vCPUs of a virtual core.
     pub by_runner: bool,
 }
 
@@ -75,12 +93,21 @@ impl EventKinds {
         self.switches || self.by_runner
     }
 
+    /// Whether they say it of all such time, or nearly: a sleep without a wake-up may hold a wait for a CPU at its end.
+    pub fn tell_all_steal(&self) -> bool {
+        self.switches && self.unwoken_sleeps.saturating_mul(MOST_UNWOKEN) <= self.sleeps
+    }
+
     /// Adds those of another stretch.
     pub fn merge(&mut self, other: EventKinds) {
         self.switches |= other.switches;
         self.wakeups |= other.wakeups;
         self.handlers |= other.handlers;
         self.polls |= other.polls;
+        self.runs |= other.runs;
+        // A recording says again what it said before, and more.
+        self.sleeps = self.sleeps.max(other.sleeps);
+        self.unwoken_sleeps = self.unwoken_sleeps.max(other.unwoken_sleeps);
         self.by_runner |= other.by_runner;
     }
 }
@@ -96,6 +123,8 @@ pub struct Assembler {
     last_on_cpu: Box<[(u32, u32); CPU_CACHE]>,
     /// Xen: the last event on each CPU.
     last_event_on: Box<[(u32, Moment); CPU_CACHE]>,
+    /// Xen: which lane was given each CPU last.
+    running_on: FxHashMap<PcpuId, u32>,
     /// What the recording holds, as far as that is known.
     recorded: RecordedTracepoints,
     /// Lanes are (VM, vCPU) pairs: on Xen, and where powerpc's runner records for all vCPUs.
@@ -103,11 +132,13 @@ pub struct Assembler {
     by_runner: bool,
     /// What the first exits tell of the host's architecture.
     arch: Option<&'static str>,
-    /// powerpc: which lane's vCPU each thread runs, where an event said so.
+    /// powerpc: which lane's vCPU each thread runs, where an event said so; and which lanes each thread works for.
     lane_of_thread: FxHashMap<Tid, u32>,
+    lanes_served: FxHashMap<Tid, Vec<u32>>,
+    /// Events from the first entry on, until the first exit says what lanes are.
+    waiting: Vec<Event>,
     latest: Moment,
-    /// How often events came.
-    pushes: u64,
+    earliest: Option<Moment>,
     kinds: EventKinds,
     beside: SideRows,
     queue: RunQueue,
@@ -128,13 +159,16 @@ impl Default for Assembler {
             near: Box::new([(NO_KEY, NO_LANE); NEAR]),
             last_on_cpu: Box::new([(u32::MAX, NO_LANE); CPU_CACHE]),
             last_event_on: Box::new([(u32::MAX, Moment::from_nanos(0)); CPU_CACHE]),
+            running_on: FxHashMap::default(),
             recorded: RecordedTracepoints::default(),
             lanes_by_vcpu: false,
             by_runner: false,
             arch: None,
             lane_of_thread: FxHashMap::default(),
+            lanes_served: FxHashMap::default(),
+            waiting: Vec::new(),
             latest: Moment::default(),
-            pushes: 0,
+            earliest: None,
             kinds: EventKinds::default(),
             beside: SideRows::default(),
             queue: RunQueue::default(),
@@ -163,6 +197,8 @@ impl Assembler {
             switches: self.recorded.switches || has("sched:sched_switch"),
             halts: self.recorded.halts || has("kvm:kvm_vcpu_wakeup"),
             polls: self.recorded.polls || has("kvm:kvm_halt_poll_ns"),
+            exits: self.recorded.exits || has("kvm:kvm_exit") || has("kvm_hv:kvm_guest_exit"),
+            runs: self.recorded.runs || RUN_ENTERS.iter().any(|name| has(name)),
             no_polls: info.setting("kvm", "halt_poll_ns").is_some_and(|value| value.trim() == "0"),
             every_entry: version(&info.release).is_some_and(|version| !REENTERS_UNSAID.contains(&version)),
             ..self.recorded
@@ -173,9 +209,45 @@ impl Assembler {
     /// Uses events. Rows that they complete go to `rows`.
     pub fn push(&mut self, events: &[Event], rows: &mut impl ExitSink, ledger: &mut Ledger) {
         self.clear();
-        self.pushes = self.pushes.saturating_add(1);
-        for event in events {
+        if let (None, Some(first)) = (self.earliest, events.first()) {
+            self.earliest = Some(first.at);
+        }
+        let is_known = self.recorded.exits && (self.lanes_by_vcpu || self.arch.is_some());
+        let taken = if is_known { 0 } else { self.wait(events, rows, ledger) };
+        for event in &events[taken..] {
             self.take(event, rows, ledger);
+        }
+    }
+
+    /// Until the first exit nothing says whether lanes are threads, or whether exits are recorded at all: keeps the events from the first
+    /// entry on. How many of these it has taken, or kept.
+    #[cold]
+    fn wait(&mut self, events: &[Event], rows: &mut impl ExitSink, ledger: &mut Ledger) -> usize {
+        let is_exit = |event: &Event| matches!(event.kind, EventKind::Exit { .. });
+        let first = if self.waiting.is_empty() {
+            let first = events.iter().position(|event| is_exit(event) || event.kind == EventKind::Enter);
+            first.unwrap_or(events.len())
+        } else {
+            0
+        };
+        events[..first].iter().for_each(|event| self.take(event, rows, ledger));
+        let exit = events[first..].iter().position(is_exit).map(|at| first + at);
+        let end = exit.unwrap_or(events.len());
+        self.waiting.extend_from_slice(&events[first..end]);
+        if let Some(exit) = exit {
+            self.now_recorded(RecordedTracepoints { exits: true, ..self.recorded });
+            self.go_by_vcpu(&events[exit], ledger);
+        }
+        if exit.is_some() || self.waiting.len() > MOST_WAITING {
+            self.release(rows, ledger);
+        }
+        end
+    }
+
+    /// What waited has its turn.
+    fn release(&mut self, rows: &mut impl ExitSink, ledger: &mut Ledger) {
+        for event in std::mem::take(&mut self.waiting) {
+            self.take(&event, rows, ledger);
         }
     }
 
@@ -202,7 +274,7 @@ impl Assembler {
                 if self.arch.is_none() {
                     self.arch = code.list.arch();
                 }
-                if code.list == CodeList::PpcTrap {
+                if code.list == CodeList::PpcTrap && !self.lanes_by_vcpu {
                     self.go_by_vcpu(event, ledger);
                 }
                 let lane = self.lane(event).inspect(|&at| self.runs(event.at, at));
@@ -223,7 +295,11 @@ impl Assembler {
                 self.kinds.handlers = true;
                 self.find(event)
             }
-            EventKind::Detail(_) | EventKind::Yield => self.lane(event),
+            EventKind::Detail(_) => {
+                self.alias(event);
+                self.lane(event)
+            }
+            EventKind::Yield => self.lane(event),
             EventKind::KvmActivity(activity) => {
                 let lane = self.find(event);
                 let who = lane.and_then(|at| self.lanes.get(at)).map_or(VcpuIdentity::of(event), |lane| lane.who);
@@ -244,9 +320,17 @@ impl Assembler {
                 self.vcore_halt(event, VcpuWakeup { length: Nanos(ns), waited, valid });
                 return ledger.count(LedgerLine::OutsideExit);
             }
-            // Where kvm_entry never fires, KVM_RUN is what enters.
-            EventKind::RunEnter | EventKind::Fpu { load: true } if !self.recorded.hardware => {
-                self.find(event).inspect(|&at| self.enters(event.at, at))
+            EventKind::RunEnter | EventKind::Fpu { load: true } => {
+                self.kinds.runs = true;
+                if !self.recorded.runs {
+                    self.now_recorded(RecordedTracepoints { runs: true, ..self.recorded });
+                }
+                let lane = self.find(event);
+                // Where kvm_entry never fires, KVM_RUN is what enters.
+                if let (false, Some(at)) = (self.recorded.hardware, lane) {
+                    self.enters(event.at, at);
+                }
+                lane
             }
             EventKind::VcpuHint | EventKind::HaltPoll { .. } => {
                 let polls = event.kind != EventKind::VcpuHint;
@@ -266,11 +350,13 @@ impl Assembler {
                     lane.account(event.at);
                     self.comes_back(event.at, at);
                 }
-                let lane = &mut self.lanes[at];
-                if self.by_runner {
-                    let VcpuIdentity { vm, vcpu, .. } = lane.who;
-                    lane.let_others(event, self.turns.of_others(event.cpu, vm, vcpu, event.at));
+                let is_boundary = matches!(event.kind, EventKind::Exit { .. } | EventKind::Enter);
+                match (self.lanes_by_vcpu, self.by_runner) {
+                    (true, true) => self.serves(event, at),
+                    (true, false) if is_boundary => self.lanes[at].ran_at = event.at,
+                    _ => {}
                 }
+                let lane = &mut self.lanes[at];
                 lane.take(event, rows, &mut self.beside, ledger);
                 self.look_for_yield(event, at);
                 self.look_for_kick(event);
@@ -293,9 +379,15 @@ impl Assembler {
     pub fn finish(&mut self, rows: &mut impl ExitSink, ledger: &mut Ledger) -> Vec<LaneSpan> {
         let mut spans = Vec::new();
         self.clear();
+        self.release(rows, ledger);
         self.queue.finish(self.latest);
+        let long = self.earliest.take().and_then(|first| self.latest.since(first)).unwrap_or_default();
         for lane in &mut self.lanes {
             self.yields.extend(lane.yielding.take());
+            let after = self.latest.since(lane.since).filter(|_| lane.first.is_some() && lane.vm_ended.is_none());
+            if after.is_some_and(|after| after.0.saturating_mul(ENDS_EARLY) > long.0) {
+                ledger.count(LedgerLine::EndsEarly);
+            }
             spans.extend(lane.finish(rows, &mut self.beside, ledger));
             ledger.add(LedgerLine::OutsideExit, u64::from(std::mem::take(&mut lane.early_events)));
             if lane.rows_without_hardware && !lane.recorded.hardware {
@@ -306,6 +398,8 @@ impl Assembler {
         self.index.clear();
         self.near.fill((NO_KEY, NO_LANE));
         self.lane_of_thread.clear();
+        self.lanes_served.clear();
+        self.running_on.clear();
         self.last_on_cpu.fill((u32::MAX, NO_LANE));
         self.last_event_on.fill((u32::MAX, Moment::default()));
         self.turns = Turns::default();
@@ -329,10 +423,7 @@ impl Assembler {
 
     /// Which kinds of events there were so far.
     pub fn kinds(&self) -> EventKinds {
-        match self.by_runner {
-            true => EventKinds { switches: false, wakeups: false, by_runner: true, ..self.kinds },
-            false => self.kinds,
-        }
+        EventKinds { by_runner: self.by_runner, ..self.kinds }
     }
 
     /// The halts that ended in the last [`push`](Assembler::push) or [`finish`](Assembler::finish).
@@ -534,32 +625,26 @@ impl Assembler {
         self.lanes.iter_mut().filter(|lane| is_of_it(lane)).for_each(|lane| lane.vm_ended = Some(moment));
     }
 
-    /// On powerpc the vcore's runner records for all its vCPUs (`kvmppc_run_core` of `book3s_hv.c`), so from the first
-    /// such exit on vCPUs are the lanes. What entries and returns of before made lanes of threads is let go.
+    /// On powerpc the vcore's runner records for all its vCPUs (`kvmppc_run_core` of `book3s_hv.c`), so there vCPUs are the lanes. An
+    /// exit says so, before which no entry is taken; other events may have made lanes of threads, which are let go.
     fn go_by_vcpu(&mut self, event: &Event, ledger: &mut Ledger) {
-        if self.lanes_by_vcpu || event.vcpu == VcpuId::UNKNOWN {
+        let EventKind::Exit { code, .. } = event.kind else { return };
+        if code.list != CodeList::PpcTrap || event.vcpu == VcpuId::UNKNOWN {
             return;
         }
         (self.lanes_by_vcpu, self.by_runner) = (true, true);
+        self.now_recorded(RecordedTracepoints { by_runner: true, ..self.recorded });
         self.queue = RunQueue::default();
         self.index.clear();
         self.near.fill((NO_KEY, NO_LANE));
-        // Stretches of such lanes that have not left yet are nobody's.
-        let mut dropped = Vec::new();
-        for lane in &mut self.lanes {
-            if self.pushes <= 1 && !lane.has_given && lane.has_given_stretch {
-                lane.forget_cpu_intervals();
-                dropped.push(lane.who.tid);
-            }
-            lane.release_held_rows(ledger);
-        }
-        self.beside.cpu_intervals.retain(|interval| !dropped.contains(&interval.who.tid));
+        self.lanes.iter_mut().for_each(|lane| lane.release_held_rows(ledger));
     }
 
     /// On powerpc: the thread that recorded the event runs the vCPU that it names.
     fn alias(&mut self, event: &Event) {
         if self.lanes_by_vcpu
             && let Some(&at) = self.index.get(&vcpu_key(event.vm, event.vcpu))
+            && (self.lane_of_thread.len() < MAX_LANES || self.lane_of_thread.contains_key(&event.tid))
         {
             self.lane_of_thread.insert(event.tid, at);
         }

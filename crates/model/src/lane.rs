@@ -37,6 +37,8 @@ pub enum LaneRunState {
     Offline,
     /// Xen: paused.
     Paused,
+    /// Xen: another vCPU has its CPU, and nothing said what became of it.
+    Untold,
 }
 
 impl LaneRunState {
@@ -49,6 +51,17 @@ impl LaneRunState {
             RunState::Blocked => LaneRunState::Blocked,
             RunState::Offline => LaneRunState::Offline,
             RunState::Paused => LaneRunState::Paused,
+        }
+    }
+
+    /// Xen: whether it is in this run state. Of one that is not told apart, whether it may be.
+    pub fn is(self, state: RunState) -> bool {
+        match state {
+            _ if self == LaneRunState::Untold => true,
+            RunState::Running => self == LaneRunState::Running,
+            RunState::Runnable => self.waits(),
+            RunState::Blocked => self == LaneRunState::Blocked,
+            RunState::Offline | RunState::Paused => matches!(self, LaneRunState::Offline | LaneRunState::Paused),
         }
     }
 
@@ -66,6 +79,10 @@ pub const NO_CPU: PcpuId = PcpuId(u32::MAX);
 pub struct RecordedTracepoints {
     /// `kvm_exit` and `kvm_entry`.
     pub hardware: bool,
+    /// Exits out of the guest: without them nothing says how long an entry was for.
+    pub exits: bool,
+    /// Entries into KVM_RUN: `kvm_fpu`, `sys_enter_ioctl`.
+    pub runs: bool,
     /// `sched_switch` of threads; on Xen, run states.
     pub switches: bool,
     /// `kvm_vcpu_wakeup`: a halt of which it does not tell found an event pending. So it is on Xen, which does not poll.
@@ -76,6 +93,8 @@ pub struct RecordedTracepoints {
     pub no_polls: bool,
     /// A kernel that fires `kvm_entry` whenever it enters a guest, fast paths included, if it has any.
     pub every_entry: bool,
+    /// powerpc: halts are virtual cores', and threads work for several vCPUs.
+    pub by_runner: bool,
 }
 
 /// What is made beside rows.
@@ -98,6 +117,8 @@ pub struct Lane {
     pub cpu: PcpuId,
     /// Xen: the CPU on which the scheduler last had it run.
     pub switched_to: PcpuId,
+    /// Xen: when it last ran for certain.
+    pub ran_at: Moment,
     /// Up to when time is accounted.
     pub since: Moment,
     /// First entry or exit.
@@ -132,6 +153,8 @@ pub struct Lane {
     pub spoiled: bool,
     /// What the open exit, or KVM_RUN, holds of the halt in hand.
     pub block: blocks::BlockedHalt,
+    /// What the thread does in user space, where nothing says when KVM_RUN is entered again.
+    pub stay: blocks::UserSpaceStay,
     /// The first row of a lane where no `kvm_exit` or `kvm_entry` was seen yet: real only if another follows.
     pub held: Option<Exit>,
     /// A row without `kvm_exit` whose end is known, waiting for the detail that comes after re-entry.
@@ -147,6 +170,8 @@ pub struct Lane {
     pub after_yield: bool,
     /// The last entry into the guest; where kvm_entry never fires, into `KVM_RUN`.
     pub entered: Option<Moment>,
+    /// powerpc: the thread that works for it, as far as an event said so.
+    pub server: Tid,
     /// powerpc: what other virtual cores had had of the open exit's CPU at its last event, unless it was on another CPU since.
     pub others: Option<u64>,
     /// Whether its thread lost its CPU since the last yield.
@@ -241,6 +266,7 @@ impl Lane {
             runs_on: NO_CPU,
             cpu: NO_CPU,
             switched_to: NO_CPU,
+            ran_at: Moment::default(),
             since: Moment::default(),
             first: None,
             open: None,
@@ -259,6 +285,7 @@ impl Lane {
             vm_ended: None,
             spoiled: false,
             block: blocks::BlockedHalt::default(),
+            stay: blocks::UserSpaceStay::default(),
             held: None,
             closed: None,
             recorded,
@@ -268,6 +295,7 @@ impl Lane {
             yielding: None,
             after_yield: false,
             entered: None,
+            server: Tid(0),
             others: None,
             was_out: false,
             wake_up: xen::WakeUp::None,
@@ -292,6 +320,33 @@ impl Lane {
             None => self.spend_outside(spent),
         }
         true
+    }
+
+    /// What the lane did since `from` is unknown, whatever it seemed to do.
+    #[cold]
+    pub fn knows_nothing_since(&mut self, from: Moment, now: Moment) {
+        let before = self.since.since(from).unwrap_or_default();
+        let Some(spent) = now.since(self.since).filter(|_| self.first.is_some()) else { return };
+        self.since = now;
+        match &mut self.open {
+            Some(exit) => {
+                exit.parts.shift(TimePart::Kernel, TimePart::Unknown, before);
+                exit.parts.add(TimePart::Unknown, spent);
+                if self.run.waits_for_device_model(exit.code) {
+                    exit.handler = Handler::DeviceModel;
+                }
+                // Of that, what steps of its way have already.
+                exit.withdraw(Nanos(self.cost_before.0.saturating_sub(exit.cost().0)));
+                self.cost_before = self.cost_before.min(exit.cost());
+            }
+            None => {
+                let seemed = self.guest.min(before);
+                self.guest.0 -= seemed.0;
+                self.give_guest();
+                let part = if self.hidden { TimePart::Excluded } else { TimePart::Unknown };
+                self.outside.add(part, seemed.plus(spent));
+            }
+        }
     }
 
     /// Counts an event into the open exit, or as outside any.
@@ -387,6 +442,9 @@ impl Lane {
         }
         self.heard(event.at);
         self.go(ExitPhase::ToHandler);
+        if self.state == LanePosition::UserSpace {
+            self.stopped_unless_it_ran();
+        }
         match &mut self.open {
             Some(exit) => {
                 exit.events += 1;
@@ -453,6 +511,10 @@ impl Lane {
         let reason = code.number as u32;
         self.hand_over();
         self.account(event.at);
+        if self.state == LanePosition::UserSpace {
+            self.ends_unseen(ledger);
+        }
+        self.stay.begin();
         if let Some(exit) = &mut self.open {
             exit.handler = Handler::Userspace(reason);
             exit.events += 1;
@@ -505,6 +567,13 @@ impl Lane {
                 exit.phases.answered = at.since(exit.at).unwrap_or_default();
             }
             exit.phases.mark(PhaseBoundary::KvmRunEntered);
+        }
+        self.run_enters(at);
+    }
+
+    /// The thread is in KVM_RUN from now on.
+    fn run_enters(&mut self, at: Moment) {
+        if self.open.is_some() {
             self.go(ExitPhase::Reentry);
         }
         self.call = None;
@@ -518,6 +587,23 @@ impl Lane {
         }
     }
 
+    /// Where `kvm_exit` never fires: the open row is over, and nothing said when KVM_RUN was entered again. What the thread slept or ran
+    /// since user space had the vCPU may be of the guest; that it waited for a CPU is certain.
+    pub fn ends_unseen(&mut self, ledger: &mut Ledger) {
+        if self.recorded.hardware {
+            return;
+        }
+        let Some(mut exit) = self.open.take() else { return };
+        for part in TimePart::OF_EXITS {
+            let is_certain = !matches!(part, TimePart::Kernel | TimePart::User | TimePart::Stopped);
+            self.outside.add(if is_certain { part } else { TimePart::Unknown }, exit.part(part));
+        }
+        (exit.parts, exit.timed) = (ExitParts::ZERO, false);
+        self.closed = Some(exit);
+        self.state = LanePosition::Kernel;
+        ledger.count(LedgerLine::UnseenRun);
+    }
+
     /// A row without `kvm_exit` whose end is known leaves.
     pub fn settle_closed(&mut self, rows: &mut impl ExitSink) {
         if let Some(exit) = self.closed.take() {
@@ -529,15 +615,6 @@ impl Lane {
                     self.pass(exit, rows);
                 }
             }
-        }
-    }
-
-    /// The CPU intervals that have left are taken back.
-    pub fn forget_cpu_intervals(&mut self) {
-        self.has_given_stretch = false;
-        #[cfg(debug_assertions)]
-        {
-            self.given = 0;
         }
     }
 
@@ -576,6 +653,14 @@ impl Lane {
             self.halts_after_all(at, beside);
         }
         self.reach();
+        // KVM_RUN goes on: with the end of what user space answered, or with something else after that.
+        let is_unseen = !self.recorded.hardware && self.state == LanePosition::UserSpace;
+        if let (true, Some(exit)) = (is_unseen, &self.open) {
+            match detail.completes(exit.code, exit.subject.map(|of| (of.kind, of.write, of.key))) {
+                true => self.run_enters(at),
+                false => self.ends_unseen(ledger),
+            }
+        }
         // An emulated access that goes on after user space: its completion is in the kernel again.
         if self.state == LanePosition::UserSpace && self.open.is_some() {
             self.state = LanePosition::Kernel;

@@ -27,8 +27,13 @@ macro_rules! lines {
             pub const ALL: &'static [LedgerLine] = &[$(LedgerLine::$name),*];
 
             /// The lines of what could not be understood.
-            pub const NOT_UNDERSTOOD: [LedgerLine; 4] =
-                [LedgerLine::UnknownFormat, LedgerLine::BadRecord, LedgerLine::BadText, LedgerLine::UnknownRecord];
+            pub const NOT_UNDERSTOOD: [LedgerLine; 5] = [
+                LedgerLine::UnknownFormat,
+                LedgerLine::UnreadFields,
+                LedgerLine::BadRecord,
+                LedgerLine::BadText,
+                LedgerLine::UnknownRecord,
+            ];
 
             /// The lines of a recording of which a part is missing, nobody knows how much: it was not finished, is cut, or
             /// does not unpack.
@@ -61,9 +66,11 @@ lines! {
     GuestRecording Notice "guest_recording" "Recordings of a guest's own kernel: its exits are in the recording of its host."
     EntryWithoutExit Notice "entry_without_exit" "Entries into a guest whose exit was before the recording, or was lost."
     VmEnded Notice "vm_ended" "vCPUs that entered their guest no more after their VM was powered off, reset or failed; their time ends there."
+    EndsEarly Notice "ends_early" "vCPUs of which nothing was heard in the last twentieth of the recording: their time ends with the last event that says where they were, and what follows is in no part of it."
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
     NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest is not divided from time in the kernel."
+    UnseenRun Notice "unseen_run" "Exits to user space after which nothing says when KVM_RUN was entered again (kvm_fpu, sys_enter_ioctl): they are counted but not timed, and what the thread did until its next event is unknown."
     UnnamedVcpu Notice "unnamed_vcpu" "Exits of which no scheduler record says whose they are: they are paired by physical CPU, which is right only while one vCPU has it."
     NoLength Notice "no_length" "Exits with equal exit and entry timestamps (coarse clock); their length counts as zero."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
@@ -74,6 +81,7 @@ lines! {
     LossUnknown Notice "loss_unknown" "Texts that do not say whether records were lost: that none is known to be does not mean that none was."
     UnfinishedFile Loss "unfinished_file" "Files that their recorder did not end in order: what it had not written yet is missing, and event formats and names may be."
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
+    UnreadFields Loss "unread_fields" "Events of a text whose fields could not be read: the text's lines are cut, or are not as the kernel prints them."
     LostRecords Loss "lost_records" "Records that were lost, as the recorder and the kernel's own counts say."
     UnplacedLoss Loss "unplaced_loss" "CPUs whose buffer lacks records nobody knows where; exits that span two pages of such a buffer are counted but not timed."
     ImpossibleExit Loss "impossible_exit" "Exits that cannot have been as they were recorded: a halt within an exit that cannot halt, an access within a HLT, or another CPU without a switch. Events between are missing; they are counted but not timed."

@@ -344,7 +344,7 @@ fn while_another_virtual_core_has_the_cpu_an_exit_of_powerpc_waits() {
     ];
     let expected = [(1, 0, 0, 1), (1, 0, 300, 600), (2, 0, 600, 910), (2, 1, 0, 1_500)];
     assert_eq!(steal_and_kernel(&events), expected);
-    // On POWER9 each vCPU is a virtual core.
+    // On POWER9 each vCPU is a virtual core, and its own thread records for it.
     let events = [
         of_vcore(1, 0, 0, SYSCALL),
         of_vcore(1, 1, 50, SYSCALL),
@@ -358,7 +358,7 @@ fn while_another_virtual_core_has_the_cpu_an_exit_of_powerpc_waits() {
         of_vcore(1, 0, 600, EventKind::Enter),
         of_vcore(1, 1, 600, EventKind::Enter),
     ];
-    let found = steal_and_kernel(&events);
+    let found = steal_and_kernel(&events.map(|event| Event { tid: Tid(100 + event.vcpu.0), ..event }));
     assert_eq!(found[0], (1, 0, 50, 250));
     assert_eq!(found[1].2, 0, "halted: nothing says that it wanted the CPU");
     assert_eq!(found[2..], [(1, 1, 0, 100), (1, 1, 50, 150), (1, 1, 0, 100)]);
@@ -695,9 +695,12 @@ fn kinds_of_events_add_up_each_for_itself() {
         wakeups: at == 1,
         handlers: at == 2,
         polls: at == 3,
-        by_runner: at == 4,
+        runs: at == 4,
+        sleeps: u64::from(at == 5),
+        unwoken_sleeps: u64::from(at == 6),
+        by_runner: at == 7,
     };
-    for at in 0..5 {
+    for at in 0..8 {
         for (mut one, other) in [(only(at), EventKinds::default()), (EventKinds::default(), only(at))] {
             one.merge(other);
             assert_eq!(one, only(at));
@@ -725,13 +728,13 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
         assert_eq!(pushed(Assembler::default(), &events).0.kinds(), expected, "{kinds:?}");
     }
     let states = EventKind::RunState { from: RunState::Running, to: RunState::Blocked };
-    let all = EventKinds { switches: true, wakeups: true, handlers: true, polls: false, by_runner: false };
+    let all = EventKinds { switches: true, wakeups: true, handlers: true, ..EventKinds::default() };
     assert_eq!(pushed(Assembler::by_vcpu(), &[xen(100, (6, 0, 1), states)]).0.kinds(), all);
-    // Of powerpc's runner, what the scheduler says is of threads.
+    // Also of the threads that work for vCPUs of powerpc.
     let switch = event(5, 77, EventKind::Switch { prev: Tid(77), sleeps: true, next: Tid(78) });
     let wakeup = event(6, 78, EventKind::Wakeup { tid: Tid(77) });
     let (assembler, ..) = pushed(Assembler::default(), &[switch, wakeup, trap(10, VcpuId(3))]);
-    let runner = EventKinds { by_runner: true, ..EventKinds::default() };
+    let runner = EventKinds { switches: true, wakeups: true, by_runner: true, ..EventKinds::default() };
     assert_eq!((assembler.is_by_runner(), assembler.kinds()), (true, runner));
     // Where each vCPU's thread records for it, nothing names the vCPU.
     let (assembler, ..) = pushed(Assembler::default(), &[switch, wakeup, trap(10, VcpuId::UNKNOWN)]);
@@ -799,8 +802,12 @@ fn who_is_silent_is_who_was_heard_of_last_before() {
         value: 0,
     };
     // Of the third nothing but a detail came: it may run no guest.
-    let events =
-        [of(100, 10, EventKind::Enter), of(130, 12, EventKind::Detail(hypercall)), of(200, 11, EventKind::Enter)];
+    let events = [
+        event(90, 10, exit(90, IO).kind),
+        of(100, 10, EventKind::Enter),
+        of(130, 12, EventKind::Detail(hypercall)),
+        of(200, 11, EventKind::Enter),
+    ];
     let (assembler, ..) = pushed(Assembler::default(), &events);
     let silent = [100, 101, 200, 201].map(|moment| assembler.silent_since(Moment::from_nanos(moment)));
     assert_eq!(silent, [0, 1, 1, 2]);
@@ -893,16 +900,25 @@ fn on_powerpc_a_virtual_core_halts_and_its_thread_is_of_the_vcpu_that_a_hint_nam
 }
 
 #[test]
-fn what_a_runner_recorded_before_the_first_exit_is_of_no_vcpu() {
+fn what_a_runner_recorded_before_the_first_exit_is_of_the_vcpus_that_it_names() {
     let of = |at, vcpu, kind| Event { vcpu: VcpuId(vcpu), ..event(at, 77, kind) };
     let entries = (0..4).map(|vcpu| of(100 + u64::from(vcpu), vcpu, EventKind::Enter));
     let events: Vec<Event> = entries.chain([trap(1_000, VcpuId(2)), of(1_100, 2, EventKind::Enter)]).collect();
-    let (mut assembler, mut rows, mut ledger) = pushed(Assembler::default(), &events);
-    let stretches = assembler.cpu_intervals().to_vec();
-    let spans = assembler.finish(&mut rows, &mut ledger);
-    let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(2), tid: Tid(0) };
-    assert_eq!(spans.iter().map(|span| span.who).collect::<Vec<_>>(), [who], "not the thread's");
-    assert!(stretches.iter().all(|stretch| stretch.who == who), "{stretches:?}");
+    // Whether they come at once, or one by one.
+    for at_once in [events.len(), 1] {
+        let (mut assembler, mut rows, mut ledger) = (Assembler::default(), Vec::new(), Ledger::default());
+        let mut stretches = Vec::new();
+        for events in events.chunks(at_once) {
+            assembler.push(events, &mut rows, &mut ledger);
+            stretches.extend_from_slice(assembler.cpu_intervals());
+        }
+        let spans = assembler.finish(&mut rows, &mut ledger);
+        stretches.extend_from_slice(assembler.cpu_intervals());
+        let spans: Vec<_> = spans.iter().map(|span| (span.who.tid, span.who.vcpu.0, span.first.as_nanos())).collect();
+        assert_eq!(spans, [(Tid(0), 0, 100), (Tid(0), 1, 101), (Tid(0), 2, 102), (Tid(0), 3, 103)], "not the thread's");
+        assert!(stretches.iter().all(|stretch| stretch.who.tid == Tid(0)), "{stretches:?}");
+        assert_eq!(rows[0].guest, Nanos(1_000 - 102));
+    }
 }
 
 #[test]

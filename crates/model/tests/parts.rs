@@ -957,14 +957,108 @@ fn on_xen_a_state_that_is_told_again_goes_on() {
 }
 
 #[test]
-fn on_powerpc_the_scheduler_does_not_say_whether_a_vcpu_that_was_kicked_sleeps() {
+fn on_powerpc_the_scheduler_says_whether_a_vcpu_that_was_kicked_sleeps() {
     let of = |event: Event| Event { vcpu: VcpuId(3), ..event };
-    let events = |first: &[Event]| {
+    let events = |first: &[Event], then: &[Event]| {
         let trap = ExitCode::new(CodeList::PpcTrap, 0xc00);
-        let events = [of(exit(100, trap)), out(105, false), back(110), of(returns(130, KVM_EXIT_IO, EINTR))];
-        account(&[first, &events, &[of(run(180)), of(enter(190))]].concat()).parts
+        let events = [of(exit(100, trap)), of(returns(130, KVM_EXIT_IO, EINTR))];
+        account(&[&events[..1], first, &events[1..], then, &[of(run(180)), of(enter(190))]].concat()).parts
     };
-    assert_eq!(events(&[]), [("kernel", 30 + 10), ("unknown", 50)].into());
+    assert_eq!(events(&[], &[]), [("kernel", 30 + 10), ("unknown", 50)].into());
+    let preempted = [out(105, false), back(110)];
+    assert_eq!(events(&preempted, &[]), [("kernel", 25 + 10), ("user space", 50), ("steal", 5)].into());
+    let slept = [out(140, true), wakeup(160), back(165)];
+    let expected = [("kernel", 25 + 10), ("user space", 10 + 15), ("stopped", 20), ("steal", 5 + 5)];
+    assert_eq!(events(&preempted, &slept), expected.into());
+}
+
+/// Where KVM fires no `kvm_exit`, and nothing marks the entries into KVM_RUN.
+#[test]
+fn two_returns_to_user_space_have_a_run_between_them() {
+    const KVM_EXIT_MMIO: u32 = 6;
+    let port = |at, write| {
+        let subject =
+            Subject { kind: SubjectKind::Port, write, form: PortAccessForm::NonString, size: 1, key: 0x3f8, value: 7 };
+        event(at, EventKind::Detail(subject))
+    };
+    let found = account(&[
+        returns(0, KVM_EXIT_MMIO, 0),
+        returns(100, KVM_EXIT_MMIO, 0),
+        // A read, which ends when its value is told; then a write, before user space has it.
+        returns(300, KVM_EXIT_IO, 0),
+        port(350, false),
+        port(500, true),
+        returns(510, KVM_EXIT_IO, 0),
+        returns(700, KVM_EXIT_IO, 0),
+    ]);
+    let rows: Vec<_> = found.rows.iter().map(|row| (row.at.as_nanos(), row.timed, row.total().0)).collect();
+    assert_eq!(rows, [(0, false, 0), (100, false, 0), (300, true, 50), (510, false, 0), (700, false, 0)]);
+    assert_eq!(found.parts, [("user space", 50), ("unknown", 300 + 350)].into());
+    assert_eq!(found.ledger.get(LedgerLine::UnseenRun), 3);
+    let rows: u64 = found.rows.iter().map(|row| u64::from(row.events)).sum();
+    assert_eq!(rows + found.ledger.events_outside_rows(), 7);
+    // What the scheduler says of it is not the guest's, nor the kernel's: but a wait for a CPU is one wherever the vCPU was.
+    let events = [returns(0, KVM_EXIT_IO, 0), out(100, true), wakeup(300), back(350), returns(900, KVM_EXIT_IO, 0)];
+    assert_eq!(account(&events).parts, [("steal", 50), ("unknown", 850)].into());
+    // A halt tells that KVM_RUN was entered before it.
+    let events = [returns(0, KVM_EXIT_IO, 0), out(200, true), wakeup(700), back(750), woken(760, 600, true)];
+    let found = account(&[&events[..], &[returns(900, KVM_EXIT_IO, 0)]].concat());
+    assert_eq!(found.parts, [("halted", 500), ("steal", 50), ("halt, not divided", 50), ("unknown", 300)].into());
+}
+
+/// An application processor that waits to be started sleeps in KVM_RUN, more than once.
+#[test]
+fn a_sleep_in_kvm_run_is_no_stop_though_nothing_says_when_that_was_entered() {
+    let info = perf(&["kvm:kvm_exit", "kvm:kvm_vcpu_wakeup", "sched:sched_switch", "kvm:kvm_halt_poll_ns"]);
+    let begins = [exit(0, CPUID), returns(100, codes::KVM_EXIT_INTR, 0), out(150, true), wakeup(250), back(260)];
+    let waits = [out(300, true), wakeup(800), back(820), out(830, true), wakeup(930), back(940)];
+    let events = |runs: &[Event]| [&begins[..], runs, &waits, &[woken(950, 670, true), enter(1_000)]].concat();
+    let found = account_of(&info, &events(&[]));
+    // The first sleep was in user space; what the thread ran from 280 on was KVM's.
+    let expected =
+        [("kernel", 100 + 20 + 10 + 10 + 50), ("user space", 50 + 20), ("halted", 600), ("steal", 10 + 20 + 10)];
+    let mut expected: BTreeMap<_, _> = expected.into();
+    expected.insert("stopped", 100);
+    assert_eq!(found.parts, expected);
+    let steps: u64 = ExitPhase::ALL.iter().map(|step| found.rows[0].phases.time(*step).0).sum();
+    assert_eq!(steps, found.rows[0].cost().0, "the steps are the cost");
+    // The same where KVM_RUN was entered at 280, and said so.
+    assert_eq!(account_of(&info, &events(&[run(280)])).parts, expected);
+    // Where nothing would tell of such a halt either, it may have been one or a stop.
+    let info = perf(&["kvm:kvm_exit", "sched:sched_switch"]);
+    let untold = [&begins[..], &waits, &[enter(1_000)]].concat();
+    assert_eq!(account_of(&info, &untold).parts["unknown"], 100 + 500 + 100);
+}
+
+#[test]
+fn without_exits_nothing_says_how_long_a_guest_ran() {
+    let entered = [enter(0), enter(100), woken(400, 50, true), out(500, false), back(600), enter(700)];
+    assert_eq!(account(&entered).parts, [("steal", 100), ("unknown", 600)].into());
+    let found = account_of(&perf(&["kvm:kvm_entry"]), &entered);
+    assert_eq!((found.ledger.get(LedgerLine::ImpossibleExit), found.parts["unknown"]), (0, 600));
+}
+
+#[test]
+fn on_xen_run_states_that_do_not_follow_from_one_another_leave_unknown_time() {
+    use RunState::{Blocked, Runnable, Running};
+    let io =
+        EventKind::Exit { code: ExitCode::new(CodeList::Svm, 0x78), idle: false, words: SubjectWord::NONE, rip: 0 };
+    let wake = EventKind::VcpuWake { paused: false };
+    // It was blocked from some moment after the exit on.
+    let events = [(90, state(Runnable, Running)), (100, io), (400, wake), (500, state(Blocked, Runnable))];
+    let then = [(550, state(Runnable, Running)), (600, EventKind::Enter)];
+    assert_eq!(on_xen(&[&events[..], &then].concat()).parts, [("kernel", 50), ("steal", 50), ("unknown", 400)].into());
+    // It had a CPU again before it entered its guest, and nothing said when.
+    let unsaid = [(90, state(Runnable, Running)), (100, io), (150, state(Running, Runnable)), (600, EventKind::Enter)];
+    assert_eq!(on_xen(&unsaid).parts, [("kernel", 50), ("unknown", 450)].into());
+}
+
+#[test]
+fn a_vcpu_that_is_not_heard_of_to_the_end_is_said_to_end_early() {
+    let other = |at| Event { tid: Tid(99), vcpu: VcpuId(3), ..exit(at, IO) };
+    let until =
+        |last| account(&[exit(0, IO), enter(100), exit(900, HLT), other(last)]).ledger.get(LedgerLine::EndsEarly);
+    assert_eq!([until(940), until(1_000)], [0, 1]);
 }
 
 #[test]

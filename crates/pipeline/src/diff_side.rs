@@ -22,8 +22,12 @@ pub struct DiffSide {
     pub guest: Nanos,
     /// Whether all traces tell which exits went to user space.
     pub tells_handlers: bool,
-    /// Whether all traces tell steal.
+    /// Whether all traces tell steal, and whether all of it.
     pub tells_steal: bool,
+    /// See there.
+    pub tells_all_steal: bool,
+    /// Whether all traces tell when KVM_RUN was entered.
+    pub tells_runs: bool,
     /// Whether in some a virtual core's runner records for all its vCPUs.
     pub by_runner: bool,
 }
@@ -73,6 +77,8 @@ pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) 
         guest: Nanos::ZERO,
         tells_handlers: true,
         tells_steal: true,
+        tells_all_steal: true,
+        tells_runs: true,
         by_runner: false,
     };
     let mut earlier = EarlierFiles::of_run(inputs);
@@ -94,6 +100,8 @@ pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) 
             side.duration = side.duration.plus(selected.diff.end(first, last, &trace.held, &vcpus));
             side.tells_handlers &= selected.kinds.handlers;
             side.tells_steal &= selected.kinds.tell_steal();
+            side.tells_all_steal &= selected.kinds.tell_all_steal();
+            side.tells_runs &= selected.kinds.runs || trace.is_xen();
             side.by_runner |= selected.kinds.by_runner;
         }
         side.exits += selected.exits;

@@ -29,7 +29,7 @@ pub use exit_tracer::ExitTracer;
 pub use gathered::{Gathered, Gathering};
 pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
-    read_with_vcpus,
+    read_source, read_with_vcpus,
 };
 pub use recent_slices::{MergedSlices, RecentSlices, SliceSnapshot};
 pub use recording::{RecordedEvents, Recording, RecordingError};

@@ -6,7 +6,7 @@ use exitscope_model::{
     RunQueueInterval, ThreadWakeUp, TraceInfo, VcpuIdentity, Yield, vcpu_by_name,
 };
 use exitscope_trace::tracedat::{self, Session};
-use exitscope_trace::{Input, SourceOptions, TraceError};
+use exitscope_trace::{EventSource, Input, SourceOptions, TraceError};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 
@@ -177,6 +177,15 @@ struct Reading {
     late: bool,
 }
 
+/// Reads a source of events that stands for itself and that no file has to be behind.
+pub fn read_source(
+    source: Box<dyn EventSource>,
+    name: &str,
+    sink: &mut impl TraceSink,
+) -> Result<ReadTrace, ReadError> {
+    Ok(read_events(source, name, None, &FxHashMap::default(), &EarlierFiles::default(), sink)?.trace)
+}
+
 fn read_once(
     input: &Input,
     options: ReadOptions,
@@ -184,9 +193,20 @@ fn read_once(
     earlier: &EarlierFiles,
     sink: &mut impl TraceSink,
 ) -> Result<Reading, ReadError> {
-    let name = input.name().to_string();
-    let mut progress = (options.progress)(input);
-    let mut source = exitscope_trace::open_input(input.try_clone()?, options.source)?;
+    let progress = (options.progress)(input);
+    let source = exitscope_trace::open_input(input.try_clone()?, options.source)?;
+    read_events(source, input.name(), progress, known, earlier, sink)
+}
+
+fn read_events(
+    mut source: Box<dyn EventSource>,
+    name: &str,
+    mut progress: Option<Progress>,
+    known: &FxHashMap<Tid, VcpuId>,
+    earlier: &EarlierFiles,
+    sink: &mut impl TraceSink,
+) -> Result<Reading, ReadError> {
+    let name = name.to_string();
     let mut ledger = Ledger::default();
     let by_vcpu = source.info().by_vcpu;
     let is_left_out = earlier.left_out.contains(&name);

@@ -82,6 +82,8 @@ impl RecentIntervals {
             cpus: self.cpus,
             seen: duration,
             has_turns: false,
+            took_turns: false,
+            has_switches: true,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
             has_steal: all.switches,
             record: "",

@@ -293,7 +293,7 @@ fn a_trace_cmd_report_of_svm_has_the_events_that_grep_counts() {
 fn a_trace_cmd_report_of_arm64_has_the_events_that_grep_counts() {
     let said = read(&fixture("arm.trace-cmd-report-t.txt.gz"));
     // This trace-cmd cannot print the letter of `wfi`, so 33 events say nothing; the first is in line 241.
-    assert_eq!(said.losses(), [(LedgerLine::UnknownFormat, 33, Some(241))]);
+    assert_eq!(said.losses(), [(LedgerLine::UnreadFields, 33, Some(241))]);
     assert_eq!(said.info.format, "trace-cmd report text");
     assert_eq!(said.events.len(), 2500);
     let names = said.names();
@@ -566,7 +566,7 @@ fn damaged_lines_are_counted_by_number() {
     // A line cut within the fields is an event that says nothing.
     let said = text(&format!("{ENTRY} qemu-229 [001] d..1.    87.534190: kvm_exit: vcpu 0 reason np"));
     assert_eq!(said.events[1].kind, EventKind::Other);
-    assert_eq!(said.losses(), [(LedgerLine::UnknownFormat, 1, Some(2)), (LedgerLine::TruncatedBytes, 62, Some(2))]);
+    assert_eq!(said.losses(), [(LedgerLine::UnreadFields, 1, Some(2)), (LedgerLine::TruncatedBytes, 62, Some(2))]);
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Said {
     }
 
     fn bad(&self) -> (u64, u64) {
-        (self.ledger.get(LedgerLine::BadText), self.ledger.get(LedgerLine::UnknownFormat))
+        (self.ledger.get(LedgerLine::BadText), self.ledger.get(LedgerLine::UnreadFields))
     }
 }
 
@@ -150,6 +150,23 @@ fn lines_that_are_wrapped_in_the_fields() {
     assert!(said.info.comms.is_empty());
 }
 
+/// The same report, wrapped where the line before is an event without the rest.
+#[test]
+fn lines_that_are_wrapped_behind_what_is_an_event_already() {
+    let text = " <...>-6267 [030] 2758596.349023: kvm_entry:            vcpu 0,\n rip 0xfff0\n \
+         <...>-6267 [030] 2758596.349036: kvm_exit:             reason EPT_VIOLATION\nrip 0xfff0 info 784 0\n \
+         <...>-6267 [030] 2758596.349038: kvm_page_fault:       address fffffff0\nerror_code 784\n \
+         <...>-6267 [030] 2758596.349039: kvm_entry:            vcpu 0,\n rip 0xfff4\n \
+         <...>-6285 [034] 2758596.349040: kvm_fpu:              load\n\
+         So it goes on, 9 times of 10.\n";
+    let said = read(text);
+    assert_eq!(said.exits(), exits(&[(2_758_596_349_036, 6267, -1, "EPT_VIOLATION")]));
+    assert_eq!(said.subjects(), [Some((SubjectKind::EptViolation, false, 0x184))]);
+    let EventKind::Exit { rip, .. } = said.events[1].kind else { panic!("{:?}", said.events[1]) };
+    // What is said between is no event's.
+    assert_eq!((rip, said.events.len(), said.bad()), (0xfff0, 5, (1, 0)));
+}
+
 /// Mails to kvmarm on nested virtualization: ftrace on arm64, wrapped behind `TRAP:`, and the same in the answers.
 #[test]
 fn arm64s_exits_wrapped_behind_their_kind() {
@@ -163,7 +180,7 @@ fn arm64s_exits_wrapped_behind_their_kind() {
         let said = read(text);
         assert_eq!(said.exits(), exits(&[(6_076_581_774, 8877, -1, "SYS64"), (6_076_581_780, 8877, -1, "IRQ")]));
         // The rest of an entry says nothing that is missed, and is no line of its own.
-        assert_eq!((said.entries(), said.bad()), (vec![-1], (1, 0)));
+        assert_eq!((said.entries(), said.bad()), (vec![-1], (0, 0)));
         assert_eq!(said.info.comms[&8877], "kvm-vcpu-0");
     }
 }

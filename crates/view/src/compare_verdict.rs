@@ -34,7 +34,7 @@ impl DiffVerdictRow {
         let mut verdict = DiffVerdict::of(total, rows);
         let unlike = unlike(sides);
         let is_told = !matches!(verdict.state, DiffState::CannotTell(_));
-        let [before, after] = sides.map(|side| side.event_kinds.scheduler);
+        let [before, after] = sides.map(|side| (side.event_kinds.scheduler, side.event_kinds.all_steal));
         match is_told {
             true if unlike.is_some() => verdict.state = DiffState::CannotTell(NotCompared::Unlike),
             true if before != after => verdict.state = DiffState::CannotTell(NotCompared::Steal),
@@ -149,7 +149,7 @@ impl Words<'_> {
 
     /// Whether both sides tell steal from what exits cost.
     fn has_steal(&self) -> bool {
-        self.sides.iter().all(|side| side.event_kinds.scheduler)
+        self.sides.iter().all(|side| side.event_kinds.all_steal)
     }
 
     fn text(&self, unlike: Option<&(String, String)>) -> String {
@@ -176,7 +176,7 @@ impl Words<'_> {
             }
             DiffState::CannotTell(NotCompared::Steal) => {
                 let [on, other] =
-                    if self.sides[0].event_kinds.scheduler { ["before", "after"] } else { ["after", "before"] };
+                    if self.sides[0].event_kinds.all_steal { ["before", "after"] } else { ["after", "before"] };
                 format!("Cannot tell: steal was recorded {on} only; {other}, it is in what exits cost")
             }
             DiffState::CannotTell(why) => format!("Cannot tell: {}", lacking(why)),
@@ -335,7 +335,13 @@ mod tests {
             duration_ns: 5_000_000_000,
             vcpu_ns: 10_000_000_000,
             guest_ns: 5_000_000_000,
-            event_kinds: EventKindsRow { user_space: true, scheduler: has_steal, by_runner: false },
+            event_kinds: EventKindsRow {
+                user_space: true,
+                scheduler: has_steal,
+                all_steal: has_steal,
+                kvm_run: true,
+                by_runner: false,
+            },
             lines: Vec::new(),
         }
     }

@@ -263,30 +263,47 @@ pub(crate) fn by_hand(trace: &TraceRow) -> Option<Sentence> {
 
 /// What the trace does not tell, and what was made of it.
 fn untold(report: &Report) -> Option<Sentence> {
-    let EventKindsRow { user_space: user, scheduler, by_runner } = report.event_kinds;
-    let text = match (report.is_xen(), user, scheduler) {
+    let EventKindsRow { user_space: user, scheduler, all_steal, kvm_run, by_runner } = report.event_kinds;
+    let is_partial = scheduler && !all_steal;
+    let texts = match (user, scheduler) {
         _ if report.coverage.timed_exits == 0 => return None,
-        _ if by_runner => {
-            let user_space = if user { "" } else { ", and user space's time (there is no kvm_userspace_exit)," };
-            return Some(plain(format!(
-                "On powerpc, where one thread may record for all vCPUs of a virtual core, the scheduler's events are not used: steal is \
-                 only what other virtual cores had of the CPU; what other tasks had of it{user_space} is counted as the kernel's, or the \
-                 halt's."
-            )));
+        _ if report.is_xen() && user && scheduler => vec![],
+        _ if report.is_xen() => vec![
+            "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time, and halts are not divided",
+        ],
+        (false, false) => vec![
+            "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and steal, is counted as the kernel's time",
+        ],
+        (false, true) => vec![
+            "No kvm_userspace_exit in the trace: what user space did, or did not let run, is counted as what the exit is for: the kernel's \
+             time, halted, or waiting for memory",
+        ],
+        (true, false) => {
+            vec!["No sched_switch in the trace: steal is counted as the kernel's, user space's or the halt's time"]
         }
-        (_, true, true) => return None,
-        (true, ..) => {
-            "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time, and halts are not divided"
-        }
-        (_, false, false) => {
-            "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and steal, is counted as the kernel's \
-             time"
-        }
-        (_, false, true) => "No kvm_userspace_exit in the trace: what user space did is counted as the kernel's time",
-        (_, true, false) => {
-            "No sched_switch in the trace: steal is counted as the kernel's, user space's or the halt's time"
-        }
+        (true, true) => vec![],
     };
+    let more = [
+        (
+            is_partial && by_runner,
+            "On powerpc without sched_switch steal is only what other virtual cores had of the CPU: what other tasks had of it is counted \
+             as the kernel's, user space's or the halt's time",
+        ),
+        (
+            is_partial && !by_runner,
+            "No sched_wakeup in the trace: waiting for a CPU after a sleep is counted as the sleep",
+        ),
+        (
+            user && !kvm_run,
+            "Nothing in the trace says when KVM_RUN is entered (kvm_fpu, sys_enter_ioctl): the kernel's way back into the guest may be \
+             counted as user space's time",
+        ),
+    ];
+    let more = more.into_iter().filter(|row| row.0).map(|row| row.1);
+    let text = texts.into_iter().chain(more).collect::<Vec<_>>().join(". ");
+    if text.is_empty() {
+        return None;
+    }
     Some(plain(format!("{text}. Record with {} to tell them apart.", report.how_to_record())))
 }
 

@@ -18,8 +18,8 @@ use exitscope_analysis::{
     StateTimes, StayStats, SubjectKey, Timeline,
 };
 use exitscope_model::{
-    Exit, KvmActivity, Ledger, LedgerLine, RunState, Severity, SubjectName, SubjectNames, TraceInfo, VcpuIdentity,
-    WhoRow,
+    EventKinds, Exit, KvmActivity, Ledger, LedgerLine, RunState, Severity, SubjectName, SubjectNames, TraceInfo,
+    VcpuIdentity, WhoRow,
 };
 use exitscope_units::{Moment, Nanos, VmId};
 use schemars::JsonSchema;
@@ -189,15 +189,32 @@ pub struct EventKindsRow {
     /// When vCPUs had no CPU (sched_switch; on Xen, run states; on powerpc, when other virtual cores had it). If not, that time is
     /// counted as whatever they were doing.
     pub scheduler: bool,
-    /// Whether what the scheduler says of threads is not put together with vCPUs (powerpc).
+    /// Whether that is all such time: on powerpc without sched_switch other tasks' is not, and without sched_wakeup what ends a sleep is
+    /// not. If not, the rest is counted as whatever they were doing.
+    pub all_steal: bool,
+    /// When user space entered KVM_RUN again (kvm_fpu, sys_enter_ioctl; of Xen always). If not, the kernel's way from there into the
+    /// guest is counted as user space's.
+    pub kvm_run: bool,
+    /// powerpc: threads record for several vCPUs.
     #[serde(skip)]
     pub by_runner: bool,
 }
 
 impl EventKindsRow {
-    /// Whether this much steal is all that there was; on powerpc, none by other virtual cores does not say none.
+    /// Those of facts.
+    pub fn of(kinds: EventKinds, is_xen: bool) -> EventKindsRow {
+        EventKindsRow {
+            user_space: kinds.handlers,
+            scheduler: kinds.tell_steal(),
+            all_steal: kinds.tell_all_steal(),
+            kvm_run: kinds.runs || is_xen,
+            by_runner: kinds.by_runner,
+        }
+    }
+
+    /// Whether this much steal says how much there was: none of what is a part of it does not say none.
     pub(crate) fn tells_steal(&self, steal: u64) -> bool {
-        self.scheduler && (!self.by_runner || steal > 0)
+        self.scheduler && (self.all_steal || steal > 0)
     }
 }
 
@@ -548,11 +565,7 @@ impl Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
-            event_kinds: EventKindsRow {
-                user_space: facts.event_kinds.handlers,
-                scheduler: facts.event_kinds.tell_steal(),
-                by_runner: facts.event_kinds.by_runner,
-            },
+            event_kinds: EventKindsRow::of(facts.event_kinds, xen),
             verdict: VerdictRow::of(facts, info, record, None),
             causes,
             selection: SelectionRow::of(&made.selection),

@@ -11,8 +11,8 @@ use crate::report::{GroupRow, Report, SlowExitRow, VcpuRow};
 use crate::text::{MOST_USED_WIDTH, TerminalStyle, painted, written_table};
 use anstyle::{AnsiColor, Color, Style};
 use exitscope_analysis::is_part;
-use exitscope_model::TimePart;
 use exitscope_model::encode::line;
+use exitscope_model::{LedgerLine, TimePart};
 use exitscope_units::{Moment, Nanos};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -155,7 +155,10 @@ impl Summary<'_> {
             true => format!("{} of {}", Nanos(seen), Nanos(duration)),
             false => Nanos(duration).to_string(),
         });
-        words.push(format!("{} exits", thousands(total.count)));
+        // Of a host whose KVM fires no kvm_exit, those that the kernel handles are not seen.
+        let beyond = self.report.coverage.lines.iter().any(|line| line.id == LedgerLine::NoKvmExit.id());
+        let to = if beyond { "exits to user space" } else { "exits" };
+        words.push(format!("{} {to}", thousands(total.count)));
         words.join(if self.look.unicode { " · " } else { ", " })
     }
 
@@ -165,7 +168,8 @@ impl Summary<'_> {
         let parts: Vec<(TimePart, u128)> =
             TimePart::ALL.into_iter().map(|part| (part, of(part))).filter(|(_, time)| *time > 0).collect();
         let all: u128 = parts.iter().map(|(_, time)| time).sum();
-        if all == 0 {
+        // Where no exit has an end, no part of the time is known.
+        if all == 0 || self.report.coverage.timed_exits == 0 {
             return Vec::new();
         }
         let (mut bar, mut before) = (String::new(), 0u128);

@@ -64,10 +64,14 @@ pub struct VerdictWords<'a> {
     pub seen: Nanos,
     /// Core runs, and those of them that were ganged.
     pub core_runs: (u64, u64),
-    /// Whether steal was recorded.
+    /// Whether steal was recorded, all of it.
     pub has_steal: bool,
-    /// Whether virtual cores of powerpc were recorded: steal is what others of them had the CPU.
+    /// Whether steal is what other virtual cores of powerpc had the CPU, and no scheduler's events say more.
     pub has_turns: bool,
+    /// Whether virtual cores of powerpc took turns on a CPU.
+    pub took_turns: bool,
+    /// Whether steal but for what ends a sleep was recorded.
+    pub has_switches: bool,
     /// How to record all that is needed.
     pub record: &'a str,
 }
@@ -92,8 +96,10 @@ impl VerdictRow {
             cpus: info.cpus,
             seen: facts.seen(),
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
-            has_steal: facts.event_kinds.switches,
-            has_turns: facts.event_kinds.by_runner,
+            has_steal: facts.event_kinds.tell_all_steal(),
+            has_turns: facts.event_kinds.by_runner && !facts.event_kinds.switches,
+            took_turns: !facts.gangs.shared_cpus().is_empty(),
+            has_switches: facts.event_kinds.switches,
             record,
         };
         let wrong_clock = ClockRow::of(&facts.halts, info).is_some();
@@ -127,6 +133,9 @@ impl VerdictRow {
                 format!(
                     "Virtual cores take turns on a CPU: vCPUs wait {share} of their time, at least, while another one is in its guest there"
                 )
+            }
+            VerdictState::StealDominates if words.took_turns => {
+                format!("Virtual cores take turns on a CPU: vCPUs wait for one {share} of their time")
             }
             VerdictState::StealDominates => {
                 let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
@@ -193,7 +202,11 @@ impl VerdictRow {
         let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
         let is_cost_next = next.is_some_and(|(state, _)| state == VerdictState::ExitsDominate);
         if !words.has_steal && (counts_steal || is_cost_next) {
-            let steal = if words.has_turns { "steal by other vCPUs' exits and other tasks" } else { "steal" };
+            let steal = match words.has_turns {
+                true => "steal by other vCPUs' exits and other tasks",
+                false if words.has_switches => "steal that ends a sleep",
+                false => "steal",
+            };
             doubts.push(format!("{steal} was not recorded, and is part of what exits cost"));
         }
         let told = !matches!(state, VerdictState::NoExits | VerdictState::NoLengths);

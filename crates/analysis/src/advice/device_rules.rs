@@ -303,7 +303,7 @@ impl JudgedVm<'_> {
         if !self.is_worth_it(account) {
             if self.is_worth(cell.cost().0) {
                 let why = match self.input.facts.event_kinds.by_runner {
-                    true => MAY_WAIT_BY_RUNNER,
+                    true => MAY_WAIT_ON_POWERPC,
                     false if self.host.xen => MAY_WAIT_ON_XEN,
                     false => MAY_WAIT,
                 };
@@ -677,11 +677,11 @@ pub(super) struct GainRange {
 pub(super) const MAY_WAIT: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took: \
     sched_switch would tell (`perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`)";
 
+const MAY_WAIT_ON_POWERPC: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took: \
+    sched_switch would tell (`perf record -e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`)";
+
 const MAY_WAIT_ON_XEN: &str = "most of their time is that of long ones, which may be waits for the device model or for a CPU: the recording \
     has no run states, which say so (`xentrace -D -e 0x000af000`)";
-
-const MAY_WAIT_BY_RUNNER: &str = "most of their time is that of long ones, which may be waits for a CPU that another task \
-    took: `perf sched record` and `perf sched timehist` on the host show that";
 
 /// The risk of APIC virtualisation on Intel's processors, where it is on by default.
 const OF_APICV: &str = "none known";

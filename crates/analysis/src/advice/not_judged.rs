@@ -8,9 +8,8 @@ use crate::record_commands;
 use exitscope_model::{CodeList, TimePart};
 use exitscope_units::Nanos;
 
-/// Why nothing of the scheduler's is judged on powerpc.
-const BY_RUNNER: &str =
-    "on powerpc the scheduler's events are of threads that may record for several vCPUs, and are not used";
+/// Why halts of powerpc are not put together with wake-ups.
+const BY_RUNNER: &str = "on powerpc halts are virtual cores', and no thread's sleep is taken for one";
 
 /// Why it is not known what exits are about, though it was recorded.
 const NEVER_FIRED: &str =
@@ -100,11 +99,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     missing(
         !input.facts.event_kinds.switches,
         "overcommit, and lock holders that were preempted",
-        match input.facts.event_kinds.by_runner {
-            true => BY_RUNNER,
-            false if host.xen => "there are no run states in it",
-            false => "there is no sched_switch in it",
-        },
+        if host.xen { "there are no run states in it" } else { "there is no sched_switch in it" },
     );
     let halting = halts.halts() > 0 && !host.xen;
     missing(halting && !halts.has_wakeups(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");

@@ -32,10 +32,11 @@ const LONG_WAY: std::ops::RangeInclusive<(u32, u32)> = (3, 3)..=(4, 0);
 const SHORT_WAY: (u64, u64) = (2_816, 16_112);
 
 pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
-    if input.facts.event_kinds.switches {
-        waiting(input, host, judgement);
-    } else if input.facts.event_kinds.by_runner {
+    let kinds = input.facts.event_kinds;
+    if kinds.by_runner && (!kinds.switches || !input.facts.gangs.shared_cpus().is_empty()) {
         turns(input, host, judgement);
+    } else if kinds.switches {
+        waiting(input, host, judgement);
     }
     for (&vm, time) in &input.vms {
         if host.xen {
@@ -249,7 +250,10 @@ fn turns(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let felt: Vec<_> = input.vms.iter().filter(|(_, time)| is_felt(time)).collect();
     let mut facts = Vec::new();
     for (vm, time) in felt.iter().take(NAMED) {
-        let what = "time in which another virtual core had the CPU, of the time in which its vCPUs could run";
+        let what = match input.facts.event_kinds.switches {
+            true => WAITED,
+            false => "time in which another virtual core had the CPU, of the time in which its vCPUs could run",
+        };
         facts.push(judgement.cite(Some(**vm), Topic::Timeline, what, share(time.steal, time.wanted())));
     }
     let Some(first) = facts.first().copied() else { return };

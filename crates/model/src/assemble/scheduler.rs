@@ -7,7 +7,7 @@
 //! ```
 
 use super::{Assembler, CPU_CACHE, thread_key};
-use crate::lane::{LaneRunState, NO_CPU, RecordedTracepoints};
+use crate::lane::{LanePosition, LaneRunState, NO_CPU, RecordedTracepoints};
 use crate::{Event, Ledger, LedgerLine, RunState};
 use exitscope_units::{Moment, Tid, VmId};
 
@@ -53,7 +53,11 @@ impl Assembler {
     #[cold]
     fn runs_after_all(&mut self, at: Moment, number: usize) {
         let lane = &mut self.lanes[number];
-        lane.account(at);
+        match self.lanes_by_vcpu && !self.by_runner && lane.run != LaneRunState::Running {
+            // Xen says when it is given a CPU; that is missing, and may be long ago.
+            true => lane.knows_nothing_since(lane.since, at),
+            false => _ = lane.account(at),
+        }
         self.yields.extend(lane.yielding.take());
         self.comes_back(at, number);
     }
@@ -64,6 +68,11 @@ impl Assembler {
         if lane.run == LaneRunState::Sleeping {
             lane.sleeps(false);
             lane.wakes_unseen();
+            self.kinds.sleeps += 1;
+            self.kinds.unwoken_sleeps += 1;
+        }
+        if lane.state == LanePosition::UserSpace && !lane.recorded.runs {
+            lane.stay.runs(at);
         }
         self.set_run(at, number, LaneRunState::Running);
     }
@@ -72,12 +81,16 @@ impl Assembler {
         let at = event.at;
         self.note_sched_event(at);
         self.kinds.wakeups = true;
+        if self.by_runner {
+            return self.wakes_runner(event, tid, ledger);
+        }
         let used = self.of_thread(tid).is_some_and(|number| {
             let lane = &mut self.lanes[number];
             lane.account_up_to_scheduler(at);
             if lane.run == LaneRunState::Sleeping {
                 lane.sleeps(false);
                 lane.halt.wake(at);
+                self.kinds.sleeps += 1;
                 self.set_run(at, number, LaneRunState::Runnable);
                 self.queue.taken(self.lanes[number].who.vm, number as u32, Some(event.tid), false);
             }
@@ -103,12 +116,20 @@ impl Assembler {
         let used = number.is_some_and(|number| {
             let run = LaneRunState::of(from, to);
             let lane = &mut self.lanes[number];
+            if !lane.run.is(from) {
+                let since = if lane.run == LaneRunState::Running { lane.ran_at } else { lane.since };
+                lane.knows_nothing_since(since, event.at);
+            }
             lane.run_state(event.at, run);
+            if [from, to].contains(&RunState::Running) {
+                lane.ran_at = event.at;
+            }
             if from == RunState::Running || lane.ran_on == NO_CPU {
                 lane.ran_on = event.cpu;
             }
             self.set_run(event.at, number, run);
             if run == LaneRunState::Running {
+                self.displaces(event, number);
                 self.lanes[number].switched_to = event.cpu;
                 self.queue.note_running(event.at, event.cpu);
                 self.given_to(event.cpu, Some(number));
@@ -123,6 +144,21 @@ impl Assembler {
         }
         if !used {
             ledger.count(LedgerLine::Scheduler);
+        }
+    }
+
+    /// Xen: the lane is given the event's CPU. If another one seemed to have it, nothing said when that lost it.
+    fn displaces(&mut self, event: &Event, number: usize) {
+        if self.running_on.len() >= CPU_CACHE && !self.running_on.contains_key(&event.cpu) {
+            return;
+        }
+        let before = self.running_on.insert(event.cpu, number as u32).map(|before| before as usize);
+        if let Some(before) = before.filter(|before| *before != number) {
+            let lane = &mut self.lanes[before];
+            if lane.run == LaneRunState::Running && lane.switched_to == event.cpu {
+                lane.knows_nothing_since(lane.ran_at, event.at);
+                self.set_run(event.at, before, LaneRunState::Untold);
+            }
         }
     }
 
@@ -152,8 +188,11 @@ impl Assembler {
         let at = event.at;
         self.note_sched_event(at);
         self.kinds.switches = true;
-        if !self.recorded.switches && !self.lanes_by_vcpu {
+        if !self.recorded.switches {
             self.now_recorded(RecordedTracepoints { switches: true, ..self.recorded });
+        }
+        if self.by_runner {
+            return self.switches_runner(event, prev, sleeps, next, ledger);
         }
         let mut used = false;
         let (before, after) = (self.of_thread(prev), self.of_thread(next));

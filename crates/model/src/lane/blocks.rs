@@ -20,6 +20,9 @@ use crate::{
 };
 use exitscope_units::{Moment, Nanos};
 
+/// Sleeps of a stay in user space that are told apart.
+const MOST_SLEEPS: usize = 1 << 10;
+
 /// What is known of the halt in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockedHalt {
@@ -46,6 +49,50 @@ impl BlockedHalt {
     }
 }
 
+/// What the thread did while, as far as events say, user space has the vCPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct StayTimes {
+    slept: Nanos,
+    /// Of that, what ended and nothing said that the thread was woken.
+    unwoken: Nanos,
+    waited: Nanos,
+}
+
+/// A stay in user space whose end may not be recorded.
+#[derive(Clone, Debug, Default)]
+pub struct UserSpaceStay {
+    times: StayTimes,
+    /// The same up to when the thread had a CPU again.
+    until: Vec<(Moment, StayTimes)>,
+}
+
+impl UserSpaceStay {
+    pub fn begin(&mut self) {
+        self.times = StayTimes::default();
+        self.until.clear();
+    }
+
+    /// The thread has a CPU again.
+    pub fn runs(&mut self, at: Moment) {
+        if self.until.len() >= MOST_SLEEPS {
+            self.until.pop();
+        }
+        self.until.push((at, self.times));
+    }
+
+    /// What it did since a moment at which it ran.
+    fn since(&self, moment: Moment) -> StayTimes {
+        let before = self.until[..self.until.partition_point(|row| row.0 <= moment)].last();
+        let before = before.map_or(StayTimes::default(), |row| row.1);
+        let less = |all: Nanos, before: Nanos| Nanos(all.0.saturating_sub(before.0));
+        StayTimes {
+            slept: less(self.times.slept, before.slept),
+            unwoken: less(self.times.unwoken, before.unwoken),
+            waited: less(self.times.waited, before.waited),
+        }
+    }
+}
+
 impl Lane {
     /// Time in the open exit without a CPU.
     #[inline(never)]
@@ -59,6 +106,7 @@ impl Lane {
                 TimePart::User
             }
             LaneRunState::Paused | LaneRunState::Offline => TimePart::Stopped,
+            LaneRunState::Untold => TimePart::Unknown,
             LaneRunState::Blocked => TimePart::Halted,
             _ if state == LanePosition::UserSpace => self.user_parts.1,
             _ if exit.is_halt || exit.code.halts_if_it_sleeps() => TimePart::Halted,
@@ -71,6 +119,10 @@ impl Lane {
         exit.parts.add(part, spent);
         if run == LaneRunState::Sleeping {
             self.block.sleeps_for(part, spent);
+        }
+        if state == LanePosition::UserSpace {
+            let of = if run.waits() { &mut self.stay.times.waited } else { &mut self.stay.times.slept };
+            *of = of.plus(spent);
         }
     }
 
@@ -101,6 +153,9 @@ impl Lane {
     /// The thread runs again and nothing said that it was woken: when it was is not known.
     pub fn wakes_unseen(&mut self) {
         let sleep = std::mem::take(&mut self.block.sleep);
+        if self.state == LanePosition::UserSpace {
+            self.stay.times.unwoken = self.stay.times.unwoken.plus(sleep);
+        }
         match (self.block.sleep_part, &mut self.open) {
             (Some(TimePart::Halted), Some(exit)) => _ = exit.parts.shift(TimePart::Halted, TimePart::Undivided, sleep),
             (Some(TimePart::Halted), None) => _ = self.outside.shift(TimePart::Halted, TimePart::Undivided, sleep),
@@ -130,6 +185,9 @@ impl Lane {
     ) {
         self.account(event.at);
         self.go(self.step);
+        if self.state == LanePosition::UserSpace {
+            self.was_in_run(ns, ledger);
+        }
         let change = self.halt.ended_change();
         let limit = poll_limit(ns, change, self.poll).map(|poll| Nanos(poll.into()));
         let is_told = self.poll.is_some();
@@ -154,6 +212,10 @@ impl Lane {
                 self.block = BlockedHalt { before, ..BlockedHalt::at(self.since) };
             }
             // Where kvm_exit fires, a halt has one: it is lost, and so may others be since the entry.
+            None if self.recorded.hardware && self.state == LanePosition::Guest && !self.recorded.exits => {
+                self.give_guest();
+                self.state = LanePosition::Unknown;
+            }
             None if self.recorded.hardware && self.state == LanePosition::Guest => {
                 ledger.count_moment(LedgerLine::ImpossibleExit, event.at);
                 let guest = std::mem::take(&mut self.guest);
@@ -166,6 +228,37 @@ impl Lane {
                 self.give_outside(beside);
                 self.block = BlockedHalt::at(self.since);
             }
+        }
+    }
+
+    /// A halt of `ns` is over, and all that was known is that user space had the vCPU: KVM_RUN was entered before it, and what the
+    /// thread did since is the halt's.
+    #[cold]
+    fn was_in_run(&mut self, ns: Nanos, ledger: &mut Ledger) {
+        let Some(exit) = &mut self.open else { return };
+        let from = Moment::from_nanos(self.since.as_nanos().saturating_sub(ns.0));
+        let StayTimes { slept, unwoken, waited } = self.stay.since(from);
+        let (running, sleeping) = self.user_parts;
+        let slept = exit.parts.shift(sleeping, TimePart::Halted, slept);
+        if sleeping != TimePart::Halted {
+            exit.parts.shift(TimePart::Halted, TimePart::Undivided, unwoken);
+        }
+        if sleeping == TimePart::User {
+            exit.withdraw(slept);
+        }
+        self.cost_before = exit.cost();
+        let ran = Nanos(ns.0.saturating_sub(slept.0).saturating_sub(waited.0));
+        let ran = exit.parts.shift(running, TimePart::Kernel, ran);
+        if running == TimePart::User {
+            exit.phases.move_time(ExitPhase::UserSpace, ExitPhase::Reentry, ran);
+        }
+        let before = Nanos(exit.part(TimePart::Kernel).0 - ran.0);
+        (self.state, self.step, self.call) = (LanePosition::Kernel, ExitPhase::Reentry, None);
+        let sleep_part = Some(TimePart::Halted).filter(|_| slept > Nanos::ZERO);
+        self.block = BlockedHalt { before, sleep_part, ..BlockedHalt::at(from) };
+        if !self.recorded.hardware {
+            self.ends_unseen(ledger);
+            self.block.before = Nanos(self.outside.get(TimePart::Unknown).0 - ran.0);
         }
     }
 
@@ -198,7 +291,7 @@ impl Lane {
     pub(super) fn settle_halt(&mut self) {
         let Some(exit) = self.open.as_mut().filter(|exit| exit.is_halt) else { return };
         let recorded = self.recorded;
-        let is_told = recorded.halts || recorded.switches && recorded.no_polls;
+        let is_told = !recorded.by_runner && (recorded.halts || recorded.switches && recorded.no_polls);
         if !is_told && exit.handler != Handler::Userspace(KVM_EXIT_HLT) {
             let moved = exit.parts.shift(TimePart::Kernel, TimePart::Undivided, Nanos(u64::MAX));
             exit.withdraw(moved);

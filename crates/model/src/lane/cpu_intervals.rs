@@ -12,11 +12,13 @@ impl Lane {
         if self.first.is_none() {
             return;
         }
-        self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
+        self.give_guest();
         let in_run = !self.recorded.hardware && self.state == LanePosition::Kernel;
         let part = match self.run {
             _ if self.hidden => TimePart::Excluded,
             run if run.waits() => TimePart::Steal,
+            // In an exit it may wait for its device model.
+            LaneRunState::Offline if !self.recorded.exits => TimePart::Unknown,
             LaneRunState::Paused | LaneRunState::Offline => TimePart::Stopped,
             LaneRunState::Blocked => TimePart::Halted,
             // In KVM_RUN, where nothing says why.
@@ -27,6 +29,12 @@ impl Lane {
         if self.run == LaneRunState::Sleeping {
             self.block.sleeps_for(part, spent);
         }
+    }
+
+    /// Time in the guest that no exit ends. Where exits are not recorded, nothing says how much of it was in the guest.
+    pub(super) fn give_guest(&mut self) {
+        let part = if self.recorded.exits { TimePart::Guest } else { TimePart::Unknown };
+        self.outside.add(part, std::mem::take(&mut self.guest));
     }
 
     /// What was of no row leaves; guest time since then is the next row's.
@@ -137,7 +145,7 @@ impl Lane {
             ledger.count(LedgerLine::SpansLoss);
             self.give_cut(TimePart::Excluded, rows, beside);
         }
-        self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
+        self.give_guest();
         (self.state, self.hidden, self.runs_on) = (LanePosition::Unknown, true, NO_CPU);
     }
 
@@ -151,6 +159,7 @@ impl Lane {
         if self.open.is_some() {
             ledger.count(LedgerLine::UnfinishedExit);
             self.settle_halt();
+            self.stopped_unless_it_ran();
         }
         if self.spoiled {
             self.give_cut(TimePart::Excluded, rows, beside);
@@ -174,7 +183,7 @@ impl Lane {
             }
             self.give_untimed(rows, beside);
         }
-        self.outside.add(TimePart::Guest, std::mem::take(&mut self.guest));
+        self.give_guest();
         self.give_outside(beside);
         let first = self.first?;
         #[cfg(debug_assertions)]

@@ -108,6 +108,14 @@ impl Lane {
         }
     }
 
+    /// The open exit is over, and nothing said when KVM_RUN was entered again: what looks like the VMM's stop of a vCPU may be its sleep
+    /// in KVM_RUN, unless `kvm_vcpu_wakeup` would tell of that.
+    pub(super) fn stopped_unless_it_ran(&mut self) {
+        if let (Some(exit), false, false) = (&mut self.open, self.recorded.runs, self.recorded.halts) {
+            exit.parts.shift(TimePart::Stopped, TimePart::Unknown, Nanos(u64::MAX));
+        }
+    }
+
     /// An event of the open exit's handler.
     #[inline(always)]
     pub(super) fn reach(&mut self) {

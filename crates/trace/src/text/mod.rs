@@ -79,6 +79,7 @@ pub fn open(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>
             exit_info: options.exit_info,
             wrapped: Vec::new(),
             wrapped_at: LineAt::default(),
+            last_event: Vec::new(),
             known: FxHashMap::default(),
             reasons: Reasons::new(),
             says_losses: false,
@@ -111,6 +112,8 @@ struct Reader {
     /// The last line, if it is no event yet and may be one together with the next, and where it is.
     wrapped: Vec<u8>,
     wrapped_at: LineAt,
+    /// The last line, if it is an event, which may go on in the next.
+    last_event: Vec<u8>,
     /// Event names met so far, as printed.
     known: FxHashMap<Box<[u8]>, Known>,
     reasons: Reasons,
@@ -216,11 +219,49 @@ impl Reader {
             self.end_wrapped(events, ledger)?;
         }
         let may_be_wrapped = line.len() <= MAX_WRAPPED;
-        if !self.take(line, at, !may_be_wrapped, events, ledger)? {
+        let before = events.len();
+        let is_taken = self.take(line, at, !may_be_wrapped, events, ledger)?;
+        if !is_taken && self.goes_on(line, events) {
+            return Ok(());
+        }
+        self.last_event.clear();
+        if !is_taken {
             self.wrapped.extend_from_slice(line);
             self.wrapped_at = at;
+        } else if events.len() > before && may_be_wrapped {
+            self.last_event.extend_from_slice(line);
         }
         Ok(())
+    }
+
+    /// Whether `line` is the rest of the event before, which was understood without it; what the rest says of it is added.
+    #[cold]
+    fn goes_on(&mut self, line: &[u8], events: &mut [Event]) -> bool {
+        if self.last_event.is_empty() || self.last_event.len() > MAX_WRAPPED || !are_fields(line) {
+            return false;
+        }
+        let mut whole = self.last_event.clone();
+        join(&mut whole, line);
+        let LineKind::Event(columns) = self.layout.read(&whole) else { return false };
+        let row = match self.known.get(columns.name) {
+            Some(Known::Tracepoint(_, row)) => *row,
+            _ => return false,
+        };
+        if let Some(row) = row {
+            let Some((kind, vcpu)) = read_fields(row.text, columns.fields, &mut self.reasons) else { return false };
+            // Where what was read was handed out meanwhile, it is as it was.
+            let of = |event: &Event| (event.at, event.tid.0, event.cpu.0) == (columns.at, columns.tid, columns.cpu);
+            for event in events.iter_mut().rev().take(2).filter(|event| of(event)) {
+                match event.kind {
+                    EventKind::ExitInfo(info) => {
+                        event.kind = EventKind::ExitInfo(exit_info(columns.fields).unwrap_or(info));
+                    }
+                    _ => (event.kind, event.vcpu) = (kind, vcpu),
+                }
+            }
+        }
+        self.last_event = whole;
+        true
     }
 
     /// Whether `line` is the rest of the line before.
@@ -286,6 +327,7 @@ impl Reader {
                 self.lose(cpu, 0, events);
                 return Ok(true);
             }
+            LineKind::Unusable(_) if !is_whole && !self.last_event.is_empty() && are_fields(line) => return Ok(false),
             LineKind::Unusable(flaw) => return self.note_unusable(flaw, at, ledger).map(|()| true),
             LineKind::Bad if !is_whole && !line.is_empty() => return Ok(false),
             LineKind::Bad => {
@@ -318,7 +360,7 @@ impl Reader {
             return Ok(false);
         }
         let (kind, vcpu) = said.unwrap_or_else(|| {
-            ledger.count_at(LedgerLine::UnknownFormat, at.number);
+            ledger.count_at(LedgerLine::UnreadFields, at.number);
             (EventKind::Other, VcpuId::UNKNOWN)
         });
         let is_asked = self.exit_info && matches!(kind, EventKind::Exit { .. });
@@ -412,6 +454,19 @@ fn unprinted(row: &TracepointRow, fields: &[u8]) -> Option<Flaw> {
         Some(end) if fields[end] == b'=' && row.prints_only_raw(&fields[..end]) => Some(Flaw::RawFields),
         _ => None,
     }
+}
+
+/// Whether a line reads like the middle of an event's fields: names and numbers in turn.
+fn are_fields(line: &[u8]) -> bool {
+    let is_number = |word: &&[u8]| word.first().is_some_and(u8::is_ascii_digit) || word.contains(&b'=');
+    let is_name = |word: &[u8]| {
+        let word = word.trim_ascii_end();
+        let word = word.strip_suffix(b",").or(word.strip_suffix(b":")).unwrap_or(word);
+        !word.is_empty() && word.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    };
+    let words: Vec<&[u8]> = line.trim_ascii().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let numbers = words.iter().filter(|word| is_number(word)).count();
+    numbers > 0 && numbers * 2 + 1 >= words.len() && words.first().is_some_and(|word| is_name(word) || is_number(word))
 }
 
 /// What an event name means that was not met before.
