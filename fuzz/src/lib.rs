@@ -6,9 +6,11 @@
 //! corpus/found/, fuzz/corpus/: what failed once, and what reached something ─┘
 //! ```
 //!
-//! `cargo xtask fuzz` runs all of it; src/main.rs is what it runs.
+//! `cargo xtask fuzz` runs all of it; src/main.rs is what it runs. `cargo xtask metamorphic` holds accounts of real traces against those of
+//! the same traces with less in them: metamorphic.rs.
 
 pub mod damage;
+pub mod metamorphic;
 pub mod oracle;
 
 use std::path::Path;

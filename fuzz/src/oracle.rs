@@ -6,6 +6,7 @@
 //!        └─► exitscope report, events, advise ─► JSON ─► schema · quantiles in order · rows = total · parts = whole
 //! ```
 
+use crate::metamorphic::{Recorded, without_one};
 use crate::root;
 use anyhow::Context;
 use exitscope::CommandLine;
@@ -100,6 +101,7 @@ impl Oracle {
         let report = self.report.parse(&self.report.of_input()?, "report")?;
         check_report(&report).map_err(|broken| format!("report: {broken}"))?;
         self.check_page(&report)?;
+        check_without_one(&path, bytes)?;
         for line in self.events.of_input()?.split(|&byte| byte == b'\n').take(EVENTS_CHECKED) {
             if !line.is_empty() {
                 self.events.parse(line, "events")?;
@@ -129,6 +131,14 @@ impl Oracle {
         }
         Ok(())
     }
+}
+
+/// Without one of its tracepoints, the same input has a less divided account, and no other one.
+fn check_without_one(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    // Of what cannot be read to its end nothing is held against anything.
+    let Ok(recorded) = Recorded::read(path) else { return Ok(()) };
+    let wrong = without_one(&recorded, bytes.len() as u64).map_err(|error| format!("{error:#}"))?;
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
 /// The JSON of a page's data: `web/src/data.ts` unpacks it in the same way.

@@ -35,6 +35,25 @@ pub struct Flags {
     rest: Vec<String>,
 }
 
+/// Flags of `cargo xtask metamorphic`.
+#[derive(clap::Args)]
+pub struct MetamorphicFlags {
+    /// Leave out pairs of tracepoints, too: minutes
+    #[arg(long)]
+    pairs: bool,
+    /// Recordings; the corpus if none is named
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Builds and runs fuzz/src/bin/metamorphic.rs.
+pub fn metamorphic(flags: &MetamorphicFlags) -> anyhow::Result<()> {
+    let mut build = cargo()?;
+    build.args(["build", "--quiet", "--package", "exitscope-fuzz", "--bin", "metamorphic"]);
+    ensure!(build.status()?.success(), "fuzz/ does not build");
+    passed(Command::new(target()?.join("debug/metamorphic")).args(flags.pairs.then_some("--pairs")).args(&flags.files))
+}
+
 /// A time in seconds, minutes or hours, in seconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600)];

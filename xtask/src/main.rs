@@ -6,6 +6,7 @@
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
+//! cargo xtask metamorphic  leaves tracepoints out of recordings, cuts and reorders them, and holds the accounts against each other
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
 //! cargo xtask soak    runs the exporter while VMs start and stop
 //! cargo xtask mutants changes the code in small ways, and looks whether the tests notice; writes docs/mutants.md
@@ -48,6 +49,8 @@ enum Task {
     Bench(bench::Flags),
     /// Take damaged traces through the whole command
     Fuzz(fuzz::Flags),
+    /// Leave tracepoints out of recordings, cut and reorder them, and compare the accounts of their time
+    Metamorphic(fuzz::MetamorphicFlags),
     /// Boot a KVM host under QEMU software emulation and run exitscope in it
     Rig(rig::Flags),
     /// Change the code in small ways and look whether the tests notice; write docs/mutants.md
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
+        Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Rig(flags) => rig::run(&flags),
         Task::Mutants(flags) => mutants::run(&flags).map(done),
         Task::Sanitize => sanitize::run().map(done),
