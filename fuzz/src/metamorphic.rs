@@ -202,7 +202,6 @@ impl Recorded {
             breaches: Vec::new(),
             threads_per_core: None,
             cycles_per_s: None,
-            emulations: false,
             functions: BTreeMap::new(),
         };
         let row = TraceRow::of(self.name.clone(), &trace.info, "", trace.ends, trace.ledger.events);

@@ -2,7 +2,7 @@
 //! is as its schemas say and adds up.
 //!
 //! ```text
-//! bytes ─┬─► readers, three times ──────────────► as many events each time
+//! bytes ─┬─► readers, twice ────────────────────► as many events each time
 //!        └─► exitscope report, events, advise ─► JSON ─► schema · quantiles in order · rows = total · parts = whole
 //! ```
 
@@ -92,7 +92,7 @@ impl Oracle {
     pub fn check(&self, bytes: &[u8]) -> Result<Option<u64>, String> {
         let path = self.folder.path().join("input");
         fs::write(&path, bytes).map_err(|error| format!("cannot write the input: {error}"))?;
-        let Some(events) = read_thrice(&path)? else {
+        let Some(events) = read_twice(&path)? else {
             return match self.report.of_input() {
                 Ok(_) => Err("it cannot be read, but there is a report".to_string()),
                 Err(_) => Ok(None),
@@ -151,13 +151,13 @@ fn page_data(page: &str) -> Option<Vec<u8>> {
     Some(rest.get(..u32::from_le_bytes(*length) as usize)?.to_vec())
 }
 
-/// Reads a trace thrice, with all events and with those that are used, and returns how many it has, if it can be read.
-fn read_thrice(path: &Path) -> Result<Option<u64>, String> {
-    let read = [EventFilter::All, EventFilter::Used, EventFilter::Timed].map(|keep| events(path, keep));
+/// Reads a trace twice, with all events and with those that are used, and returns how many it has, if it can be read.
+fn read_twice(path: &Path) -> Result<Option<u64>, String> {
+    let read = [EventFilter::All, EventFilter::Used].map(|keep| events(path, keep));
     match read {
-        [None, None, None] => Ok(None),
+        [None, None] => Ok(None),
         [Some((left, all)), ..] if left != all => Err(format!("{left} events left the reader, its ledger has {all}")),
-        [Some((_, all)), Some((_, used)), Some((_, timed))] if used == all && timed == all => Ok(Some(all)),
+        [Some((_, all)), Some((_, used))] if used == all => Ok(Some(all)),
         _ => Err(format!("whichever events are asked for, there are as many, not {read:?} (left, in the ledger)")),
     }
 }

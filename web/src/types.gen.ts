@@ -1345,9 +1345,9 @@ export interface PhaseRows {
  */
 export interface PhaseRow {
   /**
-   * Exits for which the kernel emulated an instruction; absent where that was not looked at (pages).
+   * Exits for which the kernel emulated an instruction.
    */
-  emulated?: number;
+  emulated: number;
   /**
    * Exits.
    */

@@ -70,7 +70,7 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
     let selection = select::selection(select, &all)?;
     let [before, after] = inputs;
-    let options = read::options(&select.clock, EventFilter::Timed, &selection);
+    let options = read::options(&select.clock, EventFilter::Used, &selection);
     let (before, after) = (read_side(&before, &selection, options)?, read_side(&after, &selection, options)?);
     let per_10_000 = (confidence * 100.0).round() as u64;
     let rows = after.diff.against(&before.diff, per_10_000);

@@ -141,7 +141,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
     let (mut earlier, mut before) = (EarlierFiles::of_run(&inputs), None);
     // `ExportedVcpus` learns the numbers for --vcpu at the end.
     let need_vcpus = selection.filter.is_some() && selection.needs_vcpus();
-    let options = ReadOptions { need_vcpus, ..read::options(&args.select.clock, EventFilter::Timed, selection) };
+    let options = ReadOptions { need_vcpus, ..read::options(&args.select.clock, EventFilter::Used, selection) };
     for input in &inputs {
         let (trace, survey) = read_input(input, &mut earlier, options, || VcpuSurvey::new(selection))?;
         trace.has_events()?;
@@ -189,7 +189,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
         }
     };
     let mut earlier = EarlierFiles::of_run(inputs);
-    let mut options = read::options(&args.select.clock, EventFilter::Timed, selection);
+    let mut options = read::options(&args.select.clock, EventFilter::Used, selection);
     options.source.exit_info = true;
     for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
         let mut passing = Passing {

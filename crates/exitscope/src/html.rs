@@ -11,7 +11,7 @@ use crate::select;
 use exitscope_analysis::advice::TriedLimits;
 use exitscope_page::{ForcedOutColumns, PageContents, finish_page_parts, write_page};
 use exitscope_pipeline::Gathered;
-use exitscope_trace::{EventFilter, Input};
+use exitscope_trace::Input;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,12 +30,11 @@ pub fn write_page_of(
 ) -> anyhow::Result<Outcome> {
     let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?.map(Arc::new);
     let selection = select::selection_named(&args.select, inputs, &args.names, symbols.clone())?;
-    let of = (&selection, EventFilter::Timed);
     let fresh = || Gathered::begin(&selection, args.most_slowest());
-    let (gathered, mut totals) = read_all(args, inputs, of, fresh, Gathered::end, Gathered::with_recording)?;
+    let (gathered, mut totals) = read_all(args, inputs, &selection, fresh, Gathered::end, Gathered::with_recording)?;
     let Gathered { facts: page, forced_out, over_time } = gathered;
     let advised = || -> anyhow::Result<_> {
-        let advised = report::advised(args, inputs, &page, &totals, of)?;
+        let advised = report::advised(args, inputs, &page, &totals, &selection)?;
         Ok(advised.map_or((None, TriedLimits::default()), |(advised, limits)| (Some(advised), limits)))
     };
     // Several recordings have no common time.
@@ -48,7 +47,7 @@ pub fn write_page_of(
     let gates = report::gates(args, facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let mut report = totals.report(args, facts, &info, selection.clone(), gates.breaches, EventFilter::Timed);
+    let mut report = totals.report(args, facts, &info, selection.clone(), gates.breaches);
     if let Some(advised) = &advice {
         report.add_advice(facts, &info, advised);
     }

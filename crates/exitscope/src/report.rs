@@ -1,7 +1,7 @@
 //! `exitscope report`.
 
 use crate::bundle;
-use crate::cli::{ReportArgs, ReportFormat, ViewArg};
+use crate::cli::{ReportArgs, ReportFormat};
 use crate::devices;
 use crate::html;
 use crate::read;
@@ -60,7 +60,7 @@ impl Totals {
         self.timed_exits += trace.timed_exits;
     }
 
-    /// The report of these traces; `kept` are the events that it is of.
+    /// The report of these traces.
     pub fn report(
         self,
         args: &ReportArgs,
@@ -68,7 +68,6 @@ impl Totals {
         info: &TraceInfo,
         selection: Selection,
         breaches: Vec<Breach>,
-        kept: EventFilter,
     ) -> Report {
         let text = args.format == ReportFormat::Text && args.html.is_none();
         let top = args.top.unwrap_or(if text { TEXT_TOP } else { usize::MAX });
@@ -82,7 +81,6 @@ impl Totals {
             breaches,
             threads_per_core: args.threads_per_core,
             cycles_per_s: args.select.clock.tsc_hz,
-            emulations: kept > EventFilter::Timed,
             functions: self.functions,
         };
         Report::of(facts, &self.ledger, self.traces, info, made)
@@ -183,15 +181,12 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection_named(&args.select, &inputs, &args.names, symbols.clone())?;
     let wanted = FactsOptions { by, slowest: args.most_slowest(), selection: selection.clone() };
-    // JSON holds every view.
-    let every = args.format == ReportFormat::Json || args.view == Some(ViewArg::Phases);
-    let keep = if every { EventFilter::Used } else { EventFilter::Timed };
     let is_summary = args.format == ReportFormat::Text && !args.shows_all();
     let (mut facts, mut totals, advised) = if is_summary || args.format == ReportFormat::Json {
         let (page, totals) = read_all(
             args,
             &inputs,
-            (&selection, keep),
+            &selection,
             || PageFacts::new(&wanted, MAX_KEPT_LIVE),
             |mut page, trace| {
                 page.end(trace.span, &trace.held, &trace.vcpu_of);
@@ -199,7 +194,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             },
             PageFacts::with_recording,
         )?;
-        let advised = advised(args, &inputs, &page, &totals, (&selection, keep))?;
+        let advised = advised(args, &inputs, &page, &totals, &selection)?;
         (page.advice_input.facts, totals, advised.map(|(advised, _)| advised))
     } else {
         let end = |mut facts: Facts, trace: &ReadTrace| {
@@ -212,7 +207,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             all.merge(&of_trace);
             all
         };
-        let (facts, totals) = read_all(args, &inputs, (&selection, keep), || Facts::new(&wanted), end, add)?;
+        let (facts, totals) = read_all(args, &inputs, &selection, || Facts::new(&wanted), end, add)?;
         (facts, totals, None)
     };
     if let Some(symbols) = symbols {
@@ -223,7 +218,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let gates = gates(args, &facts, &totals)?;
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
-    let mut report = totals.report(args, &facts, &info, selection, gates.breaches, keep);
+    let mut report = totals.report(args, &facts, &info, selection, gates.breaches);
     if let Some(advised) = &advised {
         report.add_advice(&facts, &info, advised);
     }
@@ -261,13 +256,13 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 pub fn read_all<S: TraceSink, T>(
     args: &ReportArgs,
     inputs: &[Input],
-    (selection, keep): (&Selection, EventFilter),
+    selection: &Selection,
     fresh: impl Fn() -> S,
     end: impl Fn(S, &ReadTrace) -> T,
     add: impl Fn(T, T) -> T,
 ) -> anyhow::Result<(T, Totals)> {
     let devices = devices::read(&args.names)?;
-    let options = read::options(&args.select.clock, keep, selection);
+    let options = read::options(&args.select.clock, EventFilter::Used, selection);
     let (all, traces) = exitscope_pipeline::read_all(inputs, options, fresh, end, add)?;
     let mut totals = Totals::default();
     traces.into_iter().for_each(|trace| totals.add(trace));
@@ -281,13 +276,13 @@ pub fn advised(
     inputs: &[Input],
     facts: &PageFacts,
     totals: &Totals,
-    (selection, keep): (&Selection, EventFilter),
+    selection: &Selection,
 ) -> anyhow::Result<Option<(AdviceReport, TriedLimits)>> {
     let ([input], [trace]) = (inputs, &totals.traces[..]) else { return Ok(None) };
     if args.select.narrows_exits() {
         return Ok(None);
     }
-    let options = read::options(&args.select.clock, keep, selection);
+    let options = read::options(&args.select.clock, EventFilter::Used, selection);
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
     let tried = |trials| facts.replay_kept_or_reread(trials, |trials| reread(input, options, trials));
     let (judgement, trials) = judgement(&facts.advice_input, &trace.recorded_host(&totals.info), tried)?;

@@ -50,7 +50,7 @@ pub fn selection_named(
 
 /// How traces are read for their names.
 fn options(args: &SelectArgs) -> ReadOptions {
-    read::options(&args.clock, EventFilter::Timed, &Selection::default())
+    read::options(&args.clock, EventFilter::Used, &Selection::default())
 }
 
 /// What a condition compares: the texts that pages show.

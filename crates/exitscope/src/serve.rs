@@ -134,7 +134,7 @@ impl Recordings for FilesRead {
     fn answer(&self, file: &NamedFile, version: String, question: &Question) -> Result<Vec<u8>, String> {
         let answer = || {
             let symbols = self.0.guestkallsyms.as_deref().map(symbols).transpose()?.unwrap_or_default();
-            let options = read::options(&self.0.select.clock, EventFilter::Timed, &Selection::default());
+            let options = read::options(&self.0.select.clock, EventFilter::Used, &Selection::default());
             let (trace, read) = read_alone(&self.input(file)?, options, || Reread::numbered(question.clone()))?;
             let vcpus = (&trace.lanes[..], &trace.vcpu_of);
             Ok(Reread::finish(read, version, vcpus, &trace.info, |rip| GuestSymbols::function(&symbols, rip))?)

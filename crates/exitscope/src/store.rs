@@ -115,7 +115,7 @@ fn add_file(
         let says = format!("already there, of host {} and day {}", run.host, run.day);
         return Ok(Done { says, warnings: Vec::new() });
     }
-    let options = read::options(&args.clock, EventFilter::Timed, &Selection::default());
+    let options = read::options(&args.clock, EventFilter::Used, &Selection::default());
     let devices = devices::read(&args.names)?;
     let made = Provenance { host: args.host.clone(), day: args.day.map_or_else(|| day_of(file), Ok)?.to_string() };
     let name = |info: &mut TraceInfo| devices::name(info, devices.as_ref());

@@ -385,7 +385,7 @@ fn report_events_and_diff_work_on_every_log() {
 #[test]
 fn every_event_is_in_a_row_or_in_the_ledger() {
     for name in ["hvm1_boot_mem", "pvh1_hvm"].into_iter().chain(LOGS) {
-        for keep in [EventFilter::All, EventFilter::Used, EventFilter::Timed] {
+        for keep in [EventFilter::All, EventFilter::Used] {
             let options = SourceOptions { clock_hz: Some(1_000_000_000), keep, ..SourceOptions::default() };
             let mut source = open_input(Input::open(log(name).as_ref()).unwrap(), options).unwrap();
             let (mut events, mut rows, mut ledger) = (Vec::new(), Vec::new(), Ledger::default());

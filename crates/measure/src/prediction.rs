@@ -77,7 +77,7 @@ impl Predictor {
         let recording = folder.path().join("perf.data");
         record(&self.processes, self.length, &recording)?;
         let input = Input::open(&recording).map_err(|error| error.to_string())?;
-        let source = SourceOptions { keep: EventFilter::Timed, ..SourceOptions::default() };
+        let source = SourceOptions { keep: EventFilter::Used, ..SourceOptions::default() };
         let options = ReadOptions { source, need_vcpus: false, progress: |_| None };
         let predicted = predict_halts(&input, options, self.policy, self.knob.name, &self.values);
         let predicted = predicted.map_err(|error| error.to_string())?;

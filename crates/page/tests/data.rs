@@ -85,7 +85,6 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> PageContents<
         breaches: Vec::new(),
         threads_per_core: None,
         cycles_per_s: None,
-        emulations: false,
         functions: BTreeMap::new(),
     };
     let trace = TraceRow::of(name.to_string(), &info, "", (first, last), 80);

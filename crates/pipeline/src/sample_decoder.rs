@@ -39,7 +39,7 @@ impl SampleDecoder {
     pub fn takes(of: &Tracepoint) -> bool {
         let decoder =
             Format::parse(&of.format).map(|format| Decoder::new(&of.system, &format, &mut EventNames::default()));
-        decoder.is_some_and(|decoder| decoder.is_kept(EventFilter::Timed))
+        decoder.is_some_and(|decoder| decoder.is_kept(EventFilter::Used))
     }
 
     /// Adds a sample.
@@ -47,7 +47,7 @@ impl SampleDecoder {
         let Some(decoder) = self.decoders.get(sample.tracepoint) else {
             return self.ledger.count(LedgerLine::UnknownFormat);
         };
-        if !decoder.is_kept(EventFilter::Timed) {
+        if !decoder.is_kept(EventFilter::Used) {
             return self.ledger.skip(Moment::from_nanos(sample.time));
         }
         self.ledger.events += 1;

@@ -44,7 +44,6 @@ pub fn write_live_page(kept: SliceSnapshot, out: &mut dyn Write) -> Result<(), L
         breaches: Vec::new(),
         threads_per_core: None,
         cycles_per_s: None,
-        emulations: false,
         functions: BTreeMap::new(),
     };
     let mut report = Report::of(facts, &ledger, vec![trace], &info, made);

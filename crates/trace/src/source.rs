@@ -44,9 +44,6 @@ pub struct SourceOptions {
 /// Which events a reader passes on, from few to all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventFilter {
-    /// Those that say when an exit was and what it was about. What only marks how it was handled (`kvm_emulate_insn`) is
-    /// not among them.
-    Timed,
     /// Those that exit accounting has a use for.
     Used,
     /// All.

@@ -58,9 +58,8 @@ pub struct PhaseRow {
     pub with_syscall_return: u64,
     /// Exits of which it was seen when KVM_RUN was called again.
     pub with_syscall_entry: u64,
-    /// Exits for which the kernel emulated an instruction; absent where that was not looked at (pages).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub emulated: Option<u64>,
+    /// Exits for which the kernel emulated an instruction.
+    pub emulated: u64,
     /// System calls that user space made for them.
     pub syscalls: u64,
     /// Time in these; part of `user_space_ns` and `user_space_asleep_ns`.
@@ -90,13 +89,13 @@ pub struct RemovableRow {
 
 impl PhaseRows {
     /// The steps of these facts, if any exit is timed.
-    /// Whether `kvm_emulate_insn` was looked at, `emulations` says; `arch` is the host's.
-    pub fn of(facts: &Facts, xen: bool, emulations: bool, arch: &str, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
+    /// `arch` is the host's.
+    pub fn of(facts: &Facts, xen: bool, arch: &str, cycles_per_s: Option<u64>) -> Option<PhaseRows> {
         let (inside, outside) = (facts.phases.all(false), facts.phases.all(true));
         if inside.stats.timed + outside.stats.timed == 0 {
             return None;
         }
-        let row = |reason, outside, phases: &PhaseStats| PhaseRow::of(reason, outside, phases, xen, emulations);
+        let row = |reason, outside, phases: &PhaseStats| PhaseRow::of(reason, outside, phases, xen);
         let cells = facts.phases.cells();
         let cells = cells.iter().filter(|(_, phases)| phases.stats.timed > 0);
         let mut rows: Vec<PhaseRow> =
@@ -110,7 +109,7 @@ impl PhaseRows {
 }
 
 impl PhaseRow {
-    fn of(reason: Option<String>, outside: bool, phases: &PhaseStats, xen: bool, emulations: bool) -> PhaseRow {
+    fn of(reason: Option<String>, outside: bool, phases: &PhaseStats, xen: bool) -> PhaseRow {
         let time = |step| phases.time(step).0;
         // Xen's handlers write records without a time of their own.
         let reaching = if xen { 0 } else { time(ExitPhase::ToHandler) };
@@ -131,7 +130,7 @@ impl PhaseRow {
             with_fpu_put: phases.marked(PhaseBoundary::FpuPut),
             with_syscall_return: phases.marked(PhaseBoundary::KvmRunReturned),
             with_syscall_entry: phases.marked(PhaseBoundary::KvmRunEntered),
-            emulated: emulations.then(|| phases.marked(PhaseBoundary::Emulated)),
+            emulated: phases.marked(PhaseBoundary::Emulated),
             syscalls: phases.calls,
             syscall_ns: phases.in_calls,
             register_ioctls: phases.register_calls,

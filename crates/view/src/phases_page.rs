@@ -162,8 +162,7 @@ fn steps(rows: &PhaseRows) -> PageSection {
 
 /// Emulated instructions and system calls.
 fn within(rows: &PhaseRows) -> Option<PageSection> {
-    let some: Vec<&PhaseRow> =
-        rows.rows.iter().filter(|row| row.emulated.unwrap_or(0) + row.syscalls > 0).take(MOST).collect();
+    let some: Vec<&PhaseRow> = rows.rows.iter().filter(|row| row.emulated + row.syscalls > 0).take(MOST).collect();
     let calls_seen = rows.in_user_space.with_syscall_return > 0;
     let mut columns = vec![
         column("reason", true, 0),
@@ -181,7 +180,7 @@ fn within(rows: &PhaseRows) -> Option<PageSection> {
             row.reason.clone().unwrap_or_default(),
             served(rows, row.in_user_space).to_string(),
             thousands(row.exits),
-            percent(row.emulated.unwrap_or(0), row.timed),
+            percent(row.emulated, row.timed),
         ];
         if calls_seen {
             cells.extend([

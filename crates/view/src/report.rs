@@ -616,7 +616,7 @@ impl Report {
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
             pio: PioRows::of(facts, xen, &names, &vms),
-            phases: PhaseRows::of(facts, xen, made.emulations, &info.arch, made.cycles_per_s),
+            phases: PhaseRows::of(facts, xen, &info.arch, made.cycles_per_s),
             yields: YieldRows::of(facts, info, one),
             breaches: made
                 .breaches
@@ -675,8 +675,6 @@ pub struct ReportOptions {
     pub threads_per_core: Option<u32>,
     /// Cycles of the processor in a second, if somebody said.
     pub cycles_per_s: Option<u64>,
-    /// Whether `kvm_emulate_insn` was looked at.
-    pub emulations: bool,
     /// What functions of the guest are called, by where they begin.
     pub functions: BTreeMap<u64, String>,
 }

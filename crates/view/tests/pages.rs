@@ -159,7 +159,6 @@ fn report_of(recording: &Recording, info: TraceInfo) -> Report {
         breaches: Vec::new(),
         threads_per_core: None,
         cycles_per_s: None,
-        emulations: false,
         functions: BTreeMap::new(),
     };
     let trace = TraceRow::of("made.up".into(), &info, "host", (first, last), ledger.events);

@@ -31,7 +31,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
     let input = read::open_one(&file, &args.select.clock)?;
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let options = read::options(&args.select.clock, EventFilter::Timed, &selection);
+    let options = read::options(&args.select.clock, EventFilter::Used, &selection);
     let devices = devices::read(&args.names)?;
     let (mut trace, mut advice_input) = read_alone(&input, options, || AdviceInput::new(&selection))?;
     trace.has_events()?;

@@ -42,7 +42,7 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let input = read::open_one(&file, &args.select.clock)?;
     let grid = Grid::new(args, args.policy.default_vary())?;
     let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let options = read::options(&args.select.clock, EventFilter::Timed, &selection);
+    let options = read::options(&args.select.clock, EventFilter::Used, &selection);
     let of = ReplayInput { input: &input, selection, options };
     let replay = match args.policy {
         PolicyName::HostHaltPoll => halts(args, &of, &grid, HaltPolicy::Host)?,

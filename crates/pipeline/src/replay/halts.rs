@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_recorded_wake_up_latency_is_the_mean_of_the_halts_that_have_one() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/x86-svm");
-        let source = SourceOptions { keep: EventFilter::Timed, ..SourceOptions::default() };
+        let source = SourceOptions { keep: EventFilter::Used, ..SourceOptions::default() };
         let options = ReadOptions { source, need_vcpus: false, progress: |_| None };
         // As `report --view halt` has it; of the second one, no wake-up is recorded.
         for (file, latency) in [("t4-none.dat.gz", Some(166_014_028.0 / 1_985.0)), ("t4-kvmstat.data.gz", None)] {

@@ -7,7 +7,8 @@
 //! kvm_entry:        the halt's wake-up latency += from sched_wakeup (of a halt that was caught: kvm_vcpu_wakeup) to here
 //! ```
 //!
-//! What is left out: a sleep whose wake-up was not seen ends when the thread runs again, and its latency is not known.
+//! What is left out: a sleep whose wake-up was not seen ends when the thread runs again, and its latency is not known. Of a vCPU that was
+//! kicked and then halted in KVM_RUN, as much of its sleep as the halt was long is the halt's.
 
 use super::snapshot::HaltWakeUps;
 use exitscope_model::codes::UserStay;
@@ -157,6 +158,13 @@ impl ThreadBlock {
         };
         spent[POLLING] += poll;
         spent[TOLD] += std::mem::take(&mut spent[SLEPT]);
+        // User space had the vCPU, as far as was told: it has entered KVM_RUN since then.
+        if self.asleep == STOPPED {
+            let slept = spent[STOPPED].min(ns);
+            spent[STOPPED] -= slept;
+            spent[TOLD] += slept;
+            self.in_kernel();
+        }
         (self.from, self.off, self.polled) = (at, 0, None);
     }
 

@@ -548,6 +548,16 @@ mod tests {
         };
         assert_eq!(stopped(2, -4), (vec![("steal", 50), ("stopped", 7_000)], 350));
         assert_eq!(stopped(2, 0), (vec![("steal", 50)], 7_350));
+        // A processor that waits to be started was kicked before, and does so in KVM_RUN.
+        let kicked = [(0, exit(CodeList::Vmx, 10)), (100, EventKind::UserspaceExit { reason: 10, errno: 0 })];
+        let waits = [out(200, true), (800, WAKEUP), back(850), woken(860, 700, true), (1_000, EventKind::Enter)];
+        let waits = [&kicked[..], &waits].concat();
+        assert_eq!(account(false, &waits), (vec![("halted", 600), ("steal", 50)], 350));
+        // What was asleep for longer than the halt was kept from running before it.
+        let stops = [out(200, true), (5_200, WAKEUP), back(5_250), out(5_300, true), (5_900, WAKEUP), back(5_950)];
+        let then = [woken(5_960, 660, true), (6_000, EventKind::Enter)];
+        let found = account(false, &[&kicked[..], &stops, &then].concat());
+        assert_eq!(found, (vec![("halted", 660), ("steal", 100), ("stopped", 4_940)], 300));
     }
 
     #[test]

@@ -711,6 +711,7 @@ impl Program<'_> {
             self.a.add_of(R1, R3);
             self.a.store(Width::Double, R2, to, R1);
         }
+        self.was_in_run();
         self.begin_block();
         self.field(R1, waited);
         match valid.size {
@@ -726,6 +727,27 @@ impl Program<'_> {
         self.find_count(self.out);
         self.a.grow(R0, COUNT as i16, 1);
         self.add_length();
+    }
+
+    /// A halt of LENGTH is over whose time is added up at r2: if user space had the vCPU for no reason of the guest's, as far as was told,
+    /// it has entered KVM_RUN since then, and what it slept is the halt's. Leaves r0 alone.
+    fn was_in_run(&mut self) {
+        let [less, known] = [self.a.label(), self.a.label()];
+        let [stopped, told] = [STOPPED, TOLD].map(|sum| (WITHIN + 8 * sum) as i16);
+        self.a.load(Width::Word, R1, STATE, ASLEEP as i16);
+        self.a.jump_unless(R1, STOPPED as i32 + 1, known);
+        self.a.load(Width::Double, R4, R2, stopped);
+        self.a.copy(R3, R4);
+        self.a.jump_if_at_most(R3, LENGTH, less);
+        self.a.copy(R3, LENGTH);
+        self.a.here(less);
+        self.a.subtract(R4, R3);
+        self.a.store(Width::Double, R2, stopped, R4);
+        self.a.load(Width::Double, R1, R2, told);
+        self.a.add_of(R1, R3);
+        self.a.store(Width::Double, R2, told, R1);
+        self.sleep_is(SLEPT);
+        self.a.here(known);
     }
 
     /// r3 = how much of the halt of LENGTH that ends at r0 was a poll

@@ -145,8 +145,7 @@ impl Decoder {
             .unwrap_or(0);
         let keep = match meaning {
             TracepointMeaning::Other => EventFilter::All,
-            TracepointMeaning::Emulate => EventFilter::Used,
-            _ => EventFilter::Timed,
+            _ => EventFilter::Used,
         };
         Decoder {
             name: names.intern(&format!("{system}:{}", format.name)),
