@@ -64,7 +64,7 @@ pub const DECLARED: [Declared; 9] = [
     declared("kvm_mmio", &[User], &[Kernel], "way back into the guest"),
     declared("kvm_pio", &[User], &[Kernel], "way back into the guest"),
     declared("sched_switch", &[Kernel, User, Guest, Polling, Memory, Halted], &[Steal, Stopped, Memory], "steal"),
-    declared("sched_wakeup", &[Kernel, User, Memory, Stopped], &[Steal], "waiting for a CPU after a sleep"),
+    declared("sched_wakeup", &[Kernel, User, Memory, Stopped], &[Steal], "waiting for a CPU at their end"),
 ];
 
 const fn declared(

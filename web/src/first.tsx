@@ -37,8 +37,10 @@ const ChangeName = ({ text }: { text: string }) => (
 
 /** What the recording does not tell, and what was made of it. */
 function missingEventKinds(): string | null {
-  const { event_kinds, coverage } = data.report;
-  const what = [!event_kinds.user_space && "user space", !event_kinds.scheduler && "steal"].filter(Boolean);
+  const { user_space, scheduler, all_steal, kvm_run } = data.report.event_kinds;
+  const { coverage } = data.report;
+  const steal = scheduler ? !all_steal && "a part of steal" : "steal";
+  const what = [!user_space && "user space", steal, user_space && !kvm_run && "entries into KVM_RUN"].filter(Boolean);
   return what.length === 0 || coverage.exits === 0 ? null : `${what.join(" and ")} not recorded`;
 }
 

@@ -461,6 +461,11 @@ impl Facts {
         }
     }
 
+    /// powerpc: whether most of so much steal is that another virtual core was in its guest on the CPU.
+    pub fn took_turns(&self, steal: Nanos) -> bool {
+        steal > Nanos::ZERO && self.gangs.turns_of_others.saturating_mul(2) >= steal.0
+    }
+
     /// What exits were about, most costly first.
     pub fn details(&self) -> Vec<(SubjectKey, Cow<'_, ExitStats>)> {
         let mut rows: Vec<_> = self.details.cells().into_iter().map(|(key, cell)| (key, Cow::Borrowed(cell))).collect();

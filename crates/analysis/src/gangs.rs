@@ -246,6 +246,10 @@ pub struct GangFacts {
     about: FxHashMap<VcpuKey, SubjectKey>,
     /// What vCPUs that were forced out lost while no other virtual core had the CPU, by what forced them.
     forced_by: BTreeMap<(VmId, u16, Option<SubjectKey>), u64>,
+    /// Where each vCPU left its guest, and what other virtual cores had had of that CPU then.
+    left: FxHashMap<VcpuKey, (PcpuId, u64)>,
+    /// What other virtual cores had of CPUs between an exit and the next entry of a vCPU there, summed over vCPUs, in nanoseconds.
+    pub turns_of_others: u64,
     /// Runs of which one end was not seen.
     pub unpaired: u64,
     /// Exits of powerpc guests, in runs or not.
@@ -279,6 +283,20 @@ impl GangFacts {
         }
         self.turns.take(event);
         let others = |cpu| self.turns.of_others(cpu, event.vm, event.vcpu, event.at);
+        let whose = (event.vm, event.vcpu);
+        match event.kind {
+            // One that has ceded waits for nobody.
+            EventKind::Exit { idle: false, .. } if self.left.len() < MAX_OPEN => {
+                self.left.insert(whose, (event.cpu, others(event.cpu)));
+            }
+            EventKind::Lost { .. } => self.left.clear(),
+            EventKind::Enter if selected(event.vm) => {
+                let there = self.left.remove(&whose).filter(|(cpu, _)| *cpu == event.cpu);
+                let had = there.map_or(0, |(cpu, before)| others(cpu).saturating_sub(before));
+                self.turns_of_others = self.turns_of_others.saturating_add(had);
+            }
+            _ => {}
+        }
         match self.runs.take(event, others) {
             None => {}
             Some(CoreRunOutcome::Unpaired) => self.unpaired += 1,
@@ -375,13 +393,6 @@ impl GangFacts {
         vcores.into_iter().map(|((vm, _), vcore)| VcoreGangs { vm, ..vcore }).collect()
     }
 
-    /// CPUs, of each its first thread's number, on which several virtual cores ran in turn.
-    pub fn shared_cpus(&self) -> BTreeSet<PcpuId> {
-        let mut seen = BTreeSet::new();
-        let cpus = self.vcores(None).into_iter().flat_map(|vcore| vcore.stats.cpus);
-        cpus.filter(|cpu| !seen.insert(*cpu)).collect()
-    }
-
     /// By VM.
     pub fn vms(&self) -> BTreeMap<VmId, GangStats> {
         let mut vms: BTreeMap<VmId, GangStats> = BTreeMap::new();
@@ -406,8 +417,20 @@ impl GangFacts {
 
     /// Adds what another recording gave.
     pub fn merge(&mut self, other: &GangFacts) {
-        let GangFacts { runs: _, turns: _, vcpus, together, causes, about: _, forced_by, unpaired, guest_exits } =
-            other;
+        let GangFacts {
+            runs: _,
+            turns: _,
+            left: _,
+            vcpus,
+            together,
+            causes,
+            about: _,
+            forced_by,
+            turns_of_others,
+            unpaired,
+            guest_exits,
+        } = other;
+        self.turns_of_others = self.turns_of_others.saturating_add(*turns_of_others);
         for (key, lost) in forced_by {
             let of = self.forced_by.entry(*key).or_default();
             *of = of.saturating_add(*lost);
@@ -434,6 +457,7 @@ impl GangFacts {
         self.unpaired += self.runs.open.len() as u64;
         (self.runs, self.turns) = (CoreRunPairing::default(), Turns::default());
         self.about.clear();
+        self.left.clear();
     }
 }
 

@@ -128,6 +128,8 @@ fn row(side: &DiffSide) -> SideRow {
             all_steal: side.tells_all_steal,
             kvm_run: side.tells_runs,
             by_runner: side.by_runner,
+            switches: side.tells_steal && !side.by_runner,
+            sleeps: (0, 0),
         },
         lines: Coverage::of(ledger, *exits, 0).lines,
     }

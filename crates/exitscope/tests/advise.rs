@@ -954,10 +954,12 @@ fn flags_that_mean_nothing_together_are_refused() {
 }
 
 #[test]
-fn on_powerpc_events_of_the_scheduler_are_not_called_missing() {
-    // They are in it.
+fn on_powerpc_events_of_the_scheduler_are_missing_where_they_are_not_recorded() {
     let trace = corpus("powerpc/p8_smt4_two_vms.data.gz");
     let page = stdout(&run(&["advise", trace.to_str().unwrap()]));
-    assert!(!page.contains("there is no sched_switch"), "{page}");
-    assert!(page.contains("on powerpc the scheduler's events are of threads"), "{page}");
+    assert!(
+        page.contains("overcommit, and lock holders that were preempted: there is no sched_switch in it"),
+        "{page}"
+    );
+    assert!(page.contains("-e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch"), "{page}");
 }

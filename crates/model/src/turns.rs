@@ -26,15 +26,17 @@ const MOST_VCPUS: usize = 1 << 16;
 /// Threads of a core that are in the guest together: eight, and as many that another vCPU took over meanwhile.
 const MOST_THREADS: usize = 16;
 
-/// The number of a vCPU; of a virtual core, that of its first vCPU.
+/// The number of a vCPU; of a virtual core, that of one of its vCPUs.
 type Number = u32;
 
 /// Which vCPUs are of one virtual core.
 #[derive(Clone, Debug, Default)]
 struct Vcores {
     numbers: FxHashMap<(VmId, VcpuId), Number>,
-    /// Of each vCPU one that is of the same virtual core and was seen before; of the first, itself.
+    /// Of each vCPU another one of the same virtual core; of one of them, whose number is the virtual core's, itself.
     before: Vec<Number>,
+    /// How many vCPUs are of the virtual core of this number.
+    sizes: Vec<u32>,
     /// For which vCPU a thread recorded.
     recorded: FxHashMap<(VmId, Tid), Number>,
 }
@@ -62,6 +64,7 @@ impl Vcores {
             None => {
                 self.numbers.insert((event.vm, event.vcpu), fresh);
                 self.before.push(fresh);
+                self.sizes.push(1);
                 fresh
             }
         };
@@ -71,9 +74,15 @@ impl Vcores {
             None if self.recorded.len() >= MOST_VCPUS => own,
             None => *self.recorded.entry((event.vm, event.tid)).or_insert(own),
         };
-        let (first, second) = (own.min(other), own.max(other));
+        if own == other {
+            return Some((own, None));
+        }
+        // The smaller one is added to the larger one, so that no way to a virtual core's number is long.
+        let [of_own, of_other] = [own, other].map(|number| self.sizes[number as usize]);
+        let (first, second) = if of_own >= of_other { (own, other) } else { (other, own) };
         self.before[second as usize] = first;
-        Some((first, (first != second).then_some(second)))
+        self.sizes[first as usize] = of_own.saturating_add(of_other);
+        Some((first, Some(second)))
     }
 }
 

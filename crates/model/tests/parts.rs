@@ -1024,6 +1024,9 @@ fn a_sleep_in_kvm_run_is_no_stop_though_nothing_says_when_that_was_entered() {
     assert_eq!(steps, found.rows[0].cost().0, "the steps are the cost");
     // The same where KVM_RUN was entered at 280, and said so.
     assert_eq!(account_of(&info, &events(&[run(280)])).parts, expected);
+    // So it is where KVM_RUN is marked only after the halt, as kernels did before the FPU's switch moved out of it.
+    let late = [&begins[..], &waits, &[woken(950, 670, true), run(960), enter(1_000)]].concat();
+    assert_eq!(account_of(&perf(&["kvm:kvm_exit", "kvm:kvm_fpu", "kvm:kvm_vcpu_wakeup"]), &late).parts["stopped"], 100);
     // Where nothing would tell of such a halt either, it may have been one or a stop.
     let info = perf(&["kvm:kvm_exit", "sched:sched_switch"]);
     let untold = [&begins[..], &waits, &[enter(1_000)]].concat();

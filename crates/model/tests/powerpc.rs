@@ -238,6 +238,43 @@ fn a_vcpu_that_has_ceded_is_not_divided_whatever_its_threads_do() {
 }
 
 #[test]
+fn a_vcpu_that_had_ceded_and_was_kicked_is_stopped() {
+    let idle = Event { kind: cede(), ..exit(100, 20, 0, SYSCALL) };
+    let wakes = [switch(10, 7, true, 8), enter(20, 20, 0), idle, hint(105, 20, 0), returns(110, 20, -4)];
+    let events = [switch(150, 20, true, 99), wakeup(900, 20), switch(950, 99, false, 20), enter(1_000, 20, 0)];
+    let parts = account(&[&wakes[..], &events].concat());
+    let expected = [("guest", 80), ("halt, not divided", 10), ("user space", 90), ("steal", 50), ("unknown", 750)];
+    assert_eq!(parts[&0], expected.into(), "nothing says whether it slept in KVM_RUN");
+    let runs = event(960, 20, VcpuId::UNKNOWN.0, EventKind::RunEnter);
+    let parts = account(&[&wakes[..], &events[..3], &[runs], &events[3..]].concat());
+    assert_eq!(parts[&0]["stopped"], 750);
+}
+
+#[test]
+fn a_thread_that_waits_for_the_runner_waits_for_no_memory() {
+    const H_DATA_STORAGE: u64 = 0xe00;
+    let events = [
+        enter(0, 20, 0),
+        enter(0, 20, 1),
+        exit(100, 20, 0, HV_DECREMENTER),
+        exit(100, 20, 1, H_DATA_STORAGE),
+        hcall(110, 21, 1),
+        hint(120, 21, 1),
+        switch(130, 21, true, 99),
+        enter(900, 20, 0),
+        enter(900, 20, 1),
+    ];
+    assert_eq!(account(&events)[&1], [("guest", 100), ("kernel", 800)].into());
+    let (mut assembler, mut rows, mut ledger) = (Assembler::default(), Vec::new(), Ledger::default());
+    assembler.push(&events, &mut rows, &mut ledger);
+    assert_eq!((assembler.kinds().unwoken_sleeps, assembler.kinds().tell_all_steal()), (0, true));
+}
+
+fn hint(at: u64, tid: u32, vcpu: u32) -> Event {
+    event(at, tid, vcpu, EventKind::VcpuHint)
+}
+
+#[test]
 fn a_recording_that_begins_with_the_end_of_a_halt_divides_none() {
     let ends = event(50, 20, VcpuId::UNKNOWN.0, EventKind::HaltEnd { ns: 40, waited: true, valid: true });
     let events = [ends, enter(60, 20, 0), Event { kind: cede(), ..exit(100, 20, 0, SYSCALL) }, enter(900, 20, 0)];

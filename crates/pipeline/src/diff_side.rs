@@ -100,7 +100,9 @@ pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) 
             side.duration = side.duration.plus(selected.diff.end(first, last, &trace.held, &vcpus));
             side.tells_handlers &= selected.kinds.handlers;
             side.tells_steal &= selected.kinds.tell_steal();
-            side.tells_all_steal &= selected.kinds.tell_all_steal();
+            // A few sleeps without a wake-up on one side make no other kind of recording of it.
+            let kinds = selected.kinds;
+            side.tells_all_steal &= kinds.switches && (kinds.wakeups || kinds.unwoken_sleeps == 0);
             side.tells_runs &= selected.kinds.runs || trace.is_xen();
             side.by_runner |= selected.kinds.by_runner;
         }

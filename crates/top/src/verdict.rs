@@ -83,7 +83,7 @@ impl RecentIntervals {
             seen: duration,
             has_turns: false,
             took_turns: false,
-            has_switches: true,
+            sleeps: None,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
             has_steal: all.switches,
             record: "",

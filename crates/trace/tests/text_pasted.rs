@@ -158,13 +158,17 @@ fn lines_that_are_wrapped_behind_what_is_an_event_already() {
          <...>-6267 [030] 2758596.349038: kvm_page_fault:       address fffffff0\nerror_code 784\n \
          <...>-6267 [030] 2758596.349039: kvm_entry:            vcpu 0,\n rip 0xfff4\n \
          <...>-6285 [034] 2758596.349040: kvm_fpu:              load\n\
-         So it goes on, 9 times of 10.\n";
+         So it goes on, 9 times of 10.\n Exits: 12\n";
     let said = read(text);
     assert_eq!(said.exits(), exits(&[(2_758_596_349_036, 6267, -1, "EPT_VIOLATION")]));
     assert_eq!(said.subjects(), [Some((SubjectKind::EptViolation, false, 0x184))]);
     let EventKind::Exit { rip, .. } = said.events[1].kind else { panic!("{:?}", said.events[1]) };
     // What is said between is no event's.
-    assert_eq!((rip, said.events.len(), said.bad()), (0xfff0, 5, (1, 0)));
+    assert_eq!((rip, said.events.len(), said.bad()), (0xfff0, 5, (2, 0)));
+    // The rest is of the last event, and of no other one of that thread and time.
+    let text = " <...>-6267 [030] 2758596.349036: kvm_exit:             reason EPT_VIOLATION rip 0xfff0 info 784 0\n \
+         <...>-6267 [030] 2758596.349036: kvm_entry:            vcpu 0,\nrip 0xfff0\n";
+    assert_eq!((read(text).exits().len(), read(text).entries()), (1, vec![0]));
 }
 
 /// Mails to kvmarm on nested virtualization: ftrace on arm64, wrapped behind `TRAP:`, and the same in the answers.

@@ -341,6 +341,8 @@ mod tests {
                 all_steal: has_steal,
                 kvm_run: true,
                 by_runner: false,
+                switches: has_steal,
+                sleeps: (0, 0),
             },
             lines: Vec::new(),
         }

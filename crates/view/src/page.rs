@@ -263,8 +263,14 @@ pub(crate) fn by_hand(trace: &TraceRow) -> Option<Sentence> {
 
 /// What the trace does not tell, and what was made of it.
 fn untold(report: &Report) -> Option<Sentence> {
-    let EventKindsRow { user_space: user, scheduler, all_steal, kvm_run, by_runner } = report.event_kinds;
-    let is_partial = scheduler && !all_steal;
+    let EventKindsRow { user_space: user, scheduler, all_steal, kvm_run, by_runner, switches, sleeps } =
+        report.event_kinds;
+    let unwoken = format!(
+        "For {} of {} sleeps no sched_wakeup is in the trace: waiting for a CPU at their end is counted as the sleep, or not divided from \
+         it",
+        thousands(sleeps.1),
+        thousands(sleeps.0)
+    );
     let texts = match (user, scheduler) {
         _ if report.coverage.timed_exits == 0 => return None,
         _ if report.is_xen() && user && scheduler => vec![],
@@ -285,14 +291,11 @@ fn untold(report: &Report) -> Option<Sentence> {
     };
     let more = [
         (
-            is_partial && by_runner,
+            by_runner && !switches,
             "On powerpc without sched_switch steal is only what other virtual cores had of the CPU: what other tasks had of it is counted \
              as the kernel's, user space's or the halt's time",
         ),
-        (
-            is_partial && !by_runner,
-            "No sched_wakeup in the trace: waiting for a CPU after a sleep is counted as the sleep",
-        ),
+        (switches && !all_steal, &unwoken),
         (
             user && !kvm_run,
             "Nothing in the trace says when KVM_RUN is entered (kvm_fpu, sys_enter_ioctl): the kernel's way back into the guest may be \

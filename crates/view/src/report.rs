@@ -198,6 +198,12 @@ pub struct EventKindsRow {
     /// powerpc: threads record for several vCPUs.
     #[serde(skip)]
     pub by_runner: bool,
+    /// Whether there was `sched_switch`, or run states.
+    #[serde(skip)]
+    pub switches: bool,
+    /// Sleeps that ended, and how many of them without a wake-up.
+    #[serde(skip)]
+    pub sleeps: (u64, u64),
 }
 
 impl EventKindsRow {
@@ -209,6 +215,8 @@ impl EventKindsRow {
             all_steal: kinds.tell_all_steal(),
             kvm_run: kinds.runs || is_xen,
             by_runner: kinds.by_runner,
+            switches: kinds.switches,
+            sleeps: (kinds.sleeps, kinds.unwoken_sleeps),
         }
     }
 

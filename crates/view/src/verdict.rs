@@ -4,7 +4,7 @@ use crate::advice::{AdviceReport, AdviceRow};
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
 use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
-use exitscope_model::{AllParts, TraceInfo};
+use exitscope_model::{AllParts, TimePart, TraceInfo};
 use exitscope_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -70,8 +70,8 @@ pub struct VerdictWords<'a> {
     pub has_turns: bool,
     /// Whether virtual cores of powerpc took turns on a CPU.
     pub took_turns: bool,
-    /// Whether steal but for what ends a sleep was recorded.
-    pub has_switches: bool,
+    /// Where steal but for what ends a sleep was recorded: sleeps that ended, and how many of them without a wake-up.
+    pub sleeps: Option<(u64, u64)>,
     /// How to record all that is needed.
     pub record: &'a str,
 }
@@ -90,6 +90,7 @@ impl VerdictRow {
             forced_out: Nanos(sum(exitscope_analysis::GangStats::cost)),
         });
         let wanted = facts.divisions.values().map(facts.time_wanted()).fold(0, u64::saturating_add);
+        let kinds = facts.event_kinds;
         let words = VerdictWords {
             vcpus: facts.divisions.len() as u64,
             wanted: wanted as f64 / facts.seen().0.max(1) as f64,
@@ -98,8 +99,8 @@ impl VerdictRow {
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
             has_steal: facts.event_kinds.tell_all_steal(),
             has_turns: facts.event_kinds.by_runner && !facts.event_kinds.switches,
-            took_turns: !facts.gangs.shared_cpus().is_empty(),
-            has_switches: facts.event_kinds.switches,
+            took_turns: facts.took_turns(parts.get(TimePart::Steal)),
+            sleeps: kinds.switches.then_some((kinds.sleeps, kinds.unwoken_sleeps)),
             record,
         };
         let wrong_clock = ClockRow::of(&facts.halts, info).is_some();
@@ -202,10 +203,12 @@ impl VerdictRow {
         let counts_steal = matches!(state, VerdictState::ExitsDominate | VerdictState::ForcedOut);
         let is_cost_next = next.is_some_and(|(state, _)| state == VerdictState::ExitsDominate);
         if !words.has_steal && (counts_steal || is_cost_next) {
-            let steal = match words.has_turns {
-                true => "steal by other vCPUs' exits and other tasks",
-                false if words.has_switches => "steal that ends a sleep",
-                false => "steal",
+            let steal = match (words.has_turns, words.sleeps) {
+                (true, _) => "steal by other vCPUs' exits and other tasks".to_string(),
+                (false, Some((all, unwoken))) => {
+                    format!("steal at the end of {} of {} sleeps", thousands(unwoken), thousands(all))
+                }
+                (false, None) => "steal".to_string(),
             };
             doubts.push(format!("{steal} was not recorded, and is part of what exits cost"));
         }

@@ -33,7 +33,8 @@ const SHORT_WAY: (u64, u64) = (2_816, 16_112);
 
 pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let kinds = input.facts.event_kinds;
-    if kinds.by_runner && (!kinds.switches || !input.facts.gangs.shared_cpus().is_empty()) {
+    let steal = total(input.vms.values().map(|time| time.steal));
+    if kinds.by_runner && (!kinds.switches || input.facts.took_turns(Nanos(steal))) {
         turns(input, host, judgement);
     } else if kinds.switches {
         waiting(input, host, judgement);

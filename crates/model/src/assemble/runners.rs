@@ -11,14 +11,17 @@
 //! core that is none of Linux's CPUs, as its own task sleeps. Nor do they while it has ceded.
 
 use super::Assembler;
-use crate::lane::{Lane, LaneRunState};
+use crate::lane::{Lane, LanePosition, LaneRunState};
 use crate::{Event, EventKind, Ledger, LedgerLine, VcpuIdentity};
 use exitscope_units::{Moment, Tid};
+
+/// vCPUs for which a thread works at most: eight of a core, and as many that take turns on it.
+const MOST_SERVED: usize = 64;
 
 impl Lane {
     /// Whether its thread's having a CPU or not is the vCPU's.
     fn is_served(&self) -> bool {
-        self.open.as_ref().is_some_and(|exit| !exit.is_halt)
+        self.open.as_ref().is_some_and(|exit| !exit.is_halt || self.state == LanePosition::UserSpace)
     }
 }
 
@@ -30,8 +33,13 @@ impl Assembler {
         if !self.recorded.switches {
             let VcpuIdentity { vm, vcpu, .. } = lane.who;
             lane.let_others(event, self.turns.of_others(event.cpu, vm, vcpu, event.at));
-        } else if lane.run != LaneRunState::Running {
+        } else if lane.run != LaneRunState::Running && lane.server == event.tid {
             self.runs_for(event.at, number);
+        } else if lane.run != LaneRunState::Running {
+            // Another thread does what is to be done for it; what its own does is of no matter any more.
+            lane.account(event.at);
+            lane.sleeps(false);
+            lane.run = LaneRunState::Running;
         }
         if self.lanes[number].server != event.tid {
             self.hand_to(event.tid, number);
@@ -54,7 +62,11 @@ impl Assembler {
                 self.lanes_served.remove(&before);
             }
         }
-        self.lanes_served.entry(tid).or_default().push(number as u32);
+        let lanes = self.lanes_served.entry(tid).or_default();
+        match lanes.len() < MOST_SERVED {
+            true => lanes.push(number as u32),
+            false => self.lanes[number].server = Tid(0),
+        }
     }
 
     /// The lane's thread has a CPU.

@@ -59,7 +59,10 @@ impl Assembler {
             false => _ = lane.account(at),
         }
         self.yields.extend(lane.yielding.take());
-        self.comes_back(at, number);
+        // Of powerpc's, what its thread does is another matter: `serves`.
+        if !self.by_runner {
+            self.comes_back(at, number);
+        }
     }
 
     /// It has a CPU again: the scheduler says so, or an event of its own shows it.
@@ -71,7 +74,7 @@ impl Assembler {
             self.kinds.sleeps += 1;
             self.kinds.unwoken_sleeps += 1;
         }
-        if lane.state == LanePosition::UserSpace && !lane.recorded.runs {
+        if lane.state == LanePosition::UserSpace {
             lane.stay.runs(at);
         }
         self.set_run(at, number, LaneRunState::Running);

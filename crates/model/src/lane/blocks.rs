@@ -110,7 +110,8 @@ impl Lane {
             LaneRunState::Blocked => TimePart::Halted,
             _ if state == LanePosition::UserSpace => self.user_parts.1,
             _ if exit.is_halt || exit.code.halts_if_it_sleeps() => TimePart::Halted,
-            _ if exit.code.is_page_fault() => TimePart::Memory,
+            // Of powerpc's, the thread may wait for the runner.
+            _ if exit.code.is_page_fault() && !self.recorded.by_runner => TimePart::Memory,
             _ => {
                 self.block.slept = self.block.slept.plus(spent);
                 TimePart::Kernel
@@ -238,6 +239,7 @@ impl Lane {
         let Some(exit) = &mut self.open else { return };
         let from = Moment::from_nanos(self.since.as_nanos().saturating_sub(ns.0));
         let StayTimes { slept, unwoken, waited } = self.stay.since(from);
+        let (slept, unwoken) = (slept.min(ns), unwoken.min(ns));
         let (running, sleeping) = self.user_parts;
         let slept = exit.parts.shift(sleeping, TimePart::Halted, slept);
         if sleeping != TimePart::Halted {

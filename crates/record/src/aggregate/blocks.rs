@@ -160,7 +160,7 @@ impl ThreadBlock {
         spent[TOLD] += std::mem::take(&mut spent[SLEPT]);
         // User space had the vCPU, as far as was told: it has entered KVM_RUN since then.
         if self.asleep == STOPPED {
-            let slept = spent[STOPPED].min(ns);
+            let slept = if waited { spent[STOPPED].min(ns.saturating_sub(poll)) } else { 0 };
             spent[STOPPED] -= slept;
             spent[TOLD] += slept;
             self.in_kernel();

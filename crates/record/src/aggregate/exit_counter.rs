@@ -553,6 +553,10 @@ mod tests {
         let waits = [out(200, true), (800, WAKEUP), back(850), woken(860, 700, true), (1_000, EventKind::Enter)];
         let waits = [&kicked[..], &waits].concat();
         assert_eq!(account(false, &waits), (vec![("halted", 600), ("steal", 50)], 350));
+        // A halt that was caught did not sleep.
+        let caught = [out(200, true), (800, WAKEUP), back(850), woken(960, 50, false), (1_000, EventKind::Enter)];
+        let found = account(false, &[&kicked[..], &caught].concat());
+        assert_eq!(found, (vec![("steal", 50), ("stopped", 600)], 350));
         // What was asleep for longer than the halt was kept from running before it.
         let stops = [out(200, true), (5_200, WAKEUP), back(5_250), out(5_300, true), (5_900, WAKEUP), back(5_950)];
         let then = [woken(5_960, 660, true), (6_000, EventKind::Enter)];

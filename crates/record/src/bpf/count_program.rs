@@ -700,6 +700,7 @@ impl Program<'_> {
             self.a.set(R3, 0);
         }
         self.spent_of(R2);
+        self.was_in_run(waited);
         for (of, to) in [(None, POLLING), (Some(SLEPT), TOLD)] {
             let to = (WITHIN + 8 * to) as i16;
             if let Some(of) = of {
@@ -711,7 +712,6 @@ impl Program<'_> {
             self.a.add_of(R1, R3);
             self.a.store(Width::Double, R2, to, R1);
         }
-        self.was_in_run();
         self.begin_block();
         self.field(R1, waited);
         match valid.size {
@@ -729,24 +729,27 @@ impl Program<'_> {
         self.add_length();
     }
 
-    /// A halt of LENGTH is over whose time is added up at r2: if user space had the vCPU for no reason of the guest's, as far as was told,
-    /// it has entered KVM_RUN since then, and what it slept is the halt's. Leaves r0 alone.
-    fn was_in_run(&mut self) {
+    /// A halt of LENGTH is over, of which r3 was a poll and whose time is added up at r2: if user space had the vCPU for no reason of the
+    /// guest's, as far as was told, it has entered KVM_RUN since then, and what it slept is the halt's. Leaves r0, r2 and r3 alone.
+    fn was_in_run(&mut self, waited: FieldLocation) {
         let [less, known] = [self.a.label(), self.a.label()];
         let [stopped, told] = [STOPPED, TOLD].map(|sum| (WITHIN + 8 * sum) as i16);
         self.a.load(Width::Word, R1, STATE, ASLEEP as i16);
         self.a.jump_unless(R1, STOPPED as i32 + 1, known);
-        self.a.load(Width::Double, R4, R2, stopped);
-        self.a.copy(R3, R4);
-        self.a.jump_if_at_most(R3, LENGTH, less);
-        self.a.copy(R3, LENGTH);
-        self.a.here(less);
-        self.a.subtract(R4, R3);
-        self.a.store(Width::Double, R2, stopped, R4);
-        self.a.load(Width::Double, R1, R2, told);
-        self.a.add_of(R1, R3);
-        self.a.store(Width::Double, R2, told, R1);
         self.sleep_is(SLEPT);
+        self.field(R1, waited);
+        self.a.jump_if(R1, 0, known);
+        self.a.copy(R4, LENGTH);
+        self.a.subtract_down_to_zero(R4, R3);
+        self.a.load(Width::Double, R1, R2, stopped);
+        self.a.jump_if_at_most(R4, R1, less);
+        self.a.copy(R4, R1);
+        self.a.here(less);
+        self.a.subtract(R1, R4);
+        self.a.store(Width::Double, R2, stopped, R1);
+        self.a.load(Width::Double, R1, R2, told);
+        self.a.add_of(R1, R4);
+        self.a.store(Width::Double, R2, told, R1);
         self.a.here(known);
     }
 

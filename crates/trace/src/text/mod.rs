@@ -249,15 +249,15 @@ impl Reader {
         };
         if let Some(row) = row {
             let Some((kind, vcpu)) = read_fields(row.text, columns.fields, &mut self.reasons) else { return false };
-            // Where what was read was handed out meanwhile, it is as it was.
-            let of = |event: &Event| (event.at, event.tid.0, event.cpu.0) == (columns.at, columns.tid, columns.cpu);
-            for event in events.iter_mut().rev().take(2).filter(|event| of(event)) {
-                match event.kind {
-                    EventKind::ExitInfo(info) => {
-                        event.kind = EventKind::ExitInfo(exit_info(columns.fields).unwrap_or(info));
-                    }
-                    _ => (event.kind, event.vcpu) = (kind, vcpu),
-                }
+            // The last one, and what it says besides. Where it was handed out meanwhile, it is as it was.
+            let mut last = events.iter_mut().rev();
+            let mut event = last.next();
+            if let Some(Event { kind: EventKind::ExitInfo(info), .. }) = &mut event {
+                *info = exit_info(columns.fields).unwrap_or(*info);
+                event = last.next();
+            }
+            if let Some(event) = event {
+                (event.kind, event.vcpu) = (kind, vcpu);
             }
         }
         self.last_event = whole;
@@ -456,7 +456,10 @@ fn unprinted(row: &TracepointRow, fields: &[u8]) -> Option<Flaw> {
     }
 }
 
-/// Whether a line reads like the middle of an event's fields: names and numbers in turn.
+/// Words with which the rest of KVM's events begins.
+const FIELDS: [&[u8]; 8] = [b"rip", b"info", b"info1", b"info2", b"intr_info", b"error_code", b"vcpu", b"pc"];
+
+/// Whether a line reads like the middle of an event's fields: names and numbers in turn, of which one is as only fields are.
 fn are_fields(line: &[u8]) -> bool {
     let is_number = |word: &&[u8]| word.first().is_some_and(u8::is_ascii_digit) || word.contains(&b'=');
     let is_name = |word: &[u8]| {
@@ -466,7 +469,12 @@ fn are_fields(line: &[u8]) -> bool {
     };
     let words: Vec<&[u8]> = line.trim_ascii().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
     let numbers = words.iter().filter(|word| is_number(word)).count();
-    numbers > 0 && numbers * 2 + 1 >= words.len() && words.first().is_some_and(|word| is_name(word) || is_number(word))
+    let is_certain =
+        words.iter().any(|word| word.starts_with(b"0x")) || words.first().is_some_and(|word| FIELDS.contains(word));
+    is_certain
+        && numbers > 0
+        && numbers * 2 + 1 >= words.len()
+        && words.first().is_some_and(|word| is_name(word) || is_number(word))
 }
 
 /// What an event name means that was not met before.
