@@ -102,6 +102,8 @@ pub struct Verdict {
     pub unknown: Nanos,
     /// Of that, halts that are not divided.
     pub undivided: Nanos,
+    /// What they halted.
+    pub halted: Nanos,
     /// Whether what is hidden or unknown could make another verdict of it.
     pub is_doubtful: bool,
 }
@@ -123,6 +125,7 @@ impl Verdict {
             hidden: Nanos(hidden),
             unknown: Nanos(unknown),
             undivided: parts.get(TimePart::Undivided),
+            halted: parts.get(TimePart::Halted),
             is_doubtful,
         };
         match () {

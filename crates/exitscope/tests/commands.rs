@@ -550,7 +550,8 @@ fn what_was_not_recorded_is_not_zero() {
     assert!(page.contains("No kvm_userspace_exit and no sched_switch in the trace:"), "{page}");
     assert!(!page.contains("to user space") && !page.contains("halted  steal"), "{page}");
     let json: serde_json::Value = serde_json::from_str(&stdout(&report(&bare, &["--format", "json"]))).unwrap();
-    assert_eq!(json["event_kinds"], serde_json::json!({ "user_space": false, "scheduler": false }));
+    let none = serde_json::json!({ "user_space": false, "scheduler": false, "all_steal": false, "kvm_run": false });
+    assert_eq!(json["event_kinds"], none);
     let output = report(&bare, &["--fail-on", "user_space(io)<1%"]);
     assert_eq!((output.status.code(), stderr(&output).contains("went on to user space")), (Some(2), true));
 

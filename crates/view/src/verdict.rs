@@ -116,7 +116,7 @@ impl VerdictRow {
 
     /// A verdict in words; `cause` and what it costs is what exits are mostly for.
     pub fn worded(verdict: &Verdict, words: &VerdictWords<'_>, cause: Option<&(String, u64)>) -> VerdictRow {
-        let Verdict { state, time, next, wall, hidden, unknown, undivided, is_doubtful } = *verdict;
+        let Verdict { state, time, next, wall, hidden, unknown, undivided, halted, is_doubtful } = *verdict;
         let share = percent(time.0, wall.0);
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
@@ -155,6 +155,11 @@ impl VerdictRow {
                 let polling = time.0 as f64 / words.seen.0.max(1) as f64;
                 format!("Polling for halted vCPUs takes {share} of their time ({polling:.2} CPUs)")
             }
+            VerdictState::MostlyHalted if halted.0.saturating_mul(20) < time.0.saturating_mul(19) => format!(
+                "vCPUs are halted {} of their time, and for {} they wait for memory or are kept from running; little is lost of the rest",
+                percent(halted.0, wall.0),
+                percent(time.0.saturating_sub(halted.0), wall.0)
+            ),
             VerdictState::MostlyHalted => {
                 format!("vCPUs are halted {share} of their time, and little is lost of the rest")
             }
@@ -241,5 +246,38 @@ impl BestChangeRow {
             change: row.change.clone(),
             gain: row.gain.text.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_analysis::VerdictInput;
+
+    #[test]
+    fn what_is_kept_from_running_is_not_called_halted() {
+        let words = VerdictWords {
+            vcpus: 1,
+            wanted: 0.1,
+            cpus: 4,
+            seen: Nanos(1_000),
+            core_runs: (0, 0),
+            has_steal: true,
+            has_turns: false,
+            took_turns: false,
+            sleeps: None,
+            record: "",
+        };
+        let text = |halted, stopped| {
+            let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(50)).with(TimePart::Halted, Nanos(halted));
+            let parts = parts.with(TimePart::Stopped, Nanos(stopped));
+            let input = VerdictInput { parts, exits: 9, timed_exits: 9, forced_out: Nanos::ZERO };
+            VerdictRow::worded(&Verdict::of(&input), &words, None).text
+        };
+        assert_eq!(text(950, 0), "vCPUs are halted 95.0% of their time, and little is lost of the rest");
+        assert_eq!(
+            text(150, 800),
+            "vCPUs are halted 15.0% of their time, and for 80.0% they wait for memory or are kept from running; little is lost of the rest"
+        );
     }
 }
