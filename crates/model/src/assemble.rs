@@ -350,11 +350,10 @@ impl Assembler {
                     lane.account(event.at);
                     self.comes_back(event.at, at);
                 }
-                let is_boundary = matches!(event.kind, EventKind::Exit { .. } | EventKind::Enter);
-                match (self.lanes_by_vcpu, self.by_runner) {
-                    (true, true) => self.serves(event, at),
-                    (true, false) if is_boundary => self.lanes[at].ran_at = event.at,
-                    _ => {}
+                if self.by_runner {
+                    self.serves(event, at);
+                } else if self.lanes_by_vcpu && matches!(event.kind, EventKind::Exit { .. } | EventKind::Enter) {
+                    self.lanes[at].ran_at = event.at;
                 }
                 let lane = &mut self.lanes[at];
                 lane.take(event, rows, &mut self.beside, ledger);

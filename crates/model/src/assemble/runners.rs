@@ -74,12 +74,9 @@ impl Assembler {
         let lane = &mut self.lanes[number];
         lane.account(at);
         if lane.run == LaneRunState::Sleeping {
-            lane.sleeps(false);
-            lane.wakes_unseen();
-            self.kinds.sleeps += 1;
-            self.kinds.unwoken_sleeps += 1;
+            self.wakes_unseen(number);
         }
-        lane.run = LaneRunState::Running;
+        self.lanes[number].run = LaneRunState::Running;
     }
 
     pub(super) fn switches_runner(&mut self, event: &Event, prev: Tid, sleeps: bool, next: Tid, ledger: &mut Ledger) {

@@ -69,15 +69,22 @@ impl Assembler {
     pub(super) fn comes_back(&mut self, at: Moment, number: usize) {
         let lane = &mut self.lanes[number];
         if lane.run == LaneRunState::Sleeping {
-            lane.sleeps(false);
-            lane.wakes_unseen();
-            self.kinds.sleeps += 1;
-            self.kinds.unwoken_sleeps += 1;
+            self.wakes_unseen(number);
         }
+        let lane = &mut self.lanes[number];
         if lane.state == LanePosition::UserSpace {
             lane.stay.runs(at);
         }
         self.set_run(at, number, LaneRunState::Running);
+    }
+
+    /// The lane's thread slept, and runs; nothing said when it was woken.
+    pub(super) fn wakes_unseen(&mut self, number: usize) {
+        let lane = &mut self.lanes[number];
+        lane.sleeps(false);
+        lane.wakes_unseen();
+        self.kinds.sleeps += 1;
+        self.kinds.unwoken_sleeps += 1;
     }
 
     pub(super) fn wakeup(&mut self, event: &Event, tid: Tid, ledger: &mut Ledger) {
