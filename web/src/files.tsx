@@ -12,7 +12,7 @@ interface Found {
   duration_ns: number;
   vcpus: number;
   exits: number;
-  cost_ns: number;
+  cost_ns: number | null;
   verdict: string;
   is_doubtful: boolean;
   events: number;
@@ -49,7 +49,7 @@ async function fetchRows(): Promise<void> {
   if (failed.value || rows.value.some((row) => !row.found && !row.trouble)) setTimeout(() => void fetchRows(), SOON);
 }
 
-const number = (title: string, value: (of: Found) => number, show: (value: number) => string): Column<Row> => ({
+const number = <T extends number | null>(title: string, value: (of: Found) => T, show: (value: T) => string): Column<Row> => ({
   title,
   value: (row) => (row.found ? value(row.found) : null),
   show: (row) => (row.found ? show(value(row.found)) : ""),

@@ -1613,7 +1613,7 @@ export interface GroupRow {
   /**
    * What the exits cost: kernel and user space, nothing else.
    */
-  cost_ns: number;
+  cost_ns: number | null;
   /**
    * Exits.
    */
@@ -1631,9 +1631,9 @@ export interface GroupRow {
    */
   direction?: string;
   /**
-   * From exit to entry, everything included.
+   * From exit to entry, everything included; null if there are exits and none has a length, as all times.
    */
-  exit_time_ns: number;
+  exit_time_ns: number | null;
   /**
    * The guest's function, of --guestkallsyms.
    */
@@ -1641,11 +1641,11 @@ export interface GroupRow {
   /**
    * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  halt_not_divided_ns: number;
+  halt_not_divided_ns: number | null;
   /**
    * Blocked because the guest halted: from the block to the wake-up.
    */
-  halted_ns: number;
+  halted_ns: number | null;
   /**
    * `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
    */
@@ -1657,7 +1657,7 @@ export interface GroupRow {
   /**
    * In an exit, in the hypervisor.
    */
-  kernel_ns: number;
+  kernel_ns: number | null;
   /**
    * Longest.
    */
@@ -1701,7 +1701,7 @@ export interface GroupRow {
   /**
    * The host polled for a wake-up before it blocked the halted vCPU.
    */
-  polling_ns: number;
+  polling_ns: number | null;
   /**
    * The port.
    */
@@ -1721,15 +1721,15 @@ export interface GroupRow {
   /**
    * Share of the cost of all selected exits, 0 to 1.
    */
-  share_of_cost: number;
+  share_of_cost: number | null;
   /**
    * Runnable, without a CPU.
    */
-  steal_ns: number;
+  steal_ns: number | null;
   /**
    * Kept from running by the VMM: paused, last stage of a migration, a debugger.
    */
-  stopped_ns: number;
+  stopped_ns: number | null;
   /**
    * Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
    */
@@ -1757,11 +1757,11 @@ export interface GroupRow {
   /**
    * What nothing in the recording explains.
    */
-  unknown_ns: number;
+  unknown_ns: number | null;
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_space_ns: number;
+  user_space_ns: number | null;
   /**
    * Share that went on to user space, or to Xen's device model, 0 to 1.
    */
@@ -1781,7 +1781,7 @@ export interface GroupRow {
   /**
    * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_for_memory_ns: number;
+  waiting_for_memory_ns: number | null;
 }
 /**
  * How long Xen's scheduler had a virtual CPU in each run state. Stays that the recording's begin cuts are left out,
@@ -1984,7 +1984,7 @@ export interface SubjectRow {
   /**
    * What the exits cost: kernel and user space, nothing else.
    */
-  cost_ns: number;
+  cost_ns: number | null;
   /**
    * Exits.
    */
@@ -1994,21 +1994,21 @@ export interface SubjectRow {
    */
   direction: string | null;
   /**
-   * From exit to entry, everything included.
+   * From exit to entry, everything included; null if there are exits and none has a length, as all times.
    */
-  exit_time_ns: number;
+  exit_time_ns: number | null;
   /**
    * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  halt_not_divided_ns: number;
+  halt_not_divided_ns: number | null;
   /**
    * Blocked because the guest halted: from the block to the wake-up.
    */
-  halted_ns: number;
+  halted_ns: number | null;
   /**
    * In an exit, in the hypervisor.
    */
-  kernel_ns: number;
+  kernel_ns: number | null;
   /**
    * Longest.
    */
@@ -2040,7 +2040,7 @@ export interface SubjectRow {
   /**
    * The host polled for a wake-up before it blocked the halted vCPU.
    */
-  polling_ns: number;
+  polling_ns: number | null;
   /**
    * Exits per second of the time in which vCPUs were seen; in a bucket of time, of the bucket.
    */
@@ -2048,15 +2048,15 @@ export interface SubjectRow {
   /**
    * Share of the cost of all selected exits, 0 to 1.
    */
-  share_of_cost: number;
+  share_of_cost: number | null;
   /**
    * Runnable, without a CPU.
    */
-  steal_ns: number;
+  steal_ns: number | null;
   /**
    * Kept from running by the VMM: paused, last stage of a migration, a debugger.
    */
-  stopped_ns: number;
+  stopped_ns: number | null;
   /**
    * Port, first address of the page, MSR, hypercall number, CPUID leaf, error code, …
    */
@@ -2076,11 +2076,11 @@ export interface SubjectRow {
   /**
    * What nothing in the recording explains.
    */
-  unknown_ns: number;
+  unknown_ns: number | null;
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_space_ns: number;
+  user_space_ns: number | null;
   /**
    * Share that went on to user space, or to Xen's device model, 0 to 1.
    */
@@ -2088,16 +2088,16 @@ export interface SubjectRow {
   /**
    * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_for_memory_ns: number;
+  waiting_for_memory_ns: number | null;
 }
 /**
  * Exits over time.
  */
 export interface TimelineRows {
   /**
-   * What they cost, bucket by bucket.
+   * What they cost, bucket by bucket; null if no exit has a length.
    */
-  cost_ns: number[];
+  cost_ns: number[] | null;
   /**
    * Exits, bucket by bucket.
    */
@@ -2118,27 +2118,27 @@ export interface ExitFigures {
   /**
    * What the exits cost: kernel and user space, nothing else.
    */
-  cost_ns: number;
+  cost_ns: number | null;
   /**
    * Exits.
    */
   count: number;
   /**
-   * From exit to entry, everything included.
+   * From exit to entry, everything included; null if there are exits and none has a length, as all times.
    */
-  exit_time_ns: number;
+  exit_time_ns: number | null;
   /**
    * In a halt of which the recording tells too little: cost, polling, halted and steal are together here.
    */
-  halt_not_divided_ns: number;
+  halt_not_divided_ns: number | null;
   /**
    * Blocked because the guest halted: from the block to the wake-up.
    */
-  halted_ns: number;
+  halted_ns: number | null;
   /**
    * In an exit, in the hypervisor.
    */
-  kernel_ns: number;
+  kernel_ns: number | null;
   /**
    * Longest.
    */
@@ -2170,7 +2170,7 @@ export interface ExitFigures {
   /**
    * The host polled for a wake-up before it blocked the halted vCPU.
    */
-  polling_ns: number;
+  polling_ns: number | null;
   /**
    * Exits per second of the time in which vCPUs were seen; in a bucket of time, of the bucket.
    */
@@ -2178,15 +2178,15 @@ export interface ExitFigures {
   /**
    * Share of the cost of all selected exits, 0 to 1.
    */
-  share_of_cost: number;
+  share_of_cost: number | null;
   /**
    * Runnable, without a CPU.
    */
-  steal_ns: number;
+  steal_ns: number | null;
   /**
    * Kept from running by the VMM: paused, last stage of a migration, a debugger.
    */
-  stopped_ns: number;
+  stopped_ns: number | null;
   /**
    * Exits of which both ends were seen; all times are of these alone.
    */
@@ -2194,11 +2194,11 @@ export interface ExitFigures {
   /**
    * What nothing in the recording explains.
    */
-  unknown_ns: number;
+  unknown_ns: number | null;
   /**
    * In an exit, outside KVM_RUN; on Xen, waiting for the device model.
    */
-  user_space_ns: number;
+  user_space_ns: number | null;
   /**
    * Share that went on to user space, or to Xen's device model, 0 to 1.
    */
@@ -2206,16 +2206,16 @@ export interface ExitFigures {
   /**
    * Blocked by the host until a page is there, in an exit for a page fault.
    */
-  waiting_for_memory_ns: number;
+  waiting_for_memory_ns: number | null;
 }
 /**
  * How the wall time of one virtual CPU divides.
  */
 export interface VcpuRow {
   /**
-   * What its exits cost: kernel and user space.
+   * What its exits cost: kernel and user space; null if no exit of the recording has a length.
    */
-  cost_ns: number;
+  cost_ns: number | null;
   /**
    * Hidden by a loss: in no other figure.
    */

@@ -569,6 +569,28 @@ fn what_was_not_recorded_is_not_zero() {
 }
 
 #[test]
+fn lengths_of_exits_without_entries_are_null_and_not_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, " qemu-229 [001] 87.1: kvm_exit: vcpu 0 reason hlt rip 0x1\n").unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&run(&["report", "--format", "json", &text(&path)]))).unwrap();
+    for figures in [&json["total"], &json["rows"][0]] {
+        assert_eq!((&figures["count"], &figures["timed"]), (&1.into(), &0.into()));
+        for name in ["cost_ns", "exit_time_ns", "share_of_cost", "kernel_ns", "halted_ns"] {
+            assert!(figures.as_object().unwrap().contains_key(name) && figures[name].is_null(), "{name}: {figures}");
+        }
+    }
+    assert!(json["vcpus"][0]["cost_ns"].is_null() && json["timeline"]["cost_ns"].is_null(), "{json}");
+    let csv = stdout(&run(&["report", "--format", "csv", &text(&path)]));
+    assert!(csv.lines().nth(1).unwrap().contains(",1,0,0,,,,"), "{csv}");
+    // Of no exits at all the sum is zero.
+    let none = run(&["report", "--format", "json", "--longer-than", "1s", &text(&path)]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&none)).unwrap();
+    assert_eq!((&json["total"]["count"], &json["total"]["cost_ns"]), (&0.into(), &0.into()));
+}
+
+#[test]
 fn of_a_text_that_does_not_say_what_was_lost_the_report_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.txt");

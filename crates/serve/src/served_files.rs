@@ -95,7 +95,7 @@ pub struct RecordingSummary {
     duration_ns: u64,
     vcpus: usize,
     exits: u64,
-    cost_ns: u64,
+    cost_ns: Option<u64>,
     /// What it comes to, and whether what is missing could change that.
     verdict: String,
     is_doubtful: bool,

@@ -99,7 +99,7 @@ pub use sweep::{AxisRow, Configuration, Sweep, SweepMetric, SweepRow};
 pub use sweep_metrics::{SweepMetrics, SweepMetricsError};
 pub use sweep_page::sweep_page;
 pub use text::{TerminalStyle, write_page};
-pub use times::{ExitTimes, VcpuTimes};
+pub use times::{ExitSums, ExitTimes, VcpuTimes};
 pub use trial_history::{ruling_in_words, trial_history_page};
 pub use trial_report::{
     BlockChangeRow, CauseRateRow, PredictedFromRow, PredictionRow, TrialBlockRow, TrialCauseRow, TrialEffectRow,

@@ -394,7 +394,7 @@ fn vcpus(report: &Report, most: usize) -> PageSection {
             None => label,
         }
     };
-    let (shown, left_out) = heaviest(order, most, |row| row.cost_ns);
+    let (shown, left_out) = heaviest(order, most, |row| row.cost_ns.unwrap_or(0));
     let rows = shown.into_iter().map(|row| {
         let of = |part| row.times.get(part);
         let share = |part: TimePart| if_told(is_told(report, part, &of), percent(of(part), row.span_ns));
@@ -464,7 +464,7 @@ fn run_states(report: &Report, most: usize) -> PageSection {
 /// The parts of exits beside their cost that there are in any group.
 fn parts_of_exits(report: &Report) -> Vec<TimePart> {
     let figures = || report.rows.iter().map(|row| &row.figures).chain([&report.total]);
-    TimePart::BESIDE_COST.into_iter().filter(|part| figures().any(|of| of.times.get(*part) > 0)).collect()
+    TimePart::BESIDE_COST.into_iter().filter(|part| figures().any(|of| of.times.get(*part) > Some(0))).collect()
 }
 
 /// The columns of figures, with these parts.
@@ -487,16 +487,16 @@ fn figure_columns(parts: &[TimePart]) -> Vec<TableColumn> {
 
 fn figures(figures: &ExitFigures, told: EventKindsRow, parts: &[TimePart]) -> Vec<String> {
     let length = |length: Option<u64>| length.map_or("-".to_string(), |nanos| Nanos(nanos).to_string());
-    let sum = |nanos| match (figures.timed, nanos) {
-        (0, _) => "-".to_string(),
-        (_, 0) => "0".to_string(),
-        (_, nanos) => Nanos(nanos).to_string(),
+    let sum = |nanos: Option<u64>| match (figures.timed, nanos) {
+        (0, _) | (_, None) => "-".to_string(),
+        (_, Some(0)) => "0".to_string(),
+        (_, Some(nanos)) => Nanos(nanos).to_string(),
     };
     let mut cells = vec![thousands(figures.count), rate(figures.rate_per_s), sum(figures.exit_time_ns)];
     cells.extend(parts.iter().map(|part| sum(figures.times.get(*part))));
     cells.extend([
         sum(figures.cost_ns),
-        if figures.timed == 0 { "-".to_string() } else { share(figures.share_of_cost) },
+        figures.share_of_cost.filter(|_| figures.timed > 0).map_or("-".to_string(), share),
         length(figures.mean_ns),
         length(figures.p50_ns),
         length(figures.p90_ns),
@@ -658,7 +658,7 @@ fn over_time(timeline: &TimelineRows) -> PageSection {
     let squeeze = timeline.counts.len().div_ceil(MAX_BARS).max(1);
     let width = timeline.width_ns * squeeze as u64;
     let bars = |values: &[u64]| -> Vec<u64> { values.chunks(squeeze).map(|part| part.iter().sum()).collect() };
-    let (counts, cost) = (bars(&timeline.counts), bars(&timeline.cost_ns));
+    let (counts, cost) = (bars(&timeline.counts), bars(timeline.cost_ns.as_deref().unwrap_or_default()));
     let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
     let mut sentences = vec![format!("exits {}  at most {}", spark(&counts), thousands(most(&counts)))];
     if most(&cost) > 0 {

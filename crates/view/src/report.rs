@@ -8,7 +8,7 @@ use crate::host_settings::{self, HostSettingRow};
 use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
-use crate::times::{ExitTimes, VcpuTimes};
+use crate::times::{ExitSums, ExitTimes, VcpuTimes};
 use crate::verdict::VerdictRow;
 use crate::yields::YieldRows;
 use exitscope_analysis::advice::{RecordedHost, unjudged_causes};
@@ -255,8 +255,8 @@ pub struct VcpuRow {
     /// Its parts.
     #[serde(flatten)]
     pub times: VcpuTimes,
-    /// What its exits cost: kernel and user space.
-    pub cost_ns: u64,
+    /// What its exits cost: kernel and user space; null if no exit of the recording has a length.
+    pub cost_ns: Option<u64>,
     /// Exits.
     pub exits: u64,
 }
@@ -302,15 +302,15 @@ pub struct ExitFigures {
     pub timed: u64,
     /// Exits per second of the time in which vCPUs were seen; in a bucket of time, of the bucket.
     pub rate_per_s: f64,
-    /// From exit to entry, everything included.
-    pub exit_time_ns: u64,
+    /// From exit to entry, everything included; null if there are exits and none has a length, as all times.
+    pub exit_time_ns: Option<u64>,
     /// What the exits cost: kernel and user space, nothing else.
-    pub cost_ns: u64,
+    pub cost_ns: Option<u64>,
     /// Share of the cost of all selected exits, 0 to 1.
-    pub share_of_cost: f64,
+    pub share_of_cost: Option<f64>,
     /// Its parts.
     #[serde(flatten)]
-    pub times: ExitTimes,
+    pub times: ExitSums,
     /// Shortest, from exit to entry; without exits whose two timestamps are equal.
     pub min_ns: Option<u64>,
     /// Mean.
@@ -498,8 +498,8 @@ pub struct TimelineRows {
     pub first_ns: u64,
     /// Exits, bucket by bucket.
     pub counts: Vec<u64>,
-    /// What they cost, bucket by bucket.
-    pub cost_ns: Vec<u64>,
+    /// What they cost, bucket by bucket; null if no exit has a length.
+    pub cost_ns: Option<Vec<u64>>,
 }
 
 /// A threshold that was passed.
@@ -584,8 +584,8 @@ impl Report {
                 .map(|(who, division)| VcpuRow {
                     who: WhoRow::of(*who, info),
                     span_ns: division.span().0,
-                    times: VcpuTimes::of(&division.parts),
-                    cost_ns: division.cost().0,
+                    times: VcpuTimes::of(|part| division.parts.get(part).0),
+                    cost_ns: if_timed(made.exits, made.timed_exits, division.cost().0),
                     exits: division.exits,
                 })
                 .collect(),
@@ -620,7 +620,9 @@ impl Report {
                 .collect(),
             signs: facts.kvm_activity.iter().map(|((vm, sign), count)| SignRow::of(*vm, *sign, *count, info)).collect(),
             slowest: facts.slowest.list().iter().map(|exit| SlowExitRow::of(exit, info)).collect(),
-            timeline: TimelineRows::of(&facts.timeline).filter(|_| one),
+            timeline: TimelineRows::of(&facts.timeline)
+                .filter(|_| one)
+                .map(|rows| TimelineRows { cost_ns: rows.cost_ns.filter(|_| facts.all.timed > 0), ..rows }),
             gang: GangRows::of(facts, info, made.threads_per_core),
             halt,
             pio: PioRows::of(facts, xen, &names, &vms),
@@ -659,7 +661,7 @@ impl TimelineRows {
     pub fn of(timeline: &Timeline) -> Option<TimelineRows> {
         let (width_ns, buckets) = timeline.buckets();
         let counts = buckets.iter().map(|row| row.1.count).collect();
-        let cost_ns = buckets.iter().map(|row| row.1.cost).collect();
+        let cost_ns = Some(buckets.iter().map(|row| row.1.cost).collect());
         Some(TimelineRows { width_ns, first_ns: buckets.first()?.0.as_nanos(), counts, cost_ns })
     }
 }
@@ -889,14 +891,15 @@ impl RunStatesRow {
 impl ExitFigures {
     fn of(stats: &ExitStats, all_cost: Nanos, duration: Nanos) -> ExitFigures {
         let length = |rank| stats.quantile(rank).map(|length| length.0);
+        let sum = |sum: u64| if_timed(stats.count, stats.timed, sum);
         ExitFigures {
             count: stats.count,
             timed: stats.timed,
             rate_per_s: ratio(stats.count, duration.0) * 1e9,
-            exit_time_ns: stats.total().0,
-            cost_ns: stats.cost().0,
-            share_of_cost: ratio(stats.cost().0, all_cost.0),
-            times: ExitTimes::of(&stats.parts),
+            exit_time_ns: sum(stats.total().0),
+            cost_ns: sum(stats.cost().0),
+            share_of_cost: sum(stats.cost().0).map(|cost| ratio(cost, all_cost.0)),
+            times: ExitSums::of(|part| sum(stats.parts.get(part).0)),
             min_ns: stats.min,
             mean_ns: stats.mean().map(|mean| mean.0),
             p50_ns: length(5_000),
@@ -925,6 +928,11 @@ impl ExitFigures {
 
 fn dim_names<S: Serializer>(dims: &[Dimension], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(dims.iter().map(|dim| dim.name()))
+}
+
+/// A sum over the lengths of exits; `None` where there are exits and none has a length: that is not zero.
+fn if_timed(exits: u64, timed: u64, sum: u64) -> Option<u64> {
+    (exits == 0 || timed > 0).then_some(sum)
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
@@ -1011,7 +1019,7 @@ impl SlowExitRow {
             subject_name: name,
             direction: exit.subject.and_then(|detail| detail.kind.direction(detail.write)),
             exit_time_ns: exit.total().0,
-            times: ExitTimes::of(&exit.parts),
+            times: ExitTimes::of(|part| exit.parts.get(part).0),
         }
     }
 

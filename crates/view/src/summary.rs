@@ -219,7 +219,7 @@ impl Summary<'_> {
             vms.entry((row.who.vm, row.who.vm_label())).or_default().push(row);
         }
         let mut vms: Vec<(String, Vec<&VcpuRow>)> = vms.into_iter().map(|((_, label), rows)| (label, rows)).collect();
-        vms.sort_by_key(|(_, rows)| Reverse(rows.iter().map(|row| row.cost_ns).fold(0, u64::saturating_add)));
+        vms.sort_by_key(|(_, rows)| Reverse(rows.iter().filter_map(|row| row.cost_ns).fold(0, u64::saturating_add)));
         vms
     }
 
@@ -247,7 +247,7 @@ impl Summary<'_> {
             let wall = sum(&|row| row.span_ns);
             let of = |part: TimePart| sum(&|row| row.times.get(part));
             let part = |part: TimePart| if_told(is_told(self.report, part, &of), percent(of(part), wall));
-            let cost = percent(sum(&|row| row.cost_ns), wall);
+            let cost = percent(sum(&|row| row.cost_ns.unwrap_or(0)), wall);
             let exits = sum(&|row| row.exits);
             let longest = rows.iter().map(|row| row.span_ns).max().unwrap_or(0);
             let mut cells = vec![

@@ -394,7 +394,7 @@ fn queue(queue: &QueueRow) -> PageSection {
 
 /// Means of buckets, in thousandths, as bars.
 fn over_time(timeline: &TimelineRows) -> String {
-    let buckets = timeline.counts.iter().zip(&timeline.cost_ns);
+    let buckets = timeline.counts.iter().zip(timeline.cost_ns.iter().flatten());
     let means: Vec<u64> =
         buckets.map(|(&time, &waited)| (u128::from(waited) * 1_000 / u128::from(time.max(1))) as u64).collect();
     let most = means.iter().copied().max().unwrap_or(0);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One thing to run inside, and how to judge it.
+#[derive(Clone, Copy)]
 pub struct Step<'a> {
     /// What it is called.
     pub name: &'a str,
@@ -222,6 +223,11 @@ impl Report {
     /// The time from exit to entry of a reason's exits, in nanoseconds.
     pub fn time_of(&self, reason: &str) -> u64 {
         self.sum_of("exit_time_ns", "rows", |row| row["reason"] == reason)
+    }
+
+    /// The same of all exits.
+    pub fn time_of_all(&self) -> u64 {
+        self.sum_of("exit_time_ns", "rows", |_| true)
     }
 
     /// Of these lengths of a reason's exits, in nanoseconds, by their columns, all together.
