@@ -198,9 +198,7 @@ export interface AdviceRow {
     | "virtual_cores"
     | "newer_xen"
     | "cure"
-    | "ask_less"
     | "doorbell"
-    | "coalesce"
     | "replace_device";
   /**
    * `vm` or `host`: for whom it is.
@@ -287,6 +285,11 @@ export interface GainRow {
  * A single thing to set.
  */
 export interface AdviceSettingRow {
+  /**
+   * Where alone it is to be set, as the recording does not say: `for a Linux guest`, `for a Windows guest`, `once the guest keeps time
+   * with another clock`; absent where it always is.
+   */
+  condition?: string;
   /**
    * Of a knob, its file.
    */

@@ -121,7 +121,6 @@ impl Recording {
         // What two cost models say: of reads by a device little, else more.
         let simulate = |kind, way| match (kind, way) {
             (SubjectKind::Port, InKernelPath::Device) => vec![0.5, 0.75],
-            (_, InKernelPath::Coalesced) => vec![0.25],
             _ => vec![],
         };
         judge(&input, &trials, &self.machine, &simulate)

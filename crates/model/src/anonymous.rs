@@ -130,7 +130,7 @@ impl Anonymous {
         use SubjectKind as D;
         let Subject { key, value, .. } = detail;
         let (key, value) = match detail.kind {
-            D::PageFault | D::EptViolation => (key, self.address(value)),
+            D::PageFault | D::EptViolation | D::MemoryFault => (key, self.address(value)),
             D::Mmio => (self.address(key), 0),
             // Its value is all of the register, of which the key is a part.
             D::GhcbMsr => (key, key),
@@ -320,7 +320,7 @@ mod tests {
                 | SubjectKind::Diag => 0x4142_4344,
                 SubjectKind::GhcbMsr => 0x10,
                 SubjectKind::PageFault => 0x10_1344,
-                SubjectKind::EptViolation => 0x10_1344,
+                SubjectKind::EptViolation | SubjectKind::MemoryFault => 0x10_1344,
                 _ => 0,
             };
             assert_eq!(is, detail(kind, 0x10, kept), "{kind:?}");

@@ -102,6 +102,8 @@ const VMX_BASIC: u64 = 0xffff;
 pub const KVM_EXIT_HLT: u32 = 5;
 /// `KVM_EXIT_INTR`: a signal ended `KVM_RUN`.
 pub const KVM_EXIT_INTR: u32 = 10;
+/// `KVM_EXIT_MEMORY_FAULT`, alone of all reasons, comes with an error: -EFAULT or -EHWPOISON (Documentation/virt/kvm/api.rst).
+pub const KVM_EXIT_MEMORY_FAULT: u32 = 39;
 /// `KVM_EXIT_SHUTDOWN`, `KVM_EXIT_S390_RESET` and `KVM_EXIT_SYSTEM_EVENT`: the guest has failed, or wants its VM powered off or
 /// begun anew; the VMM then stops all vCPUs (`qemu_system_shutdown_request`, `qemu_system_reset_request`).
 pub const ENDS: [u32; 3] = [8, 14, 24];
@@ -116,6 +118,31 @@ pub const KICK_CPU: u64 = 5;
 pub const EINTR: i32 = -4;
 /// See [`EINTR`].
 pub const EAGAIN: i32 = -11;
+/// A memory fault that KVM could not resolve.
+pub const EFAULT: i32 = -14;
+/// The same, of memory that has failed.
+pub const EHWPOISON: i32 = -133;
+
+/// Set in the number of a code of [`CodeList::KvmExit`] that is no reason but the error with which `KVM_RUN` failed.
+const FAILED: u64 = 1 << 16;
+
+/// What comes before the error's name in that of the code.
+const FAILED_WITH: &str = "KVM_RUN ";
+
+/// Errors that `KVM_RUN` is known to return, but for those of signals: `errno.h`.
+const ERRORS: &[(u64, &str)] = &[
+    (1, "EPERM"),
+    (5, "EIO"),
+    (6, "ENXIO"),
+    (8, "ENOEXEC"),
+    (12, "ENOMEM"),
+    (14, "EFAULT"),
+    (16, "EBUSY"),
+    (22, "EINVAL"),
+    (38, "ENOSYS"),
+    (95, "EOPNOTSUPP"),
+    (133, "EHWPOISON"),
+];
 
 /// What user space has a vCPU for, which says what a sleep there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,10 +180,31 @@ impl ExitCode {
         ExitCode { nested: true, ..self }
     }
 
-    /// Why `KVM_RUN` returned, by the fields of `kvm_userspace_exit`. A signal ends it with -EINTR; `reason` is then left over
-    /// from an earlier exit.
+    /// Why `KVM_RUN` returned, by the fields of `kvm_userspace_exit`. A signal ends it with -EINTR, a failure with another error;
+    /// `reason` is then left over from an earlier exit, but for a memory fault.
     pub const fn of_userspace(reason: u32, errno: i32) -> ExitCode {
-        if errno < 0 { ExitCode::INTR } else { ExitCode::new(CodeList::KvmExit, reason as u64) }
+        let number = match (errno, reason) {
+            (0.., _) | (EFAULT | EHWPOISON, KVM_EXIT_MEMORY_FAULT) => reason as u64,
+            (EINTR | EAGAIN, _) => KVM_EXIT_INTR as u64,
+            _ => FAILED | (errno.unsigned_abs() as u64 & (FAILED - 1)),
+        };
+        ExitCode::new(CodeList::KvmExit, number)
+    }
+
+    /// Whether `KVM_RUN` returned for a memory fault that KVM could not resolve: the reason says so, or the error does, where text
+    /// prints no reason beside it.
+    pub const fn is_unresolved_fault(self) -> bool {
+        const FAULT: u64 = FAILED | EFAULT.unsigned_abs() as u64;
+        const POISON: u64 = FAILED | EHWPOISON.unsigned_abs() as u64;
+        matches!(self.list, CodeList::KvmExit) && matches!(self.number, 39 | FAULT | POISON)
+    }
+
+    /// What such a fault is called, by the number of its code.
+    pub(crate) fn memory_fault_name(number: u64) -> Option<&'static str> {
+        match number {
+            39 => Some("private, or shared"),
+            _ => lookup(ERRORS, number ^ FAILED),
+        }
     }
 
     /// The code without the bits that VMX sets beside the basic reason: a failed entry, a bus lock, an enclave.
@@ -203,6 +251,11 @@ impl ExitCode {
 
     fn basic_name(self) -> String {
         let Some(table) = self.list.table() else { return unlisted::name(self.number) };
+        if self.list == CodeList::KvmExit && self.number & FAILED != 0 {
+            let errno = self.number & (FAILED - 1);
+            return lookup(ERRORS, errno)
+                .map_or(format!("{FAILED_WITH}errno {errno}"), |name| format!("{FAILED_WITH}{name}"));
+        }
         match lookup(table, self.number) {
             Some(name) if self.list == CodeList::KvmExit => format!("KVM_EXIT_{name}"),
             Some(name) => name.to_string(),
@@ -250,6 +303,11 @@ impl ExitCode {
 
     fn from_basic_name(list: CodeList, name: &str) -> Option<ExitCode> {
         let table = list.table()?;
+        if let (CodeList::KvmExit, Some(error)) = (list, name.strip_prefix(FAILED_WITH)) {
+            let named = ERRORS.iter().find(|row| row.1 == error).map(|row| row.0);
+            let errno = named.or_else(|| error.strip_prefix("errno ")?.parse().ok().filter(|errno| *errno < FAILED))?;
+            return Some(ExitCode::new(list, FAILED | errno));
+        }
         let name = match list {
             CodeList::KvmExit => name.strip_prefix("KVM_EXIT_").unwrap_or(name),
             _ => name,
@@ -266,7 +324,11 @@ impl ExitCode {
         let level = name.len().saturating_sub(NESTED.len());
         let is_nested = name.get(level..).is_some_and(|end| end.eq_ignore_ascii_case(NESTED));
         let name = if is_nested { &name[..level] } else { name };
-        let user = name.get(..9).filter(|start| start.eq_ignore_ascii_case("KVM_EXIT_")).map(|_| &name[9..]);
+        let after = |start: &str| {
+            name.get(..start.len()).filter(|begin| begin.eq_ignore_ascii_case(start)).map(|begin| &name[begin.len()..])
+        };
+        let user = after("KVM_EXIT_");
+        let number = || after("KVM_RUN errno ").is_some_and(|errno| errno.parse::<u16>().is_ok());
         let has = |table: &[(u64, &str)], name: &str| table.iter().any(|row| row.1.eq_ignore_ascii_case(name));
         let vmx = || {
             let (basic, flags) = name.split_once(' ')?;
@@ -277,6 +339,8 @@ impl ExitCode {
         named().any(|table| has(table, name))
             || vmx().is_some()
             || user.is_some_and(|name| has(t::KVM_EXIT, name))
+            || after(FAILED_WITH).is_some_and(|error| has(ERRORS, error))
+            || number()
             || name.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
     }
 

@@ -290,6 +290,12 @@ impl Subject {
         }
     }
 
+    /// A fault for which `KVM_RUN` returned with this code; `fault` is what was told of it before.
+    pub(crate) fn of_unresolved_fault(code: ExitCode, fault: Option<Subject>) -> Subject {
+        let (form, value) = (PortAccessForm::Unknown, fault.map_or(0, |fault| fault.value));
+        Subject { kind: SubjectKind::MemoryFault, write: false, form, size: 0, key: code.number, value }
+    }
+
     /// Where `kvm_exit` never fires: whether KVM has answered it, if it completes nothing.
     pub fn is_answered(&self) -> bool {
         self.kind == SubjectKind::Port && !self.write
@@ -333,6 +339,9 @@ pub enum SubjectKind {
     PageFault,
     /// EPT violation; key is what its qualification says of the access and of the entry, value the guest-physical address.
     EptViolation,
+    /// Memory fault that KVM could not resolve, so that `KVM_RUN` returned; key is the [`crate::ExitCode`]'s number of why, value the
+    /// address, where an event says it.
+    MemoryFault,
     /// Debug register.
     DebugRegister,
     /// Local APIC register.
@@ -371,7 +380,7 @@ pub enum SubjectKind {
 
 impl SubjectKind {
     /// All.
-    pub const ALL: [SubjectKind; 26] = [
+    pub const ALL: [SubjectKind; 27] = [
         SubjectKind::Vmgexit,
         SubjectKind::GhcbMsr,
         SubjectKind::Exception,
@@ -381,6 +390,7 @@ impl SubjectKind {
         SubjectKind::TaskSwitch,
         SubjectKind::PageFault,
         SubjectKind::EptViolation,
+        SubjectKind::MemoryFault,
         SubjectKind::DebugRegister,
         SubjectKind::Apic,
         SubjectKind::ControlRegister,
@@ -424,6 +434,7 @@ impl SubjectKind {
             SubjectKind::IncompleteIpi => ("incomplete_ipi", "IPIs not delivered whole, by vector"),
             SubjectKind::TaskSwitch => ("task_switch", "Task switches, by what led to them"),
             SubjectKind::EptViolation => ("ept_violation", "EPT violations, by access and what the entry allowed"),
+            SubjectKind::MemoryFault => ("memory_fault", "Memory faults that KVM could not resolve"),
             SubjectKind::DebugRegister => ("debug_register", "Debug registers"),
             SubjectKind::PageFault => ("page_fault", "Page faults, by error code or fault status"),
             SubjectKind::Apic => ("apic", "Local APIC registers"),

@@ -30,6 +30,8 @@ pub enum KvmActivity {
     AvicGaLog,
     /// `kvm_hv_stimer_expiration`: one of Hyper-V's timers of a vCPU is due (`stimer_expiration` of `arch/x86/kvm/hyperv.c`).
     HvTimer,
+    /// `kvm_timer_emulate`: arm64, KVM emulates one of the guest's timers (`timer_emulate` of `arch/arm64/kvm/arch_timer.c`).
+    TimerEmulated,
 }
 
 impl KvmActivity {
@@ -45,6 +47,7 @@ impl KvmActivity {
             KvmActivity::AvicKick => "kvm_avic_kick_vcpu_slowpath",
             KvmActivity::AvicGaLog => "kvm_avic_ga_log",
             KvmActivity::HvTimer => "kvm_hv_stimer_expiration",
+            KvmActivity::TimerEmulated => "kvm_timer_emulate",
         }
     }
 
@@ -61,6 +64,7 @@ impl KvmActivity {
             KvmActivity::AvicKick => "IPIs that KVM delivered for AVIC".into(),
             KvmActivity::AvicGaLog => "interrupts for vCPUs not running (AVIC)".into(),
             KvmActivity::HvTimer => "Hyper-V timers due".into(),
+            KvmActivity::TimerEmulated => "timers that KVM emulated".into(),
         }
     }
 }

@@ -517,6 +517,10 @@ impl Lane {
         self.stay.begin();
         if let Some(exit) = &mut self.open {
             exit.handler = Handler::Userspace(reason);
+            if code.is_unresolved_fault() && exit.code.is_page_fault() {
+                // That KVM could not resolve it says more than which access it was.
+                exit.subject = Some(Subject::of_unresolved_fault(code, exit.subject));
+            }
             exit.events += 1;
             exit.phases.mark(PhaseBoundary::HandedOver);
             if exit.phases.handed == Nanos::ZERO {

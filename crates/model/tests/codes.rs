@@ -1,6 +1,8 @@
 //! What exit codes are, over whole lists: each question is answered for every reason of every vendor, not for a few.
 
-use exitscope_model::codes::{EAGAIN, EINTR, KVM_EXIT_HLT, KVM_EXIT_INTR, UserStay};
+use exitscope_model::codes::{
+    EAGAIN, EFAULT, EHWPOISON, EINTR, KVM_EXIT_HLT, KVM_EXIT_INTR, KVM_EXIT_MEMORY_FAULT, UserStay,
+};
 use exitscope_model::*;
 
 /// Every code for which this holds, with the name of its list.
@@ -112,26 +114,33 @@ fn a_spin_is_told_by_the_exit_alone_where_the_processor_notices_it() {
 }
 
 #[test]
-fn a_signal_is_why_kvm_run_returned_whatever_reason_is_left_over() {
-    assert_eq!((EINTR, EAGAIN), (-4, -11), "errno.h");
+fn an_error_is_why_kvm_run_returned_whatever_reason_is_left_over_but_for_a_memory_fault() {
+    assert_eq!((EINTR, EAGAIN, EFAULT, EHWPOISON), (-4, -11, -14, -133), "errno.h");
     let cases = [
         // The fields of kvm_userspace_exit, the code, and what user space has the vCPU for.
         (2, 0, "KVM_EXIT_IO", UserStay::Served),
         (2, 1, "KVM_EXIT_IO", UserStay::Served),
-        (2, -1, "KVM_EXIT_INTR", UserStay::Served),
+        (2, -1, "KVM_RUN EPERM", UserStay::Served),
+        (2, EFAULT, "KVM_RUN EFAULT", UserStay::Served),
+        (KVM_EXIT_MEMORY_FAULT, EFAULT, "KVM_EXIT_MEMORY_FAULT", UserStay::Served),
+        (KVM_EXIT_MEMORY_FAULT, EHWPOISON, "KVM_EXIT_MEMORY_FAULT", UserStay::Served),
+        (KVM_EXIT_MEMORY_FAULT, EINTR, "KVM_EXIT_INTR", UserStay::Kicked),
+        (17, -999, "KVM_RUN errno 999", UserStay::Served),
         (2, EINTR, "KVM_EXIT_INTR", UserStay::Kicked),
         (2, EAGAIN, "KVM_EXIT_INTR", UserStay::Kicked),
         (KVM_EXIT_INTR, 0, "KVM_EXIT_INTR", UserStay::Kicked),
-        (KVM_EXIT_INTR, -14, "KVM_EXIT_INTR", UserStay::Served),
+        (KVM_EXIT_INTR, EFAULT, "KVM_RUN EFAULT", UserStay::Served),
         (KVM_EXIT_HLT, 0, "KVM_EXIT_HLT", UserStay::Halted),
         (KVM_EXIT_HLT, 3, "KVM_EXIT_HLT", UserStay::Halted),
-        (KVM_EXIT_HLT, -14, "KVM_EXIT_INTR", UserStay::Served),
+        (KVM_EXIT_HLT, EFAULT, "KVM_RUN EFAULT", UserStay::Served),
         (KVM_EXIT_HLT, EINTR, "KVM_EXIT_INTR", UserStay::Kicked),
         (KVM_EXIT_HLT, EAGAIN, "KVM_EXIT_INTR", UserStay::Kicked),
     ];
     for (reason, errno, name, stay) in cases {
-        let found = (ExitCode::of_userspace(reason, errno).name(), UserStay::of(reason, errno));
-        assert_eq!(found, (name.to_string(), stay), "{reason} {errno}");
+        let code = ExitCode::of_userspace(reason, errno);
+        assert_eq!((code.name(), UserStay::of(reason, errno)), (name.to_string(), stay), "{reason} {errno}");
+        assert_eq!(ExitCode::from_name(CodeList::KvmExit, name), Some(code));
+        assert!(ExitCode::is_known(name) && ExitCode::is_known(&name.to_ascii_lowercase()), "{name}");
     }
 }
 

@@ -80,6 +80,7 @@ fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction() {
         ("task_switch", "Task switches, by what led to them", none, false),
         ("page_fault", "Page faults, by error code or fault status", none, false),
         ("ept_violation", "EPT violations, by access and what the entry allowed", none, false),
+        ("memory_fault", "Memory faults that KVM could not resolve", none, false),
         ("debug_register", "Debug registers", access, false),
         ("apic", "Local APIC registers", access, false),
         ("control_register", "Control registers", access, false),

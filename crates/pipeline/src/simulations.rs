@@ -68,7 +68,6 @@ fn simulate(kind: SubjectKind, way: InKernelPath) -> Result<Vec<f64>, AdviceErro
     let name = match way {
         InKernelPath::Device => "kernel",
         InKernelPath::Ioeventfd => "ioeventfd",
-        InKernelPath::Coalesced => "coalesced",
     };
     let register = format!("register = [{{ kind = '{name}', {place} }}]");
     MODELS.iter().map(|model| Ok(1.0 - time(model, step, &register)? / time(model, step, "")?)).collect()
@@ -96,7 +95,7 @@ mod tests {
         let host = RecordedHost { arch: "x86_64".to_string(), ..RecordedHost::default() };
         let simulations = Simulations::of(&host);
         for (kind, ..) in ACCESSES {
-            for way in [InKernelPath::Device, InKernelPath::Ioeventfd, InKernelPath::Coalesced] {
+            for way in [InKernelPath::Device, InKernelPath::Ioeventfd] {
                 let shares = simulations.shares(kind, way);
                 assert_eq!(shares.len(), MODELS.len());
                 assert!(shares.iter().all(|share| 0.0 < *share && *share < 1.0), "{kind:?} {way:?}: {shares:?}");

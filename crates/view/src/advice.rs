@@ -209,6 +209,10 @@ pub struct AdviceSettingRow {
     pub value: String,
     /// Of libvirt, the elements below `<domain>` that it is in, with slashes between.
     pub within: Option<&'static str>,
+    /// Where alone it is to be set, as the recording does not say: `for a Linux guest`, `for a Windows guest`, `once the guest keeps time
+    /// with another clock`; absent where it always is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<&'static str>,
     /// For a person, in one line.
     pub text: String,
 }
@@ -529,6 +533,18 @@ pub(crate) const CPU_FEATURES: &str = "-cpu …,";
 
 impl AdviceSettingRow {
     fn of(setting: &AdviceSetting) -> AdviceSettingRow {
+        let (set, condition) = setting.parts();
+        let row = AdviceSettingRow::unconditional(set);
+        match condition {
+            None => row,
+            Some(condition) => {
+                let text = format!("{}: {}", condition.text(), row.text);
+                AdviceSettingRow { condition: Some(condition.text()), text, ..row }
+            }
+        }
+    }
+
+    fn unconditional(setting: &AdviceSetting) -> AdviceSettingRow {
         let plain = |kind, value: &str, text: String| AdviceSettingRow {
             kind,
             side: None,
@@ -537,6 +553,7 @@ impl AdviceSettingRow {
             writable: false,
             value: value.to_string(),
             within: None,
+            condition: None,
             text,
         };
         match setting {
@@ -579,6 +596,7 @@ impl AdviceSettingRow {
                 AdviceSettingRow { side: Some("guest"), ..plain("boot", words, text) }
             }
             AdviceSetting::ByHand(text) => plain("by_hand", text, text.to_string()),
+            AdviceSetting::When { set, .. } => AdviceSettingRow::of(set),
         }
     }
 }

@@ -31,7 +31,7 @@ pub enum SettingsFormat {
 
 /// Prints the settings of `side` (`host` or `guest`) in a form; those that it cannot express as comments.
 pub fn write_settings(advised: &AdviceReport, form: SettingsFormat, side: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut file = File { form, side, sections: BTreeMap::new(), comments: Vec::new() };
+    let mut file = File { form, side, sections: BTreeMap::new(), conditional: Vec::new(), comments: Vec::new() };
     for row in &advised.advice {
         file.take(row);
     }
@@ -45,21 +45,28 @@ struct File<'a> {
     form: SettingsFormat,
     side: &'a str,
     sections: BTreeMap<String, Vec<String>>,
+    /// What the form can say, on conditions that the recording does not tell.
+    conditional: Vec<String>,
     comments: Vec<String>,
 }
 
 impl File<'_> {
     fn take(&mut self, row: &AdviceRow) {
+        let whose = match row.scope {
+            "host" => format!("{}.", row.number),
+            _ => format!("{}. {}:", row.number, row.scope_text),
+        };
         for setting in &row.settings {
             match self.place(row, setting) {
+                // All of them together would be right for no guest.
+                Some(_) if setting.condition.is_some() => self.conditional.push(format!("{whose} {}", setting.text)),
                 Some((section, line)) => {
                     let lines = self.sections.entry(section).or_default();
                     if !lines.contains(&line) {
                         lines.push(line);
                     }
                 }
-                None if row.scope == "host" => self.comments.push(format!("{}. {}", row.number, setting.text)),
-                None => self.comments.push(format!("{}. {}: {}", row.number, row.scope_text, setting.text)),
+                None => self.comments.push(format!("{whose} {}", setting.text)),
             }
         }
     }
@@ -110,6 +117,8 @@ impl File<'_> {
             say(out, &format!("{}. {}: {}", row.number, row.scope_text, row.change))?;
             say(out, &format!("   wins {}", gain(&row.gain)))?;
             say(out, &format!("   acts {}; undo: {}", row.takes_effect, row.undo))?;
+            say(out, &format!("   risk: {}", row.risk))?;
+            say(out, &format!("   who pays: {}", row.who_pays))?;
         }
         match self.form {
             SettingsFormat::Libvirt => self.write_xml(out, &mut say)?,
@@ -128,6 +137,10 @@ impl File<'_> {
             }
             _ => self.write_sections(out)?,
         }
+        if !self.conditional.is_empty() {
+            say(out, "What fits the guest of these, which the recording does not tell:")?;
+        }
+        self.conditional.iter().try_for_each(|line| say(out, &format!("  {line}")))?;
         if !self.comments.is_empty() {
             say(out, "Not in this form:")?;
         }

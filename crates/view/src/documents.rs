@@ -125,6 +125,9 @@ pub fn causes(out: &mut dyn Write) -> io::Result<()> {
             KnownAnswer::Change(change) => format!("**change**: {change}"),
             KnownAnswer::Inherent(why) => format!("**inherent**: {why}"),
             KnownAnswer::NotJudged(why) => format!("**not judged**: {why}"),
+            KnownAnswer::Passed(when) => format!(
+                "**not judged**: KVM lets guests reach it without an exit, {when}; what explains exits all the same is listed"
+            ),
         });
         writeln!(
             out,

@@ -1,6 +1,7 @@
 //! The same for arm64: system registers, and calls by HVC or SMC.
 
-use super::cures::{ExitSource, Remedy};
+use super::cures::{Cure, ExitSource, FW_CFG, IRQCHIP, PCI, REPLACED, Remedy, SERIAL, memory, of_qemu, qemu};
+use super::judgement::AdviceSetting;
 use super::msr_cures::PMU;
 use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register;
@@ -29,7 +30,45 @@ pub(super) static ARM64: &[ExitSource] = &[
     calls(0x8400_0000, 0x8400_0000, "PSCI's version", Leave(VERSION)),
     calls(0x8400_0050, 0x8400_0053, RANDOM, Leave(TRNG)),
     calls(0xc400_0053, 0xc400_0053, RANDOM, Leave(TRNG)),
+    // Of QEMU's machine virt: base_memmap of hw/arm/virt.c.
+    of_qemu(memory(0x800_0000, 0x8ff_ffff, "interrupt controller", C(&GIC))),
+    of_qemu(memory(0x900_0000, 0x900_0fff, SERIAL_PORT, C(&PL011))),
+    of_qemu(memory(0x901_0000, 0x901_0fff, "RTC", Leave(PL031))),
+    of_qemu(memory(0x902_0000, 0x902_0fff, "fw_cfg", Leave(FW_CFG))),
+    of_qemu(memory(0x904_0000, 0x904_0fff, SERIAL_PORT, C(&PL011))),
+    of_qemu(memory(0xa00_0000, 0xa00_3fff, "virtio-mmio", C(&VIRTIO_MMIO))),
+    of_qemu(memory(0x3f00_0000, 0x3fff_ffff, "PCI configuration", Leave(PCI))),
 ];
+
+const SERIAL_PORT: &str = "serial port";
+
+/// With `kernel_irqchip=off`.
+static GIC: Cure = Cure { settings: &[qemu("-machine kernel_irqchip=on")], risk: "none known", xen: "", ..IRQCHIP };
+
+static PL011: Cure = Cure {
+    settings: &[
+        qemu("-device virtio-serial-pci -chardev pty,id=console0 -device virtconsole,chardev=console0"),
+        AdviceSetting::GuestBoot("console=hvc0"),
+    ],
+    xen: "",
+    ..SERIAL
+};
+
+/// `hw/rtc/pl031.c` of QEMU.
+const PL031: &str = "guests read the PL031 when they boot and when they sleep, and there is nothing to set; what goes on reading it, the \
+    vcpu_pc of the exits says";
+
+/// `virtio_mmio_ioeventfd_enabled` of QEMU's hw/virtio/virtio-mmio.c: doorbells do not go to user space where the kernel can take
+/// them; what else the page has (status, configuration, ends of interrupts) does.
+static VIRTIO_MMIO: Cure = Cure {
+    change: "connect the virtio devices by PCI: over virtio-mmio each interrupt is read and ended by accesses to the device's page, and \
+        each is an exit to the device model; by PCI, with MSI-X, neither is",
+    settings: &[qemu("-device virtio-…-pci")],
+    xen: "",
+    least: REPLACED,
+    risk: "the guest needs a PCI host bridge and drivers for it, and names of its devices change",
+    ..SERIAL
+};
 
 const COUNTERS: &str = "performance counters";
 const RANDOM: &str = "random numbers by a call";

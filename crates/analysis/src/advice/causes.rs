@@ -349,10 +349,20 @@ impl Sums {
 
 /// What names a thing that a rule could look at. The others divide a reason by what happened, as an error code does.
 fn is_told_apart(kind: SubjectKind) -> bool {
-    use SubjectKind::{EoiVector, EptViolation, Exception, HostVector, IncompleteIpi, PageFault, Program, TaskSwitch};
+    use SubjectKind::{
+        EoiVector, EptViolation, Exception, HostVector, IncompleteIpi, MemoryFault, PageFault, Program, TaskSwitch,
+    };
     !matches!(
         kind,
-        PageFault | EptViolation | Program | Exception | HostVector | EoiVector | IncompleteIpi | TaskSwitch
+        PageFault
+            | EptViolation
+            | MemoryFault
+            | Program
+            | Exception
+            | HostVector
+            | EoiVector
+            | IncompleteIpi
+            | TaskSwitch
     )
 }
 

@@ -5,7 +5,7 @@
 
 use super::arm_cures::ARM64;
 use super::input::RecordedHost;
-use super::judgement::AdviceSetting;
+use super::judgement::{AdviceSetting, SettingCondition};
 use super::msr_cures::{AVIC_SWITCH, DISABLED, ENABLE_APICV, HCALLS, MSRS};
 use exitscope_model::codes::is_of_pcs;
 use exitscope_model::{KvmActivity, SubjectKind};
@@ -34,6 +34,19 @@ pub(super) enum Remedy {
     Leave(&'static str),
     /// Nobody can say, for this reason.
     Unjudged(&'static str),
+    /// An MSR that KVM lets guests reach without an exit: that there are exits has few reasons.
+    Passed(&'static PassedMsr),
+}
+
+/// When KVM lets guests reach an MSR without an exit.
+#[derive(Debug)]
+pub(super) struct PassedMsr {
+    /// As a clause: `always`, `from the first write on that is not zero`.
+    pub when: &'static str,
+    /// Whether that is a write of something else than zero.
+    pub by_write: bool,
+    /// What a guest's writes of more than one value say; empty if nothing.
+    pub varied: &'static str,
 }
 
 /// When a change helps.
@@ -121,7 +134,7 @@ pub(super) const LESS_OFTEN: Least = Least::Nothing(LESS);
 pub(super) const WITH_HARDWARE: Least =
     Least::Nothing("from nothing, where the processor or a setting keeps each access an exit, to all their time");
 pub(super) const REPLACES: &str = "from nothing, as what takes its place may need as many exits, to all their time";
-const REPLACED: Least = Least::Nothing(REPLACES);
+pub(super) const REPLACED: Least = Least::Nothing(REPLACES);
 const CLOCK: Least = Least::Nothing("from nothing, where it is not the guest's clock, to all their time");
 
 pub(super) const fn libvirt(within: &'static str, xml: &'static str) -> AdviceSetting {
@@ -136,16 +149,23 @@ pub(super) const fn by_hand(text: &'static str) -> AdviceSetting {
     AdviceSetting::ByHand(Cow::Borrowed(text))
 }
 
+/// On a condition that no recording tells.
+macro_rules! when {
+    ($condition:ident: $set:expr) => {
+        AdviceSetting::When { condition: SettingCondition::$condition, set: &$set }
+    };
+}
+
 const fn port(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
     ExitSource { kind: SubjectKind::Port, range: (first, last), name, of_qemu: false, answer }
 }
 
-const fn memory(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+pub(super) const fn memory(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
     ExitSource { kind: SubjectKind::Mmio, range: (first, last), name, of_qemu: false, answer }
 }
 
 /// The same, where QEMU alone has it there.
-const fn of_qemu(row: ExitSource) -> ExitSource {
+pub(super) const fn of_qemu(row: ExitSource) -> ExitSource {
     ExitSource { kind: row.kind, range: row.range, name: row.name, of_qemu: true, answer: row.answer }
 }
 
@@ -157,8 +177,8 @@ pub(super) fn sources() -> impl Iterator<Item = &'static ExitSource> {
 }
 
 /// The source of a detail. A machine whose architecture nothing says (Xen, text) is x86; others have no fixed places: QEMU's
-/// virt has a PL011 at 0x9000000 (VIRT_UART in hw/arm/virt.c), another VMM or machine something else. QEMU's own places on a
-/// PC have a meaning only where the VMM is QEMU, and under Xen, whose device model it is.
+/// virt has a PL011 at 0x9000000 (VIRT_UART in hw/arm/virt.c), another VMM or machine something else. QEMU's own places have a
+/// meaning only where the VMM is QEMU, and under Xen, whose device model it is on a PC.
 pub(super) fn source(host: &RecordedHost, is_qemu: bool, kind: SubjectKind, key: u64) -> Option<&'static ExitSource> {
     let arch = host.arch.as_str();
     let is_pc = is_of_pcs(arch);
@@ -216,21 +236,38 @@ static DEVICES: &[ExitSource] = &[
 const SPEAKER: &str = "it gates the PIT's channel 2, at which a Linux guest that measures its TSC waits while it boots \
     (pit_calibrate_tsc); QEMU answers for it also where KVM has the PIT, and there is nothing to set";
 
-const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
-const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \
+pub(super) const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
+pub(super) const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \
     rip of the exits says who asks (lspci, agents that look at devices)";
 
+/// `clocksource_watchdog` of kernel/time/clocksource.c has Linux leave an unstable TSC. Windows without the timers falls back to the
+/// RTC or the PM timer; what `hv-stimer` needs: QEMU's docs/system/i386/hyperv.rst.
 static HPET: Cure = Cure {
-    change: "take the HPET away: the guest then keeps time with the TSC, kvm-clock or Hyper-V's timers, without exits \
-        to user space",
+    change: "give the guest a clock that it reads without an exit, and then take the HPET away: a Linux guest that keeps time with it \
+        has fallen back from the TSC or kvm-clock, and its dmesg says why; Windows needs Hyper-V's timers, all of them",
     switches: &[],
-    settings: &[libvirt("clock", "<timer name='hpet' present='no'/>"), qemu("-machine hpet=off")],
-    xen: "hpet=0 in the domain's xl.cfg",
+    settings: &[
+        when!(LinuxGuest: by_hand(
+            "first, /sys/devices/system/clocksource/clocksource0/current_clocksource says hpet if it has fallen back \
+                to it, dmesg why (a TSC found unstable); echo kvm-clock (or tsc) into it",
+        )),
+        when!(LinuxGuest: libvirt("clock", "<timer name='kvmclock' present='yes'/>")),
+        when!(LinuxGuest: qemu("-cpu …,kvmclock=on")),
+        when!(WindowsGuest: libvirt("clock", "<timer name='hypervclock' present='yes'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<vpindex state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<synic state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<stimer state='on'/>")),
+        when!(WindowsGuest: qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer")),
+        when!(OtherClock: libvirt("clock", "<timer name='hpet' present='no'/>")),
+        when!(OtherClock: qemu("-machine hpet=off")),
+    ],
+    xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource; viridian=1 for \
+        Windows; then hpet=0 in the domain's xl.cfg",
     helps: CureCondition::Outside,
     least: REPLACED,
     acts: Acts::AtStart,
-    risk: "a guest without any other good clock (old, without kvm-clock and Hyper-V's timers) falls back to the PIT \
-        or the PM timer; for Windows offer hypervclock at the same time",
+    risk: "without the HPET and without such a clock the guest falls back to the PM timer, the RTC or the PIT, which cost as much: the \
+        clock comes first; Windows may need another restart before it uses it",
     payer: NOBODY,
 };
 
@@ -239,9 +276,10 @@ static PM_TIMER: Cure = Cure {
         TSC for Windows",
     switches: &[],
     settings: &[
-        libvirt("clock", "<timer name='kvmclock' present='yes'/>"),
-        libvirt("clock", "<timer name='hypervclock' present='yes'/>"),
-        qemu("-cpu …,kvmclock=on,hv-time=on"),
+        when!(LinuxGuest: libvirt("clock", "<timer name='kvmclock' present='yes'/>")),
+        when!(LinuxGuest: qemu("-cpu …,kvmclock=on")),
+        when!(WindowsGuest: libvirt("clock", "<timer name='hypervclock' present='yes'/>")),
+        when!(WindowsGuest: qemu("-cpu …,hv-time=on")),
         by_hand(
             "in a Linux guest /sys/devices/system/clocksource/clocksource0/current_clocksource says what it uses; echo \
                 kvm-clock (or tsc) into it; dmesg says why it left the TSC",
@@ -261,11 +299,11 @@ static RTC: Cure = Cure {
         reads its registers each time",
     switches: &[],
     settings: &[
-        libvirt("clock", "<timer name='hypervclock' present='yes'/>"),
-        libvirt("features/hyperv", "<vpindex state='on'/>"),
-        libvirt("features/hyperv", "<synic state='on'/>"),
-        libvirt("features/hyperv", "<stimer state='on'/>"),
-        qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer"),
+        when!(WindowsGuest: libvirt("clock", "<timer name='hypervclock' present='yes'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<vpindex state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<synic state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<stimer state='on'/>")),
+        when!(WindowsGuest: qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer")),
         by_hand("a Linux guest has no use for the RTC while it runs: look for a program that reads /dev/rtc0"),
     ],
     xen: "viridian=1 in the domain's xl.cfg, for Windows guests",
@@ -290,7 +328,7 @@ static PIT: Cure = Cure {
     payer: NOBODY,
 };
 
-static IRQCHIP: Cure = Cure {
+pub(super) static IRQCHIP: Cure = Cure {
     change: "let KVM be the interrupt controllers instead of user space",
     switches: &[],
     settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
@@ -370,7 +408,7 @@ pub(super) static NO_SERIAL_PORT: Cure = Cure {
     ..SERIAL_STATUS
 };
 
-static SERIAL: Cure = Cure {
+pub(super) static SERIAL: Cure = Cure {
     change: "move the console from the emulated serial port to a paravirtual one: each byte, and each look whether \
         the port is ready, is an exit to the device model",
     switches: &[],
@@ -537,14 +575,23 @@ mod tests {
             assert_eq!(named("x86_64", false, SubjectKind::Port, key), None, "{key:#x}");
         }
         assert_eq!(named("x86_64", false, SubjectKind::Port, 0x71), Some("RTC"), "a PC's own place");
-        for key in [0x900_0000, 0xfed0_0000] {
-            assert_eq!(named("aarch64", true, SubjectKind::Mmio, key), None, "Arm machines differ: {key:#x}");
+        for (key, name) in [
+            (0x800_0000, "interrupt controller"),
+            (0x80a_0000, "interrupt controller"),
+            (0x900_0000, "serial port"),
+            (0x901_0000, "RTC"),
+            (0xa00_3000, "virtio-mmio"),
+            (0x3f00_1000, "PCI configuration"),
+        ] {
+            assert_eq!(named("aarch64", true, SubjectKind::Mmio, key), Some(name), "{key:#x}");
+            assert_eq!(named("aarch64", false, SubjectKind::Mmio, key), None, "Arm machines differ: {key:#x}");
         }
+        assert_eq!(named("aarch64", true, SubjectKind::Mmio, 0xfed0_0000), None);
     }
 
     #[test]
     fn every_setting_is_spelled_as_qemu_and_libvirt_do() {
-        for row in DEVICES.iter().chain(MSRS) {
+        for row in sources() {
             let Remedy::Cure(cure) = &row.answer else { continue };
             let wrong: Vec<String> = cure.settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
             assert_eq!(wrong, Vec::<String>::new(), "{}", row.name);
@@ -563,7 +610,7 @@ mod tests {
             let cure = cure(kind, key);
             format!("{} {:?} {} {}", cure.change, cure.settings, cure.risk, cure.payer)
         };
-        use SubjectKind::{Msr, Port};
+        use SubjectKind::{Mmio, Msr, Port};
         for (kind, key, says, does_not_say) in [
             // QEMU, target/i386/kvm/kvm.c, kvm_arch_init_vcpu: invtsc_mig_blocker, unless user_tsc_khz is set.
             (
@@ -581,6 +628,9 @@ mod tests {
             (Msr, 0x4000_0084, "direct state", "arming"),
             // QEMU, docs/system/cpu-models-x86.rst.inc: -cpu host is a model of its own, which others are not added to.
             (Port, 0x608, "-cpu …,kvmclock=on", "-cpu host"),
+            // Linux, kernel/time/clocksource.c; QEMU, docs/system/i386/hyperv.rst: the whole set.
+            (Mmio, 0xfed0_0000, "hv-time,hv-vpindex,hv-synic,hv-stimer", "for Windows offer hypervclock at"),
+            (Mmio, 0xfed0_0000, "fallen back from the TSC or kvm-clock", "without exits to user space"),
             (Port, 0x608, "if it is the guest's clock", "it reads the ACPI PM timer as its clock"),
             (Port, 0x71, "if the guest is Windows", "a Windows guest without them"),
         ] {
@@ -600,11 +650,9 @@ mod tests {
         }
         // Linux, arch/x86/kvm/vmx/vmx.c and svm/svm.c, vmx_set_msr and svm_set_msr: passed through after the first write that
         // is not zero (SPEC_CTRL); by CPUID (PRED_CMD).
-        for key in [0x48, 0x49] {
-            assert!(
-                matches!(source(&RecordedHost::default(), true, Msr, key).unwrap().answer, Remedy::Unjudged(_)),
-                "{key:#x}"
-            );
+        for key in [0x48, 0x49, 0x10b, 0x1c4, 0x174, 0xc000_0100, 0xc000_0102] {
+            let answer = source(&RecordedHost::default(), true, Msr, key).unwrap().answer;
+            assert!(matches!(answer, Remedy::Passed(_)), "{key:#x}");
         }
         // QEMU, hw/audio/pcspk.c: not the PIT.
         assert!(matches!(source(&RecordedHost::default(), true, Port, 0x61).unwrap().answer, Remedy::Leave(_)));

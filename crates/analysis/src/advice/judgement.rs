@@ -94,12 +94,8 @@ ids! {
         NewerXen "newer_xen",
         /// What the table of devices and registers has for the subject.
         Cure "cure",
-        /// Ask for the subject less often.
-        AskLess "ask_less",
         /// Let an event descriptor take writes to the subject.
         Doorbell "doorbell",
-        /// Collect writes to the subject.
-        Coalesce "coalesce",
         /// Replace the device behind the subject.
         ReplaceDevice "replace_device",
     }
@@ -176,6 +172,45 @@ pub enum AdviceSetting {
     GuestBoot(&'static str),
     /// What no file takes: for a person.
     ByHand(Cow<'static, str>),
+    /// Another of these, to be set where this holds, which the recording does not say.
+    When {
+        /// What has to hold.
+        condition: SettingCondition,
+        /// What is then to be set.
+        set: &'static AdviceSetting,
+    },
+}
+
+impl AdviceSetting {
+    /// What is set, and on which condition alone.
+    pub fn parts(&self) -> (&AdviceSetting, Option<SettingCondition>) {
+        match self {
+            AdviceSetting::When { condition, set } => (set, Some(*condition)),
+            _ => (self, None),
+        }
+    }
+}
+
+/// What has to hold of a guest, where that is not in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingCondition {
+    /// It is Linux.
+    LinuxGuest,
+    /// It is Windows.
+    WindowsGuest,
+    /// It keeps time with another clock.
+    OtherClock,
+}
+
+impl SettingCondition {
+    /// As the beginning of a sentence.
+    pub fn text(self) -> &'static str {
+        match self {
+            SettingCondition::LinuxGuest => "for a Linux guest",
+            SettingCondition::WindowsGuest => "for a Windows guest",
+            SettingCondition::OtherClock => "once the guest keeps time with another clock",
+        }
+    }
 }
 
 ids! {

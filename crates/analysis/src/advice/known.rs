@@ -26,6 +26,8 @@ pub enum KnownAnswer {
     Inherent(&'static str),
     /// Nobody can say, for this reason.
     NotJudged(&'static str),
+    /// The same, of an MSR that KVM lets guests reach without an exit; this says when.
+    Passed(&'static str),
 }
 
 impl From<&Remedy> for KnownAnswer {
@@ -34,6 +36,7 @@ impl From<&Remedy> for KnownAnswer {
             Remedy::Cure(cure) => KnownAnswer::Change(cure.change),
             Remedy::Leave(why) => KnownAnswer::Inherent(why),
             Remedy::Unjudged(why) => KnownAnswer::NotJudged(why),
+            Remedy::Passed(msr) => KnownAnswer::Passed(msr.when),
         }
     }
 }
@@ -101,7 +104,7 @@ mod tests {
         assert_eq!(timer.exits[..2], ["MSR 0x6e0", "MSR 0x832"]);
         assert!(timer.exits.contains(&"APIC register 0x380 to 0x390".to_string()));
         let [faults] = of("memory faults")[..] else { panic!("{causes:#?}") };
-        assert!(faults.answers.len() == 4 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
+        assert!(faults.answers.len() == 5 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
         let [windows] = of("interrupt windows")[..] else { panic!("{causes:#?}") };
         assert!(matches!(windows.answers[..], [KnownAnswer::Change(_), KnownAnswer::NotJudged(_)]));
         let [ipis] = of("IPIs")[..] else { panic!("{causes:#?}") };

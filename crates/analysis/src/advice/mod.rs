@@ -29,6 +29,7 @@ mod known;
 mod msr_cures;
 mod not_judged;
 mod poll_predictions;
+mod poll_trade;
 mod polling;
 mod polling_guests;
 mod reasons;
@@ -50,7 +51,7 @@ pub use halt_poll_scope::{HaltPollScope, halt_poll_reach};
 pub use input::{AdviceInput, RecordedHost, Vmm};
 pub use judgement::{
     AcceptedCost, Advice, AdviceDraft, AdviceSetting, CitedFact, CitedFactId, CitedValue, Evidence, Gain, GainMethod,
-    GainOf, Judgement, NotJudged, Rule, SettingSide, Topic,
+    GainOf, Judgement, NotJudged, Rule, SettingCondition, SettingSide, Topic,
 };
 pub use known::{KnownAnswer, KnownCause, known_causes};
 pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
@@ -63,6 +64,7 @@ pub fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, simulate
     let mut judgement = Judgement::default();
     device_rules::judge(input, host, simulate, &mut judgement);
     polling::judge(input, trials, host, &mut judgement);
+    poll_trade::judge(input, host, &mut judgement);
     guest_polls::judge(input, &mut judgement);
     idle_states::judge(input, host, &mut judgement);
     gangs::judge(input, trials, host, &mut judgement);

@@ -70,7 +70,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
 }
 
 /// Whether the recording tells how KVM polled.
-fn is_known(input: &AdviceInput) -> bool {
+pub(super) fn is_known(input: &AdviceInput) -> bool {
     input.facts.halts.all().has_wakeups() && (input.facts.event_kinds.polls || input.facts.event_kinds.switches)
 }
 
@@ -94,7 +94,7 @@ pub(super) fn unknown_host(input: &AdviceInput, trials: &Trials, host: &Recorded
     }
     let Some(in_force) = halt_poll_ns(input, host) else {
         return Some(
-            "the recording does not say what halt_poll_ns was, and KVM's decisions show at best between which values it was \
+            "the recording does not say what halt_poll_ns was, so that none is replayed, and KVM's decisions show at best between which values it was \
              (`report --view halt`): /sys/module/kvm/parameters/halt_poll_ns says it",
         );
     };

@@ -20,7 +20,7 @@ use super::judgement::{CitedValue, Judgement, Topic};
 use super::msr_cures::{CPUID, RDPMC};
 use super::polling::is_short;
 use crate::{ExitCause, ExitStats, SubjectKey};
-use exitscope_model::codes::{detail_name, is_of_pcs};
+use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, detail_name, is_of_pcs};
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
@@ -92,7 +92,13 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             FAULTS,
             "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
             is_memory_fault,
-            &[Remedy::Cure(&FIRST_TOUCH), Remedy::Cure(&ONCE_EACH), Remedy::Cure(&TAKEN_AWAY), Remedy::Cure(&EITHER)],
+            &[
+                Remedy::Cure(&FIRST_TOUCH),
+                Remedy::Cure(&ONCE_EACH),
+                Remedy::Cure(&TAKEN_AWAY),
+                Remedy::Cure(&EITHER),
+                Remedy::Cure(&PERHAPS_TAKEN),
+            ],
         )
     },
     ExitGroup {
@@ -103,6 +109,16 @@ pub(super) static GROUPS: &[ExitGroup] = &[
             "EXTERNAL_INTERRUPT, interrupt",
             is_interrupt,
             &[Remedy::Cure(&HOST_INTERRUPTS), Remedy::Leave(KICKS)],
+        )
+    },
+    ExitGroup {
+        activities: &[KvmActivity::TimerEmulated],
+        choose: |vm| usize::from(is_timer_storm(vm)),
+        ..row(
+            "system registers, which not recorded",
+            "SYS64 (arm64) without kvm_sys_access",
+            |of| of.about.is_none() && is(of, SYSTEM_REGISTERS.0, &[SYSTEM_REGISTERS.1]),
+            &[Remedy::Unjudged(UNTOLD_REGISTER), Remedy::Unjudged(TIMER_STORM)],
         )
     },
     row(
@@ -204,9 +220,15 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     row("what TDX guests ask for", "TDCALL", |of| is(of, CodeList::Vmx, &[77]), &[Remedy::Unjudged(TDCALLS)]),
     row(
         "conversions of a confidential guest's memory",
-        "KVM_EXIT_MEMORY_FAULT",
-        |of| is(of, CodeList::KvmExit, &[39]),
+        "KVM_EXIT_MEMORY_FAULT, also after EPT_VIOLATION, npf and aborts of the second stage",
+        |of| unresolved_fault(of) == Some(u64::from(KVM_EXIT_MEMORY_FAULT)),
         &[Remedy::Unjudged(MEMORY_FAULT)],
+    ),
+    row(
+        "memory that KVM could not map",
+        "KVM_RUN EFAULT or EHWPOISON, also after EPT_VIOLATION, npf and aborts of the second stage",
+        |of| unresolved_fault(of).is_some(),
+        &[Remedy::Unjudged(UNMAPPABLE)],
     ),
     row(
         "page tables that KVM shadows",
@@ -231,6 +253,14 @@ pub(super) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
 fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
     let code = cause.code.basic();
     code.list == list && numbers.contains(&code.number) && !code.nested
+}
+
+/// Why `KVM_RUN` returned, as the number of its code, where that was a fault that KVM could not resolve.
+fn unresolved_fault(cause: &ExitCause) -> Option<u64> {
+    match cause.subject() {
+        Some(key) => (key.kind == SubjectKind::MemoryFault).then_some(key.key),
+        None => cause.code.is_unresolved_fault().then_some(cause.code.number),
+    }
 }
 
 /// What happened, of a fault at memory; none where the exit is about a device, or nothing says what it is about.
@@ -484,9 +514,37 @@ fn memory_faults(vm: &JudgedVm<'_>) -> usize {
     match touched.all() {
         0 => 3,
         all if touched.again.saturating_mul(2) > all => 2,
+        // The memory of a VM that is started meanwhile was not there before.
+        all if unmapped(vm).saturating_mul(TAKEN_OFTEN) >= all && !vm.is_there_for_a_part() => 4,
         _ => usize::from(touched.alone.saturating_mul(2) > touched.time),
     }
 }
+
+/// One change of the VMM's mappings for so many faults is enough for them: each may be of 2 MiB and more.
+const TAKEN_OFTEN: u64 = 10;
+
+/// Changes of the VMM's mappings.
+fn unmapped(vm: &JudgedVm<'_>) -> u64 {
+    vm.input.kvm_activity(vm.id, &[KvmActivity::Unmapped]).iter().map(|row| row.1).sum()
+}
+
+/// arm64's trapped accesses to system registers.
+const SYSTEM_REGISTERS: (CodeList, u64) = (CodeList::Arm64Ec, 0x18);
+
+const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not say which: `exitscope record`, or \
+    `perf record -e kvm:kvm_sys_access`, does; the vcpu_pc of the exits says whose code it is";
+
+/// `timer_emulate` of arch/arm64/kvm/arch_timer.c.
+fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
+    let emulated: u64 = vm.input.kvm_activity(vm.id, &[KvmActivity::TimerEmulated]).iter().map(|row| row.1).sum();
+    emulated.saturating_mul(2) >= vm.input.of_reasons(vm.id, &[SYSTEM_REGISTERS]).count
+}
+
+/// The timers that KVM emulates: `kvm_timer_should_fire` and `timer_emulate` of arch/arm64/kvm/arch_timer.c, `get_timer_map` for which.
+const TIMER_STORM: &str = "a timer storm: KVM emulates a timer of the guest's at most of these exits (kvm_timer_emulate), as the guest \
+    programs it again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's, and the physical \
+    one without ECV, do. After a restore or a migration a timer that is long due, or an offset (CNTVOFF) that was not restored, has the \
+    guest arm it at once again: `exitscope record`, with kvm_sys_access, says which register";
 
 /// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
 const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and no event of KVM's says \
@@ -526,9 +584,16 @@ const LOGGING: &str = "the guest's memory is logged, as the exits for full pages
 const TDCALLS: &str = "a TDX guest asks for something, and no tracepoint says what for: `trace-cmd record -p function -l 'tdx_*' -l \
     '*_tdvmcall'` shows which of KVM's functions answer";
 
-/// KVM_EXIT_MEMORY_FAULT of Documentation/virt/kvm/api.rst.
+/// KVM_EXIT_MEMORY_FAULT of Documentation/virt/kvm/api.rst; `kvm_mmu_prepare_memory_fault_exit` of arch/x86/kvm/mmu/mmu.c.
 const MEMORY_FAULT: &str = "the guest uses memory as private that is shared, or the other way round, and user space converts it: no \
-    tracepoint has the address and the direction (`perf trace -e ioctl` on the VMM shows KVM_SET_MEMORY_ATTRIBUTES)";
+    tracepoint has the direction (`perf trace -e ioctl` on the VMM shows KVM_SET_MEMORY_ATTRIBUTES)";
+
+/// `trace_kvm_userspace_exit` of include/trace/events/kvm.h prints an error without the reason; -EFAULT comes with
+/// KVM_EXIT_MEMORY_FAULT, and without it where KVM gets no page (`kvm_handle_error_pfn` of arch/x86/kvm/mmu/mmu.c).
+const UNMAPPABLE: &str = "KVM_RUN failed, as KVM could not map memory that the guest used: the guest uses memory as private that is shared, \
+    or the other way round, and user space converts it (KVM_EXIT_MEMORY_FAULT, a reason that text does not print beside the error: \
+    `exitscope record`, `perf record -e kvm:kvm_userspace_exit` and trace-cmd keep it), or nothing is mapped where the VMM said that \
+    memory is (`perf trace -e ioctl,munmap,madvise` on the VMM)";
 
 /// `KVM_EXIT_INTR` of Documentation/virt/kvm/api.rst, and `immediate_exit` there.
 const SIGNALS: &str = "a signal has ended KVM_RUN, or user space had asked it to end: the VMM wants the thread for something else, and \
@@ -617,6 +682,14 @@ static EITHER: Cure = Cure {
     ..FIRST_TOUCH
 };
 
+/// Where the host changes mappings meanwhile: that a page had no fault before in the recording does not say that it was not there before.
+static PERHAPS_TAKEN: Cure = Cure {
+    change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so that pages that were there before \
+        the recording may have been taken away, by NUMA balancing, KSM, huge pages, a balloon; find out what, before huge pages or \
+        preallocation",
+    ..TAKEN_AWAY
+};
+
 /// The same where a page of 2 MiB can spare no fault.
 static ONCE_EACH: Cure = Cure {
     change: "the guest touches most of these pages for the first time in this recording, and most of the time goes into faults that are \
@@ -680,7 +753,7 @@ static TAKEN_AWAY: Cure = Cure {
                 migrate:mm_migrate_pages sleep 10` on the host says whether it unmaps, looks at ages, collapses or migrates",
         ),
         by_hand(
-            "by what it says: `sysctl kernel.numa_balancing` (0 where vCPUs and memory are pinned), \
+            "by what it says: `sysctl kernel.numa_balancing` (0 where vCPUs and memory are pinned, as by libvirt's <numatune>), \
                 /sys/kernel/mm/ksm/run, /sys/kernel/mm/transparent_hugepage/khugepaged/defrag, a balloon that moves, swapping; \
                 each by its value first",
         ),

@@ -66,7 +66,7 @@ const NAMES: &[&str] = &["hpet", "hypervclock", "ibrs-all", "invtsc", "kvmclock"
 
 /// What of a setting is not spelled as QEMU or libvirt does.
 pub(super) fn misspelt(setting: &AdviceSetting) -> Vec<String> {
-    match setting {
+    match setting.parts().0 {
         AdviceSetting::Qemu(options) => {
             options.trim_start_matches("(without) ").split(" -").filter_map(of_qemu).collect()
         }

@@ -16,8 +16,6 @@ pub enum InKernelPath {
     Device,
     /// An event descriptor takes the write.
     Ioeventfd,
-    /// The ring of coalesced writes takes it.
-    Coalesced,
 }
 
 /// What the simulator says: of the time of accesses of this kind, the share that this way spares, 0 to 1, on each cost model;
@@ -49,10 +47,10 @@ mod tests {
             (&[-0.5, 1.75], Some((0.0, 1.0))),
         ] {
             let simulate = |kind, way| match (kind, way) {
-                (SubjectKind::Mmio, InKernelPath::Coalesced) => shares.to_vec(),
+                (SubjectKind::Mmio, InKernelPath::Ioeventfd) => shares.to_vec(),
                 _ => vec![0.123],
             };
-            assert_eq!(spared(&simulate, SubjectKind::Mmio, InKernelPath::Coalesced), range, "{shares:?}");
+            assert_eq!(spared(&simulate, SubjectKind::Mmio, InKernelPath::Ioeventfd), range, "{shares:?}");
         }
     }
 }

@@ -1,28 +1,27 @@
-//! Rules about what guests ask for and no table lists: doorbells, registers that are only written, and devices that only
-//! user space knows.
+//! Rules about what guests ask for and no table lists: doorbells, and devices that only user space knows. Which writes may wait
+//! in a ring (coalescing) only the device says: a network card's ring index, which varies, must not (`e1000_mmio_setup` of QEMU's
+//! hw/net/e1000.c leaves it out), so that it is never advised.
 //!
 //! ```text
 //! data in memory (INS, OUTS) ─────────────────► a device: its instruction is emulated, nothing in the kernel takes it
 //! only writes, one place, few values ─────────► perhaps a doorbell: then an ioeventfd can take it
-//! only writes, many values ───────────────────► a device's state: coalescing, if nobody waits for their effect
 //! anything else ──────────────────────────────► a device: another one needs fewer exits
 //! ```
 
 use super::CitedFactId;
-use super::cures::{Acts, LESS, NOBODY, REPLACES, by_hand, libvirt, qemu};
+use super::cures::{Acts, REPLACES, by_hand, libvirt, qemu};
 use super::device_rules::{AdviceText, GainRange, JudgedVm, Thing, VmSubjectExits};
 use super::judgement::{AdviceId, AdviceSetting, CitedValue, GainMethod, Judgement, Rule, Topic};
 use super::simulated_gain::InKernelPath;
 use super::subject_stats::SubjectStats;
 use crate::SubjectKey;
-use exitscope_model::SubjectKind;
 use exitscope_model::codes::is_of_pcs;
 
 /// Of a doorbell, one access in so many may be something else.
 const ELSE: u64 = 100;
 
 /// A doorbell says which queue it is for, and VIRTIO's devices of QEMU have no more (VIRTIO_QUEUE_MAX of
-/// include/hw/virtio/virtio.h). What takes many values, or larger ones, is a device's state.
+/// include/hw/virtio/virtio.h). What takes many values, or larger ones, is an index, data or a device's state.
 const MOST_QUEUES: u64 = 1_024;
 
 impl JudgedVm<'_> {
@@ -35,17 +34,7 @@ impl JudgedVm<'_> {
         facts: &[CitedFactId],
         judgement: &mut Judgement,
     ) -> AdviceId {
-        let stats = &account.all.stats;
-        let Thing { subject, name, .. } = thing;
-        if key.kind == SubjectKind::Msr {
-            let change = format!("let the guest ask for {name} less often: KVM handles each access by an exit");
-            let how =
-                by_hand("the rip of the exits says whose code it is: `perf record -e kvm:kvm_exit -e kvm:kvm_msr`");
-            let words =
-                AdviceText { rule: Rule::AskLess, subject, change, risk: "none", payer: NOBODY, acts: Acts::InGuest };
-            let range = GainRange { low: 0, high: stats.cost().0, how: GainMethod::Counted(LESS) };
-            return self.advise(words, vec![how], range, facts, judgement);
-        }
+        let name = thing.name;
         let written = self.written(key, account);
         let fact = written.map(|((low, high), _)| {
             let what = match low == high {
@@ -59,8 +48,7 @@ impl JudgedVm<'_> {
             Some((values, is_few)) if is_few && values.1 < MOST_QUEUES || values.0 == values.1 => {
                 self.doorbell(thing, key, &account.all, values, &facts, judgement)
             }
-            Some(_) => self.register(thing, key, &account.all, &facts, judgement),
-            None => self.device(thing, account, &facts, judgement),
+            _ => self.device(thing, account, &facts, judgement),
         }
     }
 
@@ -90,10 +78,11 @@ impl JudgedVm<'_> {
     ) -> AdviceId {
         let kvm = match low == high {
             true => format!("in a VMM of your own: KVM_IOEVENTFD on the address, with a datamatch of {low:#x}"),
-            false => "in a VMM of your own: KVM_IOEVENTFD on the address, one for each value (datamatch) if it says which \
-                queue, one for all if the device looks into memory anyway; or KVM_REGISTER_COALESCED_MMIO if the writes may \
-                wait"
-                .to_string(),
+            false => {
+                "in a VMM of your own: KVM_IOEVENTFD on the address, one for each value (datamatch) if it says which \
+                queue, one for all if the device looks into memory anyway"
+                    .to_string()
+            }
         };
         let settings = match self.host.xen {
             true => vec![by_hand("use PV drivers, whose doorbells are event channels")],
@@ -123,48 +112,6 @@ impl JudgedVm<'_> {
             acts: Acts::AtStart,
         };
         self.advise(words, self.of_vmm(settings), self.moved_in(about, key, InKernelPath::Ioeventfd), facts, judgement)
-    }
-
-    /// Values that are data: nobody may throw them away, but they may be kept for a while.
-    fn register(
-        &self,
-        Thing { subject, name, .. }: Thing<'_>,
-        key: SubjectKey,
-        about: &SubjectStats,
-        facts: &[CitedFactId],
-        judgement: &mut Judgement,
-    ) -> AdviceId {
-        let kvm = match key.kind {
-            SubjectKind::Port => "KVM_REGISTER_COALESCED_MMIO with pio = 1 (KVM_CAP_COALESCED_PIO)",
-            _ => "KVM_REGISTER_COALESCED_MMIO",
-        };
-        let settings = match self.host.xen {
-            true => vec![by_hand("use PV drivers instead of the emulated device")],
-            false => vec![
-                AdviceSetting::ByHand(
-                    format!(
-                        "in a VMM of your own: {kvm} on the address; user space takes the writes when it looks next"
-                    )
-                    .into(),
-                ),
-                by_hand("or a device that needs fewer exits: virtio, vhost"),
-            ],
-        };
-        let words = AdviceText {
-            rule: Rule::Coalesce,
-            subject,
-            change: format!(
-                "{}the guest only ever writes to {}, values that are a device's state rather than a doorbell's and so not for an ioeventfd, and each write goes on to {}: collect them (coalescing), if it does not wait for their effect",
-                self.idle_words(),
-                self.place(name, about),
-                self.beyond()
-            ),
-            risk: "coalesced writes take effect when user space next drains the ring: wrong where the guest waits for their effect, or where \
-                they must not be overtaken by other accesses",
-            payer: "whoever waits for the device: its work is put off",
-            acts: Acts::AtStart,
-        };
-        self.advise(words, settings, self.moved_in(about, key, InKernelPath::Coalesced), facts, judgement)
     }
 
     fn device(
@@ -200,7 +147,7 @@ impl JudgedVm<'_> {
         };
         if !by.is_empty() {
             settings.push(by_hand(
-                "not an ioeventfd, coalescing or the quick path: the data are in memory, so that the instruction is emulated",
+                "not an ioeventfd or the quick path: the data are in memory, so that the instruction is emulated",
             ));
         }
         let words = AdviceText {

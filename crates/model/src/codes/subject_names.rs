@@ -2,7 +2,7 @@
 
 use super::lookup;
 use super::tables as t;
-use crate::SubjectKind;
+use crate::{ExitCode, SubjectKind};
 use std::ops::RangeInclusive;
 
 /// Bits of an address that a region of guest-physical memory spans: accesses are told apart by 4 KiB page.
@@ -334,6 +334,7 @@ pub fn detail_name(kind: SubjectKind, key: u64) -> Option<&'static str> {
         SubjectKind::Instruction => lookup(t::S390_INSN, key),
         SubjectKind::Program => lookup(t::S390_PROG, key),
         SubjectKind::PageFault => page_fault_name(key),
+        SubjectKind::MemoryFault => ExitCode::memory_fault_name(key),
         SubjectKind::Vmgexit => lookup(t::SVM, key),
         SubjectKind::GhcbMsr => lookup(GHCB_REQUESTS, key),
         SubjectKind::EoiVector | SubjectKind::IncompleteIpi => None,

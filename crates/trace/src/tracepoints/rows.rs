@@ -308,6 +308,14 @@ pub(super) static ROWS: &[TracepointRow] = &[
     )
     .when(RecordWhen::Never("no rule looks at it")),
     row(
+        "arm64",
+        "kvm:kvm_timer_emulate",
+        M::KvmActivity(S::TimerEmulated),
+        |_, _| printed::kvm_activity(S::TimerEmulated),
+        &[("int timer_idx", Ignored), ("bool should_fire", Ignored)],
+        r#""arch_timer_ctx_index: %d (should_fire: %d)", REC->timer_idx, REC->should_fire"#,
+    ),
+    row(
         "x86",
         "kvm:kvm_rmp_fault",
         M::KvmActivity(S::RmpFault),

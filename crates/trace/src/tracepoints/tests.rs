@@ -52,6 +52,7 @@ const PRINTED: &[(&str, &str, &str)] = &[
         "kvm:kvm_rmp_fault",
         "vcpu 0 gpa 0000000000005000 pfn 0x1234 error_code 0x80000007 rmp_level 1 psmash_ret 0",
     ),
+    ("arm64", "kvm:kvm_timer_emulate", "arch_timer_ctx_index: 1 (should_fire: 1)"),
     ("x86", "kvm:kvm_apicv_inhibit_changed", "set reason=2, inhibits=0x4"),
     ("x86", "kvm:kvm_apicv_inhibit_changed", "cleared reason=8, inhibits=0x0"),
     ("", "kvm:kvm_dirty_ring_exit", "vcpu 3"),

@@ -1,0 +1,174 @@
+//! A rule about KVM's polls that succeed: what they take of the host's CPUs, and what shorter ones would free.
+//!
+//! ```text
+//! lengths of successful polls ─► of each limit: what polls took beyond it ─► all that they took │ wake-ups that then come later
+//! ```
+//!
+//! A poll that ends its halt within the limit changes nothing, so that KVM fires no kvm_halt_poll_ns (`kvm_vcpu_halt` of
+//! virt/kvm/kvm_main.c): a host all of whose polls succeed says nothing of them but by how long halts took. Whether CPUs or early
+//! wake-ups are worth more is not in a recording: the rule names both, where polls take half of the vCPUs' time.
+
+use super::causes::{CauseSubject, Covered, RuleAnswer};
+use super::halt_poll_scope::halt_poll_reach;
+use super::input::{AdviceInput, RecordedHost, total};
+use super::judgement::{
+    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
+};
+use super::polling::{FEWEST, is_known};
+use crate::{DurationStats, HaltStats};
+use exitscope_policy::knob;
+use exitscope_units::Nanos;
+
+/// Polls are worth a trade from one part in so many of the halting vCPUs' time on: below it they are what halt_poll_ns is for.
+const NOTEWORTHY: u64 = 2;
+
+/// Limits that are tried, longest first: the first that frees half of what polls take. None does: no polls.
+const LIMITS: [u64; 5] = [200_000, 100_000, 50_000, 20_000, 10_000];
+
+const RANGE: &str = "from what successful polls took beyond the value, as a poll that fails takes the value, to all that these took, as KVM \
+    gives up polls that fail; blocking and waking take CPU time, too, which is not in it";
+
+/// What another limit makes of successful polls.
+#[derive(Debug, PartialEq)]
+struct Shortened {
+    limit: u64,
+    /// CPU time that it frees: at least, and at most.
+    freed: (u64, u64),
+    /// Halts that a poll does not end any more.
+    later: u64,
+}
+
+pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
+    let all = input.facts.halts.all();
+    let polls = &all.successful_polls.gaps;
+    let wall = total(input.halting_vms().iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.wall));
+    let is_judged = judgement.advice().iter().any(|advice| advice.plan().rule == Rule::HostHaltPoll);
+    if is_judged || host.xen || input.facts.halts.guest_polls || !is_known(input) || polls.count < FEWEST {
+        return;
+    }
+    if polls.sum.saturating_mul(NOTEWORTHY) >= wall
+        && let Some(knob) = knob("halt_poll_ns")
+    {
+        let chosen = choose(polls);
+        let facts = note(input, &all, wall, judgement);
+        let share = polls.sum as f64 / wall.max(1) as f64 * 100.0;
+        let later = input.rate(None, chosen.later);
+        let limit = match chosen.limit {
+            0 => "without them".to_string(),
+            limit => format!("with polls of at most {}", Nanos(limit)),
+        };
+        let (low, high) = chosen.freed;
+        let plan = AdviceDraft {
+            rule: Rule::HostHaltPoll,
+            subject: CauseSubject::None,
+            vm: None,
+            change: format!(
+                "shorten host halt polling, if its CPUs are worth more than early wake-ups: KVM's successful polls take {share:.1}% of the \
+                 vCPUs' time; {limit}, {later:.0} wake-ups a second come later, each by what it takes to wake a thread that sleeps"
+            ),
+            settings: vec![
+                AdviceSetting::Knob { side: SettingSide::Host, knob, value: chosen.limit },
+                AdviceSetting::ByHand(
+                    "for one VM alone: KVM_CAP_HALT_POLL, a limit that its VMM sets (KVM_ENABLE_CAP); other VMs keep halt_poll_ns".into(),
+                ),
+                AdviceSetting::ByHand(
+                    format!(
+                        "what it costs the guest, `exitscope try halt_poll_ns={} --vm PID --metric-command …` measures on this host, and \
+                         restores the value",
+                        knob.text(chosen.limit)
+                    )
+                    .into(),
+                ),
+            ],
+            gain: Gain {
+                of: GainOf::HostCpu,
+                low: input.per_second(None, low),
+                high: input.per_second(None, high),
+                how: GainMethod::Counted(RANGE),
+            },
+            risk: "wake-ups come later, by how much the recording does not show, as these halts did not block: by some microseconds, and by \
+                more where CPUs go into deep idle states; it acts on all VMs"
+                .into(),
+            payer: format!("the guests: {later:.0} wake-ups a second come later").into(),
+            undo: "exitscope advise --undo, or write the old value back".into(),
+            acts: halt_poll_reach(&host.release).text().into(),
+        };
+        let id = judgement.advise(facts[0], &facts[1..], plan);
+        judgement.say(None, Covered::Halts, RuleAnswer::Advice(id));
+    }
+}
+
+/// The longest limit that frees half of what polls take.
+fn choose(polls: &DurationStats) -> Shortened {
+    let frees_half = |of: &Shortened| of.freed.0.saturating_mul(2) >= polls.sum;
+    LIMITS.iter().map(|limit| shortened(polls, *limit)).find(frees_half).unwrap_or_else(|| shortened(polls, 0))
+}
+
+fn shortened(polls: &DurationStats, limit: u64) -> Shortened {
+    let mut of = Shortened { limit, freed: (0, 0), later: 0 };
+    for (low, width, count) in polls.histogram.counts().buckets() {
+        if low > limit {
+            of.later += count;
+            of.freed.0 = of.freed.0.saturating_add((low - limit).saturating_mul(count));
+            of.freed.1 = of.freed.1.saturating_add((low + width).min(polls.max).saturating_mul(count));
+        }
+    }
+    of.freed = (of.freed.0.min(polls.sum), of.freed.1.min(polls.sum));
+    of
+}
+
+fn note(input: &AdviceInput, all: &HaltStats, wall: u64, judgement: &mut Judgement) -> Vec<CitedFactId> {
+    let polls = &all.successful_polls;
+    let vcpus = total(input.halting_vms().iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.vcpus)).max(1);
+    let mut cite = |what: &str, figure| judgement.cite(None, Topic::Halts, what.to_string(), figure);
+    let time = |nanos: u64| CitedValue::Time(Nanos(nanos));
+    let mut facts = vec![
+        cite(
+            "part of the halting vCPUs' time in successful polls of KVM's",
+            CitedValue::Share(polls.gaps.sum as f64 / wall.max(1) as f64),
+        ),
+        cite(
+            "CPUs that successful polls kept busy",
+            CitedValue::Cpus(input.per_second(None, polls.gaps.sum).0 as f64 / 1e9),
+        ),
+        cite("halts a second of each vCPU", CitedValue::Rate(input.rate(None, all.halts()) / vcpus as f64)),
+        cite(
+            "part of the halts that successful polls ended",
+            CitedValue::Share(polls.gaps.count as f64 / all.halts().max(1) as f64),
+        ),
+        cite("the longest successful poll: what limits polls is no shorter", time(polls.gaps.max)),
+    ];
+    if let Some(mean) = polls.latencies.mean() {
+        facts.push(cite("mean time from the wake-up to the entry after a successful poll", time(mean.0)));
+    }
+    if let Some(mean) = all.blocked.latencies.mean() {
+        facts.push(cite("the same of halts that blocked", time(mean.0)));
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn polls(lengths: impl Iterator<Item = u64>) -> DurationStats {
+        let mut polls = DurationStats::default();
+        lengths.for_each(|length| polls.record(Nanos(length)));
+        polls
+    }
+
+    #[test]
+    fn the_longest_limit_that_frees_half_is_chosen_or_none() {
+        // A length is known to within a bucket of a thirty-second.
+        let near = |found: u64, wanted: u64| found.abs_diff(wanted) <= wanted / 16;
+        let chosen = choose(&polls((0..1_200).map(|at| 60_000 + at * 100)));
+        assert_eq!((chosen.limit, chosen.later), (50_000, 1_200));
+        assert!(near(chosen.freed.0, 70_000 * 1_200) && near(chosen.freed.1, 120_000 * 1_200), "{chosen:?}");
+        assert_eq!(choose(&polls([1_000_000; 40].into_iter())).limit, 200_000);
+        let short = choose(&polls([60_000, 9_000, 9_000, 9_000].into_iter()));
+        assert_eq!((short.limit, short.later), (10_000, 1));
+        let shortest = choose(&polls([9_000; 40].into_iter()));
+        assert_eq!((shortest.limit, shortest.later, shortest.freed.1), (0, 40, 360_000));
+        assert!(near(short.freed.0, 50_000) && near(shortest.freed.0, 360_000), "{short:?} {shortest:?}");
+    }
+}
