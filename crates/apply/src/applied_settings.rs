@@ -12,6 +12,7 @@
 use crate::host_lock::{HostLock, HostLockError};
 use crate::knob_file::open;
 use crate::placed_setting::{GUEST, PlacedSetting};
+use crate::tree::SettingsTree;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -72,6 +73,25 @@ pub enum AppliedSettingsError {
     /// It has settings of threads or control groups as another container sees them.
     #[error("{path}: says what was applied to threads or control groups from another container, or from outside of this one; restore it there", path = .0.display())]
     OtherContainer(PathBuf),
+    /// It is of another tree; the root of that one, and of this one.
+    #[error(
+        "{path}: says what was set below {1}, which is not the tree below {2}: nothing was restored, and the file is kept; \
+         `exitscope advise --undo --root {1}`, with the same --state, restores it; if that tree is gone, the file has the old \
+         values: restore them by hand and remove it",
+        path = .0.display()
+    )]
+    OtherTree(PathBuf, String, String),
+    /// It does not say of which tree it is; the root of this one.
+    #[error(
+        "{path}: written by an earlier version, which did not note below which --root it has set something: nothing was \
+         restored, and the file is kept; if that was {1}, `exitscope advise --undo --force --root {1}`, with the same --state, \
+         restores it",
+        path = .0.display()
+    )]
+    NoTree(PathBuf, String),
+    /// The tree below this root cannot be told from others.
+    #[error("cannot look at {path}, so that its settings could not be told from those of another --root", path = .0.display())]
+    TreeNotRead(PathBuf, #[source] io::Error),
     /// It cannot be written.
     #[error("cannot write {path}; --state names another place", path = .0.display())]
     NotWritten(PathBuf, #[source] io::Error),
@@ -108,6 +128,9 @@ pub struct AppliedSettings {
     /// Whose processes and control groups are seen by who changed it, see namespaces(7).
     #[serde(default)]
     pub namespaces: String,
+    /// The tree in which it was changed; earlier versions did not note it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<SettingsTree>,
     /// In the order in which it was changed.
     pub changes: Vec<AppliedSetting>,
 }
@@ -161,9 +184,9 @@ impl AppliedSetting {
 
 impl AppliedSettings {
     /// Nothing changed yet.
-    pub fn of(host: &str, boot: &str) -> AppliedSettings {
+    pub fn of(host: &str, boot: &str, tree: SettingsTree) -> AppliedSettings {
         let [schema, host, boot] = [SCHEMA, host, boot].map(str::to_string);
-        AppliedSettings { schema, host, boot, namespaces: namespaces(), changes: Vec::new() }
+        AppliedSettings { schema, host, boot, namespaces: namespaces(), tree: Some(tree), changes: Vec::new() }
     }
 
     /// What the file says; `None` if it is not there.
@@ -202,6 +225,9 @@ impl AppliedSettings {
         let is_name = |name: &String| name.len() <= NAME && !name.chars().any(char::is_control);
         if ![&self.host, &self.boot, &self.namespaces].into_iter().all(is_name) {
             return Some("host or boot is not a name".to_string());
+        }
+        if self.tree.as_ref().is_some_and(|tree| !tree.is_sound()) {
+            return Some("its root is not a path".to_string());
         }
         self.changes.iter().enumerate().find_map(|(at, change)| {
             let occurs_twice = || {
@@ -408,6 +434,10 @@ mod tests {
         AppliedSetting { knob, target: None, old, new, before: before.map(str::to_string) }
     }
 
+    fn nothing_applied() -> AppliedSettings {
+        AppliedSettings::of("here", "boot", SettingsTree::of(Path::new("/")).unwrap())
+    }
+
     fn placed() -> PlacedSetting {
         PlacedSetting::find("halt_poll_ns", None, Path::new("/")).unwrap()
     }
@@ -420,7 +450,7 @@ mod tests {
 
     #[test]
     fn what_was_before_the_first_own_change_is_kept_until_somebody_else_changes_it() {
-        let mut state = AppliedSettings::of("here", "boot");
+        let mut state = nothing_applied();
         state.note(&placed(), "200000", "50000");
         assert_eq!(state.changes, [changed("200000", "50000", None)]);
         // Killed here, it is the old value or the new one; either goes on.
@@ -459,7 +489,7 @@ mod tests {
         assert_eq!(fs::metadata(&within).unwrap().mode() & 0o777, 0o700, "whatever the umask");
         let other = SettingsLock::take(folder.path(), &path).err().unwrap().to_string();
         assert!(other.contains("another `exitscope advise`"), "{other}");
-        let mut state = AppliedSettings::of("here", "boot");
+        let mut state = nothing_applied();
         state.note(&placed(), "200000", "50000");
         state.save(&path, &lock).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -489,7 +519,7 @@ mod tests {
             symlink(&other, &link).unwrap();
             let done = SettingsLock::take(folder.path(), &path).and_then(|lock| {
                 AppliedSettings::load(&path)?;
-                let mut state = AppliedSettings::of("here", "boot");
+                let mut state = nothing_applied();
                 state.note(&placed(), "200000", "50000");
                 state.save(&path, &lock)
             });

@@ -10,6 +10,7 @@
 //! *How command and watchdog hold it together.* Whoever begins must have it alone, and then shares it; its watchdog adds a share
 //! of its own. So the lock is held until both have ended, and the kernel knows each of them by its number.
 
+use crate::tree::folder;
 use rustix::fs::{FlockOperation, flock, major, minor, stat};
 use std::fs::{self, File};
 use std::io;
@@ -62,12 +63,6 @@ impl HostLock {
             Err(error) => Err(HostLockError::NotLocked(folder(root), error.into())),
         }
     }
-}
-
-/// What is locked.
-fn folder(root: &Path) -> PathBuf {
-    let sys = root.join("sys");
-    if sys.is_dir() { sys } else { root.to_path_buf() }
 }
 
 /// The processes that have a lock on the folder, as far as this namespace shows them: a trial and its watchdog.

@@ -1,9 +1,12 @@
 //! The settings of this host, held by one process at a time: noted in the state file, set, checked and restored.
 
-use crate::applied_settings::{AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock};
+use crate::applied_settings::{
+    AppliedSetting, AppliedSettings, AppliedSettingsError, BOOT_ID, SettingsLock, tried_path,
+};
 use crate::knob_file::KnobFileError;
 use crate::placed_setting::{PlaceError, PlacedSetting};
 use crate::plan::SettingChange;
+use crate::tree::SettingsTree;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -88,6 +91,9 @@ pub enum RestoreError {
          unchanged (`--undo --force` restores {3})"
     )]
     ByOthers(String, String, String, String),
+    /// What is below the root now is not what was; the root, and what was there.
+    #[error("{0} is not the tree below {1} in which it was set")]
+    OtherTree(String, String),
     /// It had only CPUs that are off now, or that its cpuset has no longer; the setting, the old value, and the one in force.
     #[error("{0} was {1}, of which nothing is left; it is {2}")]
     Lost(String, String, String),
@@ -139,6 +145,9 @@ impl HostSettings {
         &mut self,
         changes: impl IntoIterator<Item = &'a SettingChange>,
     ) -> Result<(), AppliedSettingsError> {
+        if let Some((here, noted)) = self.moved() {
+            return Err(AppliedSettingsError::OtherTree(self.path.clone(), noted, here));
+        }
         self.before = self.applied.changes.clone();
         for SettingChange { place, old, new } in changes {
             self.applied.note(place, old, new);
@@ -213,10 +222,25 @@ impl HostSettings {
     /// since. What cannot be restored stays applied.
     pub fn restore(&mut self, force: bool) -> Vec<Result<Restored, RestoreError>> {
         let all = std::mem::take(&mut self.applied.changes);
-        let done: Vec<_> = all.iter().rev().map(|applied| restore(applied, &self.root, force)).collect();
+        let moved = self.moved();
+        let restore = |applied: &AppliedSetting| match &moved {
+            None => restore(applied, &self.root, force),
+            Some((here, noted)) => Err(RestoreError::OtherTree(here.clone(), noted.clone())),
+        };
+        let done: Vec<_> = all.iter().rev().map(restore).collect();
         let left = all.into_iter().zip(done.iter().rev()).filter(|(_, done)| done.is_err());
         self.applied.changes = left.map(|(applied, _)| applied).collect();
         done
+    }
+
+    /// The root and the one that was noted, if another tree is there now, as where a link leads elsewhere meanwhile.
+    fn moved(&self) -> Option<(String, String)> {
+        let noted = self.applied.tree.as_ref()?;
+        let root = || self.root.display().to_string();
+        match SettingsTree::of(&self.root) {
+            Ok(now) if now.is_same(noted) => None,
+            now => Some((now.map_or_else(|_| root(), |now| now.root), noted.root.clone())),
+        }
     }
 
     /// Writes the state file; where nothing is applied, removes it.
@@ -231,17 +255,46 @@ fn by_hand(root: &Path, applied: &AppliedSetting) -> Option<String> {
 
 /// What a state file of the host below `root` says before anything is applied.
 fn nothing_applied(root: &Path) -> Result<AppliedSettings, AppliedSettingsError> {
-    Ok(AppliedSettings::of(&host_name(root), &boot_id(root)?))
+    let tree = SettingsTree::of(root).map_err(|error| AppliedSettingsError::TreeNotRead(root.to_path_buf(), error))?;
+    Ok(AppliedSettings::of(&host_name(root), &boot_id(root)?, tree))
+}
+
+/// Takes the word of who asks that the state file `path`, and that of trials beside it, are of the tree below `root`, where they do
+/// not say it, as earlier versions did not.
+pub fn take_for_tree(root: &Path, path: &Path) -> Result<(), AppliedSettingsError> {
+    let paths = [path.to_path_buf(), tried_path(path)];
+    let has_none = |path: &PathBuf| Ok(AppliedSettings::load(path)?.is_some_and(|applied| applied.tree.is_none()));
+    if !paths.iter().map(has_none).collect::<Result<Vec<bool>, AppliedSettingsError>>()?.contains(&true) {
+        return Ok(());
+    }
+    let lock = SettingsLock::take(root, path)?;
+    let here = nothing_applied(root)?;
+    for path in paths {
+        if let Some(mut applied) = AppliedSettings::load(&path)?.filter(|applied| applied.tree.is_none()) {
+            applied.tree.clone_from(&here.tree);
+            applied.save(&path, &lock)?;
+        }
+    }
+    Ok(())
 }
 
 /// The state file, if it is there and of this host, of which `here` is.
 fn load(path: &Path, root: &Path, here: &AppliedSettings) -> Result<Option<AppliedSettings>, AppliedSettingsError> {
     let Some(applied) = AppliedSettings::load(path)? else { return Ok(None) };
+    let here_root = || here.tree.as_ref().map_or_else(|| root.display().to_string(), |tree| tree.root.clone());
+    if let (Some(noted), Some(tree)) = (&applied.tree, &here.tree)
+        && !noted.is_same(tree)
+    {
+        return Err(AppliedSettingsError::OtherTree(path.to_path_buf(), noted.root.clone(), here_root()));
+    }
     // A host may be renamed, and a container has a name of its own: its boot has one id. But a tree that is no host's has neither, and
     // is known by its name.
     let is_same_boot = applied.boot == here.boot;
     if applied.host != here.host && !(is_same_boot && applied.host != UNKNOWN_HOST && root.join(BOOT_ID).exists()) {
         return Err(AppliedSettingsError::OtherHost(path.to_path_buf(), applied.host, here.host.clone()));
+    }
+    if applied.tree.is_none() {
+        return Err(AppliedSettingsError::NoTree(path.to_path_buf(), here_root()));
     }
     // What is not seen here may be there all the same.
     let of_namespace = |applied: &AppliedSetting| {
@@ -432,6 +485,33 @@ pub(crate) mod tests {
         let text = fs::read_to_string(&state).unwrap().replace("boot-1", &boot_id(root.path()).unwrap());
         fs::write(&state, text).unwrap();
         assert!(open().err().unwrap().to_string().contains("and this host is this host"));
+    }
+
+    #[test]
+    fn nothing_is_written_where_a_link_leads_elsewhere_meanwhile() {
+        let ((one, knob, path), (two, _, other)) = (host_with_one_knob(), host_with_one_knob());
+        fs::write(&path, "777\n").unwrap();
+        fs::write(&other, "0\n").unwrap();
+        let link = one.path().join("link");
+        let lead_to = |root: &Path| {
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(root, &link).unwrap();
+        };
+        lead_to(one.path());
+        let state = one.path().join("state/applied.json");
+        let PlannedSetting::Change(change) = plan(&link, [(knob, 0)]).remove(0) else { panic!("it is set") };
+        let (mut settings, _) = HostSettings::open(&link, &state).unwrap();
+        settings.note([&change]).unwrap();
+        settings.set(&change).unwrap();
+        settings.save().unwrap();
+        lead_to(two.path());
+        let error = settings.restore(true).remove(0).unwrap_err().to_string();
+        assert!(error.contains(" is not the tree below "), "{error}");
+        assert!(matches!(settings.note([&change]), Err(AppliedSettingsError::OtherTree(..))));
+        assert_eq!((read(&other).unwrap().as_str(), settings.applied().len(), state.exists()), ("0", 1, true));
+        lead_to(one.path());
+        assert!(settings.restore(false)[0].is_ok());
+        assert_eq!((read(&path).unwrap().as_str(), read(&other).unwrap().as_str()), ("777", "0"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod nice_right;
 mod placed_setting;
 mod plan;
 mod settings;
+mod tree;
 mod trial_guard;
 mod tried_setting;
 mod watchdog;
@@ -36,7 +37,9 @@ mod watchdog;
 pub use applied_settings::{AppliedSetting, AppliedSettingsError, default_path, tried_path};
 pub use cpu_ticks::CpuTicks;
 pub use host_limits::{HostHealth, HostLimit, HostLimitError, HostLimits, HostMeasure};
-pub use host_settings::{EarlierSettings, HostSettings, RestoreError, Restored, UNKNOWN_HOST, host_name};
+pub use host_settings::{
+    EarlierSettings, HostSettings, RestoreError, Restored, UNKNOWN_HOST, host_name, take_for_tree,
+};
 pub use knob_file::KnobFileError;
 pub use messages::TrialEnding;
 pub use placed_setting::{PlaceError, PlacedSetting, SettingTargets, TaskThread};

@@ -213,6 +213,8 @@ fn restore_tried_settings(settings: &mut HostSettings, why: Option<String>, gues
                 ended.unchanged = true;
                 given_up.push(applied);
             }
+            // A guest is not to be given up because the host's files are not where they were.
+            Err(error @ RestoreError::OtherTree(..)) => ended.failed.push(format!("not restored: {error}")),
             Err(error) => match settings.by_hand(&applied).filter(|_| guests == Guests::GivenUp) {
                 Some(by_hand) => {
                     let text = "a restart of the guest has reset it, otherwise";

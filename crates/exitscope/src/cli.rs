@@ -780,7 +780,7 @@ pub struct AdviseArgs {
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
     /// Restore the knobs that --apply has set since the last boot; --force restores those that somebody else has changed
-    /// since
+    /// since, too, and what an earlier version has noted without its --root
     #[arg(long)]
     pub undo: bool,
     /// Try the value that the advice of this number sets, as `exitscope try` does; flags of the trial follow after `--`, like

@@ -738,6 +738,41 @@ fn what_somebody_else_has_set_since_is_left_alone() {
 }
 
 #[test]
+fn what_was_applied_to_another_tree_is_not_undone_in_this_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = simulated(folder.path(), PING_PONG);
+    let trace = trace.to_str().unwrap();
+    let root = host(&folder.path().join("one"), "777\n");
+    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
+    let knob = |root: &Path| std::fs::read_to_string(root.join("sys/module/kvm/parameters/halt_poll_ns")).unwrap();
+    let (state, set) = (root.join("state/applied.json"), knob(&root));
+    let noted = std::fs::read(&state).unwrap();
+    let other = host(&folder.path().join("two"), &set);
+    let also = ["try", "halt_poll_ns=9", "--no-count", "--metric", "echo 1", "--better", "lower", "--keep", "--yes"];
+    for boot in ["first-boot", "second-boot"] {
+        std::fs::write(other.join("proc/sys/kernel/random/boot_id"), format!("{boot}\n")).unwrap();
+        std::fs::write(other.join("sys/module/kvm/parameters/halt_poll_ns"), &set).unwrap();
+        for arguments in [&["advise", "--undo"][..], &["advise", "--undo", "--force"], &also] {
+            let mut command = exitscope();
+            command.args(arguments).arg("--root").arg(&other).arg("--state").arg(&state);
+            let refused = command.stdin(std::process::Stdio::null()).output().unwrap();
+            assert_eq!((refused.status.code(), knob(&other)), (Some(2), set.clone()), "{}", stdout(&refused));
+            let remedy = format!("`exitscope advise --undo --root {}`", root.display());
+            assert!(stderr(&refused).contains(&remedy), "{arguments:?}: {}", stderr(&refused));
+            assert_eq!(std::fs::read(&state).unwrap(), noted, "{arguments:?}: {}", stdout(&refused));
+        }
+        // Nor is it forgotten for what would be applied here.
+        std::fs::write(other.join("sys/module/kvm/parameters/halt_poll_ns"), "777\n").unwrap();
+        let mut command = exitscope();
+        command.args(["advise", trace, "--apply", "--yes"]).arg("--root").arg(&other).arg("--state").arg(&state);
+        let refused = command.output().unwrap();
+        assert_eq!((refused.status.code(), knob(&other).as_str()), (Some(2), "777\n"), "{}", stdout(&refused));
+        assert_eq!(std::fs::read(&state).unwrap(), noted);
+    }
+    assert_eq!((apply(&root, &["--undo"]).status.code(), knob(&root).trim()), (Some(0), "777"));
+}
+
+#[test]
 fn what_an_earlier_boot_had_is_not_restored() {
     let folder = tempfile::tempdir().unwrap();
     let trace = simulated(folder.path(), PING_PONG);

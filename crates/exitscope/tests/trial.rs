@@ -222,6 +222,83 @@ fn if_both_are_killed_the_next_start_restores_and_says_so() {
     assert!(left > 2, "only {left} kills left another value in force");
 }
 
+/// Kills a trial and its watchdog at a random moment, so that neither restores.
+fn kill_both(host: &Host, random: &mut Pcg64Mcg) {
+    let mut trial = host.long_trial();
+    host.wait_for_trial();
+    thread::sleep(Duration::from_micros(random.random_range(0..100_000)));
+    let watchdog = watchdog(trial.id()).expect("a watchdog");
+    assert!(signal(watchdog, Signal::STOP));
+    trial.kill().unwrap();
+    trial.wait().unwrap();
+    assert!(signal(watchdog, Signal::KILL));
+    wait_until("the lock is let go", SOON, || host.is_let_go());
+    assert!(host.state("tried.json").exists());
+}
+
+#[test]
+fn what_a_killed_trial_left_is_restored_in_its_own_tree_alone() {
+    let mut random = Pcg64Mcg::seed_from_u64(2);
+    let trace = common::corpus("x86-svm/t2.data.gz");
+    for number in 0..8 {
+        let (host, other) = (Host::new(), Host::new());
+        kill_both(&host, &mut random);
+        // The other tree has what the trial has set: as if it were the trial's own.
+        let (left, noted) = (host.now(), fs::read(host.state("tried.json")).unwrap());
+        fs::write(other.knob(), format!("{left}\n")).unwrap();
+        let state = host.state("applied.json");
+        let zero = ["try", "halt_poll_ns=7", "--no-count", "--metric", NOISE, "--better", "lower"];
+        for (arguments, last) in [
+            (&zero[..], &["--yes", "--turn", "20ms", "--settle", "1ms", "--for", "1s"][..]),
+            (&zero, &["--dry-run"]),
+            (&zero, &["--keep", "--yes"]),
+            (&["advise", "--undo"], &[]),
+            (&["advise", "--undo", "--force"], &[]),
+            (&["advise", trace.to_str().unwrap(), "--apply", "--yes", "--any-host"], &[]),
+        ] {
+            let mut command = exitscope();
+            command.args(arguments).args(last).arg("--root").arg(other.0.path()).arg("--state").arg(&state);
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            let said = stdout(&output) + &stderr(&output);
+            assert_eq!((output.status.code(), other.now()), (Some(2), left.clone()), "{arguments:?}: {said}");
+            assert_eq!(fs::read(host.state("tried.json")).unwrap(), noted, "{arguments:?}: {said}");
+            assert_eq!(host.now(), left, "{arguments:?}: {said}");
+            let remedy = format!("`exitscope advise --undo --root {}`", host.0.path().display());
+            assert!(said.contains(&remedy), "{arguments:?}: {said}");
+        }
+        // The same tree by another path: a link, or from where one stands.
+        let link = other.0.path().join("link");
+        std::os::unix::fs::symlink(host.0.path(), &link).unwrap();
+        let mut undo = exitscope();
+        undo.args(["advise", "--undo", "--state"]).arg(&state).arg("--root");
+        match number % 2 {
+            0 => undo.arg(&link),
+            _ => undo.arg(".").current_dir(host.0.path()),
+        };
+        let undone = undo.output().unwrap();
+        assert!(undone.status.success() && host.is_restored(), "{}{}", stdout(&undone), stderr(&undone));
+        assert_eq!(other.now(), left);
+    }
+}
+
+#[test]
+fn what_an_older_version_left_is_restored_only_by_force() {
+    let host = Host::new();
+    kill_both(&host, &mut Pcg64Mcg::seed_from_u64(3));
+    let tried = host.state("tried.json");
+    let mut record: Value = serde_json::from_slice(&fs::read(&tried).unwrap()).unwrap();
+    record.as_object_mut().unwrap().remove("tree").expect("a tree");
+    let (left, noted) = (host.now(), record.to_string());
+    fs::write(&tried, &noted).unwrap();
+    for refused in [host.command(&["advise", "--undo"]).output(), host.try_zero(NOISE, &[]).output()] {
+        let said = stderr(&refused.unwrap());
+        assert!(said.contains("an earlier version, which did not note below which --root"), "{said}");
+        assert_eq!((host.now(), fs::read_to_string(&tried).unwrap()), (left.clone(), noted.clone()), "{said}");
+    }
+    let undone = host.command(&["advise", "--undo", "--force"]).output().unwrap();
+    assert!(undone.status.success() && host.is_restored(), "{}{}", stdout(&undone), stderr(&undone));
+}
+
 #[test]
 fn a_host_has_one_trial_at_a_time_whatever_its_state_file() {
     let host = Host::new();

@@ -13,7 +13,7 @@ use anyhow::bail;
 use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide};
 use exitscope_apply::{
     EarlierSettings, HostSettings, LeftByTrial, PlannedSetting, SettingChange, default_path, host_name, plan,
-    restore_tried,
+    restore_tried, take_for_tree,
 };
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -87,6 +87,9 @@ pub fn check_host(args: &AdviseArgs, recorded_on: &str) -> anyhow::Result<()> {
 /// Restores everything that the state file has and that is still as it was set, last change first.
 pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let path = args.state.clone().unwrap_or_else(default_path);
+    if args.select.clock.force {
+        take_for_tree(&args.root, &path)?;
+    }
     let left = restore_tried(&args.root, &path)?;
     for line in left.lines() {
         writeln!(out, "{line}")?;

@@ -77,6 +77,10 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         bail!("--keep {METRIC_NEEDED}");
     }
     let state = args.state.clone().unwrap_or_else(default_path);
+    if args.keep {
+        // Where a value that is kept could not be noted is told before anything is set.
+        HostSettings::earlier(&args.root, &state)?;
+    }
     let lock = lock(args, &state, out)?;
     let (processes, targets) = targets(args)?;
     let tried = TriedSetting::find(setting, &args.root, &targets)?;
