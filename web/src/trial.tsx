@@ -64,6 +64,26 @@ function change({ change_percent: of, low_percent: low, high_percent: high }: Tr
   return low === null ? `${percent(of)} (too few blocks for an interval)` : `${percent(of)} (${percent(low)} to ${high === null ? "any" : percent(high)})`;
 }
 
+/** The means of both settings, with their own change: blocks with high values weigh more in it than in the change that decides. */
+function means(effect: TrialEffectRow): string {
+  const of = meansPercent(effect);
+  return `means ${shownValue(effect, effect.in_force)} to ${shownValue(effect, effect.with)}${of === null ? "" : `, ${percent(of)}`}`;
+}
+
+/** The change of the means; a trial of an earlier version has the means alone. */
+function meansPercent({ means_percent: of, in_force, with: other }: TrialEffectRow): number | null {
+  return of ?? (in_force && other !== null ? (other / in_force - 1) * 100 : null);
+}
+
+/** What became of a prediction. */
+const OUTCOMES = {
+  held: "held",
+  more: "missed: measured more",
+  less: "missed: measured less",
+  perhaps_more: "open: more, but not certainly",
+  perhaps_less: "open: less, but not certainly",
+} as const;
+
 /** Whether the interval has only changes for the better, only for the worse, or both. */
 function direction({ low_percent: low, high_percent: high, higher_is_better: higher }: TrialEffectRow): "better" | "worse" | "not certain" {
   if (low !== null && low > 0) return higher ? "better" : "worse";
@@ -78,7 +98,7 @@ const began = ({ began }: TrialReport): string => (began ? began.replace("T", " 
 
 function details(setting: TriedSettingRow): string[] {
   const [first] = setting.effects;
-  const lines = first ? [`${first.metric}: ${shownValue(first, first.in_force)} to ${shownValue(first, first.with)}, ${change(first)}`] : [];
+  const lines = first ? [`${first.metric}: ${means(first)}; within blocks ${change(first)}`] : [];
   if (setting.ruling !== "undecided") return lines;
   if (setting.visible_percent !== null) lines.push(`changes from ${percent(setting.visible_percent).replace("+", "")} on would be certain`);
   if (setting.more_ns !== null) lines.push(`about ${ns(setting.more_ns)} more would be needed at this spread`);
@@ -171,9 +191,10 @@ const labelOf = ({ trial, setting, effect }: Effect): string => (trial.verdict.s
 const effectColumns: Column<Effect>[] = [
   { title: "setting", text: true, value: ({ setting }) => setting.setting, show: ({ setting }) => setting.setting },
   { title: "metric", text: true, value: ({ effect }) => effect.metric, show: ({ effect }) => effect.metric },
-  { title: "in force", value: ({ effect }) => effect.in_force, show: ({ effect }) => shownValue(effect, effect.in_force) },
-  { title: "with the setting", value: ({ effect }) => effect.with, show: ({ effect }) => shownValue(effect, effect.with) },
-  { title: "change (%)", value: ({ effect }) => effect.change_percent, show: ({ effect }) => (effect.change_percent === null ? "–" : percent(effect.change_percent)) },
+  { title: "mean in force", value: ({ effect }) => effect.in_force, show: ({ effect }) => shownValue(effect, effect.in_force) },
+  { title: "mean with the setting", value: ({ effect }) => effect.with, show: ({ effect }) => shownValue(effect, effect.with) },
+  { title: "change of the means (%)", value: ({ effect }) => meansPercent(effect), show: ({ effect }) => orNone(meansPercent(effect)) },
+  { title: "change within blocks (%)", value: ({ effect }) => effect.change_percent, show: ({ effect }) => (effect.change_percent === null ? "–" : percent(effect.change_percent)) },
   { title: "interval from", value: ({ effect }) => effect.low_percent, show: ({ effect }) => (effect.low_percent === null ? "–" : percent(effect.low_percent)) },
   { title: "to", value: ({ effect }) => effect.high_percent, show: ({ effect }) => (effect.high_percent === null ? "–" : percent(effect.high_percent)) },
   { title: "better if", text: true, value: ({ effect }) => (effect.higher_is_better ? "higher" : "lower"), show: ({ effect }) => (effect.higher_is_better ? "higher" : "lower") },
@@ -210,11 +231,12 @@ function Changes({ trial }: { trial: TrialReport }) {
         label: labelOf(of),
         ...drawn(effect),
         color: directionColor(direction(effect)),
-        after: `${shownValue(effect, effect.in_force)} → ${shownValue(effect, effect.with)}`,
+        after: `means ${shownValue(effect, effect.in_force)} → ${shownValue(effect, effect.with)}`,
         tip: [
-          ["in force", shownValue(effect, effect.in_force)],
-          ["with the setting", shownValue(effect, effect.with)],
-          ["change", change(effect)],
+          ["mean in force", shownValue(effect, effect.in_force)],
+          ["mean with the setting", shownValue(effect, effect.with)],
+          ["change of the means", orNone(meansPercent(effect))],
+          ["change within blocks", change(effect)],
           ["interval says", direction(effect)],
         ],
       };
@@ -232,7 +254,7 @@ function Changes({ trial }: { trial: TrialReport }) {
         show={percent}
         legend={() => (["better", "worse", "not certain"] as const).map((label) => ({ label, color: directionColor(label) }))}
         twin={() => ({ columns: effectColumns, rows: effects })}
-        note={`The line is the interval of the change, which holds at whatever moment one looks; the chance that the verdict is a false alarm is at most ${quantity("count", trial.plan.alpha * 100)} %. ${trial.sensitivity ? "The slope decides, not these changes." : `The first metric decides, and changes from ${quantity("count", trial.verdict.matters_percent)} % on matter.`} Intervals of the others are not corrected for their number.${effects.some(({ effect }) => isCut(effect)) ? ` What is beyond +${MOST_DRAWN} % is in the table alone.` : ""}`}
+        note={`The change is the mean over the blocks, of which each counts alike; in the change of the means, blocks with high values weigh more. The line is the interval of the change, which holds at whatever moment one looks; the chance that the verdict is a false alarm is at most ${quantity("count", trial.plan.alpha * 100)} %. ${trial.sensitivity ? "The slope decides, not these changes." : `The first metric decides, and changes from ${quantity("count", trial.verdict.matters_percent)} % on matter.`} Intervals of the others are not corrected for their number.${effects.some(({ effect }) => isCut(effect)) ? ` What is beyond +${MOST_DRAWN} % is in the table alone.` : ""}`}
       />
       <DataTable columns={effectColumns} rows={effects} caption="Change of each metric" />
     </section>
@@ -314,6 +336,7 @@ function predicted({ effect }: Effect) {
     low: change(of?.low, of?.in_force),
     high: change(of?.high, of?.in_force),
     achieved: change(achieved, in_force),
+    outcome: of?.outcome ? OUTCOMES[of.outcome] : "–",
     isWithin: of !== undefined && achieved !== null && of.low <= achieved && achieved <= of.high,
   };
 }
@@ -329,6 +352,7 @@ const predictedColumns: Column<Effect>[] = [
   { title: "in force", value: ({ effect }) => effect.in_force, show: ({ effect }) => shownValue(effect, effect.in_force) },
   { title: "achieved", value: ({ effect }) => effect.with, show: ({ effect }) => shownValue(effect, effect.with) },
   { title: "within", text: true, value: (of) => (predicted(of).isWithin ? "yes" : "no"), show: (of) => (predicted(of).isWithin ? "yes" : "no") },
+  { title: "prediction", text: true, value: (of) => predicted(of).outcome, show: (of) => predicted(of).outcome },
 ];
 
 function Predicted({ trials }: { trials: TrialReport[] }) {
@@ -345,6 +369,7 @@ function Predicted({ trials }: { trials: TrialReport[] }) {
         ["trial", began(of.trial)],
         ["predicted", `${shownValue(effect, effect.predicted?.with)} (${shownValue(effect, effect.predicted?.low)} to ${shownValue(effect, effect.predicted?.high)})`],
         ["achieved", shownValue(effect, effect.with)],
+        ["prediction", predicted(of).outcome],
       ];
       return [
         { label: `${name}, predicted`, value: change, low, high, color: reasons[1]!, after: `${shownValue(effect, effect.predicted?.in_force)} → ${shownValue(effect, effect.predicted?.with)}`, tip },

@@ -4158,7 +4158,8 @@ export interface TriedSettingRow {
  */
 export interface TrialEffectRow {
   /**
-   * The change in per cent of the value in force; null where it is unknown or has no bound, as are those below.
+   * The change within blocks, of which each counts alike, in per cent of the value in force; null where it is unknown or has no
+   * bound, as are those below.
    */
   change_percent: number | null;
   /**
@@ -4170,13 +4171,18 @@ export interface TrialEffectRow {
    */
   higher_is_better: boolean;
   /**
-   * Mean of the turns of the setting in force.
+   * Mean of the turns of the setting in force, in the blocks that are compared; before one is whole, in all turns.
    */
   in_force: number | null;
   /**
    * The lower bound of its interval, which holds whenever one looks.
    */
   low_percent: number | null;
+  /**
+   * The change from the one mean to the other, in per cent of that in force; null where it is unknown. Blocks with high values
+   * weigh more in it than in `change_percent`, which decides.
+   */
+  means_percent: number | null;
   /**
    * The metric.
    */
@@ -4210,6 +4216,11 @@ export interface PredictionRow {
    * The lower bound of its 95 % confidence interval.
    */
   low: number;
+  /**
+   * What became of it: `held` if the mean is within its interval; `more` or `less` if the interval of what was measured is
+   * beyond it; `perhaps_more` or `perhaps_less` if only the mean is. Absent of trials of earlier versions.
+   */
+  outcome?: "held" | "more" | "less" | "perhaps_more" | "perhaps_less";
   /**
    * With this setting.
    */

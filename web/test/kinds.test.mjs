@@ -65,7 +65,7 @@ function labRun() {
 
 /** A trial as it is kept: two settings, of which one is better and predicted. */
 function trialReport() {
-  const effect = (metric, unit, in_force, to, low, high, more) => ({ metric, unit, higher_is_better: false, in_force, with: to, change_percent: (to / in_force - 1) * 100, low_percent: low, high_percent: high, ...more });
+  const effect = (metric, unit, in_force, to, low, high, more) => ({ metric, unit, higher_is_better: false, in_force, with: to, means_percent: (to / in_force - 1) * 100, change_percent: (to / in_force - 1) * 100, low_percent: low, high_percent: high, ...more });
   const blocks = Array.from({ length: 12 }, (_, at) => {
     const of = (percent) => ({ block_percent: percent + ((at * 7) % 5) - 2, change_percent: percent, low_percent: at < 7 ? null : percent - 40 / at, high_percent: at < 7 ? null : percent + 40 / at });
     return { block: at + 1, settings: [of(-20), of(0.5)] };
@@ -91,13 +91,13 @@ function trialReport() {
           visible_percent: null,
           more_ns: null,
           effects: [
-            effect("metric", "ns", 50e3, 40e3, -23.6, -16.4),
-            effect("polling", "percent", 12.5, 0.4, -99, null, { predicted: { in_force: 12, with: 0.5, low: 0.3, high: 0.7 } }),
+            effect("metric", "ns", 50e3, 40e3, -23.6, -16.4, { change_percent: -19.5 }),
+            effect("polling", "percent", 12.5, 0.4, -99, null, { predicted: { in_force: 12, with: 0.5, low: 0.3, high: 0.7, outcome: "held" } }),
             effect("exits", "per_second", 2000, 2100, 1, 9),
             effect("wakeup", "ns", 42, 9370, null, null),
           ],
         },
-        { setting: "halt_poll_ns=50000", ruling: "undecided", visible_percent: 3.6, more_ns: 120e9, effects: [effect("metric", "ns", 50e3, 50.25e3, -3.1, 4.1), effect("polling", "percent", 12.5, 6, null, null, { predicted: { in_force: 12, with: 4, low: 3, high: 5 } })] },
+        { setting: "halt_poll_ns=50000", ruling: "undecided", visible_percent: 3.6, more_ns: 120e9, effects: [effect("metric", "ns", 50e3, 50.25e3, -3.1, 4.1), effect("polling", "percent", 12.5, 6, null, null, { predicted: { in_force: 12, with: 4, low: 3, high: 5, outcome: "perhaps_more" } })] },
       ],
       keep: "halt_poll_ns=0",
     },
@@ -418,7 +418,7 @@ test("a trial has its verdicts, changes, blocks and predictions", async () => {
   const report = trialReport();
   const page = await open(browser, trial());
   const [better, undecided] = await page.locator(".verdict").allTextContents();
-  assert.match(better, /^halt_poll_ns=0 instead of halt_poll_ns=200000: better\.metric: 50\.0µs to 40\.0µs, -20\.0% \(-23\.6% to -16\.4%\)/);
+  assert.match(better, /^halt_poll_ns=0 instead of halt_poll_ns=200000: better\.metric: means 50\.0µs to 40\.0µs, -20\.0%; within blocks -19\.5% \(-23\.6% to -16\.4%\)/);
   assert.match(undecided, /^halt_poll_ns=50000 .*: undecided\..*changes from 3\.60% on would be certain.*about 120s more would be needed/);
   assert.match(await page.locator(".verdict").first().getAttribute("class"), /good/);
   assert.match(await page.locator("#overview").textContent(), /12 blocks, 72 turns in 792s: the time is over\.The old value is restored\.restored: \/sys/);
@@ -428,13 +428,13 @@ test("a trial has its verdicts, changes, blocks and predictions", async () => {
   const text = (value) => (value === null ? "" : String(value));
   effects.forEach(({ setting, effect }, at) => {
     assert.equal(changes[at].setting, setting.setting);
-    for (const [column, value] of [["in force", effect.in_force], ["with the setting", effect.with], ["change (%)", effect.change_percent], ["interval from", effect.low_percent], ["to", effect.high_percent]]) assert.equal(changes[at][column], text(value), `${effect.metric} ${column}`);
+    for (const [column, value] of [["mean in force", effect.in_force], ["mean with the setting", effect.with], ["change of the means (%)", effect.means_percent], ["change within blocks (%)", effect.change_percent], ["interval from", effect.low_percent], ["to", effect.high_percent]]) assert.equal(changes[at][column], text(value), `${effect.metric} ${column}`);
   });
   // What has no upper bound is not certain to be better.
   assert.deepEqual(changes.map((row) => row["interval says"]), ["better", "not certain", "worse", "not certain", "not certain", "not certain"]);
   // One figure that grew a hundredfold does not squeeze the others.
   assert.match(await page.locator("#changes").textContent(), /What is beyond \+400 % is in the table alone/);
-  assert.equal(changes[3]["change (%)"], String((9370 / 42 - 1) * 100));
+  assert.equal(changes[3]["change within blocks (%)"], String((9370 / 42 - 1) * 100));
   const blocks = await csvOf(page, "blocks");
   assert.equal(blocks.length, 24);
   report.blocks.forEach(({ settings }, at) => assert.equal(blocks[2 * at + 1]["of all so far (%)"], String(settings[1].change_percent)));
@@ -443,7 +443,7 @@ test("a trial has its verdicts, changes, blocks and predictions", async () => {
   await frame(page);
   assert.match(await page.locator("#chart-blocks h3").textContent(), /with halt_poll_ns=50000/);
   assert.notEqual(await drawn(page, "blocks"), first);
-  assert.deepEqual((await csvOf(page, "predicted")).map((row) => [row.predicted, row.achieved, row.within]), [["0.5", "0.4", "yes"], ["4", "6", "no"]]);
+  assert.deepEqual((await csvOf(page, "predicted")).map((row) => [row.predicted, row.achieved, row.within, row.prediction]), [["0.5", "0.4", "yes", "held"], ["4", "6", "no", "open: more, but not certainly"]]);
   assert.match(await page.locator("#predicted").textContent(), /1 of 2 figures within the interval that was predicted\. Predicted from 23,456 halts, recorded for 10\.0s/);
   assert.equal(await page.locator("#exits tbody tr td").first().textContent(), "1.50%");
   assert.match(await page.locator("#plan").textContent(), /what `latency` prints.*A B C C B A \| .*seed 33/);

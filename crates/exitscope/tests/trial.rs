@@ -500,6 +500,39 @@ fn a_better_value_is_kept_and_undone_and_without_keep_restored() {
 }
 
 #[test]
+fn a_per_cent_figure_follows_from_the_figures_beside_it() {
+    let host = Host::new();
+    let count = host.0.path().join("count");
+    fs::write(&count, "0\n").unwrap();
+    // In turn a block of small values, which grow by half, and one of large ones, which shrink by a tenth.
+    let metric = format!(
+        "read n < {count}; echo $((n + 1)) > {count}; read v < {knob}; [ $v = 0 ] && c=1 || c=0; \
+         [ $((n / 4 % 2)) = 0 ] && echo $((1000 + c * 500)) || echo $((100000 - c * 10000))",
+        count = count.display(),
+        knob = host.knob().display()
+    );
+    let mut trial = host.command(&["try", "halt_poll_ns=0", "--no-count", "--yes", "--metric", &metric]);
+    let said = stdout(&trial.args(["--turn", "30ms", "--settle", "1ms", "--for", "2s"]).output().unwrap());
+    let line = said.lines().find(|line| line.starts_with("  metric: means ")).unwrap_or_else(|| panic!("{said}"));
+    let figure = |text: &str| text.trim_end_matches('%').parse::<f64>().unwrap_or_else(|_| panic!("{text}: {line}"));
+    let words: Vec<&str> = line.split([' ', ',', ';']).filter(|word| !word.is_empty()).collect();
+    let ["metric:", "means", in_force, "to", with, means, "within", "blocks", within, ..] = words[..] else {
+        panic!("{line}")
+    };
+    let [in_force, with, means, within] = [in_force, with, means, within].map(figure);
+    assert!(((with / in_force - 1.0) * 100.0 - means).abs() < 0.1 && means < 0.0, "{line}");
+    // Each block counts alike, and so what decides even has the other sign: it is named.
+    assert!(within > 10.0, "{line}");
+    let history = host.command(&["try", "--history", "--format", "json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&history.stdout).unwrap();
+    check_json("try", [&report]);
+    let effect = &report["verdict"]["settings"][0]["effects"][0];
+    let of = |key: &str| effect[key].as_f64().unwrap();
+    assert!((of("means_percent") - (of("with") / of("in_force") - 1.0) * 100.0).abs() < 1e-9, "{effect}");
+    assert!((of("change_percent") - within).abs() < 0.01, "{effect}: {line}");
+}
+
+#[test]
 fn a_trial_has_its_blocks_in_json_and_a_page_as_the_history_has() {
     let host = Host::new();
     let metric = format!("test $(cat {}) = 0 && echo 8 || echo 10", host.knob().display());
@@ -599,7 +632,12 @@ fn a_query_to_prometheus_decides_and_its_failures_end_a_trial_with_the_old_value
     let (code, text) = (decided.status.code(), stdout(&decided));
     assert_eq!(code, Some(0), "{text}{}", stderr(&decided));
     assert!(text.contains("decided by: `rate(a{b=\"c\"}[$__range])`, asked of http://127.0.0.1:"), "{text}");
-    assert!(text.contains("worse: revert\n  metric: 10.0ms to 12.5ms, +25.00% (+25.00% to +25.00%)"), "{text}");
+    assert!(
+        text.contains(
+            "worse: revert\n  metric: means 10.0ms to 12.5ms, +25.00%; within blocks +25.00% (+25.00% to +25.00%)"
+        ),
+        "{text}"
+    );
     // A server that is slower than the watchdog's patience and than four turns is waited for.
     let slow = prometheus(host.knob(), Duration::from_millis(1300), |_, _| vector(&["1", "2"]));
     for (address, says) in [

@@ -49,4 +49,6 @@ pub use plan::{MAX_SETTINGS, TrialLengths, TrialPlan, TrialPlanError, TrialTurn}
 pub use sensitivity::{SlopeFinding, SlopeRuling};
 pub use trial::{BlockChange, HostTrial, TrialRules, TurnValuesError};
 pub use turns::{TurnHost, run_turns};
-pub use verdict::{MetricEffect, Prediction, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict};
+pub use verdict::{
+    MetricEffect, Prediction, PredictionOutcome, RelativeChange, SettingVerdict, TrialEnd, TrialRuling, TrialVerdict,
+};

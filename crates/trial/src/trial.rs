@@ -60,6 +60,8 @@ struct Total {
 struct Compared {
     /// By metric, the relative differences of the blocks.
     differences: Vec<ConfidenceSequence>,
+    /// By metric, the turns of the blocks that are compared: of the setting in force, and of this one.
+    totals: Vec<[Total; 2]>,
     /// What was certain first: an interval that holds at all times holds then.
     decided: Option<Decided>,
 }
@@ -118,7 +120,10 @@ impl HostTrial {
             turns: 0,
             block: vec![vec![Some(0.0); settings]; metrics],
             totals: vec![vec![Total::default(); settings]; metrics],
-            settings: vec![Compared { differences, decided: None }; settings - 1],
+            settings: vec![
+                Compared { differences, totals: vec![Default::default(); metrics], decided: None };
+                settings - 1
+            ],
             predictions: vec![vec![None; metrics]; settings - 1],
             delays: None,
             blocks: Vec::new(),
@@ -309,10 +314,14 @@ impl HostTrial {
     /// Takes the differences of a whole block, and decides what they make certain.
     fn end_block(&mut self) {
         let mut changes = Vec::new();
+        let turns = (self.plan.turns_of_a_block() / self.plan.settings.len()) as u64;
         for (at, setting) in self.settings.iter_mut().enumerate() {
-            for (sums, differences) in self.block.iter().zip(&mut setting.differences) {
-                if let (Some(a), Some(b)) = (sums[0], sums[at + 1]) {
-                    differences.push(relative_difference(a, b));
+            let found = setting.differences.iter_mut().zip(&mut setting.totals);
+            for (sums, (differences, totals)) in self.block.iter().zip(found) {
+                let (Some(a), Some(b)) = (sums[0], sums[at + 1]) else { continue };
+                differences.push(relative_difference(a, b));
+                for (total, sum) in totals.iter_mut().zip([a, b]) {
+                    *total = Total { sum: total.sum + sum, turns: total.turns + turns };
                 }
             }
             let values = self.block[0][0].zip(self.block[0][at + 1]);
@@ -328,7 +337,7 @@ impl HostTrial {
         for at in 0..self.settings.len() {
             let differences = self.settings[at].differences[0];
             let ruling = self.certain(&differences);
-            let means = [self.mean(0, 0), self.mean(0, at + 1)];
+            let means = self.means(0, at);
             let decided = &mut self.settings[at].decided;
             *decided = decided.or(ruling.map(|ruling| Decided { ruling, differences, means }));
         }
@@ -355,18 +364,21 @@ impl HostTrial {
 
     /// The differences by which a setting is judged.
     fn judged(&self, at: usize) -> ConfidenceSequence {
-        let Compared { differences, decided } = &self.settings[at];
+        let Compared { differences, decided, .. } = &self.settings[at];
         decided.map_or(differences[0], |decided| decided.differences)
     }
 
-    /// The mean of a metric over the turns of a setting, if there were any.
-    fn mean(&self, metric: usize, setting: usize) -> Option<f64> {
-        let total = self.totals[metric][setting];
-        (total.turns > 0).then(|| total.sum / total.turns as f64)
+    /// The means of a metric, of the setting in force and of this other one, over the blocks that are compared; before there is one,
+    /// over all turns.
+    fn means(&self, metric: usize, at: usize) -> [Option<f64>; 2] {
+        let compared = self.settings[at].totals[metric];
+        let all = [0, at + 1].map(|setting| self.totals[metric][setting]);
+        let totals = if compared[0].turns > 0 { compared } else { all };
+        totals.map(|Total { sum, turns }| (turns > 0).then(|| sum / turns as f64))
     }
 
     fn setting_verdict(&self, at: usize) -> SettingVerdict {
-        let Compared { differences, decided } = &self.settings[at];
+        let Compared { differences, decided, .. } = &self.settings[at];
         let ruling = match decided {
             _ if self.is_constant() => TrialRuling::Undecided { visible: None, more: None },
             Some(decided) => decided.ruling,
@@ -377,8 +389,7 @@ impl HostTrial {
         let effect = |(of, metric): (usize, &TrialMetric)| {
             let frozen = frozen.filter(|_| of == 0);
             let differences = frozen.map_or(differences[of], |decided| decided.differences);
-            let now = [0, at + 1].map(|setting| self.mean(of, setting));
-            let [in_force, with] = frozen.map_or(now, |decided| decided.means);
+            let [in_force, with] = frozen.map_or_else(|| self.means(of, at), |decided| decided.means);
             MetricEffect {
                 metric: metric.clone(),
                 in_force,
@@ -558,6 +569,32 @@ mod tests {
         let is_near = |mean: Option<f64>, of: f64| mean.is_some_and(|mean| (mean - of).abs() < 1.0);
         assert!(is_near(first.in_force, 100.0) && is_near(first.with, 80.0), "{first:?}");
         assert!(second.in_force.is_some_and(|mean| mean > 110.0), "what does not decide goes on: {second:?}");
+    }
+
+    #[test]
+    fn the_means_are_of_the_blocks_that_are_compared() {
+        let mut trial = trial(2, Better::Lower, &["speed>900"]);
+        // Two blocks; of the first, one turn has no cost; and a third that a limit breaks off.
+        let mut number = 0;
+        while let Some(turn) = trial.turn() {
+            number += 1;
+            let speed = match turn.block {
+                0 => [10.0, 20.0][turn.setting],
+                1 => [100.0, 110.0][turn.setting],
+                _ => [500.0, 1000.0][turn.setting],
+            };
+            trial.absorb(&[Some(speed), (number > 1).then_some(speed)]).unwrap();
+        }
+        let verdict = trial.verdict();
+        let [speed, cost] = &verdict.settings[0].effects[..] else { panic!("two metrics") };
+        assert_eq!((verdict.blocks, speed.in_force, speed.with), (2, Some(55.0), Some(65.0)));
+        assert_eq!((cost.in_force, cost.with), (Some(100.0), Some(110.0)));
+        // Each block counts alike: that of 2/3 as that of 1/10.5.
+        let within = RelativeChange::percent_of((2.0 / 3.0 + 2.0 / 21.0) / 2.0);
+        assert!((speed.change.unwrap().percent - within).abs() < 1e-9 && (within - 47.06).abs() < 0.01, "{within}");
+        assert!((speed.percent_of_means().unwrap() - 18.18).abs() < 0.01);
+        let [means, blocks] = [cost.percent_of_means(), cost.change.map(|change| change.percent)].map(Option::unwrap);
+        assert!((means - blocks).abs() < 1e-9, "of one block both are the same: {means} {blocks}");
     }
 
     #[test]

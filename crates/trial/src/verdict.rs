@@ -91,12 +91,13 @@ pub enum TrialRuling {
 pub struct MetricEffect {
     /// The metric.
     pub metric: TrialMetric,
-    /// Mean of the turns of the setting in force, in the metric's unit; `None` of none.
+    /// Mean of the turns of the setting in force, in the metric's unit; `None` of none. The turns are those of the blocks that
+    /// `change` is of; before there is one, all.
     pub in_force: Option<f64>,
     /// Mean of the turns of this setting, in the metric's unit; `None` of none.
     pub with: Option<f64>,
-    /// The change from the one to the other; `None` before the first block is whole. It is the mean over the blocks, not that
-    /// of the two means above, which drift has moved.
+    /// The change within blocks; `None` before the first block is whole. Each block counts alike, whatever its level: it is not
+    /// the change from the one mean to the other, in which blocks with high values weigh more.
     pub change: Option<RelativeChange>,
     /// What was predicted before the trial, if anything was.
     pub predicted: Option<Prediction>,
@@ -111,6 +112,21 @@ pub struct Prediction {
     pub with: f64,
     /// Bounds of the interval of `with`.
     pub interval: (f64, f64),
+}
+
+/// What became of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PredictionOutcome {
+    /// The mean is within the interval that was predicted.
+    Held,
+    /// The interval of what was measured is above the one that was predicted.
+    More,
+    /// It is below.
+    Less,
+    /// The mean is above what was predicted, but its interval is not, or it has none.
+    PerhapsMore,
+    /// The mean is below what was predicted, but its interval is not, or it has none.
+    PerhapsLess,
 }
 
 /// A change in per cent of the value in force.
@@ -133,6 +149,32 @@ impl TrialVerdict {
                 Some(slope) => slope.ruling != SlopeRuling::Undecided,
                 None => !self.settings.iter().any(is_undecided),
             }
+    }
+}
+
+impl MetricEffect {
+    /// The change from the one mean to the other, in per cent of that in force; `None` if one is missing, or that is 0.
+    pub fn percent_of_means(&self) -> Option<f64> {
+        let (in_force, with) = self.in_force.zip(self.with)?;
+        (in_force > 0.0).then(|| (with / in_force - 1.0) * 100.0)
+    }
+
+    /// What became of the prediction; `None` if nothing was predicted or measured.
+    pub fn outcome(&self) -> Option<PredictionOutcome> {
+        let (with, Prediction { interval: (low, high), .. }) = (self.with?, self.predicted?);
+        // What the setting makes of the value in force.
+        let bound = |percent: f64| self.in_force.map(|in_force| in_force * (1.0 + percent / 100.0));
+        let interval = self.change.and_then(|change| change.interval);
+        let least = interval.and_then(|(least, _)| bound(least));
+        let most = interval.and_then(|(_, most)| bound(most));
+        let is_certain = |is: bool| is && self.in_force.is_some_and(|in_force| in_force > 0.0);
+        Some(match with {
+            _ if (low..=high).contains(&with) => PredictionOutcome::Held,
+            _ if with > high && is_certain(least.is_some_and(|least| least > high)) => PredictionOutcome::More,
+            _ if with > high => PredictionOutcome::PerhapsMore,
+            _ if is_certain(most.is_some_and(|most| most < low)) => PredictionOutcome::Less,
+            _ => PredictionOutcome::PerhapsLess,
+        })
     }
 }
 
@@ -208,23 +250,47 @@ impl fmt::Display for TrialRuling {
     }
 }
 
+impl fmt::Display for PredictionOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PredictionOutcome::Held => "held: measured within it",
+            PredictionOutcome::More => "missed: measured more than predicted",
+            PredictionOutcome::Less => "missed: measured less than predicted",
+            PredictionOutcome::PerhapsMore => "is open: measured more than predicted, but not certainly",
+            PredictionOutcome::PerhapsLess => "is open: measured less than predicted, but not certainly",
+        })
+    }
+}
+
+/// Lines of a verdict: the means with their change, the change within blocks, which is what decides, and what became of a
+/// prediction.
+impl fmt::Display for MetricEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |value: f64| self.metric.unit.text(value).to_string();
+        let mean = |value: Option<f64>| value.map_or("-".to_string(), text);
+        write!(f, "  {}: means {} to {}", self.metric.name, mean(self.in_force), mean(self.with))?;
+        if let Some(percent) = self.percent_of_means() {
+            write!(f, ", {}", Signed(percent))?;
+        }
+        if let Some(change) = self.change {
+            write!(f, "; within blocks {change}")?;
+        }
+        writeln!(f)?;
+        if let Some((Prediction { in_force, with, interval: (low, high) }, outcome)) =
+            self.predicted.zip(self.outcome())
+        {
+            let [in_force, with, low, high] = [in_force, with, low, high].map(text);
+            writeln!(f, "    the prediction ({in_force} to {with}, {low} to {high}) {outcome}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for TrialVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for setting in &self.settings {
             writeln!(f, "{} instead of {}: {}", setting.setting, self.in_force, setting.ruling)?;
-            for MetricEffect { metric, in_force, with, change, predicted } in &setting.effects {
-                let text =
-                    |value: &Option<f64>| value.map_or("-".to_string(), |value| metric.unit.text(value).to_string());
-                write!(f, "  {}: {} to {}", metric.name, text(in_force), text(with))?;
-                if let Some(change) = change {
-                    write!(f, ", {change}")?;
-                }
-                if let Some(Prediction { in_force, with, interval: (low, high) }) = predicted {
-                    let text = |value: &f64| metric.unit.text(*value).to_string();
-                    write!(f, "; predicted {} to {} ({} to {})", text(in_force), text(with), text(low), text(high))?;
-                }
-                writeln!(f)?;
-            }
+            setting.effects.iter().try_for_each(|effect| write!(f, "{effect}"))?;
         }
         write!(f, "{} blocks in {}: ", self.blocks, self.took)?;
         match &self.end {
@@ -254,6 +320,37 @@ mod tests {
     }
 
     #[test]
+    fn a_prediction_is_judged_by_both_intervals() {
+        // Measured: 100 to 120, and within blocks to between 110 and 130.
+        let outcome = |in_force, interval, predicted| {
+            let metric = TrialMetric { name: "exits".to_string(), unit: MetricUnit::PerSecond, better: Better::Lower };
+            let change = Some(RelativeChange { percent: 20.0, interval });
+            let predicted = Some(Prediction { in_force: 90.0, with: 100.0, interval: predicted });
+            MetricEffect { metric, in_force: Some(in_force), with: Some(120.0), change, predicted }.outcome().unwrap()
+        };
+        let measured = Some((10.0, 30.0));
+        for (interval, predicted, is) in [
+            (measured, (118.0, 122.0), PredictionOutcome::Held),
+            (None, (118.0, 122.0), PredictionOutcome::Held),
+            (measured, (90.0, 109.0), PredictionOutcome::More),
+            (measured, (90.0, 111.0), PredictionOutcome::PerhapsMore),
+            (measured, (131.0, 140.0), PredictionOutcome::Less),
+            (measured, (129.0, 140.0), PredictionOutcome::PerhapsLess),
+            // A prediction without a width is held by what was measured, or is not.
+            (measured, (115.0, 115.0), PredictionOutcome::PerhapsMore),
+            (measured, (105.0, 105.0), PredictionOutcome::More),
+            // Too few blocks, and no upper bound.
+            (None, (90.0, 109.0), PredictionOutcome::PerhapsMore),
+            (Some((10.0, f64::INFINITY)), (131.0, 140.0), PredictionOutcome::PerhapsLess),
+        ] {
+            assert_eq!(outcome(100.0, interval, predicted), is, "{interval:?} {predicted:?}");
+        }
+        // Of a value in force that is 0 there is no change in per cent.
+        assert_eq!(outcome(0.0, Some((1e9, f64::INFINITY)), (1.0, 2.0)), PredictionOutcome::PerhapsMore);
+        assert_eq!(outcome(0.0, Some((-1.0, 1.0)), (130.0, 140.0)), PredictionOutcome::PerhapsLess);
+    }
+
+    #[test]
     fn a_verdict_names_the_change_its_interval_and_what_to_do() {
         let effect = |percent, interval| MetricEffect {
             metric: TrialMetric { name: "p99".to_string(), unit: MetricUnit::Time, better: Better::Lower },
@@ -278,7 +375,7 @@ mod tests {
             matters: 1.0,
             in_force: "200000".to_string(),
             settings: vec![
-                of("0", TrialRuling::Keep, effect(-10.0, Some((-12.0, -7.96)))),
+                of("0", TrialRuling::Keep, effect(-10.4, Some((-12.0, -7.96)))),
                 of("50000", undecided, effect(-0.001, Some((-3.0, f64::INFINITY)))),
             ],
             keep: Some(0),
@@ -286,9 +383,9 @@ mod tests {
         };
         assert_eq!(
             verdict.to_string(),
-            "0 instead of 200000: better: keep\n  p99: 50.0us to 45.0us, -10.00% (-12.00% to -7.96%)\n\
+            "0 instead of 200000: better: keep\n  p99: means 50.0us to 45.0us, -10.00%; within blocks -10.40% (-12.00% to -7.96%)\n\
              50000 instead of 200000: undecided: changes from 3.00% on would be certain; \
-             about 90.0s more are needed at this spread\n  p99: 50.0us to 45.0us, 0.00% (-3.00% to no bound)\n\
+             about 90.0s more are needed at this spread\n  p99: means 50.0us to 45.0us, -10.00%; within blocks 0.00% (-3.00% to no bound)\n\
              25 blocks in 600s: the time is over\nkeep 0\n"
         );
         let mut foreseen = verdict.clone();
@@ -296,7 +393,9 @@ mod tests {
             Some(Prediction { in_force: 5.1e4, with: 4.4e4, interval: (4.2e4, 4.6e4) });
         let said = foreseen.to_string();
         assert!(
-            said.contains("-10.00% (-12.00% to -7.96%); predicted 51.0us to 44.0us (42.0us to 46.0us)\n"),
+            said.contains(
+                "(-12.00% to -7.96%)\n    the prediction (51.0us to 44.0us, 42.0us to 46.0us) held: measured within it\n"
+            ),
             "{said}"
         );
         let running = TrialVerdict { end: None, ..verdict };

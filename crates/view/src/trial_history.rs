@@ -26,6 +26,19 @@ impl Predicted<'_> {
         (is_certain && achieved != 0.0).then(|| (predicted - achieved).abs() * 100.0 / achieved.abs())
     }
 
+    /// What became of the prediction, in words.
+    fn outcome(&self) -> String {
+        match self.prediction.outcome.as_deref() {
+            Some("held") => "held",
+            Some("more") => "missed: more was measured",
+            Some("less") => "missed: less was measured",
+            Some("perhaps_more") => "open: perhaps more",
+            Some("perhaps_less") => "open: perhaps less",
+            _ => "-",
+        }
+        .to_string()
+    }
+
     fn is_within(&self) -> bool {
         (self.prediction.low..=self.prediction.high).contains(&self.achieved.1)
     }
@@ -119,17 +132,19 @@ fn foreseen(predicted: &[Predicted]) -> PageSection {
         column("metric", true, 0),
         column("predicted", true, 0),
         column("achieved", true, 0),
+        column("prediction", true, 1),
         column("error of the change", false, 1),
     ];
     let row = |of: &Predicted| {
         let text = |value: f64| of.effect.text(value);
-        let PredictionRow { in_force, with, low, high } = of.prediction;
+        let PredictionRow { in_force, with, low, high, .. } = of.prediction;
         vec![
             of.report.began.clone(),
             of.setting.to_string(),
             of.effect.metric.clone(),
             format!("{} to {} ({} to {})", text(*in_force), text(*with), text(*low), text(*high)),
             format!("{} to {}", text(of.achieved.0), text(of.achieved.1)),
+            of.outcome(),
             of.error().map_or("-".to_string(), |error| format!("{error:.0}%")),
         ]
     };
@@ -162,7 +177,7 @@ mod tests {
             serde_json::json!({
                 "metric": metric, "unit": "percent", "higher_is_better": false, "in_force": in_force, "with": with,
                 "change_percent": (with / in_force - 1.0) * 100.0, "low_percent": low, "high_percent": high,
-                "predicted": {"in_force": in_force, "with": predicted, "low": predicted - 1.0, "high": predicted + 1.0}
+                "predicted": {"in_force": in_force, "with": predicted, "low": predicted - 1.0, "high": predicted + 1.0, "outcome": "more"}
             })
         };
         let report: TrialReport = serde_json::from_value(serde_json::json!({
@@ -182,6 +197,7 @@ mod tests {
         let errors: Vec<&str> =
             predicted.table.as_ref().unwrap().rows.iter().map(|row| row.last().unwrap().as_str()).collect();
         assert_eq!(errors, ["50%", "-"]);
+        assert!(format!("{:?}", predicted.table).contains("missed: more was measured"));
         let said = format!("{:?}", predicted.sentences);
         assert!(said.contains("0 of 2 figures") && said.contains("median error of a certain change is 50%"), "{said}");
     }

@@ -3,8 +3,8 @@
 use crate::page::{Page, PageSection, Table, column};
 use crate::trial_sensitivity::SensitivityRow;
 use exitscope_trial::{
-    Better, BlockChange, HostTrial, MetricUnit, RelativeChange, SettingVerdict, TrialEnd, TrialPlan, TrialRuling,
-    TrialVerdict,
+    Better, BlockChange, HostTrial, MetricUnit, PredictionOutcome, RelativeChange, SettingVerdict, TrialEnd, TrialPlan,
+    TrialRuling, TrialVerdict,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -135,11 +135,16 @@ pub struct TrialEffectRow {
     pub unit: Cow<'static, str>,
     /// Whether higher values are better.
     pub higher_is_better: bool,
-    /// Mean of the turns of the setting in force.
+    /// Mean of the turns of the setting in force, in the blocks that are compared; before one is whole, in all turns.
     pub in_force: Option<f64>,
     /// Mean of the turns of this setting.
     pub with: Option<f64>,
-    /// The change in per cent of the value in force; null where it is unknown or has no bound, as are those below.
+    /// The change from the one mean to the other, in per cent of that in force; null where it is unknown. Blocks with high values
+    /// weigh more in it than in `change_percent`, which decides.
+    #[serde(default)]
+    pub means_percent: Option<f64>,
+    /// The change within blocks, of which each counts alike, in per cent of the value in force; null where it is unknown or has no
+    /// bound, as are those below.
     pub change_percent: Option<f64>,
     /// The lower bound of its interval, which holds whenever one looks.
     pub low_percent: Option<f64>,
@@ -161,6 +166,11 @@ pub struct PredictionRow {
     pub low: f64,
     /// The upper bound.
     pub high: f64,
+    /// What became of it: `held` if the mean is within its interval; `more` or `less` if the interval of what was measured is
+    /// beyond it; `perhaps_more` or `perhaps_less` if only the mean is. Absent of trials of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["held", "more", "less", "perhaps_more", "perhaps_less"]))]
+    pub outcome: Option<Cow<'static, str>>,
 }
 
 /// The recording from which was predicted.
@@ -326,6 +336,7 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
             higher_is_better: effect.metric.better == Better::Higher,
             in_force: effect.in_force,
             with: effect.with,
+            means_percent: effect.percent_of_means().and_then(finite),
             change_percent: effect.change.and_then(|change| finite(change.percent)),
             low_percent: low,
             high_percent: high,
@@ -334,6 +345,7 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
                 with: of.with,
                 low: of.interval.0,
                 high: of.interval.1,
+                outcome: effect.outcome().map(|outcome| Cow::Borrowed(outcome_name(outcome))),
             }),
         }
     };
@@ -343,6 +355,16 @@ fn setting_row(setting: &SettingVerdict) -> TriedSettingRow {
         visible_percent: visible,
         more_ns: more,
         effects: setting.effects.iter().map(effect).collect(),
+    }
+}
+
+fn outcome_name(outcome: PredictionOutcome) -> &'static str {
+    match outcome {
+        PredictionOutcome::Held => "held",
+        PredictionOutcome::More => "more",
+        PredictionOutcome::Less => "less",
+        PredictionOutcome::PerhapsMore => "perhaps_more",
+        PredictionOutcome::PerhapsLess => "perhaps_less",
     }
 }
 
