@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! files ─► ServedFiles: read when asked for, anew when changed ───────────────────────┐
-//! LiveCapture: Capture ─► SampleDecoder ─► RecentSlices, written when asked for ──────┼─► Pages ─► exitscope-http
+//! LiveCapture: Capture ─► SampleDecoder ─► RecentSlices ─► CachedPage ────────────────┼─► Pages ─► exitscope-http
 //! store ─► CachedPage: asked anew whenever the page is loaded ────────────────────────┘
 //! ```
 //!

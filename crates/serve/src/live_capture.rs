@@ -1,5 +1,6 @@
 //! What happens now: recorded by a thread of its own, and made a page of when somebody looks.
 
+use crate::cached_page::CachedPage;
 use crate::live_page::write_live_page;
 use exitscope_http::{Bytes, SseChannel, SseEvent};
 use exitscope_model::TraceInfo;
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 /// How often the rings are emptied.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -68,10 +68,9 @@ pub struct LiveCapture {
 /// What there is to be seen of a recording at work.
 pub struct LiveView {
     keep: Nanos,
-    ring: Arc<Mutex<RecentSlices>>,
     notes: SseChannel,
-    /// The last that was made, with its version. Who asks meanwhile waits, and has the same.
-    made: tokio::sync::Mutex<Option<(String, Bytes)>>,
+    /// Of what the ring holds when somebody asks.
+    page: CachedPage,
 }
 
 impl LiveCapture {
@@ -105,8 +104,8 @@ impl LiveCapture {
         let Ok(ring) = begun.recv() else {
             return Err(ended(thread).err().unwrap_or(LiveError::Ended));
         };
-        let view = LiveView { keep, ring, notes, made: tokio::sync::Mutex::new(None) };
-        Ok(LiveCapture { thread, stop, view: Rc::new(view) })
+        let view = Rc::new(LiveView::new(keep, ring, notes));
+        Ok(LiveCapture { thread, stop, view })
     }
 
     /// What there is to be seen.
@@ -176,6 +175,18 @@ fn lock(ring: &Mutex<RecentSlices>) -> MutexGuard<'_, RecentSlices> {
 }
 
 impl LiveView {
+    /// What there is to be seen of this ring, which keeps so much, and is noted here.
+    pub fn new(keep: Nanos, ring: Arc<Mutex<RecentSlices>>, notes: SseChannel) -> LiveView {
+        let make = move || {
+            let copy = lock(&ring).copy();
+            let mut data = Vec::new();
+            write_live_page(copy, &mut data).map(|()| data).map_err(|error| whole_text(&error))
+        };
+        let noted = notes.clone();
+        let page = CachedPage::with_version(Arc::new(make), move || noted.borrow().id.clone());
+        LiveView { keep, notes, page }
+    }
+
     /// Nanoseconds of it that are kept.
     pub fn keep(&self) -> u64 {
         self.keep.0
@@ -186,22 +197,8 @@ impl LiveView {
         self.notes.clone()
     }
 
-    /// Version and data of what is kept.
-    pub async fn data(&self) -> Result<(String, Bytes), String> {
-        let mut made = self.made.lock().await;
-        let version = self.notes.borrow().id.clone();
-        if let Some(made) = made.as_ref().filter(|made| made.0 == version) {
-            return Ok(made.clone());
-        }
-        let ring = self.ring.clone();
-        let written = spawn_blocking(move || {
-            let copy = lock(&ring).copy();
-            let mut data = Vec::new();
-            write_live_page(copy, &mut data).map(|()| Bytes::from(data))
-        });
-        let data = written.await.map_err(|_| "an error in exitscope".to_string())?;
-        let data = data.map_err(|error| whole_text(&error))?;
-        *made = Some((version.clone(), data.clone()));
-        Ok((version, data))
+    /// Version and data of what is kept, or why there are none; `None` if it takes long to make.
+    pub async fn data(&self) -> Option<Result<(String, Bytes), String>> {
+        self.page.data().await
     }
 }

@@ -145,7 +145,7 @@ impl RequestHandler for Pages {
             (ServedContent::Live(live), Named::LiveNotes) => whole(Reply::event_stream(live.notes(), asked.last_note)),
             (ServedContent::Live(live), _) => {
                 let live = live.clone();
-                Box::pin(async move { packed(live.data().await) })
+                Box::pin(async move { packed_or_wait(live.data().await) })
             }
             (ServedContent::Store(_), Named::Index) => whole(Reply::redirect_to("/fleet")),
             (ServedContent::Store(_), Named::FleetPage) => {
