@@ -1,10 +1,10 @@
 //! Who may ask: by path, method, host and token.
 //!
 //! ```text
-//! host, if browsers reach it ─► path ─► method ─► Open: yes
-//!                                                 Guarded: token by Authorization; where there is a cookie, also by it, or by
-//!                                                          ?token=, which becomes it, so that it is in no address that is
-//!                                                          passed on
+//! host, of a name if browsers reach it ─► Open: ───────────────────────────┬─► path ─► method ─► yes
+//!                                         all else: token by Authorization; ┘
+//!                                                   where there is a cookie, also by it, or by ?token=, which becomes it,
+//!                                                   so that it is in no address that is passed on
 //! ```
 
 use crate::{PathAccess, Reply, ServerAccess, StatusCode};
@@ -70,10 +70,20 @@ pub(crate) fn add_security_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the request may be answered; otherwise what is answered instead.
+/// Whether the request may be answered; otherwise what is answered instead. Who does not know the token does not learn what
+/// there is.
 pub(crate) fn authorize(request: &Parts, access: &ServerAccess, place: PathAccess) -> Result<(), Reply> {
+    if authorities(request).any(|authority| !has_proper_port(authority)) {
+        return Err(Reply::text(StatusCode::BAD_REQUEST, "The port of the host is no number.\n"));
+    }
     if let Some(browsers) = &access.browsers {
         check_browser(request, browsers)?;
+    }
+    let mut by_address = None;
+    if let Some(token) = &access.token
+        && place != PathAccess::Open
+    {
+        by_address = check_token(request, token, access)?;
     }
     if place == PathAccess::None {
         return Err(Reply::text(StatusCode::NOT_FOUND, "There is nothing here.\n"));
@@ -82,16 +92,27 @@ pub(crate) fn authorize(request: &Parts, access: &ServerAccess, place: PathAcces
         let answer = Reply::text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD.\n");
         return Err(answer.with(ALLOW, HeaderValue::from_static("GET, HEAD")));
     }
-    match &access.token {
-        Some(token) if place == PathAccess::Guarded => check_token(request, token, access),
-        _ => Ok(()),
-    }
+    by_address.map_or(Ok(()), Err)
+}
+
+/// What the request calls the server: in its address, and by Host.
+fn authorities(request: &Parts) -> impl Iterator<Item = &str> {
+    let hosts = request.headers.get_all(HOST).into_iter().filter_map(|host| host.to_str().ok());
+    request.uri.authority().map(|authority| authority.as_str()).into_iter().chain(hosts)
+}
+
+/// Whether nothing follows the host, or a port, which may be empty.
+fn has_proper_port(authority: &str) -> bool {
+    let name_ends = authority.rfind(']').map_or_else(|| authority.find(':').unwrap_or(authority.len()), |at| at + 1);
+    let rest = &authority[name_ends..];
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok();
+    rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.is_empty() || is_port(port))
 }
 
 /// Refuses what comes by somebody else's name, or from somebody else's page.
 fn check_browser(request: &Parts, browsers: &BrowserIsolation) -> Result<(), Reply> {
     let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
-    let host = request.uri.authority().map(|authority| authority.as_str()).or(text(HOST));
+    let host = authorities(request).next();
     if request.headers.get_all(HOST).iter().count() > 1 || !host.is_some_and(|host| browsers.names.hold(host)) {
         return Err(Reply::text(StatusCode::MISDIRECTED_REQUEST, UNKNOWN_NAME));
     }
@@ -104,10 +125,11 @@ fn check_browser(request: &Parts, browsers: &BrowserIsolation) -> Result<(), Rep
     Ok(())
 }
 
-fn check_token(request: &Parts, token: &str, access: &ServerAccess) -> Result<(), Reply> {
+/// Refuses who does not know the token. What is answered to who has it in the address: that he keep it elsewhere.
+fn check_token(request: &Parts, token: &str, access: &ServerAccess) -> Result<Option<Reply>, Reply> {
     let is = |given: &str| bool::from(given.as_bytes().ct_eq(token.as_bytes()));
     if bearer(&request.headers).is_some_and(is) {
-        return Ok(());
+        return Ok(None);
     }
     let Some(cookie) = access.browsers.as_ref().and_then(|browsers| browsers.cookie.as_deref()) else {
         let answer = Reply::text(StatusCode::UNAUTHORIZED, "A bearer token is needed.\n");
@@ -119,11 +141,11 @@ fn check_token(request: &Parts, token: &str, access: &ServerAccess) -> Result<()
         let secure = if access.tls.is_some() { "; Secure" } else { "" };
         let kept = format!("{cookie}={token}; Path=/; HttpOnly; SameSite=Lax{secure}");
         if let Ok(kept) = HeaderValue::from_str(&kept) {
-            return Err(Reply::redirect_to(request.uri.path()).with(SET_COOKIE, kept));
+            return Ok(Some(Reply::redirect_to(request.uri.path()).with(SET_COOKIE, kept)));
         }
     }
     if cookies(&request.headers).any(|(name, value)| name == cookie && is(value)) {
-        return Ok(());
+        return Ok(None);
     }
     let answer = "A token is needed: open the address that exitscope printed, which has it.\n";
     Err(Reply::text(StatusCode::UNAUTHORIZED, answer).with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))

@@ -57,8 +57,8 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Timeouts {
-        let ten = Duration::from_secs(10);
-        Timeouts { request: ten, answer: ten, notes: Duration::from_secs(300) }
+        let seconds = Duration::from_secs;
+        Timeouts { request: seconds(5), answer: seconds(10), notes: seconds(300) }
     }
 }
 

@@ -8,12 +8,19 @@
 //!
 //! A connection is in one room at a time. Who has not yet asked cannot be refused, and what watches over the server must not
 //! be: there the newest always gets a seat, and whoever has most loses one. So nobody keeps others out, and many connections
-//! of one peer only ever cost that peer's own.
+//! of one peer only ever cost that peer's own. Nobody loses a seat at once: whoever asks at once, by TLS, too, is heard however
+//! many others connect. The next ones wait so long to be accepted.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a connection has its seat at least: a few ways there and back, for a client that may wait for a CPU,
+/// too. A thousand are accepted in eight times that, which scrapers wait for.
+const LEAST: Duration = Duration::from_millis(100);
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +79,7 @@ pub(crate) struct Rooms {
 
 struct Taken {
     peer: IpAddr,
+    since: Instant,
     /// Told when the seat is taken away.
     lost: Rc<Notify>,
 }
@@ -94,6 +102,18 @@ impl Rooms {
         guest
     }
 
+    /// Waits until there is a seat for one more, or one that may be taken away.
+    pub(crate) async fn ready(&self) {
+        let since = {
+            let taken = self.of(Room::Asking).borrow();
+            let is_full = taken.len() >= Room::Asking.seats().all;
+            is_full.then(|| loser(&taken).map(|at| taken[at].since)).flatten()
+        };
+        if let Some(since) = since {
+            sleep_until(since + LEAST).await;
+        }
+    }
+
     /// Whether somebody waits for an answer that was asked for.
     pub(crate) fn owe_answers(&self) -> bool {
         [Room::Waiting, Room::Sending, Room::Watching].iter().any(|&room| !self.of(room).borrow().is_empty())
@@ -109,20 +129,18 @@ impl Guest {
     pub(crate) fn go_to(&self, room: Room) -> Result<(), Refused> {
         let seats = room.seats();
         let mut taken = self.rooms.of(room).borrow_mut();
-        let of = |peer: IpAddr, taken: &[Taken]| taken.iter().filter(|seat| seat.peer == peer).count();
-        if room.refuses() && of(self.peer, &taken) >= seats.of_one {
+        if room.refuses() && seats_of(self.peer, &taken) >= seats.of_one {
             return Err(Refused::Peer(seats.of_one));
         }
         if room.refuses() && taken.len() >= seats.all {
             return Err(Refused::All(seats.all));
         }
-        if taken.len() >= seats.all {
-            let most = taken.iter().map(|seat| of(seat.peer, &taken)).max();
-            if let Some(oldest) = taken.iter().position(|seat| Some(of(seat.peer, &taken)) == most) {
-                taken.remove(oldest).lost.notify_one();
-            }
+        if taken.len() >= seats.all
+            && let Some(at) = loser(&taken)
+        {
+            taken.remove(at).lost.notify_one();
         }
-        taken.push(Taken { peer: self.peer, lost: self.lost.clone() });
+        taken.push(Taken { peer: self.peer, since: Instant::now(), lost: self.lost.clone() });
         drop(taken);
         self.leave();
         self.room.replace(Some(room));
@@ -149,6 +167,17 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.leave();
     }
+}
+
+/// How many of these seats a peer has.
+fn seats_of(peer: IpAddr, taken: &[Taken]) -> usize {
+    taken.iter().filter(|seat| seat.peer == peer).count()
+}
+
+/// Whose seat is taken away for another: the oldest of the peer that has most.
+fn loser(taken: &[Taken]) -> Option<usize> {
+    let most = taken.iter().map(|seat| seats_of(seat.peer, taken)).max();
+    taken.iter().position(|seat| Some(seats_of(seat.peer, taken)) == most)
 }
 
 /// Whom an address is of: who has one of IPv6 has all of its first 64 bits.
@@ -184,6 +213,17 @@ mod tests {
         assert!(!is_lost(&one).await && !is_lost(&last).await && !is_lost(&more[2]).await);
         drop((one, many, more, last));
         assert!(rooms.of(Room::Asking).borrow().is_empty());
+    }
+
+    #[tokio::test]
+    async fn nobody_loses_a_seat_at_once() {
+        let (rooms, began) = (Rc::new(Rooms::default()), Instant::now());
+        let mut guests = Vec::new();
+        for _ in 0..3 * Room::Asking.seats().all {
+            rooms.ready().await;
+            guests.push(rooms.enter(peer(1)));
+        }
+        assert!(began.elapsed() >= 2 * LEAST);
     }
 
     #[test]

@@ -14,12 +14,13 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::task::LocalSet;
+use tokio::task::{LocalSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 /// How often the site is looked after, and whether to stop is asked.
@@ -30,6 +31,9 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether any is still in hand then.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Connections that wait to be accepted; the kernel may allow fewer.
+const BACKLOG: u32 = 4096;
 
 /// Bytes of a request's head.
 const HEAD: usize = 16 << 10;
@@ -73,7 +77,10 @@ async fn accept<S: RequestHandler>(
     site: Rc<S>,
     stop: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    // The standard library lets few wait, and whoever finds no place tries again only after a second. It has no other type for a
+    // socket; this one listens already, and is only told how many may wait.
+    let socket = std::net::TcpStream::from(OwnedFd::from(listener));
+    let listener = TcpSocket::from_std_stream(socket).listen(BACKLOG)?;
     let rooms = Rc::new(Rooms::default());
     let (stopping, stopped) = watch::channel(());
     let server = Rc::new(Server { access, site: site.clone(), stopped });
@@ -87,7 +94,7 @@ async fn accept<S: RequestHandler>(
                 }
                 site.poll_changes();
             }
-            accepted = listener.accept() => match accepted {
+            accepted = async { rooms.ready().await; listener.accept().await } => match accepted {
                 Ok((stream, peer)) => {
                     let (server, guest) = (server.clone(), rooms.enter(peer.ip()));
                     tokio::task::spawn_local(async move {
@@ -99,6 +106,9 @@ async fn accept<S: RequestHandler>(
                             () = client.guest.lost() => server.site.count(ServerEvent::TimedOut),
                         }
                     });
+                    // It is heard before the next one comes, who may have its seat: of what is there already no request is lost,
+                    // however many connections come at a time.
+                    yield_now().await;
                 }
                 // Mostly that no descriptor is left, which passes.
                 Err(_) => sleep(TURN).await,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -101,6 +102,17 @@ impl Server {
         stream
     }
 
+    /// A connection of a client that trusts this certificate.
+    fn connect_by_tls(&self, trusted: Option<CertificateDer<'static>>) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        trusted.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), self.connect())
+    }
+
     /// A request whose answer is never read; the first bytes of that are there.
     fn ask_and_not_read(&self, stream: TcpStream, path: &str) -> TcpStream {
         (&stream).write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
@@ -132,6 +144,10 @@ impl Drop for Server {
         self.stop();
     }
 }
+
+/// A connection of either kind.
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
 
 /// Sends a request and reads what comes until the connection ends.
 fn answer(mut stream: impl Read + Write, request: &str) -> String {
@@ -206,6 +222,22 @@ fn nobody_elses_name_and_nobody_elses_page_get_an_answer() {
     assert_eq!(with("Host: localhost\r\nHost: evil.example\r\n"), 421);
     assert_eq!(with(""), 421);
     assert_eq!(status(&server.ask("GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n")), 421);
+    for (authority, expected) in [
+        ("localhost:", 200),
+        ("localhost:65535", 200),
+        ("localhost:65536", 400),
+        ("localhost:http", 400),
+        ("localhost:+80", 400),
+        ("localhost:80:80", 400),
+        ("[::1]:80", 200),
+        ("[::1]:x", 400),
+        ("[::1]80", 400),
+        ("evil.example:x", 400),
+    ] {
+        assert_eq!(with(&format!("Host: {authority}\r\n")), expected, "{authority}");
+        let whole = server.ask(&format!("GET http://{authority}/ HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(status(&whole), expected, "{authority}");
+    }
     let of_page = |site: &str, mode: &str| {
         with(&format!("Host: localhost\r\nSec-Fetch-Site: {site}\r\nSec-Fetch-Mode: {mode}\r\n"))
     };
@@ -228,11 +260,16 @@ fn a_browser_keeps_the_token_in_a_cookie_and_not_in_addresses() {
         ("/", "Cookie: other=secret\r\n", 401),
         ("/", "Cookie: other=1; test=secret\r\n", 200),
         ("/", "Authorization: Bearer secret\r\n", 200),
-        ("/other", "", 404),
+        ("/other", "", 401),
+        ("/other?token=wrong", "", 401),
+        ("/other", "Cookie: test=secret\r\n", 404),
+        ("/other", "Authorization: Bearer secret\r\n", 404),
         ("//evil.example/?token=secret", "", 404),
     ] {
         assert_eq!(status(&server.get(path, headers)), expected, "{path} {headers:?}");
     }
+    let deletes = |path: &str| status(&server.ask(&format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")));
+    assert_eq!(["/", "/other", "/open", "/?token=secret"].map(deletes), [401, 401, 405, 405]);
     let answer = server.get("/?a=b&token=secret", "");
     assert_eq!((status(&answer), header(&answer, "location")), (303, Some("/")));
     let cookie = header(&answer, "set-cookie").unwrap();
@@ -353,6 +390,57 @@ fn neither_half_open_connections_nor_viewers_nor_deaf_ones_keep_others_out() {
     drop((viewers, deaf, half_open));
 }
 
+/// Clients of one address that do not ask: half of them send half a request. Who is cut comes again.
+fn half_open(address: SocketAddr, clients: usize, stop: &AtomicBool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().unwrap();
+    let comes_again = |at: usize| async move {
+        loop {
+            let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else { continue };
+            if at.is_multiple_of(2) {
+                let _ = stream.write_all(b"GET /watch HTTP/1.1\r\nHost: local").await;
+            }
+            let _ = stream.read_u8().await;
+        }
+    };
+    let tasks = tokio::task::LocalSet::new();
+    (0..clients).for_each(|at| drop(tasks.spawn_local(comes_again(at))));
+    let stopped = async {
+        while !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    runtime.block_on(tasks.run_until(stopped));
+}
+
+#[test]
+fn no_scrape_is_missed_beside_a_thousand_half_open_clients_of_the_same_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key, trusted) = certificate(folder.path());
+    let tls = Some(credentials::tls(&certificate, &key).unwrap());
+    for (access, trusted) in [(without_end(), None), (ServerAccess { tls, ..without_end() }, Some(trusted))] {
+        let (server, stop) = (Server::start(access), AtomicBool::new(false));
+        let is_tls = trusted.is_some();
+        let ask = |mut stream: Box<dyn ReadWrite>| {
+            let mut answer = String::new();
+            let asked = stream.write_all(b"GET /watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            asked.and_then(|()| stream.read_to_string(&mut answer)).is_ok() && answer.ends_with("this is /watch\n")
+        };
+        let scrape = || match &trusted {
+            Some(trusted) => ask(Box::new(server.connect_by_tls(Some(trusted.clone())))),
+            None => ask(Box::new(server.connect())),
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(|| half_open(server.address, 1000, &stop));
+            wait_until(|| server.cut.load(Ordering::Relaxed) > 1000);
+            let began = Instant::now();
+            let answered = (0..11).filter(|_| scrape()).count();
+            println!("{answered} of 11 scrapes in {:?}, {:?} cut", began.elapsed(), server.cut);
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(answered, 11, "by TLS: {is_tls}");
+        });
+    }
+}
+
 #[test]
 fn a_peer_that_has_its_share_is_told_so_and_another_is_answered() {
     let server = Server::start(without_end());
@@ -402,13 +490,7 @@ fn with_a_certificate_only_tls_is_spoken() {
     let access = ServerAccess { tls: Some(credentials::tls(&certificate, &key).unwrap()), ..ServerAccess::default() };
     let server = Server::start(access);
     let speak = |trusted: Option<CertificateDer<'static>>| {
-        let mut roots = RootCertStore::empty();
-        trusted.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
-        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots).with_no_client_auth();
-        let name = ServerName::try_from("localhost").unwrap();
-        let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), server.connect());
+        let mut stream = server.connect_by_tls(trusted);
         stream.write_all(b"GET /open HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
