@@ -21,6 +21,7 @@ mod error;
 mod exits;
 mod location;
 mod log;
+mod private_files;
 mod stats_tables;
 mod store;
 

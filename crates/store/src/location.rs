@@ -1,6 +1,7 @@
 //! Where a store lies: a directory of this machine, or a bucket of an S3-compatible store.
 
 use crate::StoreError;
+use crate::private_files::{PrivateFiles, shared_with_group};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
@@ -8,6 +9,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, RetryConfig, WriteMultipart};
+use rustix::fs::Mode;
 use sha2::{Digest, Sha256};
 use std::error::Error;
 use std::fmt;
@@ -41,6 +43,8 @@ pub struct StoreLocation {
     prefix: Path,
     objects: Arc<dyn ObjectStore>,
     runtime: Arc<Runtime>,
+    /// Of a directory: what its group may do with files there.
+    of_group: Option<Mode>,
 }
 
 impl fmt::Debug for StoreLocation {
@@ -64,17 +68,21 @@ impl StoreLocation {
             let url = format!("{BUCKET}{of}/");
             let prefix = Path::parse(prefix).map_err(|error| wrong(error.to_string()))?;
             let objects = Arc::new(PrefixStore::new(bucket(&url)?, prefix.clone()));
-            return Ok(StoreLocation { name, url, prefix, objects, runtime });
+            return Ok(StoreLocation { name, url, prefix, objects, runtime, of_group: None });
         }
         match make {
-            true => std::fs::create_dir_all(path).map_err(|error| wrong(error.to_string()))?,
+            true => {
+                let _private = PrivateFiles::begin(Mode::empty());
+                std::fs::create_dir_all(path).map_err(|error| wrong(error.to_string()))?;
+            }
             false if !path.is_dir() => return Err(StoreError::NoStore { place: name }),
             false => {}
         }
         let prefix = Path::from_absolute_path(path::absolute(path)?).map_err(|error| wrong(error.to_string()))?;
         let objects = LocalFileSystem::new_with_prefix(path).map_err(|error| wrong(error.to_string()))?;
         let objects = Arc::new(objects);
-        Ok(StoreLocation { name, url: "file:///".to_string(), prefix, objects, runtime })
+        let of_group = Some(shared_with_group(path));
+        Ok(StoreLocation { name, url: "file:///".to_string(), prefix, objects, runtime, of_group })
     }
 
     /// What it is called.
@@ -122,6 +130,7 @@ impl StoreLocation {
     /// Writes a file that is not there yet; whether it was not. It is there whole or not at all.
     pub fn create(&self, path: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
         let at = self.path(path)?;
+        let _private = self.of_group.map(PrivateFiles::begin);
         let put = self.objects.put_opts(&at, PutPayload::from(bytes), PutMode::Create.into());
         match self.runtime.block_on(put) {
             Ok(_) => Ok(true),
@@ -133,6 +142,7 @@ impl StoreLocation {
     /// Begins a file, which is there when it is [finished](Upload::finish).
     pub fn upload(&self, path: &str) -> Result<Upload, StoreError> {
         let at = self.path(path)?;
+        let _private = self.of_group.map(PrivateFiles::begin);
         let begun = self.runtime.block_on(self.objects.put_multipart(&at));
         let upload = WriteMultipart::new(begun.map_err(self.failed("cannot write", path))?);
         Ok(Upload { upload, runtime: self.runtime.clone(), bytes: 0, hash: Sha256::new() })
@@ -243,4 +253,44 @@ pub fn hash(bytes: &[u8]) -> String {
 
 fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn what_is_in_a_directory_is_its_owners_unless_that_is_shared_with_a_group() {
+        let place = tempfile::tempdir().unwrap();
+        let mode = |path: &str| fs::metadata(place.path().join(path)).unwrap().mode() & 0o7777;
+        for (directory, made_with, folders, files) in [
+            ("above/new", None, 0o700, 0o600),
+            ("of_others", Some(0o755), 0o700, 0o600),
+            ("to_read", Some(0o2750), 0o2750, 0o640),
+            ("to_write", Some(0o2775), 0o2770, 0o660),
+        ] {
+            if let Some(mode) = made_with {
+                fs::create_dir(place.path().join(directory)).unwrap();
+                fs::set_permissions(place.path().join(directory), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            let store = StoreLocation::at(&place.path().join(directory), true).unwrap();
+            assert!(store.create("log/1.json", b"{}".to_vec()).unwrap());
+            let mut upload = store.upload("exits/day/1.parquet").unwrap();
+            upload.write_all(b"rows").unwrap();
+            upload.finish().unwrap();
+            assert_eq!(mode(directory), made_with.unwrap_or(folders), "{directory}");
+            for (path, wanted) in [
+                ("log", folders),
+                ("exits", folders),
+                ("exits/day", folders),
+                ("log/1.json", files),
+                ("exits/day/1.parquet", files),
+            ] {
+                assert_eq!(mode(&format!("{directory}/{path}")), wanted, "{directory}/{path}");
+            }
+        }
+        assert_eq!(mode("above"), 0o700);
+    }
 }
