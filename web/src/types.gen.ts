@@ -3197,11 +3197,21 @@ export interface DiffVerdictRow {
    */
   reason_part: number | null;
   /**
-   * Of a comparison `worse`, `better`, `no_clear_difference`, `same` (every figure is) or `cannot_tell`; of a fleet the same
-   * but `same`, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
+   * Of a comparison `worse`, `better`, `recordings_differ` (of which a side has one), `no_clear_difference`, `same` (every figure is)
+   * or `cannot_tell`; of a fleet the first, the second, the fourth and the last, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
    * themselves), `tie` (all) or `cannot_tell`. Of an experiment `found` or `cannot_tell`.
    */
-  state: "worse" | "better" | "no_clear_difference" | "same" | "cannot_tell" | "best" | "ahead" | "tie" | "found";
+  state:
+    | "worse"
+    | "better"
+    | "recordings_differ"
+    | "no_clear_difference"
+    | "same"
+    | "cannot_tell"
+    | "best"
+    | "ahead"
+    | "tie"
+    | "found";
   /**
    * In one sentence.
    */
@@ -3417,11 +3427,21 @@ export interface Headline {
    */
   is_doubtful: boolean;
   /**
-   * Of a comparison `worse`, `better`, `no_clear_difference`, `same` (every figure is) or `cannot_tell`; of a fleet the same
-   * but `same`, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
+   * Of a comparison `worse`, `better`, `recordings_differ` (of which a side has one), `no_clear_difference`, `same` (every figure is)
+   * or `cannot_tell`; of a fleet the first, the second, the fourth and the last, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
    * themselves), `tie` (all) or `cannot_tell`. Of an experiment `found` or `cannot_tell`.
    */
-  state: "worse" | "better" | "no_clear_difference" | "same" | "cannot_tell" | "best" | "ahead" | "tie" | "found";
+  state:
+    | "worse"
+    | "better"
+    | "recordings_differ"
+    | "no_clear_difference"
+    | "same"
+    | "cannot_tell"
+    | "best"
+    | "ahead"
+    | "tie"
+    | "found";
   /**
    * In one sentence.
    */

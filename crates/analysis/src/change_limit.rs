@@ -4,6 +4,9 @@ use crate::threshold::{CUT, Test, ThresholdError, Written};
 use crate::{Breach, DiffMeasure, DiffRow, LimitCheck, MeasureChange, Unjudged};
 use std::str::FromStr;
 
+/// Recordings that each side needs: of one, nobody knows what of a difference is from run to run.
+pub const FEWEST_RECORDINGS: usize = 2;
+
 /// A limit on the change of one figure of one reason, or of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeLimit {
@@ -52,11 +55,16 @@ impl ChangeLimit {
     }
 
     /// Compares. The limit is passed where the whole confidence interval of the change lies beyond it; `cut` is whether a
-    /// recording of either side is.
-    pub fn check(&self, rows: &[DiffRow], cut: bool) -> LimitCheck {
+    /// recording of either side is, `recordings` how many the side has that has fewer.
+    pub fn check(&self, rows: &[DiffRow], cut: bool, recordings: usize) -> LimitCheck {
         let unjudged = |why| LimitCheck::Unknown(Unjudged { threshold: self.text.clone(), why });
         if cut {
             return unjudged(CUT);
+        }
+        if recordings < FEWEST_RECORDINGS {
+            return unjudged(
+                "one recording does not say how runs differ without any change: give each side several (--before, --after)",
+            );
         }
         let of_reason = |row: &&DiffRow| match (&row.reason, &self.reason) {
             (None, None) => true,
@@ -124,7 +132,7 @@ mod tests {
             ("cost(io)>+5%", 1_000, 9_000, Some((1, 2)), None),
         ];
         for (text, before, after, interval, passed) in cases {
-            let check = text.parse::<ChangeLimit>().unwrap().check(&row(before, after, interval), false);
+            let check = text.parse::<ChangeLimit>().unwrap().check(&row(before, after, interval), false, 2);
             let found = match check {
                 LimitCheck::Passed(_) => Some(true),
                 LimitCheck::Holds => Some(false),
@@ -132,8 +140,11 @@ mod tests {
             };
             assert_eq!(found, passed, "{text} {before} {after} {interval:?}");
         }
-        let cut = "cost>+5%".parse::<ChangeLimit>().unwrap().check(&row(1_000, 1_100, Some((60, 140))), true);
-        assert!(matches!(cut, LimitCheck::Unknown(_)));
+        for (cut, recordings) in [(true, 2), (false, 1)] {
+            let limit = "cost>+5%".parse::<ChangeLimit>().unwrap();
+            let check = limit.check(&row(1_000, 1_100, Some((60, 140))), cut, recordings);
+            assert!(matches!(check, LimitCheck::Unknown(_)), "{check:?}");
+        }
     }
 
     #[test]

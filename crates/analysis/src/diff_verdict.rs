@@ -16,6 +16,8 @@ pub enum DiffState {
     Worse,
     /// It fell.
     Better,
+    /// It rose, or fell, between two recordings; whether anything else than the next run would have changed it, nobody knows.
+    RecordingsDiffer,
     /// Chance may have made the difference.
     NoClearDifference,
     /// Every figure is the same on both sides.

@@ -445,14 +445,17 @@ impl Facts {
         self.run_states.times().next().is_some()
     }
 
+    /// Whether there is no `kvm_exit`, as with a back end in software or PVM, and where it was not recorded: all exits are to user space.
+    pub fn has_no_kvm_exit(&self) -> bool {
+        let causes = self.causes.cells();
+        !causes.is_empty() && causes.iter().all(|(cause, _)| cause.code.list == CodeList::KvmExit)
+    }
+
     /// For how long a vCPU had a CPU, or wanted one. Who waits for Xen's device model does neither. Where no `kvm_exit` tells
     /// guest and kernel apart, the scheduler says that what nothing else tells is within KVM_RUN; so Xen's says that a vCPU runs.
     pub fn time_wanted(&self) -> impl Fn(&VcpuTime) -> u64 + use<> {
         let has_run_states = self.has_run_states();
-        let causes = self.causes.cells();
-        let is_blind = self.event_kinds.switches
-            && !causes.is_empty()
-            && causes.iter().all(|(cause, _)| cause.code.list == CodeList::KvmExit);
+        let is_blind = self.event_kinds.switches && self.has_no_kvm_exit();
         move |of| {
             let mut parts = vec![TimePart::Guest, TimePart::Kernel, TimePart::Steal];
             parts.extend((!has_run_states).then_some(TimePart::User));

@@ -47,7 +47,7 @@ mod verdict;
 mod yields;
 
 pub use accesses::{AccessKey, AccessStats, Accesses, TypicalAccesses};
-pub use change_limit::{ChangeLimit, ChangeLimitError};
+pub use change_limit::{ChangeLimit, ChangeLimitError, FEWEST_RECORDINGS};
 pub use clock_check::ClockCheck;
 pub use condition::{Condition, ConditionError, ExitFilter, Length, Limit, TextKey, TextWord, Texts, Than};
 pub use cpu_holders::CpuHolders;

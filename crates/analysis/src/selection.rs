@@ -1,6 +1,7 @@
 //! Which exits are looked at.
 
 use crate::{ExitFilter, TextWord};
+use exitscope_model::codes::is_called;
 use exitscope_model::{Exit, ExitCode, VcpuIdentity};
 use exitscope_units::{Moment, Nanos, VcpuId, VmId};
 
@@ -88,7 +89,7 @@ impl Selection {
             return held;
         }
         let name = code.name();
-        let held = self.reasons.iter().any(|wanted| wanted.eq_ignore_ascii_case(&name));
+        let held = self.reasons.iter().any(|wanted| is_called(&name, wanted));
         self.cached = Some((code, held));
         held
     }

@@ -1,6 +1,7 @@
 //! Thresholds on facts, for scripts and CI: `p99(io)>200us`, `rate(*)>50000`, `share(npf)>=30%`, `lost>0`.
 
 use crate::{ExitStats, Facts};
+use exitscope_model::codes::is_called;
 use exitscope_model::{Ledger, Severity};
 use exitscope_units::Nanos;
 use std::fmt;
@@ -334,11 +335,11 @@ fn share(part: u64, whole: u64) -> Option<u64> {
 }
 
 impl Facts {
-    /// The figures of the reason with this name, without regard to case.
+    /// The figures of the reasons that are meant by this name.
     pub fn of_reason(&self, name: &str) -> ExitStats {
         let mut found = ExitStats::default();
         for (key, way) in self.phases.cells() {
-            if key.code.name().eq_ignore_ascii_case(name) {
+            if is_called(&key.code.name(), name) {
                 found.merge(&way.stats);
             }
         }

@@ -337,7 +337,7 @@ pub struct SelectArgs {
     /// Only these vCPUs, by number; several with commas
     #[arg(long = "vcpu", value_name = "N", value_delimiter = ',')]
     pub vcpus: Vec<u32>,
-    /// Only these exit reasons, by the kernel's name (like io, EPT_VIOLATION) in any case; several with commas
+    /// Only these exit reasons, by the kernel's name (like io, EPT_VIOLATION) in any case, of Intel or of AMD; several with commas
     #[arg(long = "reason", value_name = "NAME", value_delimiter = ',')]
     pub reasons: Vec<String>,
     /// Only exits from this moment on: seconds on the trace's clock (like 30.163347), or +LENGTH after the trace's

@@ -13,7 +13,7 @@ use exitscope_pipeline::{DiffSide, read_side};
 use exitscope_trace::{EventFilter, Input};
 use exitscope_view::{
     Comparison, Coverage, DiffVerdictRow, EventKindsRow, ReasonComparison, SelectionRow, SideRow, comparison_page,
-    write_page,
+    fewer_recordings, write_page,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let inputs = [read::open(&before, &args.select.clock)?, read::open(&after, &args.select.clock)?];
     let Sides { comparison, lengths, rows, cut } = compare(inputs, &args.select, args.confidence, top)?;
-    let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut)));
+    let recordings = fewer_recordings([&comparison.before, &comparison.after]);
+    let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut, recordings)));
     if let Some(to) = &args.html {
         html_output::write(to, |out| write_result_page(&ResultPage::Diff { diff: &comparison, lengths }, out))?;
         return Ok(gates.outcome());

@@ -410,14 +410,35 @@ fn a_change_that_is_certainly_beyond_a_limit_fails_a_job() {
         (&t1, &t2, "cost>5%", 2),
         (&t1, &t2, "cost(io>+5%", 2),
     ];
+    // Runs like the first, as far as anybody can tell.
+    let folder = tempfile::tempdir().unwrap();
+    let like = |trace: &str| {
+        let copy = folder.path().join(trace.rsplit('/').next().unwrap());
+        std::fs::copy(trace, &copy).unwrap();
+        text(&copy)
+    };
+    let (like_t1, like_t2) = (like(&t1), like(&t2));
     for (before, after, limit, code) in cases {
-        let output = run(&["diff", before, after, "--fail-on", limit]);
+        let [more_before, more_after] = [before, after].map(|of| if of == &t1 { &like_t1 } else { &like_t2 });
+        let output = run(&["diff", before, after, "--before", more_before, "--after", more_after, "--fail-on", limit]);
         assert_eq!(output.status.code(), Some(code), "{limit}: {}", stderr(&output));
     }
     // The exits of io are fewer by 131 % to 47 % of what they were; the least of that is certain.
     for (limit, code) in [("rate(io)<-10%", 1), ("rate(io)<-90%", 0), ("rate(IO)>+0%", 0), ("p50(io)>+5%", 1)] {
-        let output = run(&["diff", &t1, &t2, "--fail-on", limit]);
+        let output = run(&["diff", &t1, &t2, "--before", &like_t1, "--after", &like_t2, "--fail-on", limit]);
         assert_eq!(output.status.code(), Some(code), "{limit}: {}", stderr(&output));
+        // With one on a side nobody knows what is from run to run.
+        for one in [
+            &["diff", &t1, &t2, "--fail-on", limit][..],
+            &["diff", &t1, &t2, "--after", &like_t2, "--fail-on", limit],
+            &["diff", &t1, &t2, "--before", &t1, "--after", &t2, "--fail-on", limit],
+        ] {
+            let output = run(one);
+            assert_eq!(output.status.code(), Some(2), "{limit}: {}", stderr(&output));
+            assert!(stderr(&output).contains("give each side several (--before, --after)"), "{}", stderr(&output));
+            let page = stdout(&output);
+            assert!(!page.contains("Better") && !page.contains("Worse"), "{page}");
+        }
     }
 }
 

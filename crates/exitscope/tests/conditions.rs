@@ -15,7 +15,7 @@ fn total(trace: &str, arguments: &[&str]) -> (u64, u64) {
 }
 
 fn sum<'a>(rows: impl IntoIterator<Item = &'a Value>) -> (u64, u64) {
-    let of = |row: &Value| (row["count"].as_u64().unwrap(), row["cost_ns"].as_u64().unwrap());
+    let of = |row: &Value| (row["count"].as_u64().unwrap(), row["cost_ns"].as_u64().unwrap_or(0));
     rows.into_iter().map(of).fold((0, 0), |all, row| (all.0 + row.0, all.1 + row.1))
 }
 

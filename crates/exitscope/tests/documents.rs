@@ -58,7 +58,10 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("examples/advise.txt", "advise corpus/x86-svm/t4-zstd.data.gz"),
     ("examples/sim.txt", "sim scenarios/ping-pong.toml --set guest_halt_poll_ns=0"),
     ("examples/sweep.txt", "sweep scenarios/web.toml --vary spin_retry=0,10..100000:*10 --metric throughput,yields"),
-    ("examples/diff.txt", "diff corpus/x86-svm/t4-zstd.data.gz corpus/x86-svm/t4-pipe.data.gz"),
+    (
+        "examples/diff.txt",
+        "diff corpus/x86-svm/t4-zstd.data.gz corpus/x86-svm/t4-pipe.data.gz --before corpus/x86-svm/t4-callchain.data.gz --after corpus/x86-svm/t4-none.dat.gz",
+    ),
 ];
 
 /// What the command prints with these arguments.

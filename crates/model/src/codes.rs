@@ -166,6 +166,25 @@ impl UserStay {
     }
 }
 
+/// Reasons of Intel's and AMD's for the same, where their names are not: who writes one for a recording of the other means it.
+const SAME: &[(&str, &str)] = &[
+    ("IO_INSTRUCTION", "io"),
+    ("MSR_READ", "msr"),
+    ("MSR_WRITE", "msr"),
+    ("EXTERNAL_INTERRUPT", "interrupt"),
+    ("INTERRUPT_WINDOW", "vintr"),
+    ("EPT_VIOLATION", "npf"),
+    ("EPT_MISCONFIG", "npf"),
+    ("VMCALL", "hypercall"),
+    ("PAUSE_INSTRUCTION", "pause"),
+];
+
+/// Whether a reason of this name is meant by `wanted`: without regard to case, and by either vendor's word.
+pub fn is_called(name: &str, wanted: &str) -> bool {
+    let are = |one: &str, other: &str| name.eq_ignore_ascii_case(one) && wanted.eq_ignore_ascii_case(other);
+    name.eq_ignore_ascii_case(wanted) || SAME.iter().any(|(vmx, svm)| are(vmx, svm) || are(svm, vmx))
+}
+
 impl ExitCode {
     /// A signal ended `KVM_RUN`.
     pub const INTR: ExitCode = ExitCode::new(CodeList::KvmExit, KVM_EXIT_INTR as u64);

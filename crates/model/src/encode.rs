@@ -4,7 +4,7 @@
 //! | where | what would act | what becomes of it |
 //! | --- | --- | --- |
 //! | terminal, messages | control characters, and those that turn or hide text | U+FFFD |
-//! | CSV | a formula, which begins with `=`, `+`, `-`, `@`, a tab or a return | `'` before it |
+//! | CSV | a formula, which begins with `=`, `+`, `-`, `@`, a tab or a return; what acts on a terminal | `'` before it; U+FFFD |
 //! | collapsed stacks | `;`, the end of a line | `:`, U+FFFD |
 //! | HTML | `&`, `<`, `>`, `"`, `'` | references |
 
@@ -45,11 +45,12 @@ pub fn message(text: &str) -> String {
     text.trim_end_matches('\n').split('\n').map(line).collect::<Vec<_>>().join("\n    ")
 }
 
-/// As a field of CSV, which no spreadsheet takes for a formula. Numbers are left as they are.
+/// As a field of CSV, which no spreadsheet takes for a formula, and no terminal for a command. Numbers are left as they are.
 pub fn csv_field(text: &str) -> Cow<'_, str> {
+    let shown = line(text);
     match text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text != "-" && text.parse::<f64>().is_err() {
-        true => Cow::Owned(format!("'{text}")),
-        false => Cow::Borrowed(text),
+        true => Cow::Owned(format!("'{shown}")),
+        false => shown,
     }
 }
 
@@ -101,7 +102,9 @@ mod tests {
             ("@SUM(A1)", "'@SUM(A1)"),
             ("+1+1", "'+1+1"),
             ("-2+3", "'-2+3"),
-            ("\t=1", "'\t=1"),
+            ("\t=1", "'\u{fffd}=1"),
+            ("a\x1b[2J\x07b\u{202e}c", "a\u{fffd}[2J\u{fffd}b\u{fffd}c"),
+            ("=\x1b", "'=\u{fffd}"),
             ("-12.5", "-12.5"),
             ("+3", "+3"),
             ("-", "-"),

@@ -69,7 +69,7 @@ lines! {
     EndsEarly Notice "ends_early" "vCPUs of which nothing was heard in the last twentieth of the recording: their time ends with the last event that says where they were, and what follows is in no part of it."
     UnfinishedExit Notice "unfinished_exit" "Exits still open when the recording ended; they are counted but not timed."
     ExitWithoutEntry Notice "exit_without_entry" "Exits followed by another exit without an entry between; they are counted but not timed."
-    NoKvmExit Notice "no_kvm_exit" "vCPUs of a KVM back end that never fires kvm_exit: only exits to user space are seen, and time in the guest is not divided from time in the kernel."
+    NoKvmExit Notice "no_kvm_exit" "vCPUs without kvm_exit, which their KVM back end never fires, or which was not recorded: only exits to user space are seen, and time in the guest is not divided from time in the kernel."
     UnseenRun Notice "unseen_run" "Exits to user space after which nothing says when KVM_RUN was entered again (kvm_fpu, sys_enter_ioctl): they are counted but not timed, and what the thread did until its next event is unknown."
     UnnamedVcpu Notice "unnamed_vcpu" "Exits of which no scheduler record says whose they are: they are paired by physical CPU, which is right only while one vCPU has it."
     NoLength Notice "no_length" "Exits with equal exit and entry timestamps (coarse clock); their length counts as zero."

@@ -1,7 +1,7 @@
 //! What exit codes are, over whole lists: each question is answered for every reason of every vendor, not for a few.
 
 use exitscope_model::codes::{
-    EAGAIN, EFAULT, EHWPOISON, EINTR, KVM_EXIT_HLT, KVM_EXIT_INTR, KVM_EXIT_MEMORY_FAULT, UserStay,
+    EAGAIN, EFAULT, EHWPOISON, EINTR, KVM_EXIT_HLT, KVM_EXIT_INTR, KVM_EXIT_MEMORY_FAULT, UserStay, is_called,
 };
 use exitscope_model::*;
 
@@ -141,6 +141,22 @@ fn an_error_is_why_kvm_run_returned_whatever_reason_is_left_over_but_for_a_memor
         assert_eq!((code.name(), UserStay::of(reason, errno)), (name.to_string(), stay), "{reason} {errno}");
         assert_eq!(ExitCode::from_name(CodeList::KvmExit, name), Some(code));
         assert!(ExitCode::is_known(name) && ExitCode::is_known(&name.to_ascii_lowercase()), "{name}");
+    }
+}
+
+#[test]
+fn a_reason_is_meant_by_either_vendors_word() {
+    for (name, wanted, is_meant) in [
+        ("IO_INSTRUCTION", "io", true),
+        ("io", "io_instruction", true),
+        ("MSR_WRITE", "msr", true),
+        ("MSR_WRITE", "MSR_READ", false),
+        ("npf", "EPT_MISCONFIG", true),
+        ("HLT", "hlt", true),
+        ("HLT", "io", false),
+        ("interrupt", "External_Interrupt", true),
+    ] {
+        assert_eq!(is_called(name, wanted), is_meant, "{name} {wanted}");
     }
 }
 

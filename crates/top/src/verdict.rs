@@ -86,7 +86,7 @@ impl RecentIntervals {
             sleeps: None,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
             has_steal: all.switches,
-            record: "",
+            record: Ok(""),
         };
         let costs = all.reasons().map(|(code, of)| (code, of.within.cost()));
         let costliest = costs.max_by_key(|(_, cost)| *cost).map(|(code, cost)| (code.name(), cost));

@@ -4,7 +4,7 @@ use crate::compare::{ChangeRow, ReasonComparison, SideRow};
 use crate::headline::Headline;
 use crate::names::thousands;
 use crate::report::TraceRow;
-use exitscope_analysis::{DiffMeasure, DiffRow, DiffState, DiffVerdict, NotCompared};
+use exitscope_analysis::{DiffMeasure, DiffRow, DiffState, DiffVerdict, FEWEST_RECORDINGS, NotCompared};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -38,6 +38,11 @@ impl DiffVerdictRow {
         match is_told {
             true if unlike.is_some() => verdict.state = DiffState::CannotTell(NotCompared::Unlike),
             true if before != after => verdict.state = DiffState::CannotTell(NotCompared::Steal),
+            true if fewer_recordings(sides) < FEWEST_RECORDINGS
+                && matches!(verdict.state, DiffState::Worse | DiffState::Better) =>
+            {
+                verdict.state = DiffState::RecordingsDiffer;
+            }
             _ => {}
         }
         let total = ReasonComparison::of(total);
@@ -57,10 +62,17 @@ impl DiffVerdictRow {
     }
 }
 
+/// How many recordings the side has that has fewer; one that is named twice is one.
+pub fn fewer_recordings(sides: [&SideRow; 2]) -> usize {
+    let names = |side: &SideRow| side.traces.iter().map(|trace| &trace.name).collect::<BTreeSet<_>>().len();
+    sides.map(names).into_iter().min().unwrap_or(0)
+}
+
 fn id(state: DiffState) -> &'static str {
     match state {
         DiffState::Worse => "worse",
         DiffState::Better => "better",
+        DiffState::RecordingsDiffer => "recordings_differ",
         DiffState::NoClearDifference => "no_clear_difference",
         DiffState::Same => "same",
         DiffState::CannotTell(_) => "cannot_tell",
@@ -162,6 +174,10 @@ impl Words<'_> {
                 format!("Worse: {what} {much}{}", self.carried())
             }
             DiffState::Better => format!("Better: {what} {}{}", much.unwrap_or_default(), self.carried()),
+            DiffState::RecordingsDiffer => {
+                let much = much.unwrap_or_else(|| format!("{} of vCPU time, and nothing before", of_time(after)));
+                format!("These recordings differ: {what} {much}{}; nothing is known of the change", self.carried())
+            }
             DiffState::Same => "No difference: every figure is the same on both sides".to_string(),
             DiffState::NoClearDifference => {
                 let rate = self.change(DiffMeasure::Rate).filter(|rate| matches!(rate.verdict, "more" | "less"));
@@ -275,9 +291,10 @@ impl Words<'_> {
         if is_told && !self.has_steal() {
             doubts.push("steal cannot be told from what exits cost in these recordings".to_string());
         }
-        let is_doubtful = !doubts.is_empty();
-        if is_told && self.sides.iter().any(|side| side.traces.len() == 1) {
-            let sides = if self.sides.iter().all(|side| side.traces.len() == 1) { "each side" } else { "one side" };
+        let is_doubtful = !doubts.is_empty() || self.verdict.state == DiffState::RecordingsDiffer;
+        let is_one = |side: &SideRow| fewer_recordings([side; 2]) == 1;
+        if is_told && self.sides.iter().any(|side| is_one(side)) {
+            let sides = if self.sides.iter().all(|side| is_one(side)) { "each side" } else { "one side" };
             doubts.push(format!(
                 "one recording on {sides}: what differs from run to run is not in the interval (--before, --after take several)"
             ));
@@ -328,7 +345,7 @@ mod tests {
             events: 0,
         };
         SideRow {
-            traces: vec![trace; recordings],
+            traces: (0..recordings).map(|at| TraceRow { name: format!("{at}.data"), ..trace.clone() }).collect(),
             events: 100,
             exits: 100,
             lost: 0,
@@ -438,7 +455,14 @@ mod tests {
     fn what_limits_a_verdict_is_said_and_what_could_change_it_makes_it_doubtful() {
         let all = row(None, 310, 870, (410, 700));
         let one = judged(&all, &[], [&side(1, true), &side(1, true)]).headline;
-        assert!(!one.is_doubtful && one.doubts[0].starts_with("one recording on each side"), "{one:?}");
+        assert!(one.is_doubtful && one.doubts[0].starts_with("one recording on each side"), "{one:?}");
+        assert_eq!((one.state.as_str(), one.details.len()), ("recordings_differ", 3), "{one:?}");
+        assert_eq!(
+            one.text,
+            "These recordings differ: exits cost 2.8 times as much; no reason's own change is clear; nothing is known of the change"
+        );
+        let one = judged(&all, &[], [&side(3, true), &side(1, true)]).headline;
+        assert_eq!(one.state, "recordings_differ", "one recording on one side");
         let untold = judged(&all, &[], [&side(3, false), &side(3, false)]).headline;
         assert!(untold.is_doubtful, "{untold:?}");
         assert_eq!(

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 /// The answer, before all figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Headline {
-    /// Of a comparison `worse`, `better`, `no_clear_difference`, `same` (every figure is) or `cannot_tell`; of a fleet the same
-    /// but `same`, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
+    /// Of a comparison `worse`, `better`, `recordings_differ` (of which a side has one), `no_clear_difference`, `same` (every figure is)
+    /// or `cannot_tell`; of a fleet the first, the second, the fourth and the last, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among
     /// themselves), `tie` (all) or `cannot_tell`. Of an experiment `found` or `cannot_tell`.
-    #[schemars(extend("enum" = ["worse", "better", "no_clear_difference", "same", "cannot_tell", "best", "ahead", "tie", "found"]))]
+    #[schemars(extend("enum" = ["worse", "better", "recordings_differ", "no_clear_difference", "same", "cannot_tell", "best", "ahead", "tie", "found"]))]
     pub state: String,
     /// In one sentence.
     pub text: String,

@@ -72,9 +72,20 @@ pub struct VerdictWords<'a> {
     pub took_turns: bool,
     /// Where steal but for what ends a sleep was recorded: sleeps that ended, and how many of them without a wake-up.
     pub sleeps: Option<(u64, u64)>,
-    /// How to record all that is needed.
-    pub record: &'a str,
+    /// How to record all that is needed; or why no recording would have more.
+    pub record: Result<&'a str, &'static str>,
 }
+
+/// Of a host without kvm_exit.
+const NO_KVM_EXIT: &str = "this KVM fires no kvm_exit, as a back end in software or PVM does not, and no recording tells its guests' time \
+    from the kernel's";
+
+/// Of what `exitscope record` made, which takes all that the kernel offers.
+const ALL_RECORDED: &str =
+    "`exitscope record` made it, and took what this kernel has: was a guest running, and long enough?";
+
+/// Whose settings say that this is so.
+const RECORDER: &str = "exitscope";
 
 impl VerdictRow {
     /// The verdict on these facts, of which rules made `advised`.
@@ -101,7 +112,12 @@ impl VerdictRow {
             has_turns: facts.event_kinds.by_runner && !facts.event_kinds.switches,
             took_turns: facts.took_turns(parts.get(TimePart::Steal)),
             sleeps: kinds.switches.then_some((kinds.sleeps, kinds.unwoken_sleeps)),
-            record,
+            record: match () {
+                // Where it was not recorded, it may fire.
+                _ if facts.has_no_kvm_exit() && info.names.has("kvm:kvm_exit") => Err(NO_KVM_EXIT),
+                _ if info.settings.iter().any(|setting| setting.of == RECORDER) => Err(ALL_RECORDED),
+                _ => Ok(record),
+            },
         };
         let wrong_clock = ClockRow::of(&facts.halts, info).is_some();
         let mut row = VerdictRow::worded(&verdict, &words, advised.and_then(costliest).as_ref());
@@ -118,7 +134,8 @@ impl VerdictRow {
     pub fn worded(verdict: &Verdict, words: &VerdictWords<'_>, cause: Option<&(String, u64)>) -> VerdictRow {
         let Verdict { state, time, next, wall, hidden, unknown, undivided, halted, is_doubtful } = *verdict;
         let share = percent(time.0, wall.0);
-        let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), record, .. } = *words;
+        let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), .. } = *words;
+        let record = words.record.map_or_else(str::to_string, |record| format!("record with {record}"));
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
         let text = match state {
             VerdictState::ExitsDominate => {
@@ -164,21 +181,21 @@ impl VerdictRow {
                 format!("vCPUs are halted {share} of their time, and little is lost of the rest")
             }
             VerdictState::Healthy => format!("Guests run {share} of vCPU time, and no part of the rest is large"),
-            VerdictState::NoExits => format!("Cannot tell: there is no VM exit in it; record with {record}"),
+            VerdictState::NoExits => format!("Cannot tell: there is no VM exit in it; {record}"),
             VerdictState::NoLengths if ganged > 0 => format!(
-                "Cannot tell what exits cost: no entry into a guest was recorded (record with {record}); {} of {} core runs were ganged",
+                "Cannot tell what exits cost: no entry into a guest was recorded ({record}); {} of {} core runs were ganged",
                 thousands(ganged),
                 thousands(runs)
             ),
             VerdictState::NoLengths => {
-                format!("Cannot tell what exits cost: no entry into a guest was recorded; record with {record}")
+                format!("Cannot tell what exits cost: no entry into a guest was recorded; {record}")
             }
             VerdictState::MostlyUnknown if hidden > unknown => {
                 format!("Cannot tell: losses hide most of {share} of vCPU time; record with larger buffers")
             }
             VerdictState::MostlyUnknown => {
                 format!(
-                    "Cannot tell: {share} of vCPU time is unaccounted for, halts that are not divided included; record with {record}"
+                    "Cannot tell: {share} of vCPU time is unaccounted for, halts that are not divided included; {record}"
                 )
             }
         };
@@ -266,7 +283,7 @@ mod tests {
             has_turns: false,
             took_turns: false,
             sleeps: None,
-            record: "",
+            record: Ok(""),
         };
         let text = |halted, stopped| {
             let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(50)).with(TimePart::Halted, Nanos(halted));
