@@ -70,7 +70,8 @@ fn others<T: Copy + Default>(name: impl Fn(TimePart) -> T) -> [T; OTHERS] {
 
 impl Sums {
     fn of(report: &Value) -> Sums {
-        let of = |name: &str| report["total"][name].as_u64().unwrap();
+        // Of exits without lengths there are no sums.
+        let of = |name: &str| report["total"][name].as_u64().unwrap_or(0);
         Sums {
             count: of("count"),
             timed: of("timed"),

@@ -19,7 +19,7 @@ const WRITERS: &[&[&str]] = &[
     &["export", "INPUT", "--format", "perfetto", "-o", "out"],
     &["sim", "SCENARIO", "--trace", "out"],
     #[cfg(feature = "store")]
-    &["store", "add", "out", "INPUT"],
+    &["store", "add", "out", "INPUT", "--host", "a"],
 ];
 
 /// Fails if others than its owner may do anything with it, or with what is in it.

@@ -25,7 +25,8 @@ fn add(store: &Path, files: &[PathBuf], flags: &[&str]) -> Output {
 }
 
 fn in_report(of: &serde_json::Value) -> Sums {
-    let figures = |row: &serde_json::Value| COLUMNS.map(|name| row[name].as_u64().unwrap());
+    // Of exits without lengths there are no sums.
+    let figures = |row: &serde_json::Value| COLUMNS.map(|name| row[name].as_u64().unwrap_or(0));
     let rows = of["rows"].as_array().unwrap().iter();
     rows.map(|row| (row["reason"].as_str().unwrap().to_string(), figures(row))).collect()
 }
