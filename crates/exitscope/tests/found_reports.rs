@@ -80,7 +80,7 @@ const REPORTS: &[(&str, &[&str], &[&str])] = &[
 #[test]
 fn what_was_complained_of_is_named_and_what_would_mislead_is_not_said() {
     for (name, says, does_not_say) in REPORTS {
-        let path = corpus(&format!("found/reports/{name}.txt.gz")).display().to_string();
+        let path = corpus(&format!("reports/{name}.txt.gz")).display().to_string();
         let all: String = [&["report", &path][..], &["report", "--all", &path], &["advise", &path]]
             .into_iter()
             .map(|command| stdout(&run(command)))

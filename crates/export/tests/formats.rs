@@ -12,6 +12,7 @@ use exitscope_export::{
     CsvExport, Export, ExportCounts, ExportedVcpus, Firefox, Folded, Hdr, MOST_EXITS, MOST_MARKERS, Perfetto,
     Speedscope, VcpuSurvey,
 };
+use exitscope_model::encode::csv_field;
 use exitscope_model::{
     CodeList, Exit, ExitCode, ExitParts, ExitPhases, Handler, PortAccessForm, Subject, SubjectKind, TimePart,
     TraceInfo, VcpuIdentity,
@@ -133,7 +134,10 @@ fn rows_stay_rows() {
     let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), exits.len());
     let place = reader.headers().unwrap().iter().position(|name| name == "vm_name").unwrap();
-    assert!(rows.iter().all(|row| &row[place] == NAME));
+    let shown = csv_field(NAME);
+    assert!(
+        rows.iter().all(|row| row[place] == shown) && rows.iter().all(|row| !row[place].contains(char::is_control))
+    );
 }
 
 #[test]
