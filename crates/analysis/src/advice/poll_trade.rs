@@ -50,8 +50,8 @@ pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
         && let Some(knob) = knob("halt_poll_ns")
     {
         let chosen = choose(polls);
-        let facts = note(input, &all, wall, judgement);
-        let share = polls.sum as f64 / wall.max(1) as f64 * 100.0;
+        let facts = note(input, &all, judgement);
+        let cpus = busy(input, polls);
         let later = input.rate(None, chosen.later);
         let limit = match chosen.limit {
             0 => "without them".to_string(),
@@ -63,8 +63,8 @@ pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
             subject: CauseSubject::None,
             vm: None,
             change: format!(
-                "shorten host halt polling, if its CPUs are worth more than early wake-ups: KVM's successful polls take {share:.1}% of the \
-                 vCPUs' time; {limit}, {later:.0} wake-ups a second come later, each by what it takes to wake a thread that sleeps"
+                "shorten host halt polling, if its CPUs are worth more than early wake-ups: KVM's successful polls keep {cpus:.2} CPUs busy; \
+                 {limit}, {later:.0} wake-ups a second come later, each by what it takes to wake a thread that sleeps"
             ),
             settings: vec![
                 AdviceSetting::Knob { side: SettingSide::Host, knob, value: chosen.limit },
@@ -117,20 +117,18 @@ fn shortened(polls: &DurationStats, limit: u64) -> Shortened {
     of
 }
 
-fn note(input: &AdviceInput, all: &HaltStats, wall: u64, judgement: &mut Judgement) -> Vec<CitedFactId> {
+/// CPUs that they kept busy.
+fn busy(input: &AdviceInput, polls: &DurationStats) -> f64 {
+    input.per_second(None, polls.sum).0 as f64 / 1e9
+}
+
+fn note(input: &AdviceInput, all: &HaltStats, judgement: &mut Judgement) -> Vec<CitedFactId> {
     let polls = &all.successful_polls;
     let vcpus = total(input.halting_vms().iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.vcpus)).max(1);
     let mut cite = |what: &str, figure| judgement.cite(None, Topic::Halts, what.to_string(), figure);
     let time = |nanos: u64| CitedValue::Time(Nanos(nanos));
     let mut facts = vec![
-        cite(
-            "part of the halting vCPUs' time in successful polls of KVM's",
-            CitedValue::Share(polls.gaps.sum as f64 / wall.max(1) as f64),
-        ),
-        cite(
-            "CPUs that successful polls kept busy",
-            CitedValue::Cpus(input.per_second(None, polls.gaps.sum).0 as f64 / 1e9),
-        ),
+        cite("CPUs that successful polls kept busy", CitedValue::Cpus(busy(input, &polls.gaps))),
         cite("halts a second of each vCPU", CitedValue::Rate(input.rate(None, all.halts()) / vcpus as f64)),
         cite(
             "part of the halts that successful polls ended",
