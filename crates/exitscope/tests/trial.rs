@@ -196,16 +196,7 @@ fn if_both_are_killed_the_next_start_restores_and_says_so() {
     let mut left = 0;
     for number in 0..10 {
         let host = Host::new();
-        let mut trial = host.long_trial();
-        host.wait_for_trial();
-        thread::sleep(Duration::from_micros(random.random_range(0..100_000)));
-        let watchdog = watchdog(trial.id()).expect("a watchdog");
-        assert!(signal(watchdog, Signal::STOP));
-        trial.kill().unwrap();
-        trial.wait().unwrap();
-        assert!(signal(watchdog, Signal::KILL));
-        wait_until("the lock is let go", SOON, || host.is_let_go());
-        assert!(host.state("tried.json").exists());
+        kill_both(&host, &mut random);
         let plan = host.try_zero("exit 3", &["--dry-run"]).output().unwrap();
         assert!(stderr(&plan).contains("they are restored first"), "{}", stderr(&plan));
         assert!(host.state("tried.json").exists());

@@ -213,16 +213,17 @@ impl ExitCode {
     /// Whether `KVM_RUN` returned for a memory fault that KVM could not resolve: the reason says so, or the error does, where text
     /// prints no reason beside it.
     pub const fn is_unresolved_fault(self) -> bool {
+        const REASON: u64 = KVM_EXIT_MEMORY_FAULT as u64;
         const FAULT: u64 = FAILED | EFAULT.unsigned_abs() as u64;
         const POISON: u64 = FAILED | EHWPOISON.unsigned_abs() as u64;
-        matches!(self.list, CodeList::KvmExit) && matches!(self.number, 39 | FAULT | POISON)
+        matches!(self.list, CodeList::KvmExit) && matches!(self.number, REASON | FAULT | POISON)
     }
 
     /// What such a fault is called, by the number of its code.
     pub(crate) fn memory_fault_name(number: u64) -> Option<&'static str> {
-        match number {
-            39 => Some("private, or shared"),
-            _ => lookup(ERRORS, number ^ FAILED),
+        match number == u64::from(KVM_EXIT_MEMORY_FAULT) {
+            true => Some("private, or shared"),
+            false => lookup(ERRORS, number ^ FAILED),
         }
     }
 
@@ -347,7 +348,6 @@ impl ExitCode {
             name.get(..start.len()).filter(|begin| begin.eq_ignore_ascii_case(start)).map(|begin| &name[begin.len()..])
         };
         let user = after("KVM_EXIT_");
-        let number = || after("KVM_RUN errno ").is_some_and(|errno| errno.parse::<u16>().is_ok());
         let has = |table: &[(u64, &str)], name: &str| table.iter().any(|row| row.1.eq_ignore_ascii_case(name));
         let vmx = || {
             let (basic, flags) = name.split_once(' ')?;
@@ -359,7 +359,7 @@ impl ExitCode {
             || vmx().is_some()
             || user.is_some_and(|name| has(t::KVM_EXIT, name))
             || after(FAILED_WITH).is_some_and(|error| has(ERRORS, error))
-            || number()
+            || after("KVM_RUN errno ").is_some_and(|errno| errno.parse::<u16>().is_ok())
             || name.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
     }
 

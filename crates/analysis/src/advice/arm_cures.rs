@@ -1,6 +1,8 @@
 //! The same for arm64: system registers, and calls by HVC or SMC.
 
-use super::cures::{Cure, ExitSource, FW_CFG, IRQCHIP, PCI, REPLACED, Remedy, SERIAL, memory, of_qemu, qemu};
+use super::cures::{
+    Cure, ExitSource, FW_CFG, IRQCHIP, PCI, REPLACED, Remedy, SERIAL, SERIAL_PORT, memory, of_qemu, qemu,
+};
 use super::judgement::AdviceSetting;
 use super::msr_cures::PMU;
 use exitscope_model::SubjectKind;
@@ -39,8 +41,6 @@ pub(super) static ARM64: &[ExitSource] = &[
     of_qemu(memory(0xa00_0000, 0xa00_3fff, "virtio-mmio", C(&VIRTIO_MMIO))),
     of_qemu(memory(0x3f00_0000, 0x3fff_ffff, "PCI configuration", Leave(PCI))),
 ];
-
-const SERIAL_PORT: &str = "serial port";
 
 /// With `kernel_irqchip=off`.
 static GIC: Cure = Cure { settings: &[qemu("-machine kernel_irqchip=on")], risk: "none known", xen: "", ..IRQCHIP };

@@ -511,8 +511,8 @@ impl JudgedVm<'_> {
     }
 
     /// What to do where the recording shows that Hyper-V's AutoEOI inhibits the processor's virtual APIC: the module's switches do not
-    /// matter then. Other reasons have other numbers from release to release. `enum kvm_apicv_inhibit`, and `synic_update_vector` of arch/x86/kvm/hyperv.c; hv-apicv of QEMU's
-    /// docs/system/i386/hyperv.rst.
+    /// matter then. Other reasons have other numbers from release to release. `enum kvm_apicv_inhibit`, and `synic_update_vector` of
+    /// arch/x86/kvm/hyperv.c; hv-apicv of QEMU's docs/system/i386/hyperv.rst.
     fn inhibited(&self) -> Option<Vec<AdviceSetting>> {
         let (activity, _) = *self.input.kvm_activity(self.id, &[KvmActivity::ApicvInhibited(1)]).first()?;
         let says = format!(

@@ -10,11 +10,11 @@
 
 use super::causes::{CauseSubject, Covered, RuleAnswer};
 use super::halt_poll_scope::halt_poll_reach;
-use super::input::{AdviceInput, RecordedHost, total};
+use super::input::{AdviceInput, RecordedHost};
 use super::judgement::{
     AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
 };
-use super::polling::{FEWEST, is_known};
+use super::polling::{FEWEST, is_known, of_halting};
 use crate::{DurationStats, HaltStats};
 use exitscope_policy::knob;
 use exitscope_units::Nanos;
@@ -41,7 +41,7 @@ struct Shortened {
 pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let all = input.facts.halts.all();
     let polls = &all.successful_polls.gaps;
-    let wall = total(input.halting_vms().iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.wall));
+    let wall = of_halting(input, |time| time.wall);
     let is_judged = judgement.advice().iter().any(|advice| advice.plan().rule == Rule::HostHaltPoll);
     if is_judged || host.xen || input.facts.halts.guest_polls || !is_known(input) || polls.count < FEWEST {
         return;
@@ -124,7 +124,7 @@ fn busy(input: &AdviceInput, polls: &DurationStats) -> f64 {
 
 fn note(input: &AdviceInput, all: &HaltStats, judgement: &mut Judgement) -> Vec<CitedFactId> {
     let polls = &all.successful_polls;
-    let vcpus = total(input.halting_vms().iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.vcpus)).max(1);
+    let vcpus = of_halting(input, |time| time.vcpus).max(1);
     let mut cite = |what: &str, figure| judgement.cite(None, Topic::Halts, what.to_string(), figure);
     let time = |nanos: u64| CitedValue::Time(Nanos(nanos));
     let mut facts = vec![

@@ -41,8 +41,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     if all.halts() < FEWEST || host.xen {
         return;
     }
-    let halting = input.halting_vms();
-    let wall = total(halting.iter().filter_map(|(vm, _)| input.vms.get(vm)).map(|time| time.wall));
+    let wall = of_halting(input, |time| time.wall);
     let exact = all.is_exact();
     if exact && is_known(input) && unknown_host(input, trials, host).is_none() && !trials.untried.halts {
         judge_host(input, host, &trials.host, wall, judgement);
@@ -67,6 +66,11 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
             advise(input, host, choice, &facts, judgement);
         }
     }
+}
+
+/// A figure of all VMs that halt, together.
+pub(super) fn of_halting(input: &AdviceInput, figure: impl Fn(&VmTime) -> u64) -> u64 {
+    total(input.halting_vms().iter().filter_map(|(vm, _)| input.vms.get(vm)).map(figure))
 }
 
 /// Whether the recording tells how KVM polled.

@@ -515,7 +515,7 @@ fn memory_faults(vm: &JudgedVm<'_>) -> usize {
         0 => 3,
         all if touched.again.saturating_mul(2) > all => 2,
         // The memory of a VM that is started meanwhile was not there before.
-        all if unmapped(vm).saturating_mul(TAKEN_OFTEN) >= all && !vm.is_there_for_a_part() => 4,
+        all if happened(vm, KvmActivity::Unmapped).saturating_mul(TAKEN_OFTEN) >= all && !vm.is_there_for_a_part() => 4,
         _ => usize::from(touched.alone.saturating_mul(2) > touched.time),
     }
 }
@@ -523,9 +523,9 @@ fn memory_faults(vm: &JudgedVm<'_>) -> usize {
 /// One change of the VMM's mappings for so many faults is enough for them: each may be of 2 MiB and more.
 const TAKEN_OFTEN: u64 = 10;
 
-/// Changes of the VMM's mappings.
-fn unmapped(vm: &JudgedVm<'_>) -> u64 {
-    vm.input.kvm_activity(vm.id, &[KvmActivity::Unmapped]).iter().map(|row| row.1).sum()
+/// How often KVM did this for a VM.
+fn happened(vm: &JudgedVm<'_>, activity: KvmActivity) -> u64 {
+    vm.input.kvm_activity(vm.id, &[activity]).first().map_or(0, |row| row.1)
 }
 
 /// arm64's trapped accesses to system registers.
@@ -536,8 +536,7 @@ const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, an
 
 /// `timer_emulate` of arch/arm64/kvm/arch_timer.c.
 fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
-    let emulated: u64 = vm.input.kvm_activity(vm.id, &[KvmActivity::TimerEmulated]).iter().map(|row| row.1).sum();
-    emulated.saturating_mul(2) >= vm.input.of_reasons(vm.id, &[SYSTEM_REGISTERS]).count
+    happened(vm, KvmActivity::TimerEmulated).saturating_mul(2) >= vm.input.of_reasons(vm.id, &[SYSTEM_REGISTERS]).count
 }
 
 /// The timers that KVM emulates: `kvm_timer_should_fire` and `timer_emulate` of arch/arm64/kvm/arch_timer.c, `get_timer_map` for which.
