@@ -219,11 +219,20 @@ impl ExitCode {
         matches!(self.list, CodeList::KvmExit) && matches!(self.number, REASON | FAULT | POISON)
     }
 
+    /// The same of a return after a fault of the guest's. `KVM_RUN` begins with the reason KVM_EXIT_UNKNOWN (`vcpu_run` of
+    /// arch/x86/kvm/x86.c, `kvm_arch_vcpu_ioctl_run` of arch/arm64/kvm/arm.c), which no fault sets: it failed, and libtraceevent's
+    /// text has the reason in place of the error.
+    pub(crate) const fn leaves_fault_unresolved(self) -> bool {
+        const UNKNOWN: ExitCode = ExitCode::new(CodeList::KvmExit, 0);
+        self.is_unresolved_fault() || matches!(self, UNKNOWN)
+    }
+
     /// What such a fault is called, by the number of its code.
     pub(crate) fn memory_fault_name(number: u64) -> Option<&'static str> {
-        match number == u64::from(KVM_EXIT_MEMORY_FAULT) {
-            true => Some("private, or shared"),
-            false => lookup(ERRORS, number ^ FAILED),
+        match number {
+            0 => Some("an error"),
+            number if number == u64::from(KVM_EXIT_MEMORY_FAULT) => Some("private, or shared"),
+            _ => lookup(ERRORS, number ^ FAILED),
         }
     }
 

@@ -517,7 +517,7 @@ impl Lane {
         self.stay.begin();
         if let Some(exit) = &mut self.open {
             exit.handler = Handler::Userspace(reason);
-            if code.is_unresolved_fault() && exit.code.is_page_fault() {
+            if code.leaves_fault_unresolved() && exit.code.is_page_fault() {
                 // That KVM could not resolve it says more than which access it was.
                 exit.subject = Some(Subject::of_unresolved_fault(code, exit.subject));
             }

@@ -226,7 +226,7 @@ pub(super) static GROUPS: &[ExitGroup] = &[
     ),
     row(
         "memory that KVM could not map",
-        "KVM_RUN EFAULT or EHWPOISON, also after EPT_VIOLATION, npf and aborts of the second stage",
+        "KVM_RUN EFAULT or EHWPOISON; these, or KVM_EXIT_UNKNOWN, after EPT_VIOLATION, npf and aborts of the second stage",
         |of| unresolved_fault(of).is_some(),
         &[Remedy::Unjudged(UNMAPPABLE)],
     ),

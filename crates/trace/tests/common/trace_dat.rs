@@ -10,9 +10,11 @@ pub struct Machine {
     pub long: usize,
     /// Bytes of a ring page.
     pub page: usize,
+    /// As `uname -m` has it.
+    pub arch: &'static str,
 }
 
-pub const HOST: Machine = Machine { big: false, long: 8, page: PAGE };
+pub const HOST: Machine = Machine { big: false, long: 8, page: PAGE, arch: "x86_64" };
 pub const PAGE: usize = 256;
 
 const KVM_ENTRY: &str = "name: kvm_entry\nID: 7\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned int vcpu_id;\toffset:8;\tsize:4;\tsigned:0;\n\nprint fmt: \"vcpu %u\", REC->vcpu_id\n";
@@ -85,6 +87,10 @@ impl Machine {
         [&self.u64(text.len() as u64)[..], text.as_bytes()].concat()
     }
 
+    fn uname(self) -> String {
+        format!("Linux host 6.1.0 {}\0", self.arch)
+    }
+
     pub fn option(self, id: u16, data: &[u8]) -> Vec<u8> {
         [&self.u16(id)[..], &self.u32(data.len() as u32), data].concat()
     }
@@ -116,7 +122,7 @@ impl Trace<'_> {
         file.extend(m.cmdlines());
         file.extend(m.u32(top.len() as u32));
         file.extend(b"options  \0");
-        file.extend(m.option(5, b"Linux host 6.1.0 x86_64\0"));
+        file.extend(m.option(5, m.uname().as_bytes()));
         file.extend(m.option(4, &[]));
         self.options.iter().for_each(|(id, data)| file.extend(m.option(*id, data)));
         let mut patches = Vec::new();
@@ -193,7 +199,7 @@ impl Trace<'_> {
             file.extend(self.section(id, data));
         }
         options.extend(m.option(4, b"[local] global counter\0"));
-        options.extend(m.option(5, b"Linux host 6.1.0 x86_64\0"));
+        options.extend(m.option(5, m.uname().as_bytes()));
         self.options.iter().for_each(|(id, data)| options.extend(m.option(*id, data)));
         let here = m.u64(file.len() as u64);
         file[first..][..8].copy_from_slice(&here);
