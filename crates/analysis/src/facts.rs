@@ -10,7 +10,7 @@ use crate::{
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
     CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, KvmActivity, KvmActivityEvent, PleUpdate,
-    Preemption, RunQueueInterval, Subject, SubjectKind, TimePart, VcpuIdentity, Yield,
+    Preemption, RunQueueInterval, Subject, SubjectKind, TimePart, VcpuIdentity, Yield, least_vms,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -438,6 +438,28 @@ impl Facts {
             1 => self.divisions.values().map(VcpuTime::span).max().unwrap_or_default(),
             _ => self.duration,
         }
+    }
+
+    /// How many VMs the threads are of that bear this one's number, at least: a recording that does not say whose a thread is has one
+    /// number for all, and a process may run several. There, another thread may take over a vCPU: only threads that were there at the
+    /// same time count. On powerpc, threads of several runners stand for one vCPU.
+    pub fn vms_within(&self, vm: VmId) -> usize {
+        let of_vm = || self.divisions.iter().filter(|(who, _)| who.vm == vm);
+        if self.event_kinds.by_runner {
+            return 1;
+        }
+        let least = least_vms(of_vm().map(|(who, _)| who.vcpu));
+        if vm == VmId::UNKNOWN || least < 2 {
+            return least;
+        }
+        let mut spans: FxHashMap<VcpuId, u64> = FxHashMap::default();
+        let known = of_vm().filter(|(who, _)| who.vcpu.number().is_some());
+        known.for_each(|(who, of)| {
+            let sum = spans.entry(who.vcpu).or_default();
+            *sum = sum.saturating_add(of.span().0);
+        });
+        let longest = spans.into_values().max().unwrap_or_default();
+        longest.div_ceil(self.duration.0.max(1)).clamp(1, least as u64) as usize
     }
 
     /// Whether it has the run states of Xen's scheduler, which tell waiting for the device model apart.

@@ -52,6 +52,12 @@ impl Selection {
         (self.vms.is_empty() || self.vms.contains(&who.vm)) && (self.vcpus.is_empty() || self.vcpus.contains(&who.vcpu))
     }
 
+    /// The same of all VMs and vCPUs; none if all are selected.
+    pub fn of_all_vcpus(&self) -> Option<Selection> {
+        let is_of_all = self.vms.is_empty() && self.vcpus.is_empty();
+        (!is_of_all).then(|| Selection { vms: Vec::new(), vcpus: Vec::new(), ..self.clone() })
+    }
+
     /// First and last moment selected, in a trace whose first event is at `first`.
     pub fn window(&self, first: Moment) -> (Moment, Moment) {
         let of = |when: Option<MomentSpec>, open| when.map_or(open, |when| when.resolve(first));

@@ -458,3 +458,33 @@ fn a_ring_that_is_full_and_data_in_memory_go_outside() {
     let emulated = run(InKernelHandling::Nothing, Params { quick_path: false, ..now }, &rows);
     assert_eq!((emulated.emulations, emulated.unknown, emulated.time), (1 + 2 + 1, 2, 500));
 }
+
+/// Threads with one vCPU's number are of several VMs; with one process's, only if they were there at the same time.
+#[test]
+fn threads_of_one_number_are_of_several_vms() {
+    const MS: u64 = 1_000_000;
+    let least = |vm: VmId, threads: &[(u32, u32, u64, u64)]| {
+        let exit = |&(tid, vcpu, from, to): &(u32, u32, u64, u64)| Exit {
+            at: Moment::from_nanos(to * MS),
+            who: VcpuIdentity { vm, vcpu: VcpuId(vcpu), tid: Tid(tid) },
+            guest: Nanos((to - from) * MS),
+            ..plain()
+        };
+        let mut rows: Vec<Exit> = threads.iter().map(exit).collect();
+        rows.sort_by_key(|exit| exit.at);
+        let mut facts = Facts::new(&wanted());
+        facts.begin(Moment::default());
+        rows.iter().for_each(|exit| {
+            facts.absorb(exit);
+        });
+        facts.end(Moment::default(), Moment::from_nanos(100 * MS), &FxHashMap::default());
+        facts.vms_within(vm)
+    };
+    let named = VmId(7);
+    assert_eq!(least(named, &[(1, 0, 0, 100), (2, 1, 0, 100)]), 1);
+    assert_eq!(least(named, &[(1, 0, 0, 50), (2, 0, 50, 100)]), 1, "another thread took over");
+    assert_eq!(least(named, &[(1, 0, 0, 60), (2, 0, 50, 100)]), 2);
+    assert_eq!(least(named, &[(1, 0, 0, 100), (2, 0, 0, 100), (3, 0, 0, 100)]), 3);
+    assert_eq!(least(VmId::UNKNOWN, &[(1, 0, 0, 50), (2, 0, 50, 100)]), 2, "nothing says that they are of one process");
+    assert_eq!(least(VmId::UNKNOWN, &[(1, u32::MAX, 0, 100), (2, u32::MAX, 0, 100)]), 1, "their numbers are not known");
+}

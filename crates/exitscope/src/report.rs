@@ -15,7 +15,7 @@ use exitscope_analysis::{
     Threshold, TraceSink,
 };
 use exitscope_model::{ExitCode, Ledger, TraceInfo};
-use exitscope_pipeline::{ReadError, ReadTrace, judgement, reread};
+use exitscope_pipeline::{Judged, ReadError, ReadTrace, judgement, reread, whole_input};
 use exitscope_trace::{EventFilter, GuestSymbols, Input, SymbolsError};
 use exitscope_view::{
     AdviceReport, Coverage, HiddenTime, Report, ReportOptions, SelectionRow, SortKey, TerminalStyle, TraceRow,
@@ -284,8 +284,14 @@ pub fn advised(
     }
     let options = read::options(&args.select.clock, EventFilter::Used, selection);
     let coverage = Coverage::of(&totals.ledger, totals.exits, totals.timed_exits);
-    let tried = |trials| facts.replay_kept_or_reread(trials, |trials| reread(input, options, trials));
-    let (judgement, trials) = judgement(&facts.advice_input, &trace.recorded_host(&totals.info), tried)?;
+    let whole = whole_input(input, options, selection)?;
+    let host = trace.recorded_host(&totals.info);
+    let selected = &facts.advice_input;
+    let again = |trials| reread(input, options, trials);
+    let (judgement, trials) = match &whole {
+        Some(whole) => judgement(Judged { whole, selected: Some(selected), host: &host }, again)?,
+        None => judgement(Judged::all(selected, &host), |trials| facts.replay_kept_or_reread(trials, again))?,
+    };
     let of = (&facts.advice_input.facts, &totals.info);
     let advised = AdviceReport::of(&judgement, trace.clone(), coverage, SelectionRow::of(selection), of);
     Ok(Some((advised, trials.limits())))

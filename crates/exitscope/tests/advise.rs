@@ -386,6 +386,86 @@ const IN_VAIN: &str = "duration = '300ms'\n[host]\ncores = 8\n[policies]\nple_wi
     [[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { compute = '60us' }, { \
     unlock = 'l' }] }]\n";
 
+/// What is said of one VM is what is said of it where all are looked at: its neighbour is what it waits for.
+#[test]
+fn advice_on_one_vm_knows_its_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let busy = "[host]\ncores = 2\n[[vm]]\nname = 'busy'\ncopies = 2\nvcpus = 2\n[[vm.program]]\nlibrary = 'spin'\n";
+    let trace = simulated(folder.path(), busy);
+    let whole = advised(&trace, &[]);
+    let vms: std::collections::BTreeSet<u64> = causes(&whole).iter().filter_map(|row| row["vm"].as_u64()).collect();
+    assert_eq!(vms.len(), 2);
+    for vm in vms {
+        let vm_text = vm.to_string();
+        for selection in [&["--vm", &vm_text][..], &["--vcpu", "0", "--vm", &vm_text]] {
+            let of_one = advised(&trace, selection);
+            assert_eq!(changes(&of_one), changes(&whole), "{selection:?}");
+            assert_eq!(of_one["advice"][0]["gain"], whole["advice"][0]["gain"]);
+            assert!(causes(&of_one).iter().all(|row| row["vm"] == vm), "{of_one:#}");
+        }
+        let report = stdout(&run(&["report", trace.to_str().unwrap(), "--vm", &vm_text]));
+        let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("run fewer vCPUs on this host"), "{report}");
+        assert!(
+            words.contains("2 vCPUs run on or wait for 2.0 CPUs Best"),
+            "how many CPUs the others leave is not said: {report}"
+        );
+    }
+}
+
+/// Text names no process: two threads that are each vCPU 0 are of two VMs, though one number stands for both.
+#[test]
+fn threads_that_are_each_vcpu_0_are_of_several_vms() {
+    let text = |other: u32| -> String {
+        let mut lines = String::new();
+        let mut at = 1_000_000_000;
+        for turn in 0..2_000 {
+            let (from, to) = if turn % 2 == 0 { (4_100, 4_200) } else { (4_200, 4_100) };
+            let vcpu = if from == 4_200 { other } else { 0 };
+            let mut event = |after: u64, says: &str| {
+                at += after;
+                let (second, nano) = (at / 1_000_000_000, at % 1_000_000_000);
+                lines += &format!("     vmm-{from} [001] d....  {second}.{nano:09}: {says}\n");
+            };
+            let exit = |reason: &str| {
+                format!(
+                    "kvm_exit: vcpu {vcpu} reason {reason} rip 0x10 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0"
+                )
+            };
+            event(1_000, &format!("kvm_entry: vcpu {vcpu}, rip 0x10"));
+            event(400_000, &exit("PAUSE_INSTRUCTION"));
+            event(1_000, &format!("kvm_entry: vcpu {vcpu}, rip 0x10"));
+            event(400_000, &exit("EXTERNAL_INTERRUPT"));
+            event(
+                1_000,
+                &format!(
+                    "sched_switch: prev_comm=vmm prev_pid={from} prev_prio=120 prev_state=R ==> next_comm=vmm next_pid={to} next_prio=120"
+                ),
+            );
+        }
+        lines
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let said = |other: u32| {
+        let path = folder.path().join("trace.txt");
+        std::fs::write(&path, text(other)).unwrap();
+        let path = path.to_str().unwrap();
+        let said: Vec<String> = [&["report", path][..], &["advise", path]].map(|command| stdout(&run(command))).into();
+        said.concat().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (siblings, strangers) = (said(1), said(0));
+    assert!(
+        siblings.contains("VM without a name · 2 vCPUs") && siblings.contains("a vCPU of the same VM"),
+        "{siblings}"
+    );
+    assert!(strangers.contains("at least 2 VMs without names · 2 vCPUs"), "{strangers}");
+    assert!(strangers.contains("a vCPU of this VM or of another"), "{strangers}");
+    assert!(strangers.contains("it does not say which of several VMs a vCPU is of"), "{strangers}");
+    for words in ["same VM", "vcpupin", "lock holders"] {
+        assert!(!strangers.contains(words), "{words}: {strangers}");
+    }
+}
+
 #[test]
 fn contention_is_told_from_overcommit_and_from_busy_locks() {
     let lock = "[[vm.program]]\nsteps = [{ forever = [{ compute = { exponential = '5us' } }, { lock = 'l' }, { \
@@ -400,7 +480,10 @@ fn contention_is_told_from_overcommit_and_from_busy_locks() {
         of("[host]\ncores = 2\n[[vm]]\nname = 'busy'\ncopies = 2\nvcpus = 2\n[[vm.program]]\nlibrary = 'spin'\n");
     let steal = causes(&over).into_iter().filter(|row| row["kind"] == "steal");
     assert!(steal.clone().count() == 2 && steal.clone().all(|row| row["advice"] == serde_json::json!([1])));
-    assert_one(&over, "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want 4.0 CPUs and there are 2");
+    assert_one(
+        &over,
+        "run fewer vCPUs on this host, or give it more CPUs: vCPUs run on or wait for 4.0 CPUs, and there are 2",
+    );
     let gain = &over["advice"][0]["gain"];
     assert!(gain["low_ns_per_s"].as_u64() > Some(1_900_000_000), "two CPUs are missing: {gain}");
     let contended = locks(2, 1);

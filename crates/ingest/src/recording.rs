@@ -5,7 +5,9 @@ use exitscope_analysis::advice::{AdviceInput, Judgement};
 use exitscope_analysis::{DurationStats, Selection, SumsByTime, TraceSink};
 use exitscope_export::{ExportedVcpus, VcpuSurvey};
 use exitscope_model::{Exit, HostSetting, LedgerLine, TraceInfo};
-use exitscope_pipeline::{EarlierFiles, ReadOptions, ReadTrace, judgement, read_alone, read_with_vcpus, reread};
+use exitscope_pipeline::{
+    EarlierFiles, Judged, ReadOptions, ReadTrace, judgement, read_alone, read_with_vcpus, reread,
+};
 use exitscope_store::{
     AddOutcome, AdvisedRow, PendingRecording, RecordingRow, RecordingStats, Store, StoreError, StoredSettingRow,
 };
@@ -66,8 +68,9 @@ pub fn add_recording(
     name(&mut first.info);
     let (begin, end) = first.span.unwrap_or_default();
     advice_input.end(begin, end, &first.vcpu_of);
-    let (judgement, _) =
-        judgement(&advice_input, &row.recorded_host(&first.info), |trials| reread(input, options, trials))?;
+    let (judgement, _) = judgement(Judged::all(&advice_input, &row.recorded_host(&first.info)), |trials| {
+        reread(input, options, trials)
+    })?;
     let mut vcpus = ExportedVcpus::default();
     vcpus.add(survey, &first.vcpu_of, &selection);
     vcpus.end(&first.info);

@@ -25,7 +25,7 @@ use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
     CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivityEvent, LaneSpan, Ledger, LedgerLine, Subject,
-    SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, version,
+    SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, least_vms, version,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -615,10 +615,8 @@ impl Assembler {
     #[cold]
     fn end_vm(&mut self, moment: Moment, vm: VmId) {
         let is_of_it = |lane: &Lane| lane.who.vm == vm;
-        let mut numbers: Vec<VcpuId> =
-            self.lanes.iter().filter(|lane| is_of_it(lane)).map(|lane| lane.who.vcpu).collect();
-        numbers.sort_unstable();
-        if vm == VmId::UNKNOWN && numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+        let numbers = self.lanes.iter().filter(|lane| is_of_it(lane)).map(|lane| lane.who.vcpu);
+        if vm == VmId::UNKNOWN && least_vms(numbers) > 1 {
             return;
         }
         self.lanes.iter_mut().filter(|lane| is_of_it(lane)).for_each(|lane| lane.vm_ended = Some(moment));

@@ -15,6 +15,14 @@ pub struct VcpuIdentity {
     pub tid: Tid,
 }
 
+/// How many VMs vCPUs of these numbers are of, at least: none has a number twice. Of unknown numbers nothing is known.
+pub fn least_vms(numbers: impl IntoIterator<Item = VcpuId>) -> usize {
+    let mut threads: FxHashMap<VcpuId, usize> = FxHashMap::default();
+    let known = numbers.into_iter().filter(|number| number.number().is_some());
+    known.for_each(|number| *threads.entry(number).or_default() += 1);
+    threads.into_values().max().unwrap_or(1)
+}
+
 impl VcpuIdentity {
     /// Whose an event says that it is.
     #[inline]

@@ -39,7 +39,7 @@ pub use event::{
     Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, Subject, SubjectKind, TraceInfo,
     recorder, version,
 };
-pub use exit::{Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity};
+pub use exit::{Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity, least_vms};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use exit_phases::{ExitPhase, ExitPhases, PhaseBoundary};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};

@@ -22,7 +22,7 @@ mod simulations;
 mod timeline_thread;
 mod vms;
 
-pub use advice::{AdviceError, judgement, reread};
+pub use advice::{AdviceError, Judged, judgement, reread, whole_input};
 pub use bundle::{BundleError, BundleSurvey};
 pub use diff_side::{DiffSide, read_side};
 pub use exit_tracer::ExitTracer;

@@ -2,7 +2,7 @@
 
 use exitscope_analysis::Selection;
 use exitscope_page::{Compression, PageContents, finish_page_parts, write_data};
-use exitscope_pipeline::{AdviceError, MergedSlices, SliceSnapshot, judgement};
+use exitscope_pipeline::{AdviceError, Judged, MergedSlices, SliceSnapshot, judgement};
 use exitscope_view::{AdviceReport, Coverage, Report, ReportOptions, SelectionRow, SortKey, TraceRow};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -27,7 +27,8 @@ pub fn write_live_page(kept: SliceSnapshot, out: &mut dyn Write) -> Result<(), L
     let facts = &page.advice_input.facts;
     let advised = || {
         let tried = |trials| Ok(page.replay_kept_only(trials));
-        let (judgement, trials) = judgement(&page.advice_input, &trace.recorded_host(&info), tried)?;
+        let host = trace.recorded_host(&info);
+        let (judgement, trials) = judgement(Judged::all(&page.advice_input, &host), tried)?;
         let coverage = Coverage::of(&ledger, exits, timed_exits);
         let selection = SelectionRow::of(&selection);
         let advised = AdviceReport::of(&judgement, trace.clone(), coverage, selection, (facts, &info));

@@ -569,14 +569,15 @@ impl Report {
         let record = record_commands::all(traces.first().map_or("", |trace| &trace.arch), xen);
         let host = traces.first().map_or(RecordedHost::default(), |trace| trace.recorded_host(info));
         let causes = unjudged_causes(facts, &host).iter().map(|row| AdvisedCauseRow::of(row, info)).collect();
+        let selection = SelectionRow::of(&made.selection);
         Report {
             schema: Report::SCHEMA,
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
             event_kinds: EventKindsRow::of(facts.event_kinds, xen),
-            verdict: VerdictRow::of(facts, info, record, None),
+            verdict: VerdictRow::of(facts, info, &selection, record, None),
             causes,
-            selection: SelectionRow::of(&made.selection),
+            selection,
             duration_ns: facts.duration.0,
             vcpus: facts
                 .divisions
@@ -640,7 +641,7 @@ impl Report {
 impl Report {
     /// Puts what rules say into the verdict and the causes.
     pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &AdviceReport) {
-        self.verdict = VerdictRow::of(facts, info, self.how_to_record(), Some(advised));
+        self.verdict = VerdictRow::of(facts, info, &self.selection, self.how_to_record(), Some(advised));
         self.causes.clone_from(&advised.causes_of_all);
     }
 
@@ -768,6 +769,11 @@ impl fmt::Display for CoverageLine {
 }
 
 impl SelectionRow {
+    /// Whether no VM and no vCPU is left out.
+    pub fn is_of_all_vcpus(&self) -> bool {
+        self.vms.is_empty() && self.vcpus.is_empty()
+    }
+
     /// Plain data of a selection.
     pub fn of(selection: &Selection) -> SelectionRow {
         let when = |when: MomentSpec| match when {

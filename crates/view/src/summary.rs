@@ -12,8 +12,8 @@ use crate::text::{MOST_USED_WIDTH, TerminalStyle, painted, written_table};
 use anstyle::{AnsiColor, Color, Style};
 use exitscope_analysis::is_part;
 use exitscope_model::encode::line;
-use exitscope_model::{LedgerLine, TimePart};
-use exitscope_units::{Moment, Nanos};
+use exitscope_model::{LedgerLine, TimePart, least_vms};
+use exitscope_units::{Moment, Nanos, VcpuId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -129,8 +129,12 @@ impl Summary<'_> {
     fn title(&self) -> String {
         let Report { traces, vcpus, total, .. } = self.report;
         let vms = self.by_vm();
+        let numbers = |rows: &[&VcpuRow]| rows.iter().filter_map(|row| row.who.vcpu).map(VcpuId).collect::<Vec<_>>();
         let whose = match &vms[..] {
-            [(_, rows)] if rows.iter().all(|row| row.who.vm.is_none()) => "VM without a name".to_string(),
+            [(_, rows)] if rows.iter().all(|row| row.who.vm.is_none()) => match least_vms(numbers(rows)) {
+                1 => "VM without a name".to_string(),
+                least => format!("at least {least} VMs without names"),
+            },
             [(label, _)] if self.report.is_xen() => format!("domain {}", shortened(label, NAME)),
             [(label, _)] => shortened(label, NAME),
             vms => many(vms.len(), "VM"),

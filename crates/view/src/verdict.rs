@@ -3,6 +3,7 @@
 use crate::advice::{AdviceReport, AdviceRow};
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
+use crate::report::SelectionRow;
 use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
 use exitscope_model::{AllParts, TimePart, TraceInfo};
 use exitscope_units::Nanos;
@@ -88,8 +89,14 @@ const ALL_RECORDED: &str =
 const RECORDER: &str = "exitscope";
 
 impl VerdictRow {
-    /// The verdict on these facts, of which rules made `advised`.
-    pub fn of(facts: &Facts, info: &TraceInfo, record: &str, advised: Option<&AdviceReport>) -> VerdictRow {
+    /// The verdict on these facts of what is selected, of which rules made `advised`.
+    pub fn of(
+        facts: &Facts,
+        info: &TraceInfo,
+        selection: &SelectionRow,
+        record: &str,
+        advised: Option<&AdviceReport>,
+    ) -> VerdictRow {
         let mut parts = AllParts::ZERO;
         facts.divisions.values().for_each(|of| parts.merge(&of.parts));
         let gangs = facts.gangs.vms();
@@ -105,7 +112,8 @@ impl VerdictRow {
         let words = VerdictWords {
             vcpus: facts.divisions.len() as u64,
             wanted: wanted as f64 / facts.seen().0.max(1) as f64,
-            cpus: info.cpus,
+            // Others than those that are selected use them, too.
+            cpus: if selection.is_of_all_vcpus() { info.cpus } else { 0 },
             seen: facts.seen(),
             core_runs: (sum(|of| of.runs), sum(|of| of.ganged)),
             has_steal: facts.event_kinds.tell_all_steal(),
@@ -157,7 +165,7 @@ impl VerdictRow {
             }
             VerdictState::StealDominates => {
                 let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
-                let noun = if vcpus == 1 { "vCPU wants" } else { "vCPUs want" };
+                let noun = if vcpus == 1 { "vCPU runs on or waits for" } else { "vCPUs run on or wait for" };
                 format!(
                     "vCPUs wait for a CPU {share} of their time: {} {noun} {wanted:.1} CPUs{there}",
                     thousands(vcpus)

@@ -172,25 +172,27 @@ pub struct CauseRow {
     pub verdict: CauseVerdict,
 }
 
-/// Lists what weighs, of each VM and of all together. The advice is ranked.
-pub(super) fn list(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
+/// Lists what weighs of the selected part of a recording, of each VM and of all together. The advice is ranked.
+pub(super) fn list(whole: &AdviceInput, selected: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
     let mut rows = Vec::new();
     let mut all = Sums::default();
     // Of which VMs there are such exits: what is said of the others says nothing of them.
     let mut vms_of: BTreeMap<ExitKey, Vec<VmId>> = BTreeMap::new();
-    for (&vm, time) in &input.vms {
+    for (&vm, time) in &selected.vms {
         let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
-        sums.forced_out = input.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
-        let is_qemu = input.vmm(vm, host).is_qemu();
-        input.causes(vm).iter().for_each(|(cause, stats)| sums.add(host, is_qemu, cause, stats));
+        sums.forced_out = selected.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
+        let is_qemu = whole.vmm(vm, host).is_qemu();
+        selected.causes(vm).iter().for_each(|(cause, stats)| sums.add(host, is_qemu, cause, stats));
         rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, untold)));
         sums.exits.keys().for_each(|key| vms_of.entry(*key).or_default().push(vm));
         all.merge(&sums);
-        judgement.vcpu_time.insert(Some(vm), input.per_second(Some(vm), time.wall));
     }
-    let wall = total(input.vms.values().map(|time| time.wall));
-    judgement.vcpu_time.insert(None, input.per_second(None, wall));
-    let every: Vec<VmId> = input.vms.keys().copied().collect();
+    for (&vm, time) in &whole.vms {
+        judgement.vcpu_time.insert(Some(vm), whole.per_second(Some(vm), time.wall));
+    }
+    let wall = total(whole.vms.values().map(|time| time.wall));
+    judgement.vcpu_time.insert(None, whole.per_second(None, wall));
+    let every: Vec<VmId> = selected.vms.keys().copied().collect();
     let of_all = |of: &Covers<'_>, untold: &'static str, key: Option<ExitKey>| {
         let vms = key.and_then(|key| vms_of.get(&key)).unwrap_or(&every);
         let verdicts = vms.iter().map(|vm| verdict(judgement, *vm, of, untold));
@@ -437,7 +439,7 @@ mod tests {
         input.sum_up();
         input.vms.insert(VmId(1), time);
         let mut judgement = Judgement::default();
-        list(&input, &RecordedHost::default(), &mut judgement);
+        list(&input, &input, &RecordedHost::default(), &mut judgement);
         assert_eq!(judgement.causes_of_all.len(), judgement.causes.len());
         judgement.causes
     }

@@ -915,7 +915,7 @@ mod tests {
         end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
         judge(&input, host, &|_, _| Vec::new(), &mut judgement);
-        super::super::causes::list(&input, host, &mut judgement);
+        super::super::causes::list(&input, &input, host, &mut judgement);
         judgement
     }
 

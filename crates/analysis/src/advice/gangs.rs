@@ -93,7 +93,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
                 let (count, busy) = wanted(input, *threads);
                 let why = format!(
                     "virtual cores of {threads} threads would lose less to other threads' exits, but there would be {count} of them, \
-                     which want {busy:.1} cores, and the host has {}: they would wait for one another instead, as a core runs \
+                     which would run on or wait for {busy:.1} cores at most, and the host has {}: they would wait for one another instead, as a core runs \
                      one at a time, and threads of a core that is split leave together, too. Fewer exits of the threads that \
                      force others out, which the facts name, would win it, too",
                     host.cpus
@@ -107,8 +107,8 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     };
     let mut facts = note(input, judgement);
     let what = match threads {
-        1 => "cores that virtual cores of one thread would want, at most".to_string(),
-        _ => format!("cores that virtual cores of {threads} threads would want, at most"),
+        1 => "cores that virtual cores of one thread would run on or wait for, at most".to_string(),
+        _ => format!("cores that virtual cores of {threads} threads would run on or wait for, at most"),
     };
     facts.push(judgement.cite(None, Topic::Gangs, what, CitedValue::Cpus(wanted(input, threads).1)));
     if let Some(cores) = cores {

@@ -475,9 +475,15 @@ impl AdviceInput {
         self.touched.places(vm)
     }
 
-    /// To whom a VM's IPIs went.
+    /// To whom a VM's IPIs went. Where vCPUs of several VMs bear its number, nobody knows.
     pub(super) fn ipis(&self, vm: VmId) -> Ipis {
-        self.ipis.of(vm)
+        let ipis = self.ipis.of(vm);
+        if self.is_several(vm) { Ipis { others: ipis.all(), ..Ipis::default() } } else { ipis }
+    }
+
+    /// Whether vCPUs of several VMs bear this one's number: its vCPUs may be no siblings.
+    pub(super) fn is_several(&self, vm: VmId) -> bool {
+        self.facts.vms_within(vm) > 1
     }
 
     /// What the exits of a VM were about.

@@ -430,6 +430,25 @@ impl Judgement {
         &self.advice
     }
 
+    /// Keeps advice for these VMs, and for the host where it was said of one of them, or of none.
+    pub(super) fn retain_of(&mut self, is_asked: impl Fn(VmId) -> bool) {
+        let of_answer =
+            |(_, said): &(Covered, RuleAnswer)| if let RuleAnswer::Advice(id) = said { Some(*id) } else { None };
+        let said_of = |is: &dyn Fn(Option<VmId>) -> bool| -> Vec<AdviceId> {
+            let answers = self.said.iter().filter(|(vm, _)| is(**vm)).flat_map(|(_, said)| said);
+            answers.filter_map(of_answer).collect()
+        };
+        let of_asked = said_of(&|vm| vm.is_none_or(&is_asked));
+        let of_others = said_of(&|vm| vm.is_some_and(|vm| !is_asked(vm)));
+        self.advice.retain(|advice| match advice.plan.vm {
+            Some(vm) => is_asked(vm),
+            None => of_asked.contains(&advice.id) || !of_others.contains(&advice.id),
+        });
+        let facts = &self.facts;
+        let about = |row: &AcceptedCost| row.evidence().first().and_then(|fact| facts[fact.0 - 1].vm);
+        self.left_alone.retain(|row| about(row).is_none_or(&is_asked));
+    }
+
     /// Puts the advice into the order of what it wins, by the middle of the range, and the facts into that in which they
     /// are cited.
     pub(crate) fn rank(&mut self) {
@@ -521,6 +540,26 @@ mod tests {
             AcceptedCost { evidence, why: String::new() }.evidence(),
             [CitedFactId(2), CitedFactId(4), CitedFactId(9)]
         );
+    }
+
+    #[test]
+    fn of_selected_vms_advice_for_them_is_kept_and_advice_for_the_host_that_was_said_of_them() {
+        let mut judgement = Judgement::default();
+        let facts =
+            [1, 2].map(|vm| judgement.cite(Some(VmId(vm)), Topic::Halts, "halts", CitedValue::Count(vm.into())));
+        let mut advise = |vm: Option<u32>, high, said: &[u32]| {
+            let id = judgement.advise(facts[0], &[facts[1]], AdviceDraft { vm: vm.map(VmId), ..plan(high) });
+            said.iter().for_each(|vm| judgement.say(Some(VmId(*vm)), Covered::Steal, RuleAnswer::Advice(id)));
+        };
+        advise(Some(1), 1, &[1]);
+        advise(Some(2), 2, &[2]);
+        advise(None, 3, &[1, 2]);
+        advise(None, 4, &[1]);
+        advise(None, 5, &[]);
+        facts.iter().for_each(|fact| judgement.accept_cost(*fact, &[], "left"));
+        judgement.retain_of(|vm| vm == VmId(2));
+        let kept: Vec<u64> = judgement.advice().iter().map(|advice| advice.plan().gain.high.0).collect();
+        assert_eq!((kept, judgement.left_alone.len()), (vec![2, 3, 5], 1));
     }
 
     #[test]

@@ -61,18 +61,46 @@ pub use trials::{SkippedTrials, Trials, TriedLimits};
 /// Judges a recording: `input` of its first reading, `trials` of its second, and what the
 /// simulator says, which is asked only where a rule has nothing else to compare with.
 pub fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, simulate: &Simulate<'_>) -> Judgement {
-    let mut judgement = Judgement::default();
-    device_rules::judge(input, host, simulate, &mut judgement);
-    polling::judge(input, trials, host, &mut judgement);
-    poll_trade::judge(input, host, &mut judgement);
-    guest_polls::judge(input, &mut judgement);
-    idle_states::judge(input, host, &mut judgement);
-    gangs::judge(input, trials, host, &mut judgement);
-    steal::judge(input, host, &mut judgement);
-    spinning::judge(input, trials, host, &mut judgement);
-    not_judged::judge(input, trials, host, &mut judgement);
-    device_rules::judge_halts(input, host, not_judged::of_halts(&judgement), simulate, &mut judgement);
+    let mut judgement = look(input, input, trials, host, simulate);
     judgement.rank();
-    causes::list(input, host, &mut judgement);
+    causes::list(input, input, host, &mut judgement);
+    judgement
+}
+
+/// The same of some of a recording's vCPUs: rules look at `whole`, as a neighbour may be what a VM waits for, and who pays for a
+/// change; what is said is of `selected`.
+pub fn judge_selected(
+    whole: &AdviceInput,
+    selected: &AdviceInput,
+    trials: &Trials,
+    host: &RecordedHost,
+    simulate: &Simulate<'_>,
+) -> Judgement {
+    let mut judgement = look(whole, selected, trials, host, simulate);
+    judgement.retain_of(|vm| selected.vms.contains_key(&vm));
+    judgement.rank();
+    causes::list(whole, selected, host, &mut judgement);
+    judgement
+}
+
+/// Has all rules look at a recording, and says what of `selected` could not be judged.
+fn look(
+    whole: &AdviceInput,
+    selected: &AdviceInput,
+    trials: &Trials,
+    host: &RecordedHost,
+    simulate: &Simulate<'_>,
+) -> Judgement {
+    let mut judgement = Judgement::default();
+    device_rules::judge(whole, host, simulate, &mut judgement);
+    polling::judge(whole, trials, host, &mut judgement);
+    poll_trade::judge(whole, host, &mut judgement);
+    guest_polls::judge(whole, &mut judgement);
+    idle_states::judge(whole, host, &mut judgement);
+    gangs::judge(whole, trials, host, &mut judgement);
+    steal::judge(whole, host, &mut judgement);
+    spinning::judge(whole, trials, host, &mut judgement);
+    not_judged::judge(selected, trials, host, &mut judgement);
+    device_rules::judge_halts(whole, host, not_judged::of_halts(&judgement), simulate, &mut judgement);
     judgement
 }

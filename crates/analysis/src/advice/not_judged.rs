@@ -74,6 +74,11 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
         return;
     }
     missing(exits.timed == 0, Judgement::COST, "there are no entries into the guest in it");
+    missing(
+        input.vms.keys().any(|vm| input.is_several(*vm)),
+        "what vCPUs of one VM do to each other",
+        "it does not say which of several VMs a vCPU is of: a vCPU's number occurs more than once",
+    );
     let about: u64 = input.vms.keys().map(|vm| input.of_reasons(*vm, ABOUT).count).sum();
     let said: u64 = input.vms.keys().flat_map(|vm| input.subjects_of(*vm)).map(|(_, about)| about.stats.count).sum();
     let asked = "which ports, MSRs and CPUID leaves guests ask for";

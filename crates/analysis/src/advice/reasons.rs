@@ -1009,7 +1009,7 @@ mod tests {
         let mut judgement = Judgement::default();
         super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
         judgement.rank();
-        causes::list(&input, &host, &mut judgement);
+        causes::list(&input, &input, &host, &mut judgement);
         judgement
     }
 
@@ -1224,7 +1224,7 @@ mod tests {
             let mut judgement = Judgement::default();
             super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
-            causes::list(&input, &host, &mut judgement);
+            causes::list(&input, &input, &host, &mut judgement);
             let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(vmx(1)));
             matches!(&row.unwrap().verdict, CauseVerdict::Inherent(why) if why.contains("other half"))
         };
@@ -1250,7 +1250,7 @@ mod tests {
             let mut judgement = Judgement::default();
             super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
-            causes::list(&input, &host, &mut judgement);
+            causes::list(&input, &input, &host, &mut judgement);
             judgement.causes[0].verdict.clone()
         };
         assert!(matches!(verdict(false, 2_000 * US), CauseVerdict::NotJudged(why) if why.contains("waits for a CPU")));
@@ -1363,7 +1363,7 @@ mod tests {
             &mut judgement,
         );
         judgement.rank();
-        causes::list(&input, &host, &mut judgement);
+        causes::list(&input, &input, &host, &mut judgement);
         judgement
     }
 

@@ -32,6 +32,12 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     let (mut in_vain, mut of_vms) = (Vec::new(), Vec::new());
     for (&vm, time) in &input.vms {
         let yields = input.yields(vm, YieldCall::waits);
+        if input.is_several(vm) {
+            if yields.count > 0 {
+                say(input, vm, &RuleAnswer::NotJudged(SEVERAL.into()), judgement);
+            }
+            continue;
+        }
         if time.vcpus < 2 || input.rate(Some(vm), yields.count) < MIN_YIELDS_PER_S {
             if yields.count > 0 {
                 let why = if time.vcpus < 2 { ALONE } else { FEW };
@@ -68,6 +74,9 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
 /// Why nothing is said of yields.
 const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and which waited: `perf record -e 'kvm:*' -e \
     sched:sched_switch -e sched:sched_wakeup -a` does";
+
+/// Why nothing is said of vCPUs that may be no siblings.
+const SEVERAL: &str = "vCPUs of several VMs, which the recording does not tell apart, yield: whether a sibling had no CPU, it does not say";
 
 /// Why nothing is said of a few.
 const FEW: &str = "its vCPUs yield fewer than 500 times a second: no rule looks at so few";

@@ -77,7 +77,7 @@ fn waiting(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) 
             None => String::new(),
         };
         let why = format!(
-            "its vCPUs wait for less than a tenth of the time that they want a CPU{worst}: no rule looks at so little"
+            "its vCPUs wait for less than a tenth of the time that they run or wait{worst}: no rule looks at so little"
         );
         judgement.say(Some(vm), Covered::Steal, RuleAnswer::NotJudged(why));
     }
@@ -130,7 +130,7 @@ fn waiting(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) 
     facts.push(judgement.cite(
         None,
         Topic::Timeline,
-        "CPUs that all recorded vCPUs could keep busy",
+        "CPUs that all recorded vCPUs ran on or waited for",
         CitedValue::Cpus(cpus),
     ));
     if host.cpus > 0 {
@@ -140,20 +140,20 @@ fn waiting(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) 
     let vms: Vec<VmId> = felt.iter().map(|row| row.0).collect();
     let on_xen = (host.xen && !short).then(|| xen_waits::cure(input, &vms, judgement, &mut facts));
     // One is left for who serves them.
-    let fits = |(_, time): &(VmId, VmTime)| time.vcpus < u64::from(host.cpus);
+    let fits = |(vm, time): &(VmId, VmTime)| time.vcpus < u64::from(host.cpus) && !input.is_several(*vm);
     let pinned = felt.iter().map(|(_, time)| time.vcpus).max().filter(|_| felt.iter().all(fits));
     let change = match (short, on_xen.as_ref().and_then(|cure| cure.change.clone())) {
         _ if !throttled.is_empty() => {
             "look for a quota of CPU time: vCPUs want to run on, and their CPUs are left idle".into()
         }
         (true, _) => format!(
-            "run fewer vCPUs on this host, or give it more CPUs: its vCPUs want {cpus:.1} CPUs and there are {}",
+            "run fewer vCPUs on this host, or give it more CPUs: vCPUs run on or wait for {cpus:.1} CPUs, and there are {}",
             host.cpus
         ),
         (false, Some(change)) => change,
         (false, None) if host.cpus == 0 => {
             format!(
-                "find what keeps vCPUs waiting: they want {cpus:.2} CPUs, and how many there are the recording does not say"
+                "find what keeps vCPUs waiting: they run on or wait for {cpus:.2} CPUs, and how many there are the recording does not say"
             )
         }
         (false, None) => {
@@ -167,7 +167,7 @@ fn waiting(input: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) 
             };
             let own = if pinned.is_some() { "give vCPUs CPUs of their own, or keep" } else { "keep" };
             format!(
-                "{own} other tasks off the vCPUs' CPUs: they wait{take} although they want {cpus:.2} of {} CPUs",
+                "{own} other tasks off the vCPUs' CPUs: they wait{take} although they run on or wait for {cpus:.2} of {} CPUs",
                 host.cpus
             )
         }
@@ -305,7 +305,7 @@ fn is_own(input: &AdviceInput, felt: &[(VmId, VmTime)]) -> bool {
     for (vm, _) in felt {
         for (tid, Taken { times, yields, .. }) in input.preempted_by(*vm) {
             all += times + yields;
-            own += if input.vm_of(tid) == Some(*vm) { times + yields } else { 0 };
+            own += if input.vm_of(tid) == Some(*vm) && !input.is_several(*vm) { times + yields } else { 0 };
         }
     }
     own.saturating_mul(2) > all
@@ -317,6 +317,7 @@ fn intruders(input: &AdviceInput, host: &RecordedHost, felt: &[(VmId, VmTime)]) 
     let all = felt.iter().flat_map(|(vm, _)| input.preempted_by(*vm).map(move |(tid, taken)| (*vm, tid, taken)));
     for (vm, tid, taken) in all {
         let name = match input.vm_of(tid) {
+            Some(of) if of == vm && input.is_several(vm) => "a vCPU of this VM or of another".to_string(),
             Some(of) if of == vm => "a vCPU of the same VM".to_string(),
             Some(VmId::UNKNOWN) => "a vCPU of a VM that the trace does not name".to_string(),
             Some(of) => format!("a vCPU of VM {}", of.0),
@@ -414,7 +415,10 @@ mod tests {
         let judgement = judged(4, false);
         assert!(judgement.facts().iter().any(|fact| fact.what.starts_with("preemptions of these vCPUs by make")));
         let change = &judgement.advice()[0].plan().change;
-        assert!(change.ends_with("they wait, preempted by make, although they want 2.00 of 4 CPUs"), "{change}");
+        assert!(
+            change.ends_with("they wait, preempted by make, although they run on or wait for 2.00 of 4 CPUs"),
+            "{change}"
+        );
         let pins = AdviceSetting::Libvirt {
             within: "cputune",
             xml: "<vcpupin vcpu='0' cpuset='…'/>\n<vcpupin vcpu='1' cpuset='…'/>".into(),
@@ -425,7 +429,7 @@ mod tests {
     #[test]
     fn nothing_is_said_to_fit_and_nobody_is_pinned_where_that_is_not_known_to_help() {
         for (what, cpus, is_idle, says, pinned) in [
-            ("more CPUs than are wanted", 4, false, "although they want 2.00 of 4 CPUs", true),
+            ("more CPUs than are wanted", 4, false, "although they run on or wait for 2.00 of 4 CPUs", true),
             ("fewer", 1, false, "run fewer vCPUs on this host", false),
             ("nobody knows how many", 0, false, "how many there are the recording does not say", false),
             // Linux, kernel/sched/fair.c, throttle_cfs_rq: a runnable task of a group without quota is off the queue.
@@ -501,7 +505,7 @@ mod tests {
                 took("thread 7", 4),
                 took("cc1", 3),
                 took("make", 3),
-                "host: CPUs that all recorded vCPUs could keep busy Cpus(3.999)".to_string(),
+                "host: CPUs that all recorded vCPUs ran on or waited for Cpus(3.999)".to_string(),
                 "host: CPUs of the host Count(2)".to_string(),
             ]
         );
@@ -538,7 +542,7 @@ mod tests {
                 "short",
                 host(1, false),
                 0,
-                "its vCPUs want 2.0 CPUs and there are 1",
+                "vCPUs run on or wait for 2.0 CPUs, and there are 1",
                 fewer,
                 "fewer vCPUs are a lower peak",
                 "at once where VMs can be moved",
@@ -549,7 +553,7 @@ mod tests {
                 "just enough",
                 host(2, false),
                 0,
-                "although they want 2.00 of 2 CPUs",
+                "although they run on or wait for 2.00 of 2 CPUs",
                 "first the limits",
                 "pinned vCPUs cannot move",
                 "at once",
@@ -571,7 +575,7 @@ mod tests {
                 "Xen, short",
                 host(1, true),
                 0,
-                "its vCPUs want 2.0 CPUs and there are 1",
+                "vCPUs run on or wait for 2.0 CPUs, and there are 1",
                 fewer,
                 "fewer vCPUs are a lower peak",
                 "at once where VMs can be moved",
@@ -582,7 +586,7 @@ mod tests {
                 "Xen, enough",
                 host(4, true),
                 0,
-                "although they want 2.00 of 4 CPUs",
+                "although they run on or wait for 2.00 of 4 CPUs",
                 "`xl vcpu-list`",
                 "what these VMs get",
                 "at once",
@@ -616,7 +620,7 @@ mod tests {
                 "Xen knows no such quota",
                 host(4, true),
                 10,
-                "although they want",
+                "although they run",
                 "`xl vcpu-list`",
                 "what these VMs get",
                 "at once",

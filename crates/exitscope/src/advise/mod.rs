@@ -16,7 +16,7 @@ use crate::select;
 use crate::{Outcome, write_json};
 use anyhow::bail;
 use exitscope_analysis::advice::AdviceInput;
-use exitscope_pipeline::{judgement, read_alone, reread};
+use exitscope_pipeline::{Judged, judgement, read_alone, reread, whole_input};
 use exitscope_trace::EventFilter;
 use exitscope_view::{AdviceReport, Coverage, SelectionRow, advice_page, write_page, write_settings};
 use std::io::Write;
@@ -39,8 +39,13 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     devices::name(&mut trace.info, devices.as_ref());
     let (first, last) = trace.span.unwrap_or_default();
     advice_input.end(first, last, &trace.vcpu_of);
-    let (judgement, _) =
-        judgement(&advice_input, &row.recorded_host(&trace.info), |trials| reread(&input, options, trials))?;
+    let whole = whole_input(&input, options, &selection)?;
+    let judged = Judged {
+        whole: whole.as_ref().unwrap_or(&advice_input),
+        selected: whole.as_ref().map(|_| &advice_input),
+        host: &row.recorded_host(&trace.info),
+    };
+    let (judgement, _) = judgement(judged, |trials| reread(&input, options, trials))?;
     let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
     let of = (&advice_input.facts, &trace.info);
     let advised = AdviceReport::of(&judgement, row, coverage, SelectionRow::of(&selection), of);
