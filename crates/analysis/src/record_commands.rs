@@ -1,30 +1,175 @@
-//! How to record what a trace lacks: the commands that views, replays and advice name.
+//! How to record what a trace lacks: the commands that views, replays and advice name; or why no recording would have it.
+//!
+//! ```text
+//! what is missed ─► not recorded ────────────────────────► "Record with `exitscope record --for 10s` …"
+//!                └► recorded, and did not come ──────────► says that
+//!                └► this KVM never fires it ─────────────► says that
+//!                └► `exitscope record` made the recording ► says that it took all there is
+//! ```
 
-/// Exits, what they are about, halts, yields and the scheduler, on a host that `uname -m` calls `arch`.
-pub fn all(arch: &str, xen: bool) -> &'static str {
-    match arch {
-        _ if xen => XEN,
-        _ if arch.starts_with("ppc") => {
-            "`exitscope record --for 10s` (or `perf record -e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch -e \
-             sched:sched_wakeup -a -- sleep 10`)"
-        }
-        _ => {
-            "`exitscope record --for 10s` (or `perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- \
-             sleep 10`)"
+use crate::Facts;
+use exitscope_model::TraceInfo;
+
+/// What is missed in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Missed {
+    /// Exits, or some that show this or that.
+    Exits,
+    /// What exits are about: ports, MSRs, CPUID leaves.
+    Subjects,
+    /// Entries into the guest.
+    Entries,
+    /// Exits that go on in user space.
+    UserExits,
+    /// What became of halts.
+    HaltEnds,
+    /// Which exits are a nested guest's.
+    Nested,
+    /// Who had the CPUs.
+    Scheduler,
+    /// What user space does.
+    Calls,
+}
+
+impl Missed {
+    const ALL: [Missed; 8] = [
+        Missed::Exits,
+        Missed::Subjects,
+        Missed::Entries,
+        Missed::UserExits,
+        Missed::HaltEnds,
+        Missed::Nested,
+        Missed::Scheduler,
+        Missed::Calls,
+    ];
+
+    /// What makes up an account of a vCPU's time.
+    pub const OF_TIME: &'static [Missed] =
+        &[Missed::Exits, Missed::Entries, Missed::UserExits, Missed::HaltEnds, Missed::Scheduler];
+
+    /// The tracepoints of which one had to be recorded.
+    fn tracepoints(self) -> &'static [&'static str] {
+        match self {
+            Missed::Exits => &["kvm:kvm_exit", "kvm_hv:kvm_guest_exit", "kvm:kvm_s390_sie_exit"],
+            Missed::Subjects => &["kvm:kvm_pio"],
+            Missed::Entries => &["kvm:kvm_entry", "kvm_hv:kvm_guest_enter", "kvm:kvm_s390_sie_enter"],
+            Missed::UserExits => &["kvm:kvm_userspace_exit"],
+            Missed::HaltEnds => &["kvm:kvm_vcpu_wakeup", "kvm_hv:kvmppc_vcore_wakeup"],
+            Missed::Nested => &["kvm:kvm_nested_vmexit"],
+            Missed::Scheduler => &["sched:sched_switch"],
+            Missed::Calls => &["raw_syscalls:sys_enter", "syscalls:sys_enter_ioctl"],
         }
     }
+
+    /// Whether `exitscope record` takes it only if asked to.
+    fn is_optional(self) -> bool {
+        matches!(self, Missed::Scheduler | Missed::Calls)
+    }
 }
+
+/// Of a host without kvm_exit.
+const NEVER_FIRES: &str = "this KVM fires no kvm_exit, as a back end in software or PVM does not, and no recording tells its guests' time \
+    from the kernel's";
+
+/// Of what `exitscope record` made.
+const ALL_RECORDED: &str =
+    "`exitscope record` made it, and took what this kernel has: was a guest running, and long enough?";
+
+const RECORDED: &str = "what is missing was recorded, and did not come";
+
+/// Whose settings say that this is so.
+const RECORDER: &str = "exitscope";
+
+/// What a recording says of how it was made, as far as that decides whether another would have more.
+#[derive(Clone, Debug, Default)]
+pub struct HowToRecord {
+    arch: String,
+    xen: bool,
+    by_exitscope: bool,
+    recorded: Vec<Missed>,
+    never_fires: bool,
+}
+
+impl HowToRecord {
+    /// What is said of a recording. Only a perf.data lists what was recorded and did not come.
+    pub fn of(info: &TraceInfo) -> HowToRecord {
+        let lists = info.format.starts_with("perf.data");
+        let is_listed = |of: &Missed| lists && of.tracepoints().iter().any(|name| info.names.has(name));
+        HowToRecord {
+            arch: info.arch.clone(),
+            xen: info.by_vcpu,
+            by_exitscope: info.settings.iter().any(|setting| setting.of == RECORDER),
+            recorded: Missed::ALL.into_iter().filter(is_listed).collect(),
+            never_fires: false,
+        }
+    }
+
+    /// The same, knowing what came.
+    pub fn with(&self, facts: &Facts) -> HowToRecord {
+        HowToRecord { never_fires: self.was_recorded(Missed::Exits) && facts.has_no_kvm_exit(), ..self.clone() }
+    }
+
+    /// The same on a host of this architecture, or under Xen.
+    pub fn on(self, arch: &str, xen: bool) -> HowToRecord {
+        HowToRecord { arch: arch.into(), xen, ..self }
+    }
+
+    /// Whether it was recorded, whether or not any came.
+    pub fn was_recorded(&self, of: Missed) -> bool {
+        self.recorded.contains(&of)
+    }
+
+    /// The command that records more of this; or why no recording would have it.
+    pub fn command(&self, missed: &[Missed]) -> Result<&'static str, &'static str> {
+        let lacks = |of: &Missed| !self.was_recorded(*of);
+        match () {
+            _ if self.xen => Ok(self.again()),
+            _ if self.never_fires && missed.contains(&Missed::Exits) => Err(NEVER_FIRES),
+            _ if !missed.iter().any(lacks) => Err(RECORDED),
+            _ if self.by_exitscope && !missed.iter().any(|of| lacks(of) && of.is_optional()) => Err(ALL_RECORDED),
+            _ if missed.contains(&Missed::Calls) => Ok(WITH_CALLS),
+            _ => Ok(self.again()),
+        }
+    }
+
+    /// The command that records all but system calls, for another time or another length.
+    pub fn again(&self) -> &'static str {
+        match () {
+            _ if self.xen => XEN,
+            _ if self.arch.starts_with("ppc") => POWERPC,
+            _ => KVM,
+        }
+    }
+
+    /// The same as a sentence; `meanwhile` is when it comes, if not always: `while guests are idle`.
+    pub fn sentence(&self, missed: &[Missed], meanwhile: &str) -> String {
+        let blank = if meanwhile.is_empty() { "" } else { " " };
+        match self.command(missed) {
+            Ok(command) => format!("Record with {command}{blank}{meanwhile}."),
+            Err(RECORDED) if !meanwhile.is_empty() => {
+                format!("What is missing was recorded, and did not come: record {meanwhile}.")
+            }
+            Err(RECORDED) => "What is missing was recorded, and did not come.".to_string(),
+            Err(why) => format!("Nothing is to be recorded besides: {why}"),
+        }
+    }
+
+    /// The same after other words.
+    pub fn clause(&self, missed: &[Missed]) -> String {
+        self.command(missed).map_or_else(str::to_string, |command| format!("record with {command}"))
+    }
+}
+
+/// Exits, what they are about, halts, yields and the scheduler.
+const KVM: &str = "`exitscope record --for 10s` (or `perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- sleep 10`)";
+
+/// The same on powerpc.
+const POWERPC: &str = "`exitscope record --for 10s` (or `perf record -e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch -e \
+    sched:sched_wakeup -a -- sleep 10`)";
 
 /// The same, and the system calls of user space.
-pub fn with_calls(xen: bool) -> &'static str {
-    match xen {
-        true => XEN,
-        false => {
-            "`exitscope record --for 10s --for-view phases` (or `perf record -e 'kvm:*' -e sched:sched_switch -e \
-             sched:sched_wakeup -e raw_syscalls:sys_enter -e raw_syscalls:sys_exit -a -- sleep 10`)"
-        }
-    }
-}
+const WITH_CALLS: &str = "`exitscope record --for 10s --for-view phases` (or `perf record -e 'kvm:*' -e sched:sched_switch -e \
+    sched:sched_wakeup -e raw_syscalls:sys_enter -e raw_syscalls:sys_exit -a -- sleep 10`)";
 
 /// Core runs of POWER7 and POWER8.
 pub const CORE_RUNS: &str = "`exitscope record --for 10s` (or `perf record -e 'kvm_hv:*' -a -- sleep 10`)";
@@ -34,19 +179,54 @@ const XEN: &str = "`xentrace -D -e 0x000af000 -T 10 FILE`";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_model::HostSetting;
+
+    fn of(arch: &str, xen: bool) -> HowToRecord {
+        HowToRecord::of(&TraceInfo { arch: arch.into(), by_vcpu: xen, ..TraceInfo::default() })
+    }
 
     #[test]
     fn the_command_that_records_is_that_of_the_host() {
         let names = |text: &str| ["xentrace", "kvm_hv:*", "'kvm:*'", "raw_syscalls"].map(|name| text.contains(name));
-        for (what, text, expected) in [
-            ("x86", all("x86_64", false), [false, false, true, false]),
-            ("powerpc", all("ppc64le", false), [false, true, true, false]),
-            ("Xen", all("x86_64", true), [true, false, false, false]),
-            ("Xen, whatever the machine", all("ppc64le", true), [true, false, false, false]),
-            ("with system calls", with_calls(false), [false, false, true, true]),
-            ("Xen with system calls", with_calls(true), [true, false, false, false]),
+        let (exits, calls) = (&[Missed::Exits][..], &[Missed::Exits, Missed::Calls][..]);
+        for (what, how, missed, expected) in [
+            ("x86", of("x86_64", false), exits, [false, false, true, false]),
+            ("powerpc", of("ppc64le", false), exits, [false, true, true, false]),
+            ("Xen", of("x86_64", true), exits, [true, false, false, false]),
+            ("Xen, whatever the machine", of("ppc64le", true), exits, [true, false, false, false]),
+            ("with system calls", of("x86_64", false), calls, [false, false, true, true]),
+            ("Xen with system calls", of("x86_64", true), calls, [true, false, false, false]),
         ] {
-            assert_eq!(names(text), expected, "{what}: {text}");
+            assert_eq!(names(how.command(missed).unwrap()), expected, "{what}");
         }
+    }
+
+    /// No sentence sends anybody in a circle: what a recording has, or what its recorder would have taken, another would not add.
+    #[test]
+    fn nobody_is_told_to_record_again_what_was_recorded() {
+        let mut info = TraceInfo { format: "perf.data".into(), arch: "x86_64".into(), ..TraceInfo::default() };
+        info.names.intern("kvm:kvm_exit");
+        info.names.intern("kvm:kvm_entry");
+        let how = HowToRecord::of(&info);
+        assert_eq!(how.command(&[Missed::Exits, Missed::Entries]), Err(RECORDED));
+        assert_eq!(how.sentence(&[Missed::Exits], ""), "What is missing was recorded, and did not come.");
+        assert!(
+            how.sentence(&[Missed::Exits], "while guests are idle")
+                .ends_with("did not come: record while guests are idle.")
+        );
+        assert!(how.command(&[Missed::Exits, Missed::Scheduler]).is_ok(), "a part of it was not");
+        let silent = HowToRecord { never_fires: true, ..how.clone() };
+        assert_eq!(silent.command(&[Missed::Exits, Missed::Scheduler]), Err(NEVER_FIRES));
+        assert!(silent.command(&[Missed::Scheduler]).is_ok());
+        info.settings.push(HostSetting::new(RECORDER, "events", "1"));
+        let ours = HowToRecord::of(&info);
+        assert_eq!(ours.command(&[Missed::HaltEnds]), Err(ALL_RECORDED), "this kernel has no such event");
+        assert!(ours.sentence(&[Missed::HaltEnds], "while guests halt").ends_with("long enough?"));
+        assert!(ours.command(&[Missed::Scheduler]).is_ok(), "--no-sched left it out");
+        assert!(ours.command(&[Missed::Calls]).unwrap().contains("--for-view phases"));
+        // What text lists is what came.
+        let text = HowToRecord::of(&TraceInfo { format: "ftrace text".into(), ..info });
+        assert_eq!(text.command(&[Missed::Exits]), Err(ALL_RECORDED));
+        assert!(!text.was_recorded(Missed::Exits));
     }
 }

@@ -385,13 +385,13 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
         (
             "powerpc/p8_smt4_one_thread.data.gz",
             "halt",
-            "Record with `exitscope record --for 10s` (or `perf record -e 'kvm_hv:*'",
+            "What is missing was recorded, and did not come: record while guests are idle.",
         ),
         ("xen/hvm1_boot_mem.xentrace.gz", "halt", "Record with `xentrace -D -e 0x000af000 -T 10 FILE`"),
         (
             "x86-svm/t4-kvmstat.data.gz",
             "yield",
-            "Record with `exitscope record --for 10s` (or `perf record -e 'kvm:*' -e sched",
+            "What is missing was recorded, and did not come: record while vCPUs contend.",
         ),
         ("xen/hvm1_boot_mem.xentrace.gz", "gang", "Record there with `exitscope record --for 10s`"),
         ("x86-svm/t4-kvmstat.data.gz", "halt", "No kvm_vcpu_wakeup in the trace"),
@@ -411,7 +411,7 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
             "phases",
             "No exit in this trace has both ends, so none has phases. Record",
         ),
-        ("x86-svm/t2.data.gz", "phases", "because no system calls were recorded"),
+        ("x86-svm/t2.data.gz", "phases", "because no system calls are in the trace"),
         ("x86-svm/t4-kvmstat.data.gz", "phases", "what user space did is the handler's. Record with"),
         ("xen/hvm1_boot_mem.xentrace.gz", "pio", "The log has no records of the scheduler"),
     ] {
@@ -423,11 +423,7 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
     let (ppc, svm) = ("powerpc/p8_smt4_one_thread.data.gz", "x86-svm/t4-kvmstat.data.gz");
     let (arm, xen) = ("arm64/arm.dat.gz", "xen/pvh1_hvm.xentrace.gz");
     for (trace, policy, words) in [
-        (
-            ppc,
-            "host_halt_poll",
-            "no halt to replay. Record with `exitscope record --for 10s` (or `perf record -e 'kvm_hv:*'",
-        ),
+        (ppc, "host_halt_poll", "no halt to replay. What is missing was recorded, and did not come"),
         (ppc, "port_path", "no port access to replay: processors of ppc64le have no ports"),
         (arm, "port_path", "processors of aarch64 have no ports"),
         (
@@ -435,7 +431,11 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
             "vcore",
             "They are of POWER7 and POWER8; record there with `exitscope record --for 10s` (or `perf record -e 'kvm_hv:*'",
         ),
-        (svm, "yielding", "no yield to replay. Record with `exitscope record --for 10s` (or `perf record -e 'kvm:*'"),
+        (
+            svm,
+            "yielding",
+            "no yield to replay. What is missing was recorded, and did not come: record while vCPUs contend",
+        ),
         (xen, "yielding", "no yield to replay. Record with `xentrace -D -e 0x000af000 -T 10 FILE`"),
         (xen, "host_halt_poll", "Xen does not poll for halted vCPUs"),
         (xen, "guest_halt_poll", "Xen does not poll for halted vCPUs"),

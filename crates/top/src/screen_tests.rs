@@ -292,8 +292,8 @@ fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
     frame.verdict = Some(live_verdict());
     let screen = drawn((80, 24), &frame, &mut ScreenState::default());
     let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
-    assert_eq!(lines[1], "Last 7.0 s: vCPUs wait for a CPU 23.4% of their time: 12 vCPUs run on or wait for 9.3 CPUs,");
-    assert_eq!(lines[2], "and there are 8; in doubt: 4,567 events are in no figure");
+    assert_eq!(lines[1], "Last 7.0 s: vCPUs wait for a CPU 23.4% of their time: 12 vCPUs run on or wait");
+    assert_eq!(lines[2], "for 9.3 CPUs, and there are 8; in doubt: 4,567 events are in no figure");
     let narrow = drawn((60, 24), &frame, &mut ScreenState::default());
     assert!(narrow.contains("CPUs, and there are 8 ") && !narrow.contains("doubt"), "{narrow}");
     assert!(!drawn((80, 12), &frame, &mut ScreenState::default()).contains("vCPUs wait"));

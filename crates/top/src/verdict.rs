@@ -5,6 +5,7 @@
 //! ```
 
 use crate::frame::{Frame, LiveVerdict};
+use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::{Verdict, VerdictInput, VerdictState};
 use exitscope_live::IntervalTotals;
 use exitscope_model::TimePart;
@@ -86,7 +87,7 @@ impl RecentIntervals {
             sleeps: None,
             core_runs: (sum(|of| of.core_runs) as u64, sum(|of| of.ganged_runs) as u64),
             has_steal: all.switches,
-            record: Ok(""),
+            how: HowToRecord::default(),
         };
         let costs = all.reasons().map(|(code, of)| (code, of.within.cost()));
         let costliest = costs.max_by_key(|(_, cost)| *cost).map(|(code, cost)| (code.name(), cost));

@@ -236,7 +236,7 @@ pub struct NotJudgedRow {
     /// What is not judged.
     pub what: &'static str,
     /// Why: what the recording does not have.
-    pub missing: &'static str,
+    pub missing: String,
     /// How to record it: commands between backquotes. Absent where no recording of such a machine has it.
     pub record: Option<&'static str>,
 }
@@ -286,7 +286,7 @@ impl AdviceReport {
             not_judged: judgement
                 .not_judged
                 .iter()
-                .map(|row| NotJudgedRow { what: row.what, missing: row.missing, record: row.record })
+                .map(|row| NotJudgedRow { what: row.what, missing: row.missing.to_string(), record: row.record })
                 .collect(),
             facts,
         }

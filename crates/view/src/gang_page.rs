@@ -4,7 +4,8 @@ use crate::gang::{ForcingExitsRow, GangRows};
 use crate::halt::DurationStatsRow;
 use crate::names::{percent, thousands};
 use crate::page::{PageSection, Table, column, length, plain};
-use exitscope_analysis::record_commands::CORE_RUNS;
+use crate::report::Report;
+use exitscope_analysis::record_commands::{CORE_RUNS, HowToRecord, Missed};
 use exitscope_model::GangRow;
 use std::collections::BTreeMap;
 
@@ -12,11 +13,11 @@ use std::collections::BTreeMap;
 const MOST_CAUSES: usize = 12;
 
 /// The page `--view gang`.
-pub(crate) fn gang_sections(rows: Option<&GangRows>) -> Vec<PageSection> {
+pub(crate) fn gang_sections(report: &Report) -> Vec<PageSection> {
     let said = |text: String| {
         vec![PageSection { title: "Ganged exits".into(), sentences: vec![plain(text)], ..PageSection::default() }]
     };
-    match rows {
+    match &report.gang {
         None => said(format!(
             "No exit of a powerpc guest is in this trace: exits are ganged on POWER7 and POWER8, where the threads of a \
              virtual core leave the guest together. Record there with {CORE_RUNS}."
@@ -24,7 +25,7 @@ pub(crate) fn gang_sections(rows: Option<&GangRows>) -> Vec<PageSection> {
         Some(rows) if rows.vms.is_empty() => said(alone(rows)),
         Some(rows) => {
             let causes = (!rows.causes.is_empty()).then(|| causes(rows));
-            [by_vm(rows), by_vcore(rows)].into_iter().chain(causes).collect()
+            [by_vm(rows), by_vcore(rows, &report.how)].into_iter().chain(causes).collect()
         }
     }
 }
@@ -118,7 +119,7 @@ fn by_vm(rows: &GangRows) -> PageSection {
     }
 }
 
-fn by_vcore(rows: &GangRows) -> PageSection {
+fn by_vcore(rows: &GangRows, how: &HowToRecord) -> PageSection {
     let columns = vec![
         column("VM", true, 1),
         column("vCPUs", true, 0),
@@ -157,7 +158,8 @@ fn by_vcore(rows: &GangRows) -> PageSection {
     let ganged: u64 = rows.vms.iter().map(|row| row.ganged).sum();
     if rows.vms.iter().all(|row| row.forced_out.count == 0) && forced > 0 {
         notes.push(format!(
-            "No entry follows a forced exit in this trace, so time lost is unknown. Record with {CORE_RUNS}."
+            "No entry follows a forced exit in this trace, so time lost is unknown. {}",
+            how.sentence(&[Missed::Entries], "")
         ));
     }
     if forced == 0 && ganged > 0 {

@@ -4,6 +4,7 @@ use crate::halt::{DurationStatsRow, HaltRows, PollSettingsRow};
 use crate::names::{percent, thousands};
 use crate::page::{PageSection, Table, VCPU_ROWS, column, heaviest, length, more_in_json, plain};
 use crate::report::Report;
+use exitscope_analysis::record_commands::Missed;
 use exitscope_model::HaltRow;
 use exitscope_units::Nanos;
 
@@ -12,8 +13,8 @@ pub(crate) fn halt_sections(report: &Report) -> Vec<PageSection> {
     let Some(rows) = &report.halt else {
         let text = format!(
             "No vCPU halts in this trace: there is no exit of HLT, WFx, an s390 wait or H_CEDE, and no kvm_vcpu_wakeup. \
-             Record with {} while guests are idle.",
-            report.how_to_record()
+             {}",
+            report.how.sentence(&[Missed::Exits, Missed::HaltEnds], "while guests are idle")
         );
         return vec![PageSection { title: "Halts".into(), sentences: vec![plain(text)], ..PageSection::default() }];
     };
@@ -139,7 +140,7 @@ fn by_vcpu(rows: &HaltRows, report: &Report) -> PageSection {
 
 /// What has to be known to read the table.
 fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
-    let (all, record) = (&rows.all, report.how_to_record());
+    let all = &rows.all;
     let mut notes =
         vec!["gap: from the exit until something woke the vCPU; wake-up: from there to its entry".to_string()];
     if all.has_wakeup_events && !report.is_xen() {
@@ -155,7 +156,8 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     if report.is_xen() {
         notes.push("Xen does not poll for a halted vCPU: all of them blocked.".to_string());
     } else if !all.has_wakeup_events {
-        notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. Record with {record}."));
+        let record = report.how.sentence(&[Missed::HaltEnds], "");
+        notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. {record}"));
     } else if all.poll_fail_ns.is_none() {
         let most = all.before_block_ns.map_or(String::new(), |most| {
             format!(" From the beginning of halts until threads blocked it was {} at most.", Nanos(most))
@@ -166,8 +168,11 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
         ));
     }
     if all.inexact_gaps > 0 {
-        let how =
-            if all.has_wakeup_events && !report.is_xen() { format!(" Record with {record}.") } else { String::new() };
+        let how = if all.has_wakeup_events && !report.is_xen() {
+            format!(" {}", report.how.sentence(&[Missed::Scheduler], ""))
+        } else {
+            String::new()
+        };
         notes.push(format!(
             "{} of {} gaps include the way back to the CPU, and have no wake-up latency, because {} recorded.{how}",
             thousands(all.inexact_gaps),

@@ -13,6 +13,7 @@ use crate::report::{
     TimelineRows, TraceRow,
 };
 use crate::yield_page::{yield_sections, yield_summary};
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{DiffMeasure, Dimension};
 use exitscope_model::{LedgerLine, TimePart, WhoRow};
 use exitscope_units::{Moment, Nanos, VmId};
@@ -178,7 +179,7 @@ pub fn view_page(report: &Report, view: MechanismView) -> Page {
     let mut sections = vec![head(report)];
     sections.extend(match view {
         MechanismView::Halt => halt_sections(report),
-        MechanismView::Gang => gang_sections(report.gang.as_ref()),
+        MechanismView::Gang => gang_sections(report),
         MechanismView::Pio => pio_sections(report),
         MechanismView::Phases => phases_sections(report),
         MechanismView::Yield => yield_sections(report),
@@ -233,8 +234,8 @@ fn head(report: &Report) -> PageSection {
                     .to_string()
             }
             _ => format!(
-                "No event in the trace is a VM exit. Record with {} while a guest runs.",
-                report.how_to_record()
+                "No event in the trace is a VM exit. {}",
+                report.how.sentence(&[Missed::Exits], "while a guest runs")
             ),
         };
         sentences.push(Sentence { text, warning: true });
@@ -307,7 +308,9 @@ fn untold(report: &Report) -> Option<Sentence> {
     if text.is_empty() {
         return None;
     }
-    Some(plain(format!("{text}. Record with {} to tell them apart.", report.how_to_record())))
+    let missed = [(!user, Missed::UserExits), (!switches || !all_steal, Missed::Scheduler), (!kvm_run, Missed::Calls)];
+    let missed: Vec<Missed> = missed.into_iter().filter_map(|(is_missed, of)| is_missed.then_some(of)).collect();
+    Some(plain(format!("{text}. {}", report.how.sentence(&missed, "to tell them apart"))))
 }
 
 /// A figure, if the trace tells such.
@@ -342,7 +345,10 @@ fn on_parts(report: &Report) -> Vec<String> {
         // Where the scheduler's events are there, it is not they that are missing.
         notes.push(match report.event_kinds.scheduler {
             true => untold.to_string(),
-            false => format!("{untold}; {} records more", report.how_to_record()),
+            false => match report.how.command(&[Missed::HaltEnds, Missed::Scheduler]) {
+                Ok(command) => format!("{untold}; {command} records more"),
+                Err(why) => format!("{untold}: {why}"),
+            },
         });
     }
     if is_there(TimePart::Unknown) && report.is_xen() {

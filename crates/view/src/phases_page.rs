@@ -4,7 +4,7 @@ use crate::names::{percent, thousands};
 use crate::page::{PageSection, Table, column, length, plain};
 use crate::phases::{PhaseRow, PhaseRows, RemovableRow};
 use crate::report::Report;
-use exitscope_analysis::record_commands::with_calls;
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
 
 /// Rows of a table.
 const MOST: usize = 16;
@@ -12,17 +12,19 @@ const MOST: usize = 16;
 /// The page `--view phases`.
 pub(crate) fn phases_sections(report: &Report) -> Vec<PageSection> {
     let Some(rows) = &report.phases else {
-        let text =
-            format!("No exit in this trace has both ends, so none has phases. Record with {}.", report.how_to_record());
+        let text = format!(
+            "No exit in this trace has both ends, so none has phases. {}",
+            report.how.sentence(&[Missed::Exits, Missed::Entries], "")
+        );
         return vec![PageSection {
             title: "Phases of exits".into(),
             sentences: vec![plain(text)],
             ..PageSection::default()
         }];
     };
-    let mut sections = vec![steps(rows)];
+    let mut sections = vec![steps(rows, &report.how)];
     sections.extend(within(rows));
-    sections.extend((!rows.removable.is_empty()).then(|| removable(rows)));
+    sections.extend((!rows.removable.is_empty()).then(|| removable(rows, &report.how)));
     sections
 }
 
@@ -63,7 +65,7 @@ fn served(rows: &PhaseRows, outside: bool) -> &'static str {
 }
 
 /// Mean lengths, so that a row adds up.
-fn steps(rows: &PhaseRows) -> PageSection {
+fn steps(rows: &PhaseRows, how: &HowToRecord) -> PageSection {
     let columns = vec![
         column("reason", true, 0),
         column("handler", true, 0),
@@ -140,15 +142,15 @@ fn steps(rows: &PhaseRows) -> PageSection {
     );
     notes.push(match rows.in_user_space.with_syscall_return > 0 {
         _ if rows.in_user_space.exits == 0 => format!(
-            "No kvm_userspace_exit in the trace, so what user space did is the handler's. Record with {}.",
-            with_calls(rows.xen)
+            "No kvm_userspace_exit in the trace, so what user space did is the handler's. {}",
+            how.sentence(&[Missed::UserExits, Missed::Calls], "")
         ),
         true => "to user space: from kvm_fpu, or kvm_userspace_exit, until the system call returns; re-entry: from KVM_RUN to kvm_entry"
             .to_string(),
         false => format!(
-            "to user space: from kvm_fpu to kvm_userspace_exit; the return from there is part of user space, because no system calls \
-             were recorded; re-entry: from KVM_RUN to kvm_entry. Record with {}.",
-            with_calls(rows.xen)
+            "to user space: from kvm_fpu to kvm_userspace_exit; the return from there is part of user space, because no system \
+             calls are in the trace; re-entry: from KVM_RUN to kvm_entry. {}",
+            how.sentence(&[Missed::Calls], "")
         ),
     });
     PageSection {
@@ -203,7 +205,7 @@ fn within(rows: &PhaseRows) -> Option<PageSection> {
     })
 }
 
-fn removable(rows: &PhaseRows) -> PageSection {
+fn removable(rows: &PhaseRows, how: &HowToRecord) -> PageSection {
     let columns = vec![
         column("change", true, 0),
         column("exits", false, 0),
@@ -231,7 +233,7 @@ fn removable(rows: &PhaseRows) -> PageSection {
     let mut notes: Vec<String> =
         rows.removable.iter().map(|row| format!("{}: {}", row.change.replace('_', " "), row.rule)).collect();
     if rows.removable.iter().any(|row| row.avoidable_ns.is_none()) {
-        notes.push(format!("- where the trace does not say. Record with {}.", with_calls(rows.xen)));
+        notes.push(format!("- where the trace does not say. {}", how.sentence(&[Missed::Calls], "")));
     }
     if rows.cycles_per_s.is_none() {
         notes.push("in cycles as well with --tsc-hz, the processor's cycles in a second".to_string());

@@ -4,7 +4,7 @@ use crate::names::{percent, thousands};
 use crate::page::{PageSection, Table, column, length, plain};
 use crate::pio::{PioRow, PioRows, PioSum};
 use crate::report::Report;
-use exitscope_analysis::record_commands::with_calls;
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_units::Nanos;
 
 /// Rows of a table.
@@ -14,14 +14,14 @@ const MOST: usize = 12;
 pub(crate) fn pio_sections(report: &Report) -> Vec<PageSection> {
     let Some(rows) = &report.pio else {
         let text = format!(
-            "No exit in this trace is an access to a port or to emulated memory. Record with {} while the guest does I/O.",
-            report.how_to_record()
+            "No exit in this trace is an access to a port or to emulated memory. {}",
+            report.how.sentence(&[Missed::Exits, Missed::Subjects], "while the guest does I/O")
         );
         return vec![PageSection { title: "Accesses".into(), sentences: vec![plain(text)], ..PageSection::default() }];
     };
     let tables = [("port", "Port accesses"), ("mmio", "Accesses to emulated memory, by page")];
     let mut sections: Vec<PageSection> =
-        tables.into_iter().filter_map(|(kind, title)| accesses(rows, kind, title, report.how_to_record())).collect();
+        tables.into_iter().filter_map(|(kind, title)| accesses(rows, kind, title, &report.how)).collect();
     if rows.ports.exits > 0 {
         sections.push(quick_path(rows));
     }
@@ -79,7 +79,7 @@ fn inside(rows: &PioRows) -> &'static str {
 }
 
 /// Lengths of each as means, so that they add up.
-fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<PageSection> {
+fn accesses(rows: &PioRows, kind: &str, title: &str, how: &HowToRecord) -> Option<PageSection> {
     let of_kind: Vec<&PioRow> = rows.rows.iter().filter(|row| row.subject_kind == kind).collect();
     let columns = vec![
         column("", true, 0),
@@ -132,7 +132,8 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Pag
             true => "The log has no records of the scheduler, so accesses that waited for the device model",
             false => "No kvm_userspace_exit in the trace, so accesses that user space served",
         };
-        notes.push(format!("{what} cannot be distinguished from others. Record with {record}."));
+        let record = how.sentence(&[Missed::UserExits], "");
+        notes.push(format!("{what} cannot be distinguished from others. {record}"));
     } else if of_kind.iter().any(|row| row.in_user_space) {
         notes.push(match rows.xen {
             true => "to handover: from the exit until a vCPU of the device model's domain was woken on that CPU, or this one \
@@ -142,8 +143,8 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, record: &str) -> Option<Pag
             false => "to handover: from the exit until kvm_userspace_exit; to completion: until KVM_RUN was called again".to_string(),
         });
         if !rows.xen && of_kind.iter().all(|row| row.to_completion.count == 0) {
-            let record = with_calls(rows.xen);
-            notes.push(format!("Nothing in the trace says when KVM_RUN was called again. Record with {record}."));
+            let record = how.sentence(&[Missed::Calls], "");
+            notes.push(format!("Nothing in the trace says when KVM_RUN was called again. {record}"));
         }
     }
     (!of_kind.is_empty()).then(|| PageSection {

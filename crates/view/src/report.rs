@@ -12,7 +12,7 @@ use crate::times::{ExitSums, ExitTimes, VcpuTimes};
 use crate::verdict::VerdictRow;
 use crate::yields::YieldRows;
 use exitscope_analysis::advice::{RecordedHost, unjudged_causes};
-use exitscope_analysis::record_commands;
+use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::{
     Breach, Dimension, DimensionValue, ExitGroups, ExitStats, Facts, MomentSpec, RecordedHaltPolling, Selection,
     StateTimes, StayStats, SubjectKey, Timeline,
@@ -46,6 +46,9 @@ pub struct Report {
     pub causes: Vec<AdvisedCauseRow>,
     /// Which exits were looked at.
     pub selection: SelectionRow,
+    /// How to record what is missed.
+    #[serde(skip)]
+    pub how: HowToRecord,
     /// Time from the first to the last event, within --from and --to, summed over the traces.
     pub duration_ns: u64,
     /// How the wall time of each virtual CPU divides.
@@ -566,7 +569,7 @@ impl Report {
         let one = traces.len() == 1;
         let halt = HaltRows::of(facts, info);
         let xen = traces.iter().any(TraceRow::is_xen);
-        let record = record_commands::all(traces.first().map_or("", |trace| &trace.arch), xen);
+        let how = HowToRecord::of(info).with(facts);
         let host = traces.first().map_or(RecordedHost::default(), |trace| trace.recorded_host(info));
         let causes = unjudged_causes(facts, &host).iter().map(|row| AdvisedCauseRow::of(row, info)).collect();
         let selection = SelectionRow::of(&made.selection);
@@ -575,9 +578,10 @@ impl Report {
             traces,
             coverage: Coverage::of(ledger, made.exits, made.timed_exits),
             event_kinds: EventKindsRow::of(facts.event_kinds, xen),
-            verdict: VerdictRow::of(facts, info, &selection, record, None),
+            verdict: VerdictRow::of(facts, info, &selection, &how, None),
             causes,
             selection,
+            how,
             duration_ns: facts.duration.0,
             vcpus: facts
                 .divisions
@@ -641,14 +645,8 @@ impl Report {
 impl Report {
     /// Puts what rules say into the verdict and the causes.
     pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &AdviceReport) {
-        self.verdict = VerdictRow::of(facts, info, &self.selection, self.how_to_record(), Some(advised));
+        self.verdict = VerdictRow::of(facts, info, &self.selection, &self.how, Some(advised));
         self.causes.clone_from(&advised.causes_of_all);
-    }
-
-    /// How to record what this trace lacks.
-    pub(crate) fn how_to_record(&self) -> &'static str {
-        let arch = self.traces.first().map_or("", |trace| &trace.arch);
-        record_commands::all(arch, self.is_xen())
     }
 
     /// Whether a host was Xen.
@@ -867,7 +865,7 @@ impl TraceRow {
             polling: RecordedHaltPolling::of(info),
             settings: info.settings.clone(),
             names: info.subject_names(),
-            records_subjects: info.format.starts_with("perf.data") && info.names.has("kvm:kvm_pio"),
+            how_recorded: HowToRecord::of(info),
         }
     }
 

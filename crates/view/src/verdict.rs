@@ -4,6 +4,7 @@ use crate::advice::{AdviceReport, AdviceRow};
 use crate::halt::ClockRow;
 use crate::names::{percent, thousands};
 use crate::report::SelectionRow;
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::{Facts, Verdict, VerdictInput, VerdictState};
 use exitscope_model::{AllParts, TimePart, TraceInfo};
 use exitscope_units::Nanos;
@@ -53,8 +54,8 @@ fn state_ids(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 /// What the words need besides the parts.
-#[derive(Clone, Copy, Debug)]
-pub struct VerdictWords<'a> {
+#[derive(Clone, Debug)]
+pub struct VerdictWords {
     /// vCPUs.
     pub vcpus: u64,
     /// CPUs that they want, and CPUs of the machine, zero if unknown.
@@ -73,20 +74,9 @@ pub struct VerdictWords<'a> {
     pub took_turns: bool,
     /// Where steal but for what ends a sleep was recorded: sleeps that ended, and how many of them without a wake-up.
     pub sleeps: Option<(u64, u64)>,
-    /// How to record all that is needed; or why no recording would have more.
-    pub record: Result<&'a str, &'static str>,
+    /// How to record what is missed; or why no recording would have more.
+    pub how: HowToRecord,
 }
-
-/// Of a host without kvm_exit.
-const NO_KVM_EXIT: &str = "this KVM fires no kvm_exit, as a back end in software or PVM does not, and no recording tells its guests' time \
-    from the kernel's";
-
-/// Of what `exitscope record` made, which takes all that the kernel offers.
-const ALL_RECORDED: &str =
-    "`exitscope record` made it, and took what this kernel has: was a guest running, and long enough?";
-
-/// Whose settings say that this is so.
-const RECORDER: &str = "exitscope";
 
 impl VerdictRow {
     /// The verdict on these facts of what is selected, of which rules made `advised`.
@@ -94,7 +84,7 @@ impl VerdictRow {
         facts: &Facts,
         info: &TraceInfo,
         selection: &SelectionRow,
-        record: &str,
+        how: &HowToRecord,
         advised: Option<&AdviceReport>,
     ) -> VerdictRow {
         let mut parts = AllParts::ZERO;
@@ -120,12 +110,7 @@ impl VerdictRow {
             has_turns: facts.event_kinds.by_runner && !facts.event_kinds.switches,
             took_turns: facts.took_turns(parts.get(TimePart::Steal)),
             sleeps: kinds.switches.then_some((kinds.sleeps, kinds.unwoken_sleeps)),
-            record: match () {
-                // Where it was not recorded, it may fire.
-                _ if facts.has_no_kvm_exit() && info.names.has("kvm:kvm_exit") => Err(NO_KVM_EXIT),
-                _ if info.settings.iter().any(|setting| setting.of == RECORDER) => Err(ALL_RECORDED),
-                _ => Ok(record),
-            },
+            how: how.clone(),
         };
         let wrong_clock = ClockRow::of(&facts.halts, info).is_some();
         let mut row = VerdictRow::worded(&verdict, &words, advised.and_then(costliest).as_ref());
@@ -139,11 +124,11 @@ impl VerdictRow {
     }
 
     /// A verdict in words; `cause` and what it costs is what exits are mostly for.
-    pub fn worded(verdict: &Verdict, words: &VerdictWords<'_>, cause: Option<&(String, u64)>) -> VerdictRow {
+    pub fn worded(verdict: &Verdict, words: &VerdictWords, cause: Option<&(String, u64)>) -> VerdictRow {
         let Verdict { state, time, next, wall, hidden, unknown, undivided, halted, is_doubtful } = *verdict;
         let share = percent(time.0, wall.0);
         let VerdictWords { vcpus, wanted, cpus, core_runs: (runs, ganged), .. } = *words;
-        let record = words.record.map_or_else(str::to_string, |record| format!("record with {record}"));
+        let record = |missed: &[Missed]| words.how.clause(missed);
         let mostly = cause.filter(|(_, cost)| cost.saturating_mul(20) >= time.0);
         let text = match state {
             VerdictState::ExitsDominate => {
@@ -189,19 +174,22 @@ impl VerdictRow {
                 format!("vCPUs are halted {share} of their time, and little is lost of the rest")
             }
             VerdictState::Healthy => format!("Guests run {share} of vCPU time, and no part of the rest is large"),
-            VerdictState::NoExits => format!("Cannot tell: there is no VM exit in it; {record}"),
+            VerdictState::NoExits => format!("Cannot tell: there is no VM exit in it; {}", record(&[Missed::Exits])),
             VerdictState::NoLengths if ganged > 0 => format!(
-                "Cannot tell what exits cost: no entry into a guest was recorded ({record}); {} of {} core runs were ganged",
+                "Cannot tell what exits cost: no entry into a guest was recorded ({}); {} of {} core runs were ganged",
+                record(&[Missed::Entries]),
                 thousands(ganged),
                 thousands(runs)
             ),
             VerdictState::NoLengths => {
+                let record = record(&[Missed::Entries]);
                 format!("Cannot tell what exits cost: no entry into a guest was recorded; {record}")
             }
             VerdictState::MostlyUnknown if hidden > unknown => {
                 format!("Cannot tell: losses hide most of {share} of vCPU time; record with larger buffers")
             }
             VerdictState::MostlyUnknown => {
+                let record = record(Missed::OF_TIME);
                 format!(
                     "Cannot tell: {share} of vCPU time is unaccounted for, halts that are not divided included; {record}"
                 )
@@ -291,7 +279,7 @@ mod tests {
             has_turns: false,
             took_turns: false,
             sleeps: None,
-            record: Ok(""),
+            how: HowToRecord::default(),
         };
         let text = |halted, stopped| {
             let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(50)).with(TimePart::Halted, Nanos(halted));

@@ -4,6 +4,7 @@ use crate::names::{self, exact_length, percent, thousands};
 use crate::page::{PageSection, Table, column, length, more_in_json, plain, spark};
 use crate::report::{Report, TimelineRows};
 use crate::yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};
+use exitscope_analysis::record_commands::Missed;
 use exitscope_units::{Moment, Nanos};
 
 /// vCPUs and targets that are listed.
@@ -27,9 +28,9 @@ fn how_to_yield(report: &Report) -> &'static str {
 pub(crate) fn yield_sections(report: &Report) -> Vec<PageSection> {
     let none = || {
         plain(format!(
-            "No vCPU yields in this trace: there is no {}. Record with {}, while vCPUs contend.",
+            "No vCPU yields in this trace: there is no {}. {}",
             how_to_yield(report),
-            report.how_to_record()
+            report.how.sentence(&[Missed::Exits], "while vCPUs contend")
         ))
     };
     let Some(rows) = &report.yields else {
@@ -180,8 +181,8 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
                      scheduler's events do not say."
                 .to_string(),
             false => format!(
-                "Which vCPUs waited for a CPU is unknown without the scheduler's events. Record with {}.",
-                report.how_to_record()
+                "Which vCPUs waited for a CPU is unknown without the scheduler's events. {}",
+                report.how.sentence(&[Missed::Scheduler], "")
             ),
         });
     }

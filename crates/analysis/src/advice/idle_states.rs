@@ -63,7 +63,7 @@ pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
             (Some(_), Some(_)) => UNSEEN,
             _ => FEW,
         };
-        return judgement.not_judged.push(NotJudged { what, missing, record: Some(RECORD) });
+        return judgement.not_judged.push(NotJudged { what, missing: missing.into(), record: Some(RECORD) });
     }
     let mut note = |what: &str, figure| judgement.cite(None, Topic::Halts, what, figure);
     let facts = [
@@ -159,7 +159,7 @@ mod tests {
             ("CPUs are short", 1_000, 5 * US, 60 * US, 100_000_000, Some(SHORT)),
         ] {
             let judgement = judged(count, short, long, steal, false);
-            let said: Vec<&str> = judgement.not_judged.iter().map(|row| row.missing).collect();
+            let said: Vec<&str> = judgement.not_judged.iter().map(|row| &*row.missing).collect();
             assert_eq!(said, missing.into_iter().collect::<Vec<_>>(), "{what}");
             assert_eq!(judgement.advice().len(), usize::from(missing.is_none()), "{what}");
         }

@@ -5,6 +5,7 @@ use super::ipis::{Ipis, SentIpis};
 use super::polling_guests::PollingGuests;
 use super::subject_stats::SubjectStats;
 use super::touched::{Touched, TouchedPages};
+use crate::record_commands::HowToRecord;
 use crate::replay::SpinSurvey;
 use crate::stats_by_key::MAX_KEYS;
 use crate::{
@@ -42,8 +43,8 @@ pub struct RecordedHost {
     pub settings: Vec<HostSetting>,
     /// What subjects are called.
     pub names: SubjectNames,
-    /// Whether the events that say what exits are about were recorded, whether or not any came.
-    pub records_subjects: bool,
+    /// What was recorded, whether or not any came.
+    pub how_recorded: HowToRecord,
 }
 
 /// Who runs a VM's devices, as far as the names of its threads say.

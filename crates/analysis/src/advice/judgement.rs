@@ -343,7 +343,7 @@ pub struct NotJudged {
     /// What is not judged.
     pub what: &'static str,
     /// Why: what the recording does not have.
-    pub missing: &'static str,
+    pub missing: Cow<'static, str>,
     /// How to record it, if that can be.
     pub record: Option<&'static str>,
 }

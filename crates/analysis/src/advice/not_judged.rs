@@ -4,16 +4,34 @@ use super::input::{AdviceInput, RecordedHost, total};
 use super::judgement::{Judgement, NotJudged};
 use super::polling::unknown_host;
 use super::trials::Trials;
-use crate::record_commands;
+use crate::record_commands::{HowToRecord, Missed};
 use exitscope_model::{CodeList, TimePart};
 use exitscope_units::Nanos;
 
 /// Why halts of powerpc are not put together with wake-ups.
 const BY_RUNNER: &str = "on powerpc halts are virtual cores', and no thread's sleep is taken for one";
 
-/// Why it is not known what exits are about, though it was recorded.
-const NEVER_FIRED: &str =
-    "kvm_pio, kvm_msr and kvm_cpuid were recorded, and this KVM fired none with most of those exits";
+/// What a recording lacks for a judgement.
+#[derive(Clone, Copy)]
+enum Lacks {
+    /// Events.
+    Events(&'static [Missed]),
+    /// One that is longer, or made otherwise.
+    AnotherRecording,
+    /// What no recording of such a machine has.
+    Nothing,
+}
+
+impl Lacks {
+    /// The command that records it, if there is one; or why there is none.
+    fn command(self, how: &HowToRecord) -> Result<Option<&'static str>, &'static str> {
+        match self {
+            Lacks::Events(missed) => how.command(missed).map(Some),
+            Lacks::AnotherRecording => Ok(Some(how.again())),
+            Lacks::Nothing => Ok(None),
+        }
+    }
+}
 
 /// What user space does is spoken of from one part in so many of the vCPUs' time on.
 const OF_TIME: u64 = 20;
@@ -60,87 +78,112 @@ pub(super) fn of_halts(judgement: &Judgement) -> Option<String> {
 }
 
 pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {
-    let record = record_commands::all(&host.arch, host.xen);
+    let how = host.how_recorded.with(&input.facts).on(&host.arch, host.xen);
     let halts = input.facts.halts.all();
-    let mut missing = |when: bool, what: &'static str, missing: &'static str| {
+    let mut missing = |when: bool, lacks: Lacks, what: &'static str, missing: &'static str| {
         if when {
-            let record = (![BY_RUNNER, NEVER_FIRED].contains(&missing)).then_some(record);
+            let (record, missing) = match lacks.command(&how) {
+                Ok(command) => (command, missing.into()),
+                Err(why) => (None, format!("{missing}; {why}").into()),
+            };
             judgement.not_judged.push(NotJudged { what, missing, record });
         }
     };
     let exits = &input.facts.all;
-    missing(exits.count == 0, Judgement::ANYTHING, "there is no exit of a guest in it");
+    missing(
+        exits.count == 0,
+        Lacks::Events(&[Missed::Exits]),
+        Judgement::ANYTHING,
+        "there is no exit of a guest in it",
+    );
     if exits.count == 0 {
         return;
     }
-    missing(exits.timed == 0, Judgement::COST, "there are no entries into the guest in it");
+    missing(
+        exits.timed == 0,
+        Lacks::Events(&[Missed::Entries]),
+        Judgement::COST,
+        "there are no entries into the guest in it",
+    );
     missing(
         input.vms.keys().any(|vm| input.is_several(*vm)),
+        Lacks::AnotherRecording,
         "what vCPUs of one VM do to each other",
         "it does not say which of several VMs a vCPU is of: a vCPU's number occurs more than once",
     );
     let about: u64 = input.vms.keys().map(|vm| input.of_reasons(*vm, ABOUT).count).sum();
     let said: u64 = input.vms.keys().flat_map(|vm| input.subjects_of(*vm)).map(|(_, about)| about.stats.count).sum();
-    let asked = "which ports, MSRs and CPUID leaves guests ask for";
-    let lacks = about > 2 * said;
     missing(
-        lacks && !host.records_subjects,
-        asked,
+        about > 2 * said,
+        Lacks::Events(&[Missed::Subjects]),
+        "which ports, MSRs and CPUID leaves guests ask for",
         "there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits",
     );
-    missing(lacks && host.records_subjects, asked, NEVER_FIRED);
     let enters = input.vms.keys().any(|vm| input.of_reasons(*vm, ENTRIES).count > 0);
     let causes = || input.vms.keys().flat_map(|vm| input.causes(*vm));
     missing(
         enters && !causes().any(|(cause, _)| cause.code.nested),
+        Lacks::Events(&[Missed::Nested]),
         "which exits are of a nested guest (L2), and which of the guest itself (L1)",
         "there is no kvm_nested_vmexit in it",
     );
     missing(
         !input.facts.event_kinds.handlers && !host.arch.starts_with("ppc"),
+        Lacks::Events(&[Missed::UserExits]),
         "which exits go on beyond the kernel",
         if host.xen { "there are no run states in it" } else { "there is no kvm_userspace_exit in it" },
     );
     missing(
         !input.facts.event_kinds.switches,
+        Lacks::Events(&[Missed::Scheduler]),
         "overcommit, and lock holders that were preempted",
         if host.xen { "there are no run states in it" } else { "there is no sched_switch in it" },
     );
     let halting = halts.halts() > 0 && !host.xen;
-    missing(halting && !halts.has_wakeups(), HOST_POLLS, "there is no kvm_vcpu_wakeup in it");
-    missing(
-        halting && halts.has_wakeups() && !halts.is_exact(),
-        PAYS,
-        match input.facts.event_kinds.by_runner {
-            true => BY_RUNNER,
-            false => "there is no sched_wakeup in it that says when vCPUs were woken",
-        },
-    );
+    let no_ends = "there is no kvm_vcpu_wakeup in it";
+    missing(halting && !halts.has_wakeups(), Lacks::Events(&[Missed::HaltEnds]), HOST_POLLS, no_ends);
+    let (lacks, why) = match input.facts.event_kinds.by_runner {
+        true => (Lacks::Nothing, BY_RUNNER),
+        false => {
+            (Lacks::Events(&[Missed::Scheduler]), "there is no sched_wakeup in it that says when vCPUs were woken")
+        }
+    };
+    missing(halting && halts.has_wakeups() && !halts.is_exact(), lacks, PAYS, why);
     let unknown = unknown_host(input, trials, host);
-    missing(unknown.is_some(), HOST_POLLS, unknown.unwrap_or_default());
+    missing(unknown.is_some(), Lacks::AnotherRecording, HOST_POLLS, unknown.unwrap_or_default());
     missing(
         halting && input.facts.halts.guest_polls,
+        Lacks::AnotherRecording,
         GUEST_POLLS,
         "the guest polled: gaps that its polls ended left no trace; set guest_halt_poll_ns=0 in it meanwhile",
     );
     let runs = input.facts.gangs.vms();
     let forced: u64 = runs.values().map(|stats| stats.forced).sum();
     let lost: u64 = runs.values().map(|stats| stats.lost.count).sum();
-    missing(forced > 0 && lost == 0, "what ganged exits cost", "there is no kvm_guest_enter in it after forced exits");
+    missing(
+        forced > 0 && lost == 0,
+        Lacks::Events(&[Missed::Entries]),
+        "what ganged exits cost",
+        "there is no kvm_guest_enter in it after forced exits",
+    );
     let untried = trials.untried;
-    missing(untried.halts, OTHER_POLLS, "there were more halts than are kept to try it on");
+    let of_page = Lacks::AnotherRecording;
+    missing(untried.halts, of_page, OTHER_POLLS, "there were more halts than are kept to try it on");
     missing(
         untried.yields,
+        of_page,
         "what other windows of PAUSE loops, or none, would win",
         "there were more yields than are kept to try them on",
     );
     missing(
         untried.core_runs,
+        of_page,
         "what narrower virtual cores would win",
         "no core runs are kept to try them on, only what they came to",
     );
     missing(
         input.facts.duration < SHORT,
+        Lacks::AnotherRecording,
         "what usually happens",
         "it is shorter than a second, so that the advice is about that moment",
     );
@@ -148,7 +191,7 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     let wall = total(input.vms.values().map(|time| time.wall));
     if !host.xen && user > 0 && user.saturating_mul(OF_TIME) >= wall {
         let (what, missing) = ("what user space does in its part of exits", "only how long it took is recorded");
-        judgement.not_judged.push(NotJudged { what, missing, record: Some(IN_USER_SPACE) });
+        judgement.not_judged.push(NotJudged { what, missing: missing.into(), record: Some(IN_USER_SPACE) });
     }
 }
 
@@ -157,22 +200,25 @@ mod tests {
     use super::super::test_exits::{end, exit, spent, vcpu};
     use super::*;
     use crate::Selection;
-    use exitscope_model::{Exit, ExitCode};
+    use exitscope_model::{Exit, ExitCode, TraceInfo};
     use exitscope_units::Moment;
 
     #[test]
     fn nobody_is_told_to_record_what_was_recorded_and_never_came() {
-        for (records_subjects, says, how) in [(false, "there is no kvm_pio", true), (true, "fired none", false)] {
+        for (recorded, says) in [(false, "with most of those exits"), (true, "was recorded, and did not come")] {
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));
             input.absorb(&Exit { parts: spent(TimePart::Kernel, 1_000), ..of });
             end(&mut input, &[vcpu(0)], 1_000_000);
+            let mut info = TraceInfo { format: "perf.data".into(), ..TraceInfo::default() };
+            info.names.intern(if recorded { "kvm:kvm_pio" } else { "kvm:kvm_exit" });
+            let how_recorded = HowToRecord::of(&info);
             let (host, mut judgement) =
-                (RecordedHost { records_subjects, ..RecordedHost::default() }, Judgement::default());
+                (RecordedHost { how_recorded, ..RecordedHost::default() }, Judgement::default());
             judge(&input, &Trials::new(&input, &host), &host, &mut judgement);
             let row = judgement.not_judged.iter().find(|row| row.what.starts_with("which ports")).unwrap();
-            assert!(row.missing.contains(says) && row.record.is_some() == how, "{row:?}");
+            assert!(row.missing.ends_with(says) && row.record.is_none() == recorded, "{row:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
 use exitscope_analysis::advice::{AdviceInput, PollPrediction, PollPredictions};
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, PollDecisionCheck, ReplayedHalts};
 use exitscope_analysis::{RecordedHaltPolling, Selection, TraceSink};
 use exitscope_model::Halt;
@@ -57,7 +58,7 @@ pub fn replay_halts(
     let (trace, facts) = of.facts()?;
     let all = facts.halts.all();
     if all.halts() == 0 {
-        return Err(trace.has_nothing(format!("no halt to replay. Record with {}", trace.how_to_record())));
+        return Err(trace.has_nothing(format!("no halt to replay. {}", trace.sentence(Missed::Exits, ""))));
     }
     if trace.is_xen() {
         return Err(trace.has_nothing(

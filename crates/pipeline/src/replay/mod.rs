@@ -15,7 +15,8 @@ pub use vcores::replay_vcores;
 pub use yields::{CALL_AXIS, LabelledSpin, SurveyedYields, replay_yields, spin_rows, survey_yields};
 
 use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
-use exitscope_analysis::{Facts, FactsOptions, Selection, TraceSink, record_commands};
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
+use exitscope_analysis::{Facts, FactsOptions, Selection, TraceSink};
 use exitscope_model::{Exit, Halt, Preemption, VcpuIdentity, Yield};
 use exitscope_policy::KnobError;
 use exitscope_trace::Input;
@@ -84,8 +85,12 @@ impl ReplayInput<'_> {
 
 impl ReadTrace {
     /// How to record what the trace lacks.
-    pub fn how_to_record(&self) -> &'static str {
-        record_commands::all(&self.info.arch, self.is_xen())
+    pub fn how_to_record(&self) -> HowToRecord {
+        HowToRecord::of(&self.info)
+    }
+
+    fn sentence(&self, missed: Missed, meanwhile: &str) -> String {
+        self.how_to_record().sentence(&[missed], meanwhile).trim_end_matches('.').to_string()
     }
 
     fn has_nothing(&self, why: impl Into<String>) -> ReplayError {

@@ -3,6 +3,7 @@
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::ReadTrace;
 use exitscope_analysis::TraceSink;
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::replay::{IN_KERNEL, InKernelHandling, PhaseCosts, PortOutcome, PortReplay, ReplayedPorts};
 use exitscope_model::{Exit, SubjectKind};
 use exitscope_policy::port_path::PortPathWork;
@@ -33,7 +34,7 @@ pub fn replay_ports(
         return Err(trace.has_nothing(format!("no port access to replay: processors of {arch} have no ports")));
     }
     if accesses == 0 {
-        return Err(trace.has_nothing(format!("no port access to replay. Record with {}", trace.how_to_record())));
+        return Err(trace.has_nothing(format!("no port access to replay. {}", trace.sentence(Missed::Exits, ""))));
     }
     let xen = trace.is_xen();
     let recorded = PortReplay::recorded(xen);

@@ -2,6 +2,7 @@
 
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::ReadTrace;
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::replay::{MACHINE, SpinModel, SpinReplay, SpinSurvey, TypicalSpin};
 use exitscope_model::YieldCall;
 use exitscope_policy::KnobError;
@@ -36,14 +37,15 @@ pub struct SurveyedYields {
 pub fn survey_yields(of: &ReplayInput<'_>) -> Result<SurveyedYields, ReplayError> {
     let (trace, survey) = of.read(SpinSurvey::default)?;
     let Some(call) = survey.main_call() else {
-        return Err(trace.has_nothing(nothing_to_replay(&survey, trace.how_to_record())));
+        return Err(
+            trace.has_nothing(nothing_to_replay(&survey, &trace.sentence(Missed::Exits, "while vCPUs contend")))
+        );
     };
     let in_force = survey.in_force(call);
     let Some(typical) = survey.typical(&in_force) else {
         return Err(trace.has_nothing(format!(
-            "how long vCPUs spin before they yield cannot be told, as none yields several times in a row. Record with {} \
-             while vCPUs contend",
-            trace.how_to_record()
+            "how long vCPUs spin before they yield cannot be told, as none yields several times in a row. {}",
+            trace.sentence(Missed::Exits, "while vCPUs contend")
         )));
     };
     Ok(SurveyedYields { survey, call, in_force, typical })
@@ -52,7 +54,7 @@ pub fn survey_yields(of: &ReplayInput<'_>) -> Result<SurveyedYields, ReplayError
 fn nothing_to_replay(survey: &SpinSurvey, record: &str) -> String {
     let others: Vec<&str> = survey.calls.keys().map(|call| call.name()).collect();
     match others.is_empty() {
-        true => format!("no yield to replay. Record with {record} while vCPUs contend"),
+        true => format!("no yield to replay. {record}"),
         false => format!(
             "PAUSE loops and the diagnoses X'44' and X'9C' can be replayed, and there is only {}: of these, no knob says when \
              they are made (report --view yield shows what became of them)",

@@ -3,6 +3,7 @@
 use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{Count, Ns, Share};
 use crate::{DecisionsRow, KnobValueRow, Replay, thousands};
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, ReplayedHalts, knobs_of};
 use exitscope_analysis::{HaltStats, PollSettings};
 use exitscope_policy::Knob;
@@ -112,7 +113,7 @@ impl ReplayTable<'_> {
         let start = Start::Both { recorded: &done.recorded, in_force: (in_force.collect(), &done.in_force) };
         let best = best.or(exact.then_some("net_gain"));
         fill(&mut replay, &figures(policy, exact), best, start, labels.into_iter().zip(&done.outcomes))?;
-        replay.notes = notes(policy, exact, all, halts.guest_polls, record);
+        replay.notes = notes(policy, exact, all, halts.guest_polls, &record);
         let mut best = replay.rows[2..].iter().zip(&done.outcomes).filter(|(row, _)| row.best).peekable();
         if policy == HaltPolicy::Guest && best.peek().is_some() && best.all(|(_, outcome)| outcome.caught == 0) {
             let instead = "the best let no guest poll for long enough to be successful: what they win is that the host does \
@@ -123,13 +124,14 @@ impl ReplayTable<'_> {
     }
 }
 
-fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, record: &str) -> Vec<String> {
+fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, record: &HowToRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {
         notes.push(
             format!(
                 "What woke the vCPUs when is not in the trace, so what a poll wins cannot be told, and somewhat more polls are \
-                 successful than is shown. Record with {record}."
+                 successful than is shown. {}",
+                record.sentence(&[Missed::HaltEnds, Missed::Scheduler], "")
             ),
         );
     }

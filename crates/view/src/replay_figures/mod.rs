@@ -11,6 +11,7 @@ mod yields;
 
 use crate::FigureUnit;
 use crate::replay::{FigureRow, Replay, ReplayRow};
+use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_units::Nanos;
 
 /// A replay whose table is still to be filled.
@@ -24,7 +25,7 @@ pub struct ReplayTable<'a> {
     /// The figure that decides which row is the best: a name for the highest, with `-` before it the lowest.
     pub best: Option<&'a str>,
     /// How to record what the recording lacks.
-    pub record: &'static str,
+    pub record: HowToRecord,
 }
 
 /// A figure of a replay, and where its number comes from.

@@ -3,7 +3,7 @@
 use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{Count, Ns};
 use crate::{Replay, thousands};
-use exitscope_analysis::record_commands;
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::replay::{GangOutcome, GangReplay};
 
 const FIGURES: &[ReplayFigure<GangOutcome>] = &[
@@ -37,7 +37,7 @@ fn figures(timed: bool) -> Vec<&'static ReplayFigure<GangOutcome>> {
 impl ReplayTable<'_> {
     /// Fills it with core runs replayed with virtual cores of other widths.
     pub fn vcores(self, done: &GangReplay) -> Result<Replay, NoSuchFigure> {
-        let ReplayTable { mut replay, length, labels, best, .. } = self;
+        let ReplayTable { mut replay, length, labels, best, record } = self;
         replay.over = format!("{} core runs, {length} long", thousands(done.core_runs));
         let timed = done.recorded.lost > 0;
         let best = best.unwrap_or(if timed { "gain" } else { "exits_avoided" });
@@ -51,8 +51,8 @@ impl ReplayTable<'_> {
         ];
         if !timed {
             replay.notes.push(format!(
-                "No entry follows a forced exit in the trace, so time lost is unknown. Record with {}.",
-                record_commands::CORE_RUNS
+                "No entry follows a forced exit in the trace, so time lost is unknown. {}",
+                record.sentence(&[Missed::Entries], "")
             ));
         }
         Ok(replay)

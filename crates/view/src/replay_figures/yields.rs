@@ -3,6 +3,7 @@
 use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{Count, Ns};
 use crate::{KnobValueRow, Replay, thousands};
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::replay::{SpinModel, SpinOutcome, SpinReplay, SpinSurvey};
 use exitscope_model::YieldCall;
 use exitscope_policy::Knob;
@@ -90,7 +91,7 @@ impl ReplayTable<'_> {
         let best = best.or(told.then_some("gain"));
         let outcomes = labels.into_iter().zip(done.outcomes());
         fill(&mut replay, &figures(told, senses), best, Start::Recorded(&done.recorded), outcomes)?;
-        replay.notes = notes(survey, call, told, record);
+        replay.notes = notes(survey, call, told, &record);
         Ok(replay)
     }
 }
@@ -107,11 +108,12 @@ fn settings(asks: &SpinModel) -> Vec<KnobValueRow> {
     asks.knobs().map(row).collect()
 }
 
-fn notes(survey: &SpinSurvey, call: YieldCall, told: bool, record: &str) -> Vec<String> {
+fn notes(survey: &SpinSurvey, call: YieldCall, told: bool, record: &HowToRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if !told {
         notes.push(format!(
-            "Who waited for a CPU is not in the trace, so that what a yield can win is unknown. Record with {record}."
+            "Who waited for a CPU is not in the trace, so that what a yield can win is unknown. {}",
+            record.sentence(&[Missed::Scheduler], "")
         ));
     }
     notes.push(match (call, survey.least_window) {
