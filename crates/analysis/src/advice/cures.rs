@@ -7,6 +7,7 @@ use super::arm_cures::ARM64;
 use super::input::RecordedHost;
 use super::judgement::{AdviceSetting, SettingCondition};
 use super::msr_cures::{AVIC_SWITCH, DISABLED, ENABLE_APICV, HCALLS, MSRS};
+use super::passed_msrs::PassedMsr;
 use exitscope_model::codes::is_of_pcs;
 use exitscope_model::{KvmActivity, SubjectKind};
 use exitscope_policy::Knob;
@@ -36,17 +37,6 @@ pub(super) enum Remedy {
     Unjudged(&'static str),
     /// An MSR that KVM lets guests reach without an exit: that there are exits has few reasons.
     Passed(&'static PassedMsr),
-}
-
-/// When KVM lets guests reach an MSR without an exit.
-#[derive(Debug)]
-pub(super) struct PassedMsr {
-    /// As a clause: `always`, `from the first write on that is not zero`.
-    pub when: &'static str,
-    /// Whether that is a write of something else than zero.
-    pub by_write: bool,
-    /// What a guest's writes of more than one value say; empty if nothing.
-    pub varied: &'static str,
 }
 
 /// When a change helps.

@@ -18,7 +18,7 @@ pub struct KnownCause {
 }
 
 /// What is said of a cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnownAnswer {
     /// This change is advised.
     Change(&'static str),
@@ -27,7 +27,7 @@ pub enum KnownAnswer {
     /// Nobody can say, for this reason.
     NotJudged(&'static str),
     /// The same, of an MSR that KVM lets guests reach without an exit; this says when.
-    Passed(&'static str),
+    Passed(String),
 }
 
 impl From<&Remedy> for KnownAnswer {
@@ -36,7 +36,7 @@ impl From<&Remedy> for KnownAnswer {
             Remedy::Cure(cure) => KnownAnswer::Change(cure.change),
             Remedy::Leave(why) => KnownAnswer::Inherent(why),
             Remedy::Unjudged(why) => KnownAnswer::NotJudged(why),
-            Remedy::Passed(msr) => KnownAnswer::Passed(msr.when),
+            Remedy::Passed(msr) => KnownAnswer::Passed(msr.when()),
         }
     }
 }

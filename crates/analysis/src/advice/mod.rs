@@ -28,6 +28,7 @@ mod judgement;
 mod known;
 mod msr_cures;
 mod not_judged;
+mod passed_msrs;
 mod poll_predictions;
 mod poll_trade;
 mod polling;

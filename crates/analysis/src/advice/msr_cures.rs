@@ -3,10 +3,11 @@
 //! Numbers: `arch/x86/include/asm/msr-index.h` and `hyperv-tlfs.h`; x2APIC registers are 0x800 and the APIC's offset / 16.
 
 use super::cures::{
-    APICV, Acts, Cure, CureCondition, ExitSource, IN_GUEST, LESS_OFTEN, Least, NOBODY, PassedMsr, Remedy, Switch,
-    WITH_HARDWARE, by_hand, libvirt, qemu,
+    APICV, Acts, Cure, CureCondition, ExitSource, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE,
+    by_hand, libvirt, qemu,
 };
 use super::judgement::AdviceSetting;
+use super::passed_msrs::{BASES, COMMANDS, RESIDENCY, SPEC_CTRL, SYSCALL, SYSENTER, XFD, XFD_ERR};
 use exitscope_model::{KvmActivity, SubjectKind};
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 
@@ -44,15 +45,15 @@ pub(super) static MSRS: &[ExitSource] = &[
     msr(0x4000_0070, 0x4000_0070, HV_EOIS, Remedy::Leave(HV_EOI)),
     msr(0x4000_0072, 0x4000_0072, HV_EOIS, Remedy::Leave(HV_EOI)),
     msr(0x48, 0x48, "speculation control", Passed(&SPEC_CTRL)),
-    msr(0x49, 0x49, "branch predictor barriers", Passed(&BY_CPUID)),
-    msr(0x10b, 0x10b, "flushes of the L1 data cache", Passed(&BY_CPUID)),
-    msr(0x174, 0x176, "entry points of SYSENTER", Passed(&ALWAYS)),
+    msr(0x49, 0x49, "branch predictor barriers", Passed(&COMMANDS)),
+    msr(0x10b, 0x10b, "flushes of the L1 data cache", Passed(&COMMANDS)),
+    msr(0x174, 0x176, "entry points of SYSENTER", Passed(&SYSENTER)),
     msr(0x1c4, 0x1c4, "XFD", Passed(&XFD)),
-    msr(0x1c5, 0x1c5, "XFD's error", Passed(&BY_CPUID)),
+    msr(0x1c5, 0x1c5, "XFD's error", Passed(&XFD_ERR)),
     msr(0x3f8, 0x3fe, "residencies of C-states", Passed(&RESIDENCY)),
     msr(0x660, 0x660, "residencies of C-states", Passed(&RESIDENCY)),
-    msr(0xc000_0081, 0xc000_0084, "entry points of SYSCALL", Passed(&ON_SVM)),
-    msr(0xc000_0100, 0xc000_0102, "bases of FS and GS", Passed(&ALWAYS)),
+    msr(0xc000_0081, 0xc000_0084, "entry points of SYSCALL", Passed(&SYSCALL)),
+    msr(0xc000_0100, 0xc000_0102, "bases of FS and GS", Passed(&BASES)),
     msr(0x10, 0x10, "TSC", C(&TSC)),
     msr(0x3b, 0x3b, "TSC_ADJUST", Unjudged(TSC_ADJUST)),
     msr(0xe7, 0xe8, "APERF and MPERF", C(&APERF)),
@@ -150,46 +151,6 @@ static TERM_CHAR: Cure = Cure {
 
 /// The guest's own timer: on Intel its expiry is a PREEMPTION_TIMER exit (`vmx_set_hv_timer` in arch/x86/kvm/vmx/vmx.c).
 pub(super) const TIMERS: &str = "timer";
-
-/// `vmx_set_msr` and `svm_set_msr` in arch/x86/kvm/vmx/vmx.c and svm/svm.c; IBRS_ENTER of arch/x86/entry/calling.h writes at each entry
-/// into a Linux kernel with the mitigation IBRS, which `spectre_v2_select_mitigation` and `retbleed_select_mitigation` of
-/// arch/x86/kernel/cpu/bugs.c choose.
-static SPEC_CTRL: PassedMsr = PassedMsr {
-    when: "from the first write on that is not zero, or always (AMD's V_SPEC_CTRL)",
-    by_write: true,
-    varied: "the guest's kernel switches IBRS on and off, as Linux does at each entry into its kernel where the mitigation is IBRS: \
-        enhanced IBRS, where the processor has it, is written once, and spectre_v2= and retbleed= on the guest's command line choose \
-        another (its /sys/devices/system/cpu/vulnerabilities says which is in force, and what the choice leaves open); ",
-};
-
-/// `vmx_vcpu_after_set_cpuid` and `svm_vcpu_after_set_cpuid`, since about Linux 6.4; before, after the first write.
-static BY_CPUID: PassedMsr = PassedMsr {
-    when: "where the guest's CPUID has it, since about Linux 6.4, and before that from the first write on",
-    by_write: false,
-    varied: "",
-};
-
-/// `vmx_set_msr`: MSR_IA32_XFD.
-static XFD: PassedMsr =
-    PassedMsr { when: "from the first write on that is not zero, on Intel's processors", by_write: true, varied: "" };
-
-/// `vmx_vcpu_create` of arch/x86/kvm/vmx/vmx.c, and direct_access_msrs of arch/x86/kvm/svm/svm.c.
-static ALWAYS: PassedMsr =
-    PassedMsr { when: "always, on Intel's processors and on AMD's", by_write: false, varied: "" };
-
-/// direct_access_msrs of arch/x86/kvm/svm/svm.c; `vmx_msr_bitmap` has no bits for them, as they are among vmx_uret_msrs_list.
-static ON_SVM: PassedMsr = PassedMsr {
-    when: "always on AMD's processors, and never on Intel's, where kernels write it while they boot",
-    by_write: false,
-    varied: "",
-};
-
-/// `vmx_vcpu_create` with KVM_X86_DISABLE_EXITS_CSTATE.
-static RESIDENCY: PassedMsr = PassedMsr {
-    when: "on Intel's processors, where the VMM gives the guest its C-states (-overcommit cpu-pm=on)",
-    by_write: false,
-    varied: "",
-};
 
 /// KVM's APIC virtualisation on Intel.
 pub(super) static ENABLE_APICV: Knob = Knob {
