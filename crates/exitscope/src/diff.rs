@@ -3,7 +3,7 @@
 use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::html_output;
 use crate::read;
-use crate::report::{Gates, check_reason, terminal_style};
+use crate::report::{Gates, terminal_style};
 use crate::select;
 use crate::{Outcome, write_json};
 use exitscope_analysis::{ChangeLimit, DiffRow};
@@ -27,10 +27,9 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         html_output::check(to, &[before.as_slice(), &after].concat())?;
     }
     let top = args.top.unwrap_or(usize::MAX);
-    for reason in args.fail_on.iter().filter_map(ChangeLimit::reason) {
-        check_reason(reason)?;
-    }
     let inputs = [read::open(&before, &args.select.clock)?, read::open(&after, &args.select.clock)?];
+    let all = all_inputs(&inputs)?;
+    select::check_limits(args.fail_on.iter().filter_map(ChangeLimit::reason), &args.select, &all)?;
     let Sides { comparison, lengths, rows, cut } = compare(inputs, &args.select, args.confidence, top)?;
     let recordings = fewer_recordings([&comparison.before, &comparison.after]);
     let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut, recordings)));
@@ -68,8 +67,7 @@ struct Sides {
 /// Compares the traces of both sides; shows at most `top` reasons.
 fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: usize) -> anyhow::Result<Sides> {
     // A VM of one side need not be on the other, where a process has another number.
-    let all = inputs.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
-    let selection = select::selection(select, &all)?;
+    let selection = select::selection(select, &all_inputs(&inputs)?)?;
     let [before, after] = inputs;
     let options = read::options(&select.clock, EventFilter::Used, &selection);
     let (before, after) = (read_side(&before, &selection, options)?, read_side(&after, &selection, options)?);
@@ -94,6 +92,11 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
         rows_left_out: rows.len().saturating_sub(shown),
     };
     Ok(Sides { comparison, lengths, rows, cut: before.ledger.is_cut() || after.ledger.is_cut() })
+}
+
+/// The traces of both sides, opened once more.
+fn all_inputs(sides: &[Vec<Input>; 2]) -> anyhow::Result<Vec<Input>> {
+    Ok(sides.iter().flatten().map(Input::try_clone).collect::<Result<_, _>>()?)
 }
 
 /// The traces of both sides: as given, or perf's default names.

@@ -8,6 +8,7 @@ use crate::html_output;
 use crate::read;
 use crate::report::{self, read_all};
 use crate::select;
+use exitscope_analysis::Threshold;
 use exitscope_analysis::advice::TriedLimits;
 use exitscope_page::{ForcedOutColumns, PageContents, finish_page_parts, write_page};
 use exitscope_pipeline::Gathered;
@@ -30,6 +31,7 @@ pub fn write_page_of(
 ) -> anyhow::Result<Outcome> {
     let symbols = args.guestkallsyms.as_deref().map(report::symbols).transpose()?.map(Arc::new);
     let selection = select::selection_named(&args.select, inputs, &args.names, symbols.clone())?;
+    select::check_limits(args.fail_on.iter().filter_map(Threshold::reason), &args.select, inputs)?;
     let fresh = || Gathered::begin(&selection, args.most_slowest());
     let (gathered, mut totals) = read_all(args, inputs, &selection, fresh, Gathered::end, Gathered::with_recording)?;
     let Gathered { facts: page, forced_out, over_time } = gathered;
@@ -44,7 +46,7 @@ pub fn write_page_of(
     symbols.into_iter().for_each(|symbols| over_time.name_places(|rip| symbols.function(rip)));
     let forced_out = ForcedOutColumns::of(forced_out).filter(|_| in_time);
     let facts = &page.advice_input.facts;
-    let gates = report::gates(args, facts, &totals)?;
+    let gates = report::gates(args, facts, &totals);
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
     let mut report = totals.report(args, facts, &info, selection.clone(), gates.breaches);

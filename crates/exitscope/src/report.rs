@@ -14,7 +14,7 @@ use exitscope_analysis::{
     Breach, Condition, Dimension, Facts, FactsOptions, LimitCheck, MAX_KEPT_LIVE, PageFacts, Selection, TextWord,
     Threshold, TraceSink,
 };
-use exitscope_model::{ExitCode, Ledger, TraceInfo};
+use exitscope_model::{Ledger, TraceInfo};
 use exitscope_pipeline::{Judged, ReadError, ReadTrace, judgement, reread, whole_input};
 use exitscope_trace::{EventFilter, GuestSymbols, Input, SymbolsError};
 use exitscope_view::{
@@ -125,18 +125,13 @@ impl Gates {
 }
 
 /// What becomes of the limits.
-pub fn gates(args: &ReportArgs, facts: &Facts, totals: &Totals) -> anyhow::Result<Gates> {
-    for reason in args.fail_on.iter().filter_map(Threshold::reason) {
-        if facts.of_reason(reason).count == 0 {
-            check_reason(reason)?;
-        }
-    }
+pub fn gates(args: &ReportArgs, facts: &Facts, totals: &Totals) -> Gates {
     let mut gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(facts, &totals.ledger)));
     if !args.fail_on.is_empty() {
         totals.unread.iter().for_each(|unread| say!("{unread}"));
         gates.unjudged |= !totals.unread.is_empty();
     }
-    Ok(gates)
+    gates
 }
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -180,6 +175,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let symbols = args.guestkallsyms.as_deref().map(symbols).transpose()?.map(Arc::new);
     let inputs = read::open(&read::files(&args.files, &args.inputs)?, &args.select.clock)?;
     let selection = select::selection_named(&args.select, &inputs, &args.names, symbols.clone())?;
+    select::check_limits(args.fail_on.iter().filter_map(Threshold::reason), &args.select, &inputs)?;
     let wanted = FactsOptions { by, slowest: args.most_slowest(), selection: selection.clone() };
     let is_summary = args.format == ReportFormat::Text && !args.shows_all();
     let (mut facts, mut totals, advised) = if is_summary || args.format == ReportFormat::Json {
@@ -215,7 +211,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         totals.functions = functions.map(|(start, name)| (start, name.to_string())).collect();
         facts.by.by_function(|rip| symbols.function(rip).map(|(start, _)| start));
     }
-    let gates = gates(args, &facts, &totals)?;
+    let gates = gates(args, &facts, &totals);
     let outcome = gates.outcome();
     let info = std::mem::take(&mut totals.info);
     let mut report = totals.report(args, &facts, &info, selection, gates.breaches);
@@ -301,14 +297,6 @@ pub fn advised(
 pub fn symbols(path: &Path) -> anyhow::Result<GuestSymbols> {
     let file = File::open(path).map_err(SymbolsError::from);
     file.and_then(|file| GuestSymbols::read(BufReader::new(file))).with_context(|| path.display().to_string())
-}
-
-/// A misspelt name must not pass for a reason that did not occur.
-pub fn check_reason(name: &str) -> anyhow::Result<()> {
-    match ExitCode::is_known(name) {
-        true => Ok(()),
-        false => anyhow::bail!("no hypervisor has an exit reason {name:?}"),
-    }
 }
 
 /// How to draw on standard output.

@@ -7,11 +7,11 @@
 use crate::cli::{NameArgs, SelectArgs};
 use crate::devices;
 use crate::read;
-use crate::report::{Totals, check_reason};
+use crate::report::Totals;
 use anyhow::bail;
 use exitscope_analysis::{Condition, ExitFilter, Selection, SubjectKey, TextKey, TextWord, Texts};
 use exitscope_model::{TraceInfo, WhoRow};
-use exitscope_pipeline::{ReadOptions, read_all, vms_named};
+use exitscope_pipeline::{ReadOptions, check_reasons, read_all, vms_named};
 use exitscope_trace::{EventFilter, GuestSymbols, Input};
 use exitscope_units::{VcpuId, VmId};
 use exitscope_view::{NO_SUBJECT, TraceRow, detail_of_kind};
@@ -31,8 +31,8 @@ pub fn selection_named(
     symbols: Option<Arc<GuestSymbols>>,
 ) -> anyhow::Result<Selection> {
     let mut selection = Selection::default();
-    let of_condition = args.condition.iter().flat_map(Condition::reasons);
-    args.reasons.iter().map(String::as_str).chain(of_condition).try_for_each(check_reason)?;
+    let of_condition: Vec<&str> = args.condition.iter().flat_map(Condition::reasons).collect();
+    check_reasons(&args.reasons, &of_condition, inputs, options(args))?;
     selection.reasons = args.reasons.clone();
     selection.vcpus = args.vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
     selection.from = args.from;
@@ -46,6 +46,15 @@ pub fn selection_named(
         selection.filter = Some(ExitFilter::new(condition.clone(), texts));
     }
     Ok(selection)
+}
+
+/// Whether the reasons that limits name are a hypervisor's: a misspelt name must not pass for a reason that did not occur.
+pub fn check_limits<'a>(
+    reasons: impl Iterator<Item = &'a str>,
+    args: &SelectArgs,
+    inputs: &[Input],
+) -> anyhow::Result<()> {
+    Ok(check_reasons(&[], &reasons.collect::<Vec<_>>(), inputs, options(args))?)
 }
 
 /// How traces are read for their names.

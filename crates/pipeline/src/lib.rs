@@ -13,6 +13,7 @@ mod diff_side;
 mod exit_tracer;
 mod gathered;
 mod read_trace;
+mod reasons;
 mod recent_slices;
 mod recording;
 pub mod replay;
@@ -31,6 +32,7 @@ pub use read_trace::{
     EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
     read_source, read_with_vcpus,
 };
+pub use reasons::{ReasonError, check_reasons};
 pub use recent_slices::{MergedSlices, RecentSlices, SliceSnapshot};
 pub use recording::{RecordedEvents, Recording, RecordingError};
 pub use sample_decoder::SampleDecoder;
