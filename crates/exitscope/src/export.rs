@@ -210,27 +210,32 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
 /// Says what was written where, and what is missing.
 fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
     let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
+    let all = written.exits + written.untimed + written.overlapping;
+    // What exits without a length are in the file; `None` if they are not in it.
+    let are = match args.format {
+        ExportFormat::Perfetto | ExportFormat::Firefox => Some("instants"),
+        ExportFormat::Csv => Some("without times"),
+        _ => None,
+    };
     if let Some(to) = &args.output {
         let size = to.metadata().map_or(0, |file| file.len());
-        say!("wrote {}: {}, {} KB", to.display(), exits(written.exits), size.div_ceil(1000));
+        let count = if are.is_some() { all } else { written.exits };
+        say!("wrote {}: {}, {} KB", to.display(), exits(count), size.div_ceil(1000));
     }
     if known.lanes.exits() == 0 {
         say!("no exit is selected");
     }
-    let have = match args.format {
-        ExportFormat::Perfetto | ExportFormat::Firefox => "are moments",
-        ExportFormat::Csv => "have no times",
-        _ => "are not in it",
-    };
-    if written.untimed > 0 {
-        say!("{} of which only one end was seen {have}", exits(written.untimed));
+    for (count, why) in [
+        (written.untimed, "only one end was seen"),
+        (written.overlapping, "the previous exit of the vCPU had not ended"),
+    ] {
+        match are {
+            _ if count == 0 => {}
+            Some(are) => say!("{} of them {} {are}: {why}", thousands(count), if count == 1 { "is" } else { "are" }),
+            None => say!("{} left out: {why}", exits(count)),
+        }
     }
-    if written.overlapping > 0 {
-        let count = exits(written.overlapping);
-        say!("{count} that begin before the one before on the same vCPU ends {have}");
-    }
-    let there = written.exits + written.untimed + written.overlapping;
-    let left_out = known.lanes.exits().saturating_sub(there);
+    let left_out = known.lanes.exits().saturating_sub(all);
     if left_out > 0 && args.format != ExportFormat::Openmetrics {
         let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
         let count = exits(left_out);

@@ -385,6 +385,54 @@ fn a_file_is_there_when_it_is_whole() {
 }
 
 #[test]
+fn what_is_said_to_be_written_is_what_is_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out");
+    // With some exits of which one end was seen, with many, and with no other.
+    let without_ends = folder.path().join("ends.txt");
+    std::fs::write(&without_ends, " qemu-229 [001] 87.1: kvm_exit: vcpu 0 reason hlt rip 0x1\n").unwrap();
+    for trace in [corpus("x86-svm/t2.data.gz"), corpus("powerpc/p8_smt4_gang_exits_rfc.data.gz"), without_ends] {
+        for to in ["csv", "perfetto", "firefox", "speedscope", "hdr", "openmetrics"] {
+            let mut command = exitscope();
+            command.arg("export").arg(&trace).args(["--format", to, "-o"]).arg(&file).args(flags(&trace));
+            let output = command.output().unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(0), "{to}: {said}");
+            let bytes = std::fs::read(&file).unwrap();
+            let sums = match to {
+                "csv" => in_csv(&bytes),
+                "perfetto" => in_perfetto(&bytes),
+                "firefox" => in_firefox(&bytes),
+                "speedscope" => in_speedscope(&bytes),
+                "hdr" => Sums { timed: in_hdr(&bytes).values().map(|row| row.0).sum(), ..Sums::default() },
+                _ => Sums { count: in_openmetrics(&bytes).0, ..Sums::default() },
+            };
+            let count = |of: u64| {
+                let digits = of.to_string().chars().collect::<Vec<_>>();
+                let groups = digits.rchunks(3).rev().map(|group| group.iter().collect::<String>());
+                groups.collect::<Vec<_>>().join(",")
+            };
+            let (written, is_counted) = if sums.count > 0 { (sums.count, true) } else { (sums.timed, false) };
+            let name = format!("{} as {to}: {said}", trace.display());
+            let exits = if written == 1 { "exit" } else { "exits" };
+            assert!(said.contains(&format!("wrote {}: {} {exits}, ", file.display(), count(written))), "{name}");
+            // Every exit is said to be written or left out.
+            let without = Sums::of(&report(&[&trace], &flags(&trace))).count - sums.timed;
+            let marks = match to {
+                "openmetrics" => continue,
+                _ if is_counted => [" of them is ", " of them are "],
+                _ => [" exit left out: ", " exits left out: "],
+            };
+            let told = said.lines().filter_map(|line| {
+                let line = line.strip_prefix("exitscope: ")?;
+                marks.iter().find_map(|mark| line.split_once(mark))?.0.replace(',', "").parse::<u64>().ok()
+            });
+            assert_eq!(told.sum::<u64>(), without, "{name}");
+        }
+    }
+}
+
+#[test]
 fn who_has_read_enough_may_go() {
     for to in ["perfetto", "firefox", "speedscope", "folded", "openmetrics", "csv", "hdr"] {
         let mut command = exitscope();
