@@ -5,6 +5,7 @@ use crate::devices;
 use crate::read;
 use crate::report::terminal_style;
 use crate::{Outcome, write_json};
+use anyhow::Context;
 use chrono::{DateTime, NaiveDate, Utc};
 use exitscope_analysis::Selection;
 use exitscope_ingest::{
@@ -13,6 +14,7 @@ use exitscope_ingest::{
 };
 use exitscope_model::TraceInfo;
 use exitscope_model::encode::line;
+use exitscope_pipeline::AdviceError;
 use exitscope_store::{
     AddOutcome, Compacted, DamagedFile, RecordingRow, Store, StoreCheck, StoredEffectRow, StoredTrialRow,
 };
@@ -83,7 +85,7 @@ fn add(args: &StoreAddArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
                 return Err(error.context(file.display().to_string()));
             }
             Err(error) => {
-                say!("{}: {error:#}", file.display());
+                say!("{error:#}");
                 outcome = Outcome::Failed;
             }
         }
@@ -97,6 +99,17 @@ struct Done {
     warnings: Vec<String>,
 }
 
+/// The error with the file's name, if it does not name the file itself.
+fn of_file(error: IngestError, file: &Path) -> anyhow::Error {
+    let name = || file.display().to_string();
+    match error {
+        // `add` names it, or another file is in the way.
+        IngestError::Store(_) | IngestError::Read(_) | IngestError::Advice(AdviceError::Read(_)) => error.into(),
+        error => anyhow::Error::new(error).context(name()),
+    }
+}
+
+/// Adds a file. Errors name it, but for those of the store.
 fn add_file(
     args: &StoreAddArgs,
     store: &Store,
@@ -104,7 +117,8 @@ fn add_file(
     there: &mut BTreeMap<String, RecordingRow>,
 ) -> anyhow::Result<Done> {
     if holds_trials(file) {
-        let AddedTrials { new, there, unread } = add_trials_of(store, file, args.host.as_deref())?;
+        let AddedTrials { new, there, unread } =
+            add_trials_of(store, file, args.host.as_deref()).map_err(|error| of_file(error, file))?;
         let says = format!("{}, {} already there", counted(new, "trial"), thousands(there as u64));
         let warning = (unread > 0).then(|| format!("{unread} of its lines are no trial of this version"));
         return Ok(Done { says, warnings: warning.into_iter().collect() });
@@ -119,7 +133,8 @@ fn add_file(
     let devices = devices::read(&args.names)?;
     let made = Provenance { host: args.host.clone(), day: args.day.map_or_else(|| day_of(file), Ok)?.to_string() };
     let name = |info: &mut TraceInfo| devices::name(info, devices.as_ref());
-    let AddedRecording { row: run, outcome, warnings } = add_recording(store, &input, id, made, options, name)?;
+    let added = add_recording(store, &input, id, made, options, name).map_err(|error| of_file(error, file))?;
+    let AddedRecording { row: run, outcome, warnings } = added;
     let says = match outcome {
         AddOutcome::New { exits, sums } => {
             let each = exits as f64 / run.exits.max(1) as f64;
@@ -142,7 +157,7 @@ fn add_file(
 fn day_of(file: &Path) -> anyhow::Result<NaiveDate> {
     let written = match file.as_os_str() == "-" {
         true => SystemTime::now(),
-        false => file.metadata()?.modified()?,
+        false => file.metadata().and_then(|about| about.modified()).with_context(|| file.display().to_string())?,
     };
     Ok(DateTime::<Utc>::from(written).date_naive())
 }

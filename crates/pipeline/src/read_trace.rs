@@ -30,17 +30,9 @@ pub struct ReadOptions {
 /// Why nothing is known of a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It cannot be opened.
+    /// It cannot be opened, or not be read to its end; the error names it.
     #[error(transparent)]
-    Open(#[from] TraceError),
-    /// It cannot be read to its end.
-    #[error("reading {name}")]
-    Read {
-        /// The file.
-        name: String,
-        /// Why.
-        source: TraceError,
-    },
+    Trace(#[from] TraceError),
     /// Nothing in it was understood.
     #[error("{name}: no event could be read")]
     NoEvent {
@@ -223,8 +215,7 @@ fn read_events(
     let (mut first, mut last) = (None, Moment::default());
     loop {
         events.clear();
-        let read = source.read(&mut events, &mut ledger);
-        let more = read.map_err(|source| ReadError::Read { name: name.clone(), source })? && !rows.sink.is_full();
+        let more = source.read(&mut events, &mut ledger)? && !rows.sink.is_full();
         if let (None, Some(event)) = (first, events.first()) {
             first = Some(event.at);
             rows.sink.begin(event.at);

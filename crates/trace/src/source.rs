@@ -138,12 +138,12 @@ pub enum TraceError {
     },
     /// A xentrace log's time stamps are cycles, and nothing says how long one is.
     #[error(
-        "{name}: a xentrace log counts cycles and does not say how many make a second; give what `xl info` calls cpu_mhz, in Hz (--tsc-hz), or keep the output of `xl info` as {sidecar}"
+        "{name}: a xentrace log counts cycles and does not say how many make a second; give what `xl info` calls cpu_mhz, in Hz (--tsc-hz), or keep the output of `xl info` as {sidecar} beside it"
     )]
     XenClock {
         /// The file.
         name: String,
-        /// The file that would say it.
+        /// The name of the file that would say it, in the same folder.
         sidecar: String,
     },
     /// The compressed stream around the trace is damaged at its beginning, or would unpack to more than allowed.

@@ -51,7 +51,8 @@ pub fn open(input: Input, options: SourceOptions) -> Result<Box<dyn EventSource>
     let sidecar = Sidecar::of(&input)?;
     let Some(hz) = options.clock_hz.or(sidecar.hz) else {
         let beside = input.sidecar_path(Sidecar::ENDING);
-        let sidecar = beside.map_or("a file beside it".to_string(), |path| path.display().to_string());
+        let beside = beside.as_ref().and_then(|path| path.file_name());
+        let sidecar = beside.map_or("a file".to_string(), |name| name.display().to_string());
         return Err(TraceError::XenClock { name: input.name().to_string(), sidecar });
     };
     let beginning = survey(&input)?;
