@@ -27,6 +27,9 @@ pub struct CountInterval {
     pub missed: u64,
     /// What programs were measured to take in it.
     pub cost: CountingCost,
+    /// Mean time of a program for an event, in nanoseconds, of all runs that were measured since counting began; `None` before
+    /// the first.
+    pub ns_per_event: Option<f64>,
 }
 
 impl CountInterval {
@@ -38,12 +41,6 @@ impl CountInterval {
     /// The vCPUs that have not ended.
     pub fn living(&self) -> impl Iterator<Item = &CountedVcpu> {
         self.vcpus.iter().filter(|(_, (state, _))| state.as_ref().is_some_and(|state| !state.ended)).map(|of| of.0)
-    }
-
-    /// Nanoseconds of programs for each event; `None` where no run of a program was measured.
-    pub fn ns_per_event(&self) -> Option<f64> {
-        let events = self.events();
-        (self.cost.runs > 0 && events > 0).then(|| self.cost.ns as f64 / events as f64)
     }
 }
 
@@ -102,7 +99,8 @@ impl Deltas {
         self.lanes = now.lanes.clone();
         self.lanes.retain(|_, state| !state.ended);
         self.given.retain(|(lane, _), _| self.lanes.contains_key(lane));
-        CountInterval { at: now.at, length, vcpus, lost: now.lost, missed: now.missed, cost: new }
+        let ns_per_event = (cost.runs > 0).then(|| cost.ns as f64 / cost.runs as f64);
+        CountInterval { at: now.at, length, vcpus, lost: now.lost, missed: now.missed, cost: new, ns_per_event }
     }
 
     /// Whether a vCPU of this process had not ended.
@@ -182,22 +180,29 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_was_not_measured_is_none_and_not_nothing() {
+    fn a_programs_time_is_that_of_a_measured_run_and_stays_until_more_are_measured() {
         let cost = |runs, ns| Some(CountingCost { runs, ns });
-        for (now, before, events, per_event) in [
-            (None, None, 100, None),
-            (cost(0, 0), None, 100, None),
-            // Programs ran, but none while it was measured.
-            (cost(50, 5_000), cost(50, 5_000), 100, None),
-            (cost(50, 5_000), None, 0, None),
-            (cost(50, 5_000), None, 100, Some(50.0)),
-            (cost(250, 25_000), cost(50, 5_000), 100, Some(200.0)),
+        let mut deltas = Deltas::default();
+        let mut seen = 0;
+        for (measured, events, per_event) in [
+            // Perf events, or BPF before the kernel measured a run.
+            (None, 100, None),
+            (cost(0, 0), 100, None),
+            // Programs run for every VM of the host: few of the runs are of events of the VMs that are watched.
+            (cost(5_000, 1_200_000), 2, Some(240.0)),
+            // The kernel measures no more, but for a few runs before it stopped.
+            (cost(5_003, 1_200_600), 100_000, Some(1_200_600.0 / 5_003.0)),
+            (cost(5_003, 1_200_600), 100_000, Some(1_200_600.0 / 5_003.0)),
+            (None, 100_000, Some(1_200_600.0 / 5_003.0)),
+            (cost(5_003, 1_200_600), 0, Some(1_200_600.0 / 5_003.0)),
+            // It measures again.
+            (cost(10_000, 3_000_000), 0, Some(300.0)),
         ] {
-            let mut deltas = Deltas::default();
-            deltas.take(&Snapshot { cost: before, ..Snapshot::default() });
-            let state = CountedVcpuState { events, ..CountedVcpuState::default() };
-            let now = Snapshot { cost: now, lanes: BTreeMap::from([(LANE, state)]), ..Snapshot::default() };
-            assert_eq!(deltas.take(&now).ns_per_event(), per_event, "{now:?} after {before:?}, {events} events");
+            seen += events;
+            let state = CountedVcpuState { events: seen, ..CountedVcpuState::default() };
+            let now = Snapshot { cost: measured, lanes: BTreeMap::from([(LANE, state)]), ..Snapshot::default() };
+            let interval = deltas.take(&now);
+            assert_eq!((interval.events(), interval.ns_per_event), (events, per_event), "{measured:?}");
         }
     }
 }

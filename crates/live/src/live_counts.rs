@@ -12,15 +12,13 @@ pub struct LiveCounts {
     pub vms: VmWatch,
     cycle: CostCycle,
     deltas: Deltas,
-    /// Nanoseconds of programs for an event, as measured last.
-    pub ns_per_event: Option<f64>,
 }
 
 impl LiveCounts {
     /// Begins; at first, until there are events, what counting costs is measured. Errors say what to do about them.
     pub fn start(options: &CountingOptions, vms: VmWatch, cycle: CostCycle) -> Result<LiveCounts, RecordError> {
         let counting = Aggregation::start(options)?;
-        let mut counts = LiveCounts { counting, vms, cycle, deltas: Deltas::default(), ns_per_event: None };
+        let mut counts = LiveCounts { counting, vms, cycle, deltas: Deltas::default() };
         counts.cycle.turn(counts.counting.route(), false);
         Ok(counts)
     }
@@ -35,8 +33,7 @@ impl LiveCounts {
             (totals.has_kvm_exit, totals.switches) = (self.counting.has_kvm_exit(), self.counting.has_switches());
         }
         self.counting.forget_ended();
-        self.ns_per_event = interval.ns_per_event().or(self.ns_per_event);
-        self.cycle.turn(self.counting.route(), self.ns_per_event.is_some());
+        self.cycle.turn(self.counting.route(), interval.ns_per_event.is_some());
         Ok(interval)
     }
 }

@@ -64,7 +64,7 @@ impl Sampler {
         let gangs = self.gangs(&interval, seconds);
         let (all, vms) = self.vms(&interval, &gangs, seconds);
         let own_before = std::mem::replace(&mut self.own_time, own_cpu_time());
-        let (events, ns_per_event) = (all.events as f64, self.counts.ns_per_event);
+        let (events, ns_per_event) = (all.events as f64, interval.ns_per_event);
         let overhead = TopOverhead {
             cpus: self.own_time.saturating_sub(own_before) as f64 / 1e9 / seconds,
             events_per_s: events / seconds,
