@@ -243,6 +243,25 @@ fn every_page_fits_the_terminal() {
 }
 
 #[test]
+fn the_first_screens_coverage_is_wrapped_and_not_cut() {
+    let coverage = |trace: &str, columns: &str| {
+        let page = stdout(&exitscope().env("COLUMNS", columns).args(["report", trace]).output().unwrap());
+        let (_, rest) = page.split_once("Coverage: ").unwrap_or_else(|| panic!("{page}"));
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let end = words.iter().position(|word| ["More:", "Too"].contains(word)).unwrap();
+        words[..end].join(" ")
+    };
+    for trace in common::traces().iter().map(|trace| text(trace)) {
+        let [narrow, usual, wide] = ["60", "80", "100"].map(|columns| coverage(&trace, columns));
+        assert_eq!((&narrow, &usual), (&wide, &wide), "{trace}");
+        assert!(!narrow.contains('…'), "{trace}: {narrow}");
+    }
+    let doubts = coverage(&text(&corpus("powerpc/p8_smt4_two_vms.data.gz")), "80");
+    assert!(doubts.contains("steal by other vCPUs' exits and other tasks was not recorded, a"), "{doubts}");
+    assert!(doubts.ends_with("not judged"), "{doubts}");
+}
+
+#[test]
 fn a_recording_without_times_shows_no_times() {
     let trace = text(&corpus("powerpc/p8_smt4_gang_exits_rfc.data.gz"));
     let page = stdout(&run(&["report", &trace, "--all"]));

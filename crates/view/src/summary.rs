@@ -372,7 +372,8 @@ impl Summary<'_> {
         let hz = hz.map_or(String::new(), |hz| format!(" --tsc-hz {hz}"));
         let more =
             format!("{too_narrow}More: exitscope {advise}report --all or report --html OUT, with {}{hz}", self.name);
-        let mut lines = vec![self.clipped(&format!("Coverage: {}", words.join(", ")))];
+        // What makes figures doubtful stands at its end: it is wrapped, never cut.
+        let mut lines = self.filled(format!("Coverage: {}", words.join(", ")).split(' ').map(str::to_string), " ");
         // Names stay whole: they are to be copied.
         lines.extend(self.filled(more.split(' ').map(str::to_string), " "));
         lines
