@@ -67,6 +67,11 @@ pub struct GroupTotals {
 }
 
 impl GroupTotals {
+    /// Whether the time is known: a length of one that ended or one that is open, or that there was none.
+    pub fn has_time(&self) -> bool {
+        self.ended.count == 0 || self.ended.lengths.total() > 0 || self.ended.total > 0 || self.within.total > 0
+    }
+
     /// Adds another group, or another vCPU's.
     pub fn merge(&mut self, other: &GroupTotals) {
         let GroupTotals { ended, within } = other;

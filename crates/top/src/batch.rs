@@ -1,7 +1,7 @@
 //! An interval as a page of text.
 
 use crate::columns::TopColumn;
-use crate::figure_text;
+use crate::figure_text::{self, measured};
 use crate::frame::{Frame, TopGangRow, TopGroupRow};
 use crate::line::{ListLine, vcpu_name};
 use crate::screen_state::ScreenState;
@@ -49,7 +49,7 @@ fn machines(frame: &Frame, state: &ScreenState) -> PageSection {
             frame.host,
             figure_text::route(frame)
         ),
-        format!("Cost of watching: {}", figure_text::own(&frame.overhead).join("; ")),
+        format!("Cost of watching: {}", figure_text::own(frame).join("; ")),
     ];
     sentences.extend(figure_text::missed(frame));
     if !frame.has_kvm_exit {
@@ -100,9 +100,9 @@ fn list(title: String, rows: &[TopGroupRow]) -> PageSection {
             row.label(),
             thousands(row.count),
             rate(row.per_s),
-            share(row.cost),
-            share(row.exit_time),
-            share(row.to_user_space),
+            measured(row.cost),
+            measured(row.exit_time),
+            measured(row.to_user_space),
         ];
         cells.extend(lengths);
         cells

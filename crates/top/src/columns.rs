@@ -5,11 +5,12 @@
 //!           keys in the chooser ─┘                 └─► text of --batch
 //! ```
 
+use crate::figure_text::measured;
 use crate::frame::RateFigures;
 use crate::line::ListLine;
 use crate::list::{BARS, Words};
 use exitscope_model::TimePart;
-use exitscope_view::{length, rate, share};
+use exitscope_view::{length, rate};
 
 /// A column of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,9 +133,9 @@ impl TopColumn {
             }
             TopColumn::Exits => rate(figures.exits_per_s).into(),
             TopColumn::P99 => length(figures.p99_ns).into(),
-            TopColumn::ToUser => share(figures.to_user_space).into(),
+            TopColumn::ToUser => measured(figures.to_user_space).into(),
             TopColumn::TopReason => {
-                let top = figures.reasons.first().filter(|row| row.per_s > 0.0 || row.cost > 0.0);
+                let top = figures.reasons.first().filter(|row| row.per_s > 0.0 || row.cost > Some(0.0));
                 Words::name(top.map_or("-", |row| &row.name))
             }
             TopColumn::Now => {
@@ -142,7 +143,7 @@ impl TopColumn {
                 open.map_or(Words::default(), |(reason, since)| Words::new(reason, format!(" {since}")))
             }
             TopColumn::Past => Words::default(),
-            TopColumn::Part(part) => figures.share_of(part).map_or("-".to_string(), share).into(),
+            TopColumn::Part(part) => measured(figures.share_of(part)).into(),
         }
     }
 
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn every_part_of_the_time_is_a_column_with_a_share_of_its_own() {
         let figures = RateFigures {
-            cost: 0.01,
+            cost: Some(0.01),
             guest: 0.02,
             polling: 0.03,
             halted: 0.04,

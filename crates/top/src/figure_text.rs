@@ -20,13 +20,22 @@ pub fn route(frame: &Frame) -> String {
     }
 }
 
-/// What watching costs: where events happen, and besides.
-pub fn own(own: &TopOverhead) -> [String; 2] {
-    let cost = match (own.ns_per_event, own.vcpu_share) {
-        (Some(ns), Some(part)) => format!("{ns:.0} ns an event, {} of the vCPUs' time", share(part)),
-        _ => "cost per event not measured".to_string(),
+/// A share; `-` of what was not measured.
+pub fn measured(of: Option<f64>) -> String {
+    of.map_or("-".to_string(), share)
+}
+
+/// What watching costs: where events happen, and besides. Perf events are never measured.
+pub fn own(frame: &Frame) -> [String; 2] {
+    let TopOverhead { cpus, ns_per_event, vcpu_share, .. } = frame.overhead;
+    let cost = match frame.bpf_error {
+        Some(_) => "cost per event not measured".to_string(),
+        None => {
+            let ns = ns_per_event.map_or("-".to_string(), |ns| format!("{ns:.0}"));
+            format!("{ns} ns an event, {} of the vCPUs' time", measured(vcpu_share))
+        }
     };
-    [cost, format!("exitscope: {} of a CPU", share(own.cpus))]
+    [cost, format!("exitscope: {} of a CPU", share(cpus))]
 }
 
 /// The verdict as a sentence, and what makes it doubtful.
@@ -188,10 +197,17 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_not_nothing() {
-        let by_events = TopOverhead { cpus: 0.031, events_per_s: 900.0, ..TopOverhead::default() };
+        let unmeasured = TopOverhead { cpus: 0.031, events_per_s: 900.0, ..TopOverhead::default() };
+        let by_events = Frame { bpf_error: Some("no".into()), overhead: unmeasured, ..Frame::default() };
         assert_eq!(own(&by_events), ["cost per event not measured", "exitscope: 3.1% of a CPU"]);
-        let by_bpf = TopOverhead { ns_per_event: Some(123.4), vcpu_share: Some(0.004), ..by_events };
-        assert_eq!(own(&by_bpf)[0], "123 ns an event, 0.4% of the vCPUs' time");
+        let by_bpf = |ns_per_event, vcpu_share| {
+            let overhead = TopOverhead { ns_per_event, vcpu_share, ..unmeasured };
+            own(&Frame { overhead, ..Frame::default() })[0].clone()
+        };
+        assert_eq!(by_bpf(None, None), "- ns an event, - of the vCPUs' time");
+        // No vCPU ran in the interval.
+        assert_eq!(by_bpf(Some(123.4), None), "123 ns an event, - of the vCPUs' time");
+        assert_eq!(by_bpf(Some(123.4), Some(0.004)), "123 ns an event, 0.4% of the vCPUs' time");
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> R
         let mut rows: Vec<TopGroupRow> =
             groups.map(|(group, of)| row(group, of, (totals.wall, seconds), names)).collect();
         // What cost most; of what has no length, what came most often.
-        rows.sort_by(|a, b| b.cost.total_cmp(&a.cost).then(b.per_s.total_cmp(&a.per_s)).then(b.count.cmp(&a.count)));
+        let cost = |row: &TopGroupRow| row.cost.unwrap_or(0.0);
+        rows.sort_by(|a, b| cost(b).total_cmp(&cost(a)).then(b.per_s.total_cmp(&a.per_s)).then(b.count.cmp(&a.count)));
         rows
     };
     let (mut to_user, mut busy) = (0, CoarseBuckets::default());
@@ -31,14 +32,15 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> R
             busy.merge(&of.ended.lengths);
         }
     }
-    let (exits, _) = totals.exits_and_timed();
+    let (exits, timed_exits) = totals.exits_and_timed();
+    let has_cost = exits == 0 || timed_exits > 0 || totals.reasons().any(|(_, of)| of.within.total > 0);
     let parts = totals.parts();
     let of = |of: TimePart| part(parts.get(of).0, totals.wall);
     RateFigures {
         exits,
         exits_per_s: exits as f64 / seconds,
         vcpu_seconds: totals.wall as f64 / 1e9,
-        cost: of(TimePart::Kernel),
+        cost: has_cost.then(|| of(TimePart::Kernel)),
         polling: of(TimePart::Polling),
         halted: of(TimePart::Halted),
         halt_not_divided: of(TimePart::Undivided),
@@ -47,7 +49,7 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> R
         stopped: of(TimePart::Stopped),
         unknown: of(TimePart::Unknown),
         guest: of(TimePart::Guest),
-        to_user_space: part(to_user, exits),
+        to_user_space: (exits > 0).then(|| part(to_user, exits)),
         p99_ns: busy.quantile(9_900),
         reasons: rows(&totals.groups, |group| matches!(group, LiveGroup::Reason(_) | LiveGroup::InKernel(Some(_)))),
         subjects: rows(&totals.groups, |group| matches!(group, LiveGroup::Subject(_))),
@@ -71,16 +73,16 @@ fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), nam
         LiveGroup::Halt { slept: false, .. } => ("halt", "successful poll".to_string(), None),
     };
     let GroupTotals { ended, within } = totals;
+    let (is_halt, has_time) = (kind == "halt", totals.has_time());
     TopGroupRow {
         kind,
         name,
         key,
         count: ended.count,
         per_s: ended.count as f64 / seconds,
-        // A halt lies in exits, or in no exit: what it costs is theirs.
-        cost: if kind == "halt" { 0.0 } else { part(within.cost(), wall) },
-        exit_time: part(within.total, wall),
-        to_user_space: part(ended.to_user, ended.count),
+        cost: (has_time && !is_halt).then(|| part(within.cost(), wall)),
+        exit_time: has_time.then(|| part(within.total, wall)),
+        to_user_space: (ended.count > 0 && !is_halt).then(|| part(ended.to_user, ended.count)),
         mean_ns: ended.total.checked_div(ended.lengths.total()),
         p50_ns: ended.lengths.quantile(5_000),
         p99_ns: ended.lengths.quantile(9_900),
@@ -127,15 +129,55 @@ mod tests {
         (totals.switches, totals.has_kvm_exit) = (true, true);
         let RateFigures { exits, cost, halted, steal, guest, reasons, .. } =
             figures(&totals, 1.0, &SubjectNames::default());
-        let shares = [cost, halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);
+        let shares = [cost.unwrap(), halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);
         assert_eq!((exits, shares), (1, [130, 770, 100, 500]));
-        assert_eq!((reasons[0].count, (reasons[0].exit_time * 1_500.0).round()), (1, 1_000.0));
+        assert_eq!((reasons[0].count, (reasons[0].exit_time.unwrap() * 1_500.0).round()), (1, 1_000.0));
     }
 
     #[test]
     fn where_kvm_exit_does_not_fire_the_rest_is_unknown() {
         let totals = IntervalTotals { wall: 1_000, outside: beside(600, 300), switches: true, ..Default::default() };
         let RateFigures { halted, steal, unknown, guest, cost, .. } = figures(&totals, 1.0, &SubjectNames::default());
-        assert_eq!((halted, steal, unknown, guest, cost), (0.6, Some(0.3), 0.1, 0.0, 0.0));
+        assert_eq!((halted, steal, unknown, guest, cost), (0.6, Some(0.3), 0.1, 0.0, Some(0.0)));
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_figure() {
+        let of = |counted: CountAndTime| GroupTotals { within: counted.clone(), ended: counted };
+        let counted = |count, to_user| of(CountAndTime { count, to_user, ..CountAndTime::default() });
+        let mut timed = CountAndTime { count: 1, ..CountAndTime::default() };
+        timed.lengths.record(0);
+        let halt = LiveGroup::Halt { slept: true, valid: true };
+        let totals = |groups: &[(LiveGroup, GroupTotals)]| IntervalTotals {
+            wall: 1_000,
+            groups: groups.iter().cloned().collect(),
+            ..IntervalTotals::default()
+        };
+        let in_kernel = LiveGroup::InKernel(Some(SubjectKind::Msr));
+        // Of 38 exits no end was seen: they have a count alone.
+        for group in [LiveGroup::Reason(HLT), in_kernel] {
+            let figures = figures(&totals(&[(group, counted(38, 19))]), 1.0, &SubjectNames::default());
+            let row = &figures.reasons[0];
+            assert_eq!((figures.exits, figures.cost), (38, None), "{group:?}");
+            assert_eq!(
+                (row.count, row.cost, row.exit_time, row.to_user_space),
+                (38, None, None, Some(0.5)),
+                "{group:?}"
+            );
+        }
+        // A length of 0 is one, and so is that of an exit that has not ended.
+        let open =
+            GroupTotals { within: CountAndTime { total: 500, ..CountAndTime::default() }, ..GroupTotals::default() };
+        let none = (GroupTotals::default(), 0, Some(0.0), None);
+        for (of, count, cost, to_user) in [(of(timed), 1, Some(0.0), Some(0.0)), (open, 0, Some(0.5), None), none] {
+            let figures = figures(&totals(&[(LiveGroup::Reason(HLT), of)]), 1.0, &SubjectNames::default());
+            let row = &figures.reasons[0];
+            assert_eq!((figures.exits, figures.cost, figures.to_user_space), (count, cost, to_user));
+            assert_eq!((row.count, row.cost, row.exit_time, row.to_user_space), (count, cost, cost, to_user));
+        }
+        let figures = figures(&totals(&[(halt, counted(3, 0))]), 1.0, &SubjectNames::default());
+        let row = &figures.halts[0];
+        assert_eq!((row.count, row.cost, row.exit_time, row.to_user_space), (3, None, None, None));
+        assert_eq!((figures.exits, figures.cost, figures.to_user_space), (0, Some(0.0), None), "no exit costs nothing");
     }
 }

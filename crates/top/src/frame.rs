@@ -55,8 +55,8 @@ pub struct TopOverhead {
     pub cpus: f64,
     /// Events that were looked at, in a second.
     pub events_per_s: f64,
-    /// Mean time of the BPF programs for an event, in nanoseconds, as the kernel measured it last; nothing where it did not,
-    /// as by perf events.
+    /// Mean time of a BPF program for an event, in nanoseconds, of all runs that the kernel has measured; nothing before the
+    /// first, and by perf events.
     pub ns_per_event: Option<f64>,
     /// The share of the vCPUs' time that this is.
     pub vcpu_share: Option<f64>,
@@ -151,8 +151,9 @@ pub struct RateFigures {
     pub exits_per_s: f64,
     /// The vCPUs' wall time in the interval, in seconds: from the first event of each on, and until its thread ended.
     pub vcpu_seconds: f64,
-    /// Share of that time that exits cost: in the kernel and in user space.
-    pub cost: f64,
+    /// Share of that time that exits cost: in the kernel and in user space; nothing where there were exits and no length of one
+    /// is known.
+    pub cost: Option<f64>,
     /// Share in which the host polled for a wake-up before it blocked a halted vCPU.
     pub polling: f64,
     /// Share in which they were blocked because the guest had halted.
@@ -169,8 +170,8 @@ pub struct RateFigures {
     pub unknown: f64,
     /// The rest: in the guest.
     pub guest: f64,
-    /// Share of exits that went on to user space.
-    pub to_user_space: f64,
+    /// Share of exits that went on to user space; nothing where there was none.
+    pub to_user_space: Option<f64>,
     /// The 99th percentile of their lengths in nanoseconds, halts left out.
     pub p99_ns: Option<u64>,
     /// By reason, what cost most first.
@@ -196,12 +197,13 @@ pub struct TopGroupRow {
     pub count: u64,
     /// How many in a second.
     pub per_s: f64,
-    /// Share of the vCPUs' wall time that they cost: in the kernel and in user space.
-    pub cost: f64,
-    /// Share of the vCPUs' wall time in them, whatever it was.
-    pub exit_time: f64,
-    /// Share that went on to user space.
-    pub to_user_space: f64,
+    /// Share of the vCPUs' wall time that they cost: in the kernel and in user space; nothing where no length is known, and of
+    /// halts, whose cost is that of the exits that they lie in.
+    pub cost: Option<f64>,
+    /// Share of the vCPUs' wall time in them, whatever it was; nothing where no length is known.
+    pub exit_time: Option<f64>,
+    /// Share that went on to user space; nothing where none ended, and of halts.
+    pub to_user_space: Option<f64>,
     /// Mean length in nanoseconds, of those that ended in the interval.
     pub mean_ns: Option<u64>,
     /// Their median.
@@ -227,7 +229,7 @@ impl RateFigures {
     /// scheduler does not tell.
     pub(crate) fn share_of(&self, part: TimePart) -> Option<f64> {
         match part {
-            TimePart::Kernel => Some(self.cost),
+            TimePart::Kernel => self.cost,
             TimePart::Guest => Some(self.guest),
             TimePart::Polling => Some(self.polling),
             TimePart::Halted => Some(self.halted),

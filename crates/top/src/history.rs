@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_latest_intervals_are_kept_and_a_mean_is_of_the_vcpus_time() {
         let mut history = History::default();
-        let figures = |cost, vcpu_seconds| RateFigures { cost, vcpu_seconds, ..RateFigures::default() };
+        let figures = |cost, vcpu_seconds| RateFigures { cost: Some(cost), vcpu_seconds, ..RateFigures::default() };
         assert_eq!(history.mean(TimePart::Kernel, KEPT), 0.0);
         // A vCPU that came late had a short interval.
         history.push(&figures(1.0, 0.25));

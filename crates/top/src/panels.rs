@@ -7,7 +7,7 @@
 //! ```
 
 use crate::choices::Panel;
-use crate::figure_text;
+use crate::figure_text::{self, measured};
 use crate::frame::{Frame, RateFigures, TopGroupRow as Group, VmRow};
 use crate::history::History;
 use crate::line::{ListLine, vcpu_name};
@@ -177,10 +177,10 @@ fn groups(title: Words, groups: &[Group], height: u16) -> List {
     ];
     List::new(columns, (groups.len(), None), height, |at| {
         let group = &groups[at];
-        let mut cells = vec![Words::name(group.label()), rate(group.per_s).into(), share(group.cost).into()];
+        let mut cells = vec![Words::name(group.label()), rate(group.per_s).into(), measured(group.cost).into()];
         cells.extend([group.mean_ns, group.p50_ns, group.p99_ns].map(|ns| length(ns).into()));
-        cells.extend([share(group.to_user_space).into(), figure_text::bars(&group.histogram).into()]);
-        let is_quiet = group.per_s == 0.0 && group.cost == 0.0;
+        cells.extend([measured(group.to_user_space).into(), figure_text::bars(&group.histogram).into()]);
+        let is_quiet = group.per_s == 0.0 && group.cost.is_none_or(|cost| cost == 0.0);
         (cells, if is_quiet { Style::new().dim() } else { Style::new() })
     })
 }

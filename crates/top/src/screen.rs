@@ -36,6 +36,9 @@ const LIST: u16 = 4;
 /// From here on there is room for the verdict, and for what columns are hidden.
 const HIGH: u16 = 18;
 
+/// Of so many lines of a terminal, the verdict may have one; and so may what is said of watching.
+const HEAD: u16 = 5;
+
 /// Room in columns of the list, at least.
 const NAME: u16 = 16;
 const PID: u16 = 8;
@@ -60,22 +63,23 @@ pub fn draw(to: &mut ratatui::Frame, frame: &Frame, state: &mut ScreenState) {
     let selected = state.select(&lines);
     let area = to.area();
     let shown = shown(&lines, area.width, state);
-    let verdict = verdict(frame, area);
-    let most = (area.height.saturating_sub(3 + verdict.len() as u16) / 2).max(LIST);
+    let (verdict, watching) = (verdict(frame, area), watching(frame, area));
+    let head = 1 + (verdict.len() + watching.len()) as u16;
+    let most = (area.height.saturating_sub(1 + head) / 2).max(LIST);
     let left_out = rows(&lines, &shown, selected, state, most).left_out(area.width);
     let hidden: Vec<TopColumn> = left_out.into_iter().map(|at| shown[at - 1]).collect();
     let says_hidden = u16::from(!hidden.is_empty() && area.height >= HIGH && !lines.is_empty());
     let wanted_list = (lines.len() + 1).min(usize::from(u16::MAX)) as u16;
     let trouble = trouble(state, area.width);
     let [head, list, said, panels, foot] = Layout::vertical([
-        Constraint::Length(2 + verdict.len() as u16),
+        Constraint::Length(head),
         Constraint::Length(wanted_list.clamp(LIST - says_hidden, most - says_hidden)),
         Constraint::Length(says_hidden),
         Constraint::Fill(1),
         Constraint::Length((trouble.len() as u16).max(1)),
     ])
     .areas(area);
-    draw_head(to, head, frame, verdict);
+    draw_head(to, head, frame, verdict, watching);
     draw_list(to, list, &lines, &rows(&lines, &shown, selected, state, list.height), state, frame);
     to.render_widget(Line::from(elided(&hidden_columns(&hidden), said.width)).dim(), said);
     if !lines.is_empty() {
@@ -117,20 +121,52 @@ fn hidden_columns(hidden: &[TopColumn]) -> String {
     format!("hidden: {} (o chooses columns)", names.join(", "))
 }
 
-/// The verdict in at most two lines, with what makes it doubtful if there is room; none on small terminals.
+/// The verdict with what makes it doubtful; none on small terminals.
 fn verdict(frame: &Frame, area: Rect) -> Vec<String> {
     let Some(verdict) = frame.verdict.as_ref().filter(|_| area.height >= HIGH) else { return Vec::new() };
-    let (said, doubts) = figure_text::verdict(verdict);
-    let lines = |text: &str| wrapped(&encode::line(text), area.width);
-    let whole = doubts.map(|doubts| lines(&format!("{said}; {doubts}"))).filter(|lines| lines.len() <= 2);
-    let mut lines = whole.unwrap_or_else(|| lines(&said));
-    lines.truncate(2);
+    let text = match figure_text::verdict(verdict) {
+        (said, Some(doubts)) => format!("{said}; {doubts}"),
+        (said, None) => said,
+    };
+    clipped(&encode::line(&text), area.width, usize::from(area.height / HEAD))
+}
+
+/// What watching costs, and which events are missing. Where there is room for one line alone, what is missing stays longest.
+fn watching(frame: &Frame, area: Rect) -> Vec<Line<'static>> {
+    let most = if area.height >= HIGH { usize::from(area.height / HEAD) } else { 1 };
+    let (lost, missed) = (figure_text::lost(frame), figure_text::missed(frame));
+    if let Some(lost) = lost {
+        let text = [Some(lost), missed].into_iter().flatten().collect::<Vec<_>>().join("; ");
+        let lines = clipped(&text, area.width, most).into_iter();
+        return lines.map(|line| Line::from(line).style(Style::new().fg(Color::Red).bold())).collect();
+    }
+    if frame.time == 0.0 {
+        return vec![Line::from("counting…")];
+    }
+    let route = if frame.bpf_error.is_some() { "perf events" } else { "BPF" };
+    let [cost, ourselves] = figure_text::own(frame);
+    let mut parts = vec![(0, format!("{route}: {cost}")), (2, format!("; {ourselves}"))];
+    parts.extend(missed.map(|missed| (1, format!("; {missed}"))));
+    if most > 1 {
+        let text: String = parts.into_iter().map(|part| part.1).collect();
+        return clipped(&text, area.width, most).into_iter().map(Line::from).collect();
+    }
+    vec![kept(parts.into_iter().map(|(rank, text)| (rank, vec![Span::raw(text)])).collect(), area.width)]
+}
+
+/// A text in so many lines at most; an ellipsis ends what is longer.
+fn clipped(text: &str, width: u16, most: usize) -> Vec<String> {
+    let mut lines = wrapped(text, width);
+    if lines.len() > most {
+        let rest = lines.split_off(most.saturating_sub(1)).join(" ");
+        lines.push(elided(&rest, width));
+    }
     lines
 }
 
-fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<String>) {
-    let [first, answer, second] =
-        Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<String>, watching: Vec<Line<'static>>) {
+    let own = Constraint::Length(watching.len() as u16);
+    let [first, answer, second] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1), own]).areas(area);
     let is_good = frame.verdict.as_ref().is_none_or(|live| live.verdict.is_good || live.verdict.is_doubtful);
     let style = if is_good { Style::new() } else { Style::new().fg(Color::Yellow) };
     let verdict: Vec<Line> = verdict.into_iter().map(Line::from).collect();
@@ -151,18 +187,7 @@ fn draw_head(to: &mut ratatui::Frame, area: Rect, frame: &Frame, verdict: Vec<St
     if has_time {
         to.render_widget(Line::from(time).right_aligned(), first);
     }
-    let own = match figure_text::lost(frame) {
-        Some(lost) => Line::from(lost).style(Style::new().fg(Color::Red).bold()),
-        None if frame.time > 0.0 => {
-            let route = if frame.bpf_error.is_some() { "perf events" } else { "BPF" };
-            let [cost, ourselves] = figure_text::own(&frame.overhead);
-            let mut parts = vec![(0, format!("{route}: {cost}")), (1, format!("; {ourselves}"))];
-            parts.extend(figure_text::missed(frame).map(|missed| (2, format!("; {missed}"))));
-            kept(parts.into_iter().map(|(rank, text)| (rank, vec![Span::raw(text)])).collect(), second.width)
-        }
-        None => Line::from("counting…"),
-    };
-    to.render_widget(own, second);
+    to.render_widget(Paragraph::new(watching), second);
 }
 
 /// As many rows of the list as fit into this height.
@@ -170,7 +195,7 @@ fn rows(lines: &[ListLine], shown: &[TopColumn], selected: Option<usize>, state:
     let has_pid = shown.contains(&TopColumn::Pid);
     List::new(columns(shown, state), (lines.len(), selected), height, |at| {
         let line = &lines[at];
-        let style = match line.figures().cost {
+        let style = match line.figures().cost.unwrap_or(0.0) {
             _ if line.ended() => Style::new().dim(),
             cost if cost >= VERY_MUCH => Style::new().fg(Color::Red),
             cost if cost >= MUCH => Style::new().fg(Color::Yellow),

@@ -253,7 +253,7 @@ impl ScreenState {
 fn costliest(lines: &[ListLine]) -> Option<usize> {
     let vms = lines.iter().enumerate().filter(|(_, line)| line.vcpu.is_none() && line.figures().exits_per_s > 0.0);
     let by_cost = |(_, a): &(usize, &ListLine), (_, b): &(usize, &ListLine)| {
-        let of = |line: &ListLine| (line.figures().cost, line.figures().exits_per_s);
+        let of = |line: &ListLine| (line.figures().cost.unwrap_or(0.0), line.figures().exits_per_s);
         of(a).partial_cmp(&of(b)).unwrap_or(std::cmp::Ordering::Equal)
     };
     // Of equal ones the first.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::choices::Panel;
 use crate::columns::ColumnChoice;
+use crate::figure_text::measured;
 use crate::frame::{
     GangCause, LiveVerdict, RateFigures, TopGangRow, TopGroupRow as Group, TopOverhead, TopVcpuRow, VmRow,
 };
@@ -109,7 +110,7 @@ fn details_are_of_the_costliest_vm_at_the_start_then_of_the_chosen_one_and_of_al
     };
     let figures = |reason: &str, cost| RateFigures {
         exits_per_s: 9.0,
-        cost,
+        cost: Some(cost),
         reasons: vec![Group { kind: "reason", name: reason.into(), per_s: 9.0, ..Group::default() }],
         poll_ns: Some(if cost > 0.5 { 43_200 } else { 0 }),
         ..RateFigures::default()
@@ -184,7 +185,7 @@ fn rows_that_have_no_room_are_counted() {
 #[test]
 fn parts_that_add_up_to_all_are_columns_where_there_is_any_of_them() {
     let figures = |unknown| RateFigures {
-        cost: 0.25,
+        cost: Some(0.25),
         guest: 0.4,
         halted: 0.2,
         steal: Some(0.15 - unknown),
@@ -212,8 +213,36 @@ fn of_one_vm(figures: RateFigures) -> Frame {
 }
 
 #[test]
+fn what_makes_figures_doubtful_is_wrapped_and_not_cut() {
+    let overhead =
+        TopOverhead { cpus: 0.031, ns_per_event: Some(242.0), vcpu_share: Some(0.02), ..TopOverhead::default() };
+    let mut live = live_verdict();
+    live.verdict.doubts.insert(0, "steal was not recorded of every vCPU".into());
+    let missing = Frame { overhead, verdict: Some(live), missed: 4_567, ..of_one_vm(RateFigures::default()) };
+    let lost = Frame { lost: 8_901, ..missing.clone() };
+    let of_missed = "4,567 of the scheduler's events missed";
+    let of_watching = "242 ns an event, 2.0% of the vCPUs' time; exitscope: 3.1% of a CPU; ";
+    for (frame, said) in [
+        (&missing, format!("{of_watching}{of_missed}")),
+        (&lost, format!("8,901 events lost: map or ring full; {of_missed}")),
+    ] {
+        for width in [60, 80, 100, 200] {
+            let screen = drawn((width, 24), frame, &mut ScreenState::default());
+            let text = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+            for said in [said.as_str(), "in doubt: steal was not recorded of every vCPU; 4,567 events are in no figure"]
+            {
+                assert!(text.contains(said), "{said} is not in {width} columns\n{screen}");
+            }
+        }
+    }
+    // Where there is but one line, what is missing goes before what exitscope itself takes.
+    let low = drawn((90, 12), &missing, &mut ScreenState::default());
+    assert!(low.contains(of_missed) && !low.contains("exitscope: 3.1%"), "{low}");
+}
+
+#[test]
 fn columns_that_have_no_room_are_named() {
-    let frame = of_one_vm(RateFigures { cost: 0.5, polling: 0.25, unknown: 0.25, ..RateFigures::default() });
+    let frame = of_one_vm(RateFigures { cost: Some(0.5), polling: 0.25, unknown: 0.25, ..RateFigures::default() });
     let hidden = |size, state: &mut ScreenState| {
         let screen = drawn(size, &frame, state);
         screen.lines().find(|line| line.starts_with("hidden: ")).map(|line| line.trim_end().to_string())
@@ -230,7 +259,7 @@ fn columns_that_have_no_room_are_named() {
 
 #[test]
 fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
-    let frame = of_one_vm(RateFigures { cost: 0.5, polling: 0.25, unknown: 0.25, ..RateFigures::default() });
+    let frame = of_one_vm(RateFigures { cost: Some(0.5), polling: 0.25, unknown: 0.25, ..RateFigures::default() });
     let mut state = ScreenState::default();
     for key in [KeyCode::Char('o'), KeyCode::End, KeyCode::Char(' ')] {
         state.key(key.into(), &frame);
@@ -255,7 +284,7 @@ fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
 #[test]
 fn large_screens_have_the_timeline_of_the_selected_row() {
     let figures = |cost, guest, halted| RateFigures {
-        cost,
+        cost: Some(cost),
         guest,
         halted,
         steal: Some(0.0),
@@ -295,7 +324,8 @@ fn the_verdict_is_the_first_answer_and_has_two_lines_at_most() {
     assert_eq!(lines[1], "Last 7.0 s: vCPUs wait for a CPU 23.4% of their time: 12 vCPUs run on or wait");
     assert_eq!(lines[2], "for 9.3 CPUs, and there are 8; in doubt: 4,567 events are in no figure");
     let narrow = drawn((60, 24), &frame, &mut ScreenState::default());
-    assert!(narrow.contains("CPUs, and there are 8 ") && !narrow.contains("doubt"), "{narrow}");
+    let narrow = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(narrow.contains("there are 8; in doubt: 4,567 events are in no figure"), "{narrow}");
     assert!(!drawn((80, 12), &frame, &mut ScreenState::default()).contains("vCPUs wait"));
 }
 
@@ -419,9 +449,9 @@ impl Hard {
             key: None,
             count: self.next(),
             per_s: self.rate(),
-            cost: self.share(),
-            exit_time: self.share(),
-            to_user_space: self.share(),
+            cost: Some(self.share()),
+            exit_time: Some(self.share()),
+            to_user_space: Some(self.share()),
             mean_ns: Some(self.length()),
             p50_ns: Some(self.length()),
             p99_ns: Some(self.length()),
@@ -436,13 +466,13 @@ impl Hard {
             exits: self.next(),
             vcpu_seconds: 1.0,
             exits_per_s: self.rate(),
-            cost,
+            cost: Some(cost),
             guest: self.share(),
             polling: self.share(),
             unknown: self.share(),
             halted: self.share(),
             steal: Some(self.share()),
-            to_user_space: self.share(),
+            to_user_space: Some(self.share()),
             p99_ns: Some(self.length()),
             reasons: reasons.map(|name| self.row("reason", name)).to_vec(),
             subjects: about.map(|(kind, name)| self.row(kind, name)).to_vec(),
@@ -549,12 +579,12 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
             ..
         } = figures;
         all.push(rate(*exits_per_s));
-        all.extend([*cost, *guest, *polling, *unknown, *halted, steal.unwrap(), *to_user].map(share));
+        all.extend([cost.unwrap(), *guest, *polling, *unknown, *halted, steal.unwrap(), to_user.unwrap()].map(share));
         all.extend([*p99_ns, poll_ns.map(u64::from)].map(length));
         let of_all: f64 = halts.iter().map(|row| row.per_s).sum();
         all.extend(halts.iter().map(|row| share(row.per_s / of_all)));
         for row in reasons.iter().chain(about).chain(halts) {
-            all.extend([rate(row.per_s), share(row.cost), share(row.to_user_space)]);
+            all.extend([rate(row.per_s), measured(row.cost), measured(row.to_user_space)]);
             all.extend([row.mean_ns, row.p50_ns, row.p99_ns].map(length));
             all.push(row.name.clone());
         }
@@ -584,7 +614,7 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
         }
     }
     all.push(rate(frame.vms.iter().map(|vm| vm.figures.exits_per_s).sum()));
-    all.extend(figure_text::own(&frame.overhead));
+    all.extend(figure_text::own(frame));
     all.extend(["p50", "p99"].map(str::to_string));
     all.push(figure_text::time_of_day(frame.time));
     all.iter().flat_map(|text| words(text)).collect()
@@ -650,15 +680,16 @@ fn no_figure_is_cut_on_a_terminal_of_any_size() {
                 let cut = cut(&screen, &frame, &printed);
                 assert!(cut.is_empty(), "{cut:?} in {size:?}, {what}\n{screen}");
                 // And what matters most is there.
-                let mut there = vec![rate(vm.figures.exits_per_s), share(vm.figures.cost)];
+                let mut there = vec![rate(vm.figures.exits_per_s), measured(vm.figures.cost)];
                 if what == "a VM" {
                     let is_wide = size.0 >= WIDE;
                     let is = |wanted| is_wide || panel == wanted;
                     there.extend(
-                        is(Panel::Reasons).then(|| [rate(reason.per_s), share(reason.cost)]).into_iter().flatten(),
+                        is(Panel::Reasons).then(|| [rate(reason.per_s), measured(reason.cost)]).into_iter().flatten(),
                     );
-                    there
-                        .extend(is(Panel::About).then(|| [rate(about.per_s), share(about.cost)]).into_iter().flatten());
+                    there.extend(
+                        is(Panel::About).then(|| [rate(about.per_s), measured(about.cost)]).into_iter().flatten(),
+                    );
                     there.extend(
                         is(Panel::Halts)
                             .then(|| [rate(vm.figures.halts[0].per_s), kvm[0].count.clone()])

@@ -6,7 +6,7 @@ use crate::frame::{RateFigures, TopGangRow, TopVcpuRow};
 use crate::line::vcpu_name;
 
 fn frame() -> Frame {
-    let figures = |cost| RateFigures { cost, ..RateFigures::default() };
+    let figures = |cost| RateFigures { cost: Some(cost), ..RateFigures::default() };
     let vcpu = |vcpu, cost| TopVcpuRow {
         vcpu: Some(vcpu),
         tid: Some(100 + vcpu),
@@ -80,7 +80,7 @@ fn the_costliest_vm_is_selected_at_the_beginning_and_none_on_demand() {
         state.select(&lines).map(|at| name(&lines[at]))
     };
     assert_eq!(selected(&mut state, &busy), Some("web".into()));
-    busy.vms[0].figures.cost = 0.9;
+    busy.vms[0].figures.cost = Some(0.9);
     assert_eq!(selected(&mut state, &busy), Some("web".into()));
     press(&mut state, &busy, &[KeyCode::Esc]);
     assert_eq!((selected(&mut state, &busy), state.is_all), (None, true));
@@ -132,7 +132,7 @@ fn costs_of_the_last_intervals_are_kept_and_those_of_rows_that_are_gone_are_not(
     let (mut frame, mut state) = (frame(), ScreenState::default());
     let web = RowId { pid: 8, vcpu: None };
     for cost in [0.0, 0.01, 1.0] {
-        frame.vms[1].figures.cost = cost;
+        frame.vms[1].figures.cost = Some(cost);
         state.remember(&frame);
     }
     assert_eq!((state.past(web).chars().count(), state.past(web).trim_start()), (PAST, "▁█"));
@@ -165,7 +165,7 @@ fn what_is_paused_has_the_history_that_it_had() {
     state.remember(&frame);
     press(&mut state, &frame, &[KeyCode::Char('p')]);
     let before = state.past(web);
-    frame.vms[1].figures.cost = 1.0;
+    frame.vms[1].figures.cost = Some(1.0);
     state.remember(&frame);
     assert_eq!(state.past(web), before);
     press(&mut state, &frame, &[KeyCode::Char('p')]);

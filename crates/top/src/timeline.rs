@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn parts_of_which_there_is_nothing_have_no_row_and_rows_grow_with_the_room() {
         let mut history = History::default();
-        let figures = RateFigures { cost: 0.2, guest: 0.8, vcpu_seconds: 1.0, ..RateFigures::default() };
+        let figures = RateFigures { cost: Some(0.2), guest: 0.8, vcpu_seconds: 1.0, ..RateFigures::default() };
         assert!(PartsTimeline::of("web".into(), Some(&history), &figures).is_none());
         history.push(&RateFigures { halted: 0.1, steal: Some(0.0), ..figures.clone() });
         history.push(&figures);
