@@ -1,6 +1,6 @@
 //! Who may ask a server, and what is said when it starts.
 
-use crate::cli::{AccessArgs, ClusterCommand};
+use crate::cli::{AccessArgs, ClusterAccessArgs, ClusterCommand};
 use anyhow::{Context, ensure};
 use exitscope_http::{AllowedHosts, ServerAccess, credentials};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -37,17 +37,34 @@ pub fn names(args: &AccessArgs, listen: &str, address: SocketAddr) -> AllowedHos
     AllowedHosts { any_address: !address.ip().is_loopback(), names: names.filter(|name| !name.is_empty()).collect() }
 }
 
-/// Refuses to open a cluster to others than this machine unless that is said to be meant. Ballista, as it is used here, has
-/// neither TLS nor tokens, and does what it is sent: a plan may read and write any file that its process may.
+/// Refuses to run a program of a cluster that lets in more than it should, unless that is said to be meant: whoever is let in
+/// has plans carried out, and they read and write any file that the process may. Ballista, as it is used here, has no TLS.
 pub fn cluster_is_meant(what: &ClusterCommand) -> anyhow::Result<()> {
-    let (listen, insecure) = match what {
-        ClusterCommand::Scheduler { listen, insecure } => (listen, *insecure),
-        ClusterCommand::Executor(args) => (&args.listen, args.insecure),
+    let (listen, access) = match what {
+        ClusterCommand::Scheduler { listen, access } => (*listen, access),
+        ClusterCommand::Executor(args) => (args.listen, &args.access),
     };
+    is_meant(rustix::process::geteuid().is_root(), listen, access)
+}
+
+fn is_meant(is_root: bool, listen: SocketAddr, access: &ClusterAccessArgs) -> anyhow::Result<()> {
+    if access.insecure {
+        return Ok(());
+    }
     ensure!(
-        insecure || listen.ip().is_loopback(),
-        "--listen {listen}: any host that reaches this port can run queries, and with them read and write files as this user: a cluster has \
-         neither TLS nor tokens. To listen there nevertheless, give --insecure, and keep the port on a private network"
+        !is_root,
+        "as root: queries can read and write every file of this machine. Run it as a user who can read the store and nothing else; to \
+         run it as root nevertheless, give --insecure"
+    );
+    ensure!(
+        access.token_file.is_some(),
+        "--listen {listen}: without a token, whoever reaches this port, like any user of this machine, can run queries, and with them \
+         read and write files as this user. Give --token-file FILE; to run without a token nevertheless, give --insecure"
+    );
+    ensure!(
+        listen.ip().is_loopback(),
+        "--listen {listen}: a cluster has no TLS, so the token and all rows cross the network in the clear. To listen there \
+         nevertheless, give --insecure, and keep the port on a private network"
     );
     Ok(())
 }
@@ -100,26 +117,38 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_listens_beyond_loopback_only_if_that_is_said_to_be_meant() {
-        for (flags, refused) in [
-            (&[][..], false),
-            (&["--listen", "127.0.0.1:7"], false),
-            (&["--listen", "127.9.9.9:7"], false),
-            (&["--listen", "[::1]:7"], false),
-            (&["--listen", "0.0.0.0:7"], true),
-            (&["--listen", "[::]:7"], true),
-            (&["--listen", "10.0.0.1:7"], true),
-            (&["--listen", "[::ffff:10.0.0.1]:7"], true),
-            (&["--listen", "10.0.0.1:7", "--insecure"], false),
-            (&["--listen", "0.0.0.0:7", "--insecure"], false),
+    fn a_cluster_lets_nobody_in_without_a_token_unless_that_is_said_to_be_meant() {
+        let token: &[&str] = &["--token-file", "t"];
+        let at = |address: &'static str| [token, &["--listen", address]].concat();
+        for (flags, is_root, refused) in [
+            (vec![], false, Some("--token-file")),
+            (vec!["--listen", "[::1]:7"], false, Some("--token-file")),
+            (vec!["--listen", "0.0.0.0:7"], false, Some("--token-file")),
+            (vec!["--insecure"], false, None),
+            (vec!["--insecure"], true, None),
+            (token.to_vec(), false, None),
+            (token.to_vec(), true, Some("as root")),
+            (vec![], true, Some("as root")),
+            (at("127.9.9.9:7"), false, None),
+            (at("[::1]:7"), false, None),
+            (at("0.0.0.0:7"), false, Some("--listen 0.0.0.0:7: a cluster has no TLS")),
+            (at("[::]:7"), false, Some("TLS")),
+            (at("10.0.0.1:7"), false, Some("TLS")),
+            (at("[::ffff:10.0.0.1]:7"), false, Some("TLS")),
+            ([&at("10.0.0.1:7")[..], &["--insecure"]].concat(), false, None),
+            (vec!["--listen", "0.0.0.0:7", "--insecure"], true, None),
         ] {
             for part in ["scheduler", "executor"] {
-                let cli = Cli::try_parse_from([&["exitscope", "cluster", part][..], flags].concat()).unwrap();
+                let cli = Cli::try_parse_from([&["exitscope", "cluster", part][..], &flags].concat()).unwrap();
                 let Command::Cluster { what } = cli.command else { panic!("{part}") };
-                let said = cluster_is_meant(&what).map_err(|error| error.to_string());
-                assert_eq!(said.is_err(), refused, "{part} {flags:?}: {said:?}");
-                if let Err(said) = said {
-                    assert!(said.contains("--insecure") && said.contains(flags[1]), "{said}");
+                let (listen, access) = match &what {
+                    ClusterCommand::Scheduler { listen, access } => (*listen, access),
+                    ClusterCommand::Executor(args) => (args.listen, &args.access),
+                };
+                let said = is_meant(is_root, listen, access).map_err(|error| error.to_string()).err();
+                assert_eq!(said.is_some(), refused.is_some(), "{part} {flags:?}: {said:?}");
+                if let (Some(said), Some(refused)) = (said, refused) {
+                    assert!(said.contains("--insecure") && said.contains(refused), "{flags:?}: {said}");
                 }
             }
         }

@@ -549,26 +549,40 @@ pub struct QueryLimits {
     /// Run the query on the cluster of this scheduler, like df://host:50050; its executors' --memory and --threads apply
     #[arg(long, value_name = "ADDRESS", value_parser = parse_scheduler)]
     pub cluster: Option<(String, u16)>,
+    /// The file with the cluster's token
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub cluster_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Distribute queries to executors
     ///
-    /// Connections are not authenticated: use a private network.
+    /// There is no TLS: use a private network. Whoever has the token can read and write files as the user that runs this.
     Scheduler {
         /// Where to listen
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
         listen: SocketAddr,
-        /// Listen beyond this machine without TLS or a token
-        #[arg(long)]
-        insecure: bool,
+        #[command(flatten)]
+        access: ClusterAccessArgs,
     },
     /// Work on queries, for a scheduler
     ///
-    /// It reads the store's files itself: they have to be under the same path as for whoever asks. Others fetch from it what
-    /// it made, and nobody is asked who they are.
+    /// It reads the store's files itself: they have to be under the same path as for whoever asks. Other executors and
+    /// whoever asks fetch results from it, with the same token.
     Executor(ExecutorArgs),
+}
+
+/// Who may connect to a program of a cluster.
+#[derive(Debug, Args)]
+pub struct ClusterAccessArgs {
+    /// Require the token in this file of every connection: one for all programs of the cluster, and for whoever asks
+    /// (--cluster-token-file)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Run without a token, as root, or beyond this machine without TLS
+    #[arg(long)]
+    pub insecure: bool,
 }
 
 #[derive(Debug, Args)]
@@ -579,16 +593,16 @@ pub struct ExecutorArgs {
     /// Where to listen for those who fetch what it made
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub listen: SocketAddr,
-    /// Listen beyond this machine without TLS or a token
-    #[arg(long)]
-    pub insecure: bool,
+    #[command(flatten)]
+    pub access: ClusterAccessArgs,
     /// Tasks at a time [default: as many as there are CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Memory for all tasks together, with M or G
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
     pub memory: u64,
-    /// Where to put what it made [default: a temporary directory]
+    /// Where to make a private directory for results and temporary files, removed in the end [default: where temporary
+    /// files are]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
 }
@@ -924,6 +938,9 @@ pub struct SweepArgs {
     /// Run on the cluster of this scheduler, like df://host:50050; its executors' --threads apply
     #[arg(long, value_name = "ADDRESS", value_parser = parse_scheduler)]
     pub cluster: Option<(String, u16)>,
+    /// The file with the cluster's token
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub cluster_token_file: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SimFormat,

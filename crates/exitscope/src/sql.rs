@@ -32,7 +32,10 @@ pub fn open(dir: &Path, limits: &QueryLimits) -> anyhow::Result<QueryEngine> {
     match &limits.cluster {
         None => Ok(QueryEngine::open(&store, most)?),
         #[cfg(feature = "cluster")]
-        Some((host, port)) => Ok(QueryEngine::on_cluster(&store, most, (host, *port))?),
+        Some(scheduler) => {
+            let scheduler = crate::cluster::scheduler(scheduler, limits.cluster_token_file.as_deref())?;
+            Ok(QueryEngine::on_cluster(&store, most, &scheduler)?)
+        }
         #[cfg(not(feature = "cluster"))]
         Some(_) => bail!(crate::NO_CLUSTER),
     }

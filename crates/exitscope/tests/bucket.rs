@@ -151,21 +151,25 @@ fn executors_read_a_bucket_themselves() {
     let (scheduler, address) = (format!("127.0.0.1:{}", ports[0]), format!("df://127.0.0.1:{}", ports[0]));
     let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // It makes plans, and reads nothing.
-    let mut parts = vec![quiet(exitscope().args(["cluster", "scheduler", "--listen", &scheduler]))];
+    let mut parts = vec![quiet(exitscope().args(["cluster", "scheduler", "--insecure", "--listen", &scheduler]))];
     let end = Instant::now() + Duration::from_secs(30);
     while TcpStream::connect(&scheduler).is_err() {
         assert!(Instant::now() < end, "no scheduler");
         std::thread::sleep(Duration::from_millis(50));
     }
+    let work = tempfile::tempdir().unwrap();
     for port in &ports[1..] {
         let listen = format!("127.0.0.1:{port}");
         parts.push(quiet(&mut server.exitscope(&[
             "cluster",
             "executor",
+            "--insecure",
             "--scheduler",
             &address,
             "--listen",
             &listen,
+            "--work",
+            work.path().to_str().unwrap(),
         ])));
     }
     for query in QUERIES {

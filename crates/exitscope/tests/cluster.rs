@@ -4,14 +4,18 @@
 mod common;
 
 use common::{corpus, exitscope, run, stderr, stdout};
+use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
-/// A scheduler and its executors, which end with it.
+/// A scheduler and its executors, which end with it, and which want a token. Tests may run as root (--insecure).
 struct Cluster {
     address: String,
+    folder: TempDir,
     scheduler: Option<Child>,
     executors: Vec<Child>,
 }
@@ -25,12 +29,25 @@ fn quiet(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Whatever the umask of whoever starts them, what they write is to be private.
+fn part(arguments: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$@\"", "sh"]).arg(exitscope().get_program());
+    shell.args(["cluster"]).args(arguments).arg("--insecure");
+    shell
+}
+
 impl Cluster {
     fn new(executors: usize) -> Cluster {
         let port = free();
-        let scheduler = quiet(exitscope().args(["cluster", "scheduler", "--listen", &format!("127.0.0.1:{port}")]));
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("token"), "secret\n").unwrap();
+        fs::write(folder.path().join("other"), "secret2\n").unwrap();
         let mut cluster =
-            Cluster { address: format!("df://127.0.0.1:{port}"), scheduler: Some(scheduler), executors: Vec::new() };
+            Cluster { address: format!("df://127.0.0.1:{port}"), folder, scheduler: None, executors: Vec::new() };
+        let listen = format!("127.0.0.1:{port}");
+        let arguments = ["scheduler", "--listen", &listen, "--token-file", &cluster.file("token")];
+        cluster.scheduler = Some(quiet(&mut part(&arguments)));
         let end = Instant::now() + Duration::from_secs(30);
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < end, "no scheduler");
@@ -42,11 +59,22 @@ impl Cluster {
 
     fn add(&mut self) {
         let listen = format!("127.0.0.1:{}", free());
-        let flags = ["--scheduler", &self.address, "--listen", &listen, "--threads", "1", "--memory", "256M"];
-        self.executors.push(quiet(exitscope().args(["cluster", "executor"]).args(flags)));
+        let mut executor = part(&["executor", "--scheduler", &self.address, "--listen", &listen]);
+        executor.args(["--threads", "1", "--memory", "256M", "--token-file", &self.file("token")]);
+        self.executors.push(quiet(executor.args(["--work", &self.file("work")])));
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_string()
     }
 
     fn sql(&self, place: &str, query: &str) -> Command {
+        let mut command = self.sql_without_token(place, query);
+        command.args(["--cluster-token-file", &self.file("token")]);
+        command
+    }
+
+    fn sql_without_token(&self, place: &str, query: &str) -> Command {
         let mut command = exitscope();
         command.args(["sql", place, query, "--format", "csv", "--timeout", "600s", "--cluster", &self.address]);
         command
@@ -105,6 +133,7 @@ fn a_cluster_answers_as_one_process_does() {
     let alone = run(&["fleet", "report", &place, "--by", "host", "--format", "json"]);
     let together = exitscope()
         .args(["fleet", "report", &place, "--by", "host", "--format", "json", "--cluster", &cluster.address])
+        .args(["--cluster-token-file", &cluster.file("token")])
         .output();
     assert_eq!(stdout(&together.unwrap()), stdout(&alone));
     let wrong = cluster.sql(&place, "select nothing from exits").output().unwrap();
@@ -121,7 +150,8 @@ fn a_sweep_on_a_cluster_is_the_one_of_this_machine() {
         command.arg("sweep").arg(&scenario).args(["--vary", "halt_poll_ns=0,50us,200us", "--replicates", "3"]);
         command.args(["--set", "duration=50ms", "--format", "json"]).args(flags).output().unwrap()
     };
-    let (alone, together) = (sweep(&[]), sweep(&["--cluster", &cluster.address]));
+    let there = ["--cluster", &cluster.address, "--cluster-token-file", &cluster.file("token")];
+    let (alone, together) = (sweep(&[]), sweep(&there));
     assert!(alone.status.success() && together.status.success(), "{} {}", stderr(&alone), stderr(&together));
     assert_eq!(stdout(&together), stdout(&alone));
     assert!(stdout(&alone).contains("throughput"), "{}", stdout(&alone));
@@ -159,6 +189,47 @@ fn executors_may_come_late_and_a_scheduler_that_is_gone_is_named() {
     let gone = cluster.sql(&place, query).output().unwrap();
     assert_eq!(gone.status.code(), Some(2));
     assert!(stderr(&gone).contains("no scheduler at 127.0.0.1:"), "{}", stderr(&gone));
+}
+
+/// Fails if others than its owner may do anything with it, or with what is in it. How many files there are.
+fn private_files(path: &Path) -> usize {
+    let about = path.symlink_metadata().unwrap();
+    let wanted = if about.is_dir() { 0o700 } else { 0o600 };
+    assert_eq!(about.mode() & 0o777, wanted, "{}", path.display());
+    match about.is_dir() {
+        true => path.read_dir().unwrap().map(|entry| private_files(&entry.unwrap().path())).sum(),
+        false => 1,
+    }
+}
+
+#[test]
+fn nobody_is_let_in_without_the_token_and_results_are_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = store(folder.path());
+    let mut cluster = Cluster::new(1);
+    let query = "select host, reason, count(*) n from exits group by host, reason order by host, reason";
+    let said = |output: Output, flag: &str, why: &str| {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(flag) && said.contains(why) && !said.contains("secret"), "{said}");
+    };
+    said(cluster.sql_without_token(&place, query).output().unwrap(), "--cluster-token-file", "requires a token");
+    let mut other = cluster.sql_without_token(&place, query);
+    other.args(["--cluster-token-file", &cluster.file("other")]);
+    said(other.output().unwrap(), "--cluster-token-file", "requires another token");
+    let listen = format!("127.0.0.1:{}", free());
+    let stranger = ["executor", "--scheduler", &cluster.address, "--listen", &listen];
+    said(part(&stranger).output().unwrap(), "--token-file", "requires a token");
+
+    let output = cluster.sql(&place, query).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let work = cluster.folder.path().join("work");
+    assert!(private_files(&work) > 0, "no results in {}", work.display());
+    // What an executor made goes with it.
+    let mut executor = cluster.executors.remove(0);
+    assert!(Command::new("kill").arg(executor.id().to_string()).status().unwrap().success());
+    executor.wait().unwrap();
+    assert_eq!(private_files(&work), 0);
 }
 
 #[test]

@@ -5,25 +5,32 @@
 //! ```
 //!
 //! Executors read the store's files themselves: its directory has to be the same for all of them; to a bucket each needs its
-//! keys in its own environment. Nobody is asked who they are, on any port.
+//! keys in its own environment. Who may ask them says [`crate::cluster_access`].
 //!
 //! What Ballista 55 does by itself when an executor is lost is not to be had: it hangs where executors are given work
 //! (`push-staged`) or plans change while they run, and where they ask for work it runs stages again and then counts rows
 //! twice. So it is kept from it: executors ask for work; it never hears that one was lost; a stage fails the first time; and a
 //! [watch] of ours cancels whatever runs when one falls silent. The [engine](crate::QueryEngine) asks again.
 
+use crate::cluster_access::{ClusterToken, Greeting, SchedulerAddress, TokenCheck, greet, refused};
 use crate::engine::{QueryError, wrong};
 use crate::functions;
 use crate::object_stores::environment;
 use crate::table::{MemoryTable, ParquetTable};
+use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista::prelude::{SessionConfigExt, SessionContextExt};
 use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::error::BallistaError;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::BallistaLogicalExtensionCodec;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_core::utils::{GrpcServerConfig, create_grpc_server, create_grpc_server_incoming};
+use ballista_executor::ArrowFlightServerProvider;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_executor::flight_service::BallistaFlightService;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
-use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service};
+use ballista_scheduler::scheduler_process::create_scheduler;
 use ballista_scheduler::scheduler_server::SchedulerServer;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
@@ -35,13 +42,17 @@ use datafusion::logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use std::collections::BTreeSet;
+use std::fs::{DirBuilder, Permissions};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::net::TcpStream;
+use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Server;
 
 /// Bytes of a message between any two of them at most: the files of a store, and the recordings of a fleet.
 const MESSAGE: u32 = 256 << 20;
@@ -55,26 +66,26 @@ const EXECUTOR_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// When Ballista itself takes an executor for lost, in seconds: a day later than the watch.
 const NEVER: u64 = 24 * 3600;
 
-/// How long a scheduler may take to answer.
-const CONNECT: Duration = Duration::from_secs(5);
+/// How long an executor waits before it asks again for a scheduler that is not there yet.
+const KNOCK: Duration = Duration::from_millis(500);
 
 /// An executor's place.
 #[derive(Clone, Debug)]
 pub struct Executor {
-    /// The scheduler's host and port.
-    pub scheduler: (String, u16),
+    /// The scheduler. Its token is wanted of whoever fetches results, too.
+    pub scheduler: SchedulerAddress,
     /// The address at which others fetch what it made.
     pub listen: SocketAddr,
     /// Tasks at a time.
     pub cores: usize,
     /// Bytes of memory for all of them.
     pub memory: u64,
-    /// Where it puts what it made; a temporary directory if it is not said.
+    /// Where it makes its folder for results; where temporary files are, if it is not said.
     pub work: Option<PathBuf>,
 }
 
-/// Runs a scheduler until the process ends.
-pub fn schedule(listen: SocketAddr) -> Result<(), QueryError> {
+/// Runs a scheduler for those who have the token until the process ends.
+pub fn schedule(listen: SocketAddr, token: ClusterToken) -> Result<(), QueryError> {
     let config = SchedulerConfig {
         external_host: listen.ip().to_string(),
         bind_host: listen.ip().to_string(),
@@ -88,7 +99,7 @@ pub fn schedule(listen: SocketAddr) -> Result<(), QueryError> {
         task_max_failures: 1,
         stage_max_failures: 1,
         override_session_builder: Some(Arc::new(state)),
-        override_config_producer: Some(Arc::new(session_config)),
+        override_config_producer: Some(Arc::new(|| session_config(&ClusterToken::default()))),
         override_logical_codec: Some(Arc::new(Codec::default())),
         ..SchedulerConfig::default()
     };
@@ -96,7 +107,13 @@ pub fn schedule(listen: SocketAddr) -> Result<(), QueryError> {
         let cluster = BallistaCluster::new_from_config(&config).await?;
         let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await?;
         tokio::spawn(watch(scheduler.clone()));
-        start_grpc_service(listen, scheduler).await
+        // What `start_grpc_service` of Ballista serves besides is not used here, and would be asked without a token.
+        let service = SchedulerGrpcServer::new(scheduler)
+            .max_decoding_message_size(MESSAGE as usize)
+            .max_encoding_message_size(MESSAGE as usize);
+        let incoming = create_grpc_server_incoming(listen, &GrpcServerConfig::default())?;
+        let served = Server::builder().add_service(InterceptedService::new(service, TokenCheck(token)));
+        served.serve_with_incoming(incoming).await.map_err(BallistaError::TonicError)
     };
     let served = Builder::new_multi_thread().enable_all().build()?.block_on(serve);
     served.map_err(|error| QueryError::Query(format!("cannot schedule at {listen}: {error}")))
@@ -124,68 +141,125 @@ async fn watch(scheduler: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>) {
 
 /// Runs an executor until the process ends.
 pub fn execute(executor: Executor) -> Result<(), QueryError> {
-    let Executor { scheduler: (host, port), listen, cores, memory, work } = executor;
-    let of_all = state(session_config()).map_err(wrong)?;
-    let config = ExecutorProcessConfig {
+    let Executor { scheduler, listen, cores, memory, work } = executor;
+    let folder = private_folder(work.as_deref())?;
+    let config = executor_config(&scheduler, listen, cores, memory, folder.path())?;
+    let serve = async {
+        let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let leave = |folder: TempDir| {
+            drop(folder);
+            std::process::exit(0)
+        };
+        tokio::select! {
+            biased;
+            // Whoever says goodbye has its stages run again, see above.
+            _ = end.recv() => leave(folder),
+            _ = interrupt.recv() => leave(folder),
+            () = refusal(&scheduler) => Err(refused(&scheduler, "--token-file")),
+            served = start_executor_process(Arc::new(config)) => {
+                let at = scheduler.authority();
+                served.map_err(|error| QueryError::Query(format!("cannot execute for {at}: {error}")))
+            }
+        }
+    };
+    Builder::new_multi_thread().enable_all().build()?.block_on(serve)
+}
+
+/// Its owner's folder for results and spilled rows, gone with the executor. Ballista's own choice would be the name of a
+/// temporary folder that it has removed again, which anybody may then make (ballista-executor, executor_process.rs).
+fn private_folder(within: Option<&Path>) -> Result<TempDir, QueryError> {
+    let within = within.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let make = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(&within)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("exitscope-executor-").permissions(Permissions::from_mode(0o700)).tempdir_in(&within)
+    };
+    make().map_err(|error| QueryError::Query(format!("cannot keep results in {}: {error}", within.display())))
+}
+
+/// Ends when the scheduler is there and does not take the token.
+async fn refusal(scheduler: &SchedulerAddress) {
+    loop {
+        match greet(scheduler).await {
+            Greeting::Refused => return,
+            Greeting::Welcome => std::future::pending::<()>().await,
+            Greeting::Silent(_) => tokio::time::sleep(KNOCK).await,
+        }
+    }
+}
+
+fn executor_config(
+    scheduler: &SchedulerAddress,
+    listen: SocketAddr,
+    cores: usize,
+    memory: u64,
+    folder: &Path,
+) -> Result<ExecutorProcessConfig, QueryError> {
+    let token = scheduler.token.clone();
+    let of_all = state(session_config(&token)).map_err(wrong)?;
+    let spill = folder.to_path_buf();
+    Ok(ExecutorProcessConfig {
         bind_host: listen.ip().to_string(),
         external_host: Some(listen.ip()).filter(|ip| !ip.is_unspecified()).map(|ip: IpAddr| ip.to_string()),
         port: listen.port(),
-        scheduler_host: host.clone(),
-        scheduler_port: port,
+        scheduler_host: scheduler.host.clone(),
+        scheduler_port: scheduler.port,
         scheduler_connect_timeout_seconds: 10,
         vcores: cores,
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
-        work_dir: work.as_ref().map(|work| work.display().to_string()),
+        work_dir: Some(folder.display().to_string()),
         grpc_max_decoding_message_size: MESSAGE,
         grpc_max_encoding_message_size: MESSAGE,
         executor_heartbeat_interval_seconds: 1,
         memory_pool_size: Some(memory),
         override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&of_all))),
-        override_runtime_producer: Some(Arc::new(move |_| {
-            let environment = environment();
-            match &work {
-                Some(work) => environment.with_temp_file_path(work).build_arc(),
-                None => environment.build_arc(),
-            }
-        })),
-        override_config_producer: Some(Arc::new(session_config)),
+        override_runtime_producer: Some(Arc::new(move |_| environment().with_temp_file_path(&spill).build_arc())),
+        override_create_grpc_client_endpoint: Some(token.in_requests()),
+        override_arrow_flight_service: Some(results(token.clone())),
+        override_config_producer: Some(Arc::new(move || session_config(&token))),
         override_logical_codec: Some(Arc::new(Codec::default())),
         ..ExecutorProcessConfig::default()
-    };
-    let serve = async {
-        let (mut end, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        tokio::select! {
-            biased;
-            // Whoever says goodbye has its stages run again, see above.
-            _ = end.recv() => std::process::exit(0),
-            _ = interrupt.recv() => std::process::exit(0),
-            served = start_executor_process(Arc::new(config)) => served,
-        }
-    };
-    let served = Builder::new_multi_thread().enable_all().build()?.block_on(serve);
-    served.map_err(|error| QueryError::Query(format!("cannot execute for {host}:{port}: {error}")))
+    })
+}
+
+/// Serves what an executor made to those who have the token; otherwise as Ballista does it.
+fn results(token: ClusterToken) -> Arc<ArrowFlightServerProvider> {
+    Arc::new(move |folder, listen, mut shutdown, config| {
+        let check = TokenCheck(token.clone());
+        tokio::spawn(async move {
+            let service = FlightServiceServer::new(BallistaFlightService::new(folder))
+                .max_decoding_message_size(MESSAGE as usize)
+                .max_encoding_message_size(MESSAGE as usize);
+            let incoming = create_grpc_server_incoming(listen, &config)?;
+            let server = create_grpc_server(&config).add_service(InterceptedService::new(service, check));
+            let served = server.serve_with_incoming_shutdown(incoming, shutdown.recv());
+            served.await.map_err(BallistaError::TonicError)
+        })
+    })
 }
 
 /// A context of which all queries run on the cluster of this scheduler.
-pub(crate) async fn connect((host, port): (&str, u16)) -> Result<SessionContext, QueryError> {
-    let wrong = |why: String| QueryError::Query(format!("no scheduler at {host}:{port}: {why}"));
-    match tokio::time::timeout(CONNECT, TcpStream::connect((host, port))).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => return Err(wrong(error.to_string())),
-        Err(_) => return Err(wrong("it does not answer".to_string())),
+pub(crate) async fn connect(scheduler: &SchedulerAddress) -> Result<SessionContext, QueryError> {
+    let at = scheduler.authority();
+    let wrong = |why: String| QueryError::Query(format!("no scheduler at {at}: {why}"));
+    match greet(scheduler).await {
+        Greeting::Welcome => {}
+        Greeting::Refused => return Err(refused(scheduler, "--cluster-token-file")),
+        Greeting::Silent(why) => return Err(wrong(why)),
     }
-    let state = state(session_config()).map_err(|error| wrong(error.to_string()))?;
-    let context = SessionContext::remote_with_state(&format!("df://{host}:{port}"), state).await;
+    let state = state(session_config(&scheduler.token)).map_err(|error| wrong(error.to_string()))?;
+    let context = SessionContext::remote_with_state(&format!("df://{at}"), state).await;
     let context = context.map_err(|error| wrong(error.to_string()))?;
     functions::register(&context);
     Ok(context)
 }
 
-fn session_config() -> SessionConfig {
+fn session_config(token: &ClusterToken) -> SessionConfig {
     crate::engine::session_config(SessionConfig::new_with_ballista())
         .with_ballista_logical_extension_codec(Arc::new(Codec::default()))
         .with_ballista_adaptive_query_planner(false)
         .with_ballista_grpc_client_max_message_size(MESSAGE as usize)
+        .with_ballista_override_create_grpc_client_endpoint(token.in_requests())
 }
 
 fn state(config: SessionConfig) -> Result<SessionState> {

@@ -1,6 +1,7 @@
 //! Work on a cluster that is not a query of a store: a function of the program's own, applied to many texts.
 
 use crate::QueryError;
+use crate::cluster_access::SchedulerAddress;
 use crate::columns::ResultColumns;
 use crate::engine::{EngineLimits, QueryEngine, wrong};
 use crate::table::MemoryTable;
@@ -34,7 +35,7 @@ pub(crate) fn registered() -> Option<ScalarUDF> {
 
 /// Has the cluster of this scheduler apply what is offered to every one of `own`; the results, in the same order.
 pub fn run_on_cluster(
-    scheduler: (&str, u16),
+    scheduler: &SchedulerAddress,
     limits: EngineLimits,
     common: &str,
     own: Vec<String>,

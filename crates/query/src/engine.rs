@@ -1,5 +1,7 @@
 //! Queries, and their limits.
 
+#[cfg(feature = "cluster")]
+use crate::cluster_access::SchedulerAddress;
 use crate::functions;
 use crate::object_stores::environment;
 use crate::recordings;
@@ -100,13 +102,17 @@ impl QueryEngine {
 
     /// Opens a store for queries that the cluster of this scheduler answers. Memory is bounded by its executors.
     #[cfg(feature = "cluster")]
-    pub fn on_cluster(store: &Store, limits: EngineLimits, scheduler: (&str, u16)) -> Result<QueryEngine, QueryError> {
+    pub fn on_cluster(
+        store: &Store,
+        limits: EngineLimits,
+        scheduler: &SchedulerAddress,
+    ) -> Result<QueryEngine, QueryError> {
         QueryEngine::without_store(limits, scheduler)?.with(store)
     }
 
     /// For what the cluster of this scheduler is to do without a store.
     #[cfg(feature = "cluster")]
-    pub(crate) fn without_store(limits: EngineLimits, scheduler: (&str, u16)) -> Result<QueryEngine, QueryError> {
+    pub(crate) fn without_store(limits: EngineLimits, scheduler: &SchedulerAddress) -> Result<QueryEngine, QueryError> {
         let runtime = workers(limits)?;
         let context = runtime.block_on(crate::cluster::connect(scheduler))?;
         QueryEngine::new(limits, runtime, context, ATTEMPTS)

@@ -13,6 +13,8 @@
 #[cfg(feature = "cluster")]
 pub mod cluster;
 #[cfg(feature = "cluster")]
+pub mod cluster_access;
+#[cfg(feature = "cluster")]
 pub mod cluster_function;
 mod columns;
 mod engine;

@@ -229,7 +229,7 @@ fn cluster(fleet: &Path, section: &mut String) -> anyhow::Result<()> {
     const SCHEDULER: &str = "127.0.0.1:50950";
     let (name, query) = QUERIES[2];
     eprintln!("bench: a cluster");
-    let _scheduler = part(&["scheduler", "--listen", SCHEDULER])?;
+    let _scheduler = part(&["scheduler", "--insecure", "--listen", SCHEDULER])?;
     let end = Instant::now() + Duration::from_secs(30);
     while TcpStream::connect(SCHEDULER).is_err() {
         ensure!(Instant::now() < end, "no scheduler");
@@ -240,7 +240,16 @@ fn cluster(fleet: &Path, section: &mut String) -> anyhow::Result<()> {
     let mut medians = Vec::new();
     for number in 1..=2 {
         let listen = format!("127.0.0.1:{}", 50950 + number);
-        executors.push(part(&["executor", "--scheduler", &address, "--listen", &listen, "--threads", "1"])?);
+        executors.push(part(&[
+            "executor",
+            "--insecure",
+            "--scheduler",
+            &address,
+            "--listen",
+            &listen,
+            "--threads",
+            "1",
+        ])?);
         std::thread::sleep(Duration::from_secs(3));
         let mut took = Vec::new();
         for _ in 0..ROUNDS {

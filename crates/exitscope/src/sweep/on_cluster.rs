@@ -61,7 +61,7 @@ pub(super) fn run_all(
     grid: &Grid,
     checked: &[Result<(), String>],
     asked: &SweepMetrics,
-    (host, port): &(String, u16),
+    scheduler: &(String, u16),
 ) -> anyhow::Result<Vec<Result<Figures, String>>> {
     let common = Common {
         name: grid.text.0.clone(),
@@ -80,7 +80,8 @@ pub(super) fn run_all(
     });
     let own = own.collect::<Result<Vec<String>, _>>()?;
     let limits = EngineLimits { memory: 0, time: WEEK, threads: 2 };
-    let results = cluster_function::run_on_cluster((host, *port), limits, &serde_json::to_string(&common)?, own)?;
+    let scheduler = crate::cluster::scheduler(scheduler, args.cluster_token_file.as_deref())?;
+    let results = cluster_function::run_on_cluster(&scheduler, limits, &serde_json::to_string(&common)?, own)?;
     let mut results = results.into_iter();
     let mut figures = Vec::with_capacity(grid.size * args.replicates as usize);
     for of in checked {
