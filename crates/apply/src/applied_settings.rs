@@ -374,15 +374,9 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a folder that is nobody else's, whatever the umask: see [`can_hold_command`].
+/// Creates a folder, and those above it, that is nobody else's, whatever the umask: see [`can_hold_command`].
 fn create_folder(path: &Path) -> io::Result<()> {
-    if let Some(above) = path.parent() {
-        fs::create_dir_all(above)?;
-    }
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        done => done,
-    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// The namespaces of processes and of control groups that this process is in, see namespaces(7).
@@ -482,11 +476,14 @@ mod tests {
     #[test]
     fn it_is_written_whole_and_by_one_at_a_time_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let within = folder.path().join("deep");
+        let above = folder.path().join("deep");
+        let within = above.join("down");
         let path = within.join("applied.json");
         assert!(AppliedSettings::load(&path).unwrap().is_none() && !within.exists());
         let lock = SettingsLock::take(folder.path(), &path).unwrap();
-        assert_eq!(fs::metadata(&within).unwrap().mode() & 0o777, 0o700, "whatever the umask");
+        for folder in [&above, &within] {
+            assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o700, "whatever the umask");
+        }
         let other = SettingsLock::take(folder.path(), &path).err().unwrap().to_string();
         assert!(other.contains("another `exitscope advise`"), "{other}");
         let mut state = nothing_applied();

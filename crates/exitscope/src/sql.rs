@@ -16,7 +16,9 @@ use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor, Helper};
 use std::collections::BTreeSet;
+use std::fs::DirBuilder;
 use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -188,7 +190,8 @@ fn help(engine: &QueryEngine, out: &mut dyn Write) -> anyhow::Result<()> {
 fn history_file() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let folder = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?.join("exitscope");
-    std::fs::create_dir_all(&folder).ok()?;
+    // The file itself is made private by rustyline.
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     Some(folder.join("sql_history"))
 }
 

@@ -9,6 +9,7 @@ use exitscope_store::{RecordingRow, RecordingStats, Store};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -562,8 +563,8 @@ fn a_host_that_stands_out_is_named_with_its_reason() {
 fn the_prompt_completes_names_goes_on_after_errors_and_remembers() {
     let folder = tempfile::tempdir().unwrap();
     let place = store(&folder.path().join("fleet"));
-    let state = folder.path().display();
-    let command = format!("env XDG_STATE_HOME={state} {} sql {place}", env!("CARGO_BIN_EXE_exitscope"));
+    let state = folder.path().join("state");
+    let command = format!("env XDG_STATE_HOME={} {} sql {place}", state.display(), env!("CARGO_BIN_EXE_exitscope"));
     let Some(terminal) = Terminal::start("sql", (100, 40), &command) else { return };
     terminal.wait_for(&["Queries end with ;", "sql>"]);
     // A name by its beginning; then the rest of the query on a second line.
@@ -584,6 +585,8 @@ fn the_prompt_completes_names_goes_on_after_errors_and_remembers() {
     // Up past the end of the last time, the help, and the two errors.
     terminal.keys(&["Up", "Up", "Up", "Up", "Up", "Enter"]);
     terminal.wait_for(&["2026-11-20"]);
+    let mode = |path: &str| state.join(path).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("exitscope"), mode("exitscope/sql_history")), (0o700, 0o600), "queries are their owner's alone");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::haltpoll::kvm_polls;
 use crate::loaded_vm::{ComputeSpeed, LoadedVm, repeat};
 use crate::machine::{name_vcpu_thread, pin_to};
 use crate::run_loop::{OutboundSink, Setup, parkers, serve};
-use crate::setting_file::SettingFile;
+use crate::setting_file::{SettingFile, create_folder};
 use crate::yielding::{HELD_NS, SLICE, THREADS, VCPUS, WaiterCall};
 use crate::{LabError, LabMachine, LabVm, Payload, PrivilegeRing, VmConfig, Watch, step};
 use exitscope_policy::{Knob, KnobLocation, KnobUnit, Policies, knob};
@@ -27,7 +27,7 @@ use exitscope_signals::signalled;
 use exitscope_units::Picos;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -354,7 +354,7 @@ fn random_compute(
 /// Makes the directory. One whose `/sys` or `/proc` are file systems of their own is a host's: what is written there would be
 /// the host's settings.
 fn prepare_root(root: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(root).map_err(LabError::file(root))?;
+    create_folder(root)?;
     let device = |path: &Path| fs::metadata(path).map(|about| about.dev());
     let own = device(root).map_err(LabError::file(root))?;
     for name in ["sys", "proc"] {
@@ -376,7 +376,7 @@ fn link_machine(root: &Path) -> Result<(), LabError> {
     for file in OF_THE_MACHINE {
         let link = root.join(file);
         let folder = link.parent().unwrap_or(root);
-        fs::create_dir_all(folder).map_err(LabError::file(folder))?;
+        create_folder(folder)?;
         match symlink(Path::new("/").join(file), &link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(LabError::file(&link)(error)),
             _ => {}
@@ -394,7 +394,7 @@ struct CounterFile {
 
 impl CounterFile {
     fn new(path: PathBuf) -> Result<CounterFile, LabError> {
-        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = open.map_err(LabError::file(&path))?;
         match file.try_lock() {
             Ok(()) => {}

@@ -11,8 +11,9 @@
 
 use crate::LabError;
 use exitscope_policy::{Knob, KnobUnit};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A setting and its file.
@@ -34,7 +35,7 @@ impl SettingFile {
         let name = knob.file().map(|file| file.to_string()).unwrap_or_default();
         let path = root.join(name.trim_start_matches('/'));
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(LabError::file(folder))?;
+            create_folder(folder)?;
         }
         let mut file = SettingFile { knob, path, in_force: default, odd: None };
         let there = file.read()?;
@@ -80,12 +81,18 @@ impl SettingFile {
     fn write(&self) -> Result<(), LabError> {
         let line = self.line();
         let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
             file.write_all(line.as_bytes())?;
             file.set_len(line.len() as u64)
         };
         write().map_err(LabError::file(&self.path))
     }
+}
+
+/// Creates a folder, and those above it, of its owner's alone; one that is there stays as it is.
+pub(crate) fn create_folder(path: &Path) -> Result<(), LabError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(LabError::file(path))
 }
 
 /// The value that a text sets, as the kernel reads it: numbers without a unit.
@@ -101,6 +108,7 @@ fn taken(knob: &'static Knob, text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use exitscope_policy::knob;
+    use std::os::unix::fs::PermissionsExt;
 
     fn setting(root: &Path, name: &str) -> SettingFile {
         let knob = knob(name).unwrap();
@@ -113,6 +121,8 @@ mod tests {
         let mut file = setting(root.path(), "halt_poll_ns");
         assert_eq!(file.path, root.path().join("sys/module/kvm/parameters/halt_poll_ns"));
         assert_eq!(fs::read_to_string(&file.path).unwrap(), "200000\n");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file.path), mode(&root.path().join("sys"))), (0o600, 0o700), "whatever the umask");
         assert_eq!(file.look().unwrap(), None);
         fs::write(&file.path, "0\n").unwrap();
         assert_eq!((file.look().unwrap(), file.look().unwrap(), file.in_force), (Some(0), None, 0));

@@ -11,7 +11,8 @@ use exitscope_trace::{EventFilter, Input, SourceOptions};
 use exitscope_trial::{HostTrial, Prediction};
 use exitscope_units::Nanos;
 use exitscope_view::PredictedFromRow;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -73,7 +74,8 @@ impl Predictor {
     /// Records, and predicts what can be: of host halt polling, CPU time of polls and wake-up latency; of the guest's, exits. An
     /// error says why nothing is predicted.
     pub fn predict(&self, trial: &mut HostTrial) -> Result<PredictedFromRow, String> {
-        let folder = tempfile::tempdir().map_err(|error| format!("there is no room for a recording: {error}"))?;
+        let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir();
+        let folder = folder.map_err(|error| format!("there is no room for a recording: {error}"))?;
         let recording = folder.path().join("perf.data");
         record(&self.processes, self.length, &recording)?;
         let input = Input::open(&recording).map_err(|error| error.to_string())?;
@@ -108,7 +110,8 @@ fn record(processes: &Processes, length: Nanos, to: &Path) -> Result<(), String>
     }
     // Not a pipe, which nobody would read while it runs.
     let errors = to.with_extension("errors");
-    let said = File::create(&errors).map_err(|error| format!("there is no room for a recording: {error}"))?;
+    let said = File::options().write(true).create_new(true).mode(0o600).open(&errors);
+    let said = said.map_err(|error| format!("there is no room for a recording: {error}"))?;
     recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     let mut recorder = recorder.spawn().map_err(|error| format!("cannot record: {error}"))?;
     let status = loop {
