@@ -8,6 +8,7 @@
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
 //! cargo xtask metamorphic  leaves tracepoints out of recordings, cuts and reorders them, and holds the accounts against each other
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
+//! cargo xtask same    compares what two builds say of recordings: after a change that should say nothing new
 //! cargo xtask soak    runs the exporter while VMs start and stop
 //! cargo xtask mutants changes the code in small ways, and looks whether the tests notice; writes docs/mutants.md
 //! cargo xtask sanitize    runs the tests of crates with unsafe code under the address sanitizer
@@ -20,6 +21,7 @@ mod fuzz;
 mod house;
 mod mutants;
 mod rig;
+mod same;
 mod sanitize;
 mod soak;
 mod tidy;
@@ -53,6 +55,8 @@ enum Task {
     Metamorphic(fuzz::MetamorphicFlags),
     /// Boot a KVM host under QEMU software emulation and run exitscope in it
     Rig(rig::Flags),
+    /// Compare what two builds say of recordings
+    Same(same::Flags),
     /// Change the code in small ways and look whether the tests notice; write docs/mutants.md
     Mutants(mutants::Flags),
     /// Run the tests of the crates with unsafe code under the address sanitizer
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
         Task::Rig(flags) => rig::run(&flags),
+        Task::Same(flags) => same::run(&flags).map(done),
         Task::Mutants(flags) => mutants::run(&flags).map(done),
         Task::Sanitize => sanitize::run().map(done),
         Task::Soak(flags) => soak::run(&flags).map(done),
@@ -91,7 +96,7 @@ fn write_docs() -> anyhow::Result<()> {
         ("exitscope", "documents"),
         ("exitscope", "names"),
         ("exitscope-view", "pages"),
-        ("exitscope-analysis", "advice"),
+        ("exitscope-advice", "advice"),
     ];
     let names = of.iter().flat_map(|(package, test)| ["--package", package, "--test", test]);
     tests.args(["test", "--quiet"]).args(names).env("EXITSCOPE_WRITE_DOCUMENTS", "1");

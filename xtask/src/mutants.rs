@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// Crates in which every change is tried, and those of all of which a sample is.
 const WHOLE: &[&str] = &["exitscope-policy"];
-const SAMPLED: &[&str] = &["exitscope-analysis", "exitscope-model"];
+const SAMPLED: &[&str] = &["exitscope-advice", "exitscope-analysis", "exitscope-model"];
 
 /// What the table says before its rows.
 const HEAD: &str = "\

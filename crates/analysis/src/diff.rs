@@ -389,8 +389,8 @@ fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_exits::{exit, spent, vcpu};
     use crate::fleet;
+    use crate::test_exits::{exit, spent, vcpu};
     use exitscope_model::{CodeList, ExitCode, TimePart};
 
     const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);

@@ -172,7 +172,7 @@ impl ExitSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_exits::{exit, spent, vcpu};
+    use crate::test_exits::{exit, spent, vcpu};
     use crate::{Facts, FactsOptions, Selection};
     use exitscope_model::{CodeList, Subject, SubjectKind, TimePart};
 

@@ -240,7 +240,7 @@ impl Facts {
     }
 
     /// Has [`Facts::phases`], [`Facts::accesses`], [`Facts::causes`], [`Facts::details`] and [`Facts::injected`] hold all exits.
-    pub(crate) fn flush_exit_kinds(&mut self) {
+    pub fn flush_exit_kinds(&mut self) {
         self.kinds.flush_into(&mut self.phases, &mut self.details, &mut self.accesses, &mut self.causes);
         for (vector, count) in (0..).zip(self.vectors.iter_mut()).filter(|(_, count)| **count > 0) {
             *self.injected.entry(vector).or_default() += std::mem::take(count);
@@ -307,7 +307,7 @@ impl Facts {
 
     /// Whether the moment is one of those that are looked at.
     #[inline]
-    pub(crate) fn within(&self, at: Moment) -> bool {
+    pub fn within(&self, at: Moment) -> bool {
         self.window.0 <= at && at <= self.window.1
     }
 

@@ -71,7 +71,7 @@ pub fn median(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::ExitStats;
-    use crate::advice::test_exits::spent;
+    use crate::test_exits::spent;
     use exitscope_model::TimePart;
 
     #[test]

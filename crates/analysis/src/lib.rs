@@ -12,7 +12,6 @@
 //! Does not know: formats, drawing.
 
 mod accesses;
-pub mod advice;
 mod change_limit;
 mod clock_check;
 mod condition;
@@ -29,7 +28,6 @@ mod group;
 mod halts;
 mod key_numbering;
 pub mod over_time;
-mod page_facts;
 mod phase_stats;
 mod poll_settings;
 pub mod record_commands;
@@ -39,6 +37,8 @@ mod selection;
 mod slowest;
 mod stats_by_key;
 mod sums_by_time;
+#[cfg(test)]
+mod test_exits;
 mod threshold;
 mod timeline;
 mod trace_sink;
@@ -61,7 +61,6 @@ pub use gangs::{CoreRunPairing, ForcedOutExit, ForcingExits, GangFacts, GangMemb
 pub use group::{Dimension, DimensionValue, ExitGroups};
 pub use halts::{GAP_BOUNDS, GapBucket, HaltEndStats, HaltStats, Halts, LONG_SLEEP, SHORT_SLEEP, are_known};
 pub use key_numbering::KeyNumbering;
-pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use phase_stats::{PhaseKey, PhaseStats, PhasesByReason};
 pub use poll_settings::{ObservedValue, PollSettings, RecordedHaltPolling};
 pub use run_states::{RunStates, StateTimes, StayStats};

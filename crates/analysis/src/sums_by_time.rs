@@ -75,7 +75,7 @@ fn buckets(of: &Histogram) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_exits::{exit, vcpu};
+    use crate::test_exits::{exit, vcpu};
     use exitscope_model::CodeList;
 
     #[test]

@@ -350,7 +350,7 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_exits::{exit, spent, vcpu};
+    use crate::test_exits::{exit, spent, vcpu};
     use crate::{FactsOptions, Selection};
     use exitscope_model::{CodeList, Exit, ExitCode, Handler, LedgerLine, TimePart};
     use exitscope_units::Moment;

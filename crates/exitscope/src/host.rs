@@ -1,6 +1,6 @@
 //! What is known of this host: what a recording made on it says, and on which VMs a setting of it acts.
 
-use exitscope_analysis::advice::{HaltPollScope, halt_poll_reach};
+use exitscope_advice::{HaltPollScope, halt_poll_reach};
 use exitscope_lab::host;
 use exitscope_model::{EventNames, HostSetting, TraceInfo};
 use exitscope_trace::PerfHead;

@@ -9,10 +9,10 @@ use crate::saved_run::saved_of;
 use crate::select;
 use crate::{Outcome, write_json};
 use anyhow::Context;
-use exitscope_analysis::advice::TriedLimits;
+use exitscope_advice::TriedLimits;
+use exitscope_advice::{MAX_KEPT_LIVE, PageFacts};
 use exitscope_analysis::{
-    Breach, Condition, Dimension, Facts, FactsOptions, LimitCheck, MAX_KEPT_LIVE, PageFacts, Selection, TextWord,
-    Threshold, TraceSink,
+    Breach, Condition, Dimension, Facts, FactsOptions, LimitCheck, Selection, TextWord, Threshold, TraceSink,
 };
 use exitscope_model::{Ledger, TraceInfo};
 use exitscope_pipeline::{Judged, ReadError, ReadTrace, judgement, reread, whole_input};

@@ -7,7 +7,7 @@ mod common;
 mod trace_dat;
 
 use common::{cannot, run, stderr};
-use exitscope_analysis::advice::known_causes;
+use exitscope_advice::known_causes;
 use exitscope_model::codes::system_register;
 use exitscope_model::{
     CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, PortAccessForm, Subject, SubjectKind, SubjectWord,

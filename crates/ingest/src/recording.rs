@@ -1,7 +1,7 @@
 //! A recording into a store, by two readings of it.
 
 use crate::IngestError;
-use exitscope_analysis::advice::{AdviceInput, Judgement};
+use exitscope_advice::{AdviceInput, Judgement};
 use exitscope_analysis::{DurationStats, Selection, SumsByTime, TraceSink};
 use exitscope_export::{ExportedVcpus, VcpuSurvey};
 use exitscope_model::{Exit, HostSetting, LedgerLine, TraceInfo};

@@ -1,6 +1,6 @@
 //! What a trial is predicted to find: the host is recorded for a moment, and the values are replayed over that.
 
-use exitscope_analysis::advice::PredictedFigure;
+use exitscope_advice::PredictedFigure;
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
 use exitscope_apply::TriedSetting;
 use exitscope_pipeline::ReadOptions;

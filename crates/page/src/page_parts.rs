@@ -2,9 +2,10 @@
 
 use crate::poll_limits::{PollLimitTable, halt_polls};
 use crate::timelines::TimelineTables;
-use exitscope_analysis::advice::{RecordedHost, TriedLimits, attribution};
+use exitscope_advice::PageFacts;
+use exitscope_advice::{RecordedHost, TriedLimits, attribution};
 use exitscope_analysis::over_time::Timelines;
-use exitscope_analysis::{ExitCause, PageFacts, RecordedHaltPolling};
+use exitscope_analysis::{ExitCause, RecordedHaltPolling};
 use exitscope_model::TraceInfo;
 use exitscope_view::TraceRow;
 use std::panic::resume_unwind;
@@ -59,8 +60,9 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_analysis::advice::Trials;
-    use exitscope_analysis::{MAX_KEPT_LIVE, Selection, TraceSink};
+    use exitscope_advice::MAX_KEPT_LIVE;
+    use exitscope_advice::Trials;
+    use exitscope_analysis::{Selection, TraceSink};
     use exitscope_model::{Halt, VcpuIdentity, VcpuWakeup};
     use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 

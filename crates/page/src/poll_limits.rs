@@ -1,6 +1,6 @@
 //! What other settings of halt polling would have made of the recorded halts: the places of the page's slider.
 
-use exitscope_analysis::advice::TriedLimits;
+use exitscope_advice::TriedLimits;
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, RecordedHalt};
 use exitscope_analysis::{DurationStats, Halts, RecordedHaltPolling};
 use exitscope_view::DurationStatsRow;

@@ -6,7 +6,7 @@
 
 use crate::cpu_waits::ThreadRow;
 use crate::single_exits::SingleExitsHead;
-use exitscope_analysis::advice::Attribution;
+use exitscope_advice::Attribution;
 use exitscope_analysis::over_time::columns::{push_all, push_rising};
 use exitscope_analysis::over_time::{
     BELOW_CAUSE, BucketRow, CAUSES, REASONS, TimelineKeys, Timelines, lane_of, number_of, place,

@@ -1,6 +1,6 @@
 //! The data of a page: what is unpacked is what went in, and what its schema says.
 
-use exitscope_analysis::advice::Attribution;
+use exitscope_advice::Attribution;
 use exitscope_analysis::over_time::Timelines;
 use exitscope_analysis::{Dimension, ExitCause, Facts, FactsOptions, MomentSpec, Selection, TraceSink};
 use exitscope_model::{

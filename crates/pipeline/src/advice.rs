@@ -2,8 +2,8 @@
 
 use crate::simulations::Simulations;
 use crate::{ReadError, ReadOptions, read_alone};
+use exitscope_advice::{AdviceInput, Judgement, RecordedHost, Trials, judge, judge_selected};
 use exitscope_analysis::Selection;
-use exitscope_analysis::advice::{AdviceInput, Judgement, RecordedHost, Trials, judge, judge_selected};
 use exitscope_scenario::ScenarioError;
 use exitscope_sim::SimError;
 use exitscope_trace::Input;

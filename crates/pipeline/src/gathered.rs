@@ -6,8 +6,9 @@
 //! ```
 
 use crate::{ReadTrace, TimelineJoin, TimelineThread};
+use exitscope_advice::{MAX_KEPT_RECORDING, PageFacts};
+use exitscope_analysis::Selection;
 use exitscope_analysis::over_time::{ForcedOutTimeline, Numbered, Timelines};
-use exitscope_analysis::{MAX_KEPT_RECORDING, PageFacts, Selection};
 
 /// A trace while it is read.
 pub type Gathering = (PageFacts, (ForcedOutTimeline, Numbered<TimelineThread>));

@@ -12,8 +12,9 @@
 //! them.
 
 use crate::{SampleDecoder, pass_halts_and_yields};
+use exitscope_advice::{KeepLimits, MAX_KEPT_LIVE, PageFacts};
 use exitscope_analysis::over_time::Timelines;
-use exitscope_analysis::{KeepLimits, MAX_KEPT_LIVE, MomentSpec, PageFacts, Selection, TraceSink};
+use exitscope_analysis::{MomentSpec, Selection, TraceSink};
 use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, LedgerLine, TraceInfo, vcpu_by_name};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::AdviceError;
-use exitscope_analysis::advice::{InKernelPath, RecordedHost};
+use exitscope_advice::{InKernelPath, RecordedHost};
 use exitscope_model::SubjectKind;
 use exitscope_scenario::ScenarioDocument;
 use exitscope_sim::{Limits, Unseen};

@@ -3,7 +3,7 @@
 use crate::halt::ClockRow;
 use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
-use exitscope_analysis::advice::{
+use exitscope_advice::{
     Advice, AdviceSetting, CauseRow, CauseSubject, CauseVerdict, CitedFact, CitedFactId, CitedValue, Gain, GainMethod,
     GainOf, GoesInto, Judgement, NO_RULE, Rule, SettingSide, Topic,
 };

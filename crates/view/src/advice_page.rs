@@ -3,7 +3,7 @@
 use crate::advice::{AdviceReport, AdviceRow, AdvisedCauseRow, GainRow, scope_name};
 use crate::names::{self, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, by_hand, column, plain};
-use exitscope_analysis::advice::Judgement;
+use exitscope_advice::Judgement;
 use exitscope_units::Nanos;
 
 /// The page of a judgement.

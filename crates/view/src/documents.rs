@@ -1,6 +1,6 @@
 //! Documents in Markdown, generated from the tables that they describe.
 
-use exitscope_analysis::advice::{KnownAnswer, KnownCause, known_causes};
+use exitscope_advice::{KnownAnswer, KnownCause, known_causes};
 use exitscope_model::{Column, LedgerLine, Severity, exit_columns, gang_columns, halt_columns, sum_columns};
 use exitscope_policy::host_halt_poll::HALT_POLL_NS_DEFAULTS;
 use exitscope_policy::{Knob, KnobUnit, POLICIES};

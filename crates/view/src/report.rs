@@ -11,7 +11,7 @@ use crate::pio::PioRows;
 use crate::times::{ExitSums, ExitTimes, VcpuTimes};
 use crate::verdict::VerdictRow;
 use crate::yields::YieldRows;
-use exitscope_analysis::advice::{RecordedHost, unjudged_causes};
+use exitscope_advice::{RecordedHost, unjudged_causes};
 use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::{
     Breach, Dimension, DimensionValue, ExitGroups, ExitStats, Facts, MomentSpec, RecordedHaltPolling, Selection,

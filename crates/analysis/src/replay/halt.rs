@@ -310,7 +310,7 @@ impl HaltNumbering {
 /// What a recorded halt says about others that it could have been.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedHalt {
-    pub(crate) vm: VmId,
+    vm: VmId,
     /// Its vCPU's number in the [`HaltNumbering`].
     vcpu: u32,
     /// Whether KVM told of it, and whether its wake-up was for something.
@@ -382,13 +382,18 @@ impl RecordedHalt {
         Some((late(self.gap, limit).unwrap_or_default(), !self.slept))
     }
 
+    /// Whose vCPU halted.
+    pub fn vm(&self) -> VmId {
+        self.vm
+    }
+
     /// From what woke the vCPU to its entry.
-    pub(crate) fn latency(&self) -> Option<Nanos> {
+    pub fn latency(&self) -> Option<Nanos> {
         self.exact.then_some(self.latency)
     }
 
     /// How long KVM polled, if it said anything of this halt, and whether that ended it.
-    pub(crate) fn polled(&self) -> Option<(Nanos, bool)> {
+    pub fn polled(&self) -> Option<(Nanos, bool)> {
         self.has_wakeups.then_some((Nanos(self.polled.into()), !self.slept))
     }
 

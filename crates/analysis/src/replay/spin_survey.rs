@@ -113,7 +113,7 @@ impl SpinSurvey {
     }
 
     /// Goes on where an earlier stretch of the same recording ended.
-    pub(crate) fn follow(&mut self, before: &SpinSurvey) {
+    pub fn follow(&mut self, before: &SpinSurvey) {
         // Of more vCPUs than any host runs at a time, windows are begun anew.
         if before.windows.0.len() <= MAX_KEYS {
             self.windows = before.windows.clone();
@@ -121,7 +121,7 @@ impl SpinSurvey {
     }
 
     /// Adds what the next stretch of the same recording gave.
-    pub(crate) fn merge(&mut self, later: &SpinSurvey) {
+    pub fn merge(&mut self, later: &SpinSurvey) {
         let SpinSurvey { calls, known, rounds, between, per_unit, least_window, cost, blocked, unhelped, windows } =
             later;
         for (call, count) in calls {
@@ -279,7 +279,7 @@ pub(super) fn cost(of: &Yield) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_exits::vcpu;
+    use crate::test_exits::vcpu;
     use exitscope_model::{RunnableSiblings, TargetState, YieldRecipient};
     use exitscope_units::Moment;
 

@@ -10,7 +10,7 @@ use crate::cli::AdviseArgs;
 use crate::host::halt_poll_scope;
 use crate::question::agreed;
 use anyhow::bail;
-use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide};
+use exitscope_advice::{AdviceSetting, Judgement, SettingSide};
 use exitscope_apply::{
     EarlierSettings, HostSettings, LeftByTrial, PlannedSetting, SettingChange, default_path, host_name, plan,
     restore_tried, take_for_tree,

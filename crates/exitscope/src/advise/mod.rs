@@ -15,7 +15,7 @@ use crate::report::terminal_style;
 use crate::select;
 use crate::{Outcome, write_json};
 use anyhow::bail;
-use exitscope_analysis::advice::AdviceInput;
+use exitscope_advice::AdviceInput;
 use exitscope_pipeline::{Judged, judgement, read_alone, reread, whole_input};
 use exitscope_trace::EventFilter;
 use exitscope_view::{AdviceReport, Coverage, SelectionRow, advice_page, write_page, write_settings};

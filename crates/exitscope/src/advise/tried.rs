@@ -6,7 +6,7 @@ use crate::cli::{AdviseArgs, Cli, Command};
 use crate::trial;
 use anyhow::{Context, bail};
 use clap::Parser;
-use exitscope_analysis::advice::{AdviceSetting, Judgement, SettingSide};
+use exitscope_advice::{AdviceSetting, Judgement, SettingSide};
 use exitscope_view::AdviceReport;
 use std::io::Write;
 

@@ -18,7 +18,7 @@ use crate::trial_args::{TryArgs, TryFormat};
 use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
-use exitscope_analysis::advice::HaltPollScope;
+use exitscope_advice::HaltPollScope;
 use exitscope_apply::{
     EarlierSettings, HostLimit, HostLimitError, HostLimits, HostSettings, LEASE, LeftByTrial, PlacedSetting,
     SettingTargets, TaskThread, TrialEnding, TrialLock, TriedSetting, default_path, host_name, tried_path,

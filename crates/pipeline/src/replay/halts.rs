@@ -2,7 +2,7 @@
 
 use super::{KnobValues, ReplayError, ReplayInput};
 use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
-use exitscope_analysis::advice::{AdviceInput, PollPrediction, PollPredictions};
+use exitscope_advice::{AdviceInput, PollPrediction, PollPredictions};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, PollDecisionCheck, ReplayedHalts};
 use exitscope_analysis::{RecordedHaltPolling, Selection, TraceSink};

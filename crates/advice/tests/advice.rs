@@ -1,10 +1,11 @@
 //! Recordings made up of few numbers, and all that advice says of them: facts, gains, causes, what is left alone and what is
 //! not judged. `advice/*.txt` holds the words; each test says why they are right.
 
+#[path = "../../analysis/tests/common/mod.rs"]
 mod common;
 
 use common::plain;
-use exitscope_analysis::advice::{
+use exitscope_advice::{
     AdviceInput, AdviceSetting, CitedValue, GoesInto, InKernelPath, Judgement, RecordedHost, Trials, judge,
 };
 use exitscope_analysis::{RecordedHaltPolling, Selection};

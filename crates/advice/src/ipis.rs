@@ -148,8 +148,8 @@ fn to(kind: SubjectKind, key: u64, value: u64) -> To {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{exit, spent, vcpu};
     use super::*;
+    use crate::test_exits::{exit, spent, vcpu};
     use exitscope_model::{CodeList, ExitCode, PortAccessForm, Subject, TimePart};
 
     const HLT: ExitCode = ExitCode::new(CodeList::Vmx, 12);

@@ -1,7 +1,7 @@
 //! Which pages of its memory a guest had to wait for: for the first time, or again.
 
 use super::reasons::{is_fetch_of_split, is_write_to_protected};
-use crate::{ExitCause, SubjectKey};
+use exitscope_analysis::{ExitCause, SubjectKey};
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{CodeList, Exit, Subject, SubjectKind};
 use exitscope_units::VmId;
@@ -128,13 +128,13 @@ impl TouchedPages {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{exit, vcpu};
     use super::*;
+    use crate::test_exits::{exit, vcpu};
     use exitscope_model::{ExitCode, PortAccessForm};
 
     fn fault(code: ExitCode, kind: SubjectKind, address: u64) -> Exit {
         let detail = Subject { kind, write: false, form: PortAccessForm::Unknown, size: 0, key: 0x182, value: address };
-        let parts = super::super::test_exits::spent(exitscope_model::TimePart::Kernel, 10);
+        let parts = crate::test_exits::spent(exitscope_model::TimePart::Kernel, 10);
         Exit { subject: Some(detail), parts, ..exit(vcpu(0), 100, code) }
     }
 

@@ -19,7 +19,7 @@ use super::input::AdviceInput;
 use super::judgement::{CitedValue, Judgement, Topic};
 use super::msr_cures::{CPUID, RDPMC};
 use super::polling::is_short;
-use crate::{ExitCause, ExitStats, SubjectKey};
+use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, detail_name, is_of_pcs};
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
@@ -939,13 +939,13 @@ static PENDING: Cure = Cure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::causes;
-    use super::super::input::{AdviceInput, RecordedHost};
-    use super::super::judgement::AdviceSetting;
-    use super::super::test_exits::{end, exit, spent, vcpu};
-    use super::super::{CauseSubject, CauseVerdict};
     use super::*;
-    use crate::Selection;
+    use crate::causes;
+    use crate::input::{AdviceInput, RecordedHost};
+    use crate::judgement::AdviceSetting;
+    use crate::test_exits::{end, exit, spent, vcpu};
+    use crate::{CauseSubject, CauseVerdict};
+    use exitscope_analysis::Selection;
     use exitscope_model::{
         EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, TimePart, VcpuWakeup,
     };
@@ -1007,7 +1007,7 @@ mod tests {
         }
         end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+        crate::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
         judgement.rank();
         causes::list(&input, &input, &host, &mut judgement);
         judgement
@@ -1095,7 +1095,7 @@ mod tests {
             let plan = advice.plan();
             assert!(plan.change.contains(says), "{:?}: {}", made.code, plan.change);
             assert!(format!("{:?}", plan.settings).contains(setting), "{:?}: {:?}", made.code, plan.settings);
-            let misspelt: Vec<_> = plan.settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
+            let misspelt: Vec<_> = plan.settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
             let facts: Vec<&str> = judgement.facts().iter().map(|fact| fact.what.as_str()).collect();
             assert!(facts.iter().any(|of| of.contains(fact)), "{:?}: {facts:#?}", made.code);
@@ -1166,7 +1166,7 @@ mod tests {
         for (made, says, subject) in unjudged {
             let judgement = judged("x86_64", &made);
             assert_eq!(judgement.advice().len(), 0, "{:?}", made.code);
-            let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(made.code)).unwrap();
+            let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(made.code)).unwrap();
             assert!(matches!(&row.verdict, CauseVerdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
             assert_eq!(row.subject, subject, "{:?}", made.code);
         }
@@ -1176,7 +1176,7 @@ mod tests {
     fn what_belongs_to_another_cause_says_so_where_the_recording_shows_it() {
         use SubjectKind as D;
         let said = |judgement: &Judgement, code: ExitCode| {
-            let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(code)).unwrap();
+            let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(code)).unwrap();
             match &row.verdict {
                 CauseVerdict::Inherent(why) => why.clone(),
                 other => format!("{other:?}"),
@@ -1222,10 +1222,10 @@ mod tests {
             }
             end(&mut input, &[vcpu(0), vcpu(1)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            crate::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
             causes::list(&input, &input, &host, &mut judgement);
-            let row = judgement.causes.iter().find(|row| row.into == super::super::GoesInto::Exits(vmx(1)));
+            let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(vmx(1)));
             matches!(&row.unwrap().verdict, CauseVerdict::Inherent(why) if why.contains("other half"))
         };
         assert!(verdict(true, false));
@@ -1248,7 +1248,7 @@ mod tests {
             }
             end(&mut input, &[vcpu(0)], SECOND);
             let mut judgement = Judgement::default();
-            super::super::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            crate::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
             judgement.rank();
             causes::list(&input, &input, &host, &mut judgement);
             judgement.causes[0].verdict.clone()
@@ -1267,7 +1267,7 @@ mod tests {
         };
         let activities: &[KvmActivity] =
             &[KvmActivity::Unmapped, KvmActivity::PmlFull, KvmActivity::Unmapped, KvmActivity::RmpFault];
-        let count = |what: &str, count| (what.to_string(), super::super::CitedValue::Count(count));
+        let count = |what: &str, count| (what.to_string(), crate::CitedValue::Count(count));
         let again = Made { values: 400, activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
         let unmapped = "memory mappings of the VMM changed (kvm_unmap_hva_range) meanwhile";
         assert_eq!(noted(&again), [count(unmapped, 2)]);
@@ -1355,7 +1355,7 @@ mod tests {
         }
         end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        super::super::device_rules::judge_halts(
+        crate::device_rules::judge_halts(
             &input,
             &host,
             unknown.map(str::to_string),
@@ -1378,7 +1378,7 @@ mod tests {
         assert!(advice.plan().change.contains("find an event pending already"));
         assert!(matches!(&advice.plan().settings[0], AdviceSetting::ByHand(text) if text.contains("cpuidle-haltpoll")));
         let share = pending.facts().iter().find(|fact| fact.what.contains("blocked nobody")).unwrap();
-        assert_eq!(share.figure, super::super::CitedValue::Share(0.65));
+        assert_eq!(share.figure, crate::CitedValue::Share(0.65));
         assert_eq!(pending.causes[0].verdict, CauseVerdict::Changed(vec![1]));
 
         let blocked = halting(1_300, true, None);

@@ -14,7 +14,7 @@ use super::input::{AdviceInput, RecordedHost, total};
 use super::judgement::{AdviceId, Judgement};
 use super::not_judged::ABOUT;
 use super::reasons::{DOORBELLS, group};
-use crate::{ExitCause, ExitStats, Facts, GangStats, SubjectKey};
+use exitscope_analysis::{ExitCause, ExitStats, Facts, GangStats, SubjectKey};
 use exitscope_model::{CodeList, ExitCode, SubjectKind, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::cmp::Reverse;
@@ -414,11 +414,11 @@ fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: &str) -> Ca
 
 #[cfg(test)]
 mod tests {
-    use super::super::input::VmTime;
-    use super::super::judgement::{AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Rule, Topic};
-    use super::super::test_exits::{exit, spent, vcpu};
     use super::*;
-    use crate::Selection;
+    use crate::input::VmTime;
+    use crate::judgement::{AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Rule, Topic};
+    use crate::test_exits::{exit, spent, vcpu};
+    use exitscope_analysis::Selection;
     use exitscope_model::{Exit, PortAccessForm, Subject};
 
     /// Exits of VM 1 for these reasons, about these ports, that cost so much, in so much time of its vCPUs.

@@ -14,7 +14,7 @@ use super::judgement::{
 };
 use super::steal::{WAITED, pins, share};
 use super::trials::{SpinTrial, Trials};
-use crate::{SubjectKey, YieldStats};
+use exitscope_analysis::{SubjectKey, YieldStats};
 use exitscope_model::codes::{KICK_CPU, SCHED_OP as SCHED_OP_CALL};
 use exitscope_model::{CodeList, SubjectKind, TargetState, YieldCall};
 use exitscope_units::{Nanos, VmId};
@@ -347,9 +347,9 @@ fn idle_yields(
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{end, exit, preemption, spent, vcpu};
     use super::*;
-    use crate::Selection;
+    use crate::test_exits::{end, exit, preemption, spent, vcpu};
+    use exitscope_analysis::Selection;
     use exitscope_model::{EventKinds, Exit, ExitCode, Preemption, RunnableSiblings, TimePart, Yield, YieldRecipient};
     use exitscope_units::Moment;
 
@@ -422,8 +422,7 @@ mod tests {
         let mut judgement = Judgement::default();
         judge(&input, &trials, &host, &mut judgement);
         for advice in judgement.advice() {
-            let misspelt: Vec<_> =
-                advice.plan().settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
+            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
         }
         judgement
@@ -454,7 +453,7 @@ mod tests {
         // architecture has either.
         for (arch, name, knobs) in [("s390x", "X'9C'", 1), ("x86_64", "directed yield", 0)] {
             let judgement = judged_on(arch, YieldCall::Diag9c, 20 * US, 0, |_| {});
-            let says = |fact: &super::super::CitedFact| fact.what.contains(&format!("({name})"));
+            let says = |fact: &crate::CitedFact| fact.what.contains(&format!("({name})"));
             assert!(judgement.facts().iter().any(says), "{arch}: {:#?}", judgement.facts());
             assert_eq!(judgement.advice().len(), knobs, "{arch}: {:#?}", judgement.advice());
         }
@@ -476,7 +475,7 @@ mod tests {
         let judgement = judged(YieldCall::Pause, 20 * US, 5);
         let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
         assert!(advice.plan().change.starts_with("keep lock holders running"), "{}", advice.plan().change);
-        let half = |fact: &super::super::CitedFact| {
+        let half = |fact: &crate::CitedFact| {
             fact.figure == CitedValue::Share(0.5) && fact.what.contains("a sibling was preempted")
         };
         assert!(judgement.facts().iter().any(half), "{:#?}", judgement.facts());
@@ -535,7 +534,7 @@ mod tests {
             for (who, blocked) in
                 [(vcpu(0), self.blocked / 3), (vcpu(1), self.blocked - self.blocked / 3), (stranger, 77_777)]
             {
-                let mut cell = crate::PreemptionStats::default();
+                let mut cell = exitscope_analysis::PreemptionStats::default();
                 cell.blocked.record(Nanos(blocked));
                 input.facts.yields.preempted.insert(who, cell);
             }

@@ -2,8 +2,8 @@
 
 use super::input::AdviceInput;
 use super::trials::{GainEstimateNs, PollCandidates, Trial};
-use crate::replay::{HaltNumbering, HaltPolicy};
-use crate::{RecordedHaltPolling, VcpuTime, are_known};
+use exitscope_analysis::replay::{HaltNumbering, HaltPolicy};
+use exitscope_analysis::{RecordedHaltPolling, VcpuTime, are_known};
 use exitscope_model::Halt;
 use exitscope_units::Nanos;
 

@@ -5,8 +5,8 @@
 //!                                since       │             before        stopped                since
 //! ```
 
-use crate::DurationStats;
-use crate::stats_by_key::MAX_KEYS;
+use exitscope_analysis::DurationStats;
+use exitscope_analysis::MAX_KEYS;
 use exitscope_model::{Exit, Subject, SubjectKind};
 use exitscope_policy::guest_halt_poll::PollControl;
 use exitscope_units::VmId;
@@ -82,8 +82,8 @@ impl PollingGuests {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{exit, vcpu};
     use super::*;
+    use crate::test_exits::{exit, vcpu};
     use exitscope_model::{CodeList, ExitCode, PortAccessForm};
     use exitscope_units::Nanos;
 

@@ -15,7 +15,7 @@ use super::judgement::{
     AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
 };
 use super::polling::{FEWEST, is_known, of_halting};
-use crate::{DurationStats, HaltStats};
+use exitscope_analysis::{DurationStats, HaltStats};
 use exitscope_policy::knob;
 use exitscope_units::Nanos;
 

@@ -28,6 +28,7 @@ mod judgement;
 mod known;
 mod msr_cures;
 mod not_judged;
+mod page_facts;
 mod passed_msrs;
 mod poll_predictions;
 mod poll_trade;
@@ -37,6 +38,7 @@ mod reasons;
 #[cfg(test)]
 mod setting_syntax;
 mod simulated_gain;
+mod sinks;
 mod spinning;
 mod steal;
 mod subject_stats;
@@ -55,6 +57,7 @@ pub use judgement::{
     GainOf, Judgement, NotJudged, Rule, SettingCondition, SettingSide, Topic,
 };
 pub use known::{KnownAnswer, KnownCause, known_causes};
+pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
 pub use simulated_gain::{InKernelPath, Simulate};
 pub use trials::{SkippedTrials, Trials, TriedLimits};

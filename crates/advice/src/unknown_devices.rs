@@ -14,7 +14,7 @@ use super::device_rules::{AdviceText, GainRange, JudgedVm, Thing, VmSubjectExits
 use super::judgement::{AdviceId, AdviceSetting, CitedValue, GainMethod, Judgement, Rule, Topic};
 use super::simulated_gain::InKernelPath;
 use super::subject_stats::SubjectStats;
-use crate::SubjectKey;
+use exitscope_analysis::SubjectKey;
 use exitscope_model::codes::is_of_pcs;
 
 /// Of a doorbell, one access in so many may be something else.

@@ -10,7 +10,7 @@ use super::judgement::{
 };
 use super::polling::{FEWEST, is_short};
 use super::steal::{WAITED, share};
-use crate::DurationStats;
+use exitscope_analysis::DurationStats;
 use exitscope_policy::guest_halt_poll::Params;
 use exitscope_policy::knob;
 use exitscope_units::{Nanos, VmId};
@@ -100,9 +100,9 @@ fn advise(
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{end, exit, spent, vcpu};
     use super::*;
-    use crate::Selection;
+    use crate::test_exits::{end, exit, spent, vcpu};
+    use exitscope_analysis::Selection;
     use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, PortAccessForm, Subject, SubjectKind, TimePart};
     use exitscope_policy::guest_halt_poll::PollControl;
     use exitscope_units::{Moment, Nanos};

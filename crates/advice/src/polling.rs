@@ -12,7 +12,7 @@ use super::judgement::{
     AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
 };
 use super::trials::{GainEstimateNs, MOST_GUESTS, PollCandidates, Trial, Trials};
-use crate::{HaltStats, PollSettings};
+use exitscope_analysis::{HaltStats, PollSettings};
 use exitscope_policy::{Knob, knob};
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
@@ -360,10 +360,10 @@ fn settings(vmm: &Vmm, side: SettingSide, knob: &'static Knob, value: u64, longe
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{end, exit, preemption, spent, vcpu};
-    use super::super::trials::HaltTotals;
     use super::*;
-    use crate::{RecordedHaltPolling, Selection};
+    use crate::test_exits::{end, exit, preemption, spent, vcpu};
+    use crate::trials::HaltTotals;
+    use exitscope_analysis::{RecordedHaltPolling, Selection};
     use exitscope_model::{
         CodeList, EventKinds, Exit, ExitCode, Halt, PollChange, PortAccessForm, Subject, SubjectKind, TimePart,
         VcpuWakeup,
@@ -515,8 +515,7 @@ mod tests {
             let gain = advice.plan().gain;
             assert!(gain.low > Nanos::ZERO && gain.low <= gain.high, "{gain:?}");
             assert!(!advice.evidence().is_empty());
-            let misspelt: Vec<_> =
-                advice.plan().settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
+            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
         }
         // Ten milliseconds of the recording hold 50 halts, each of which is back 30 us sooner.

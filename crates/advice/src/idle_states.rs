@@ -16,7 +16,7 @@ use super::judgement::{
 };
 use super::polling::is_short;
 use super::steal::share;
-use crate::DurationStats;
+use exitscope_analysis::DurationStats;
 use exitscope_units::Nanos;
 
 /// Sleeps of either kind at least.
@@ -110,9 +110,9 @@ fn median(of: &DurationStats) -> Option<Nanos> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::vcpu;
     use super::*;
-    use crate::Selection;
+    use crate::test_exits::vcpu;
+    use exitscope_analysis::Selection;
     use exitscope_model::{Halt, VcpuWakeup};
     use exitscope_units::{Moment, VmId};
 

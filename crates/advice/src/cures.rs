@@ -583,7 +583,7 @@ mod tests {
     fn every_setting_is_spelled_as_qemu_and_libvirt_do() {
         for row in sources() {
             let Remedy::Cure(cure) = &row.answer else { continue };
-            let wrong: Vec<String> = cure.settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
+            let wrong: Vec<String> = cure.settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
             assert_eq!(wrong, Vec::<String>::new(), "{}", row.name);
         }
     }

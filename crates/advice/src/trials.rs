@@ -9,8 +9,8 @@
 use super::input::{AdviceInput, RecordedHost};
 use super::judgement::SettingSide;
 use super::spinning::is_s390;
-use crate::RecordedHaltPolling;
-use crate::replay::{
+use exitscope_analysis::RecordedHaltPolling;
+use exitscope_analysis::replay::{
     GangReplay, HaltNumbering, HaltOutcome, HaltPolicy, HaltReplay, RecordedHalt, SpinModel, SpinReplay,
 };
 use exitscope_model::{Event, Halt, Yield, YieldCall};
@@ -398,7 +398,7 @@ pub struct Trials {
     recorder: HaltNumbering,
     /// Of what there was, what was left out.
     pub(super) untried: SkippedTrials,
-    selection: crate::Selection,
+    selection: exitscope_analysis::Selection,
     window: (Moment, Moment),
 }
 
@@ -522,8 +522,8 @@ impl Trials {
 
 /// Tries what guests could do on halts of any of them.
 fn absorb_of_guests(guests: &mut [(VmId, PollCandidates)], halts: &[RecordedHalt]) {
-    for of_vm in halts.chunk_by(|halt, next| halt.vm == next.vm) {
-        if let Some((_, candidates)) = guests.iter_mut().find(|(vm, _)| *vm == of_vm[0].vm) {
+    for of_vm in halts.chunk_by(|halt, next| halt.vm() == next.vm()) {
+        if let Some((_, candidates)) = guests.iter_mut().find(|(vm, _)| *vm == of_vm[0].vm()) {
             candidates.absorb(of_vm);
         }
     }
@@ -534,7 +534,7 @@ impl PollCandidates {
     /// Values that were tried on a recording of which each part came to the same: as recorded, and with each value.
     pub fn made(recorded: HaltTotals, trials: &[(u64, HaltTotals)]) -> PollCandidates {
         let host = RecordedHaltPolling::default();
-        let input = AdviceInput::new(&crate::Selection::default());
+        let input = AdviceInput::new(&exitscope_analysis::Selection::default());
         let values: Vec<u64> = trials.iter().map(|trial| trial.0).collect();
         let mut candidates = PollCandidates::new(&input, &host, HaltPolicy::Host, None, "halt_poll_ns", &values);
         candidates.recorded = [recorded; PARTS];
@@ -554,9 +554,9 @@ impl PollCandidates {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::vcpu;
     use super::*;
-    use crate::{MomentSpec, Selection};
+    use crate::test_exits::vcpu;
+    use exitscope_analysis::{MomentSpec, Selection};
     use exitscope_model::{
         CodeList, EventKind, ExitCode, NameId, PollChange, RunnableSiblings, SubjectWord, TargetState, VcpuIdentity,
         VcpuWakeup, YieldRecipient,

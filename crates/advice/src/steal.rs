@@ -377,9 +377,9 @@ fn long_way(input: &AdviceInput, host: &RecordedHost, vm: VmId, time: &VmTime, j
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{end, exit, preemption, spent, vcpu};
     use super::*;
-    use crate::Selection;
+    use crate::test_exits::{end, exit, preemption, spent, vcpu};
+    use exitscope_analysis::Selection;
     use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, TimePart};
     use exitscope_units::{Moment, Nanos, Tid};
 
@@ -405,7 +405,7 @@ mod tests {
         let host = RecordedHost { arch: "x86_64".to_string(), cpus, comms, ..RecordedHost::default() };
         let mut judgement = Judgement::default();
         judge(&input, &host, &mut judgement);
-        let misspelt = judgement.advice()[0].plan().settings.iter().flat_map(super::super::setting_syntax::misspelt);
+        let misspelt = judgement.advice()[0].plan().settings.iter().flat_map(crate::setting_syntax::misspelt);
         assert_eq!(misspelt.collect::<Vec<_>>(), Vec::<String>::new());
         judgement
     }

@@ -3,7 +3,7 @@
 use super::input::AdviceInput;
 use super::judgement::{AdviceSetting, CitedFactId, Judgement, Topic};
 use super::steal::share;
-use crate::CpuHolders;
+use exitscope_analysis::CpuHolders;
 use exitscope_model::YieldCall;
 use exitscope_units::VmId;
 
@@ -144,7 +144,7 @@ pub(super) fn cure(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Selection;
+    use exitscope_analysis::Selection;
     use exitscope_model::{Event, EventKind, RunState};
     use exitscope_units::{Moment, PcpuId, VcpuId};
 
@@ -170,8 +170,8 @@ mod tests {
         input.facts.run_states.end();
         let (mut judgement, mut facts) = (Judgement::default(), Vec::new());
         let cure = cure(&input, &[VmId(6)], &mut judgement, &mut facts);
-        let figure = |fact: &super::super::judgement::CitedFact| match fact.figure {
-            super::super::judgement::CitedValue::Share(share) => (share * 100.0).round() as u64,
+        let figure = |fact: &crate::judgement::CitedFact| match fact.figure {
+            crate::judgement::CitedValue::Share(share) => (share * 100.0).round() as u64,
             other => panic!("{other:?}"),
         };
         let said = judgement.facts().iter().map(|fact| {

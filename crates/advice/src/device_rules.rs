@@ -18,8 +18,8 @@ use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
 use super::steal::share;
 use super::subject_stats::SubjectStats;
 use super::{AdviceSetting, CitedFactId, reasons};
-use crate::record_commands::Missed;
-use crate::{ExitStats, SubjectKey, Tally, is_part};
+use exitscope_analysis::record_commands::Missed;
+use exitscope_analysis::{ExitStats, SubjectKey, Tally, is_part};
 use exitscope_model::version;
 use exitscope_model::{CodeList, KvmActivity, QemuOptions, SubjectKind, SubjectName, TimePart};
 use exitscope_units::{Nanos, VmId};
@@ -791,11 +791,11 @@ fn place(key: SubjectKey) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cures::APICV;
-    use super::super::msr_cures::AVIC_SWITCH;
-    use super::super::test_exits::{end, exit, spent, vcpu};
     use super::*;
-    use crate::Selection;
+    use crate::cures::APICV;
+    use crate::msr_cures::AVIC_SWITCH;
+    use crate::test_exits::{end, exit, spent, vcpu};
+    use exitscope_analysis::Selection;
     use exitscope_model::{
         CodeList, EventKinds, Exit, ExitCode, GivenByVm, GivenNames, Handler, PortAccessForm, Subject, SubjectNames,
         TraceInfo,
@@ -911,7 +911,7 @@ mod tests {
         end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
         judge(&input, host, &|_, _| Vec::new(), &mut judgement);
-        super::super::causes::list(&input, &input, host, &mut judgement);
+        crate::causes::list(&input, &input, host, &mut judgement);
         judgement
     }
 
@@ -937,8 +937,7 @@ mod tests {
             assert!(advice.plan().change.contains(says), "{key:#x}: {}", advice.plan().change);
             assert!(format!("{:?}", advice.plan().settings).contains(setting), "{:?}", advice.plan().settings);
             assert!(!format!("{:?}", advice.plan().settings).contains("kvm_amd"), "on Intel");
-            let misspelt: Vec<_> =
-                advice.plan().settings.iter().flat_map(super::super::setting_syntax::misspelt).collect();
+            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
             // The least gain is all of it only where nothing is left to ask.
             let (gain, all) = (advice.plan().gain, Nanos(40_000 * US));
@@ -1075,7 +1074,7 @@ mod tests {
             assert_eq!(judgement.causes.len(), 1, "{key:#x}: {:#?}", judgement.causes);
             judgement.causes[0].verdict.clone()
         };
-        use super::super::CauseVerdict::{Changed, Inherent, NotJudged, Small};
+        use crate::CauseVerdict::{Changed, Inherent, NotJudged, Small};
         // 35 accesses a second, of 1 ms each: their time counts, not their number.
         assert_eq!(verdict(SubjectKind::Port, 0x3f8, 35, 1_000 * US), Changed(vec![1]));
         assert!(matches!(verdict(SubjectKind::Port, 0x3f8, 35, 10 * US), Small(change) if change.contains("console")));
@@ -1084,10 +1083,7 @@ mod tests {
         assert!(matches!(verdict(SubjectKind::Msr, 0x48, 2_000, 20 * US), NotJudged(why) if why.contains("nested")));
         assert!(matches!(verdict(SubjectKind::Port, 0x61, 2_000, 20 * US), Inherent(why) if why.contains("channel 2")));
         assert!(matches!(verdict(SubjectKind::Port, 0x3f8, 20, 2_000 * US), NotJudged(why) if why.contains("too few")));
-        assert_eq!(
-            verdict(SubjectKind::Hypercall, 1, 2_000, 20 * US),
-            NotJudged(super::super::causes::NO_RULE.to_string())
-        );
+        assert_eq!(verdict(SubjectKind::Hypercall, 1, 2_000, 20 * US), NotJudged(crate::causes::NO_RULE.to_string()));
     }
 
     #[test]
@@ -1109,7 +1105,7 @@ mod tests {
     fn said_of(msr: u64, value: Option<u64>) -> String {
         let judgement = judged_of(&of_qemu(), (SubjectKind::Msr, msr), value, 2_000, 20 * US, false);
         assert_eq!(judgement.advice().len(), 0, "{msr:#x}: {:?}", judgement.advice());
-        let crate::advice::CauseVerdict::NotJudged(why) = &judgement.causes[0].verdict else {
+        let crate::CauseVerdict::NotJudged(why) = &judgement.causes[0].verdict else {
             panic!("{:?}", judgement.causes)
         };
         why.to_string()

@@ -9,7 +9,7 @@ use super::judgement::{
 use super::reasons::DOORBELLS;
 use super::steal::share;
 use super::trials::{GainEstimateNs, Trials, WIDTHS};
-use crate::GangStats;
+use exitscope_analysis::GangStats;
 use exitscope_model::CodeList;
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Nanos, VmId};

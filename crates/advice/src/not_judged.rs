@@ -4,7 +4,7 @@ use super::input::{AdviceInput, RecordedHost, total};
 use super::judgement::{Judgement, NotJudged};
 use super::polling::unknown_host;
 use super::trials::Trials;
-use crate::record_commands::{HowToRecord, Missed};
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_model::{CodeList, TimePart};
 use exitscope_units::Nanos;
 
@@ -197,9 +197,9 @@ pub(super) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{end, exit, spent, vcpu};
     use super::*;
-    use crate::Selection;
+    use crate::test_exits::{end, exit, spent, vcpu};
+    use exitscope_analysis::Selection;
     use exitscope_model::{Exit, ExitCode, TraceInfo};
     use exitscope_units::Moment;
 

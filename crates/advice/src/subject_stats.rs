@@ -4,7 +4,7 @@
 //! Exit{port 0xc000 out, 2 bytes, value 1, to user space} ─► SubjectStats{cell, trip, spot: 0xc000 only, written: 1, strings: 0}
 //! ```
 
-use crate::{ExitStats, Tally};
+use exitscope_analysis::{ExitStats, Tally};
 use exitscope_model::{CodeList, Exit, ExitCode, ExitPhase, Handler, PortAccessForm, Subject, SubjectKind, TimePart};
 
 /// Whether accesses all went to one place.
@@ -156,8 +156,8 @@ impl Tally for SubjectStats {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{exit, spent, vcpu};
     use super::*;
+    use crate::test_exits::{exit, spent, vcpu};
     use exitscope_units::Nanos;
 
     #[test]

@@ -5,10 +5,10 @@ use super::ipis::{Ipis, SentIpis};
 use super::polling_guests::PollingGuests;
 use super::subject_stats::SubjectStats;
 use super::touched::{Touched, TouchedPages};
-use crate::record_commands::HowToRecord;
-use crate::replay::SpinSurvey;
-use crate::stats_by_key::MAX_KEYS;
-use crate::{
+use exitscope_analysis::MAX_KEYS;
+use exitscope_analysis::record_commands::HowToRecord;
+use exitscope_analysis::replay::SpinSurvey;
+use exitscope_analysis::{
     DurationStats, ExitCause, ExitSlots, ExitStats, Facts, FactsOptions, HaltStats, RecordedHaltPolling, Selection,
     StatsByKey, SubjectKey, YieldStats,
 };
@@ -591,8 +591,8 @@ impl AdviceInput {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_exits::{exit, spent, vcpu};
     use super::*;
+    use crate::test_exits::{exit, spent, vcpu};
     use exitscope_model::{
         ExitCode, Handler, PortAccessForm, RunnableSiblings, Subject, SubjectKind, TargetState, TimePart, VcpuWakeup,
         YieldRecipient,
@@ -673,7 +673,7 @@ mod tests {
             (begin..end).for_each(|number| absorb(&mut input, number));
             let (first, last) = (Moment::from_nanos(begin * MS), Moment::from_nanos(end * MS));
             input.facts.end(first, last, &FxHashMap::default());
-            super::super::test_exits::fill(&mut input, &[vcpu(0), vcpu(1)], (end - begin) * MS);
+            crate::test_exits::fill(&mut input, &[vcpu(0), vcpu(1)], (end - begin) * MS);
             all.merge(&input);
             (begin, before) = (end, Some(input));
         }
@@ -738,7 +738,7 @@ mod tests {
         let mut whole = AdviceInput::new(&Selection::default());
         whole.begin(Moment::default());
         (0..20).for_each(|number| absorb(&mut whole, number));
-        super::super::test_exits::end(&mut whole, &[vcpu(0), vcpu(1)], 20 * MS);
+        crate::test_exits::end(&mut whole, &[vcpu(0), vcpu(1)], 20 * MS);
         let vm = vcpu(0).vm;
         let asks = whole.spins.in_force(YieldCall::Pause);
         let typical = whole.spins.typical(&asks);

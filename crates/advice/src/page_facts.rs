@@ -7,9 +7,9 @@
 //!
 //! Halts and yields are kept, so that what `advise` and `replay` read a second time for is there.
 
-use crate::advice::{AdviceInput, SkippedTrials, Trials};
-use crate::replay::{HaltNumbering, RecordedHalt};
-use crate::{Dimension, ExitSlots, Facts, FactsOptions, Selection, TraceSink};
+use crate::{AdviceInput, SkippedTrials, Trials};
+use exitscope_analysis::replay::{HaltNumbering, RecordedHalt};
+use exitscope_analysis::{Dimension, ExitSlots, Facts, FactsOptions, Selection, TraceSink};
 use exitscope_model::{
     CpuInterval, Event, EventKinds, Exit, Halt, KvmActivityEvent, PleUpdate, Preemption, RunQueueInterval, Yield,
 };
