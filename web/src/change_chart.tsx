@@ -61,7 +61,7 @@ export const partText = (change: ChangeRow): string => {
 };
 export const interval = (of: Measure, change: ChangeRow): string => (change.low === null ? "–" : `${signed(of, change.low)} to ${signed(of, change.high)}`);
 
-const VERDICTS = { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell" } as const;
+const VERDICTS = { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell", "not judged": "not judged" } as const;
 
 function verdictColor(change: ChangeRow): string {
   const { parts, other } = colors.value;

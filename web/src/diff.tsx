@@ -20,7 +20,7 @@ function Overview({ diff }: { diff: Comparison }) {
       <HeadlineBox headline={diff.verdict}>
         <Coverage diff={diff} />
       </HeadlineBox>
-      {diff.verdict.state !== "cannot_tell" && (
+      {diff.verdict.state !== "cannot_tell" && diff.verdict.state !== "recordings_differ" && (
         <div class="cards">
           <Card head="Reasons whose cost differs clearly, largest first">
             {sure.length === 0

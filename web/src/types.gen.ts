@@ -3164,9 +3164,10 @@ export interface ChangeRow {
    */
   measure: string;
   /**
-   * `more`, `less`, `unclear` (the interval holds zero) or `too few` (no interval).
+   * `more`, `less`, `unclear` (the interval holds zero), `too few` (no interval) or `not judged` (by what the sides are, nothing is said
+   * of any change).
    */
-  verdict: "more" | "less" | "unclear" | "too few";
+  verdict: "more" | "less" | "unclear" | "too few" | "not judged";
 }
 /**
  * What a comparison comes to.

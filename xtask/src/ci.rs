@@ -76,6 +76,7 @@ const WITH_GUESTS: [(&str, &[&str]); 4] = [
             "lab",
             "live",
             "live_page",
+            "modes",
             "serve",
             "top",
         ],

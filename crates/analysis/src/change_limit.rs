@@ -1,7 +1,8 @@
 //! Limits on changes, for scripts and CI: `cost>+5%`, `p99(io)>+10%`, `rate(*)<-50%`.
 
 use crate::threshold::{CUT, Test, ThresholdError, Written};
-use crate::{Breach, DiffMeasure, DiffRow, LimitCheck, MeasureChange, Unjudged};
+use crate::{Breach, DiffMeasure, DiffRow, DiffVerdict, LimitCheck, MeasureChange, Unjudged};
+use exitscope_model::codes::is_called;
 use std::str::FromStr;
 
 /// Recordings that each side needs: of one, nobody knows what of a difference is from run to run.
@@ -54,21 +55,19 @@ impl ChangeLimit {
         self.reason.as_deref()
     }
 
-    /// Compares. The limit is passed where the whole confidence interval of the change lies beyond it; `cut` is whether a
-    /// recording of either side is, `recordings` how many the side has that has fewer.
-    pub fn check(&self, rows: &[DiffRow], cut: bool, recordings: usize) -> LimitCheck {
+    /// Compares. The limit is passed where the whole confidence interval of the change lies beyond it, and `verdict` says something of
+    /// changes; `cut` is whether a recording of either side is.
+    pub fn check(&self, rows: &[DiffRow], cut: bool, verdict: &DiffVerdict) -> LimitCheck {
         let unjudged = |why| LimitCheck::Unknown(Unjudged { threshold: self.text.clone(), why });
         if cut {
             return unjudged(CUT);
         }
-        if recordings < FEWEST_RECORDINGS {
-            return unjudged(
-                "one recording does not say how runs differ without any change: give each side several (--before, --after)",
-            );
+        if let Some(why) = verdict.unjudged() {
+            return unjudged(why);
         }
         let of_reason = |row: &&DiffRow| match (&row.reason, &self.reason) {
             (None, None) => true,
-            (Some(name), Some(wanted)) => name.eq_ignore_ascii_case(wanted),
+            (Some(name), Some(wanted)) => is_called(name, wanted),
             _ => false,
         };
         let change =
@@ -100,6 +99,7 @@ impl ChangeLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ComparedSide;
     use exitscope_stats::Interval;
 
     fn row(before: u64, after: u64, interval: Option<(i64, i64)>) -> Vec<DiffRow> {
@@ -112,6 +112,13 @@ mod tests {
             timed: (100, 100),
             changes: vec![change],
         }]
+    }
+
+    /// Of sides with several recordings each, which can be compared.
+    fn judged() -> DiffVerdict {
+        let side = ComparedSide { recordings: ["a", "b"].map(str::to_string).into(), ..ComparedSide::default() };
+        let all = row(1_000, 1_000, Some((-1, 1)));
+        DiffVerdict::of(&all[0], &[], [&side, &side])
     }
 
     #[test]
@@ -132,7 +139,7 @@ mod tests {
             ("cost(io)>+5%", 1_000, 9_000, Some((1, 2)), None),
         ];
         for (text, before, after, interval, passed) in cases {
-            let check = text.parse::<ChangeLimit>().unwrap().check(&row(before, after, interval), false, 2);
+            let check = text.parse::<ChangeLimit>().unwrap().check(&row(before, after, interval), false, &judged());
             let found = match check {
                 LimitCheck::Passed(_) => Some(true),
                 LimitCheck::Holds => Some(false),
@@ -140,11 +147,9 @@ mod tests {
             };
             assert_eq!(found, passed, "{text} {before} {after} {interval:?}");
         }
-        for (cut, recordings) in [(true, 2), (false, 1)] {
-            let limit = "cost>+5%".parse::<ChangeLimit>().unwrap();
-            let check = limit.check(&row(1_000, 1_100, Some((60, 140))), cut, recordings);
-            assert!(matches!(check, LimitCheck::Unknown(_)), "{check:?}");
-        }
+        let limit = "cost>+5%".parse::<ChangeLimit>().unwrap();
+        let check = limit.check(&row(1_000, 1_100, Some((60, 140))), true, &judged());
+        assert!(matches!(check, LimitCheck::Unknown(_)), "{check:?}");
     }
 
     #[test]

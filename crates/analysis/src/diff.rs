@@ -94,6 +94,8 @@ pub enum ChangeVerdict {
     Unclear,
     /// Too few blocks or exits for an interval.
     TooFew,
+    /// The sides are such that nothing is said of any change: see [`crate::DiffVerdict::of_change`].
+    NotJudged,
 }
 
 /// One measure on both sides.

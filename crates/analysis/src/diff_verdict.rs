@@ -1,13 +1,17 @@
-//! What a comparison comes to: whether exits cost more or less for certain, and which reason carries most of that.
+//! What a comparison comes to: whether exits cost more or less for certain, and which reason carries most of that. Whoever shows rows,
+//! colours them or passes a limit on them asks it what may be said of a change.
 //!
 //! ```text
-//! cost of all exits ─┬─ no exits, no lengths, too few blocks ─► cannot tell
+//! both sides ────────┬─ of other machines, or only one tells steal ─► cannot tell
+//! cost of all exits ─┼─ no exits, no lengths, too few blocks ─► cannot tell
 //!                    ├─ its interval excludes zero ─► worse, better; and the largest certain change of a reason the same way
+//!                    │                                of one recording on a side: these recordings differ
 //!                    ├─ every figure is the same ─► same
 //!                    └─ its interval holds zero ─► no clear difference; and from what size on one would be clear
 //! ```
 
-use crate::{ChangeVerdict, DiffMeasure, DiffRow, MeasureChange};
+use crate::{ChangeVerdict, DiffMeasure, DiffRow, FEWEST_RECORDINGS, MeasureChange};
+use std::collections::BTreeSet;
 
 /// Which way what exits cost changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,19 @@ pub enum NotCompared {
     Steal,
 }
 
+/// One side, as far as it decides whether anything can be said of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ComparedSide {
+    /// Its recordings' names: one that is named twice is one.
+    pub recordings: BTreeSet<String>,
+    /// Architectures that they say.
+    pub architectures: BTreeSet<String>,
+    /// Hypervisors.
+    pub hypervisors: BTreeSet<String>,
+    /// Whether all of them tell steal, and all of it.
+    pub tells_steal: (bool, bool),
+}
+
 /// What a comparison comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffVerdict {
@@ -56,15 +73,29 @@ pub struct DiffVerdict {
     /// A change of the cost as large as this would have been clear, in nanoseconds per second: how far its interval reaches from
     /// the change that was found.
     pub least_clear: Option<u64>,
+    /// The architectures or hypervisors that differ so that reasons are not the same.
+    pub unlike: Option<(String, String)>,
+    /// Recordings of the side that has fewer.
+    pub recordings: usize,
 }
 
 impl DiffVerdict {
-    /// Of all exits together, and by reason.
-    pub fn of(all: &DiffRow, rows: &[DiffRow]) -> DiffVerdict {
+    /// Of all exits together, and by reason, of these two sides.
+    pub fn of(all: &DiffRow, rows: &[DiffRow], sides: [&ComparedSide; 2]) -> DiffVerdict {
         let [cost, rate] = [DiffMeasure::Cost, DiffMeasure::Rate].map(|measure| all.change(measure).copied());
-        let state = state(all, rows, cost);
+        let (unlike, recordings) =
+            (unlike(sides), sides.map(|side| side.recordings.len()).into_iter().min().unwrap_or(0));
+        let state = match state(all, rows, cost) {
+            state @ DiffState::CannotTell(_) => state,
+            _ if unlike.is_some() => DiffState::CannotTell(NotCompared::Unlike),
+            _ if sides[0].tells_steal != sides[1].tells_steal => DiffState::CannotTell(NotCompared::Steal),
+            DiffState::Worse | DiffState::Better if recordings < FEWEST_RECORDINGS => DiffState::RecordingsDiffer,
+            state => state,
+        };
         let largest = match (cost.map(|cost| cost.verdict()), state) {
-            (Some(way), DiffState::Worse | DiffState::Better) => largest(rows, way, cost.and_then(by)),
+            (Some(way), DiffState::Worse | DiffState::Better | DiffState::RecordingsDiffer) => {
+                largest(rows, way, cost.and_then(by))
+            }
             _ => None,
         };
         let reach = |change: MeasureChange| {
@@ -72,8 +103,47 @@ impl DiffVerdict {
             let reach = (i128::from(interval.high) - by).max(by - i128::from(interval.low));
             u64::try_from(reach).ok()
         };
-        DiffVerdict { state, cost, rate, largest, least_clear: cost.and_then(reach) }
+        DiffVerdict { state, cost, rate, largest, least_clear: cost.and_then(reach), unlike, recordings }
     }
+
+    /// What may be said of a change of any row. What differs between two recordings may differ between any two.
+    pub fn of_change(&self, change: &MeasureChange) -> ChangeVerdict {
+        match (change.verdict(), self.unjudged()) {
+            (ChangeVerdict::TooFew, _) => ChangeVerdict::TooFew,
+            (_, Some(_)) => ChangeVerdict::NotJudged,
+            (verdict, None) => verdict,
+        }
+    }
+
+    /// Why nothing is said of any change, for a limit on one.
+    pub fn unjudged(&self) -> Option<&'static str> {
+        match self.state {
+            DiffState::CannotTell(NotCompared::Unlike) => {
+                Some("the sides are of machines whose exits are not the same")
+            }
+            DiffState::CannotTell(NotCompared::Steal) => Some("steal was recorded on one side alone"),
+            DiffState::CannotTell(NotCompared::NoLengths(..)) => Some("no exit of one side has a length"),
+            DiffState::CannotTell(NotCompared::NoExits(..)) => Some("there is no exit on one side"),
+            DiffState::CannotTell(NotCompared::TooShort) => {
+                Some("there are too few exits, or too short recordings, for a confidence interval")
+            }
+            _ if self.recordings < FEWEST_RECORDINGS => Some(
+                "one recording does not say how runs differ without any change: give each side several (--before, --after)",
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// The architectures, or hypervisors, that differ. A trace that does not say its architecture gives its beginning.
+fn unlike([before, after]: [&ComparedSide; 2]) -> Option<(String, String)> {
+    let names = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let differ = |old: &BTreeSet<String>, new: &BTreeSet<String>| {
+        let (old, new) = (names(old), names(new));
+        let is_like = old.is_empty() || new.is_empty() || old.starts_with(&new) || new.starts_with(&old);
+        (!is_like).then_some((old, new))
+    };
+    differ(&before.architectures, &after.architectures).or_else(|| differ(&before.hypervisors, &after.hypervisors))
 }
 
 fn state(all: &DiffRow, rows: &[DiffRow], cost: Option<MeasureChange>) -> DiffState {
@@ -87,7 +157,9 @@ fn state(all: &DiffRow, rows: &[DiffRow], cost: Option<MeasureChange>) -> DiffSt
         ((before, after), ..) if before || after => DiffState::CannotTell(NotCompared::NoExits(before, after)),
         (_, (before, after), _) if before || after => DiffState::CannotTell(NotCompared::NoLengths(before, after)),
         _ if is_unlike => DiffState::CannotTell(NotCompared::Unlike),
-        (.., None | Some(ChangeVerdict::TooFew)) => DiffState::CannotTell(NotCompared::TooShort),
+        (.., None | Some(ChangeVerdict::TooFew | ChangeVerdict::NotJudged)) => {
+            DiffState::CannotTell(NotCompared::TooShort)
+        }
         (.., Some(ChangeVerdict::More)) => DiffState::Worse,
         (.., Some(ChangeVerdict::Less)) => DiffState::Better,
         (.., Some(ChangeVerdict::Unclear)) if is_same(all) && rows.iter().all(is_same) => DiffState::Same,
@@ -127,6 +199,47 @@ mod tests {
         }
     }
 
+    fn side(recordings: usize, architecture: &str, hypervisor: &str, steal: (bool, bool)) -> ComparedSide {
+        ComparedSide {
+            recordings: (0..recordings).map(|number| number.to_string()).collect(),
+            architectures: [architecture.to_string()].into_iter().collect(),
+            hypervisors: [hypervisor.to_string()].into_iter().collect(),
+            tells_steal: steal,
+        }
+    }
+
+    /// Of sides with several recordings of one host.
+    fn several(all: &DiffRow, rows: &[DiffRow]) -> DiffVerdict {
+        let side = side(2, "x86_64", "KVM", (true, true));
+        DiffVerdict::of(all, rows, [&side, &side])
+    }
+
+    /// Where the headline says nothing of the change, no row does, nor a limit.
+    #[test]
+    fn rows_and_limits_obey_the_state() {
+        let all = row(None, 100, 280, Some((150, 210)));
+        let rows = [row(Some("io"), 20, 140, Some((100, 140))), row(Some("hlt"), 2, 1, None)];
+        let good = side(2, "x86_64", "KVM", (true, true));
+        let limit: crate::ChangeLimit = "cost>+5%".parse().unwrap();
+        for (other, state, told) in [
+            (good.clone(), DiffState::Worse, true),
+            (side(1, "x86_64", "KVM", (true, true)), DiffState::RecordingsDiffer, false),
+            (side(2, "x86", "KVM", (true, true)), DiffState::Worse, true),
+            (side(2, "aarch64", "KVM", (true, true)), DiffState::CannotTell(NotCompared::Unlike), false),
+            (side(2, "x86_64", "Xen", (true, true)), DiffState::CannotTell(NotCompared::Unlike), false),
+            (side(2, "x86_64", "KVM", (true, false)), DiffState::CannotTell(NotCompared::Steal), false),
+        ] {
+            let verdict = DiffVerdict::of(&all, &rows, [&good, &other]);
+            assert_eq!(verdict.state, state, "{other:?}");
+            let of = |row: &DiffRow| verdict.of_change(&row.changes[0]);
+            let said = if told { ChangeVerdict::More } else { ChangeVerdict::NotJudged };
+            assert_eq!([of(&all), of(&rows[0]), of(&rows[1])], [said, said, ChangeVerdict::TooFew], "{other:?}");
+            let check = limit.check(std::slice::from_ref(&all), false, &verdict);
+            assert_eq!(matches!(check, crate::LimitCheck::Passed(_)), told, "{check:?}");
+            assert_eq!(matches!(check, crate::LimitCheck::Unknown(_)), !told, "{check:?}");
+        }
+    }
+
     #[test]
     fn the_largest_certain_change_the_same_way_carries_a_part_of_it() {
         let all = row(None, 100, 280, Some((150, 210)));
@@ -135,25 +248,24 @@ mod tests {
             row(Some("io"), 20, 140, Some((100, 140))),
             row(Some("npf"), 30, 130, Some((-1, 201))),
         ];
-        let found = DiffVerdict::of(&all, &rows);
+        let found = several(&all, &rows);
         assert_eq!(found.state, DiffState::Worse);
         assert_eq!(found.largest, Some(("io".to_string(), 120.0 / 180.0)));
         assert_eq!(found.least_clear, Some(30));
-        let back =
-            DiffVerdict::of(&row(None, 280, 100, Some((-200, -150))), &[row(Some("io"), 140, 20, Some((-9, -1)))]);
+        let back = several(&row(None, 280, 100, Some((-200, -150))), &[row(Some("io"), 140, 20, Some((-9, -1)))]);
         assert_eq!((back.state, back.largest), (DiffState::Better, Some(("io".to_string(), 120.0 / 180.0))));
         // The one that chance may explain is not named, however large it is.
-        let found = DiffVerdict::of(&all, &rows[2..]);
+        let found = several(&all, &rows[2..]);
         assert_eq!((found.state, found.largest), (DiffState::Worse, None));
     }
 
     #[test]
     fn what_chance_may_explain_is_no_clear_difference_and_how_large_one_had_to_be_is_known() {
-        let found = DiffVerdict::of(&row(None, 100, 110, Some((-20, 35))), &[row(Some("io"), 10, 20, Some((5, 15)))]);
+        let found = several(&row(None, 100, 110, Some((-20, 35))), &[row(Some("io"), 10, 20, Some((5, 15)))]);
         assert_eq!((found.state, found.least_clear, found.largest), (DiffState::NoClearDifference, Some(30), None));
-        let found = DiffVerdict::of(&row(None, 100, 100, Some((-20, 25))), &[row(Some("io"), 10, 11, Some((-5, 5)))]);
+        let found = several(&row(None, 100, 100, Some((-20, 25))), &[row(Some("io"), 10, 11, Some((-5, 5)))]);
         assert_eq!(found.state, DiffState::NoClearDifference, "a reason differs");
-        let found = DiffVerdict::of(&row(None, 100, 100, Some((-20, 25))), &[row(Some("io"), 11, 11, Some((-5, 5)))]);
+        let found = several(&row(None, 100, 100, Some((-20, 25))), &[row(Some("io"), 11, 11, Some((-5, 5)))]);
         assert_eq!(found.state, DiffState::Same);
     }
 
@@ -161,7 +273,7 @@ mod tests {
     fn without_exits_lengths_or_an_interval_nothing_can_be_told() {
         let of = |counts, timed, interval| {
             let all = DiffRow { counts, timed, ..row(None, 7, 7, interval) };
-            DiffVerdict::of(&all, &[]).state
+            several(&all, &[]).state
         };
         for (counts, timed, interval, why) in [
             ((0, 7), (0, 7), Some((1, 2)), NotCompared::NoExits(true, false)),
@@ -174,8 +286,8 @@ mod tests {
         assert_eq!(of((7, 7), (7, 7), Some((1, 2))), DiffState::Worse);
         let all = row(None, 7, 9, Some((1, 2)));
         let unlike = [row(Some("hlt"), 7, 0, Some((-8, -6))), row(Some("HLT"), 0, 9, Some((8, 10)))];
-        assert_eq!(DiffVerdict::of(&all, &unlike).state, DiffState::CannotTell(NotCompared::Unlike));
+        assert_eq!(several(&all, &unlike).state, DiffState::CannotTell(NotCompared::Unlike));
         let like = [unlike.as_slice(), &[row(Some("io"), 1, 1, None)]].concat();
-        assert_eq!(DiffVerdict::of(&all, &like).state, DiffState::Worse);
+        assert_eq!(several(&all, &like).state, DiffState::Worse);
     }
 }

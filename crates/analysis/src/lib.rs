@@ -52,7 +52,7 @@ pub use clock_check::ClockCheck;
 pub use condition::{Condition, ConditionError, ExitFilter, Length, Limit, TextKey, TextWord, Texts, Than};
 pub use cpu_holders::CpuHolders;
 pub use diff::{ChangeVerdict, Diff, DiffBlock, DiffMeasure, DiffRow, MeasureChange};
-pub use diff_verdict::{DiffState, DiffVerdict, NotCompared};
+pub use diff_verdict::{ComparedSide, DiffState, DiffVerdict, NotCompared};
 pub use duration_stats::DurationStats;
 pub use exit_kinds::ExitSlots;
 pub use exit_stats::ExitStats;

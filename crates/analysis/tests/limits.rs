@@ -238,6 +238,12 @@ fn changes() -> Vec<DiffRow> {
     rows
 }
 
+/// Of sides with several recordings each, which can be compared.
+fn judged() -> DiffVerdict {
+    let side = ComparedSide { recordings: ["a", "b"].map(str::to_string).into(), ..ComparedSide::default() };
+    DiffVerdict::of(&changes()[0], &[], [&side, &side])
+}
+
 #[test]
 fn a_change_beyond_its_limit_is_said_in_per_cent_of_what_was_before() {
     for (limit, expected) in [
@@ -261,11 +267,11 @@ fn a_change_beyond_its_limit_is_said_in_per_cent_of_what_was_before() {
         ("p50(hlt)>+1%", " cannot be judged: there is no such exit on either side"),
         ("cost(CPUID)>+1%", " cannot be judged: there is no such exit on either side"),
     ] {
-        let check = limit.parse::<ChangeLimit>().unwrap().check(&changes(), false, 2);
+        let check = limit.parse::<ChangeLimit>().unwrap().check(&changes(), false, &judged());
         let said = said(check);
         assert_eq!(said.strip_prefix(limit).unwrap_or(&said), expected, "{limit}");
     }
-    let cut = "cost>+2%".parse::<ChangeLimit>().unwrap().check(&changes(), true, 2);
+    let cut = "cost>+2%".parse::<ChangeLimit>().unwrap().check(&changes(), true, &judged());
     assert_eq!(said(cut), "cost>+2% cannot be judged: the recording is cut, and nobody knows how much is missing");
 }
 

@@ -6,14 +6,14 @@ use crate::read;
 use crate::report::{Gates, terminal_style};
 use crate::select;
 use crate::{Outcome, write_json};
-use exitscope_analysis::{ChangeLimit, DiffRow};
+use exitscope_analysis::{ChangeLimit, DiffRow, DiffVerdict};
 use exitscope_model::LedgerLine;
 use exitscope_page::{ResultPage, SideLengths, write_result_data, write_result_page};
 use exitscope_pipeline::{DiffSide, read_side};
 use exitscope_trace::{EventFilter, Input};
 use exitscope_view::{
     Comparison, Coverage, DiffVerdictRow, EventKindsRow, ReasonComparison, SelectionRow, SideRow, comparison_page,
-    fewer_recordings, write_page,
+    write_page,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,8 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let inputs = [read::open(&before, &args.select.clock)?, read::open(&after, &args.select.clock)?];
     let all = all_inputs(&inputs)?;
     select::check_limits(args.fail_on.iter().filter_map(ChangeLimit::reason), &args.select, &all)?;
-    let Sides { comparison, lengths, rows, cut } = compare(inputs, &args.select, args.confidence, top)?;
-    let recordings = fewer_recordings([&comparison.before, &comparison.after]);
-    let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut, recordings)));
+    let Sides { comparison, lengths, rows, verdict, cut } = compare(inputs, &args.select, args.confidence, top)?;
+    let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut, &verdict)));
     if let Some(to) = &args.html {
         html_output::write(to, |out| write_result_page(&ResultPage::Diff { diff: &comparison, lengths }, out))?;
         return Ok(gates.outcome());
@@ -60,6 +59,8 @@ struct Sides {
     lengths: Vec<SideLengths>,
     /// Of all reasons.
     rows: Vec<DiffRow>,
+    /// What may be said of them.
+    verdict: DiffVerdict,
     /// Whether a recording is cut.
     cut: bool,
 }
@@ -78,12 +79,13 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     let shown = top.saturating_add(1);
     let of = |row: &DiffRow| SideLengths::of(row, &before.diff, &after.diff);
     let lengths = rows.iter().take(shown).map(of).collect();
-    let mut compared = ReasonComparison::all(&rows);
-    compared.truncate(shown);
     let [before_row, after_row] = [&before, &after].map(row);
+    let verdict = DiffVerdict::of(&total, &rows, [&before_row.compared(), &after_row.compared()]);
+    let mut compared = ReasonComparison::all(&rows, &|change| verdict.of_change(change));
+    compared.truncate(shown);
     let comparison = Comparison {
         schema: Comparison::SCHEMA,
-        verdict: DiffVerdictRow::of(&total, &rows, [&before_row, &after_row], confidence),
+        verdict: DiffVerdictRow::of(&verdict, &total, [&before_row, &after_row], confidence),
         selection: SelectionRow::of(&selection),
         confidence_percent: confidence,
         before: before_row,
@@ -91,7 +93,7 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
         rows: compared,
         rows_left_out: rows.len().saturating_sub(shown),
     };
-    Ok(Sides { comparison, lengths, rows, cut: before.ledger.is_cut() || after.ledger.is_cut() })
+    Ok(Sides { comparison, lengths, rows, verdict, cut: before.ledger.is_cut() || after.ledger.is_cut() })
 }
 
 /// The traces of both sides, opened once more.

@@ -154,7 +154,7 @@ fn for_the_view_of_phases_system_calls_of_virtual_cpus_are_recorded_and_of_nobod
         assert_eq!((returned > number("exits") / 2, returned > 0), (has_calls, has_calls), "{flags:?}: {outside}");
         let view = common::stdout(&common::run(&["report", data.to_str().unwrap(), "--view", "phases"]));
         let names_it =
-            "were recorded; re-entry: from KVM_RUN to kvm_entry. Record with `exitscope record --for 10s --for-view";
+            "are in the trace; re-entry: from KVM_RUN to kvm_entry. Record with `exitscope record --for 10s --for-view";
         assert_eq!(view.contains(names_it), !has_calls, "{flags:?}: {view}");
         let events = common::stdout(&common::run(&["events", data.to_str().unwrap(), "--format", "json"]));
         let events: Vec<serde_json::Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

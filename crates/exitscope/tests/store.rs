@@ -167,7 +167,7 @@ fn a_bad_file_keeps_no_other_out_and_what_is_lost_is_said_as_the_report_says_it(
     let output = add(&place, &files, &["--host", "a"]);
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for file in ["bad.data: ", "missing.data: ", "empty.data: "] {
+    for file in ["bad.data is no", "missing.data: ", "empty.data is empty"] {
         assert!(said.lines().any(|line| line.starts_with("exitscope: ") && line.contains(file)), "{file} {said}");
     }
     assert_eq!(stdout(&output).lines().count(), 3, "{}", stdout(&output));

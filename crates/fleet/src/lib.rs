@@ -10,6 +10,7 @@
 mod recorded;
 
 use chrono::NaiveDate;
+use exitscope_analysis::MeasureChange;
 use exitscope_analysis::{Diff, DiffBlock, fleet};
 use exitscope_query::{QueryEngine, QueryError};
 use exitscope_store::RecordingRow;
@@ -185,7 +186,7 @@ impl Groups {
                     _ => {}
                 }
                 let rows = new.against(&old, (options.confidence_percent * 100.0).round() as u64);
-                let rows = rows.iter().map(ReasonComparison::of).collect();
+                let rows = rows.iter().map(|row| ReasonComparison::of(row, &MeasureChange::verdict)).collect();
                 let sides = [before.clone(), after];
                 let of = FleetComparison::new(self.by.name(), value.clone(), shape.clone(), sides, rows);
                 comparisons.push(of.top(options.top));

@@ -87,8 +87,9 @@ pub struct ChangeRow {
     pub low: Option<f64>,
     /// Upper bound.
     pub high: Option<f64>,
-    /// `more`, `less`, `unclear` (the interval holds zero) or `too few` (no interval).
-    #[schemars(extend("enum" = ["more", "less", "unclear", "too few"]))]
+    /// `more`, `less`, `unclear` (the interval holds zero), `too few` (no interval) or `not judged` (by what the sides are, nothing is said
+    /// of any change).
+    #[schemars(extend("enum" = ["more", "less", "unclear", "too few", "not judged"]))]
     pub verdict: &'static str,
 }
 
@@ -120,9 +121,9 @@ impl ReasonComparison {
         }
     }
 
-    /// Plain data of all rows.
-    pub fn all(rows: &[DiffRow]) -> Vec<ReasonComparison> {
-        let mut all: Vec<ReasonComparison> = rows.iter().map(ReasonComparison::of).collect();
+    /// Plain data of all rows; `judge` says what may be said of a change.
+    pub fn all(rows: &[DiffRow], judge: &dyn Fn(&MeasureChange) -> ChangeVerdict) -> Vec<ReasonComparison> {
+        let mut all: Vec<ReasonComparison> = rows.iter().map(|row| ReasonComparison::of(row, judge)).collect();
         ReasonComparison::set_shares(&mut all);
         all
     }
@@ -137,20 +138,20 @@ impl ReasonComparison {
     }
 
     /// Plain data of a row.
-    pub fn of(row: &DiffRow) -> ReasonComparison {
+    pub fn of(row: &DiffRow, judge: &dyn Fn(&MeasureChange) -> ChangeVerdict) -> ReasonComparison {
         ReasonComparison {
             reason: row.reason.clone(),
             without: row.without.clone(),
             count_before: row.counts.0,
             count_after: row.counts.1,
             share_of_cost: None,
-            changes: row.changes.iter().map(ChangeRow::of).collect(),
+            changes: row.changes.iter().map(|change| ChangeRow::of(change, judge(change))).collect(),
         }
     }
 }
 
 impl ChangeRow {
-    fn of(change: &MeasureChange) -> ChangeRow {
+    fn of(change: &MeasureChange, verdict: ChangeVerdict) -> ChangeRow {
         let (measure, unit) = match change.measure {
             DiffMeasure::Rate => ("rate_per_s", 1_000.0),
             DiffMeasure::Mean => ("mean_ns", 1.0),
@@ -165,11 +166,12 @@ impl ChangeRow {
             after: change.after.map(|value| value as f64 / unit),
             low: change.interval.map(|interval| interval.low as f64 / unit),
             high: change.interval.map(|interval| interval.high as f64 / unit),
-            verdict: match change.verdict() {
+            verdict: match verdict {
                 ChangeVerdict::More => "more",
                 ChangeVerdict::Less => "less",
                 ChangeVerdict::Unclear => "unclear",
                 ChangeVerdict::TooFew => "too few",
+                ChangeVerdict::NotJudged => "not judged",
             },
         }
     }
@@ -214,7 +216,7 @@ impl ChangeRow {
 
     pub(crate) fn verdict_text(&self) -> &'static str {
         match self.verdict {
-            "unclear" => "",
+            "unclear" | "not judged" => "",
             verdict => verdict,
         }
     }

@@ -4,7 +4,7 @@ use crate::compare::{ChangeRow, ReasonComparison, SideRow};
 use crate::headline::Headline;
 use crate::names::thousands;
 use crate::report::TraceRow;
-use exitscope_analysis::{DiffMeasure, DiffRow, DiffState, DiffVerdict, FEWEST_RECORDINGS, NotCompared};
+use exitscope_analysis::{ComparedSide, DiffMeasure, DiffRow, DiffState, DiffVerdict, NotCompared};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -25,47 +25,36 @@ pub struct DiffVerdictRow {
     pub least_clear_ns_per_s: Option<f64>,
 }
 
-/// CPUs' models, or architectures, that differ.
-type Differ = Option<(String, String)>;
+impl SideRow {
+    /// What decides whether sides can be compared.
+    pub fn compared(&self) -> ComparedSide {
+        let of = |name: fn(&TraceRow) -> String| self.traces.iter().map(name).filter(|name| !name.is_empty()).collect();
+        ComparedSide {
+            recordings: of(|trace| trace.name.clone()),
+            architectures: of(|trace| trace.arch.clone()),
+            hypervisors: of(|trace| if trace.is_xen() { "Xen" } else { "KVM" }.to_string()),
+            tells_steal: (self.event_kinds.scheduler, self.event_kinds.all_steal),
+        }
+    }
+}
 
 impl DiffVerdictRow {
-    /// The verdict on two sides: all exits together, and reason by reason.
-    pub fn of(total: &DiffRow, rows: &[DiffRow], sides: [&SideRow; 2], confidence_percent: f64) -> DiffVerdictRow {
-        let mut verdict = DiffVerdict::of(total, rows);
-        let unlike = unlike(sides);
-        let is_told = !matches!(verdict.state, DiffState::CannotTell(_));
-        let [before, after] = sides.map(|side| (side.event_kinds.scheduler, side.event_kinds.all_steal));
-        match is_told {
-            true if unlike.is_some() => verdict.state = DiffState::CannotTell(NotCompared::Unlike),
-            true if before != after => verdict.state = DiffState::CannotTell(NotCompared::Steal),
-            true if fewer_recordings(sides) < FEWEST_RECORDINGS
-                && matches!(verdict.state, DiffState::Worse | DiffState::Better) =>
-            {
-                verdict.state = DiffState::RecordingsDiffer;
-            }
-            _ => {}
-        }
-        let total = ReasonComparison::of(total);
-        let words = Words { verdict: &verdict, total: &total, sides, confidence_percent };
+    /// The verdict on two sides in words; `total` is all exits together.
+    pub fn of(verdict: &DiffVerdict, total: &DiffRow, sides: [&SideRow; 2], confidence_percent: f64) -> DiffVerdictRow {
+        let total = ReasonComparison::of(total, &|change| verdict.of_change(change));
+        let words = Words { verdict, total: &total, sides, confidence_percent };
         let (doubts, is_doubtful) = words.doubts();
         let headline = Headline {
             state: id(verdict.state).to_string(),
-            text: words.text(unlike.as_ref()),
+            text: words.text(),
             details: words.details(),
             is_doubtful: is_doubtful || matches!(verdict.state, DiffState::CannotTell(_)),
             doubts,
         };
-        let is_told = !matches!(verdict.state, DiffState::CannotTell(_));
-        let (reason, reason_part) = verdict.largest.filter(|_| is_told).unzip();
+        let (reason, reason_part) = verdict.largest.clone().unzip();
         let least_clear_ns_per_s = verdict.least_clear.map(|least| least as f64);
         DiffVerdictRow { headline, total, reason, reason_part, least_clear_ns_per_s }
     }
-}
-
-/// How many recordings the side has that has fewer; one that is named twice is one.
-pub fn fewer_recordings(sides: [&SideRow; 2]) -> usize {
-    let names = |side: &SideRow| side.traces.iter().map(|trace| &trace.name).collect::<BTreeSet<_>>().len();
-    sides.map(names).into_iter().min().unwrap_or(0)
 }
 
 fn id(state: DiffState) -> &'static str {
@@ -124,23 +113,6 @@ pub(crate) fn how_much(before: f64, after: f64) -> Option<String> {
     })
 }
 
-/// The models, systems or kinds of exits that differ so that reasons are not the same.
-fn unlike([before, after]: [&SideRow; 2]) -> Differ {
-    let names = |side: &SideRow, of: fn(&TraceRow) -> String| {
-        let names: BTreeSet<String> = side.traces.iter().map(of).filter(|name| !name.is_empty()).collect();
-        names.into_iter().collect::<Vec<_>>().join(", ")
-    };
-    let of = |name: fn(&TraceRow) -> String| (names(before, name), names(after, name));
-    let (old, new) = of(|trace| trace.arch.clone());
-    // A trace that does not say it gives its beginning.
-    let is_like = old.is_empty() || new.is_empty() || old.starts_with(&new) || new.starts_with(&old);
-    if !is_like {
-        return Some((old, new));
-    }
-    let (old, new) = of(|trace| if trace.is_xen() { "Xen" } else { "KVM" }.to_string());
-    (old != new).then_some((old, new)).filter(|(old, new)| !old.is_empty() && !new.is_empty())
-}
-
 struct Words<'a> {
     verdict: &'a DiffVerdict,
     total: &'a ReasonComparison,
@@ -164,7 +136,7 @@ impl Words<'_> {
         self.sides.iter().all(|side| side.event_kinds.all_steal)
     }
 
-    fn text(&self, unlike: Option<&(String, String)>) -> String {
+    fn text(&self) -> String {
         let (before, after) = self.costs();
         let much = how_much(before, after);
         let what = if self.has_steal() { "exits cost" } else { "exits, or waiting for a CPU meanwhile, take" };
@@ -185,7 +157,7 @@ impl Words<'_> {
                 format!("No clear difference in what exits cost{}", rate.unwrap_or_default())
             }
             DiffState::CannotTell(NotCompared::Unlike) => {
-                let Some((old, new)) = unlike else {
+                let Some((old, new)) = &self.verdict.unlike else {
                     return "Cannot tell: no exit reason is on both sides".to_string();
                 };
                 format!("Cannot tell: one side is {old}, the other {new}, whose exits are not the same")
@@ -292,7 +264,7 @@ impl Words<'_> {
             doubts.push("steal cannot be told from what exits cost in these recordings".to_string());
         }
         let is_doubtful = !doubts.is_empty() || self.verdict.state == DiffState::RecordingsDiffer;
-        let is_one = |side: &SideRow| fewer_recordings([side; 2]) == 1;
+        let is_one = |side: &SideRow| side.compared().recordings.len() == 1;
         if is_told && self.sides.iter().any(|side| is_one(side)) {
             let sides = if self.sides.iter().all(|side| is_one(side)) { "each side" } else { "one side" };
             doubts.push(format!(
@@ -390,7 +362,8 @@ mod tests {
     }
 
     fn judged(total: &DiffRow, rows: &[DiffRow], sides: [&SideRow; 2]) -> DiffVerdictRow {
-        DiffVerdictRow::of(total, rows, sides, 99.0)
+        let [before, after] = sides.map(SideRow::compared);
+        DiffVerdictRow::of(&DiffVerdict::of(total, rows, [&before, &after]), total, sides, 99.0)
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub use advice::{
 pub use advice_files::{SettingsFormat, write_settings};
 pub use advice_page::advice_page;
 pub use compare::{ChangeRow, Comparison, ReasonComparison, SideRow};
-pub use compare_verdict::{DiffVerdictRow, fewer_recordings};
+pub use compare_verdict::DiffVerdictRow;
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};

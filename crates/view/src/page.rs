@@ -761,14 +761,23 @@ pub fn comparison_page(comparison: &Comparison, folded: bool) -> Page {
             head.sentences.push(Sentence { text: format!("{name}: {line}"), warning: true });
         }
     }
+    let is_judged = comparison.rows.iter().flat_map(|row| &row.changes).all(|change| change.verdict != "not judged");
+    let note = match is_judged {
+        true => {
+            "Cost and rates are per second of vCPU time. A verdict stands only where the interval of the change excludes zero. The intervals \
+             cover the variation within the recordings; that from run to run only if each side has several (--before, --after)."
+        }
+        false => {
+            "Cost and rates are per second of vCPU time. No row has a verdict, for the reason above. The intervals cover the variation within \
+             the recordings alone."
+        }
+    };
     let table = changes(
         format!("Change by reason, {} % confidence", comparison.confidence_percent),
         &comparison.rows,
         comparison.rows_left_out,
         folded,
-        "Cost and rates are per second of vCPU time. A verdict stands only where the interval of the change excludes zero. The \
-         intervals cover the variation within the recordings; that from run to run only if each side has several (--before, \
-         --after).",
+        note,
     );
     Page { sections: vec![comparison.verdict.headline.section(), head, table] }
 }
