@@ -12,8 +12,8 @@ use super::input::{AdviceInput, RecordedHost, VmTime, Vmm};
 use super::judgement::{
     AdviceDraft, AdviceId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingCondition, SettingSide, Topic,
 };
-use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS};
-use super::passed_msrs::{MsrEvidence, PassedMsr};
+use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS, TSC, TSC_WRITES};
+use super::passed_msrs::{MsrEvidence, PassedMsr, TSC_READS};
 use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
 use super::steal::share;
 use super::subject_stats::SubjectStats;
@@ -55,7 +55,8 @@ const OTHER_MSR: &str = "no table says what the guest wants of this MSR: what th
     and the rip of the exits says whose code asks (`report --by rip`)";
 
 /// By the names of the causes.
-pub(super) const OTHERWISE: [(&str, &[Remedy]); 4] = [
+pub(super) const OTHERWISE: [(&str, &[Remedy]); 5] = [
+    (TSC, &[Remedy::Passed(&TSC_READS), Remedy::Unjudged(TSC_WRITES)]),
     (EOIS, &[WITH_APICV]),
     (APIC_PAGE, &[OUTSIDE, ON_SVM]),
     (SERIAL_PORT, &[STATUS_ALONE, NO_PORT]),
@@ -122,7 +123,7 @@ pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
                 account.top = Some((*key, about.stats.cost().0));
             }
             account.answer = row.map(|row| match row.name {
-                EOIS if key.kind == SubjectKind::Apic && reasons::has_apicv(&vm) => WITH_APICV,
+                EOIS if reasons::has_apicv(&vm) => WITH_APICV,
                 _ => row.answer,
             });
         }
@@ -137,6 +138,10 @@ pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
                 }
                 CureLookup::Named(SERIAL_PORT) if !vm.uses_serial() => account.answer = Some(STATUS_ALONE),
                 CureLookup::Named(IPIS) => vm.look_at_targets(account),
+                CureLookup::Named(TSC) if account.writes.stats.count.saturating_mul(2) > account.all.stats.count => {
+                    account.answer = Some(Remedy::Unjudged(TSC_WRITES));
+                }
+                CureLookup::Named(TSC) if input.is_vmx => account.answer = Some(Remedy::Passed(&TSC_READS)),
                 _ => {}
             }
             // Nothing says what of an exit Xen's scheduler had, or the device model.
@@ -286,6 +291,14 @@ impl JudgedVm<'_> {
         }
         let is_msr = thing.key.is_some_and(|key| key.kind == SubjectKind::Msr);
         let is_outside = self.is_beyond_kernel(cell);
+        if is_msr && account.all.refused.saturating_mul(2) > cell.count {
+            return RuleAnswer::NotJudged(
+                "user space answers (KVM_EXIT_X86_RDMSR, KVM_EXIT_X86_WRMSR), as it asked KVM for MSRs that KVM does not know, for \
+                 accesses that are invalid, or for those that it filters: `perf record -e kvm:kvm_msr` shows the values, and no rule \
+                 looks at them"
+                    .into(),
+            );
+        }
         match account.answer {
             Some(Remedy::Unjudged(why)) => return RuleAnswer::NotJudged(why.into()),
             Some(Remedy::Passed(_)) if self.host.xen => return RuleAnswer::NotJudged(OTHER_MSR.into()),
@@ -301,14 +314,6 @@ impl JudgedVm<'_> {
             return RuleAnswer::NotJudged(
                 "the recording has no run states, which say what of it is waiting for the device model or for a CPU: `xentrace -D -e \
                  0x000af000` has them"
-                    .into(),
-            );
-        }
-        if is_msr && account.all.refused.saturating_mul(2) > cell.count {
-            return RuleAnswer::NotJudged(
-                "user space answers (KVM_EXIT_X86_RDMSR, KVM_EXIT_X86_WRMSR), as it asked KVM for MSRs that KVM does not know, for \
-                 accesses that are invalid, or for those that it filters: `perf record -e kvm:kvm_msr` shows the values, and no rule \
-                 looks at them"
                     .into(),
             );
         }
@@ -368,9 +373,8 @@ impl JudgedVm<'_> {
         msr.explained(MsrEvidence {
             list: lists.max_by_key(|list| matches!(list, CodeList::Vmx | CodeList::Svm)).unwrap_or(CodeList::KvmExit),
             kernel: version(&self.host.release),
-            // KVM takes a write of zero for no use of the register.
-            zero_alone: account.writes.stats.count > 0 && values.is_none_or(|(_, high)| high == 0),
-            varied: values.is_some_and(|(low, high)| low != high),
+            // Without values, writes are of zero.
+            written: (account.writes.stats.count > 0).then(|| values.unwrap_or_default()),
             // Those of nested guests have codes of their own then.
             no_nested: self.host.how_recorded.was_recorded(Missed::Nested) || has_nested(),
         })
@@ -1122,6 +1126,9 @@ mod tests {
         assert!(!said_of(0x48, Some(1)).contains("writes of zero"));
         assert!(said_of(0x48, Some(0)).contains("writes of zero"));
         assert!(said_of(0x7777, Some(1)).contains("no table says what"));
+        // Intel's processors leave reads of the TSC to the guest, and nobody sets it to know the time.
+        assert!(said_of(0x10, Some(1)).contains("the guest sets its TSC"));
+        assert!(said_of(0x10, None).contains("always, to read it"));
     }
 
     #[test]

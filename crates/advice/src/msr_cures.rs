@@ -54,7 +54,7 @@ pub(super) static MSRS: &[ExitSource] = &[
     msr(0x660, 0x660, "residencies of C-states", Passed(&RESIDENCY)),
     msr(0xc000_0081, 0xc000_0084, "entry points of SYSCALL", Passed(&SYSCALL)),
     msr(0xc000_0100, 0xc000_0102, "bases of FS and GS", Passed(&BASES)),
-    msr(0x10, 0x10, "TSC", C(&TSC)),
+    msr(0x10, 0x10, TSC, C(&TSC_CURE)),
     msr(0x3b, 0x3b, "TSC_ADJUST", Unjudged(TSC_ADJUST)),
     msr(0xe7, 0xe8, "APERF and MPERF", C(&APERF)),
     msr(0xc1, 0xc8, "performance counters", C(&PMU)),
@@ -373,7 +373,13 @@ static EOI: Cure = Cure {
     payer: NOBODY,
 };
 
-static TSC: Cure = Cure {
+pub(super) const TSC: &str = "TSC";
+
+/// `kvm_write_tsc` of arch/x86/kvm/x86.c.
+pub(super) const TSC_WRITES: &str = "the guest sets its TSC, as kernels do while they boot and where they synchronise its CPUs: what goes on setting \
+    it, the rip of the exits says (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
+
+static TSC_CURE: Cure = Cure {
     change: "let the guest read its clock with RDTSC instead of the MSR",
     settings: &[by_hand("in the guest: whose code it is, the rip of the exits says (`perf record -e kvm:kvm_exit`)")],
     ..IN_GUEST

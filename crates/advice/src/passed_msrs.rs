@@ -13,8 +13,8 @@ use std::fmt::Write;
 pub(super) struct PassedMsr {
     pub on_intel: Passing,
     pub on_amd: Passing,
-    /// What a guest's writes of more than one value say; empty if nothing.
-    pub varied: &'static str,
+    /// Bits, and what writes say that set one of them now and then.
+    pub toggled: Option<(u64, &'static str)>,
 }
 
 /// When it does.
@@ -30,11 +30,18 @@ pub(super) enum Passing {
     UnlessIntel,
     /// Where the VMM gives the guest its C-states.
     WithCstates,
+    /// Always, to read it.
+    Reads,
     /// Never: kernels write it while they boot.
     Never,
+    /// Never.
+    Trapped,
     /// The processor has no such MSR.
     Absent,
 }
+
+/// SPEC_CTRL_IBRS of arch/x86/include/asm/msr-index.h.
+const IBRS: u64 = 1;
 
 /// The first kernel in which CPUID decides, about.
 const BY_CPUID: (u32, u32) = (6, 4);
@@ -48,34 +55,42 @@ const FILTERS: (u32, u32) = (5, 10);
 pub(super) static SPEC_CTRL: PassedMsr = PassedMsr {
     on_intel: Passing::AfterWrite { or_virtual: false },
     on_amd: Passing::AfterWrite { or_virtual: true },
-    varied: "the guest's kernel switches IBRS on and off, as Linux does at each entry into its kernel where the mitigation is IBRS: \
+    toggled: Some((
+        IBRS,
+        "the guest's kernel switches IBRS on and off, as Linux does at each entry into its kernel where the mitigation is IBRS: \
         enhanced IBRS, where the processor has it, is written once, and spectre_v2= and retbleed= on the guest's command line choose \
         another (its /sys/devices/system/cpu/vulnerabilities says which is in force, and what the choice leaves open); ",
+    )),
 };
 
 /// `vmx_vcpu_after_set_cpuid` and `svm_vcpu_after_set_cpuid`.
-pub(super) static COMMANDS: PassedMsr = PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::ByCpuid, varied: "" };
+pub(super) static COMMANDS: PassedMsr =
+    PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::ByCpuid, toggled: None };
 
 /// `vmx_vcpu_after_set_cpuid`; AMD's processors have no XFD.
-pub(super) static XFD_ERR: PassedMsr = PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::Absent, varied: "" };
+pub(super) static XFD_ERR: PassedMsr = PassedMsr { on_intel: Passing::ByCpuid, on_amd: Passing::Absent, toggled: None };
 
 /// `vmx_set_msr`: MSR_IA32_XFD.
 pub(super) static XFD: PassedMsr =
-    PassedMsr { on_intel: Passing::AfterWrite { or_virtual: false }, on_amd: Passing::Absent, varied: "" };
+    PassedMsr { on_intel: Passing::AfterWrite { or_virtual: false }, on_amd: Passing::Absent, toggled: None };
 
 /// `vmx_vcpu_create` of arch/x86/kvm/vmx/vmx.c, and direct_access_msrs of arch/x86/kvm/svm/svm.c.
-pub(super) static BASES: PassedMsr = PassedMsr { on_intel: Passing::Always, on_amd: Passing::Always, varied: "" };
+pub(super) static BASES: PassedMsr = PassedMsr { on_intel: Passing::Always, on_amd: Passing::Always, toggled: None };
 
 /// The same; `init_vmcb_after_set_cpuid` of svm.c.
 pub(super) static SYSENTER: PassedMsr =
-    PassedMsr { on_intel: Passing::Always, on_amd: Passing::UnlessIntel, varied: "" };
+    PassedMsr { on_intel: Passing::Always, on_amd: Passing::UnlessIntel, toggled: None };
 
 /// direct_access_msrs of svm.c; `vmx_msr_bitmap` has no bits for them, as they are among vmx_uret_msrs_list.
-pub(super) static SYSCALL: PassedMsr = PassedMsr { on_intel: Passing::Never, on_amd: Passing::Always, varied: "" };
+pub(super) static SYSCALL: PassedMsr = PassedMsr { on_intel: Passing::Never, on_amd: Passing::Always, toggled: None };
+
+/// `vmx_vcpu_create`: MSR_IA32_TSC for reads; direct_access_msrs of svm.c has none.
+pub(super) static TSC_READS: PassedMsr =
+    PassedMsr { on_intel: Passing::Reads, on_amd: Passing::Trapped, toggled: None };
 
 /// `vmx_vcpu_create` with KVM_X86_DISABLE_EXITS_CSTATE.
 pub(super) static RESIDENCY: PassedMsr =
-    PassedMsr { on_intel: Passing::WithCstates, on_amd: Passing::Absent, varied: "" };
+    PassedMsr { on_intel: Passing::WithCstates, on_amd: Passing::Absent, toggled: None };
 
 /// What a recording says that decides between explanations.
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +99,14 @@ pub(super) struct MsrEvidence {
     pub list: CodeList,
     /// The host's kernel, if that is known.
     pub kernel: Option<(u32, u32)>,
-    /// Whether writes, of which there are some, were of zero alone.
-    pub zero_alone: bool,
-    /// Whether they were of more than one value.
-    pub varied: bool,
+    /// The least and the greatest value that was written, if any was.
+    pub written: Option<(u64, u64)>,
     /// Whether the recording tells exits of nested guests apart, so that these are none.
     pub no_nested: bool,
 }
+
+/// What shows more.
+const LOOK: &str = "`perf record -e kvm:kvm_exit -e kvm:kvm_msr` shows the values, and by the rip whose code it is";
 
 impl Passing {
     /// As a clause behind `KVM lets guests reach the register without an exit`; of a kernel, if that is known.
@@ -110,7 +126,9 @@ impl Passing {
             },
             Passing::UnlessIntel => "unless the guest's CPUID says that its processor is one of Intel's",
             Passing::WithCstates => "where the VMM gives the guest its C-states (-overcommit cpu-pm=on)",
+            Passing::Reads => "always, to read it",
             Passing::Never => "never, and kernels write it while they boot",
+            Passing::Trapped => "never",
             Passing::Absent => "never, as these have no such register",
         }
     }
@@ -134,7 +152,20 @@ impl PassedMsr {
             CodeList::Svm => ("on AMD's processors ", self.on_amd.clause(of.kernel).into(), Some(self.on_amd)),
             _ => ("", self.when(), None),
         };
-        let mut text = if of.varied { self.varied.to_string() } else { String::new() };
+        match passing {
+            Some(Passing::Absent) => {
+                return format!("{whose}there is no such register: each access is an exit, and refused; {LOOK}");
+            }
+            Some(Passing::Never) => {
+                return format!("{whose}each access is an exit, and kernels write it while they boot; {LOOK}");
+            }
+            _ => {}
+        }
+        let toggles = |bits: u64| of.written.is_some_and(|(low, high)| (low ^ high) & bits != 0);
+        let mut text = match self.toggled {
+            Some((bits, says)) if toggles(bits) => says.to_string(),
+            _ => String::new(),
+        };
         let _ = write!(text, "{whose}KVM lets guests reach the register without an exit, {when}");
         let why = self.explanations(of, passing);
         match why.split_last() {
@@ -142,7 +173,7 @@ impl PassedMsr {
             Some((last, more)) => _ = write!(text, ": repeated exits mean {} or {last}", more.join(", ")),
             None => text += "; why there are exits all the same, nothing in the recording says",
         }
-        text += "; `perf record -e kvm:kvm_exit -e kvm:kvm_msr` shows the values, and by the rip whose code it is";
+        let _ = write!(text, "; {LOOK}");
         text
     }
 
@@ -155,8 +186,8 @@ impl PassedMsr {
         let by_cpuid = may_be(|passing| passing == Passing::ByCpuid);
         let is_older = |than| of.kernel.is_some_and(|kernel| kernel < than);
         [
-            (by_write && of.zero_alone, "writes of zero alone"),
-            (may_be(|passing| passing == Passing::Never), "a guest that boots"),
+            (by_write && of.written == Some((0, 0)), "writes of zero alone"),
+            (by_write && of.written.is_none(), "that the guest has not written it"),
             (may_be(|passing| passing == Passing::WithCstates), "that it does not, and the guest reads them"),
             (may_be(|passing| passing == Passing::UnlessIntel), "that the guest is shown a processor of Intel's"),
             (by_cpuid && !is_older(BY_CPUID), "that its CPUID lacks it"),
@@ -175,7 +206,7 @@ mod tests {
     use super::*;
 
     const OPEN: MsrEvidence =
-        MsrEvidence { list: CodeList::Vmx, kernel: None, zero_alone: false, varied: false, no_nested: false };
+        MsrEvidence { list: CodeList::Vmx, kernel: None, written: Some((1, 1)), no_nested: false };
 
     #[test]
     fn vendor_kernel_values_and_nested_guests_decide_between_explanations() {
@@ -192,8 +223,23 @@ mod tests {
             &["V_SPEC_CTRL", "AMD", "older kernel", "zero alone"],
         );
         says(&SPEC_CTRL, MsrEvidence { list: CodeList::Svm, ..OPEN }, &["V_SPEC_CTRL"], &["Intel"]);
-        says(&SPEC_CTRL, MsrEvidence { zero_alone: true, ..OPEN }, &["mean writes of zero alone, a nested"], &["IBRS"]);
-        says(&SPEC_CTRL, MsrEvidence { varied: true, ..OPEN }, &["switches IBRS on and off"], &[]);
+        says(
+            &SPEC_CTRL,
+            MsrEvidence { written: Some((0, 0)), ..OPEN },
+            &["mean writes of zero alone, a nested"],
+            &["IBRS"],
+        );
+        says(&SPEC_CTRL, MsrEvidence { written: Some((0, 1)), ..OPEN }, &["switches IBRS on and off"], &[]);
+        // STIBP and SSBD are other bits.
+        for written in [(1, 3), (0, 4)] {
+            says(&SPEC_CTRL, MsrEvidence { written: Some(written), ..OPEN }, &["nested"], &["switches IBRS"]);
+        }
+        says(
+            &SPEC_CTRL,
+            MsrEvidence { written: None, ..OPEN },
+            &["that the guest has not written it"],
+            &["zero alone"],
+        );
         says(&COMMANDS, OPEN, &["since about Linux 6.4", "an older kernel", "CPUID lacks it"], &[]);
         says(&COMMANDS, MsrEvidence { kernel: new, ..OPEN }, &["CPUID has it:", "CPUID lacks it"], &["6.4", "older"]);
         says(
@@ -209,7 +255,7 @@ mod tests {
             &["nothing in the recording says"],
             &["mean"],
         );
-        says(&SYSCALL, OPEN, &["never, and kernels write it", "a guest that boots"], &["AMD"]);
+        says(&SYSCALL, OPEN, &["each access is an exit, and kernels write it"], &["AMD", "without an exit", "nested"]);
         says(
             &SYSCALL,
             MsrEvidence { list: CodeList::Svm, ..OPEN },

@@ -14,7 +14,7 @@ use super::input::{AdviceInput, RecordedHost};
 use super::judgement::{
     AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
 };
-use super::polling::{FEWEST, is_known, of_halting};
+use super::polling::{FEWEST, of_halting};
 use exitscope_analysis::{DurationStats, HaltStats};
 use exitscope_policy::knob;
 use exitscope_units::Nanos;
@@ -43,7 +43,7 @@ pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     let polls = &all.successful_polls.gaps;
     let wall = of_halting(input, |time| time.wall);
     let is_judged = judgement.advice().iter().any(|advice| advice.plan().rule == Rule::HostHaltPoll);
-    if is_judged || host.xen || input.facts.halts.guest_polls || !is_known(input) || polls.count < FEWEST {
+    if is_judged || host.xen || input.facts.halts.guest_polls || !all.has_wakeups() || polls.count < FEWEST {
         return;
     }
     if polls.sum.saturating_mul(NOTEWORTHY) >= wall

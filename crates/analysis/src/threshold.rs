@@ -61,8 +61,8 @@ const FIGURES: &[Figure] = &[
         Unit::PerSecond,
         Of::Exits(|stats, facts| per_second(stats.count, facts.seen()).ok_or("the recording has no length")),
     ),
-    Figure::new("exit_time", Unit::Time, Of::Exits(|stats, _| Ok(stats.total().0))),
-    Figure::new("cost", Unit::Time, Of::Exits(|stats, _| Ok(stats.cost().0))),
+    Figure::new("exit_time", Unit::Time, Of::Exits(|stats, _| measured(stats, stats.total()))),
+    Figure::new("cost", Unit::Time, Of::Exits(|stats, _| measured(stats, stats.cost()))),
     Figure::new("mean", Unit::Time, Of::Lengths(|stats| stats.mean().map(|mean| mean.0))),
     Figure::new("p50", Unit::Time, Of::Lengths(|stats| quantile(stats, 5_000))),
     Figure::new("p90", Unit::Time, Of::Lengths(|stats| quantile(stats, 9_000))),
@@ -84,6 +84,11 @@ const FIGURES: &[Figure] = &[
     ),
     Figure::new("lost", Unit::Count, Of::Recording(lost)),
 ];
+
+/// A sum of lengths: of exits of which none has one, it is not zero.
+fn measured(stats: &ExitStats, sum: Nanos) -> Result<u64, &'static str> {
+    if stats.count > 0 && stats.timed == 0 { Err("no exit has a length") } else { Ok(sum.0) }
+}
 
 fn quantile(stats: &ExitStats, per_10_000: u64) -> Option<u64> {
     stats.quantile(per_10_000).map(|length| length.0)

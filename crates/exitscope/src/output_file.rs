@@ -105,5 +105,7 @@ fn folder(path: &Path) -> &Path {
 
 /// A temporary file in the same folder, of its owner's alone, under a name that nobody knows.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new().permissions(fs::Permissions::from_mode(PRIVATE)).tempfile_in(folder(path))
+    let made = tempfile::Builder::new().permissions(fs::Permissions::from_mode(PRIVATE)).tempfile_in(folder(path));
+    // Its error names the temporary file.
+    made.map_err(|error| error.kind().into())
 }

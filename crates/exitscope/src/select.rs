@@ -10,6 +10,7 @@ use crate::read;
 use crate::report::Totals;
 use anyhow::bail;
 use exitscope_analysis::{Condition, ExitFilter, Selection, SubjectKey, TextKey, TextWord, Texts};
+use exitscope_model::codes::is_called;
 use exitscope_model::{TraceInfo, WhoRow};
 use exitscope_pipeline::{ReadOptions, check_reasons, read_all, vms_named};
 use exitscope_trace::{EventFilter, GuestSymbols, Input};
@@ -54,7 +55,14 @@ pub fn check_limits<'a>(
     args: &SelectArgs,
     inputs: &[Input],
 ) -> anyhow::Result<()> {
-    Ok(check_reasons(&[], &reasons.collect::<Vec<_>>(), inputs, options(args))?)
+    let reasons: Vec<&str> = reasons.collect();
+    let is_selected = |wanted: &&str| args.reasons.iter().any(|of| is_called(wanted, of));
+    if !args.reasons.is_empty()
+        && let Some(left_out) = reasons.iter().find(|wanted| !is_selected(wanted))
+    {
+        bail!("--fail-on has a limit on {left_out}, which --reason leaves out");
+    }
+    Ok(check_reasons(&[], &reasons, inputs, options(args))?)
 }
 
 /// How traces are read for their names.

@@ -419,6 +419,23 @@ fn percentiles_of_all_exits_leave_halts_out_in_the_table_and_in_gates() {
     }
 }
 
+/// What was not measured is neither below nor above a limit, and what the selection leaves out is not absent.
+#[test]
+fn a_gate_does_not_pass_on_what_it_cannot_know() {
+    let untimed = text(&corpus("powerpc/p8_2core_smt4_gang_exits_rfc.data.gz"));
+    for limit in ["cost>1us", "cost<1us", "exit_time>1us", "p99>1us", "share(SYSCALL)>1%"] {
+        let output = run(&["report", &untimed, "--fail-on", limit]);
+        assert_eq!(output.status.code(), Some(2), "{limit}: {}", stderr(&output));
+    }
+    let output = run(&["report", &t2(), "--reason", "io", "--fail-on", "count(npf)>1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("npf, which --reason leaves out"), "{}", stderr(&output));
+    assert_eq!(
+        run(&["report", &t2(), "--reason", "io", "--fail-on", "count(IO_INSTRUCTION)>1"]).status.code(),
+        Some(1)
+    );
+}
+
 #[test]
 fn a_change_that_is_certainly_beyond_a_limit_fails_a_job() {
     let (t1, t2) = (text(&corpus("x86-svm/t4-none.dat.gz")), t2());

@@ -96,6 +96,24 @@ fn what_was_complained_of_is_named_and_what_would_mislead_is_not_said() {
     }
 }
 
+/// Polls at their cap change nothing, so that KVM says nothing of its polls but at their ends: without the scheduler's events, too, they
+/// are judged.
+#[test]
+fn polls_at_their_cap_are_judged_without_the_schedulers_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = String::from_utf8(common::unpacked("reports/r13b-haltpoll-cap.txt.gz")).unwrap();
+    let without: String =
+        whole.lines().filter(|line| !line.contains("sched_")).map(|line| format!("{line}\n")).collect();
+    let path = folder.path().join("polls.txt");
+    std::fs::write(&path, without).unwrap();
+    let report = stdout(&run(&["report", path.to_str().unwrap()]));
+    let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("Polling for halted vCPUs takes") && words.contains("shorten host halt polling"),
+        "{report}"
+    );
+}
+
 /// A guest's faults for which KVM_RUN returns, as ftrace and as libtraceevent print them: conversions and memory that cannot be mapped are
 /// neither returns for a signal nor memory that huge pages would help.
 #[test]

@@ -215,7 +215,6 @@ fn cheaper(rows: &PioRows) -> Option<PageSection> {
         column("exits", false, 0),
         column("written", false, 2),
         column("ioeventfd", true, 1),
-        column("coalescing", true, 3),
         column("mean cost", false, 1),
         column(inside(rows), false, 1),
         column("gain at most", false, 0),
@@ -232,7 +231,6 @@ fn cheaper(rows: &PioRows) -> Option<PageSection> {
                 false => format!("{low:#x}-{high:#x}"),
             }),
             ioeventfd(row).to_string(),
-            if writes(row) { "may be" } else { "no" }.to_string(),
             length(now),
             length(then),
             length(row.gain_ns),
@@ -242,11 +240,6 @@ fn cheaper(rows: &PioRows) -> Option<PageSection> {
     notes.push(
         "ioeventfd: for a write to one register that only signals; one value is passed on by a datamatch, several fit only if the \
          device does not look at them, which no trace says"
-            .to_string(),
-    );
-    notes.push(
-        "coalescing: a write for whose effect nobody waits is kept in a ring; which writes those are only the device knows. A \
-         read is waited for: only a device in the kernel makes it cheaper"
             .to_string(),
     );
     let bases = [&rows.ports, &rows.mmio].into_iter().filter(|sum| sum.user_space_exits > 0);
