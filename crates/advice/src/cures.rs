@@ -383,8 +383,8 @@ pub(super) const SERIAL_PORT: &str = "serial port";
 /// Where no byte goes through.
 pub(super) static SERIAL_STATUS: Cure = Cure {
     change: "the guest only looks at the port's status, and no byte goes through: find out who polls it",
-    settings: &[by_hand("the rip of the exits says whose code it is: `exitscope report FILE --by rip --reason io`")],
-    xen: "the rip of the exits says whose code it is: `exitscope report FILE --tsc-hz … --by rip --reason io`",
+    settings: &[by_hand("the rip of the exits says whose code it is: `exitscope report FILE --by rip`")],
+    xen: "the rip of the exits says whose code it is: `exitscope report FILE --tsc-hz … --by rip`",
     least: LESS_OFTEN,
     helps: CureCondition::Outside,
     risk: "none",

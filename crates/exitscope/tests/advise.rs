@@ -166,7 +166,10 @@ fn storms_are_named() {
     // Sleeps so short are polled through: KVM keeps a CPU busy for most of the time.
     let [polls, less_often] = &changes(&timer)[..] else { panic!("{:#?}", changes(&timer)) };
     assert!(polls.contains("shorten host halt polling, if its CPUs are worth more than early wake-ups"), "{polls}");
-    assert!(less_often.contains("timer (MSR_IA32_TSC_DEADLINE): let the guest arm its timer less often"), "{less_often}");
+    assert!(
+        less_often.contains("timer (MSR_IA32_TSC_DEADLINE): let the guest arm its timer less often"),
+        "{less_often}"
+    );
     let ipis = of("[host]\ncores = 4\n[[vm]]\nname = 'smp'\nvcpus = 2\n[[vm.program]]\nvcpus = [0]\n\
                    steps = [{ forever = [{ compute = '30us' }, { ipi = 1 }] }]\n[[vm.program]]\nvcpus = [1]\n\
                    steps = [{ forever = ['await_ipi', { compute = '5us' }] }]\n");

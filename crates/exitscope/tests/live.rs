@@ -385,7 +385,7 @@ fn a_hangup_ends_a_recording_and_its_command_as_sigterm_does_unless_it_is_ignore
         let data = folder.path().join("perf.data");
         let trap = if ignored { "trap '' HUP; " } else { "" };
         let begin = format!("{trap}exec \"$@\"");
-        let mut command = Command::new("sh");
+        let mut command = common::ended_by_hangups("sh");
         command.args(["-c", &begin, "sh", env!("CARGO_BIN_EXE_exitscope"), "record", "-o"]).arg(&data);
         let Some(mut record) = recording(command).map_err(|said| cannot(&said)).ok() else { return };
         assert!(Command::new(tiny_guest()).stdout(Stdio::null()).status().unwrap().success());

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_json, exitscope, run, stderr, stdout};
+use common::{check_json, exitscope, exitscope_on_a_terminal, run, stderr, stdout};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,7 +54,7 @@ impl Host {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = exitscope();
+        let mut command = exitscope_on_a_terminal();
         command.args(arguments);
         if arguments.contains(&"--metric") {
             command.args(["--better", "lower"]);

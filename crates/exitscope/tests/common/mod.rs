@@ -66,7 +66,22 @@ pub fn traces() -> Vec<PathBuf> {
 
 /// The command.
 pub fn exitscope() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitscope"));
+    as_tests_have_it(Command::new(env!("CARGO_BIN_EXE_exitscope")))
+}
+
+/// The command, which a hang-up ends also where these tests run under nohup.
+pub fn exitscope_on_a_terminal() -> Command {
+    as_tests_have_it(ended_by_hangups(env!("CARGO_BIN_EXE_exitscope")))
+}
+
+/// A program that does not inherit that SIGHUP is ignored.
+pub fn ended_by_hangups(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", program]);
+    command
+}
+
+fn as_tests_have_it(mut command: Command) -> Command {
     command.env_remove("NO_COLOR").env_remove("COLUMNS").env("CLICOLOR", "0").env("LC_ALL", "C.UTF-8");
     command
 }

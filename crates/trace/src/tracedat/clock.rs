@@ -155,9 +155,12 @@ mod tests {
             rate: TickRate::Scaled { mult: u32::MAX, shift: 0 },
             offset: i64::MAX,
         };
-        for ticks in [0, 1, u64::MAX] {
-            clock.moment(ticks, 0);
-        }
+        let moments = [0, 1, u64::MAX].map(|ticks| clock.moment(ticks, 0));
+        assert_eq!(
+            moments,
+            [Moment::from_nanos(i64::MAX as u64), Moment::MAX, Moment::MAX],
+            "it ends at the last moment"
+        );
     }
 
     #[test]
