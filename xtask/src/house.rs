@@ -3,7 +3,7 @@
 //! - *Names*: no type that others than its file may name (`pub`, `pub(crate)`, …: struct, enum, union, trait, alias) has the
 //!   name of another one in `crates/`.
 //! - *Circles*: modules that use each other, over however many others, lie in one folder. Of the modules beside each other
-//!   (the children of a crate, or of a folder), each with all that is below it, those that form a circle are files: a folder
+//!   (the children of a crate, or of a folder), each with all that is below it, those that form a circle are two files at most: a folder
 //!   is in none. A module uses another if one of its paths that begin with `crate`, `super` or `self` ends there, followed
 //!   through `use` where a name is passed on. What a parent itself has is no child's, and tests are left out.
 //! - *Paths*: in the lists of ARCHITECTURE.md, each path exists, and each other word in backquotes is in
@@ -28,6 +28,9 @@ const LISTS: &str = "## To add something";
 
 /// Where the Rust files are of which an identifier may be.
 const RUST_FOLDERS: [&str; 5] = ["crates", "xtask", "fuzz", "rig", "bench"];
+
+/// So many files of one folder may use each other.
+const MOST_FILES: usize = 2;
 
 /// How often a name is passed on at most.
 const MAX_PASSES: usize = 8;
@@ -496,7 +499,8 @@ fn find_circles(modules: &Modules) -> Vec<(ModulePath, Circle)> {
                 let path = [&parent[..], std::slice::from_ref(name)].concat();
                 modules.keys().any(|other| other.len() > path.len() && other.starts_with(&path))
             };
-            if members.len() < 2 || !members.iter().any(is_folder) || !seen.insert(members.clone()) {
+            let most = if members.iter().any(is_folder) { 1 } else { MOST_FILES };
+            if members.len() <= most || !seen.insert(members.clone()) {
                 continue;
             }
             let inside = arrows.iter().filter(|((from, to), _)| members.contains(from) && members.contains(to));

@@ -1,10 +1,9 @@
 //! The same for arm64: system registers, and calls by HVC or SMC.
 
-use super::cures::{
-    Cure, ExitSource, FW_CFG, IRQCHIP, PCI, REPLACED, Remedy, SERIAL, SERIAL_PORT, memory, of_qemu, qemu,
-};
-use super::judgement::AdviceSetting;
+use super::cure::{Cure, ExitSource, REPLACED, Remedy, memory, of_qemu, qemu};
+use super::device_cures::{FW_CFG, IRQCHIP, PCI, SERIAL, SERIAL_PORT};
 use super::msr_cures::PMU;
+use super::setting::AdviceSetting;
 use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register;
 

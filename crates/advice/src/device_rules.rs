@@ -3,30 +3,29 @@
 //! A source is judged by the time that its exits cost, however few they are: of a busy VM, measured against the time of its
 //! vCPUs; of an idle one, against one CPU, since it should need none.
 
-use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer};
-use super::cures::{
-    APIC_PAGE, Acts, Cure, CureCondition, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, Least, NO_SERIAL_PORT, Remedy,
-    SERIAL_PORT, SERIAL_STATUS, Switch, by_hand, source,
+use super::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
+use super::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch, by_hand};
+use super::cures::source;
+use super::device_cures::{
+    APIC_PAGE, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, NO_SERIAL_PORT, SERIAL_PORT, SERIAL_STATUS,
 };
 use super::input::{AdviceInput, RecordedHost, VmTime, Vmm};
 use super::judgement::{
-    AdviceDraft, AdviceId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingCondition, SettingSide, Topic,
+    AdviceDraft, AdviceId, CitedValue, Gain, GainMethod, GainOf, Judgement, MIN_COST_SHARE, Rule, Topic, share,
 };
 use super::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS, TSC, TSC_WRITES};
 use super::passed_msrs::{MsrEvidence, PassedMsr, TSC_READS};
+use super::setting::{SettingCondition, SettingSide};
 use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
-use super::steal::share;
 use super::subject_stats::SubjectStats;
+use super::vmm_settings::{for_vmm, in_force, is_qemus};
 use super::{AdviceSetting, CitedFactId, reasons};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{ExitStats, SubjectKey, Tally, is_part};
 use exitscope_model::version;
-use exitscope_model::{CodeList, KvmActivity, QemuOptions, SubjectKind, SubjectName, TimePart};
+use exitscope_model::{CodeList, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
-
-/// One part in so many of the time judged against: less is within what runs of one and the same workload differ by.
-pub(super) const MIN_COST_SHARE: u64 = 100;
 
 /// Exits at least: chance decides about fewer.
 const FEWEST: u64 = 30;
@@ -682,51 +681,6 @@ impl JudgedVm<'_> {
     }
 }
 
-/// Of settings, those that the VMM can take: QEMU's and libvirt's lines are QEMU's, and where nothing says that it is QEMU, that
-/// is said first.
-pub(super) fn for_vmm(vmm: &Vmm, settings: Vec<AdviceSetting>) -> Vec<AdviceSetting> {
-    if !settings.iter().any(is_qemus) {
-        return settings;
-    }
-    let mut kept = match vmm {
-        Vmm::Qemu(options) => {
-            let Some(had) = in_force(options, &settings) else { return settings };
-            vec![AdviceSetting::ByHand(format!("on QEMU's command line already: {had}").into())]
-        }
-        Vmm::Other(name) => vec![AdviceSetting::ByHand(
-            format!("its threads are called {name}, so that it is not QEMU's: see what that offers for it").into(),
-        )],
-        Vmm::Unknown => vec![by_hand(IF_QEMU)],
-    };
-    let may_be_qemus = *vmm == Vmm::Unknown;
-    kept.extend(settings.into_iter().filter(|setting| may_be_qemus || !is_qemus(setting)));
-    kept
-}
-
-/// Whether a setting is a line for QEMU, or for libvirt, which makes one of it.
-fn is_qemus(setting: &AdviceSetting) -> bool {
-    matches!(setting.parts().0, AdviceSetting::Qemu(_) | AdviceSetting::Libvirt { .. })
-}
-
-/// QEMU's options among settings, if all of them are in force, or all that are not for one system's guests alone: setting them would change nothing. libvirt's lines are the same
-/// in its words.
-fn in_force(options: &QemuOptions, settings: &[AdviceSetting]) -> Option<String> {
-    let offered = |setting: &'_ AdviceSetting| match setting.parts().0 {
-        AdviceSetting::Qemu(option) => Some(option.to_string()),
-        _ => None,
-    };
-    let is_for_all = |of: &AdviceSetting| matches!(of.parts().1, None | Some(SettingCondition::OtherClock));
-    let for_all = settings.iter().any(|of| is_for_all(of) && offered(of).is_some());
-    let of_this = |of: &&AdviceSetting| !for_all || is_for_all(of);
-    let offered: Vec<String> = settings.iter().filter(of_this).filter_map(offered).collect();
-    let are_all = !offered.is_empty() && offered.iter().all(|option| options.have(option) == Some(true));
-    are_all.then(|| offered.join(" ").replace("…,", ""))
-}
-
-/// Where nothing says who runs the VM's devices.
-const IF_QEMU: &str =
-    "nothing in the recording says that QEMU runs this VM: its and libvirt's lines hold only if it does";
-
 /// What is won in the whole recording, in nanoseconds.
 pub(super) struct GainRange {
     pub low: u64,
@@ -796,10 +750,11 @@ fn place(key: SubjectKey) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cures::APICV;
-    use crate::msr_cures::AVIC_SWITCH;
+    use crate::apic_switches::APICV;
+    use crate::apic_switches::AVIC_SWITCH;
     use crate::test_exits::{end, exit, spent, vcpu};
     use exitscope_analysis::Selection;
+    use exitscope_model::QemuOptions;
     use exitscope_model::{
         CodeList, EventKinds, Exit, ExitCode, GivenByVm, GivenNames, Handler, PortAccessForm, Subject, SubjectNames,
         TraceInfo,

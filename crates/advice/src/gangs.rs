@@ -1,18 +1,21 @@
 //! The rule about ganged exits: on POWER7 and POWER8 an exit of one thread takes its siblings along.
 
-use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer};
-use super::device_rules::{MIN_COST_SHARE, for_vmm};
+use super::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use super::input::{AdviceInput, RecordedHost, VmTime, Vmm, total};
-use super::judgement::{
-    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic,
-};
-use super::reasons::DOORBELLS;
-use super::steal::share;
+use super::judgement::MIN_COST_SHARE;
+use super::judgement::{AdviceDraft, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic};
+use super::setting::AdviceSetting;
+use super::vmm_settings::for_vmm;
+
+use super::judgement::share;
 use super::trials::{GainEstimateNs, Trials, WIDTHS};
 use exitscope_analysis::GangStats;
 use exitscope_model::CodeList;
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Nanos, VmId};
+
+/// The exits by which a thread is told to leave.
+pub(super) const DOORBELLS: &str = "forced out (doorbells)";
 
 /// Of what the narrowest virtual cores win, wider ones must win so much to be preferred: they need fewer cores. And who
 /// has lost so much of all that was lost is whom it is about.

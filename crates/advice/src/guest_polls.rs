@@ -2,14 +2,14 @@
 //!
 //! KVM's polling ends when another task wants the CPU; a guest's does not, because its host cannot tell it from work.
 
-use super::causes::{CauseSubject, Covered, RuleAnswer};
-use super::device_rules::MIN_COST_SHARE;
+use super::cause::{CauseSubject, Covered, RuleAnswer};
 use super::input::{AdviceInput, VmTime, total};
-use super::judgement::{
-    AdviceDraft, AdviceSetting, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
-};
+use super::judgement::MIN_COST_SHARE;
+use super::judgement::share;
+use super::judgement::{AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic};
 use super::polling::{FEWEST, is_short};
-use super::steal::{WAITED, share};
+use super::setting::{AdviceSetting, SettingSide};
+use super::steal::WAITED;
 use exitscope_analysis::DurationStats;
 use exitscope_policy::guest_halt_poll::Params;
 use exitscope_policy::knob;

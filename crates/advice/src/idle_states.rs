@@ -8,14 +8,13 @@
 //! The way out of an idle state is between both where the waker puts the thread on the run queue itself. Where the CPU that is
 //! woken does that (`ttwu_queue_cond` of kernel/sched/core.c), it is before the event, and this shows nothing.
 
-use super::causes::CauseSubject;
-use super::device_rules::MIN_COST_SHARE;
+use super::cause::CauseSubject;
 use super::input::{AdviceInput, RecordedHost, VmTime, total};
-use super::judgement::{
-    AdviceDraft, AdviceSetting, CitedValue, Gain, GainMethod, GainOf, Judgement, NotJudged, Rule, Topic,
-};
+use super::judgement::MIN_COST_SHARE;
+use super::judgement::share;
+use super::judgement::{AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Judgement, NotJudged, Rule, Topic};
 use super::polling::is_short;
-use super::steal::share;
+use super::setting::AdviceSetting;
 use exitscope_analysis::DurationStats;
 use exitscope_units::Nanos;
 

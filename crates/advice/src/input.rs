@@ -76,6 +76,11 @@ impl RecordedHost {
         found.map(|setting| setting.value.as_str())
     }
 
+    /// Whether its processors are s390's.
+    pub(super) fn is_s390(&self) -> bool {
+        self.arch.starts_with("s390")
+    }
+
     /// Whether a module's switch was on, if the recorder says. `-1` leaves it to the module: that says nothing.
     pub fn switch(&self, of: &str, name: &str) -> Option<bool> {
         match self.setting(of, name)?.trim() {

@@ -1,7 +1,7 @@
 //! What a judgement is made of: facts with numbers, advice that cites them, and what is said of each cause.
 
-use super::causes::{CauseRow, CauseSubject, Covered, RuleAnswer};
-use exitscope_policy::Knob;
+use super::cause::{CauseRow, CauseSubject, Covered, RuleAnswer};
+use super::setting::AdviceSetting;
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -51,6 +51,11 @@ pub enum CitedValue {
     Cpus(f64),
     /// A number that a guest wrote.
     Value(u64),
+}
+
+/// A part of a whole.
+pub(super) fn share(part: u64, whole: u64) -> CitedValue {
+    CitedValue::Share(part as f64 / whole.max(1) as f64)
 }
 
 ids! {
@@ -126,90 +131,6 @@ impl Evidence {
         facts.sort();
         facts.dedup();
         Evidence(facts)
-    }
-}
-
-/// Whose system a setting is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SettingSide {
-    /// The host's.
-    Host,
-    /// The guest's.
-    Guest,
-}
-
-/// A single thing to set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdviceSetting {
-    /// A knob of the kernel.
-    Knob {
-        /// Whose kernel.
-        side: SettingSide,
-        /// Which one.
-        knob: &'static Knob,
-        /// Its value.
-        value: u64,
-    },
-    /// A module that must be loaded, with these parameters.
-    Module {
-        /// Whose kernel.
-        side: SettingSide,
-        /// Its name.
-        name: &'static str,
-        /// `name=value`, with blanks between.
-        parameters: &'static str,
-    },
-    /// An element of libvirt's domain XML.
-    Libvirt {
-        /// The elements below `<domain>` that it is in, with slashes between.
-        within: &'static str,
-        /// The element.
-        xml: Cow<'static, str>,
-    },
-    /// An option of QEMU's.
-    Qemu(Cow<'static, str>),
-    /// Words of the guest kernel's command line.
-    GuestBoot(&'static str),
-    /// What no file takes: for a person.
-    ByHand(Cow<'static, str>),
-    /// Another of these, to be set where this holds, which the recording does not say.
-    When {
-        /// What has to hold.
-        condition: SettingCondition,
-        /// What is then to be set.
-        set: &'static AdviceSetting,
-    },
-}
-
-impl AdviceSetting {
-    /// What is set, and on which condition alone.
-    pub fn parts(&self) -> (&AdviceSetting, Option<SettingCondition>) {
-        match self {
-            AdviceSetting::When { condition, set } => (set, Some(*condition)),
-            _ => (self, None),
-        }
-    }
-}
-
-/// What has to hold of a guest, where that is not in a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SettingCondition {
-    /// It is Linux.
-    LinuxGuest,
-    /// It is Windows.
-    WindowsGuest,
-    /// It keeps time with another clock.
-    OtherClock,
-}
-
-impl SettingCondition {
-    /// As the beginning of a sentence.
-    pub fn text(self) -> &'static str {
-        match self {
-            SettingCondition::LinuxGuest => "for a Linux guest",
-            SettingCondition::WindowsGuest => "for a Windows guest",
-            SettingCondition::OtherClock => "once the guest keeps time with another clock",
-        }
     }
 }
 
@@ -350,6 +271,9 @@ pub struct NotJudged {
 
 /// Facts that are looked through for one that was noted before: rules note what they share in one go.
 const RECENT: usize = 64;
+
+/// One part in so many of the time judged against: less is within what runs of one and the same workload differ by.
+pub(super) const MIN_COST_SHARE: u64 = 100;
 
 /// What rules make of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]

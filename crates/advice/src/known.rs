@@ -1,6 +1,7 @@
 //! What rules look at, as a table for a document: the rows of the tables of devices, registers and calls, and groups of exits.
 
-use super::cures::{ExitSource, Remedy, sources};
+use super::cure::{ExitSource, Remedy};
+use super::cures::sources;
 use super::device_rules::OTHERWISE;
 use super::reasons::GROUPS;
 use exitscope_model::SubjectKind;

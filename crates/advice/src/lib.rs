@@ -11,13 +11,24 @@
 //!
 //! A recording may be read in parts, as what happens now is: their inputs merge into that of all of it.
 //!
+//! ```text
+//! input, trials, ipis, touched, …: what rules look at ◄─┬─ rules: device_rules and reasons, polling, steal, spinning, gangs, …
+//! cures: the tables of devices, MSRs, calls ◄───────────┘      │   (tables import no rule)
+//! setting, cause, judgement: what is said of it ◄──────────────┘
+//! ```
+//!
 //! A rule is a plain function of what was measured. It cites the facts that it used: an [`Advice`] cannot be made without
 //! any. What the recording does not show is not judged, and said.
 
+mod apic_switches;
 mod arm_cures;
+mod cause;
 mod causes;
+mod cure;
 mod cures;
+mod device_cures;
 mod device_rules;
+mod faults;
 mod gangs;
 mod guest_polls;
 mod halt_poll_scope;
@@ -35,6 +46,7 @@ mod poll_trade;
 mod polling;
 mod polling_guests;
 mod reasons;
+mod setting;
 #[cfg(test)]
 mod setting_syntax;
 mod simulated_gain;
@@ -47,18 +59,21 @@ pub(crate) mod test_exits;
 mod touched;
 mod trials;
 mod unknown_devices;
+mod vmm_settings;
 mod xen_waits;
 
-pub use causes::{Attribution, CauseRow, CauseSubject, CauseVerdict, GoesInto, NO_RULE, attribution, unjudged_causes};
+pub use cause::{CauseRow, CauseSubject, CauseVerdict, GoesInto};
+pub use causes::{Attribution, NO_RULE, attribution, unjudged_causes};
 pub use halt_poll_scope::{HaltPollScope, halt_poll_reach};
 pub use input::{AdviceInput, RecordedHost, Vmm};
 pub use judgement::{
-    AcceptedCost, Advice, AdviceDraft, AdviceSetting, CitedFact, CitedFactId, CitedValue, Evidence, Gain, GainMethod,
-    GainOf, Judgement, NotJudged, Rule, SettingCondition, SettingSide, Topic,
+    AcceptedCost, Advice, AdviceDraft, CitedFact, CitedFactId, CitedValue, Evidence, Gain, GainMethod, GainOf,
+    Judgement, NotJudged, Rule, Topic,
 };
 pub use known::{KnownAnswer, KnownCause, known_causes};
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
+pub use setting::{AdviceSetting, SettingCondition, SettingSide};
 pub use simulated_gain::{InKernelPath, Simulate};
 pub use trials::{SkippedTrials, Trials, TriedLimits};
 

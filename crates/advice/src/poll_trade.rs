@@ -8,13 +8,12 @@
 //! virt/kvm/kvm_main.c): a host all of whose polls succeed says nothing of them but by how long halts took. Whether CPUs or early
 //! wake-ups are worth more is not in a recording: the rule names both, where polls take half of the vCPUs' time.
 
-use super::causes::{CauseSubject, Covered, RuleAnswer};
+use super::cause::{CauseSubject, Covered, RuleAnswer};
 use super::halt_poll_scope::halt_poll_reach;
 use super::input::{AdviceInput, RecordedHost};
-use super::judgement::{
-    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
-};
+use super::judgement::{AdviceDraft, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic};
 use super::polling::{FEWEST, of_halting};
+use super::setting::{AdviceSetting, SettingSide};
 use exitscope_analysis::{DurationStats, HaltStats};
 use exitscope_policy::knob;
 use exitscope_units::Nanos;

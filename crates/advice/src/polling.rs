@@ -4,14 +4,14 @@
 //! high; between the two it is a matter of taste, and nothing is said. Nothing is said either where the recording does not
 //! tell what was in force, or where KVM polled for nobody although it should have.
 
-use super::causes::{CauseSubject, Covered, RuleAnswer};
-use super::device_rules::{MIN_COST_SHARE, for_vmm};
+use super::cause::{CauseSubject, Covered, RuleAnswer};
 use super::halt_poll_scope::halt_poll_reach;
 use super::input::{AdviceInput, RecordedHost, VmTime, Vmm, total};
-use super::judgement::{
-    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
-};
+use super::judgement::MIN_COST_SHARE;
+use super::judgement::{AdviceDraft, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic};
+use super::setting::{AdviceSetting, SettingSide};
 use super::trials::{GainEstimateNs, MOST_GUESTS, PollCandidates, Trial, Trials};
+use super::vmm_settings::for_vmm;
 use exitscope_analysis::{HaltStats, PollSettings};
 use exitscope_policy::{Knob, knob};
 use exitscope_units::{Nanos, VmId};

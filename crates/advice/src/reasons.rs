@@ -8,27 +8,26 @@
 //! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
 //! ```
 
-use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer, asked};
-use super::cures::{
-    APICV, Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand,
-    libvirt, qemu,
+use super::apic_switches::APICV;
+use super::cause::{CauseSubject, Covered, CureLookup, RuleAnswer, is_told_apart};
+use super::cure::{
+    Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand, libvirt,
+    qemu,
 };
 use super::device_rules::{JudgedVm, Thing, VmSubjectExits, medians};
-use super::gangs;
-use super::input::AdviceInput;
+use super::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
+use super::gangs::{self, DOORBELLS};
+use super::input::{AdviceInput, RecordedHost};
 use super::judgement::{CitedValue, Judgement, Topic};
 use super::msr_cures::{CPUID, RDPMC};
 use super::polling::is_short;
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
-use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, detail_name, is_of_pcs};
+use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
-
-/// The exits by which a thread is told to leave.
-pub(super) const DOORBELLS: &str = "forced out (doorbells)";
 
 /// No handler of an interrupt takes so long: who waits longer waits for something else.
 const HANDLER: Nanos = Nanos(500_000);
@@ -245,6 +244,15 @@ const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
 const INTERRUPTS: &str = "interrupts of the host";
 
+/// What exits from this are about; none where nothing tells them apart but their reason.
+pub(super) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
+    let key = cause.subject().filter(|key| is_told_apart(key.kind));
+    match (key.map(|key| CureLookup::of(host, is_qemu, key)), group(cause)) {
+        (Some(CureLookup::Other(..)) | None, Some(group)) => Some(CureLookup::Named(group.name)),
+        (asked, _) => asked,
+    }
+}
+
 /// The group of exits that come from this.
 pub(super) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
     GROUPS.iter().find(|group| (group.has)(cause))
@@ -255,41 +263,18 @@ fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
     code.list == list && numbers.contains(&code.number) && !code.nested
 }
 
-/// Why `KVM_RUN` returned, as the number of its code, where that was a fault that KVM could not resolve.
-fn unresolved_fault(cause: &ExitCause) -> Option<u64> {
-    match cause.subject() {
-        Some(key) => (key.kind == SubjectKind::MemoryFault).then_some(key.key),
-        None => cause.code.is_unresolved_fault().then_some(cause.code.number),
-    }
-}
-
-/// What happened, of a fault at memory; none where the exit is about a device, or nothing says what it is about.
-fn fault(cause: &ExitCause) -> Option<&'static str> {
-    let key = cause.subject().filter(|key| matches!(key.kind, SubjectKind::PageFault | SubjectKind::EptViolation))?;
-    detail_name(key.kind, key.key).filter(|_| cause.code.is_page_fault())
-}
-
-/// KVM's entries for emulated devices have reserved bits set (`kvm_mmu_set_mmio_spte_mask` of `arch/x86/kvm/mmu/spte.c`).
-fn is_memory_fault(cause: &ExitCause) -> bool {
-    fault(cause).is_some_and(|what| !what.ends_with("reserved bit"))
-}
-
 /// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
 /// has no tracepoint.
 fn is_untold_fault(cause: &ExitCause) -> bool {
     cause.about.is_none() && is(cause, CodeList::PpcTrap, &[0xe00, 0xe20])
 }
 
-/// The page is there, and may only be read for now.
-pub(super) fn is_write_to_protected(cause: &ExitCause) -> bool {
-    fault(cause).is_some_and(|what| what.starts_with("write") && what.ends_with("not allowed"))
-}
-
-/// KVM has taken the permission to execute from a huge page, which it splits at the fetch: `kvm_mmu_hugepage_adjust`,
-/// `disallowed_hugepage_adjust` of arch/x86/kvm/mmu/mmu.c, against iTLB multihit of Intel's.
-pub(super) fn is_fetch_of_split(cause: &ExitCause) -> bool {
-    cause.code.basic().list == CodeList::Vmx
-        && fault(cause).is_some_and(|what| what.starts_with("fetch") && what.ends_with("not allowed"))
+/// Why `KVM_RUN` returned, as the number of its code, where that was a fault that KVM could not resolve.
+fn unresolved_fault(cause: &ExitCause) -> Option<u64> {
+    match cause.subject() {
+        Some(key) => (key.kind == SubjectKind::MemoryFault).then_some(key.key),
+        None => cause.code.is_unresolved_fault().then_some(cause.code.number),
+    }
 }
 
 /// Of x86: on arm64 the guest's own timer leaves it by an interrupt of the host's, too. Those that meet a nested guest are the
@@ -941,8 +926,7 @@ static PENDING: Cure = Cure {
 mod tests {
     use super::*;
     use crate::causes;
-    use crate::input::{AdviceInput, RecordedHost};
-    use crate::judgement::AdviceSetting;
+    use crate::setting::AdviceSetting;
     use crate::test_exits::{end, exit, spent, vcpu};
     use crate::{CauseSubject, CauseVerdict};
     use exitscope_analysis::Selection;

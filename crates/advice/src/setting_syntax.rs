@@ -7,7 +7,7 @@
 //! "CPU model and topology", "CPU Tuning", "Memory Backing", "Hard drives", "Console", "Video devices"; `ps2` is from libvirt 10.7 on; names of
 //! processor features are those of src/cpu_map/x86_features.xml.
 
-use super::judgement::AdviceSetting;
+use super::setting::AdviceSetting;
 use exitscope_model::is_qemu_word;
 
 /// Words of options that only advice has; those that it also looks for are [`is_qemu_word`]'s.

@@ -6,14 +6,15 @@
 //! yields find nobody to yield to ───────────► replayed with longer windows, or none: the time of the yields is won
 //! ```
 
-use super::causes::{CauseSubject, Covered, CureLookup, RuleAnswer};
-use super::device_rules::{MIN_COST_SHARE, for_vmm};
+use super::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use super::input::{AdviceInput, RecordedHost, VmTime, total};
-use super::judgement::{
-    AdviceDraft, AdviceSetting, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, SettingSide, Topic,
-};
-use super::steal::{WAITED, pins, share};
+use super::judgement::MIN_COST_SHARE;
+use super::judgement::share;
+use super::judgement::{AdviceDraft, CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic};
+use super::setting::{AdviceSetting, SettingSide};
+use super::steal::{WAITED, pins};
 use super::trials::{SpinTrial, Trials};
+use super::vmm_settings::for_vmm;
 use exitscope_analysis::{SubjectKey, YieldStats};
 use exitscope_model::codes::{KICK_CPU, SCHED_OP as SCHED_OP_CALL};
 use exitscope_model::{CodeList, SubjectKind, TargetState, YieldCall};
@@ -176,18 +177,14 @@ fn note(
 fn calls(input: &AdviceInput, host: &RecordedHost, vm: VmId) -> String {
     let cells = input.facts.yields.vcpus.keys().filter(|(who, call)| who.vm == vm && call.waits());
     let name = |call: &YieldCall| match call {
-        YieldCall::Diag44 if !is_s390(host) => "undirected yield",
-        YieldCall::Diag9c if !is_s390(host) => "directed yield",
+        YieldCall::Diag44 if !host.is_s390() => "undirected yield",
+        YieldCall::Diag9c if !host.is_s390() => "directed yield",
         call => call.name(),
     };
     let mut names: Vec<&str> = cells.map(|(_, call)| name(call)).collect();
     names.sort_unstable();
     names.dedup();
     names.join(", ")
-}
-
-pub(super) fn is_s390(host: &RecordedHost) -> bool {
-    host.arch.starts_with("s390")
 }
 
 /// They spin while others of their VM wait for a CPU: one of those may hold the lock.
@@ -201,7 +198,7 @@ fn preempted_holders(
     judgement: &mut Judgement,
 ) {
     let hand = |text: &'static str| AdviceSetting::ByHand(text.into());
-    let undirected = is_s390(host) && input.yields(vm, |call| call == YieldCall::Diag44).count > 0;
+    let undirected = host.is_s390() && input.yields(vm, |call| call == YieldCall::Diag44).count > 0;
     let vmm = input.vmm(vm, host);
     let x86 = host.arch.starts_with("x86") && !host.xen;
     let vcpus = input.vms.get(&vm).map_or(1, |time| time.vcpus);
@@ -277,7 +274,7 @@ fn idle_yields(
     let nearly = |trial: &&SpinTrial| pays(trial) && trial.least.1 >= most * GOOD_ENOUGH_SHARE;
     let Some(trial) = trials.spins.iter().filter(nearly).min_by_key(|trial| trial.rank) else {
         // Other machines have no window, nor lock code that looks so often before it yields.
-        let has_window = host.arch.starts_with("x86") && !host.xen || is_s390(host);
+        let has_window = host.arch.starts_with("x86") && !host.xen || host.is_s390();
         let why = match trials.spins.is_empty() {
             _ if !has_window => CONTENDED,
             true => {

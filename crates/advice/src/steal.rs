@@ -1,9 +1,12 @@
 //! Rules about CPUs that vCPUs wait for, overcommit and steal; and Xen's long way of a port access.
 
-use super::causes::{CauseSubject, Covered, RuleAnswer};
-use super::device_rules::{MIN_COST_SHARE, for_vmm};
+use super::cause::{CauseSubject, Covered, RuleAnswer};
 use super::input::{AdviceInput, RecordedHost, Taken, VmTime, total};
-use super::judgement::{AdviceDraft, AdviceSetting, CitedValue, Gain, GainMethod, GainOf, Judgement, Rule, Topic};
+use super::judgement::{
+    AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Judgement, MIN_COST_SHARE, Rule, Topic, share,
+};
+use super::setting::AdviceSetting;
+use super::vmm_settings::for_vmm;
 use super::xen_waits;
 use exitscope_model::version;
 use exitscope_model::{SubjectKind, TimePart};
@@ -44,11 +47,6 @@ pub(super) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
             long_way(input, host, vm, time, judgement);
         }
     }
-}
-
-/// A part of a whole.
-pub(super) fn share(part: u64, whole: u64) -> CitedValue {
-    CitedValue::Share(part as f64 / whole.max(1) as f64)
 }
 
 fn is_felt(time: &VmTime) -> bool {

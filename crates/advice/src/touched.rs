@@ -1,6 +1,6 @@
 //! Which pages of its memory a guest had to wait for: for the first time, or again.
 
-use super::reasons::{is_fetch_of_split, is_write_to_protected};
+use super::faults::{is_fetch_of_split, is_write_to_protected};
 use exitscope_analysis::{ExitCause, SubjectKey};
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{CodeList, Exit, Subject, SubjectKind};

@@ -7,8 +7,7 @@
 //! What differs from part to part says how sure a sum is.
 
 use super::input::{AdviceInput, RecordedHost};
-use super::judgement::SettingSide;
-use super::spinning::is_s390;
+use super::setting::SettingSide;
 use exitscope_analysis::RecordedHaltPolling;
 use exitscope_analysis::replay::{
     GangReplay, HaltNumbering, HaltOutcome, HaltPolicy, HaltReplay, RecordedHalt, SpinModel, SpinReplay,
@@ -305,7 +304,7 @@ impl SpinCandidates {
         let survey = &input.spins;
         let call = survey.main_call().filter(|_| survey.known > 0)?;
         // Lock code with `spin_retry` is s390's (arch/s390/lib/spinlock.c).
-        if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) && !is_s390(host) {
+        if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) && !host.is_s390() {
             return None;
         }
         let in_force = survey.in_force(call);

@@ -9,9 +9,10 @@
 //! ```
 
 use super::CitedFactId;
-use super::cures::{Acts, REPLACES, by_hand, libvirt, qemu};
+use super::cure::{Acts, REPLACES, by_hand, libvirt, qemu};
 use super::device_rules::{AdviceText, GainRange, JudgedVm, Thing, VmSubjectExits};
-use super::judgement::{AdviceId, AdviceSetting, CitedValue, GainMethod, Judgement, Rule, Topic};
+use super::judgement::{AdviceId, CitedValue, GainMethod, Judgement, Rule, Topic};
+use super::setting::AdviceSetting;
 use super::simulated_gain::InKernelPath;
 use super::subject_stats::SubjectStats;
 use exitscope_analysis::SubjectKey;

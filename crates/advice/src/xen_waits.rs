@@ -1,8 +1,9 @@
 //! What Xen's vCPUs wait for when they wait for a CPU, and what is to be done about each.
 
 use super::input::AdviceInput;
-use super::judgement::{AdviceSetting, CitedFactId, Judgement, Topic};
-use super::steal::share;
+use super::judgement::share;
+use super::judgement::{CitedFactId, Judgement, Topic};
+use super::setting::AdviceSetting;
 use exitscope_analysis::CpuHolders;
 use exitscope_model::YieldCall;
 use exitscope_units::VmId;
