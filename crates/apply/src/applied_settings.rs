@@ -76,8 +76,8 @@ pub enum AppliedSettingsError {
     /// It is of another tree; the root of that one, and of this one.
     #[error(
         "{path}: says what was set below {1}, which is not the tree below {2}: nothing was restored, and the file is kept; \
-         `exitscope advise --undo`, with the same --state and as --root the path at which that tree is now, restores it; if it is gone, \
-         the file has the old values: restore them by hand and remove it",
+         `exitscope advise --undo --root {1}`, or with the path at which that tree is now, and with the same --state, restores it; if it \
+         is gone, the file has the old values: restore them by hand and remove it",
         path = .0.display()
     )]
     OtherTree(PathBuf, String, String),

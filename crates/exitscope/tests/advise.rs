@@ -949,8 +949,10 @@ fn only_one_at_a_time_changes_anything() {
     }
     // It is let go with who held it, however that ended.
     drop(held);
-    assert_eq!(apply(&root, &[trace, "--apply", "--yes"]).status.code(), Some(0));
-    assert_eq!(now(), set);
+    let applied = apply(&root, &[trace, "--apply", "--yes"]);
+    assert_eq!((applied.status.code(), now()), (Some(0), set));
+    let undo = format!("`exitscope advise --undo --root {}` restores what was there", root.display());
+    assert!(stdout(&applied).contains(&undo), "{}", stdout(&applied));
 }
 
 #[test]

@@ -67,8 +67,9 @@ pub fn apply(
     }
     settings.save()?;
     if !settings.applied().is_empty() {
-        let path = path.display();
-        writeln!(out, "  `exitscope advise --undo` restores what was there; it is kept in {path}")?;
+        let (path, root) = (path.display(), args.root.display());
+        let root = if args.root == Path::new("/") { String::new() } else { format!(" --root {root}") };
+        writeln!(out, "  `exitscope advise --undo{root}` restores what was there; it is kept in {path}")?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
 }
