@@ -168,7 +168,7 @@ test("a comparison has diff's figures, for each measure and reason", async () =>
       assert.equal(rows[at].reason, nameOf(row));
       assert.equal(Number(rows[at]["exits before"]), row.count_before);
       for (const [column, value] of [["after", change.after], ["interval from", change.low], ["to", change.high]]) assert.equal(rows[at][column], value === null ? "" : String(value), `${row.reason} ${column}`);
-      assert.equal(rows[at].verdict, { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell" }[change.verdict]);
+      assert.equal(rows[at].verdict, { more: "more", less: "less", unclear: "may be chance", "too few": "too few to tell", "not judged": "not judged" }[change.verdict]);
     });
   }
   // Lengths of one reason: all exits are in them, and the median is the one in the table.
