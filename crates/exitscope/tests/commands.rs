@@ -799,6 +799,7 @@ fn a_diff_finds_what_differs_and_nothing_where_nothing_does() {
     assert_eq!(decided, 0, "sides that differ as much within as between them decide nothing");
     let output = run(&["diff", &t2(), &other]);
     assert!(stdout(&output).contains("No row has a verdict, for the reason above"));
+    assert!(!stdout(&output).contains("no clear difference"), "that would be a verdict: {}", stdout(&output));
 }
 
 /// A trace.dat of the corpus with this option, in the place of the statistics of CPU 1.

@@ -219,7 +219,7 @@ impl Words<'_> {
         {
             let clear = match rate.verdict {
                 _ if !is_told => String::new(),
-                "more" | "less" => format!(" ({})", rate.percent()),
+                "more" | "less" | "not judged" => format!(" ({})", rate.percent()),
                 _ => format!(" ({}, no clear difference)", rate.percent()),
             };
             details.push(format!(
