@@ -138,12 +138,12 @@ impl DiffVerdict {
 /// The architectures, or hypervisors, that differ. A trace that does not say its architecture gives its beginning.
 fn unlike([before, after]: [&ComparedSide; 2]) -> Option<(String, String)> {
     let names = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let differ = |old: &BTreeSet<String>, new: &BTreeSet<String>| {
+    let differ = |old: &BTreeSet<String>, new: &BTreeSet<String>, are_alike: fn(&str, &str) -> bool| {
         let (old, new) = (names(old), names(new));
-        let is_like = old.is_empty() || new.is_empty() || old.starts_with(&new) || new.starts_with(&old);
-        (!is_like).then_some((old, new))
+        (!old.is_empty() && !new.is_empty() && !are_alike(&old, &new)).then_some((old, new))
     };
-    differ(&before.architectures, &after.architectures).or_else(|| differ(&before.hypervisors, &after.hypervisors))
+    differ(&before.architectures, &after.architectures, |old, new| old.starts_with(new) || new.starts_with(old))
+        .or_else(|| differ(&before.hypervisors, &after.hypervisors, |old, new| old == new))
 }
 
 fn state(all: &DiffRow, rows: &[DiffRow], cost: Option<MeasureChange>) -> DiffState {
@@ -227,6 +227,7 @@ mod tests {
             (side(2, "x86", "KVM", (true, true)), DiffState::Worse, true),
             (side(2, "aarch64", "KVM", (true, true)), DiffState::CannotTell(NotCompared::Unlike), false),
             (side(2, "x86_64", "Xen", (true, true)), DiffState::CannotTell(NotCompared::Unlike), false),
+            (side(2, "x86_64", "KVM, Xen", (true, true)), DiffState::CannotTell(NotCompared::Unlike), false),
             (side(2, "x86_64", "KVM", (true, false)), DiffState::CannotTell(NotCompared::Steal), false),
         ] {
             let verdict = DiffVerdict::of(&all, &rows, [&good, &other]);
