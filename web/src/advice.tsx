@@ -99,7 +99,7 @@ export function AdviceView() {
           <h3>
             {item.number}. {item.change}
           </h3>
-          <p class="soft">For {item.scope_text}. Takes effect: {item.takes_effect}.</p>
+          <p class="soft">For {item.scope_text}. Takes effect: {item.takes_effect}.{item.instead_of !== undefined && ` Instead of ${item.instead_of}, to the same end: not beside it.`}</p>
           <Gain item={item} most={most} />
           <ul class="plain-list">
             {item.settings.map((of) => (

@@ -177,6 +177,10 @@ export interface AdviceRow {
    */
   id: string;
   /**
+   * The number of better advice to the same end: whoever follows both does not win both.
+   */
+  instead_of?: number;
+  /**
    * Its number, from 1 on.
    */
   number: number;
@@ -188,18 +192,18 @@ export interface AdviceRow {
    * What is advised.
    */
   rule:
+    | "cure"
+    | "doorbell"
+    | "replace_device"
+    | "steal"
+    | "newer_xen"
     | "host_halt_poll"
     | "guest_halt_poll"
     | "no_guest_halt_poll"
     | "idle_states"
-    | "steal"
-    | "lock_holders"
-    | "spin_longer"
     | "virtual_cores"
-    | "newer_xen"
-    | "cure"
-    | "doorbell"
-    | "replace_device";
+    | "lock_holders"
+    | "spin_longer";
   /**
    * `vm` or `host`: for whom it is.
    */

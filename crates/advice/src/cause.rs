@@ -1,8 +1,8 @@
 //! What exits come from, and what rules and judgements say of it.
 
-use super::cures::source;
-use super::input::RecordedHost;
 use super::judgement::AdviceId;
+use crate::cures::table::source;
+use crate::evidence::input::RecordedHost;
 use exitscope_analysis::SubjectKey;
 use exitscope_model::{CodeList, ExitCode, SubjectKind};
 use exitscope_units::{Nanos, VmId};

@@ -9,12 +9,13 @@
 //! Not judged is not "nothing to do": it says that no rule looks at it.
 
 use super::cause::{CauseRow, CauseSubject, CauseVerdict, Covered, CureLookup, GoesInto, RuleAnswer, is_told_apart};
-use super::gangs::DOORBELLS;
-use super::gangs::are_forced;
-use super::input::{AdviceInput, RecordedHost, total};
 use super::judgement::Judgement;
-use super::not_judged::ABOUT;
-use super::reasons::asked;
+use crate::evidence::input::{AdviceInput, RecordedHost, total};
+use crate::rules::RULES;
+use crate::rules::device_rules::ABOUT;
+use crate::rules::gangs::DOORBELLS;
+use crate::rules::gangs::are_forced;
+use crate::rules::reasons::asked;
 use exitscope_analysis::{ExitCause, ExitStats, Facts, GangStats, SubjectKey};
 use exitscope_model::{CodeList, ExitCode, TimePart};
 use exitscope_units::{Nanos, VmId};
@@ -32,6 +33,9 @@ const EPT_MISCONFIG: u64 = 49;
 
 /// Why nothing is said where no rule said a word.
 pub const NO_RULE: &str = "no rule looks at it";
+
+/// The same of what a rule says that it judges.
+pub const UNANSWERED: &str = "the rule about it says nothing of this recording: please report that";
 
 /// How rules tell exits of a reason apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +96,9 @@ pub fn unjudged_causes(facts: &Facts, host: &RecordedHost) -> Vec<CauseRow> {
     }
     sums.forced_out = total(facts.gangs.vms().values().map(GangStats::cost));
     facts.causes.cells().iter().for_each(|(cause, stats)| sums.add(host, false, cause, stats));
-    sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(untold.to_string()))
+    // No rule has looked.
+    let why = |untold| if untold == UNANSWERED { NO_RULE } else { untold };
+    sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(why(untold).to_string()))
 }
 
 impl CauseVerdict {
@@ -198,7 +204,7 @@ impl Sums {
             of_time: share(sum.cost, wall),
             verdict: verdict(
                 &|of| covers(of, code, asked, halts(&sum.stats)),
-                untold(code, asked),
+                untold(code, asked, halts(&sum.stats)),
                 Some((code, asked)),
             ),
         };
@@ -222,7 +228,7 @@ impl Sums {
                     lengths: None,
                     of_cost: None,
                     of_time: share(lost, wall),
-                    verdict: verdict(&|said| *said == of, NO_RULE, None),
+                    verdict: verdict(&|said| *said == of, UNANSWERED, None),
                 });
             }
         }
@@ -245,8 +251,11 @@ fn covers(of: &Covered, code: ExitCode, asked: Option<CureLookup>, halts: bool) 
 }
 
 /// Why nothing was said of such exits.
-fn untold(code: ExitCode, asked: Option<CureLookup>) -> &'static str {
+fn untold(code: ExitCode, asked: Option<CureLookup>, halts: bool) -> &'static str {
     let number = (code.list, code.number);
+    if RULES.iter().flat_map(|row| row.answers).any(|of| covers(of, code, asked, halts)) {
+        return UNANSWERED;
+    }
     let names_one = ABOUT.contains(&number) || number == (CodeList::Vmx, EPT_MISCONFIG) || code.is_page_fault();
     if names_one && asked.is_none() { "the recording does not say what they are about" } else { NO_RULE }
 }
@@ -277,7 +286,7 @@ fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: &str) -> Ca
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::VmTime;
+    use crate::evidence::input::VmTime;
     use crate::judgement::{AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Rule, Topic};
     use crate::test_exits::{exit, spent, vcpu};
     use exitscope_analysis::Selection;
@@ -369,7 +378,7 @@ mod tests {
             (CodeList::Vmx, 47, None, NO_RULE),
             (CodeList::Svm, 49, None, NO_RULE),
         ] {
-            assert_eq!(untold(ExitCode::new(list, number), about), says, "{list:?} {number} {about:?}");
+            assert_eq!(untold(ExitCode::new(list, number), about, false), says, "{list:?} {number} {about:?}");
         }
     }
 
@@ -400,7 +409,7 @@ mod tests {
         let mut judgement = Judgement::default();
         let fact = judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(3));
         let plan = AdviceDraft {
-            rule: Rule::Cure,
+            rule: Rule::new("cure"),
             subject: CauseSubject::None,
             vm: None,
             change: String::new(),

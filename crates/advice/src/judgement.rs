@@ -76,33 +76,28 @@ ids! {
     }
 }
 
-ids! {
-    /// What is advised: of one VM, or of the host, and of one subject, there is one advice of each at most.
-    Rule {
-        /// Another limit of the host's halt polling.
-        HostHaltPoll "host_halt_poll",
-        /// Halt polling by the guest.
-        GuestHaltPoll "guest_halt_poll",
-        /// No halt polling by the guest.
-        NoGuestHaltPoll "no_guest_halt_poll",
-        /// Idle states of the host's CPUs that are left sooner.
-        IdleStates "idle_states",
-        /// Find what takes the CPUs of vCPUs that wait for one.
-        Steal "steal",
-        /// Keep lock holders running.
-        LockHolders "lock_holders",
-        /// Let vCPUs spin longer before they yield.
-        SpinLonger "spin_longer",
-        /// Narrower virtual cores.
-        VirtualCores "virtual_cores",
-        /// A Xen that decodes port accesses.
-        NewerXen "newer_xen",
-        /// What the table of devices and registers has for the subject.
-        Cure "cure",
-        /// Let an event descriptor take writes to the subject.
-        Doorbell "doorbell",
-        /// Replace the device behind the subject.
-        ReplaceDevice "replace_device",
+/// What is advised: of one VM, or of the host, and of one subject, there is one advice of each at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    id: &'static str,
+    /// What it shares with those of which only one can be followed.
+    one_of: Option<&'static str>,
+}
+
+impl Rule {
+    /// By its id in JSON.
+    pub(crate) const fn new(id: &'static str) -> Rule {
+        Rule { id, one_of: None }
+    }
+
+    /// One of several ways to the same, each of which makes the others do nothing.
+    pub(crate) const fn one_of(way_to: &'static str, id: &'static str) -> Rule {
+        Rule { id, one_of: Some(way_to) }
+    }
+
+    /// Its id in JSON.
+    pub const fn id(self) -> &'static str {
+        self.id
     }
 }
 
@@ -218,7 +213,32 @@ pub struct AdviceDraft {
     pub acts: Cow<'static, str>,
 }
 
+/// What an advice says.
+pub(crate) struct AdviceWords {
+    /// What to change.
+    pub change: String,
+    /// How exactly.
+    pub settings: Vec<AdviceSetting>,
+    /// What can go wrong.
+    pub risk: Cow<'static, str>,
+    /// Who pays for it.
+    pub payer: Cow<'static, str>,
+    /// How to undo it.
+    pub undo: Cow<'static, str>,
+    /// From when on it acts.
+    pub acts: Cow<'static, str>,
+}
+
+impl AdviceWords {
+    /// The advice of a rule to a VM, or to the host, that is about no subject.
+    pub fn of(self, rule: Rule, vm: Option<VmId>, gain: Gain) -> AdviceDraft {
+        let AdviceWords { change, settings, risk, payer, undo, acts } = self;
+        AdviceDraft { rule, subject: CauseSubject::None, vm, change, settings, gain, risk, payer, undo, acts }
+    }
+}
+
 /// An advice, as it was given; its number is found out when all are ranked.
+#[must_use = "`say` of which causes it is: they are listed as what no rule looks at otherwise"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AdviceId(usize);
 
@@ -354,6 +374,15 @@ impl Judgement {
         &self.advice
     }
 
+    /// The number of better advice of which this one, of number `number`, is an alternative: following both does not win both.
+    pub fn instead_of(&self, number: usize) -> Option<usize> {
+        let plan = &self.advice.get(number.checked_sub(1)?)?.plan;
+        let meets = |other: &AdviceDraft| other.vm.is_none() || plan.vm.is_none() || other.vm == plan.vm;
+        let is_way = |other: &Advice| plan.rule.one_of.is_some() && other.plan.rule.one_of == plan.rule.one_of;
+        let better = self.advice.iter().take(number - 1);
+        better.into_iter().position(|other| is_way(other) && meets(&other.plan)).map(|at| at + 1)
+    }
+
     /// Keeps advice for these VMs, and for the host where it was said of one of them, or of none.
     pub(super) fn retain_of(&mut self, is_asked: impl Fn(VmId) -> bool) {
         let of_answer =
@@ -398,6 +427,7 @@ impl Judgement {
 }
 
 #[cfg(test)]
+#[expect(unused_must_use, reason = "these are about advice alone")]
 mod tests {
     use super::*;
 
@@ -405,7 +435,7 @@ mod tests {
         let gain = Gain { of: GainOf::Exits, low: Nanos(0), high: Nanos(high), how: GainMethod::Counted("") };
         let text = || Cow::Borrowed("");
         AdviceDraft {
-            rule: Rule::Cure,
+            rule: Rule::new("cure"),
             subject: CauseSubject::None,
             vm: None,
             change: String::new(),
@@ -484,6 +514,22 @@ mod tests {
         judgement.retain_of(|vm| vm == VmId(2));
         let kept: Vec<u64> = judgement.advice().iter().map(|advice| advice.plan().gain.high.0).collect();
         assert_eq!((kept, judgement.left_alone.len()), (vec![2, 3, 5], 1));
+    }
+
+    #[test]
+    fn of_ways_to_the_same_the_best_is_first_and_the_others_are_instead_of_it() {
+        let mut judgement = Judgement::default();
+        let fact = judgement.cite(None, Topic::Halts, "halts", CitedValue::Count(1));
+        let (one, other) = (Rule::one_of("polls", "host"), Rule::one_of("polls", "guest"));
+        for (rule, vm, high) in [(other, Some(2), 9), (one, None, 8), (other, Some(1), 7), (Rule::new("cure"), None, 6)]
+        {
+            judgement.advise(fact, &[], AdviceDraft { rule, vm: vm.map(VmId), ..plan(high) });
+        }
+        judgement.rank();
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5].map(|number| judgement.instead_of(number)),
+            [None, None, Some(1), Some(2), None, None]
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What rules look at, as a table for a document: the rows of the tables of devices, registers and calls, and groups of exits.
 
-use super::cure::{ExitSource, Remedy};
-use super::cures::sources;
-use super::device_rules::OTHERWISE;
-use super::reasons::GROUPS;
+use crate::cures::cure::{ExitSource, Remedy};
+use crate::cures::table::sources;
+use crate::rules::device_rules::OTHERWISE;
+use crate::rules::reasons::GROUPS;
 use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register_parts;
 

@@ -1,7 +1,7 @@
 //! What other values of a knob of halt polling would have made of a recording's halts: a trial puts what they come to beside it.
 
-use super::input::AdviceInput;
-use super::trials::{GainEstimateNs, PollCandidates, Trial};
+use crate::evidence::input::AdviceInput;
+use crate::evidence::trials::{GainEstimateNs, PollCandidates, Trial};
 use exitscope_analysis::replay::{HaltNumbering, HaltPolicy};
 use exitscope_analysis::{RecordedHaltPolling, VcpuTime, are_known};
 use exitscope_model::Halt;

@@ -65,7 +65,7 @@ impl AdviceSetting {
     }
 }
 
-/// What has to hold of a guest, where that is not in a recording.
+/// What has to hold of a guest or its host, where that is not in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingCondition {
     /// It is Linux.
@@ -74,6 +74,10 @@ pub enum SettingCondition {
     WindowsGuest,
     /// It keeps time with another clock.
     OtherClock,
+    /// Its VM has a virtio console.
+    VirtioConsole,
+    /// The host's processors are Intel's.
+    IntelHost,
 }
 
 impl SettingCondition {
@@ -83,6 +87,8 @@ impl SettingCondition {
             SettingCondition::LinuxGuest => "for a Linux guest",
             SettingCondition::WindowsGuest => "for a Windows guest",
             SettingCondition::OtherClock => "once the guest keeps time with another clock",
+            SettingCondition::VirtioConsole => "once the VM has a virtio console",
+            SettingCondition::IntelHost => "on Intel's processors",
         }
     }
 }

@@ -48,7 +48,7 @@ impl Missed {
         &[Missed::Exits, Missed::Entries, Missed::UserExits, Missed::HaltEnds, Missed::Scheduler];
 
     /// The tracepoints of which one had to be recorded.
-    fn tracepoints(self) -> &'static [&'static str] {
+    pub fn tracepoints(self) -> &'static [&'static str] {
         match self {
             Missed::Exits => &["kvm:kvm_exit", "kvm_hv:kvm_guest_exit", "kvm:kvm_s390_sie_exit"],
             Missed::Subjects => &["kvm:kvm_pio"],

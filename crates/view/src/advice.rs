@@ -5,7 +5,7 @@ use crate::names;
 use crate::report::{Coverage, CoverageLine, SelectionRow, TraceRow};
 use exitscope_advice::{
     Advice, AdviceSetting, CauseRow, CauseSubject, CauseVerdict, CitedFact, CitedFactId, CitedValue, Gain, GainMethod,
-    GainOf, GoesInto, Judgement, NO_RULE, Rule, SettingSide, Topic,
+    GainOf, GoesInto, Judgement, NO_RULE, SettingSide, Topic, advised_rules,
 };
 use exitscope_analysis::{Facts, SubjectKey};
 use exitscope_model::{SubjectKind, TraceInfo};
@@ -154,6 +154,9 @@ pub struct AdviceRow {
     pub settings: Vec<AdviceSettingRow>,
     /// What it is expected to win.
     pub gain: GainRow,
+    /// The number of better advice to the same end: whoever follows both does not win both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<usize>,
     /// The numbers of the facts that say so.
     pub evidence: Vec<usize>,
     /// What can go wrong.
@@ -454,6 +457,7 @@ impl AdviceRow {
             change: plan.change.clone(),
             settings: plan.settings.iter().map(AdviceSettingRow::of).collect(),
             gain: GainRow::of(plan.gain, plan.vm, judgement.vcpu_time(plan.vm)),
+            instead_of: judgement.instead_of(number),
             evidence: advice.evidence().iter().map(|fact| fact.number()).collect(),
             risk: plan.risk.to_string(),
             who_pays: plan.payer.to_string(),
@@ -532,7 +536,7 @@ fn side_name(side: SettingSide) -> &'static str {
 pub(crate) const CPU_FEATURES: &str = "-cpu …,";
 
 impl AdviceSettingRow {
-    fn of(setting: &AdviceSetting) -> AdviceSettingRow {
+    pub(crate) fn of(setting: &AdviceSetting) -> AdviceSettingRow {
         let (set, condition) = setting.parts();
         let row = AdviceSettingRow::unconditional(set);
         match condition {
@@ -606,5 +610,5 @@ fn topic_ids(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn rule_ids(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": Rule::ALL.iter().map(|rule| rule.id()).collect::<Vec<_>>() })
+    json_schema!({ "type": "string", "enum": advised_rules() })
 }

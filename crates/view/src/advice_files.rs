@@ -31,7 +31,14 @@ pub enum SettingsFormat {
 
 /// Prints the settings of `side` (`host` or `guest`) in a form; those that it cannot express as comments.
 pub fn write_settings(advised: &AdviceReport, form: SettingsFormat, side: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut file = File { form, side, sections: BTreeMap::new(), conditional: Vec::new(), comments: Vec::new() };
+    let mut file = File {
+        form,
+        side,
+        sections: BTreeMap::new(),
+        conditional: Vec::new(),
+        instead: Vec::new(),
+        comments: Vec::new(),
+    };
     for row in &advised.advice {
         file.take(row);
     }
@@ -47,6 +54,8 @@ struct File<'a> {
     sections: BTreeMap<String, Vec<String>>,
     /// What the form can say, on conditions that the recording does not tell.
     conditional: Vec<String>,
+    /// The same, of advice to an end for which there is better advice.
+    instead: Vec<String>,
     comments: Vec<String>,
 }
 
@@ -57,7 +66,8 @@ impl File<'_> {
             _ => format!("{}. {}:", row.number, row.scope_text),
         };
         for setting in &row.settings {
-            match self.place(row, setting) {
+            match self.place(&row.scope_text, setting) {
+                Some(_) if row.instead_of.is_some() => self.instead.push(format!("{whose} {}", setting.text)),
                 // All of them together would be right for no guest.
                 Some(_) if setting.condition.is_some() => self.conditional.push(format!("{whose} {}", setting.text)),
                 Some((section, line)) => {
@@ -72,8 +82,8 @@ impl File<'_> {
     }
 
     /// Where a setting goes in this form, if it can express it.
-    fn place(&self, row: &AdviceRow, setting: &AdviceSettingRow) -> Option<Place> {
-        let of_vm = || row.scope_text.clone();
+    fn place(&self, vm: &str, setting: &AdviceSettingRow) -> Option<Place> {
+        let of_vm = || vm.to_string();
         let value = &setting.value;
         match (self.form, setting.kind) {
             (SettingsFormat::Qemu, "qemu") if value.starts_with(CPU_FEATURES) => Some((of_vm(), value.clone())),
@@ -141,6 +151,10 @@ impl File<'_> {
             say(out, "What fits the guest of these, which the recording does not tell:")?;
         }
         self.conditional.iter().try_for_each(|line| say(out, &format!("  {line}")))?;
+        if !self.instead.is_empty() {
+            say(out, "Instead of better advice to the same end, not beside it:")?;
+        }
+        self.instead.iter().try_for_each(|line| say(out, &format!("  {line}")))?;
         if !self.comments.is_empty() {
             say(out, "Not in this form:")?;
         }
@@ -296,6 +310,31 @@ fn one_cpu(options: &[String]) -> (Vec<&str>, Vec<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exitscope_advice::{AdviceSetting, SettingSide};
+
+    #[test]
+    fn what_a_guest_is_to_load_and_a_vm_is_to_offer_has_its_place_in_each_form() {
+        let (side, name, parameters) = (SettingSide::Guest, "cpuidle-haltpoll", "force=1");
+        let module = AdviceSetting::Module { side, name, parameters };
+        let element = AdviceSetting::Libvirt { within: "features/kvm", xml: "<poll-control state='on'/>".into() };
+        let option = AdviceSetting::Qemu("-cpu …,kvm-poll-control=on".into());
+        for (form, side, setting, expected) in [
+            (SettingsFormat::Tuned, "guest", &module, Some(("modules", "cpuidle-haltpoll=+r force=1"))),
+            (SettingsFormat::Modprobe, "guest", &module, Some(("", "options cpuidle-haltpoll force=1"))),
+            (SettingsFormat::Script, "guest", &module, Some(("", "modprobe cpuidle-haltpoll force=1"))),
+            (SettingsFormat::Script, "host", &module, None),
+            (SettingsFormat::Libvirt, "host", &module, None),
+            (SettingsFormat::Libvirt, "host", &element, Some(("VM 7", "features/kvm\t<poll-control state='on'/>"))),
+            (SettingsFormat::Qemu, "host", &option, Some(("VM 7", "-cpu …,kvm-poll-control=on"))),
+            (SettingsFormat::Tuned, "guest", &option, None),
+        ] {
+            let (sections, conditional, instead, comments) = Default::default();
+            let file = File { form, side, sections, conditional, instead, comments };
+            let place = file.place("VM 7", &AdviceSettingRow::of(setting));
+            let place = place.as_ref().map(|(section, line)| (section.as_str(), line.as_str()));
+            assert_eq!(place, expected, "{form:?} {setting:?}");
+        }
+    }
 
     #[test]
     fn features_of_the_processor_go_to_the_model_that_the_vm_has() {

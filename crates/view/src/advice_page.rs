@@ -63,6 +63,8 @@ fn lacks(advised: &AdviceReport, what: &str) -> bool {
 
 fn advice(row: &AdviceRow) -> PageSection {
     let mut sentences = vec![plain(row.change.clone()), plain(format!("Gain: {}", gain(&row.gain)))];
+    sentences
+        .extend(row.instead_of.map(|better| plain(format!("Instead of {better}, to the same end: not beside it"))));
     sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text))));
     sentences.push(plain(format!("Evidence: facts {}", list(&row.evidence))));
     sentences.push(plain(format!("Takes effect: {}", row.takes_effect)));

@@ -1,0 +1,91 @@
+//! The same for arm64: system registers, and calls by HVC or SMC.
+
+use super::cure::{Cure, ExitSource, REPLACED, Remedy, memory, of_qemu, qemu};
+use super::device_cures::{FW_CFG, IRQCHIP, PCI, SERIAL, SERIAL_PORT, VIRTIO_CONSOLE};
+use super::msr_cures::PMU;
+use exitscope_model::SubjectKind;
+use exitscope_model::codes::system_register;
+
+/// From one register to another, by Op0, Op1, CRn, CRm, Op2.
+const fn registers(first: [u64; 5], last: [u64; 5], name: &'static str, answer: Remedy) -> ExitSource {
+    let range = (system_register(first), system_register(last));
+    ExitSource { kind: SubjectKind::SystemRegister, range, name, of_qemu: false, answer }
+}
+
+const fn calls(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Hvc, range: (first, last), name, of_qemu: false, answer }
+}
+
+use Remedy::{Cure as C, Leave};
+
+/// Numbers of registers: `arch/arm64/include/asm/sysreg.h`, `arch/arm64/tools/sysreg`; of functions: `include/uapi/linux/psci.h`,
+/// `include/linux/arm-smccc.h`.
+pub(crate) static ARM64: &[ExitSource] = &[
+    registers([3, 0, 0, 1, 0], [3, 0, 0, 7, 7], "ID registers", Leave(ID)),
+    registers([3, 0, 12, 11, 5], [3, 0, 12, 11, 7], "IPIs (SGIs)", Leave(SGI)),
+    registers([3, 3, 14, 2, 0], [3, 3, 14, 2, 2], "physical timer", Leave(PHYSICAL_TIMER)),
+    registers([3, 0, 9, 14, 1], [3, 0, 9, 14, 2], COUNTERS, C(&PMU)),
+    registers([3, 3, 9, 12, 0], [3, 3, 9, 14, 3], COUNTERS, C(&PMU)),
+    registers([3, 3, 14, 8, 0], [3, 3, 14, 15, 7], COUNTERS, C(&PMU)),
+    calls(0x8400_0000, 0x8400_0000, "PSCI's version", Leave(VERSION)),
+    calls(0x8400_0050, 0x8400_0053, RANDOM, Leave(TRNG)),
+    calls(0xc400_0053, 0xc400_0053, RANDOM, Leave(TRNG)),
+    // Of QEMU's machine virt: base_memmap of hw/arm/virt.c.
+    of_qemu(memory(0x800_0000, 0x8ff_ffff, "interrupt controller", C(&GIC))),
+    of_qemu(memory(0x900_0000, 0x900_0fff, SERIAL_PORT, C(&PL011))),
+    of_qemu(memory(0x901_0000, 0x901_0fff, "RTC", Leave(PL031))),
+    of_qemu(memory(0x902_0000, 0x902_0fff, "fw_cfg", Leave(FW_CFG))),
+    of_qemu(memory(0x904_0000, 0x904_0fff, SERIAL_PORT, C(&PL011))),
+    of_qemu(memory(0xa00_0000, 0xa00_3fff, "virtio-mmio", C(&VIRTIO_MMIO))),
+    of_qemu(memory(0x3f00_0000, 0x3fff_ffff, "PCI configuration", Leave(PCI))),
+];
+
+/// With `kernel_irqchip=off`.
+static GIC: Cure = Cure { settings: &[qemu("-machine kernel_irqchip=on")], risk: "none known", xen: "", ..IRQCHIP };
+
+static PL011: Cure = Cure {
+    settings: &[
+        qemu("-device virtio-serial-pci -chardev pty,id=console0 -device virtconsole,chardev=console0"),
+        VIRTIO_CONSOLE,
+    ],
+    xen: "",
+    ..SERIAL
+};
+
+/// `hw/rtc/pl031.c` of QEMU.
+const PL031: &str = "guests read the PL031 when they boot and when they sleep, and there is nothing to set; what goes on reading it, the \
+    vcpu_pc of the exits says";
+
+/// `virtio_mmio_ioeventfd_enabled` of QEMU's hw/virtio/virtio-mmio.c: doorbells do not go to user space where the kernel can take
+/// them; what else the page has (status, configuration, ends of interrupts) does.
+static VIRTIO_MMIO: Cure = Cure {
+    change: "connect the virtio devices by PCI: over virtio-mmio each interrupt is read and ended by accesses to the device's page, and \
+        each is an exit to the device model; by PCI, with MSI-X, neither is",
+    settings: &[qemu("-device virtio-…-pci")],
+    xen: "",
+    least: REPLACED,
+    risk: "the guest needs a PCI host bridge and drivers for it, and names of its devices change",
+    ..SERIAL
+};
+
+const COUNTERS: &str = "performance counters";
+const RANDOM: &str = "random numbers by a call";
+
+/// HCR_TID3 of `arch/arm64/include/asm/kvm_arm.h`, `access_id_reg` of `arch/arm64/kvm/sys_regs.c`.
+const ID: &str = "KVM answers reads of ID registers itself, as it does not show all that the processor has: each is an exit. Kernels \
+    read them while CPUs come up, programs get a copy of their kernel's; what goes on reading them, the vcpu_pc of the exits says";
+
+/// `access_gic_sgi` of `arch/arm64/kvm/sys_regs.c`: HCR_EL2.IMO traps it, with GICv4.1 too, which spares the receiver its exit.
+const SGI: &str = "each interrupt that the guest sends from one vCPU to another is an exit of its sender, whatever the GIC; fewer \
+    vCPUs and fewer wake-ups need fewer";
+
+/// `access_arch_timer` of `arch/arm64/kvm/sys_regs.c`; CNTHCTL_EL2 in `arch/arm64/kvm/arch_timer.c`.
+const PHYSICAL_TIMER: &str = "the guest programs the physical timer, which KVM emulates where the host has no VHE or other reasons to \
+    trap it; the virtual one (CNTV), which Linux uses in a VM, needs no exit to be armed";
+
+/// `kvm_psci_call` of `arch/arm64/kvm/psci.c`.
+const VERSION: &str =
+    "KVM answers it itself; kernels read it while they boot; the rip of the exits shows what reads it more often";
+
+/// `kvm_trng_call` of `arch/arm64/kvm/trng.c`; `arch_get_random_seed_longs` of `arch/arm64/include/asm/archrandom.h`.
+const TRNG: &str = "the guest's kernel asks KVM for random numbers (SMCCC TRNG), a few words each time, to seed its own generator with";

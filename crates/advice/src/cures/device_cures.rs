@@ -1,0 +1,353 @@
+//! Devices by their ports and addresses, and what can be done about them.
+//!
+//! Where devices are: the PC's own places, and those of QEMU's machines pc and q35. Elements and options: libvirt's
+//! formatdomain, QEMU's documentation of machine and CPU properties and of its Hyper-V enlightenments.
+
+use super::apic_switches::APICV;
+use super::cure::{
+    Acts, Cure, CureCondition, ExitSource, IN_GUEST, LESS_OFTEN, Least, NOBODY, REPLACED, Remedy, WITH_HARDWARE,
+    by_hand, libvirt, memory, of_qemu, qemu,
+};
+use crate::setting::{AdviceSetting, SettingCondition};
+use exitscope_model::SubjectKind;
+
+use Remedy::{Cure as C, Leave};
+
+const CLOCK: Least = Least::Nothing("from nothing, where it is not the guest's clock, to all their time");
+
+/// On a condition that no recording tells.
+macro_rules! when {
+    ($condition:ident: $set:expr) => {
+        AdviceSetting::When { condition: SettingCondition::$condition, set: &$set }
+    };
+}
+
+const fn port(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Port, range: (first, last), name, of_qemu: false, answer }
+}
+
+pub(crate) static DEVICES: &[ExitSource] = &[
+    memory(0xfed0_0000, 0xfed0_0fff, "HPET", C(&HPET)),
+    // Of q35 (hw/i386/acpi-build.c, hw/isa/lpc_ich9.c) and of pc (hw/acpi/piix4.c).
+    of_qemu(port(0x608, 0x60b, "ACPI PM timer", C(&PM_TIMER))),
+    of_qemu(port(0xb008, 0xb00b, "ACPI PM timer", C(&PM_TIMER))),
+    port(0x70, 0x71, "RTC", C(&RTC)),
+    port(0x40, 0x43, "PIT", C(&PIT)),
+    port(0x61, 0x61, "PC speaker's port", Leave(SPEAKER)),
+    port(0x20, 0x21, "interrupt controller", C(&IRQCHIP)),
+    port(0xa0, 0xa1, "interrupt controller", C(&IRQCHIP)),
+    port(0x4d0, 0x4d1, "interrupt controller", C(&IRQCHIP)),
+    memory(0xfec0_0000, 0xfec0_0fff, "interrupt controller", C(&IRQCHIP)),
+    memory(0xfee0_0000, 0xfee0_0fff, APIC_PAGE, C(&LOCAL_APIC)),
+    port(0x2e8, 0x2ef, SERIAL_PORT, C(&SERIAL)),
+    port(0x2f8, 0x2ff, SERIAL_PORT, C(&SERIAL)),
+    port(0x3e8, 0x3ef, SERIAL_PORT, C(&SERIAL)),
+    port(0x3f8, 0x3ff, SERIAL_PORT, C(&SERIAL)),
+    port(0x60, 0x60, "keyboard controller", C(&KEYBOARD)),
+    port(0x64, 0x64, "keyboard controller", C(&KEYBOARD)),
+    port(0x80, 0x80, "delay port 0x80", C(&DELAY)),
+    port(0x170, 0x177, "IDE disk", C(&IDE)),
+    port(0x1f0, 0x1f7, "IDE disk", C(&IDE)),
+    port(0x376, 0x376, "IDE disk", C(&IDE)),
+    port(0x3f6, 0x3f6, "IDE disk", C(&IDE)),
+    port(0x3f0, 0x3f5, "floppy controller", C(&FLOPPY)),
+    port(0x3f7, 0x3f7, "floppy controller", C(&FLOPPY)),
+    port(0x3b0, 0x3df, "VGA", C(&VGA)),
+    memory(0xa_0000, 0xb_ffff, "VGA", C(&VGA)),
+    of_qemu(port(0x402, 0x402, "firmware's debug console", C(&DEBUG_CONSOLE))),
+    port(0x5658, 0x5659, "VMware backdoor", C(&VMPORT)),
+    of_qemu(port(0x510, 0x51b, "fw_cfg", Leave(FW_CFG))),
+    port(0xcf8, 0xcff, "PCI configuration", Leave(PCI)),
+    // ECAM of q35: MCH_HOST_BRIDGE_PCIEXBAR_DEFAULT and _MAX of QEMU's include/hw/pci-host/q35.h.
+    of_qemu(memory(0xb000_0000, 0xbfff_ffff, "PCI configuration", Leave(PCI))),
+    memory(0xfed4_0000, 0xfed4_4fff, "TPM", Leave("a TPM that is in use; nothing to set but to take it away")),
+];
+
+/// QEMU makes KVM's PIT without the port (`kvm_pit_realizefn` in hw/i386/kvm/i8254.c asks for flags 0, not for
+/// KVM_PIT_SPEAKER_DUMMY, with which `kvm_create_pit` in arch/x86/kvm/i8254.c would add speaker_dev) and answers for it
+/// itself (`pcspk_io_read` in hw/audio/pcspk.c).
+const SPEAKER: &str = "it gates the PIT's channel 2, at which a Linux guest that measures its TSC waits while it boots \
+    (pit_calibrate_tsc); QEMU answers for it also where KVM has the PIT, and there is nothing to set";
+
+pub(crate) const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
+pub(crate) const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \
+    rip of the exits says who asks (lspci, agents that look at devices)";
+
+/// `clocksource_watchdog` of kernel/time/clocksource.c has Linux leave an unstable TSC. Windows without the timers falls back to the
+/// RTC or the PM timer; what `hv-stimer` needs: QEMU's docs/system/i386/hyperv.rst.
+static HPET: Cure = Cure {
+    change: "give the guest a clock that it reads without an exit, and then take the HPET away: a Linux guest that keeps time with it \
+        has fallen back from the TSC or kvm-clock, and its dmesg says why; Windows needs Hyper-V's timers, all of them",
+    switches: &[],
+    settings: &[
+        when!(LinuxGuest: by_hand(
+            "first, /sys/devices/system/clocksource/clocksource0/current_clocksource says hpet if it has fallen back \
+                to it, dmesg why (a TSC found unstable); echo kvm-clock (or tsc) into it",
+        )),
+        when!(LinuxGuest: libvirt("clock", "<timer name='kvmclock' present='yes'/>")),
+        when!(LinuxGuest: qemu("-cpu …,kvmclock=on")),
+        when!(WindowsGuest: libvirt("clock", "<timer name='hypervclock' present='yes'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<vpindex state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<synic state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<stimer state='on'/>")),
+        when!(WindowsGuest: qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer")),
+        when!(OtherClock: libvirt("clock", "<timer name='hpet' present='no'/>")),
+        when!(OtherClock: qemu("-machine hpet=off")),
+    ],
+    xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource; viridian=1 for \
+        Windows; then hpet=0 in the domain's xl.cfg",
+    helps: CureCondition::Outside,
+    least: REPLACED,
+    acts: Acts::AtStart,
+    risk: "without the HPET and without such a clock the guest falls back to the PM timer, the RTC or the PIT, which cost as much: the \
+        clock comes first; Windows may need another restart before it uses it",
+    payer: NOBODY,
+};
+
+static PM_TIMER: Cure = Cure {
+    change: "if it is the guest's clock, offer one that is read without an exit: kvm-clock for Linux, Hyper-V's reference \
+        TSC for Windows",
+    switches: &[],
+    settings: &[
+        when!(LinuxGuest: libvirt("clock", "<timer name='kvmclock' present='yes'/>")),
+        when!(LinuxGuest: qemu("-cpu …,kvmclock=on")),
+        when!(WindowsGuest: libvirt("clock", "<timer name='hypervclock' present='yes'/>")),
+        when!(WindowsGuest: qemu("-cpu …,hv-time=on")),
+        by_hand(
+            "in a Linux guest /sys/devices/system/clocksource/clocksource0/current_clocksource says what it uses; echo \
+                kvm-clock (or tsc) into it; dmesg says why it left the TSC",
+        ),
+    ],
+    xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+    helps: CureCondition::Always,
+    least: CLOCK,
+    acts: Acts::AtStart,
+    risk: "a guest that left the TSC because it found it unstable does so again: see to that first (constant TSC, no \
+        migration between hosts of other frequencies)",
+    payer: NOBODY,
+};
+
+static RTC: Cure = Cure {
+    change: "if the guest is Windows, offer Hyper-V's timers: without them it runs on the periodic interrupt of the RTC, and \
+        reads its registers each time",
+    switches: &[],
+    settings: &[
+        when!(WindowsGuest: libvirt("clock", "<timer name='hypervclock' present='yes'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<vpindex state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<synic state='on'/>")),
+        when!(WindowsGuest: libvirt("features/hyperv", "<stimer state='on'/>")),
+        when!(WindowsGuest: qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer")),
+        by_hand("a Linux guest has no use for the RTC while it runs: look for a program that reads /dev/rtc0"),
+    ],
+    xen: "viridian=1 in the domain's xl.cfg, for Windows guests",
+    helps: CureCondition::Outside,
+    least: REPLACED,
+    acts: Acts::AtStart,
+    risk: "Windows may need another restart before it uses them",
+    payer: NOBODY,
+};
+
+static PIT: Cure = Cure {
+    change: "let KVM answer for the PIT instead of user space",
+    switches: &[],
+    settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
+    xen: "keep the guest from the PIT: a Linux guest with clocksource=xen or tsc",
+    helps: CureCondition::ByMovingIn,
+    least: Least::All,
+    acts: Acts::AtStart,
+    // Posted interrupts: `vmx_can_use_vtd_pi` in arch/x86/kvm/vmx/posted_intr.c asks for irqchip_in_kernel, which either is.
+    risk: "interrupt remapping in the guest, as more than 255 vCPUs need it, needs the split irqchip; VFIO's posted \
+        interrupts need an irqchip in the kernel, which both are",
+    payer: NOBODY,
+};
+
+pub(crate) static IRQCHIP: Cure = Cure {
+    change: "let KVM be the interrupt controllers instead of user space",
+    switches: &[],
+    settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
+    xen: "use event channels instead of emulated interrupts: PVH, or PV drivers in an HVM guest",
+    helps: CureCondition::ByMovingIn,
+    least: Least::All,
+    acts: Acts::AtStart,
+    risk: "interrupt remapping in the guest, as more than 255 vCPUs need it, needs the split irqchip",
+    payer: NOBODY,
+};
+
+static LOCAL_APIC: Cure = Cure {
+    change: "let the guest use x2APIC, and the processor its APIC virtualisation: it reaches its local APIC through \
+        memory, with an exit each time",
+    switches: APICV,
+    settings: &[qemu("-cpu …,x2apic=on"), libvirt("cpu", "<feature policy='require' name='x2apic'/>")],
+    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it: assisted_x2apic=1 in the domain's xl.cfg then \
+        spares exits",
+    helps: CureCondition::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "none known for guests that boot with it",
+    payer: NOBODY,
+};
+
+/// Its page, which the guest reaches through memory.
+pub(crate) const APIC_PAGE: &str = "local APIC";
+
+/// Xen has APIC virtualisation for Intel's processors alone (XEN_SYSCTL_PHYSCAP_X86_ASSISTED_X2APIC).
+pub(crate) static LOCAL_APIC_ON_SVM: Cure = Cure {
+    change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare the exit as well: it \
+        reaches its local APIC through memory, with an exit each time, and Xen has no APIC virtualisation on AMD's processors",
+    switches: &[],
+    settings: &[],
+    xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it; PVH, or PV drivers in an HVM guest, use event channels",
+    acts: Acts::AtStart,
+    ..LOCAL_APIC
+};
+
+/// With `kernel_irqchip=off`.
+pub(crate) static LOCAL_APIC_OUTSIDE: Cure = Cure {
+    change: "let KVM be the local APIC instead of user space: each access to it goes there",
+    switches: &[],
+    settings: &[qemu("-machine kernel_irqchip=on"), libvirt("features", "<ioapic driver='kvm'/>")],
+    ..IRQCHIP
+};
+
+/// COM1 to COM4.
+pub(crate) const SERIAL_PORT: &str = "serial port";
+
+/// Where no byte goes through.
+pub(crate) static SERIAL_STATUS: Cure = Cure {
+    change: "the guest only looks at the port's status, and no byte goes through: find out who polls it",
+    settings: &[by_hand("the rip of the exits says whose code it is: `exitscope report FILE --by rip`")],
+    xen: "the rip of the exits says whose code it is: `exitscope report FILE --tsc-hz … --by rip`",
+    least: LESS_OFTEN,
+    helps: CureCondition::Outside,
+    risk: "none",
+    ..IN_GUEST
+};
+
+/// Where no device is at the port.
+pub(crate) static NO_SERIAL_PORT: Cure = Cure {
+    change: "no device is at this port, and Xen answers each read with ones: find out what in the guest polls it",
+    helps: CureCondition::Always,
+    ..SERIAL_STATUS
+};
+
+/// The guest's end of the console; a VMM without such a device has no use for it.
+pub(crate) const VIRTIO_CONSOLE: AdviceSetting =
+    AdviceSetting::When { condition: SettingCondition::VirtioConsole, set: &AdviceSetting::GuestBoot("console=hvc0") };
+
+pub(crate) static SERIAL: Cure = Cure {
+    change: "move the console from the emulated serial port to a paravirtual one: each byte, and each look whether \
+        the port is ready, is an exit to the device model",
+    switches: &[],
+    settings: &[
+        libvirt("devices", "<console type='pty'><target type='virtio'/></console>"),
+        qemu("-device virtio-serial-pci -chardev pty,id=console0 -device virtconsole,chardev=console0"),
+        VIRTIO_CONSOLE,
+        by_hand("or say less: quiet, loglevel=4, no debug output of services on the console"),
+    ],
+    xen: "use the PV console: console=hvc0 in the guest",
+    helps: CureCondition::Outside,
+    least: REPLACED,
+    acts: Acts::AtStart,
+    risk: "firmware and boot loaders go on using the serial port; messages from before the driver is up are missing \
+        on hvc0",
+    payer: NOBODY,
+};
+
+static KEYBOARD: Cure = Cure {
+    change: "take the keyboard controller away: the guest asks it",
+    switches: &[],
+    settings: &[
+        libvirt("features", "<ps2 state='off'/>"),
+        qemu("-machine i8042=off"),
+        AdviceSetting::GuestBoot("i8042.noaux i8042.nokbd"),
+    ],
+    xen: "i8042.noaux i8042.nokbd on the guest kernel's command line",
+    helps: CureCondition::Outside,
+    least: Least::All,
+    acts: Acts::AtStart,
+    risk: "no PS/2 keyboard and mouse: use USB or virtio input where there is a display; some guests reboot through it; needs \
+        QEMU 7.0 and libvirt 10.7 or later",
+    payer: NOBODY,
+};
+
+static DELAY: Cure = Cure {
+    change: "if it is a Linux guest's kernel that waits by writing port 0x80 (io_delay=0x80), tell it not to",
+    switches: &[],
+    settings: &[AdviceSetting::GuestBoot("io_delay=none")],
+    xen: "io_delay=none on the guest kernel's command line",
+    helps: CureCondition::Always,
+    least: Least::Nothing("from nothing, where it is not the kernel that writes it, to all their time"),
+    acts: Acts::AtStart,
+    risk: "none for emulated devices, which need no pauses; firmware writes the same port, to say how far it is",
+    payer: NOBODY,
+};
+
+static IDE: Cure = Cure {
+    change: "move the disk to virtio: an IDE request takes many port accesses, and each is an exit to the device model",
+    switches: &[],
+    settings: &[
+        libvirt("devices", "<disk …><target dev='vda' bus='virtio'/></disk>"),
+        qemu("-drive file=…,if=none,id=disk0 -object iothread,id=io0 -device virtio-blk-pci,drive=disk0,iothread=io0"),
+    ],
+    xen: "use the PV disk driver (xvda)",
+    helps: CureCondition::Outside,
+    least: REPLACED,
+    acts: Acts::AtStart,
+    risk: "the guest needs the virtio driver before its disk moves (Windows: virtio-win), and names of disks change",
+    payer: "a thread of the host for the I/O",
+};
+
+static FLOPPY: Cure = Cure {
+    change: "take the floppy controller away: the guest asks it",
+    switches: &[],
+    settings: &[
+        qemu("-nodefaults"),
+        by_hand("libvirt: remove <controller type='fdc'/> and the disk with device='floppy'"),
+    ],
+    xen: "blacklist the module floppy in the guest",
+    helps: CureCondition::Outside,
+    least: Least::All,
+    acts: Acts::AtStart,
+    risk: "no floppy drive",
+    payer: NOBODY,
+};
+
+static VGA: Cure = Cure {
+    change: "use a virtio display, or none: the guest draws through VGA's ports and window, an exit for each access",
+    switches: &[],
+    settings: &[
+        libvirt("devices", "<video><model type='virtio'/></video>"),
+        qemu("-vga none -device virtio-gpu-pci"),
+        AdviceSetting::GuestBoot("console=hvc0"),
+    ],
+    xen: "a PV framebuffer, or no display: vga=\"none\" in the domain's xl.cfg",
+    helps: CureCondition::Outside,
+    least: REPLACED,
+    acts: Acts::AtStart,
+    risk: "the guest needs the driver; firmware without it shows nothing",
+    payer: NOBODY,
+};
+
+static DEBUG_CONSOLE: Cure = Cure {
+    change: "use a firmware without debug output, or take the debug console away",
+    switches: &[],
+    settings: &[qemu("(without) -device isa-debugcon,iobase=0x402")],
+    xen: "use a release build of the firmware",
+    helps: CureCondition::Outside,
+    least: Least::All,
+    acts: Acts::AtStart,
+    risk: "no debug output of the firmware",
+    payer: NOBODY,
+};
+
+static VMPORT: Cure = Cure {
+    change: "take VMware's backdoor away: something in the guest asks for it, as its mouse driver and open-vm-tools do",
+    switches: &[],
+    settings: &[libvirt("features", "<vmport state='off'/>"), qemu("-machine vmport=off")],
+    xen: "take open-vm-tools and the driver vmmouse out of the guest",
+    helps: CureCondition::Outside,
+    least: Least::All,
+    acts: Acts::AtStart,
+    risk: "open-vm-tools in the guest stop working; they have no use on KVM",
+    payer: NOBODY,
+};

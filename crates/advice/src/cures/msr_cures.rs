@@ -1,0 +1,396 @@
+//! The same for MSRs, registers of the local APIC, CPUID and hypercalls.
+//!
+//! Numbers: `arch/x86/include/asm/msr-index.h` and `hyperv-tlfs.h`; x2APIC registers are 0x800 and the APIC's offset / 16.
+
+use super::apic_switches::{APICV, AVIC_SWITCH, ENABLE_APICV};
+use super::cure::{
+    Acts, Cure, CureCondition, ExitSource, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand,
+    libvirt, qemu,
+};
+use super::passed_msrs::{BASES, COMMANDS, RESIDENCY, SPEC_CTRL, SYSCALL, SYSENTER, XFD, XFD_ERR};
+use crate::setting::AdviceSetting;
+use exitscope_model::SubjectKind;
+use exitscope_policy::Knob;
+
+const fn msr(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Msr, range: (first, last), name, of_qemu: false, answer }
+}
+
+const fn apic(first: u64, last: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind: SubjectKind::Apic, range: (first, last), name, of_qemu: false, answer }
+}
+
+const fn call(kind: SubjectKind, number: u64, name: &'static str, answer: Remedy) -> ExitSource {
+    ExitSource { kind, range: (number, number), name, of_qemu: false, answer }
+}
+
+use Remedy::{Cure as C, Leave, Passed, Unjudged};
+use SubjectKind::{GhcbMsr, Hypercall, HypervHypercall, PpcHcall, Vmgexit};
+
+pub(crate) static MSRS: &[ExitSource] = &[
+    msr(0x6e0, 0x6e0, TIMERS, C(&TIMER)),
+    msr(0x832, 0x832, TIMERS, C(&TIMER)),
+    msr(0x838, 0x839, TIMERS, C(&TIMER)),
+    msr(0x4000_0084, 0x4000_0084, "Hyper-V messages' end", C(&END_OF_MESSAGE)),
+    msr(0x4000_00b0, 0x4000_00b7, "Hyper-V synthetic timers", C(&STIMER)),
+    msr(0x4000_0020, 0x4000_0020, "Hyper-V reference counter", C(&REFERENCE_TIME)),
+    apic(0x320, 0x320, TIMERS, C(&TIMER)),
+    apic(0x380, 0x390, TIMERS, C(&TIMER)),
+    apic(0x3e0, 0x3e0, TIMERS, C(&TIMER)),
+    msr(0x830, 0x830, IPIS, C(&IPI)),
+    apic(0x300, 0x310, IPIS, C(&IPI)),
+    msr(0x83f, 0x83f, IPIS, C(&IPI)),
+    msr(0x4000_0071, 0x4000_0071, "Hyper-V IPIs", C(&HV_IPIS)),
+    apic(0x80, 0xb0, EOIS, C(&EOI)),
+    msr(0x808, 0x80b, EOIS, C(&EOI)),
+    msr(0x4000_0070, 0x4000_0070, HV_EOIS, Remedy::Leave(HV_EOI)),
+    msr(0x4000_0072, 0x4000_0072, HV_EOIS, Remedy::Leave(HV_EOI)),
+    msr(0x48, 0x48, "speculation control", Passed(&SPEC_CTRL)),
+    msr(0x49, 0x49, "branch predictor barriers", Passed(&COMMANDS)),
+    msr(0x10b, 0x10b, "flushes of the L1 data cache", Passed(&COMMANDS)),
+    msr(0x174, 0x176, "entry points of SYSENTER", Passed(&SYSENTER)),
+    msr(0x1c4, 0x1c4, "XFD", Passed(&XFD)),
+    msr(0x1c5, 0x1c5, "XFD's error", Passed(&XFD_ERR)),
+    msr(0x3f8, 0x3fe, "residencies of C-states", Passed(&RESIDENCY)),
+    msr(0x660, 0x660, "residencies of C-states", Passed(&RESIDENCY)),
+    msr(0xc000_0081, 0xc000_0084, "entry points of SYSCALL", Passed(&SYSCALL)),
+    msr(0xc000_0100, 0xc000_0102, "bases of FS and GS", Passed(&BASES)),
+    msr(0x10, 0x10, TSC, C(&TSC_CURE)),
+    msr(0x3b, 0x3b, "TSC_ADJUST", Unjudged(TSC_ADJUST)),
+    msr(0xe7, 0xe8, "APERF and MPERF", C(&APERF)),
+    msr(0xc1, 0xc8, "performance counters", C(&PMU)),
+    msr(0x186, 0x18d, "performance counters", C(&PMU)),
+    msr(0x309, 0x30c, "performance counters", C(&PMU)),
+    msr(0x38d, 0x390, "performance counters", C(&PMU)),
+    msr(0x4c1, 0x4c8, "performance counters", C(&PMU)),
+    msr(0xc001_0000, 0xc001_0007, "performance counters", C(&PMU)),
+    msr(0xc001_0200, 0xc001_020b, "performance counters", C(&PMU)),
+    msr(0xc000_0300, 0xc000_0303, "performance counters", C(&PMU)),
+    ExitSource { kind: SubjectKind::Cpuid, range: (0, u64::MAX), name: "CPUID", of_qemu: false, answer: C(&CPUID) },
+    call(Hypercall, 5, "wake-ups of those who wait for locks", Leave(KICK)),
+    call(Hypercall, 10, "IPIs by hypercall", Leave(PV_IPI)),
+    call(Hypercall, 11, "yields to vCPUs that are asked for something", Leave(PV_YIELD)),
+    call(Hypercall, 12, "page conversions", Leave(CONVERSION)),
+    // SVM_VMGEXIT_PSC of arch/x86/include/uapi/asm/svm.h, GHCB_MSR_PSC_REQ of arch/x86/include/asm/sev-common.h.
+    call(Vmgexit, 0x8000_0010, "page conversions", Leave(CONVERSION)),
+    call(GhcbMsr, 0x14, "page conversions", Leave(CONVERSION)),
+    call(HypervHypercall, 0x02, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x03, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x13, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x14, FLUSHES, Leave(FLUSH)),
+    call(HypervHypercall, 0x08, "long waits for locks", Leave(LONG_SPIN)),
+    call(HypervHypercall, 0x0b, "IPIs by hypercall", Leave(HV_IPI)),
+    call(HypervHypercall, 0x15, "IPIs by hypercall", Leave(HV_IPI)),
+    call(HypervHypercall, 0x5c, "VMBus", Leave(VMBUS)),
+    call(HypervHypercall, 0x5d, "VMBus", Leave(VMBUS)),
+];
+
+/// Interrupts that one vCPU sends to another.
+pub(crate) const IPIS: &str = "IPIs";
+
+/// `tsc_verify_tsc_adjust` of arch/x86/kernel/tsc_sync.c.
+const TSC_ADJUST: &str = "a Linux guest looks at it when a CPU goes idle, at most once a second for each: more than that is a \
+    program's, and the rip of the exits says whose (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
+
+/// What pseries guests ask for.
+pub(crate) static HCALLS: &[ExitSource] = &[
+    call(PpcHcall, 0x54, "serial console", C(&TERM_CHAR)),
+    call(PpcHcall, 0x58, "serial console", C(&TERM_CHAR)),
+    call(PpcHcall, 0xe4, "wake-ups of vCPUs that have ceded", Leave(PROD)),
+];
+
+/// H_PROD of `kvmppc_pseries_do_hcall` in arch/powerpc/kvm/book3s_hv.c.
+const PROD: &str =
+    "the guest wakes a vCPU of its own that has ceded its turn (H_CEDE), or will: fewer waits are fewer calls";
+
+/// `kvm_pv_kick_cpu_op`, `kvm_pv_send_ipi`, `kvm_sched_yield` of arch/x86/kvm; Documentation/virt/kvm/x86/hypercalls.rst.
+const KICK: &str = "the guest has PV spinlocks, and who gives a lock back wakes who waits for it: fewer waits are fewer calls, so \
+    that a CPU for each vCPU is what helps (see steal)";
+const PV_IPI: &str = "one call sends an interrupt to many vCPUs (kvm-pv-ipi), where each would be an exit otherwise; only where the \
+    processor delivers IPIs itself is kvm-pv-ipi=off better";
+const PV_YIELD: &str = "the guest gives its turn to a vCPU that has no CPU and whose answer it waits for (kvm-pv-sched-yield): a CPU \
+    for each vCPU is what helps (see steal)";
+const CONVERSION: &str = "a confidential guest shares pages with the host, or takes them back, as its drivers ask for";
+
+/// `kvm_hv_flush_tlb`, `kvm_hv_send_ipi`, `kvm_hv_hypercall` of arch/x86/kvm/hyperv.c.
+const FLUSHES: &str = "TLB flushes by hypercall";
+const FLUSH: &str =
+    "one call flushes the TLBs of many vCPUs (hv-tlbflush), without an IPI to each; fewer vCPUs need fewer";
+const HV_IPI: &str = "one call sends an interrupt to many vCPUs (hv-ipi), where each would be an exit otherwise";
+const LONG_SPIN: &str = "the guest says that it waits long for a lock, and KVM lets another of its vCPUs run: a CPU for each vCPU is \
+    what helps (see steal)";
+const VMBUS: &str = "devices of Hyper-V's VMBus are asked by it, and there is nothing to set";
+
+/// The local APIC's ends of interrupts and task priorities.
+pub(crate) const EOIS: &str = "APIC's EOI and TPR";
+
+/// The same of Hyper-V's.
+const HV_EOIS: &str = "Hyper-V's EOI and TPR";
+
+/// No bit of an MSR bitmap stands for these numbers (`svm_msrpm_offset` of arch/x86/kvm/svm; Intel's SDM, volume 3, "MSR-Bitmap
+/// Address"); `kvm_hv_vapic_msr_write` of arch/x86/kvm/hyperv.c answers.
+const HV_EOI: &str = "the guest ends its interrupts through Hyper-V's registers (hv-vapic), which no processor lets through: each access is \
+    an exit, also where the APIC is virtualised; KVM spares some by the page that the guest shares for it";
+
+/// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
+static TERM_CHAR: Cure = Cure {
+    change: "print less on the console: each call carries 16 characters at most, and goes to user space",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "in the guest: loglevel= or quiet on its command line; log to a file or over the network instead of hvc0",
+        ),
+        qemu("-device virtio-serial-pci -device virtconsole,chardev=…"),
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: LESS_OFTEN,
+    acts: Acts::AtStart,
+    risk: "what is not on the console is not there when the guest hangs",
+    payer: NOBODY,
+};
+
+/// The guest's own timer: on Intel its expiry is a PREEMPTION_TIMER exit (`vmx_set_hv_timer` in arch/x86/kvm/vmx/vmx.c).
+pub(crate) const TIMERS: &str = "timer";
+
+/// IPIs without an exit on Intel.
+static ENABLE_IPIV: Knob =
+    Knob { name: "enable_ipiv", about: "VMX: whether the processor delivers IPIs to running vCPUs", ..ENABLE_APICV };
+
+static IPIV: &[Switch] = &[
+    Switch {
+        module: "kvm_intel",
+        knob: &ENABLE_IPIV,
+        on: "see that enable_apicv is on, too; what inhibits both for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says \
+            from the VM's start on",
+        off: &[],
+    },
+    // `avic_hardware_setup` of arch/x86/kvm/svm/avic.c; the switch is there since Linux 6.17.
+    Switch {
+        on: "see that its enable_ipiv, if there is one, is Y: KVM clears it on processors of family 17h, which miss IPIs (erratum 1235); \
+            what inhibits AVIC for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on, QEMU's PIT above \
+            all (-global kvm-pit.lost_tick_policy=discard; libvirt: <timer name='pit' tickpolicy='discard'/>)",
+        ..AVIC_SWITCH
+    },
+];
+
+static TIMER: Cure = Cure {
+    change: "let the guest arm its timer less often (its tick: nohz_full=, a kernel of lower HZ; programs that sleep briefly): each arming \
+        is an exit, and each expiry most often another",
+    settings: &[
+        by_hand(
+            "in a Linux guest: find who arms timers with `perf stat -e timer:hrtimer_start -a sleep 1` and `perf \
+                record -e timer:hrtimer_start`; a kernel with HZ=1000 and a periodic tick (nohz=off) is a cause, \
+                short sleeps of polling programs are another",
+        ),
+        by_hand("in a Windows guest: `powercfg /energy` names programs that ask for a timer of 1 ms"),
+    ],
+    risk: "programs that sleep for very short times wake up later",
+    ..IN_GUEST
+};
+
+/// `stimer_expiration` in arch/x86/kvm/hyperv.c: a direct timer is an interrupt, without a message that is to be ended.
+static END_OF_MESSAGE: Cure = Cure {
+    change: "let Hyper-V's synthetic timers interrupt directly, without a message whose end is an exit",
+    switches: &[],
+    settings: &[
+        libvirt("features/hyperv", "<stimer state='on'><direct state='on'/></stimer>"),
+        qemu("-cpu …,hv-time,hv-vpindex,hv-synic,hv-stimer,hv-stimer-direct"),
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: Least::Nothing("from nothing, where the messages are not the timers', to all their time"),
+    acts: Acts::AtStart,
+    risk: "direct mode needs QEMU 4.1 and libvirt 5.7 or later, and a Windows that knows it",
+    payer: NOBODY,
+};
+
+static STIMER: Cure = Cure {
+    change: "let the guest ask for fewer timers: each arming of a synthetic timer is an exit, whatever the mode",
+    settings: &[by_hand("in the guest: `powercfg /energy` names programs that ask for a timer of 1 ms")],
+    risk: "programs that sleep for very short times wake up later",
+    ..IN_GUEST
+};
+
+/// `kvm_arch_init_vcpu` in QEMU's target/i386/kvm/kvm.c: invtsc_mig_blocker, unless user_tsc_khz is set.
+static REFERENCE_TIME: Cure = Cure {
+    change: "have the guest read its time from Hyper-V's reference TSC page, without an exit, instead of the register",
+    switches: &[],
+    settings: &[
+        libvirt("clock", "<timer name='hypervclock' present='yes'/>"),
+        qemu("-cpu …,hv-time"),
+        by_hand(
+            "a guest that has it already and reads the register all the same found its TSC unstable: see to that on the host \
+                first (constant TSC). Then invtsc may help (-cpu …,invtsc=on,tsc-frequency=HZ; libvirt: <feature \
+                policy='require' name='invtsc'/> and <timer name='tsc' frequency='HZ'/>)",
+        ),
+    ],
+    xen: "viridian=[\"base\",\"reference_tsc\"] in the domain's xl.cfg",
+    helps: CureCondition::Always,
+    least: Least::Nothing("from nothing, where the guest has the page and does not trust it, to all their time"),
+    acts: Acts::AtStart,
+    risk: "of hv-time none known; with invtsc QEMU then refuses to migrate or to save the VM, unless tsc-frequency is given, and \
+        then it goes only to hosts of that frequency, or that scale it",
+    payer: "with invtsc, whoever migrates VMs",
+};
+
+/// Whose risk is its hardware's: `avic_hardware_setup` of arch/x86/kvm/svm/avic.c for erratum 1235, and there what it says of
+/// x2APIC without x2AVIC; AVIC_REQUIRED_APICV_INHIBITS, and `avic_vcpu_get_apicv_inhibit_reasons` for nested guests (since "KVM:
+/// x86: SVM: allow AVIC to co-exist with a nested guest running", 5.19).
+pub(crate) const OF_AVIC: &str = "AVIC is inhibited for a VM by several things (the PIT's reinjection, Hyper-V's AutoEOI, encrypted memory), by a \
+    nested guest only while it runs (since Linux 5.19; before, for guests with nested virtualisation), and its IPIs on family 17h \
+    since about 6.17 (erratum 1235); with x2AVIC (AMD from Zen 4 on) it serves guests in x2APIC mode, without it their registers \
+    still exit";
+
+/// ipi_send_cpu and ipi_send_cpumask of include/trace/events/ipi.h, since 6.4; those of irq_vectors are the receiver's.
+const SENDERS: AdviceSetting = by_hand(
+    "what sends them: in the guest, from Linux 6.4 on, `perf record -e ipi:ipi_send_cpu -e ipi:ipi_send_cpumask -g`; TLB flushes and \
+        wake-ups are the usual ones",
+);
+
+/// `kvm_send_ipi_mask` and `kvm_flush_tlb_multi` of arch/x86/kernel/kvm.c.
+static IPI: Cure = Cure {
+    change: "let the processor deliver interrupts between vCPUs (IPI virtualisation: Intel from Sapphire Rapids on, \
+        AVIC on AMD), or have fewer of them: fewer vCPUs, or, where CPUs are free, guest halt polling, which wakes without one",
+    switches: IPIV,
+    settings: &[
+        by_hand(
+            "with three vCPUs or more, where the processor cannot: kvm-pv-ipi (QEMU's -cpu host has it; libvirt: <pv-ipi \
+                state='on'/> in <features><kvm>) makes one hypercall of an interrupt that a Linux guest sends to several \
+                vCPUs, and kvm-pv-tlb-flush leaves vCPUs out of it that have no CPU; one to a single vCPU, as most wake-ups \
+                are, stays an exit. Where it can, kvm-pv-ipi=off: the hypercall leaves the guest, which the interrupts would not",
+        ),
+        SENDERS,
+    ],
+    xen: "use event channels: PVH, or PV drivers in an HVM guest",
+    helps: CureCondition::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: OF_AVIC,
+    payer: NOBODY,
+};
+
+/// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c: AVIC_IPI_FAILURE_TARGET_NOT_RUNNING. Who waits for work in
+/// haltpoll says by TIF_POLLING_NRFLAG that nobody need send it an interrupt: drivers/cpuidle/poll_state.c.
+pub(crate) static IPI_TO_HALTED: Cure = Cure {
+    change: "most of these interrupts wake vCPUs that have halted, for which AVIC would leave the guest all the same: have fewer of \
+        them: fewer vCPUs, or, where CPUs are free, guest halt polling, which wakes without one",
+    settings: &[
+        by_hand(
+            "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
+                dedicated CPUs); its polls take CPU time",
+        ),
+        SENDERS,
+    ],
+    risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
+    payer: "who else wants the CPU",
+    ..IN_GUEST
+};
+
+/// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c.
+pub(crate) static IPI_TO_ITSELF: Cure = Cure {
+    change: "most of these interrupts go to the vCPU that sends them: have fewer of them, or let the processor deliver them",
+    switches: IPIV,
+    settings: &[by_hand(
+        "what raises them: where their vector is 0xf6, Linux's irq_work (in the guest `perf record -e irq_vectors:irq_work_entry -g`; \
+            perf, printk, RCU and BPF programs do); `perf record -e kvm:kvm_apic_ipi` on the host has the vectors",
+    )],
+    xen: "",
+    helps: CureCondition::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: OF_AVIC,
+    payer: NOBODY,
+};
+
+/// `kvm_hv_send_ipi`, `kvm_hv_flush_tlb` of arch/x86/kvm/hyperv.c.
+static HV_IPIS: Cure = Cure {
+    change: "let Windows send interrupts and flush TLBs by hypercalls, one for many vCPUs: through Hyper-V's register each interrupt is \
+        an exit",
+    switches: &[],
+    settings: &[
+        libvirt("features/hyperv", "<vpindex state='on'/>"),
+        libvirt("features/hyperv", "<ipi state='on'/>"),
+        libvirt("features/hyperv", "<tlbflush state='on'/>"),
+        qemu("-cpu …,hv-vpindex,hv-ipi,hv-tlbflush"),
+    ],
+    xen: "viridian=[\"base\",\"hcall_remote_tlb_flush\"] in the domain's xl.cfg",
+    helps: CureCondition::Always,
+    least: Least::Nothing("from nothing, where each goes to a single vCPU, to all their time"),
+    acts: Acts::AtStart,
+    risk: "none known",
+    payer: NOBODY,
+};
+
+static EOI: Cure = Cure {
+    change: "have the processor virtualise the APIC: without that, ends of interrupts and task priorities are exits",
+    switches: APICV,
+    settings: &[by_hand(
+        "where the processor cannot: see that nobody switched kvm-pv-eoi off (libvirt: <apic eoi='off'/>); it is on by \
+            default, and spares a Linux guest part of these exits",
+    )],
+    xen: "apicv is on by default where the processor has it; x2apic in the guest",
+    helps: CureCondition::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; AVIC besides: the PIT's \
+        reinjection); AVIC with x2AVIC (AMD from Zen 4 on) serves guests in x2APIC mode, without it their registers still exit",
+    payer: NOBODY,
+};
+
+pub(crate) const TSC: &str = "TSC";
+
+/// `kvm_write_tsc` of arch/x86/kvm/x86.c.
+pub(crate) const TSC_WRITES: &str = "the guest sets its TSC, as kernels do while they boot and where they synchronise its CPUs: what goes on setting \
+    it, the rip of the exits says (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
+
+static TSC_CURE: Cure = Cure {
+    change: "let the guest read its clock with RDTSC instead of the MSR",
+    settings: &[by_hand("in the guest: whose code it is, the rip of the exits says (`perf record -e kvm:kvm_exit`)")],
+    ..IN_GUEST
+};
+
+static APERF: Cure = Cure {
+    change: "let the guest read APERF and MPERF less often",
+    settings: &[by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them")],
+    ..IN_GUEST
+};
+
+pub(crate) static PMU: Cure = Cure {
+    change: "stop counting in the guest: every change of a performance counter is an exit, also for the watchdog that \
+        uses one",
+    switches: &[],
+    settings: &[
+        AdviceSetting::GuestBoot("nmi_watchdog=0"),
+        libvirt("features", "<pmu state='off'/>"),
+        qemu("-cpu …,pmu=off"),
+        by_hand("in the guest: end `perf` and profilers that run all the time"),
+    ],
+    xen: "vpmu=off on Xen's command line",
+    helps: CureCondition::Always,
+    least: Least::Nothing(
+        "from nothing, where others than those that are switched off go on counting, to all their time",
+    ),
+    acts: Acts::AtStart,
+    risk: "no profiles and no hard-lockup watchdog in the guest",
+    payer: "whoever profiles in the guest",
+};
+
+/// `svm_recalc_intercepts` and `vmx_exec_control` of arch/x86/kvm keep RDPMC's exit where the PMU is KVM's.
+pub(crate) static RDPMC: Cure = Cure {
+    change: "let the guest's programs read performance counters less often: each RDPMC is an exit",
+    settings: &[by_hand(
+        "in the guest: profilers and libraries that count by themselves (PAPI, `perf stat` with short intervals); \
+            /sys/bus/event_source/devices/cpu/rdpmc says who may",
+    )],
+    ..IN_GUEST
+};
+
+pub(crate) static CPUID: Cure = Cure {
+    change: "let the guest's program use CPUID less: it always exits, and no setting of the host changes that",
+    settings: &[by_hand(
+        "in the guest: the rip of the exits says whose code it is; CPUID as a fence around RDTSC can be LFENCE or \
+            RDTSCP, features can be looked up once",
+    )],
+    ..IN_GUEST
+};

@@ -1,0 +1,26 @@
+//! What is said to guests that poll while others wait for their CPUs.
+
+use crate::cures::cure::by_hand;
+use crate::judgement::AdviceWords;
+use crate::setting::{AdviceSetting, SettingSide};
+use exitscope_policy::Knob;
+
+pub(super) const RANGE: &str = "from nothing, to the guest time before halts, as much of each as a poll lasts by default; successful \
+    polls leave no trace";
+
+/// `knob` is the guest's longest poll.
+pub(super) fn no_polls(knob: &'static Knob) -> AdviceWords {
+    AdviceWords {
+        change: "let the guest halt without polling first: vCPUs wait for CPUs, and unlike KVM's own polling a guest's does \
+            not end when another task wants the CPU"
+            .into(),
+        settings: vec![
+            AdviceSetting::Knob { side: SettingSide::Guest, knob, value: 0 },
+            by_hand("or, in the guest: modprobe -r cpuidle-haltpoll, which has KVM poll for it again"),
+        ],
+        risk: "wake-ups that ended its polls become exits again, and later".into(),
+        payer: "this guest: its wake-ups".into(),
+        undo: "in the guest: write the old value back, or load cpuidle-haltpoll again".into(),
+        acts: "at once, in the guest in which it is set".into(),
+    }
+}

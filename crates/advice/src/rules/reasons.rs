@@ -1,0 +1,1392 @@
+//! Rules about exits that their reason tells apart, or their reason and what happened: no device or register of the tables of
+//! cures is behind them.
+//!
+//! ```text
+//! npf, write not allowed ──► "writes to protected memory" ─┐
+//! EXTERNAL_INTERRUPT 0xec ─► "interrupts of the host" ─────┼─► worth a word? ─► advice, or why nothing can be set
+//! VMREAD, VMRESUME ────────► "nested hypervisor" ──────────┤
+//! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
+//! ```
+
+use super::device_rules::{JudgedVm, Thing, VmSubjectExits, medians};
+use super::gangs::{self, DOORBELLS};
+use super::polling::{self, is_short};
+use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer, is_told_apart};
+use crate::cures::apic_switches::APICV;
+use crate::cures::cure::{
+    Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand, libvirt,
+    qemu,
+};
+use crate::cures::msr_cures::{CPUID, RDPMC};
+use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
+use crate::evidence::input::{AdviceInput, RecordedHost};
+use crate::judgement::{CitedValue, Judgement, Topic};
+use crate::setting::{AdviceSetting, SettingCondition};
+use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
+use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
+use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
+use exitscope_policy::vcore::H_DOORBELL;
+use exitscope_policy::{Knob, KnobLocation, KnobUnit};
+use exitscope_units::Nanos;
+use std::collections::BTreeMap;
+
+/// No handler of an interrupt takes so long: who waits longer waits for something else.
+const HANDLER: Nanos = Nanos(500_000);
+
+/// Exits that are judged together.
+pub(crate) struct ExitGroup {
+    pub name: &'static str,
+    /// What they are, for a person.
+    pub exits: &'static str,
+    /// Whether exits from this are among them.
+    has: fn(&ExitCause) -> bool,
+    /// What else KVM's events may show of where they come from.
+    activities: &'static [KvmActivity],
+    /// What may be said of them.
+    pub answers: &'static [Remedy],
+    /// Which of these holds for a VM.
+    choose: fn(&JudgedVm<'_>) -> usize,
+    /// Whether another task may have the CPU next, so that without the scheduler's events a part of their time is steal.
+    may_wait: bool,
+}
+
+/// A group of which the same may be said of every VM, and nothing else shows where it comes from.
+const fn row(
+    name: &'static str,
+    exits: &'static str,
+    has: fn(&ExitCause) -> bool,
+    answers: &'static [Remedy],
+) -> ExitGroup {
+    ExitGroup { name, exits, has, activities: &[], answers, choose: |_| 0, may_wait: false }
+}
+
+/// In the order in which they are looked for.
+pub(crate) static GROUPS: &[ExitGroup] = &[
+    row(
+        "nested guests",
+        "every exit (L2) but for an interrupt of the host",
+        |of| of.code.nested && !is_interrupt(of),
+        &[Remedy::Leave(NESTED_GUESTS)],
+    ),
+    ExitGroup {
+        activities: LOGGED,
+        choose: |vm| usize::from(vm.input.of_reasons(vm.id, &[PML_FULL]).count > 0),
+        ..row(
+            PROTECTED,
+            "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
+            is_write_to_protected,
+            &[Remedy::Cure(&DIRTY), Remedy::Leave(LOGGING)],
+        )
+    },
+    row(
+        "memory faults or device accesses",
+        "H_DATA_STORAGE, H_INST_STORAGE",
+        is_untold_fault,
+        &[Remedy::Cure(&UNTOLD)],
+    ),
+    row("code in huge pages", "EPT_VIOLATION: fetch, not allowed", is_fetch_of_split, &[Remedy::Cure(&NX_HUGE_PAGES)]),
+    ExitGroup {
+        activities: TAKEN,
+        choose: memory_faults,
+        ..row(
+            FAULTS,
+            "EPT_VIOLATION, npf, aborts of the second stage: any other access to memory",
+            is_memory_fault,
+            &[
+                Remedy::Cure(&FIRST_TOUCH),
+                Remedy::Cure(&ONCE_EACH),
+                Remedy::Cure(&TAKEN_AWAY),
+                Remedy::Cure(&EITHER),
+                Remedy::Cure(&PERHAPS_TAKEN),
+            ],
+        )
+    },
+    ExitGroup {
+        may_wait: true,
+        choose: |vm| usize::from(are_kicks(vm)),
+        ..row(
+            INTERRUPTS,
+            "EXTERNAL_INTERRUPT, interrupt",
+            is_interrupt,
+            &[Remedy::Cure(&HOST_INTERRUPTS), Remedy::Leave(KICKS)],
+        )
+    },
+    ExitGroup {
+        activities: &[KvmActivity::TimerEmulated],
+        choose: |vm| usize::from(is_timer_storm(vm)),
+        ..row(
+            "system registers, which not recorded",
+            "SYS64 (arm64) without kvm_sys_access",
+            |of| of.about.is_none() && is(of, SYSTEM_REGISTERS.0, &[SYSTEM_REGISTERS.1]),
+            &[Remedy::Unjudged(UNTOLD_REGISTER), Remedy::Unjudged(TIMER_STORM)],
+        )
+    },
+    row(
+        "interrupts of the host, or for the guest",
+        "IRQ (arm64), IRQ_S_TIMER and the like (riscv)",
+        is_interrupt_of_either,
+        &[Remedy::Unjudged(EITHERS_INTERRUPT)],
+    ),
+    row(
+        "calls of the SBI",
+        "EXC_SUPERVISOR_SYSCALL",
+        |of| is(of, CodeList::Riscv, &[10]),
+        &[Remedy::Unjudged(SBI_CALLS)],
+    ),
+    row(
+        "memory faults or device accesses",
+        "EXC_INST_GUEST_PAGE_FAULT, EXC_LOAD_GUEST_PAGE_FAULT, EXC_STORE_GUEST_PAGE_FAULT",
+        |of| is(of, CodeList::Riscv, &[20, 21, 23]) && of.about.is_none(),
+        &[Remedy::Unjudged(GUEST_PAGE_FAULTS)],
+    ),
+    ExitGroup {
+        choose: |vm| usize::from(has_apicv(vm)),
+        ..row(
+            "interrupt windows",
+            "INTERRUPT_WINDOW, vintr, TPR_BELOW_THRESHOLD, write_cr8",
+            is_window,
+            &[Remedy::Cure(&WINDOWS), Remedy::Unjudged(WINDOWS_WITH_APICV)],
+        )
+    },
+    row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
+    ExitGroup {
+        activities: &[KvmActivity::AvicKick],
+        ..row(
+            "IPIs to vCPUs that do not run",
+            "avic_incomplete_ipi",
+            |of| is(of, CodeList::Svm, &[0x401]),
+            &[Remedy::Leave(INCOMPLETE_IPI)],
+        )
+    },
+    row(
+        "nested hypervisor",
+        "VMX's instructions (VMCLEAR to VMON, INVEPT, INVVPID), SVM's (vmrun, vmload, vmsave, stgi, clgi, skinit, invlpga)",
+        is_nested,
+        &[Remedy::Cure(&NESTED)],
+    ),
+    row("returns for a signal", "KVM_EXIT_INTR", |of| of.code == ExitCode::INTR, &[Remedy::Unjudged(SIGNALS)]),
+    ExitGroup {
+        may_wait: true,
+        ..row(
+            "timers of the host",
+            "HV_DECREMENTER",
+            |of| is(of, CodeList::PpcTrap, &[0x980]),
+            &[Remedy::Leave(HOST_TIMER)],
+        )
+    },
+    ExitGroup {
+        may_wait: true,
+        ..row(
+            DOORBELLS,
+            "0xe80 (H_DOORBELL)",
+            |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
+            &[Remedy::Leave(TO_LEAVE)],
+        )
+    },
+    row(
+        "entries that came too late",
+        "RETURN_TO_HOST",
+        |of| is(of, CodeList::PpcTrap, &[0]),
+        &[Remedy::Leave(TOO_LATE)],
+    ),
+    row(
+        "instructions that the processor does not have",
+        "H_EMUL_ASSIST",
+        |of| is(of, CodeList::PpcTrap, &[0xe40]),
+        &[Remedy::Leave(ILLEGAL)],
+    ),
+    ExitGroup {
+        activities: LOGGED,
+        ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Remedy::Leave(PML)])
+    },
+    row(
+        "expiries of the guest's timer",
+        "PREEMPTION_TIMER",
+        |of| is(of, CodeList::Vmx, &[52]),
+        &[Remedy::Leave(EXPIRY)],
+    ),
+    row(
+        "CPUID, its leaf not recorded",
+        "CPUID, cpuid without kvm_cpuid",
+        |of| of.about.is_none() && (is(of, CodeList::Vmx, &[10]) || is(of, CodeList::Svm, &[0x72])),
+        &[Remedy::Cure(&CPUID)],
+    ),
+    row(
+        "reads of performance counters",
+        "RDPMC, rdpmc",
+        |of| is(of, CodeList::Vmx, &[15]) || is(of, CodeList::Svm, &[0x6f]),
+        &[Remedy::Cure(&RDPMC)],
+    ),
+    row("what TDX guests ask for", "TDCALL", |of| is(of, CodeList::Vmx, &[77]), &[Remedy::Unjudged(TDCALLS)]),
+    row(
+        "conversions of a confidential guest's memory",
+        "KVM_EXIT_MEMORY_FAULT, also after EPT_VIOLATION, npf and aborts of the second stage",
+        |of| unresolved_fault(of) == Some(u64::from(KVM_EXIT_MEMORY_FAULT)),
+        &[Remedy::Unjudged(MEMORY_FAULT)],
+    ),
+    row(
+        "memory that KVM could not map",
+        "KVM_RUN EFAULT or EHWPOISON; these, or KVM_EXIT_UNKNOWN, after EPT_VIOLATION, npf and aborts of the second stage",
+        |of| unresolved_fault(of).is_some(),
+        &[Remedy::Unjudged(UNMAPPABLE)],
+    ),
+    row(
+        "page tables that KVM shadows",
+        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, writes of CR3",
+        is_shadowing,
+        &[Remedy::Cure(&SHADOWING)],
+    ),
+];
+
+const LOGGED: &[KvmActivity] = &[KvmActivity::PmlFull, KvmActivity::DirtyRingFull];
+const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged];
+
+const PROTECTED: &str = "writes to protected memory";
+const FAULTS: &str = "memory faults";
+const INTERRUPTS: &str = "interrupts of the host";
+
+/// What exits from this are about; none where nothing tells them apart but their reason.
+pub(crate) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
+    let key = cause.subject().filter(|key| is_told_apart(key.kind));
+    match (key.map(|key| CureLookup::of(host, is_qemu, key)), group(cause)) {
+        (Some(CureLookup::Other(..)) | None, Some(group)) => Some(CureLookup::Named(group.name)),
+        (asked, _) => asked,
+    }
+}
+
+/// The group of exits that come from this.
+pub(crate) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
+    GROUPS.iter().find(|group| (group.has)(cause))
+}
+
+fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
+    let code = cause.code.basic();
+    code.list == list && numbers.contains(&code.number) && !code.nested
+}
+
+/// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
+/// has no tracepoint.
+fn is_untold_fault(cause: &ExitCause) -> bool {
+    cause.about.is_none() && is(cause, CodeList::PpcTrap, &[0xe00, 0xe20])
+}
+
+/// Why `KVM_RUN` returned, as the number of its code, where that was a fault that KVM could not resolve.
+fn unresolved_fault(cause: &ExitCause) -> Option<u64> {
+    match cause.subject() {
+        Some(key) => (key.kind == SubjectKind::MemoryFault).then_some(key.key),
+        None => cause.code.is_unresolved_fault().then_some(cause.code.number),
+    }
+}
+
+/// Of x86: on arm64 the guest's own timer leaves it by an interrupt of the host's, too. Those that meet a nested guest are the
+/// host's, too: `nested_vmx_l0_wants_exit` of arch/x86/kvm/vmx/nested.c, `nested_svm_exit_special` of arch/x86/kvm/svm/nested.c.
+fn is_interrupt(cause: &ExitCause) -> bool {
+    let code = cause.code.basic();
+    matches!((code.list, code.number), (CodeList::Vmx, 1) | (CodeList::Svm, 0x60))
+}
+
+/// On arm64 and riscv the guest's own timer interrupts the host, too, and so may its devices.
+fn is_interrupt_of_either(cause: &ExitCause) -> bool {
+    let code = cause.code.basic();
+    match code.list {
+        CodeList::Arm64Exit => code.number == 0,
+        CodeList::Riscv => code.number >> 63 != 0 || code.number >> 31 & 1 != 0,
+        _ => false,
+    }
+}
+
+/// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.
+fn is_window(cause: &ExitCause) -> bool {
+    is(cause, CodeList::Vmx, &[7, 43]) || is(cause, CodeList::Svm, &[0x18, 0x64]) || is_of_register(cause, 8)
+}
+
+/// VMX's accesses to this control register.
+fn is_of_register(cause: &ExitCause, number: u64) -> bool {
+    let of = |about: SubjectKey| about.kind == SubjectKind::ControlRegister && about.key == number;
+    is(cause, CodeList::Vmx, &[28]) && cause.about.is_some_and(of)
+}
+
+/// What only a hypervisor runs: VMX's and SVM's own instructions.
+fn is_nested(cause: &ExitCause) -> bool {
+    is(cause, CodeList::Vmx, &[19, 20, 21, 22, 23, 24, 25, 26, 27, 50, 53])
+        || is(cause, CodeList::Svm, &[0x7a, 0x80, 0x82, 0x83, 0x84, 0x85, 0x86])
+}
+
+/// What KVM intercepts only where it shadows the guest's page tables, as it does where the processor's second stage of translation
+/// is off: page faults, INVLPG, and CR3 (`vmx_exec_control` and `vmx_need_pf_intercept` of arch/x86/kvm/vmx; `init_vmcb` of
+/// arch/x86/kvm/svm/svm.c clears these intercepts where it has NPT).
+fn is_shadowing(cause: &ExitCause) -> bool {
+    const PF: u64 = 14;
+    let of_fault = cause.about.is_some_and(|about| about.kind == SubjectKind::Exception && about.key & 0xff == PF);
+    (is(cause, CodeList::Vmx, &[0]) && of_fault)
+        || is_of_register(cause, 3)
+        || is(cause, CodeList::Vmx, &[14])
+        || is(cause, CodeList::Svm, &[0x4e, 0x79, 0x13])
+}
+
+/// Exits that only a VM has whose APIC the processor virtualises: APIC_WRITE and EOI_INDUCED; AVIC's own.
+const OF_APICV: &[(CodeList, u64)] =
+    &[(CodeList::Vmx, 45), (CodeList::Vmx, 56), (CodeList::Svm, 0x401), (CodeList::Svm, 0x402)];
+
+/// Whether the processor virtualises the VM's APIC, as its exits show.
+pub(crate) fn has_apicv(vm: &JudgedVm<'_>) -> bool {
+    vm.input.of_reasons(vm.id, OF_APICV).count > 0
+}
+
+/// A VM's exits of a group, and what those about each thing cost.
+struct Grouped {
+    group: &'static ExitGroup,
+    stats: ExitStats,
+    about: Vec<(SubjectKey, u64)>,
+    /// As [`VmSubjectExits::forces`].
+    forces: u64,
+}
+
+pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
+    let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
+    for (cause, stats) in vm.input.causes(vm.id) {
+        if let Some(group) = group(cause)
+            && asked(vm.host, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
+        {
+            let of = Grouped { group, stats: ExitStats::default(), about: Vec::new(), forces: 0 };
+            let grouped = groups.entry(group.name).or_insert(of);
+            grouped.stats.merge(stats);
+            grouped.about.extend(cause.about.map(|key| (key, stats.cost().0)));
+            let is_it = |of, trap: u16, about| (of, u64::from(trap), about) == (vm.id, cause.code.number, cause.about);
+            grouped.forces += vm.input.facts.gangs.forced_by(is_it).0;
+        }
+    }
+    for (name, Grouped { group, stats, about, forces }) in groups {
+        if name == DOORBELLS && gangs::judges_doorbells(vm.input, vm.id) {
+            continue;
+        }
+        let mut account = VmSubjectExits::of(stats, group.answers[(group.choose)(vm)]);
+        account.forces = forces;
+        if let Some((key, share)) = costliest(&about, account.all.stats.cost().0) {
+            let number = match vm.host.names.of_key(&[vm.id], key.kind, key.key) {
+                Some(name) => format!("{:#x}, {name}", key.key),
+                None => format!("{:#x}", key.key),
+            };
+            let what = match key.kind {
+                SubjectKind::HostVector | SubjectKind::EoiVector | SubjectKind::IncompleteIpi => {
+                    format!("part of the time of the {name}: with vector {number}")
+                }
+                _ => format!("part of the time of the {name}: {number}"),
+            };
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
+        }
+        if group.may_wait && !vm.input.facts.event_kinds.switches {
+            let median = account.all.stats.quantile(5_000).unwrap_or(Nanos::ZERO);
+            account.for_sure = Some(if median > HANDLER { 0 } else { medians(&account.all.stats) });
+        }
+        let touched = vm.input.touched(vm.id);
+        if name == FAULTS && touched.all() > 0 {
+            let what = format!("part of the {FAULTS} at pages at which there was one before in this recording");
+            let share = touched.again as f64 / touched.all() as f64;
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
+            let what = format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first);
+            account.more.push((Topic::Devices, what, CitedValue::Count(touched.regions)));
+            let what = format!("part of the time of the {FAULTS} that is of those alone in their 2 MiB");
+            let share = touched.alone as f64 / touched.time.max(1) as f64;
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
+        }
+        if name == FAULTS
+            && let Some((place, share)) = mostly_at(vm)
+        {
+            let what = format!("part of the {FAULTS} in {place}");
+            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
+        }
+        account.note_long_ones(vm.input);
+        for (activity, count) in vm.input.kvm_activity(vm.id, group.activities) {
+            let what = format!("{} ({}) meanwhile", activity.what(), activity.event());
+            account.more.push((Topic::Devices, what, CitedValue::Count(count)));
+        }
+        let said = vm.judge_as(Thing { subject: CauseSubject::Group(name), key: None, name }, &account, judgement);
+        judgement.say(Some(vm.id), Covered::Subject(CureLookup::Named(name)), said);
+    }
+}
+
+/// As much as every PC may have.
+const BELOW: &str = "memory below 3 GiB";
+
+/// Where most pages of a VM's memory were missing: by what somebody called the place, or by how PCs are made.
+fn mostly_at(vm: &JudgedVm<'_>) -> Option<(String, f64)> {
+    let mut places: BTreeMap<String, u64> = BTreeMap::new();
+    let mut all = 0;
+    for (address, faults) in vm.input.missing_at(vm.id) {
+        all += faults;
+        let place = match (vm.host.names.of_key(&[vm.id], SubjectKind::Mmio, address), address) {
+            (Some(SubjectName::Given(given)), _) => given.to_string(),
+            _ if !is_of_pcs(&vm.host.arch) => continue,
+            // Below, there is as much as the firmware finds; devices and firmware are at the end (hw/i386/pc.c of QEMU).
+            (_, ..0xc000_0000) => BELOW.to_string(),
+            (_, ..0x1_0000_0000) => "the gap below 4 GiB, where devices are".to_string(),
+            _ => "memory above 4 GiB".to_string(),
+        };
+        *places.entry(place).or_default() += faults;
+    }
+    let (place, most) = places.into_iter().max_by_key(|(_, faults)| *faults)?;
+    // Where memory usually is says nothing.
+    (place != BELOW).then(|| (place, most as f64 / all as f64))
+}
+
+/// What the costliest of exits that cost `all` are about.
+fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)> {
+    let (key, cost) = about.iter().max_by_key(|(key, cost)| (*cost, std::cmp::Reverse(*key)))?;
+    Some((*key, *cost as f64 / all.max(1) as f64))
+}
+
+/// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
+pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
+    let mut stats = ExitStats::default();
+    let halts = vm.input.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
+    halts.for_each(|(_, of)| stats.merge(of));
+    let blocked = vm.input.halts(vm.id).halts();
+    let pending = stats.timed.saturating_sub(blocked);
+    let all = stats.count;
+    // Without kvm_vcpu_wakeup nothing says which halts found one; elsewhere WFEs and the like are such exits, too.
+    let is_x86 = !vm.host.xen && is_of_pcs(&vm.host.arch);
+    if is_x86 && vm.input.facts.halts.all().has_wakeups() && pending.saturating_mul(2) > stats.timed {
+        let share = pending as f64 / stats.timed as f64;
+        let mut account = VmSubjectExits::of(stats, may_poll(vm));
+        let what = "part of the halts that found an event pending, and blocked nobody";
+        account.more.push((Topic::Halts, what.to_string(), CitedValue::Share(share)));
+        let thing = Thing { subject: CauseSubject::Group("halts"), key: None, name: "halts" };
+        let said = vm.judge_as(thing, &account, judgement);
+        judgement.say(Some(vm.id), Covered::Halts, said);
+    }
+    if vm.host.xen {
+        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::Inherent(XEN_HALTS.into()));
+        return;
+    }
+    let outside = vm.input.halts(vm.id).in_user_space;
+    let few = vm.input.facts.halts.all().halts() < polling::FEWEST;
+    let unknown = unknown.or_else(|| few.then(|| FEW_HALTS.to_string()));
+    if outside > 0 && outside == all {
+        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(HALTS_OUTSIDE.into()));
+    } else if let Some(why) = unknown {
+        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(why));
+    }
+}
+
+/// What is said of halts that find an event pending: a guest must not poll on a CPU that others wait for.
+fn may_poll(vm: &JudgedVm<'_>) -> Remedy {
+    let AdviceInput { facts, .. } = vm.input;
+    match () {
+        _ if facts.halts.guest_polls => Remedy::Leave(POLLS_ALREADY),
+        _ if !facts.event_kinds.switches => Remedy::Unjudged(CPUS_UNKNOWN),
+        _ if is_short(vm.time.steal, vm.time.wanted()) || vm.input.is_throttled(vm.id) => Remedy::Leave(CPUS_SHORT),
+        _ => Remedy::Cure(&PENDING),
+    }
+}
+
+const POLLS_ALREADY: &str =
+    "most halts find an event pending already, and the guest looks for a while before it halts (MSR_KVM_POLL_CONTROL)";
+const CPUS_UNKNOWN: &str = "most halts find an event pending already, which guest halt polling would spare; whether CPUs are free for \
+    that, a recording with sched_switch says";
+const CPUS_SHORT: &str = "most halts find an event pending already, which guest halt polling would spare; but vCPUs wait for CPUs here, \
+    and it takes CPU time";
+
+const FEW_HALTS: &str = "there are fewer than 200 halts whose gaps the recording shows: too few to judge polls by";
+
+/// `hvm_hlt` of xen/arch/x86/hvm/hvm.c, `vcpu_block` of xen/common/sched/core.c.
+const XEN_HALTS: &str = "the guest has nothing to do: a halt gives the CPU to Xen's scheduler and gets it back from there, and Xen does not \
+    poll before it; fewer wake-ups of the guest's are fewer halts";
+
+/// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
+const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local APIC is in user space: KVM neither polls for them nor traces them; with \
+    an irqchip in the kernel (QEMU's default) it would do both, and what that wins, the recording does not say";
+
+/// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where most of
+/// their time is that of faults alone in their 2 MiB, pages of that size need as many.
+fn memory_faults(vm: &JudgedVm<'_>) -> usize {
+    let touched = vm.input.touched(vm.id);
+    match touched.all() {
+        0 => 3,
+        all if touched.again.saturating_mul(2) > all => 2,
+        // The memory of a VM that is started meanwhile was not there before.
+        all if happened(vm, KvmActivity::Unmapped).saturating_mul(TAKEN_OFTEN) >= all && !vm.is_there_for_a_part() => 4,
+        _ => usize::from(touched.alone.saturating_mul(2) > touched.time),
+    }
+}
+
+/// One change of the VMM's mappings for so many faults is enough for them: each may be of 2 MiB and more.
+const TAKEN_OFTEN: u64 = 10;
+
+/// How often KVM did this for a VM.
+fn happened(vm: &JudgedVm<'_>, activity: KvmActivity) -> u64 {
+    vm.input.kvm_activity(vm.id, &[activity]).first().map_or(0, |row| row.1)
+}
+
+/// arm64's trapped accesses to system registers.
+const SYSTEM_REGISTERS: (CodeList, u64) = (CodeList::Arm64Ec, 0x18);
+
+const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not say which: `exitscope record`, or \
+    `perf record -e kvm:kvm_sys_access`, does; the vcpu_pc of the exits says whose code it is";
+
+/// `timer_emulate` of arch/arm64/kvm/arch_timer.c.
+fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
+    happened(vm, KvmActivity::TimerEmulated).saturating_mul(2) >= vm.input.of_reasons(vm.id, &[SYSTEM_REGISTERS]).count
+}
+
+/// The timers that KVM emulates: `kvm_timer_should_fire` and `timer_emulate` of arch/arm64/kvm/arch_timer.c, `get_timer_map` for which.
+const TIMER_STORM: &str = "a timer storm: KVM emulates a timer of the guest's at most of these exits (kvm_timer_emulate), as the guest \
+    programs it again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's, and the physical \
+    one without ECV, do. After a restore or a migration a timer that is long due, or an offset (CNTVOFF) that was not restored, has the \
+    guest arm it at once again: `exitscope record`, with kvm_sys_access, says which register";
+
+/// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
+const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and no event of KVM's says \
+    which: `perf record -e irq:irq_handler_entry -e 'ipi:*' -e 'kvm:*' -a -- sleep 10` does";
+
+/// `kvm_riscv_vcpu_sbi_ecall` of arch/riscv/kvm/vcpu_sbi.c.
+const SBI_CALLS: &str = "the guest calls its firmware (timers, IPIs, remote fences, consoles), which KVM or user space answers, and no \
+    tracepoint says what it asks for: `trace-cmd record -p function -l 'kvm_sbi_*' -l 'kvm_riscv_vcpu_sbi_*'` does";
+
+/// `gstage_page_fault` of arch/riscv/kvm/vcpu_exit.c: `(htval << 2) | (stval & 3)`.
+const GUEST_PAGE_FAULTS: &str = "the guest accesses memory that is not mapped for it, or a device that is emulated there: kvm_exit's HTVAL is \
+    the address divided by four (`exitscope events`, `perf script`), and no rule looks at it";
+
+/// VMX's exit for a full page of PML.
+const PML_FULL: (CodeList, u64) = (CodeList::Vmx, 62);
+
+/// `kvm_vcpu_trigger_posted_interrupt` of arch/x86/kvm/vmx/vmx.c and `kvm_vcpu_kick` of virt/kvm/kvm_main.c: without APICv the kick is
+/// the host's reschedule interrupt.
+fn are_kicks(vm: &JudgedVm<'_>) -> bool {
+    let causes = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
+    let (mut kicks, mut all) = (0_u64, 0_u64);
+    for (cause, stats) in causes {
+        let name = cause.about.and_then(|key| vm.host.names.of_key(&[vm.id], key.kind, key.key));
+        all += stats.count;
+        kicks += if name.as_deref() == Some("RESCHEDULE") { stats.count } else { 0 };
+    }
+    kicks.saturating_mul(2) > all && vm.input.ipis(vm.id).all() > 0 && !has_apicv(vm)
+}
+
+const KICKS: &str = "most are the host's reschedule interrupts, by which KVM has a vCPU take an interrupt that a sibling sent: they are the \
+    other half of the guest's IPIs, and go with them (see IPIs)";
+
+const LOGGING: &str = "the guest's memory is logged, as the exits for full pages of the log show (PML_FULL), and these pages fault for it when \
+    they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
+
+/// EXIT_REASON_TDCALL of arch/x86/include/uapi/asm/vmx.h; `handle_tdvmcall` of arch/x86/kvm/vmx/tdx.c.
+const TDCALLS: &str = "a TDX guest asks for something, and no tracepoint says what for: `trace-cmd record -p function -l 'tdx_*' -l \
+    '*_tdvmcall'` shows which of KVM's functions answer";
+
+/// KVM_EXIT_MEMORY_FAULT of Documentation/virt/kvm/api.rst; `kvm_mmu_prepare_memory_fault_exit` of arch/x86/kvm/mmu/mmu.c.
+const MEMORY_FAULT: &str = "the guest uses memory as private that is shared, or the other way round, and user space converts it: no \
+    tracepoint has the direction (`perf trace -e ioctl` on the VMM shows KVM_SET_MEMORY_ATTRIBUTES)";
+
+/// `trace_kvm_userspace_exit` of include/trace/events/kvm.h prints an error without the reason; -EFAULT comes with
+/// KVM_EXIT_MEMORY_FAULT, and without it where KVM gets no page (`kvm_handle_error_pfn` of arch/x86/kvm/mmu/mmu.c).
+const UNMAPPABLE: &str = "KVM_RUN failed, as KVM could not map memory that the guest used: the guest uses memory as private that is shared, \
+    or the other way round, and user space converts it (KVM_EXIT_MEMORY_FAULT, a reason that text does not print beside the error: \
+    `exitscope record`, `perf record -e kvm:kvm_userspace_exit` and trace-cmd keep it), or nothing is mapped where the VMM said that \
+    memory is (`perf trace -e ioctl,munmap,madvise` on the VMM)";
+
+/// `KVM_EXIT_INTR` of Documentation/virt/kvm/api.rst, and `immediate_exit` there.
+const SIGNALS: &str = "a signal has ended KVM_RUN, or user space had asked it to end: the VMM wants the thread for something else, and \
+    the recording does not say for what (`perf record -a -e signal:signal_generate` names who sends signals)";
+
+/// `__kvmppc_vcore_entry` of arch/powerpc/kvm/book3s_hv_interrupts.S puts the host's decrementer into the hypervisor's;
+/// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c: "the host merely wanted to get our attention".
+const HOST_TIMER: &str = "a timer of the host is due, for which the hypervisor's decrementer ends the stay in the guest: nothing of \
+    the guest's asks for it";
+
+/// `kvmhv_interrupt_vcore` of arch/powerpc/kvm/book3s_hv_builtin.c, and IPIs of the host.
+const TO_LEAVE: &str = "another thread or CPU of the host asks the thread to leave its guest; where that is another thread of the \
+    virtual core that had to leave, the rule about ganged exits judges it";
+
+/// `secondary_too_late` of arch/powerpc/kvm/book3s_hv_rmhandlers.S: the trap is 0.
+const TOO_LATE: &str = "the thread was about to enter its guest when another thread of its virtual core was leaving already, and went \
+    back with it: nothing of the guest's asks for it";
+
+/// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c hands it back as a program interrupt, or to a debugger of the guest.
+const ILLEGAL: &str = "the guest runs instructions that the processor does not have, and KVM hands each back to it as an illegal \
+    instruction: who runs them, only the guest can say";
+
+/// `handle_pml_full` of arch/x86/kvm/vmx/vmx.c: the processor has filled a page with the addresses of pages that the guest wrote.
+const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes by itself which \
+    pages are written (PML): an exit for each 512 of them, where each page would fault otherwise. `virsh domjobinfo DOMAIN`, or \
+    `info migrate` in QEMU's monitor, says whether it is a migration or a backup: then this ends with it";
+
+/// `handle_preemption_timer` of arch/x86/kvm/vmx/vmx.c.
+const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's preemption timer ends the stay in the guest, which \
+    spares an interrupt of the host's; only fewer timers of the guest are fewer exits (see timer)";
+
+/// `nested_vmx_reflect_vmexit` of arch/x86/kvm/vmx/nested.c hands most of them to L1.
+const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and KVM handles such exits or hands them to the guest's hypervisor: what \
+    L2 leaves for, and what would spare it, `exitscope record` shows in the guest";
+
+const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
+    (NMIs, a nested guest, an APIC that is inhibited now and then), `perf record -e kvm:kvm_inj_virq -e kvm:kvm_nested_vmexit -e \
+    kvm:kvm_apicv_inhibit_changed -e kvm:kvm_exit` shows";
+
+/// `vcpu_load_eoi_exitmap` of arch/x86/kvm/x86.c: vectors of level-triggered pins, and with a split irqchip of routes.
+pub(crate) const EOI_INDUCED: &str = "the processor virtualises the APIC, and leaves the guest only for the ends of interrupts of which an I/O \
+    APIC must hear: level-triggered ones, and with a split irqchip those that are routed through it; devices with MSI or MSI-X \
+    (virtio, VFIO) have none";
+
+/// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c.
+const INCOMPLETE_IPI: &str = "AVIC delivers IPIs to vCPUs that run; these went to ones that did not, which only KVM can wake, or are \
+    of a kind that AVIC leaves to KVM";
+
+/// `direct_page_fault` of arch/x86/kvm/mmu/mmu.c maps a page when the guest touches it first, whether or not the VMM has it
+/// already; KVM_PRE_FAULT_MEMORY of Linux 6.11 (Documentation/virt/kvm/api.rst) does so before.
+static FIRST_TOUCH: Cure = Cure {
+    change: "the guest touches most of these pages for the first time in this recording: back its memory with huge pages, so that \
+        one fault maps 2 MiB or 1 GiB, and have them there before the guest needs them; while a guest boots or its program \
+        grows this is no fault to cure",
+    switches: &[],
+    settings: &[
+        libvirt("memoryBacking", "<hugepages/>"),
+        libvirt("memoryBacking", "<allocation mode='immediate'/>"),
+        qemu("-object memory-backend-memfd,id=mem,size=…,hugetlb=on,prealloc=on -machine memory-backend=mem"),
+        by_hand(
+            "or transparent huge pages: `cat /sys/kernel/mm/transparent_hugepage/enabled` on the host; QEMU asks for them by \
+                madvise, so that `madvise` is enough",
+        ),
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
+    acts: Acts::AtStart,
+    risk: "memory that is there before is there for this VM alone: nothing is left to overcommit",
+    payer: "other users of the host's memory",
+};
+
+static EITHER: Cure = Cure {
+    change: "the guest accesses memory that is not mapped for it, for the first time or because the host took it away meanwhile; \
+        without the addresses the recording does not say which",
+    switches: &[],
+    settings: &[
+        by_hand("`exitscope record` takes kvm_page_fault, too, where there is one: then the advice says which it is"),
+        by_hand(
+            "either way huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
+                /sys/kernel/mm/transparent_hugepage/enabled on the host",
+        ),
+    ],
+    risk: "huge pages are taken as a whole: less memory is left to overcommit",
+    least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
+    ..FIRST_TOUCH
+};
+
+/// Where the host changes mappings meanwhile: that a page had no fault before in the recording does not say that it was not there before.
+static PERHAPS_TAKEN: Cure = Cure {
+    change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so that pages that were there before \
+        the recording may have been taken away, by NUMA balancing, KSM, huge pages, a balloon; find out what, before huge pages or \
+        preallocation",
+    ..TAKEN_AWAY
+};
+
+/// The same where a page of 2 MiB can spare no fault.
+static ONCE_EACH: Cure = Cure {
+    change: "the guest touches most of these pages for the first time in this recording, and most of the time goes into faults that are \
+        alone in their 2 MiB: huge pages are there already, or would not make them fewer; preallocate the guest's memory",
+    settings: &[
+        libvirt("memoryBacking", "<allocation mode='immediate'/>"),
+        qemu("-object memory-backend-memfd,id=mem,size=…,prealloc=on -machine memory-backend=mem"),
+        by_hand(
+            "KVM still maps each page at its first touch: what is spared is finding and clearing the memory for it",
+        ),
+    ],
+    ..FIRST_TOUCH
+};
+
+/// `kvmppc_book3s_radix_page_fault` of arch/powerpc/kvm/book3s_64_mmu_radix.c has no tracepoint, and hands what is in no memslot to
+/// `kvmppc_hv_emulate_mmio`.
+static UNTOLD: Cure = Cure {
+    change: "the guest accesses memory that is not mapped for it, or a device that is emulated there: no event of this kernel says \
+        where",
+    settings: &[
+        by_hand(
+            "whether it is a device: `perf record -e kvm:kvm_userspace_exit` beside the rest has KVM_EXIT_MMIO then, and the device is \
+                what to replace",
+        ),
+        by_hand(
+            "if it is memory, huge pages need fewer faults: /sys/kernel/mm/transparent_hugepage/enabled on the host, or hugetlbfs",
+        ),
+        libvirt("memoryBacking", "<hugepages/>"),
+    ],
+    least: Least::Nothing("from nothing, where it is a device or memory that is touched once, to all their time"),
+    ..EITHER
+};
+
+/// `nx_huge_pages` and `nx_huge_pages_recovery_ratio` of Documentation/admin-guide/kernel-parameters.txt, and
+/// hw-vuln/multihit.rst beside it.
+static NX_HUGE_PAGES: Cure = Cure {
+    change: "the guest runs code from pages that may not be executed: KVM maps huge pages so, and splits them where guests run code, \
+        against a flaw of Intel's processors (iTLB multihit)",
+    switches: &[],
+    settings: &[by_hand(
+        "/sys/module/kvm/parameters/nx_huge_pages is Y where KVM does so, and \
+            /sys/devices/system/cpu/vulnerabilities/itlb_multihit says whether this processor has the flaw; where all guests are \
+            trusted, N; nx_huge_pages_recovery_ratio=0 leaves split pages split",
+    )],
+    xen: "",
+    helps: CureCondition::Always,
+    least: Least::Nothing("from nothing, where each page is split once, to all their time"),
+    acts: Acts::AtHost,
+    risk: "on a processor with the flaw a guest can stop the host where it is N",
+    payer: "whoever shares the host with a guest that is not trusted",
+};
+
+/// `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c.
+const NX_RECOVERY: AdviceSetting = by_hand(
+    "/sys/module/kvm/parameters/nx_huge_pages: where it is Y, a part (1/nx_huge_pages_recovery_ratio) of the pages \
+        that guests ran code from become large again each period, and are split at the next fetch; by default all do \
+        within about an hour, and waves that are closer together are something else",
+);
+
+/// `kvm_mmu_notifier_invalidate_range_start` of virt/kvm/kvm_main.c takes pages from the guest whenever the host's mapping
+/// changes; `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c splits no longer needed.
+static TAKEN_AWAY: Cure = Cure {
+    change: "most of these pages faulted before in this recording, so that something unmapped them meanwhile: find out what",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "`perf stat -a -e kvm:kvm_unmap_hva_range -e kvm:kvm_age_hva -e huge_memory:mm_collapse_huge_page -e \
+                migrate:mm_migrate_pages sleep 10` on the host says whether it unmaps, looks at ages, collapses or migrates",
+        ),
+        by_hand(
+            "by what it says: `sysctl kernel.numa_balancing` (0 where vCPUs and memory are pinned, as by libvirt's <numatune>), \
+                /sys/kernel/mm/ksm/run, /sys/kernel/mm/transparent_hugepage/khugepaged/defrag, a balloon that moves, swapping; \
+                each by its value first",
+        ),
+        AdviceSetting::When { condition: SettingCondition::IntelHost, set: &NX_RECOVERY },
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: LESS_OFTEN,
+    acts: Acts::AtHost,
+    risk: "what takes pages away has its use: memory that several VMs share, or that is near to who uses it",
+    payer: "whoever gains by it",
+};
+
+/// `kvm_mmu_slot_apply_flags`, `fast_page_fault` of arch/x86/kvm; a page that was only read so far may be the zero page, or
+/// KSM's, until it is written.
+static DIRTY: Cure = Cure {
+    change: "the guest writes to pages that it may only read for now: its memory is being logged (a migration, a backup, an emulated \
+        display), or is shared until it is written (KSM, the zero page), or holds page tables that KVM follows (those of a nested \
+        guest)",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "whether it is a migration or a backup: `virsh domjobinfo DOMAIN`, or in QEMU's monitor `info migrate`: then this \
+                ends with it",
+        ),
+        by_hand("whether it is KSM: /sys/kernel/mm/ksm/run and pages_sharing beside it"),
+        by_hand("whether it is a display: a VGA or QXL that nobody looks at; virtio-gpu, or none"),
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: Least::Nothing("from nothing, where the guest's memory is logged for a purpose, to all their time"),
+    acts: Acts::ByLooking,
+    risk: "none by looking",
+    payer: NOBODY,
+};
+
+/// `handle_external_interrupt` of arch/x86/kvm/vmx/vmx.c: the host's handler runs, and nothing else is done. `hrtimer`s are what
+/// emulates guests' timers where VMX's preemption timer does not (`start_hv_timer`, `start_sw_timer` of
+/// arch/x86/kvm/lapic.c).
+static HOST_INTERRUPTS: Cure = Cure {
+    change: "keep interrupts that are not the VM's away from the CPUs of its vCPUs: each makes the guest leave",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "which they are: the columns of those CPUs in the host's /proc/interrupts, twice, some seconds apart; rows with \
+                numbers are devices, LOC is the timer, RES and CAL are asked for by other CPUs",
+        ),
+        by_hand(
+            "devices: /proc/irq/N/smp_affinity_list, or irqaffinity= on the host's command line; of devices that the VM itself \
+                has (VFIO), posted interrupts, for which the IOMMU remaps interrupts",
+        ),
+        by_hand(
+            "the timer: where each vCPU has a CPU of its own, nohz_full= and rcu_nocbs= on the host's command line stop its tick; \
+                but where VMX's preemption timer does not keep a guest's timers, as on AMD's processors, these are timers of the \
+                host, and stay",
+        ),
+        by_hand("whoever records: perf's own interrupts, if it samples cycles, are among them"),
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: Least::Nothing(
+        "from nothing, where the interrupts are the VM's own or must come to this CPU, to all their time",
+    ),
+    acts: Acts::AtHost,
+    risk: "other CPUs take what these no longer take",
+    payer: "the CPUs that take the interrupts",
+};
+
+/// `kvm_enable_irq_window`; with APICv or AVIC hardware waits for the guest itself.
+static WINDOWS: Cure = Cure {
+    change: "have the processor virtualise the APIC: without that, an interrupt that the guest cannot take yet waits for an exit at \
+        the moment when it can, and so do task priorities",
+    switches: APICV,
+    settings: &[by_hand(
+        "for a Windows guest, hv-vapic spares the writes of its task priority (libvirt: <vapic state='on'/> in <hyperv>)",
+    )],
+    xen: "apicv is on by default where the processor has it",
+    helps: CureCondition::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "KVM leaves it out where it cannot be used: kvm_apicv_inhibit_changed says what for",
+    payer: NOBODY,
+};
+
+/// Intel's: `cpu_has_vmx_shadow_vmcs`, `handle_vmread` of arch/x86/kvm/vmx.
+static SHADOW_VMCS: Knob = Knob {
+    name: "enable_shadow_vmcs",
+    unit: KnobUnit::Count,
+    default: 1,
+    min: 0,
+    max: 1,
+    location: KnobLocation::ModuleAtLoad("kvm_intel"),
+    about: "VMX: whether a nested hypervisor reads and writes its VMCS without an exit",
+};
+
+/// AMD's: `svm_hardware_setup` of arch/x86/kvm/svm/svm.c.
+static VLS: Knob = Knob {
+    name: "vls",
+    location: KnobLocation::ModuleAtLoad("kvm_amd"),
+    about: "SVM: whether a nested hypervisor's VMLOAD and VMSAVE need no exit",
+    ..SHADOW_VMCS
+};
+
+/// `ept` of kvm_intel, `npt` of kvm_amd: on where the processor has it (`hardware_setup` of arch/x86/kvm/vmx/vmx.c,
+/// `svm_hardware_setup` of arch/x86/kvm/svm/svm.c).
+static EPT: Knob =
+    Knob { name: "ept", about: "VMX: whether the processor translates guests' addresses (EPT)", ..SHADOW_VMCS };
+static NPT: Knob = Knob {
+    name: "npt",
+    location: KnobLocation::ModuleAtLoad("kvm_amd"),
+    about: "SVM: whether the processor translates guests' addresses (NPT)",
+    ..SHADOW_VMCS
+};
+
+const SHADOWS_STILL: &str = "page faults leave the guest, too, where it was given fewer bits of physical addresses than the host has (-cpu \
+    …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr), and writes of CR3 while it has paging off or a debugger single-steps it";
+
+static SHADOWING: Cure = Cure {
+    change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG and \
+        writes of CR3 are exits",
+    switches: &[
+        Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[] },
+        Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[] },
+    ],
+    settings: &[by_hand("if the host is a guest itself: its own hypervisor has to offer EPT or NPT to it")],
+    xen: "hap=1",
+    helps: CureCondition::Always,
+    least: WITH_HARDWARE,
+    acts: Acts::WithModule,
+    risk: "none known on processors that have it",
+    payer: NOBODY,
+};
+
+const NESTED_STILL: &str =
+    "what still leaves are the entries of its guest themselves, and fields that KVM does not shadow";
+
+static NESTED: Cure = Cure {
+    change: "the guest is a hypervisor itself, and these are its own instructions, some for each exit of its guest: what counts is \
+        how often that guest leaves",
+    switches: &[
+        Switch { module: "kvm_intel", knob: &SHADOW_VMCS, on: NESTED_STILL, off: &[] },
+        Switch { module: "kvm_amd", knob: &VLS, on: NESTED_STILL, off: &[] },
+    ],
+    settings: &[
+        by_hand(
+            "in the guest: `exitscope record` there shows what its guests leave for; each exit spared there spares several here",
+        ),
+        by_hand(
+            "for Hyper-V as the guest's hypervisor, on Intel: hv-evmcs (with hv-vapic), an enlightened VMCS, which it reads and \
+                writes in memory",
+        ),
+        by_hand(
+            "where nobody needs it (Windows' virtualisation-based security): take the guest's virtualisation away (-cpu …,vmx=off or svm=off)",
+        ),
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: LESS_OFTEN,
+    acts: Acts::WithModule,
+    risk: "programs in the guest that need virtualisation fail without it",
+    payer: NOBODY,
+};
+
+/// `kvm_vcpu_halt` of virt/kvm/kvm_main.c: `kvm_vcpu_check_block` finds the event before anybody blocks; cpuidle's haltpoll
+/// looks before it halts (drivers/cpuidle/governors/haltpoll.c).
+static PENDING: Cure = Cure {
+    change: "most halts of this guest find an event pending already: it leaves and comes back at once. Guest halt polling \
+        looks for a while before it halts, which spares such exits",
+    settings: &[
+        by_hand(
+            "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
+                dedicated CPUs), guest_halt_poll_ns in /sys/module/haltpoll/parameters",
+        ),
+        by_hand("what wakes it so soon: `perf record -e 'irq_vectors:*' -g` in the guest"),
+    ],
+    risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
+    payer: "who else wants the CPU",
+    ..IN_GUEST
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes;
+    use crate::setting::AdviceSetting;
+    use crate::test_exits::{end, exit, spent, vcpu};
+    use crate::{CauseSubject, CauseVerdict};
+    use exitscope_analysis::Selection;
+    use exitscope_model::{
+        EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, TimePart, VcpuWakeup,
+    };
+    use exitscope_units::{Moment, Nanos};
+
+    const US: u64 = 1_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Exits for one reason, about something whose value goes round in so many, and as many more about nothing of another.
+    struct Made {
+        code: ExitCode,
+        about: Option<(SubjectKind, bool, u64)>,
+        /// How many values there are; zero: it does not say.
+        values: u64,
+        /// How far those are apart, as a power of two.
+        apart: u32,
+        per_s: u64,
+        beside: Option<ExitCode>,
+        activities: &'static [KvmActivity],
+    }
+
+    const fn made(code: ExitCode, about: Option<(SubjectKind, bool, u64)>) -> Made {
+        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, activities: &[] }
+    }
+
+    const fn vmx(number: u64) -> ExitCode {
+        ExitCode::new(CodeList::Vmx, number)
+    }
+
+    const fn svm(number: u64) -> ExitCode {
+        ExitCode::new(CodeList::Svm, number)
+    }
+
+    /// A vCPU that makes such exits for a second, each of 20 us, and is in its guest for the rest.
+    fn judged(arch: &str, made: &Made) -> Judgement {
+        let host = RecordedHost {
+            arch: arch.into(),
+            comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(),
+            ..RecordedHost::default()
+        };
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
+        for number in 1..=made.per_s {
+            let at = number * (SECOND / made.per_s);
+            let detail = made.about.map(|(kind, write, key)| {
+                let value = number.checked_rem(made.values).map_or(0, |page| (1 + page) << made.apart);
+                Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value }
+            });
+            let parts = spent(TimePart::Kernel, 20 * US);
+            let guest = Nanos(SECOND / made.per_s - 20 * US);
+            input.absorb(&Exit { subject: detail, parts, guest, ..exit(vcpu(0), at, made.code) });
+            if let Some(code) = made.beside {
+                input.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
+            }
+        }
+        for &activity in made.activities {
+            input.absorb_kvm_activity(&KvmActivityEvent { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), activity });
+        }
+        end(&mut input, &[vcpu(0)], SECOND);
+        let mut judgement = Judgement::default();
+        crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+        judgement.rank();
+        causes::list(&input, &input, &host, &mut judgement);
+        judgement
+    }
+
+    /// Causes whose answer is a change: what the advice says, one of its settings, and what its facts say of the exits.
+    #[test]
+    fn each_cause_gets_its_advice_and_as_many_exits_that_take_no_time_get_none() {
+        use SubjectKind as D;
+        let ept = |key| Some((D::EptViolation, false, key));
+        let npf = |key| Some((D::PageFault, false, key));
+        let vector = Some((D::HostVector, false, 0xec));
+        let cases = [
+            (Made { values: 5_000, ..made(vmx(48), ept(0x182)) }, "for the first time", "<hugepages/>", "0x182, write"),
+            (
+                Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x182)) },
+                "alone in their 2 MiB",
+                "immediate",
+                "at 2000 pages were",
+            ),
+            (
+                Made { values: 5_000, apart: 21, ..made(vmx(48), ept(0x181)) },
+                "alone in their",
+                "prealloc=on",
+                "alone in their 2 MiB",
+            ),
+            (
+                Made { values: 5_000, apart: 33, ..made(vmx(48), ept(0x181)) },
+                "alone in their",
+                "prealloc=on",
+                "in memory above 4 GiB",
+            ),
+            (made(vmx(48), ept(0x19c)), "may not be executed", "nx_huge_pages", "fetch, not allowed"),
+            (
+                Made { values: 400, ..made(vmx(48), ept(0x181)) },
+                "unmapped them meanwhile",
+                "numa_balancing",
+                "0x181, read",
+            ),
+            // Nobody says where.
+            (
+                Made { values: 0, ..made(svm(0x400), npf(0x1_0000_0014)) },
+                "does not say which",
+                "kvm_page_fault",
+                "fetch, not",
+            ),
+            (made(vmx(48), ept(0x192)), "may only read for now", "domjobinfo", "0x192, write, not allowed"),
+            (Made { values: 5_000, ..made(svm(0x400), npf(0x1_0000_0014)) }, "first time", "hugetlb=on", "fetch, not"),
+            (made(svm(0x400), npf(0x1_0000_0007)), "may only read", "pages_sharing", "write, not allowed"),
+            (made(vmx(1), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            // It is the host's, whoever runs meanwhile.
+            (made(vmx(1).of_nested(), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            (made(svm(0x60), None), "keep interrupts", "nohz_full", "exits a second for interrupts of the host"),
+            (made(vmx(7), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
+            (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
+            (made(vmx(43), None), "virtualise the APIC", "hv-vapic", "interrupt windows"),
+            (made(vmx(14), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
+            (made(vmx(0), Some((D::Exception, false, 14))), "KVM shadows", "phys-bits", ": 0xe"),
+            (made(vmx(28), Some((D::ControlRegister, true, 3))), "KVM shadows", "ept", ": 0x3"),
+            (
+                made(vmx(28), Some((D::ControlRegister, true, 8))),
+                "virtualise the APIC",
+                "enable_apicv",
+                "interrupt windows",
+            ),
+            (made(vmx(10), None), "use CPUID less", "LFENCE", "CPUID, its leaf not recorded"),
+            (made(svm(0x6f), None), "performance counters less often", "rdpmc", "reads of performance counters"),
+            (made(svm(0x4e), None), "KVM shadows", "npt", "page tables that KVM shadows"),
+            (made(vmx(23), None), "a hypervisor itself", "enable_shadow_vmcs", "nested hypervisor"),
+            (made(vmx(24), None), "a hypervisor itself", "hv-evmcs", "nested hypervisor"),
+            (made(svm(0x80), None), "a hypervisor itself", "vls", "nested hypervisor"),
+            // Registers of the APIC: with APICv by APIC_WRITE, without by APIC_ACCESS.
+            (made(vmx(56), Some((D::Apic, true, 0x380))), "arm its timer less often", "hrtimer", "timer (APIC_TMICT)"),
+            (made(vmx(56), Some((D::Apic, true, 0x300))), "between vCPUs", "enable_ipiv", "IPIs (APIC_ICR)"),
+            (
+                made(vmx(44), Some((D::Apic, true, 0xb0))),
+                "virtualise the APIC",
+                "enable_apicv",
+                "EOI and TPR (APIC_EOI)",
+            ),
+        ];
+        for (made, says, setting, fact) in cases {
+            let judgement = judged("x86_64", &made);
+            let [advice] = judgement.advice() else { panic!("{:?}: {:#?}", made.code, judgement.advice()) };
+            let plan = advice.plan();
+            assert!(plan.change.contains(says), "{:?}: {}", made.code, plan.change);
+            assert!(format!("{:?}", plan.settings).contains(setting), "{:?}: {:?}", made.code, plan.settings);
+            let misspelt: Vec<_> = plan.settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
+            assert_eq!(misspelt, Vec::<String>::new());
+            let facts: Vec<&str> = judgement.facts().iter().map(|fact| fact.what.as_str()).collect();
+            assert!(facts.iter().any(|of| of.contains(fact)), "{:?}: {facts:#?}", made.code);
+            // What a recording shows is never that all of it goes away.
+            assert_eq!((plan.gain.low, plan.gain.high), (Nanos::ZERO, Nanos(40_000 * US)), "{:?}", made.code);
+            assert_eq!(judgement.causes[0].verdict, CauseVerdict::Changed(vec![1]), "{:?}", made.code);
+
+            let healthy = judged("x86_64", &Made { per_s: 40, ..made });
+            assert_eq!((healthy.advice().len(), healthy.facts().len()), (0, 0), "{:?}", made.code);
+        }
+    }
+
+    /// Causes of which nothing can be set, or nobody can say, with the reason.
+    #[test]
+    fn each_cause_that_nothing_changes_says_why() {
+        use SubjectKind as D;
+        let call = |kind, number| Some((kind, false, number));
+        let inherent = [
+            ("x86_64", made(vmx(45), Some((D::EoiVector, false, 0x31))), "level-triggered"),
+            ("x86_64", made(svm(0x401), Some((D::IncompleteIpi, false, 0xfd))), "only KVM can wake"),
+            // AVIC is in force, as its exit shows.
+            ("x86_64", made(svm(0x402), Some((D::Apic, true, 0xb0))), "level-triggered"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x14)), "hv-tlbflush"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x15)), "hv-ipi"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x08)), "waits long for a lock"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x5d)), "VMBus"),
+            ("x86_64", made(svm(0x81), call(D::Hypercall, 10)), "kvm-pv-ipi=off"),
+            ("x86_64", made(svm(0x81), call(D::Hypercall, 5)), "PV spinlocks"),
+            ("x86_64", made(vmx(18), call(D::Hypercall, 11)), "kvm-pv-sched-yield"),
+            ("x86_64", made(svm(0x403), call(D::Vmgexit, 0x8000_0010)), "shares pages with the host"),
+            ("x86_64", made(svm(0x403), call(D::GhcbMsr, 0x14)), "shares pages with the host"),
+            ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
+            ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
+            // A nested guest's exits are its hypervisor's to spare, whatever they are for.
+            ("x86_64", made(vmx(32).of_nested(), call(D::Msr, 0x6e0)), "own guest (L2)"),
+            ("x86_64", made(vmx(48).of_nested(), call(D::EptViolation, 0x182)), "own guest (L2)"),
+            ("x86_64", made(vmx(30).of_nested(), call(D::Port, 0x71)), "own guest (L2)"),
+            ("x86_64", made(svm(0x78).of_nested(), None), "own guest (L2)"),
+        ];
+        for (arch, made, says) in inherent {
+            let judgement = judged(arch, &made);
+            assert_eq!(judgement.advice().len(), 0, "{:?}", judgement.advice());
+            let verdict = &judgement.causes[0].verdict;
+            assert!(
+                matches!(verdict, CauseVerdict::Inherent(why) if why.contains(says)),
+                "{:?}: {verdict:?}",
+                made.code
+            );
+            assert_eq!(judgement.left_alone.len(), 1, "{:?}", made.code);
+        }
+        let unjudged = [
+            (made(vmx(48), None), "the recording does not say what they are about", CauseSubject::None),
+            (
+                Made { beside: Some(vmx(56)), ..made(vmx(7), None) },
+                "kvm_inj_virq",
+                CauseSubject::Group("interrupt windows"),
+            ),
+            (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
+            (made(vmx(77), None), "no tracepoint says", CauseSubject::Group("what TDX guests ask for")),
+            (
+                made(ExitCode::new(CodeList::KvmExit, 39), None),
+                "user space converts it",
+                CauseSubject::Group("conversions of a confidential guest's memory"),
+            ),
+            // An entry of an emulated device, whose access the recording lacks.
+            (made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f))), "does not say what", CauseSubject::None),
+        ];
+        for (made, says, subject) in unjudged {
+            let judgement = judged("x86_64", &made);
+            assert_eq!(judgement.advice().len(), 0, "{:?}", made.code);
+            let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(made.code)).unwrap();
+            assert!(matches!(&row.verdict, CauseVerdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
+            assert_eq!(row.subject, subject, "{:?}", made.code);
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_another_cause_says_so_where_the_recording_shows_it() {
+        use SubjectKind as D;
+        let said = |judgement: &Judgement, code: ExitCode| {
+            let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(code)).unwrap();
+            match &row.verdict {
+                CauseVerdict::Inherent(why) => why.clone(),
+                other => format!("{other:?}"),
+            }
+        };
+        // Pages are logged by PML, whose exits are there; without them, it may be something else.
+        let written = made(vmx(48), Some((D::EptViolation, false, 0x192)));
+        let logged = judged("x86_64", &Made { beside: Some(vmx(62)), ..written });
+        assert!(said(&logged, vmx(48)).contains("PML_FULL"), "{:?}", logged.causes);
+        assert!(said(&judged("x86_64", &written), vmx(48)).starts_with("Changed"));
+        // Hyper-V's EOI leaves whatever virtualises the APIC.
+        let eoi = judged("x86_64", &made(vmx(32), Some((D::Msr, true, 0x4000_0070))));
+        assert!(said(&eoi, vmx(32)).contains("no processor lets through"), "{:?}", eoi.causes);
+    }
+
+    /// A vCPU that is interrupted by the host's vector 0xfd, and sends interrupts or does not; its APIC is virtualised or not.
+    #[test]
+    fn kicks_are_the_other_half_of_ipis() {
+        let verdict = |sends: bool, apicv: bool| {
+            let info = exitscope_model::TraceInfo {
+                arch: "x86_64".into(),
+                release: "6.1.0".into(),
+                ..exitscope_model::TraceInfo::default()
+            };
+            let host = RecordedHost { arch: "x86_64".into(), names: info.subject_names(), ..RecordedHost::default() };
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            let about = |kind, write, key, value| {
+                Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value })
+            };
+            for number in 1..=1_000 {
+                let at = number * 1_000 * US;
+                let parts = spent(TimePart::Kernel, 20 * US);
+                let kick = exit(vcpu(0), at, vmx(1));
+                input.absorb(&Exit { subject: about(SubjectKind::HostVector, false, 0xfd, 0), parts, ..kick });
+                if sends {
+                    let icr = exit(vcpu(1), at + 100 * US, vmx(32));
+                    input.absorb(&Exit { subject: about(SubjectKind::Msr, true, 0x830, 0xfb), parts, ..icr });
+                }
+                if apicv {
+                    input.absorb(&Exit { parts, ..exit(vcpu(1), at + 200 * US, vmx(56)) });
+                }
+            }
+            end(&mut input, &[vcpu(0), vcpu(1)], SECOND);
+            let mut judgement = Judgement::default();
+            crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            causes::list(&input, &input, &host, &mut judgement);
+            let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(vmx(1)));
+            matches!(&row.unwrap().verdict, CauseVerdict::Inherent(why) if why.contains("other half"))
+        };
+        assert!(verdict(true, false));
+        assert!(!verdict(false, false), "nobody sends any");
+        assert!(!verdict(true, true), "APICv is in force: they are somebody else's");
+    }
+
+    /// A tick of 5 us at which the CPU goes to another task for 2 ms now and then: without sched_switch all of it looks like cost.
+    #[test]
+    fn long_interrupts_of_the_host_are_not_judged_where_they_may_be_waits_for_a_cpu() {
+        let verdict = |switches: bool, long: u64| {
+            let host = RecordedHost { arch: "x86_64".into(), ..RecordedHost::default() };
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            input.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
+            for number in 1..=200 {
+                let parts = spent(TimePart::Kernel, if number % 20 == 0 { long } else { 5 * US });
+                let guest = Nanos(2_000 * US);
+                input.absorb(&Exit { parts, guest, ..exit(vcpu(0), number * 5_000 * US, vmx(1)) });
+            }
+            end(&mut input, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            causes::list(&input, &input, &host, &mut judgement);
+            judgement.causes[0].verdict.clone()
+        };
+        assert!(matches!(verdict(false, 2_000 * US), CauseVerdict::NotJudged(why) if why.contains("waits for a CPU")));
+        assert!(matches!(verdict(true, 2_000 * US), CauseVerdict::Changed(_)));
+        assert!(matches!(verdict(false, 5 * US), CauseVerdict::Small(_)));
+    }
+
+    #[test]
+    fn what_kvm_did_meanwhile_is_a_fact_of_the_causes_that_it_explains() {
+        let noted = |made: &Made| {
+            let judgement = judged("x86_64", made);
+            let of = judgement.facts().iter().filter(|fact| fact.what.ends_with(" meanwhile"));
+            of.map(|fact| (fact.what.clone(), fact.figure)).collect::<Vec<_>>()
+        };
+        let activities: &[KvmActivity] =
+            &[KvmActivity::Unmapped, KvmActivity::PmlFull, KvmActivity::Unmapped, KvmActivity::RmpFault];
+        let count = |what: &str, count| (what.to_string(), crate::CitedValue::Count(count));
+        let again = Made { values: 400, activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
+        let unmapped = "memory mappings of the VMM changed (kvm_unmap_hva_range) meanwhile";
+        assert_eq!(noted(&again), [count(unmapped, 2)]);
+        let logged = Made { activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x192))) };
+        assert_eq!(noted(&logged), [count("buffers of logged pages full (kvm_pml_full) meanwhile", 1)]);
+        assert_eq!(noted(&Made { activities, ..made(vmx(7), None) }), []);
+    }
+
+    #[test]
+    fn the_console_of_a_pseries_guest_is_one_and_the_same_number_on_x86_is_not() {
+        let of = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((SubjectKind::PpcHcall, false, 0x58)));
+        let judgement = judged("ppc64le", &of);
+        let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
+        assert!(advice.plan().change.starts_with("serial console (H_PUT_TERM_CHAR): print less"));
+        assert_eq!(judged("x86_64", &of).advice().len(), 0);
+        for (trap, says) in [
+            (0x980, "timer of the host"),
+            (0xe80, "asks the thread to leave"),
+            (0, "was leaving already"),
+            (0xe40, "illegal instruction"),
+        ] {
+            let judgement = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, trap), None));
+            let verdict = &judgement.causes[0].verdict;
+            assert!(matches!(verdict, CauseVerdict::Inherent(why) if why.contains(says)), "{trap:#x}: {verdict:?}");
+        }
+        let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((SubjectKind::PpcHcall, false, 0xe4)));
+        let verdict = &judged("ppc64le", &prod).causes[0].verdict;
+        assert!(
+            matches!(verdict, CauseVerdict::Inherent(why) if why.contains("fewer waits are fewer calls")),
+            "{verdict:?}"
+        );
+        let faults = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, 0xe00), None));
+        assert!(faults.advice()[0].plan().change.contains("no event of this kernel says where"), "H_DATA_STORAGE");
+    }
+
+    /// A vCPU that halts 2,000 times a second, 20 us each, and blocks at so many of these.
+    fn halting(blocked: u64, wakeup: bool, unknown: Option<&str>) -> Judgement {
+        halting_by(vmx(12), blocked, wakeup, unknown)
+    }
+
+    /// The same by this reason.
+    fn halting_by(code: ExitCode, blocked: u64, wakeup: bool, unknown: Option<&str>) -> Judgement {
+        halting_where("x86_64", false, code, blocked, wakeup, unknown)
+    }
+
+    /// The same of a machine of which the scheduler's events are there.
+    fn halting_on(arch: &str, code: ExitCode, blocked: u64, wakeup: bool, unknown: Option<&str>) -> Judgement {
+        halting_where(arch, true, code, blocked, wakeup, unknown)
+    }
+
+    fn halting_where(
+        arch: &str,
+        switches: bool,
+        code: ExitCode,
+        blocked: u64,
+        wakeup: bool,
+        unknown: Option<&str>,
+    ) -> Judgement {
+        let host = RecordedHost { arch: arch.into(), ..RecordedHost::default() };
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { switches, ..EventKinds::default() });
+        for number in 1..=2_000 {
+            let at = number * 500 * US;
+            let parts = spent(TimePart::Kernel, 20 * US);
+            input.absorb(&Exit { parts, guest: Nanos(480 * US), ..exit(vcpu(0), at, code) });
+            if number <= blocked {
+                let wakeup = wakeup.then_some(VcpuWakeup { length: Nanos(15 * US), waited: true, valid: true });
+                let begin = Moment::from_nanos(at);
+                let end = Moment::from_nanos(at + 15 * US);
+                let (asleep, woken, entered) = (Some(begin), None, None);
+                let halt = Halt {
+                    who: vcpu(0),
+                    begin,
+                    asleep,
+                    woken,
+                    vcpu_wakeup: wakeup,
+                    change: None,
+                    kicked: false,
+                    end,
+                    entered,
+                };
+                input.facts.absorb_halt(&halt);
+            }
+        }
+        end(&mut input, &[vcpu(0)], SECOND);
+        let mut judgement = Judgement::default();
+        crate::rules::device_rules::judge_halts(
+            &input,
+            &host,
+            unknown.map(str::to_string),
+            &|_, _| Vec::new(),
+            &mut judgement,
+        );
+        judgement.rank();
+        causes::list(&input, &input, &host, &mut judgement);
+        judgement
+    }
+
+    #[test]
+    fn halts_that_find_an_event_pending_are_told_from_those_that_block() {
+        // Nothing says whether CPUs are free.
+        assert!(
+            matches!(&halting(700, true, None).causes[0].verdict, CauseVerdict::NotJudged(why) if why.contains("sched_switch"))
+        );
+        let pending = halting_on("x86_64", vmx(12), 700, true, None);
+        let [advice] = pending.advice() else { panic!("{:#?}", pending.causes) };
+        assert!(advice.plan().change.contains("find an event pending already"));
+        assert!(matches!(&advice.plan().settings[0], AdviceSetting::ByHand(text) if text.contains("cpuidle-haltpoll")));
+        let share = pending.facts().iter().find(|fact| fact.what.contains("blocked nobody")).unwrap();
+        assert_eq!(share.figure, crate::CitedValue::Share(0.65));
+        assert_eq!(pending.causes[0].verdict, CauseVerdict::Changed(vec![1]));
+
+        let blocked = halting(1_300, true, None);
+        assert_eq!(blocked.advice().len(), 0, "{:#?}", blocked.advice());
+        // Without kvm_vcpu_wakeup nothing says which found one; on arm64 a WFE is such an exit, too.
+        assert_eq!(halting(0, false, None).advice().len(), 0);
+        assert_eq!(halting_on("aarch64", ExitCode::new(CodeList::Arm64Ec, 1), 700, true, None).advice().len(), 0);
+        // Where user space halts, it is not for want of events that nothing is judged.
+        let outside = halting_by(ExitCode::new(CodeList::KvmExit, 5), 0, false, Some("nobody says what it was"));
+        let verdict = &outside.causes[0].verdict;
+        assert!(
+            matches!(verdict, CauseVerdict::NotJudged(why) if why.contains("their local APIC is in user space")),
+            "{verdict:?}"
+        );
+        let unknown = halting(1_300, true, Some("nobody says what it was"));
+        let verdict = &unknown.causes[0].verdict;
+        assert!(matches!(verdict, CauseVerdict::NotJudged(why) if why == "nobody says what it was"));
+    }
+}

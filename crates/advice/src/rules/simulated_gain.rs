@@ -1,0 +1,56 @@
+//! What the simulator says that a cheaper way of an access spares, where the recording has no such access to compare with.
+//!
+//! ```text
+//! each cost model:  one access after the other, to user space ─► time ┐
+//!                   the same, served in the kernel ────────────► time ┴─► share that is spared ─► least, most
+//! ```
+//!
+//! The simulator is run by whoever asks for advice, and only when a rule wants to know.
+
+use exitscope_model::SubjectKind;
+
+/// A way on which an access does not leave the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InKernelPath {
+    /// A device in the kernel answers.
+    Device,
+    /// An event descriptor takes the write.
+    Ioeventfd,
+}
+
+/// What the simulator says: of the time of accesses of this kind, the share that this way spares, 0 to 1, on each cost model;
+/// nothing where it has no costs of such a machine.
+pub type Simulate<'a> = dyn Fn(SubjectKind, InKernelPath) -> Vec<f64> + 'a;
+
+/// What the shares are of.
+pub(crate) const SOURCE: &str = "on the simulator's x86 hosts such a way spares a part of each access; from the least part \
+    of their median length, to the largest of all their time";
+
+/// The least and the most that this way spares.
+pub(crate) fn spared(simulate: &Simulate<'_>, kind: SubjectKind, way: InKernelPath) -> Option<(f64, f64)> {
+    simulate(kind, way).into_iter().map(|share| share.clamp(0.0, 1.0)).fold(None, |range, share| {
+        let (least, most) = range.unwrap_or((share, share));
+        Some((f64::min(least, share), f64::max(most, share)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_and_the_most_of_all_models_is_spared() {
+        for (shares, range) in [
+            (&[][..], None),
+            (&[0.4], Some((0.4, 0.4))),
+            (&[0.5, 0.2, 0.9, 0.3], Some((0.2, 0.9))),
+            (&[-0.5, 1.75], Some((0.0, 1.0))),
+        ] {
+            let simulate = |kind, way| match (kind, way) {
+                (SubjectKind::Mmio, InKernelPath::Ioeventfd) => shares.to_vec(),
+                _ => vec![0.123],
+            };
+            assert_eq!(spared(&simulate, SubjectKind::Mmio, InKernelPath::Ioeventfd), range, "{shares:?}");
+        }
+    }
+}

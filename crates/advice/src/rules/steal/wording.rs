@@ -1,0 +1,159 @@
+//! What is said to VMs whose vCPUs wait for a CPU, for each thing that they may wait for.
+
+use super::{Crowd, Taking, WaitsFor};
+use crate::cures::cure::by_hand;
+use crate::cures::vmm_settings::for_vmm;
+use crate::evidence::input::Vmm;
+use crate::judgement::AdviceWords;
+use crate::setting::AdviceSetting;
+use exitscope_units::VcpuId;
+
+/// vCPUs that are pinned at most.
+const PINS: u64 = 512;
+
+/// What ranges go by.
+pub(super) const WHAT_IS_LACKING: &str =
+    "from what the host is short of, what follows yields left out, to all of the waiting";
+pub(super) const ALL_OF_IT: &str = "from nothing, to all of the waiting";
+pub(super) const ALL_THAT_IS_KNOWN: &str = "from nothing, to all of the waiting that is known";
+
+const WHOEVER: &str = "whoever has the CPUs now";
+const LOWER_PEAK: &str = "fewer vCPUs are a lower peak";
+
+/// Of little waiting; with the vCPU that waits for more than the others, and how much.
+pub(super) fn little(worst: Option<(VcpuId, f64)>) -> String {
+    let worst = match worst {
+        Some((vcpu, share)) => format!(", on average (vCPU {} for {:.0} %)", vcpu.0, share * 100.0),
+        None => String::new(),
+    };
+    format!("its vCPUs wait for less than a tenth of the time that they run or wait{worst}: no rule looks at so little")
+}
+
+impl WaitsFor {
+    pub(super) fn words(self, vmm: &Vmm) -> AdviceWords {
+        match self {
+            WaitsFor::Quota => quota(),
+            WaitsFor::Short { wanted, cpus } => short(wanted, cpus),
+            WaitsFor::Xen(cure, crowd) => AdviceWords {
+                change: cure.change.unwrap_or_else(|| crowd.change()),
+                settings: cure.settings,
+                risk: cure.risk.into(),
+                payer: cure.payer.into(),
+                undo: cure.undo.into(),
+                acts: cure.acts.into(),
+            },
+            WaitsFor::Crowded(crowd) => AdviceWords {
+                change: crowd.change(),
+                settings: for_vmm(vmm, crowd.settings()),
+                risk: "pinned vCPUs cannot move to a CPU that is free".into(),
+                payer: WHOEVER.into(),
+                undo: "restore affinities and limits".into(),
+                acts: "at once".into(),
+            },
+        }
+    }
+}
+
+/// A quota is counted in periods of the cgroup's: where a vCPU runs does not matter to it.
+fn quota() -> AdviceWords {
+    AdviceWords {
+        change: "look for a CPU quota: vCPUs have work, yet their CPUs sit idle".into(),
+        settings: vec![
+            by_hand(
+                "cpu.max of the VM's cgroup (libvirt: <quota> in <cputune>), and nr_throttled in its cpu.stat: a larger quota, or \
+                    fewer vCPUs; pinning does not help",
+            ),
+            by_hand("else an affinity or a cpuset that leaves vCPUs no CPU: `taskset -p`, cpuset.cpus"),
+        ],
+        risk: "a VM without a quota takes CPU time from its neighbours".into(),
+        payer: WHOEVER.into(),
+        undo: "restore the quota".into(),
+        acts: "at once".into(),
+    }
+}
+
+fn short(wanted: f64, cpus: u32) -> AdviceWords {
+    AdviceWords {
+        change: format!(
+            "run fewer vCPUs on this host, or give it more CPUs: vCPUs run on or wait for {wanted:.1} CPUs, and there are {cpus}"
+        ),
+        settings: vec![by_hand("fewer or smaller VMs here, or fewer vCPUs for those that have more than they use")],
+        risk: LOWER_PEAK.into(),
+        payer: WHOEVER.into(),
+        undo: "move the VMs back, or give them their vCPUs back".into(),
+        acts: "at once where VMs can be moved, else at the next VM start".into(),
+    }
+}
+
+impl Crowd {
+    fn change(&self) -> String {
+        let Crowd { wanted, cpus, .. } = self;
+        if *cpus == 0 {
+            return format!(
+                "find what keeps vCPUs waiting: they run on or wait for {wanted:.2} CPUs, and how many there are the recording does not say"
+            );
+        }
+        let taken = match &self.taken {
+            Taking::Unknown => String::new(),
+            Taking::AfterWakeUps => ", mostly after wake-ups,".to_string(),
+            Taking::By(name, None) => format!(", preempted by {name},"),
+            Taking::By(name, Some(next)) => format!(", preempted mostly by {name}, then {next},"),
+        };
+        let own = if self.pinned.is_some() { "give vCPUs CPUs of their own, or keep" } else { "keep" };
+        format!(
+            "{own} other tasks off the vCPUs' CPUs: they wait{taken} although they run on or wait for {wanted:.2} of {cpus} CPUs"
+        )
+    }
+
+    fn settings(&self) -> Vec<AdviceSetting> {
+        let limits = by_hand(
+            "first the limits: cpu.max and cpuset.cpus of the VM's cgroup (libvirt: <cputune>), and its affinity (taskset \
+                -p); under a quota, which nr_throttled in cpu.stat shows, pinning does not help",
+        );
+        let whose = by_hand(match (self.own, &self.taken) {
+            (true, _) => {
+                "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset"
+            }
+            (false, Taking::Unknown) => "neighbours: `perf sched timehist -w` says which task ran instead",
+            (false, Taking::AfterWakeUps | Taking::By(..)) => {
+                "affinities and cpusets that keep such tasks off the vCPUs' CPUs; a kernel thread of one CPU (kworker/CPU:…) stays there"
+            }
+        });
+        [limits, whose].into_iter().chain(self.pinned.map(pins)).collect()
+    }
+}
+
+/// A CPU of its own for each of a VM's vCPUs. Which CPUs nobody else needs no recording says: that is to be filled in.
+pub(crate) fn pins(vcpus: u64) -> AdviceSetting {
+    let pin = |vcpu| format!("<vcpupin vcpu='{vcpu}' cpuset='…'/>");
+    let xml = (0..vcpus.clamp(1, PINS)).map(pin).collect::<Vec<String>>().join("\n");
+    AdviceSetting::Libvirt { within: "cputune", xml: xml.into() }
+}
+
+/// Of virtual cores of powerpc that take turns: of one VM, or of several; on one CPU, or on more.
+pub(super) fn turns(of_one_vm: bool, on_one_cpu: bool) -> AdviceWords {
+    let apart = "other CPUs for some of their threads (taskset -p, cpuset.cpus), where these have time left";
+    let fewer = if of_one_vm { "fewer vCPUs for this VM, or more CPUs" } else { "fewer VMs here, or more CPUs" };
+    AdviceWords {
+        change: "run fewer virtual cores on a CPU, or give them more CPUs: they take turns".into(),
+        settings: (!on_one_cpu).then(|| by_hand(apart)).into_iter().chain([by_hand(fewer)]).collect(),
+        risk: LOWER_PEAK.into(),
+        payer: WHOEVER.into(),
+        undo: "restore affinities, and give the VMs their vCPUs back".into(),
+        acts: "affinities at once, fewer vCPUs at the next VM start".into(),
+    }
+}
+
+/// Of a Xen that takes the long way for every port access.
+pub(super) fn newer_xen(release: &str) -> AdviceWords {
+    AdviceWords {
+        change: format!(
+            "use Xen 4.1 or later: {release} emulates every port access, newer ones decode it from the exit"
+        ),
+        settings: vec![by_hand("Xen 4.1 or later on the host; or PV drivers, which need no ports")],
+        risk: "that of an update".into(),
+        payer: crate::cures::cure::NOBODY.into(),
+        undo: "boot the old Xen".into(),
+        acts: "after a restart of the host".into(),
+    }
+}

@@ -1,0 +1,180 @@
+//! Rules about what guests ask for and no table lists: doorbells, and devices that only user space knows. Which writes may wait
+//! in a ring (coalescing) only the device says: a network card's ring index, which varies, must not (`e1000_mmio_setup` of QEMU's
+//! hw/net/e1000.c leaves it out), so that it is never advised.
+//!
+//! ```text
+//! data in memory (INS, OUTS) ─────────────────► a device: its instruction is emulated, nothing in the kernel takes it
+//! only writes, one place, few values ─────────► perhaps a doorbell: then an ioeventfd can take it
+//! anything else ──────────────────────────────► a device: another one needs fewer exits
+//! ```
+
+use super::device_rules::{AdviceText, GainRange, JudgedVm, Thing, VmSubjectExits};
+use super::simulated_gain::InKernelPath;
+use crate::CitedFactId;
+use crate::cures::cure::{Acts, REPLACES, by_hand, libvirt, qemu};
+use crate::evidence::subject_stats::SubjectStats;
+use crate::judgement::{AdviceId, CitedValue, GainMethod, Judgement, Rule, Topic};
+use crate::setting::AdviceSetting;
+use exitscope_analysis::SubjectKey;
+use exitscope_model::codes::is_of_pcs;
+
+/// Let an event descriptor take writes to the subject.
+pub(crate) const DOORBELL: Rule = Rule::new("doorbell");
+
+/// Replace the device behind the subject.
+pub(crate) const REPLACE_DEVICE: Rule = Rule::new("replace_device");
+
+/// Of a doorbell, one access in so many may be something else.
+const ELSE: u64 = 100;
+
+/// A doorbell says which queue it is for, and VIRTIO's devices of QEMU have no more (VIRTIO_QUEUE_MAX of
+/// include/hw/virtio/virtio.h). What takes many values, or larger ones, is an index, data or a device's state.
+const MOST_QUEUES: u64 = 1_024;
+
+impl JudgedVm<'_> {
+    /// Something that is not in the table.
+    pub(crate) fn unknown(
+        &self,
+        thing: Thing<'_>,
+        key: SubjectKey,
+        account: &VmSubjectExits,
+        facts: &[CitedFactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
+        let name = thing.name;
+        let written = self.written(key, account);
+        let fact = written.map(|((low, high), _)| {
+            let what = match low == high {
+                true => format!("the value that is written to {name}, each time"),
+                false => format!("the largest value that is written to {name}; the smallest is {low:#x}"),
+            };
+            judgement.cite(Some(self.id), Topic::Devices, what, CitedValue::Value(high))
+        });
+        let facts: Vec<CitedFactId> = facts.iter().copied().chain(fact).collect();
+        match written {
+            Some((values, is_few)) if is_few && values.1 < MOST_QUEUES || values.0 == values.1 => {
+                self.doorbell(thing, key, &account.all, values, &facts, judgement)
+            }
+            _ => self.device(thing, account, &facts, judgement),
+        }
+    }
+
+    /// The smallest and the largest value, and whether there are few, where the guest only ever writes, always in the same
+    /// way, and not out of memory: then the write itself may be the message.
+    fn written(&self, key: SubjectKey, account: &VmSubjectExits) -> Option<((u64, u64), bool)> {
+        let (all, writes) = (&account.all, &account.writes);
+        let reads = all.stats.count - writes.stats.count;
+        let one_place = writes.address_spread.is_some_and(|spot| spot.only);
+        let is_message = key.write && one_place && all.strings == 0 && reads.saturating_mul(ELSE) <= writes.stats.count;
+        let values = writes.written.range.filter(|_| is_message)?;
+        Some((values, writes.written.different().is_some()))
+    }
+
+    fn place(&self, name: &str, about: &SubjectStats) -> String {
+        about.address_spread.map_or(name.to_string(), |spot| format!("{:#x}, {} bytes", spot.address, spot.size))
+    }
+
+    fn doorbell(
+        &self,
+        Thing { subject, name, .. }: Thing<'_>,
+        key: SubjectKey,
+        about: &SubjectStats,
+        (low, high): (u64, u64),
+        facts: &[CitedFactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
+        let kvm = match low == high {
+            true => format!("in a VMM of your own: KVM_IOEVENTFD on the address, with a datamatch of {low:#x}"),
+            false => {
+                "in a VMM of your own: KVM_IOEVENTFD on the address, one for each value (datamatch) if it says which \
+                queue, one for all if the device looks into memory anyway"
+                    .to_string()
+            }
+        };
+        let settings = match self.host.xen {
+            true => vec![by_hand("use PV drivers, whose doorbells are event channels")],
+            false => vec![
+                libvirt("devices", "<driver … ioeventfd='on'/>"),
+                qemu("-device virtio-…-pci,…,ioeventfd=on"),
+                AdviceSetting::ByHand(kvm.into()),
+            ],
+        };
+        let words = AdviceText {
+            rule: DOORBELL,
+            subject,
+            change: format!(
+                "{}the guest only ever writes to {}, and each write goes on to {}: if it is a doorbell, as of a virtio queue, \
+                 let an ioeventfd take it, or vhost",
+                self.idle_words(),
+                self.place(name, about),
+                self.beyond()
+            ),
+            risk: match low == high {
+                true => "an ioeventfd passes one value on and leaves others to the device",
+                false => {
+                    "an ioeventfd throws the value away: right for a doorbell, wrong for a register whose value counts"
+                }
+            },
+            payer: "the thread that the eventfd wakes: the device's work moves there",
+            acts: Acts::AtStart,
+        };
+        self.advise(words, self.of_vmm(settings), self.moved_in(about, key, InKernelPath::Ioeventfd), facts, judgement)
+    }
+
+    fn device(
+        &self,
+        Thing { subject, name, .. }: Thing<'_>,
+        account: &VmSubjectExits,
+        facts: &[CitedFactId],
+        judgement: &mut Judgement,
+    ) -> AdviceId {
+        let (all, stats) = (&account.all, &account.all.stats);
+        let does = match (account.writes.stats.count, stats.count) {
+            (0, _) => "reads",
+            (writes, all) if writes == all => "writes",
+            _ => "reads and writes",
+        };
+        let by = if all.strings * 2 > stats.count { " by string instructions (INS, OUTS)" } else { "" };
+        let mut settings = match self.host.xen {
+            true => vec![by_hand("use PV drivers instead of the emulated device")],
+            false => vec![
+                match is_of_pcs(&self.host.arch) {
+                    true => by_hand(
+                        "whose it is: `lspci -v` or /proc/ioports and /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its \
+                            monitor",
+                    ),
+                    false => by_hand(
+                        "whose it is: `lspci -v` or /proc/iomem in the guest; of QEMU's VMs, `info mtree` in its monitor",
+                    ),
+                },
+                by_hand(
+                    "then, as there is one: virtio instead of an emulated device, vhost behind it, or a device in the kernel",
+                ),
+            ],
+        };
+        if !by.is_empty() {
+            settings.push(by_hand(
+                "not an ioeventfd or the quick path: the data are in memory, so that the instruction is emulated",
+            ));
+        }
+        let words = AdviceText {
+            rule: REPLACE_DEVICE,
+            subject,
+            change: format!(
+                "{}the guest {does} {name}{by}, and {} answers each access: replace the device by one that needs \
+                 fewer exits",
+                self.idle_words(),
+                self.beyond()
+            ),
+            risk: "the guest needs a driver for the other device",
+            payer: "a thread of the host, for the device's work",
+            acts: Acts::AtStart,
+        };
+        let range = GainRange { low: 0, high: stats.cost().0, how: GainMethod::Counted(REPLACES) };
+        self.advise(words, settings, range, facts, judgement)
+    }
+
+    fn beyond(&self) -> &'static str {
+        if self.host.xen { "the device model" } else { "user space" }
+    }
+}
