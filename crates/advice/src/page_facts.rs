@@ -10,9 +10,7 @@
 use crate::{AdviceInput, SkippedTrials, Trials};
 use exitscope_analysis::replay::{HaltNumbering, RecordedHalt};
 use exitscope_analysis::{Dimension, ExitSlots, Facts, FactsOptions, Selection, TraceSink};
-use exitscope_model::{
-    CpuInterval, Event, EventKinds, Exit, Halt, KvmActivityEvent, PleUpdate, Preemption, RunQueueInterval, Yield,
-};
+use exitscope_model::{BesideRow, EventKinds, Exit, Yield};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -208,11 +206,6 @@ impl TraceSink for PageFacts {
     }
 
     #[inline]
-    fn schedule(&mut self, event: &Event) {
-        self.advice_input.facts.absorb_sched_event(event);
-    }
-
-    #[inline]
     fn absorb(&mut self, exit: &Exit) {
         self.advice_input.absorb(exit);
     }
@@ -222,47 +215,23 @@ impl TraceSink for PageFacts {
         self.advice_input.absorb(exit)
     }
 
-    fn cpu_interval(&mut self, interval: &CpuInterval) {
-        self.advice_input.facts.absorb_stretch(interval);
-    }
-
-    fn halt(&mut self, halt: &Halt) {
-        if self.advice_input.absorb_halt(halt) {
-            self.halts.push(self.recorder.recorded(halt));
+    #[inline]
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        match row {
+            BesideRow::Halt(halt) if self.advice_input.absorb_halt(halt) => {
+                self.halts.push(self.recorder.recorded(halt))
+            }
+            BesideRow::Yield(of) if self.advice_input.absorb_yield(of) => self.yields.push(*of),
+            BesideRow::Halt(_) | BesideRow::Yield(_) => {}
+            other => self.advice_input.beside_row(other),
         }
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        if self.advice_input.absorb_yield(of) {
-            self.yields.push(*of);
-        }
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.advice_input.absorb_preemption(of);
-    }
-
-    fn ple_update(&mut self, of: &PleUpdate) {
-        self.advice_input.absorb_ple_update(of);
-    }
-
-    fn kvm_activity(&mut self, of: &KvmActivityEvent) {
-        self.advice_input.absorb_kvm_activity(of);
-    }
-
-    fn queue_stay(&mut self, stay: &RunQueueInterval) {
-        self.advice_input.facts.absorb_queue_stay(stay);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.advice_input.facts.absorb_runner_event(event));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::{VcpuIdentity, VcpuWakeup};
+    use exitscope_model::{Halt, VcpuIdentity, VcpuWakeup};
     use exitscope_units::{Nanos, Tid, VcpuId, VmId};
 
     /// A stretch of so many halts, from a moment on.
@@ -283,7 +252,7 @@ mod tests {
                 end: at,
                 entered: None,
             };
-            gathered.halt(&halt);
+            gathered.beside_row(BesideRow::Halt(&halt));
         }
         gathered
     }

@@ -2,7 +2,7 @@
 
 use crate::{AdviceInput, PollPredictions, Trials};
 use exitscope_analysis::TraceSink;
-use exitscope_model::{CpuInterval, Event, EventKinds, Exit, Halt, KvmActivityEvent, PleUpdate, Preemption, Yield};
+use exitscope_model::{BesideRow, EventKinds, Exit};
 use exitscope_units::Moment;
 
 impl TraceSink for AdviceInput {
@@ -14,41 +14,19 @@ impl TraceSink for AdviceInput {
         AdviceInput::note_event_kinds(self, kinds);
     }
 
-    fn schedule(&mut self, event: &Event) {
-        self.facts.absorb_sched_event(event);
-    }
-
     #[inline]
     fn absorb(&mut self, exit: &Exit) {
         AdviceInput::absorb(self, exit);
     }
 
-    fn cpu_interval(&mut self, interval: &CpuInterval) {
-        self.facts.absorb_stretch(interval);
-    }
-
-    fn halt(&mut self, halt: &Halt) {
-        self.absorb_halt(halt);
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.absorb_preemption(of);
-    }
-
-    fn ple_update(&mut self, of: &PleUpdate) {
-        self.absorb_ple_update(of);
-    }
-
-    fn kvm_activity(&mut self, of: &KvmActivityEvent) {
-        self.absorb_kvm_activity(of);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.facts.absorb_runner_event(event));
+    #[inline]
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        match row {
+            BesideRow::Yield(of) => _ = self.absorb_yield(of),
+            BesideRow::Preemption(of) => self.absorb_preemption(of),
+            // Facts hold all that rules look at of the others, and name each kind.
+            other => self.facts.beside_row(other),
+        }
     }
 }
 
@@ -57,21 +35,24 @@ impl TraceSink for Trials {
         Trials::begin(self, first);
     }
 
-    fn halt(&mut self, halt: &Halt) {
-        self.absorb_halt(halt);
-    }
+    fn absorb(&mut self, _exit: &Exit) {}
 
-    fn yielded(&mut self, of: &Yield) {
-        self.absorb_yield(of);
-    }
-
-    fn runner_events(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.absorb_runner_event(event));
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        match row {
+            BesideRow::Halt(halt) => self.absorb_halt(halt),
+            BesideRow::Yield(of) => self.absorb_yield(of),
+            BesideRow::RunnerEvent(event) => self.absorb_runner_event(event),
+            _ => {}
+        }
     }
 }
 
 impl TraceSink for PollPredictions {
-    fn halt(&mut self, halt: &Halt) {
-        self.absorb(halt);
+    fn absorb(&mut self, _exit: &Exit) {}
+
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        if let BesideRow::Halt(halt) = row {
+            PollPredictions::absorb(self, halt);
+        }
     }
 }

@@ -328,6 +328,34 @@ impl Facts {
 
     /// Ends one recording: its first and last event, and which thread runs which vCPU.
     pub fn end(&mut self, first: Moment, last: Moment, vcpu_of: &FxHashMap<Tid, VcpuId>) {
+        // Whoever adds a field says here whether anything of it is of this recording alone, or of threads whose vCPU is known only now.
+        let Facts {
+            // Ended below.
+            kinds: _,
+            vectors: _,
+            injected: _,
+            running: _,
+            divisions: _,
+            duration: _,
+            run_states: _,
+            slowest: _,
+            gangs: _,
+            halts: _,
+            yields: _,
+            all: _,
+            by: _,
+            by_reason: _,
+            phases: _,
+            details: _,
+            accesses: _,
+            causes: _,
+            // As they are.
+            selection: _,
+            window: _,
+            event_kinds: _,
+            timeline: _,
+            kvm_activity: _,
+        } = self;
         self.flush_exit_kinds();
         self.kinds = StatsByExitKind::default();
         for (who, division) in self.running.take() {

@@ -18,7 +18,7 @@ use exitscope_export::{
     Speedscope, VcpuSurvey,
 };
 use exitscope_exporter::{RecordingMetrics, SeriesLimits};
-use exitscope_model::{Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, WhoRow};
+use exitscope_model::{BesideRow, Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, WhoRow};
 use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input, read_with_vcpus};
 use exitscope_trace::{EventFilter, Input};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
@@ -58,9 +58,11 @@ impl TraceSink for Passing<'_> {
         }
     }
 
-    fn halt(&mut self, halt: &Halt) {
-        if self.holds(halt.begin, &halt.who) {
-            self.export.halt(halt);
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        match row {
+            BesideRow::Halt(halt) if self.holds(halt.begin, &halt.who) => self.export.halt(halt),
+            // Formats have exits and halts.
+            _ => {}
         }
     }
 

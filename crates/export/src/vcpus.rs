@@ -1,7 +1,7 @@
 //! The vCPUs of a recording, learnt in a first reading: viewers want their names before their exits.
 
 use exitscope_analysis::{Selection, TraceSink};
-use exitscope_model::{Exit, SubjectNames, TraceInfo, VcpuIdentity, WhoRow};
+use exitscope_model::{BesideRow, Exit, SubjectNames, TraceInfo, VcpuIdentity, WhoRow};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -96,6 +96,8 @@ impl TraceSink for VcpuSurvey {
         seen.first = seen.first.min(exit.at);
         seen.last = seen.last.max(last);
     }
+
+    fn beside_row(&mut self, _row: BesideRow<'_>) {}
 }
 
 impl ExportedVcpus {

@@ -4,7 +4,7 @@ use crate::IngestError;
 use exitscope_advice::{AdviceInput, Judgement};
 use exitscope_analysis::{DurationStats, Selection, SumsByTime, TraceSink};
 use exitscope_export::{ExportedVcpus, VcpuSurvey};
-use exitscope_model::{Exit, HostSetting, LedgerLine, TraceInfo};
+use exitscope_model::{BesideRow, Exit, HostSetting, LedgerLine, TraceInfo};
 use exitscope_pipeline::{
     EarlierFiles, Judged, ReadOptions, ReadTrace, judgement, read_alone, read_with_vcpus, reread,
 };
@@ -178,4 +178,6 @@ impl TraceSink for Passing<'_> {
     fn is_full(&self) -> bool {
         self.failed.is_some()
     }
+
+    fn beside_row(&mut self, _row: BesideRow<'_>) {}
 }

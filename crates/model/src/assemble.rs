@@ -17,9 +17,10 @@ mod runners;
 mod scheduler;
 mod yielding;
 
+use crate::beside_row::{BesideRow, BesideRows};
 use crate::codes::{ENDS, KICK_CPU};
 use crate::halt::OpenHalt;
-use crate::lane::{Lane, LanePosition, LaneRunState, RecordedTracepoints, SideRows};
+use crate::lane::{Lane, LanePosition, LaneRunState, RecordedTracepoints};
 use crate::run_queue::RunQueue;
 use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
@@ -140,13 +141,10 @@ pub struct Assembler {
     latest: Moment,
     earliest: Option<Moment>,
     kinds: EventKinds,
-    beside: SideRows,
+    beside: BesideRows,
     queue: RunQueue,
     /// powerpc: who had which CPU.
     turns: Turns,
-    yields: Vec<Yield>,
-    ple_updates: Vec<PleUpdate>,
-    activities: Vec<KvmActivityEvent>,
     /// Xen: which lane gave each CPU away by a yield just now.
     given: Box<[u32; CPU_CACHE]>,
 }
@@ -170,12 +168,9 @@ impl Default for Assembler {
             latest: Moment::default(),
             earliest: None,
             kinds: EventKinds::default(),
-            beside: SideRows::default(),
+            beside: BesideRows::default(),
             queue: RunQueue::default(),
             turns: Turns::default(),
-            yields: Vec::new(),
-            ple_updates: Vec::new(),
-            activities: Vec::new(),
             given: Box::new([NO_LANE; CPU_CACHE]),
         }
     }
@@ -303,7 +298,7 @@ impl Assembler {
             EventKind::KvmActivity(activity) => {
                 let lane = self.find(event);
                 let who = lane.and_then(|at| self.lanes.get(at)).map_or(VcpuIdentity::of(event), |lane| lane.who);
-                self.activities.push(KvmActivityEvent { who, at: event.at, activity });
+                self.beside.activities.push(KvmActivityEvent { who, at: event.at, activity });
                 lane
             }
             EventKind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
@@ -382,7 +377,7 @@ impl Assembler {
         self.queue.finish(self.latest);
         let long = self.earliest.take().and_then(|first| self.latest.since(first)).unwrap_or_default();
         for lane in &mut self.lanes {
-            self.yields.extend(lane.yielding.take());
+            self.beside.yields.extend(lane.yielding.take());
             let after = self.latest.since(lane.since).filter(|_| lane.first.is_some() && lane.vm_ended.is_none());
             if after.is_some_and(|after| after.0.saturating_mul(ENDS_EARLY) > long.0) {
                 ledger.count(LedgerLine::EndsEarly);
@@ -437,43 +432,42 @@ impl Assembler {
 
     /// The yields that ended likewise.
     pub fn yields(&self) -> &[Yield] {
-        &self.yields
+        &self.beside.yields
     }
 
     /// The preemptions that ended likewise.
     pub fn preemptions(&self) -> &[Preemption] {
-        &self.queue.preemptions
+        &self.queue.rows.preemptions
     }
 
     /// The wake-ups after which vCPUs ran likewise.
     pub fn wake_ups(&self) -> &[ThreadWakeUp] {
-        &self.queue.wake_ups
+        &self.queue.rows.wake_ups
     }
 
     /// How many vCPUs waited for a CPU, up to the last change.
     pub fn queue_stays(&self) -> &[RunQueueInterval] {
-        &self.queue.stays
+        &self.queue.rows.stays
     }
 
     /// Changes of windows of PAUSE loops.
     pub fn ple_updates(&self) -> &[PleUpdate] {
-        &self.ple_updates
+        &self.beside.ple_updates
     }
 
     /// Signs of what KVM does.
     pub fn kvm_activity(&self) -> &[KvmActivityEvent] {
-        &self.activities
+        &self.beside.activities
+    }
+
+    /// All that ended likewise.
+    pub fn beside_rows(&self) -> impl Iterator<Item = BesideRow<'_>> {
+        self.beside.iter(&self.queue.rows)
     }
 
     fn clear(&mut self) {
-        self.beside.halts.clear();
-        self.beside.cpu_intervals.clear();
-        self.yields.clear();
-        self.ple_updates.clear();
-        self.activities.clear();
-        self.queue.stays.clear();
-        self.queue.preemptions.clear();
-        self.queue.wake_ups.clear();
+        self.beside.clear();
+        self.queue.rows.clear();
     }
 
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.
@@ -677,7 +671,7 @@ impl Assembler {
             if std::mem::replace(&mut lane.run, LaneRunState::Running).waits() {
                 self.queue.leave(event.at, lane.ran_on, lane.who.vm, number as u32, None);
             }
-            self.yields.extend(lane.yielding.take());
+            self.beside.yields.extend(lane.yielding.take());
             lane.after_yield = false;
             lane.wake_up = Default::default();
             lane.halt = OpenHalt::default();

@@ -1,11 +1,11 @@
 //! A lane: the thing on which at most one exit is open.
 
+use crate::beside_row::BesideRows;
 use crate::codes::UserStay;
 use crate::halt::OpenHalt;
 use crate::{
-    AllParts, CpuInterval, Event, EventKind, Exit, ExitCode, ExitParts, ExitPhase, ExitPhases, ExitSink, Halt, Handler,
-    Ledger, LedgerLine, PhaseBoundary, PollChange, RunState, Subject, SubjectWord, TimePart, VcpuIdentity, VcpuWakeup,
-    Yield,
+    AllParts, Event, EventKind, Exit, ExitCode, ExitParts, ExitPhase, ExitPhases, ExitSink, Handler, Ledger,
+    LedgerLine, PhaseBoundary, PollChange, RunState, Subject, SubjectWord, TimePart, VcpuIdentity, VcpuWakeup, Yield,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
@@ -97,13 +97,6 @@ pub struct RecordedTracepoints {
     pub by_runner: bool,
 }
 
-/// What is made beside rows.
-#[derive(Clone, Debug, Default)]
-pub struct SideRows {
-    pub halts: Vec<Halt>,
-    pub cpu_intervals: Vec<CpuInterval>,
-}
-
 #[derive(Clone, Debug)]
 pub struct Lane {
     pub who: VcpuIdentity,
@@ -190,7 +183,7 @@ pub struct Lane {
 impl Lane {
     /// Uses one event of this lane.
     #[inline]
-    pub fn take(&mut self, event: &Event, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
+    pub fn take(&mut self, event: &Event, rows: &mut impl ExitSink, beside: &mut BesideRows, ledger: &mut Ledger) {
         match event.kind {
             EventKind::Exit { code, idle, words, rip } => {
                 self.halt.exit(event.at, code.is_halt(), &mut beside.halts);
@@ -408,7 +401,7 @@ impl Lane {
         idle: bool,
         rip: u64,
         rows: &mut impl ExitSink,
-        beside: &mut SideRows,
+        beside: &mut BesideRows,
         ledger: &mut Ledger,
     ) {
         let in_time = self.account(event.at);
@@ -432,7 +425,7 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn enter(&mut self, event: &Event, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
+    fn enter(&mut self, event: &Event, rows: &mut impl ExitSink, beside: &mut BesideRows, ledger: &mut Ledger) {
         let in_time = self.account(event.at);
         if !in_time || self.moved_unseen(event) {
             self.spoil(event, in_time, ledger);
@@ -503,7 +496,7 @@ impl Lane {
         reason: u32,
         errno: i32,
         rows: &mut impl ExitSink,
-        beside: &mut SideRows,
+        beside: &mut BesideRows,
         ledger: &mut Ledger,
     ) {
         let code = ExitCode::of_userspace(reason, errno);
@@ -649,7 +642,7 @@ impl Lane {
         at: Moment,
         detail: Subject,
         rows: &mut impl ExitSink,
-        beside: &mut SideRows,
+        beside: &mut BesideRows,
         ledger: &mut Ledger,
     ) {
         self.account(at);

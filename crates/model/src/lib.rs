@@ -10,6 +10,7 @@
 
 mod anonymous;
 mod assemble;
+mod beside_row;
 pub mod codes;
 mod column;
 pub mod encode;
@@ -33,6 +34,7 @@ mod yields;
 
 pub use anonymous::Anonymous;
 pub use assemble::{Assembler, EventKinds};
+pub use beside_row::BesideRow;
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{

@@ -9,6 +9,7 @@
 //! Only vCPUs count that are lanes: the threads of a host that run no guest are left out. A vCPU waits for the CPU that it
 //! ran on; that it was moved meanwhile is not seen.
 
+use crate::beside_row::QueueRows;
 use crate::yields::{Preemption, RunQueueInterval, RunnableSiblings, ThreadWakeUp};
 use crate::{TargetState, VcpuIdentity};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
@@ -44,9 +45,7 @@ pub struct RunQueue {
     cpus: Vec<Option<Cpu>>,
     /// When the scheduler first spoke.
     since: Option<Moment>,
-    pub stays: Vec<RunQueueInterval>,
-    pub preemptions: Vec<Preemption>,
-    pub wake_ups: Vec<ThreadWakeUp>,
+    pub rows: QueueRows,
 }
 
 impl RunQueue {
@@ -98,8 +97,8 @@ impl RunQueue {
     fn over(&mut self, waiter: Waiter, ran: Option<Moment>) {
         let of = Preemption { ran, ..waiter.so_far };
         match waiter.is_preempted {
-            true => self.preemptions.push(of),
-            false => self.wake_ups.push(ThreadWakeUp { who: of.who, at: of.at, ran, by: of.by }),
+            true => self.rows.preemptions.push(of),
+            false => self.rows.wake_ups.push(ThreadWakeUp { who: of.who, at: of.at, ran, by: of.by }),
         }
     }
 
@@ -129,12 +128,12 @@ impl RunQueue {
     /// The recording ends.
     pub fn finish(&mut self, at: Moment) {
         for cpu in self.cpus.iter_mut().flatten() {
-            cpu.stay(at, &mut self.stays);
+            cpu.stay(at, &mut self.rows.stays);
         }
         let waiters: Vec<Waiter> = self.vms.drain().flat_map(|(_, waiters)| waiters).collect();
         waiters.into_iter().for_each(|waiter| self.over(waiter, None));
-        self.preemptions.sort_unstable_by_key(|of| (of.at, of.who));
-        self.wake_ups.sort_unstable_by_key(|of| (of.at, of.who));
+        self.rows.preemptions.sort_unstable_by_key(|of| (of.at, of.who));
+        self.rows.wake_ups.sort_unstable_by_key(|of| (of.at, of.who));
         self.cpus.clear();
         self.since = None;
     }
@@ -160,7 +159,7 @@ impl RunQueue {
     fn cpu(&mut self, at: Moment, cpu: PcpuId) -> Option<&mut Cpu> {
         self.note_running(at, cpu);
         let cpu = self.cpus.get_mut(cpu.0 as usize)?.as_mut()?;
-        cpu.stay(at, &mut self.stays);
+        cpu.stay(at, &mut self.rows.stays);
         Some(cpu)
     }
 }
@@ -190,7 +189,7 @@ mod tests {
     }
 
     fn stays(queue: &RunQueue) -> Vec<(u64, u64, u32)> {
-        queue.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect()
+        queue.rows.stays.iter().map(|stay| (stay.from.as_nanos(), stay.to.as_nanos(), stay.waiting)).collect()
     }
 
     #[test]
@@ -229,7 +228,7 @@ mod tests {
         queue.finish(at(300));
         let woken = |who, since, ran, by| ThreadWakeUp { who, at: at(since), ran, by };
         let expected = [woken(who(1, 6), 190, Some(at(240)), None), woken(who(2, 8), 270, None, Some(Tid(0)))];
-        assert_eq!(queue.wake_ups, expected);
+        assert_eq!(queue.rows.wake_ups, expected);
         let preemption = |who, since, ran, yields, first, by: Option<Tid>| {
             let yielded = by.is_some();
             Preemption { who, at: at(since), ran, yields, first, by, yielded }
@@ -240,7 +239,7 @@ mod tests {
             preemption(who(2, 5), 195, None, 0, None, None),
             preemption(who(1, 4), 260, None, 0, None, None),
         ];
-        assert_eq!(queue.preemptions, expected);
+        assert_eq!(queue.rows.preemptions, expected);
         let expected = [
             (100, 170, 0),
             (170, 190, 1),
@@ -268,7 +267,7 @@ mod tests {
         queue.finish(at(100));
         // In the order of the CPUs at the end; two changes at one moment leave nothing between them.
         assert_eq!(stays(&queue), [(70, 90, 0), (90, 100, 2), (50, 100, 0)]);
-        assert!(queue.preemptions.is_empty(), "who was woken was not preempted");
+        assert!(queue.rows.preemptions.is_empty(), "who was woken was not preempted");
     }
 
     #[test]
@@ -278,7 +277,7 @@ mod tests {
             queue.join(at(10), PcpuId(cpu), who(1, 5), 7, true);
             queue.leave(at(30), PcpuId(cpu), VmId(1), 7, Some(at(30)));
             let expected = if kept { vec![(10, 30, 1)] } else { vec![] };
-            assert_eq!((stays(&queue), queue.preemptions.len()), (expected, 1), "{cpu}");
+            assert_eq!((stays(&queue), queue.rows.preemptions.len()), (expected, 1), "{cpu}");
         }
     }
 
@@ -289,6 +288,6 @@ mod tests {
         let (found, place) = queue.runnable_siblings(at(20), VmId(1), Some(VcpuId(MAX_WAITING as u32)), true);
         assert_eq!((found, place), (RunnableSiblings { preempted: 4_096, woken: 0 }, None));
         queue.finish(at(30));
-        assert_eq!((stays(&queue), queue.preemptions.len()), (vec![(10, 30, 4_099)], 4_096));
+        assert_eq!((stays(&queue), queue.rows.preemptions.len()), (vec![(10, 30, 4_099)], 4_096));
     }
 }

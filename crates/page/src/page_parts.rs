@@ -63,7 +63,7 @@ mod tests {
     use exitscope_advice::MAX_KEPT_LIVE;
     use exitscope_advice::Trials;
     use exitscope_analysis::{Selection, TraceSink};
-    use exitscope_model::{Halt, VcpuIdentity, VcpuWakeup};
+    use exitscope_model::{BesideRow, Halt, VcpuIdentity, VcpuWakeup};
     use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
                 let (asleep, woken) = (waited.then(|| moment(150_000)), waited.then(|| moment(gap - 9_000)));
                 let (end, entered) = (moment(gap), Some(moment(gap + 2_000)));
                 let (change, kicked) = (None, false);
-                facts.halt(&Halt {
+                facts.beside_row(BesideRow::Halt(&Halt {
                     who,
                     begin: moment(0),
                     asleep,
@@ -97,7 +97,7 @@ mod tests {
                     kicked,
                     end,
                     entered,
-                });
+                }));
             }
             facts.advice_input.sum_up();
             let info = TraceInfo::default();

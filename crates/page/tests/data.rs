@@ -4,8 +4,8 @@ use exitscope_advice::Attribution;
 use exitscope_analysis::over_time::Timelines;
 use exitscope_analysis::{Dimension, ExitCause, Facts, FactsOptions, MomentSpec, Selection, TraceSink};
 use exitscope_model::{
-    AllParts, CodeList, CpuInterval, Exit, ExitCode, ExitParts, ExitPhases, Handler, LaneSpan, Ledger, PortAccessForm,
-    Subject, SubjectKind, TimePart, TraceInfo, VcpuIdentity,
+    AllParts, BesideRow, CodeList, CpuInterval, Exit, ExitCode, ExitParts, ExitPhases, Handler, LaneSpan, Ledger,
+    PortAccessForm, Subject, SubjectKind, TimePart, TraceInfo, VcpuIdentity,
 };
 use exitscope_page::{Compression, PageContents, TimelineTables, is_built, write_data, write_page};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
@@ -71,7 +71,7 @@ fn contents_of(name: &str, in_time: bool, selection: Selection) -> PageContents<
         over_time.absorb(exit);
     }
     facts.absorb_stretch(&stretch(&exits));
-    over_time.cpu_interval(&stretch(&exits));
+    over_time.beside_row(BesideRow::CpuInterval(&stretch(&exits)));
     let span = |who| LaneSpan { who, first, last };
     let lanes = [span(exits[0].who), span(exits[1].who)];
     facts.end(first, last, &Default::default());

@@ -2,7 +2,7 @@
 
 use crate::{EarlierFiles, ReadError, ReadOptions, ReadTrace, read_input};
 use exitscope_analysis::{Diff, Selection, TraceSink};
-use exitscope_model::{EventKinds, Exit, Ledger};
+use exitscope_model::{BesideRow, EventKinds, Exit, Ledger};
 use exitscope_trace::Input;
 use exitscope_units::{Moment, Nanos};
 
@@ -64,6 +64,8 @@ impl TraceSink for SelectedExits {
             self.diff.absorb(exit);
         }
     }
+
+    fn beside_row(&mut self, _row: BesideRow<'_>) {}
 }
 
 /// Reads the traces of one side.

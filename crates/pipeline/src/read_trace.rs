@@ -2,8 +2,8 @@
 
 use exitscope_analysis::TraceSink;
 use exitscope_model::{
-    Assembler, CpuInterval, EventKind, Exit, ExitSink, Halt, LaneSpan, Ledger, LedgerLine, PleUpdate, Preemption,
-    RunQueueInterval, ThreadWakeUp, TraceInfo, VcpuIdentity, Yield, vcpu_by_name,
+    Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, LaneSpan, Ledger, LedgerLine, PleUpdate,
+    Preemption, RunQueueInterval, ThreadWakeUp, TraceInfo, VcpuIdentity, Yield, vcpu_by_name,
 };
 use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{EventSource, Input, SourceOptions, TraceError};
@@ -228,12 +228,12 @@ fn read_events(
             ledger.add(LedgerLine::GuestEvent, recorded.count() as u64);
         }
         if by_vcpu {
-            events.iter().for_each(|event| rows.sink.schedule(event));
+            events.iter().for_each(|event| rows.sink.beside_row(BesideRow::SchedulerEvent(event)));
         }
         assembler.push(&events, &mut rows, &mut ledger);
         rows.pass_beside(&assembler);
         if assembler.is_by_runner() {
-            rows.sink.runner_events(&events);
+            events.iter().for_each(|event| rows.sink.beside_row(BesideRow::RunnerEvent(event)));
         }
         if let Some(tell) = &mut progress {
             tell(source.progress().0);
@@ -345,32 +345,46 @@ fn pass_beside(
         let who = who.completed(vcpu_of);
         (!before.iter().any(|trace| trace.holds(&who, at))).then_some(who)
     };
-    for of in assembler.cpu_intervals() {
-        new(of.who, of.from).into_iter().for_each(|who| sink.cpu_interval(&CpuInterval { who, ..*of }));
-    }
-    for halt in assembler.halts() {
-        new(halt.who, halt.begin).into_iter().for_each(|who| sink.halt(&Halt { who, ..*halt }));
-    }
-    for of in assembler.yields() {
-        new(of.who, of.at).into_iter().for_each(|who| sink.yielded(&Yield { who, ..*of }));
-    }
-    for of in assembler.preemptions() {
-        new(of.who, of.at).into_iter().for_each(|who| sink.preempted(&Preemption { who, ..*of }));
-    }
-    for of in assembler.wake_ups() {
-        new(of.who, of.at).into_iter().for_each(|who| sink.woken(&ThreadWakeUp { who, ..*of }));
-    }
-    for of in assembler.ple_updates() {
-        new(of.who, of.at).into_iter().for_each(|who| sink.ple_update(&PleUpdate { who, ..*of }));
-    }
     let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
     let is_new = |at: Moment| !spans.iter().any(|span| span.0 <= at && at <= span.1);
-    for of in assembler.kvm_activity().iter().filter(|of| is_new(of.at)) {
-        sink.kvm_activity(of);
-    }
-    for stay in assembler.queue_stays() {
-        for (from, to) in beyond((stay.from, stay.to), &spans) {
-            sink.queue_stay(&RunQueueInterval { from, to, ..*stay });
+    for row in assembler.beside_rows() {
+        match row {
+            BesideRow::CpuInterval(of) => {
+                new(of.who, of.from)
+                    .into_iter()
+                    .for_each(|who| sink.beside_row(BesideRow::CpuInterval(&CpuInterval { who, ..*of })));
+            }
+            BesideRow::Halt(of) => {
+                new(of.who, of.begin)
+                    .into_iter()
+                    .for_each(|who| sink.beside_row(BesideRow::Halt(&Halt { who, ..*of })));
+            }
+            BesideRow::Yield(of) => {
+                new(of.who, of.at).into_iter().for_each(|who| sink.beside_row(BesideRow::Yield(&Yield { who, ..*of })));
+            }
+            BesideRow::Preemption(of) => {
+                new(of.who, of.at)
+                    .into_iter()
+                    .for_each(|who| sink.beside_row(BesideRow::Preemption(&Preemption { who, ..*of })));
+            }
+            BesideRow::WakeUp(of) => {
+                new(of.who, of.at)
+                    .into_iter()
+                    .for_each(|who| sink.beside_row(BesideRow::WakeUp(&ThreadWakeUp { who, ..*of })));
+            }
+            BesideRow::PleUpdate(of) => {
+                new(of.who, of.at)
+                    .into_iter()
+                    .for_each(|who| sink.beside_row(BesideRow::PleUpdate(&PleUpdate { who, ..*of })));
+            }
+            BesideRow::KvmActivity(of) if is_new(of.at) => sink.beside_row(row),
+            BesideRow::QueueStay(stay) => {
+                for (from, to) in beyond((stay.from, stay.to), &spans) {
+                    sink.beside_row(BesideRow::QueueStay(&RunQueueInterval { from, to, ..*stay }));
+                }
+            }
+            // Events are passed on as they are read.
+            BesideRow::KvmActivity(_) | BesideRow::SchedulerEvent(_) | BesideRow::RunnerEvent(_) => {}
         }
     }
 }

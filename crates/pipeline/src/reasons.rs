@@ -3,7 +3,7 @@
 use crate::{ReadError, ReadOptions, read_all};
 use exitscope_analysis::TraceSink;
 use exitscope_model::codes::is_called;
-use exitscope_model::{Exit, ExitCode};
+use exitscope_model::{BesideRow, Exit, ExitCode};
 use exitscope_trace::Input;
 use rustc_hash::FxHashMap;
 
@@ -55,6 +55,8 @@ impl TraceSink for Reasons<'_> {
     fn is_full(&self) -> bool {
         self.is_full
     }
+
+    fn beside_row(&mut self, _row: BesideRow<'_>) {}
 }
 
 /// Whether exits of one of the reasons `selected` are in the traces, and every other of these names is a hypervisor's. Traces

@@ -15,7 +15,7 @@ use crate::{SampleDecoder, pass_halts_and_yields};
 use exitscope_advice::{KeepLimits, MAX_KEPT_LIVE, PageFacts};
 use exitscope_analysis::over_time::Timelines;
 use exitscope_analysis::{MomentSpec, Selection, TraceSink};
-use exitscope_model::{Assembler, Exit, LaneSpan, Ledger, LedgerLine, TraceInfo, vcpu_by_name};
+use exitscope_model::{Assembler, BesideRow, Exit, LaneSpan, Ledger, LedgerLine, TraceInfo, vcpu_by_name};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -142,7 +142,8 @@ impl RecentSlices {
         self.assembler.push(&decoder.events, &mut rows, &mut self.now.ledger);
         pass_halts_and_yields(&self.assembler, &self.vcpu_of, &mut self.now.sums);
         if self.assembler.is_by_runner() {
-            self.now.sums.runner_events(&decoder.events);
+            let events = decoder.events.iter();
+            events.for_each(|event| self.now.sums.beside_row(BesideRow::RunnerEvent(event)));
         }
         self.now.absorb_rows(&mut rows, &self.vcpu_of);
         self.exits += self.now.exits - before;

@@ -2,7 +2,7 @@
 
 use crate::{ReadError, ReadOptions, read_alone};
 use exitscope_analysis::TraceSink;
-use exitscope_model::{Event, Exit, is_called};
+use exitscope_model::{BesideRow, Exit, is_called};
 use exitscope_trace::Input;
 use exitscope_units::VmId;
 use rustc_hash::FxHashSet;
@@ -34,9 +34,11 @@ struct Vms<'a> {
 }
 
 impl TraceSink for Vms<'_> {
-    // Xen's domain 0 never leaves a guest.
-    fn schedule(&mut self, event: &Event) {
-        self.found.insert(event.vm);
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        // Xen's domain 0 never leaves a guest.
+        if let BesideRow::SchedulerEvent(event) = row {
+            self.found.insert(event.vm);
+        }
     }
 
     #[inline]

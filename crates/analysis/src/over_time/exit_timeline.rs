@@ -51,7 +51,7 @@ const LENGTH_BITS: u32 = 3;
 /// The sums over time of a page.
 #[derive(Clone, Debug)]
 pub struct ExitTimeline {
-    window: (Moment, Moment),
+    pub(super) window: (Moment, Moment),
     /// How the time of vCPUs divides.
     pub states: VcpuTimeline,
     /// Exits: count, timed, kernel, user space.

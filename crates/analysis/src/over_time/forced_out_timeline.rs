@@ -8,7 +8,7 @@
 
 use super::bucket_sums::{BucketRow, BucketSums};
 use crate::{CoreRunPairing, ForcedOutExit, KeyNumbering, Selection, TraceSink};
-use exitscope_model::Event;
+use exitscope_model::{BesideRow, Exit};
 use exitscope_units::{Moment, VcpuId, VmId};
 
 /// Rows at most.
@@ -67,13 +67,16 @@ impl TraceSink for ForcedOutTimeline {
         self.window = self.selection.window(first);
     }
 
-    fn runner_events(&mut self, events: &[Event]) {
-        let (from, to) = self.window;
-        for event in events.iter().filter(|event| from <= event.at && event.at <= to) {
-            let Some(forced_out) = self.runs.forced_out_exit(event) else { continue };
-            if self.selection.vms.is_empty() || self.selection.vms.contains(&forced_out.vm) {
-                self.add(&forced_out);
-            }
+    fn absorb(&mut self, _exit: &Exit) {}
+
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        let BesideRow::RunnerEvent(event) = row else { return };
+        if !(self.window.0..=self.window.1).contains(&event.at) {
+            return;
+        }
+        let Some(forced_out) = self.runs.forced_out_exit(event) else { return };
+        if self.selection.vms.is_empty() || self.selection.vms.contains(&forced_out.vm) {
+            self.add(&forced_out);
         }
     }
 }

@@ -28,7 +28,7 @@ pub use timeline_keys::{CAUSES, ExitSample, REASONS, TimelineBatch, TimelineKeys
 pub use vcpu_timeline::VcpuTimeline;
 
 use crate::{ExitSlots, Selection, TraceSink};
-use exitscope_model::{CpuInterval, Exit, LaneSpan, Preemption, ThreadWakeUp, Yield};
+use exitscope_model::{BesideRow, Exit, LaneSpan};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
 use timeline_keys::numbered;
@@ -99,22 +99,20 @@ impl<S: TimelineSink> TraceSink for Numbered<S> {
         self.pass_on_if_enough();
     }
 
-    fn cpu_interval(&mut self, interval: &CpuInterval) {
-        self.names.absorb_cpu_interval(interval, &mut self.batch);
-        self.pass_on_if_enough();
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        self.names.absorb_yield(of);
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        self.names.absorb_preemption(of, &mut self.batch);
-        self.pass_on_if_enough();
-    }
-
-    fn woken(&mut self, of: &ThreadWakeUp) {
-        self.names.absorb_wake_up(of, &mut self.batch);
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        match row {
+            BesideRow::CpuInterval(interval) => self.names.absorb_cpu_interval(interval, &mut self.batch),
+            BesideRow::Yield(of) => self.names.absorb_yield(of),
+            BesideRow::Preemption(of) => self.names.absorb_preemption(of, &mut self.batch),
+            BesideRow::WakeUp(of) => self.names.absorb_wake_up(of, &mut self.batch),
+            // No chart over time is of them; those of powerpc's runners have sums of their own.
+            BesideRow::Halt(_)
+            | BesideRow::PleUpdate(_)
+            | BesideRow::KvmActivity(_)
+            | BesideRow::QueueStay(_)
+            | BesideRow::SchedulerEvent(_)
+            | BesideRow::RunnerEvent(_) => return,
+        }
         self.pass_on_if_enough();
     }
 
@@ -155,11 +153,12 @@ impl Timelines {
             place(lane(lane_of(key)), of, key)
         };
         let by_reason = |key: u64| place(lane(lane_of(key)), reason(number_of(key)), key);
-        sums.states.merge(other.to.states.renumbered(lane));
-        sums.exits.merge(other.to.exits.rekeyed(moved));
-        sums.waits.merge(other.to.waits.rekeyed(moved));
-        sums.lengths.merge(other.to.lengths.rekeyed(by_reason));
         // Single exits are of one recording.
+        let ExitTimeline { window: _, states, exits, waits, lengths, singles: _ } = other.to;
+        sums.states.merge(states.renumbered(lane));
+        sums.exits.merge(exits.rekeyed(moved));
+        sums.waits.merge(waits.rekeyed(moved));
+        sums.lengths.merge(lengths.rekeyed(by_reason));
         sums.singles = SingleExits::none();
         names.slow.merge(other.names.slow);
         names.spans.extend(other.names.spans);

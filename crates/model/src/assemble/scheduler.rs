@@ -58,7 +58,7 @@ impl Assembler {
             true => lane.knows_nothing_since(lane.since, at),
             false => _ = lane.account(at),
         }
-        self.yields.extend(lane.yielding.take());
+        self.beside.yields.extend(lane.yielding.take());
         // Of powerpc's, what its thread does is another matter: `serves`.
         if !self.by_runner {
             self.comes_back(at, number);

@@ -23,7 +23,7 @@ impl Assembler {
             EventKind::Yield => Some((YieldCall::SchedOp, None)),
             EventKind::PleWindow { new, old } => {
                 let who = self.lanes[number].who;
-                self.ple_updates.push(PleUpdate { who, at: event.at, new, old });
+                self.beside.ple_updates.push(PleUpdate { who, at: event.at, new, old });
                 if let Some(of) = self.lanes[number].yielding.as_mut().filter(|_| new > old) {
                     of.window = Some(old);
                 }
@@ -102,7 +102,7 @@ impl Assembler {
         if lane.open.is_none()
             && let Some(of) = lane.yielding.take()
         {
-            self.yields.push(Yield { entered: Some(at), waited: at.since(of.at).unwrap_or_default(), ..of });
+            self.beside.yields.push(Yield { entered: Some(at), waited: at.since(of.at).unwrap_or_default(), ..of });
         }
     }
 

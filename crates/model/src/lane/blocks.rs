@@ -12,7 +12,7 @@
 //! that succeeded is what of ns ran, up to the limit that is known in the same way. Where no event of the scheduler says when the thread slept, what ns leaves of the poll
 //! is not divided; where `kvm_vcpu_wakeup` was not recorded, neither is what a halt's exit ran.
 
-use super::{Lane, LanePosition, LaneRunState, SideRows};
+use super::{BesideRows, Lane, LanePosition, LaneRunState};
 use crate::codes::KVM_EXIT_HLT;
 use crate::halt::poll_limit;
 use crate::{
@@ -167,7 +167,13 @@ impl Lane {
 
     /// What is told now cannot be of the open exit: its entry, and the exit that this is of, are lost.
     #[cold]
-    pub(super) fn give_up(&mut self, at: Moment, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
+    pub(super) fn give_up(
+        &mut self,
+        at: Moment,
+        rows: &mut impl ExitSink,
+        beside: &mut BesideRows,
+        ledger: &mut Ledger,
+    ) {
         ledger.count_moment(LedgerLine::ImpossibleExit, at);
         self.give_cut(TimePart::Excluded, rows, beside);
         (self.state, self.hidden) = (LanePosition::Unknown, true);
@@ -181,7 +187,7 @@ impl Lane {
         ns: Nanos,
         waited: bool,
         rows: &mut impl ExitSink,
-        beside: &mut SideRows,
+        beside: &mut BesideRows,
         ledger: &mut Ledger,
     ) {
         self.account(event.at);
@@ -266,7 +272,7 @@ impl Lane {
 
     /// The open exit asks for a halt, which its reason does not say.
     #[inline(never)]
-    pub(super) fn halts_after_all(&mut self, at: Moment, beside: &mut SideRows) {
+    pub(super) fn halts_after_all(&mut self, at: Moment, beside: &mut BesideRows) {
         self.account(at);
         self.go(self.step);
         if let Some(exit) = self.open.as_mut().filter(|exit| !exit.is_halt) {

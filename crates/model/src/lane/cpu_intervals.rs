@@ -1,7 +1,7 @@
 //! Time of a lane that is of no row, and rows of which only one end was seen. Together with the rows it is all the time from
 //! the lane's first entry or exit to its last event: nothing is left over, and nothing counts twice.
 
-use super::{Lane, LanePosition, LaneRunState, NO_CPU, SideRows};
+use super::{BesideRows, Lane, LanePosition, LaneRunState, NO_CPU};
 use crate::{AllParts, CpuInterval, Event, ExitSink, LaneSpan, Ledger, LedgerLine, TimePart};
 use exitscope_units::{Moment, Nanos, PcpuId};
 
@@ -39,14 +39,14 @@ impl Lane {
 
     /// What was of no row leaves; guest time since then is the next row's.
     #[inline(always)]
-    pub fn give_outside(&mut self, beside: &mut SideRows) {
+    pub fn give_outside(&mut self, beside: &mut BesideRows) {
         if self.outside != AllParts::ZERO {
             self.give_stretch(beside);
         }
     }
 
     #[inline(never)]
-    fn give_stretch(&mut self, beside: &mut SideRows) {
+    fn give_stretch(&mut self, beside: &mut BesideRows) {
         let parts = std::mem::take(&mut self.outside);
         let after = parts.sum().plus(self.guest);
         let from = Moment::from_nanos(self.since.as_nanos().saturating_sub(after.0));
@@ -57,14 +57,14 @@ impl Lane {
 
     /// The open exit, of which not both ends were seen: it counts, and its time is this part's.
     #[cold]
-    pub fn give_cut(&mut self, part: TimePart, rows: &mut impl ExitSink, beside: &mut SideRows) {
+    pub fn give_cut(&mut self, part: TimePart, rows: &mut impl ExitSink, beside: &mut BesideRows) {
         let Some(exit) = self.open.as_ref() else { return };
         self.outside.add(part, exit.parts.sum());
         self.give_untimed(rows, beside);
     }
 
     /// The open exit leaves as a row without times, and with it what is outside.
-    fn give_untimed(&mut self, rows: &mut impl ExitSink, beside: &mut SideRows) {
+    fn give_untimed(&mut self, rows: &mut impl ExitSink, beside: &mut BesideRows) {
         let Some(mut exit) = self.open.take() else { return };
         exit.timed = false;
         exit.complete(self.words);
@@ -79,7 +79,7 @@ impl Lane {
         &mut self,
         event: &Event,
         rows: &mut impl ExitSink,
-        beside: &mut SideRows,
+        beside: &mut BesideRows,
         ledger: &mut Ledger,
     ) {
         let Some(exit) = self.open.as_ref() else { return };
@@ -132,7 +132,7 @@ impl Lane {
 
     /// Events of this CPU were lost, or of all: what the lane did since it was last heard of is hidden until it is heard of
     /// again. If it was elsewhere it may have come there meanwhile.
-    pub fn lose(&mut self, cpu: PcpuId, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) {
+    pub fn lose(&mut self, cpu: PcpuId, rows: &mut impl ExitSink, beside: &mut BesideRows, ledger: &mut Ledger) {
         self.poll = None;
         let elsewhere = cpu != NO_CPU && self.cpu != cpu && self.cpu != NO_CPU;
         let waits = matches!(self.run, LaneRunState::Blocked | LaneRunState::Offline | LaneRunState::Paused)
@@ -150,7 +150,12 @@ impl Lane {
     }
 
     /// The recording ends: an open exit counts, and what is known of its time is of no row.
-    pub fn finish(&mut self, rows: &mut impl ExitSink, beside: &mut SideRows, ledger: &mut Ledger) -> Option<LaneSpan> {
+    pub fn finish(
+        &mut self,
+        rows: &mut impl ExitSink,
+        beside: &mut BesideRows,
+        ledger: &mut Ledger,
+    ) -> Option<LaneSpan> {
         self.halt.finish(&mut beside.halts);
         self.settle_closed(rows);
         if let Some(held) = self.held.take() {

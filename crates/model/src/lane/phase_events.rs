@@ -1,6 +1,6 @@
 //! What a lane makes of events that mark the steps of its open exit's way.
 
-use super::{Lane, LanePosition, LaneRunState, SideRows};
+use super::{BesideRows, Lane, LanePosition, LaneRunState};
 use crate::codes::UserStay;
 use crate::{Exit, ExitCode, ExitPhase, Handler, PhaseBoundary, SubjectWord, TimePart};
 use exitscope_units::{Moment, Nanos};
@@ -55,7 +55,7 @@ impl Lane {
 
     /// The open exit's reason is told again.
     #[inline(never)]
-    pub(super) fn refine(&mut self, at: Moment, code: ExitCode, beside: &mut SideRows) {
+    pub(super) fn refine(&mut self, at: Moment, code: ExitCode, beside: &mut BesideRows) {
         self.account(at);
         self.reach();
         if let Some(exit) = &mut self.open {

@@ -6,7 +6,7 @@ use exitscope_advice::{AdviceInput, PollPrediction, PollPredictions};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, HaltReplay, PollDecisionCheck, ReplayedHalts};
 use exitscope_analysis::{RecordedHaltPolling, Selection, TraceSink};
-use exitscope_model::Halt;
+use exitscope_model::{BesideRow, Exit};
 use exitscope_trace::Input;
 
 /// What is run over the halts.
@@ -16,9 +16,13 @@ struct HaltReplays {
 }
 
 impl TraceSink for HaltReplays {
-    fn halt(&mut self, halt: &Halt) {
-        self.decisions.absorb(halt);
-        self.replays.iter_mut().for_each(|replay| replay.absorb(halt));
+    fn absorb(&mut self, _exit: &Exit) {}
+
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        if let BesideRow::Halt(halt) = row {
+            self.decisions.absorb(halt);
+            self.replays.iter_mut().for_each(|replay| replay.absorb(halt));
+        }
     }
 }
 

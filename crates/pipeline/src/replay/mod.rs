@@ -17,7 +17,7 @@ pub use yields::{CALL_AXIS, LabelledSpin, SurveyedYields, replay_yields, spin_ro
 use crate::{ReadError, ReadOptions, ReadTrace, read_alone};
 use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::{Facts, FactsOptions, Selection, TraceSink};
-use exitscope_model::{Exit, Halt, Preemption, VcpuIdentity, Yield};
+use exitscope_model::{BesideRow, Exit, VcpuIdentity};
 use exitscope_policy::KnobError;
 use exitscope_trace::Input;
 use exitscope_units::Moment;
@@ -124,21 +124,22 @@ impl<T: TraceSink> TraceSink for Selected<'_, T> {
         }
     }
 
-    fn halt(&mut self, halt: &Halt) {
-        if self.holds(halt.begin, &halt.who) {
-            self.into.halt(halt);
-        }
-    }
-
-    fn yielded(&mut self, of: &Yield) {
-        if self.holds(of.at, &of.who) {
-            self.into.yielded(of);
-        }
-    }
-
-    fn preempted(&mut self, of: &Preemption) {
-        if self.holds(of.at, &of.who) {
-            self.into.preempted(of);
+    fn beside_row(&mut self, row: BesideRow<'_>) {
+        let holds = match row {
+            BesideRow::Halt(halt) => self.holds(halt.begin, &halt.who),
+            BesideRow::Yield(of) => self.holds(of.at, &of.who),
+            BesideRow::Preemption(of) => self.holds(of.at, &of.who),
+            // No replay takes them.
+            BesideRow::CpuInterval(_)
+            | BesideRow::WakeUp(_)
+            | BesideRow::PleUpdate(_)
+            | BesideRow::KvmActivity(_)
+            | BesideRow::QueueStay(_)
+            | BesideRow::SchedulerEvent(_)
+            | BesideRow::RunnerEvent(_) => false,
+        };
+        if holds {
+            self.into.beside_row(row);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::ReadTrace;
 use exitscope_analysis::TraceSink;
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::replay::{IN_KERNEL, InKernelHandling, PhaseCosts, PortOutcome, PortReplay, ReplayedPorts};
-use exitscope_model::{Exit, SubjectKind};
+use exitscope_model::{BesideRow, Exit, SubjectKind};
 use exitscope_policy::port_path::PortPathWork;
 use exitscope_scenario::{CostFigure, CostModel};
 
@@ -15,6 +15,8 @@ impl TraceSink for PortReplays {
     fn absorb(&mut self, exit: &Exit) {
         self.0.iter_mut().for_each(|replay| replay.absorb(exit));
     }
+
+    fn beside_row(&mut self, _row: BesideRow<'_>) {}
 }
 
 /// Replays port accesses with each of these configurations. What the recording has no cost of has that of `model`.

@@ -4,7 +4,7 @@ use super::{ReplayError, ReplayInput};
 use crate::{ReadTrace, read_alone};
 use exitscope_analysis::replay::GangReplay;
 use exitscope_analysis::{Selection, TraceSink, record_commands};
-use exitscope_model::Event;
+use exitscope_model::{BesideRow, Exit};
 use exitscope_policy::vcore::Params;
 use exitscope_units::Moment;
 
@@ -20,9 +20,13 @@ impl TraceSink for CoreRuns<'_> {
         self.window = self.selection.window(first);
     }
 
-    fn runner_events(&mut self, events: &[Event]) {
+    fn absorb(&mut self, _exit: &Exit) {}
+
+    fn beside_row(&mut self, row: BesideRow<'_>) {
         let CoreRuns { selection, window, replay } = self;
-        for event in events.iter().filter(|event| window.0 <= event.at && event.at <= window.1) {
+        if let BesideRow::RunnerEvent(event) = row
+            && (window.0..=window.1).contains(&event.at)
+        {
             replay.absorb(event, |vm, _| selection.vms.is_empty() || selection.vms.contains(&vm));
         }
     }
