@@ -3,8 +3,9 @@
 use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
 use crate::html_output;
 use crate::read;
-use crate::report::{Gates, terminal_style};
+use crate::report::Gates;
 use crate::select;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use exitscope_analysis::{ChangeLimit, DiffRow, DiffVerdict};
 use exitscope_model::LedgerLine;

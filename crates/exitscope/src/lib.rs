@@ -47,6 +47,7 @@ mod sql;
 #[cfg_attr(not(feature = "store"), path = "no_store.rs")]
 mod store;
 mod sweep;
+mod terminal;
 mod top;
 mod trial;
 mod trial_args;

@@ -7,6 +7,7 @@ use crate::html;
 use crate::read;
 use crate::saved_run::saved_of;
 use crate::select;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::Context;
 use exitscope_advice::TriedLimits;
@@ -18,12 +19,12 @@ use exitscope_model::{Ledger, TraceInfo};
 use exitscope_pipeline::{Judged, ReadError, ReadTrace, judgement, reread, whole_input};
 use exitscope_trace::{EventFilter, GuestSymbols, Input, SymbolsError};
 use exitscope_view::{
-    AdviceReport, Coverage, HiddenTime, Report, ReportOptions, SelectionRow, SortKey, TerminalStyle, TraceRow,
-    report_page, view_page, write_csv, write_page, write_summary,
+    AdviceReport, Coverage, HiddenTime, Report, ReportOptions, SelectionRow, SortKey, TraceRow, report_page, view_page,
+    write_csv, write_page, write_summary,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, Write};
+use std::io::{BufReader, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -297,22 +298,4 @@ pub fn advised(
 pub fn symbols(path: &Path) -> anyhow::Result<GuestSymbols> {
     let file = File::open(path).map_err(SymbolsError::from);
     file.and_then(|file| GuestSymbols::read(BufReader::new(file))).with_context(|| path.display().to_string())
-}
-
-/// How to draw on standard output.
-pub fn terminal_style() -> TerminalStyle {
-    let stdout = std::io::stdout();
-    let terminal = stdout.is_terminal();
-    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
-    let width = asked.or_else(|| terminal_size::terminal_size_of(&stdout).map(|size| usize::from(size.0.0)));
-    let colour = terminal && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
-    TerminalStyle { width, colour, unicode: is_unicode() }
-}
-
-/// Whether the locale's characters are UTF-8, as setlocale(3) finds it out.
-fn is_unicode() -> bool {
-    let named = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|of| !of.is_empty()));
-    named.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"))
 }

@@ -3,7 +3,7 @@
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
 use crate::devices;
 use crate::read;
-use crate::report::terminal_style;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::Context;
 use chrono::{DateTime, NaiveDate, Utc};

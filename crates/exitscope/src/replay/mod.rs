@@ -8,8 +8,8 @@ mod yielding;
 
 use crate::cli::{PolicyName, ReplayArgs, SimFormat};
 use crate::read;
-use crate::report::terminal_style;
 use crate::select;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
