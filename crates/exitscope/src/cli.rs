@@ -1,5 +1,6 @@
 //! Every flag. Where `perf kvm stat` or `trace-cmd` have a flag for the same thing, ours has its name.
 
+use crate::views::{EventsOnRequest, ViewArg, on_request};
 use chrono::NaiveDate;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -1158,8 +1159,8 @@ pub struct RecordArgs {
     /// Also record the events of this view. phases: system calls of vCPU threads, two events each, so two or more for each
     /// return to user space. All system calls of this host slow down a little; without BPF, all of them go through the
     /// rings
-    #[arg(long, value_enum, value_name = "VIEW")]
-    pub for_view: Option<ForView>,
+    #[arg(long, value_name = "VIEW", value_parser = on_request())]
+    pub for_view: Option<EventsOnRequest>,
     /// Omit scheduler events; reports then cannot separate steal
     #[arg(long)]
     pub no_sched: bool,
@@ -1328,26 +1329,6 @@ pub enum EventsFormat {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ViewArg {
-    /// Halts: gaps, successful and failed polls, wake-up latency
-    Halt,
-    /// Gang exits on POWER7 and POWER8: who forced whom out of the guest, and the time lost
-    Gang,
-    /// Accesses to ports and emulated memory: handlers, latencies, and gains of cheaper ways
-    Pio,
-    /// The phases of exits, from leaving the guest to entering it, and which are avoidable
-    Phases,
-    /// Yields: by vCPU, by the vCPU that they name; who was preempted while siblings yielded; how many vCPUs wait for CPUs
-    Yield,
-}
-
-/// A view of which not all is recorded unless it is named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ForView {
-    Phases,
-}
-
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SortArg {
@@ -1389,18 +1370,6 @@ impl From<SortArg> for SortKey {
             SortArg::Max => SortKey::Max,
             SortArg::Min => SortKey::Min,
             SortArg::Key => SortKey::Key,
-        }
-    }
-}
-
-impl From<ViewArg> for exitscope_view::MechanismView {
-    fn from(view: ViewArg) -> exitscope_view::MechanismView {
-        match view {
-            ViewArg::Halt => exitscope_view::MechanismView::Halt,
-            ViewArg::Gang => exitscope_view::MechanismView::Gang,
-            ViewArg::Pio => exitscope_view::MechanismView::Pio,
-            ViewArg::Phases => exitscope_view::MechanismView::Phases,
-            ViewArg::Yield => exitscope_view::MechanismView::Yield,
         }
     }
 }

@@ -52,6 +52,7 @@ mod top;
 mod trial;
 mod trial_args;
 mod validate;
+mod views;
 
 use clap::Parser;
 use cli::{Cli, Command};

@@ -8,8 +8,10 @@ use crate::read;
 use crate::saved_run::saved_of;
 use crate::select;
 use crate::terminal::terminal_style;
+use crate::views::{ViewArg, read_for};
 use crate::{Outcome, write_json};
 use anyhow::Context;
+use clap::ValueEnum;
 use exitscope_advice::TriedLimits;
 use exitscope_advice::{MAX_KEPT_LIVE, PageFacts};
 use exitscope_analysis::{
@@ -240,7 +242,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         ReportFormat::Text => {
             let page = match args.view {
-                Some(view) => view_page(&report, view.into()),
+                Some(view) => view_page(&report, view.text()),
                 None => report_page(&report, args.top.unwrap_or(DETAIL_ROWS)),
             };
             write_page(&page, terminal_style(), out)?;
@@ -259,7 +261,13 @@ pub fn read_all<S: TraceSink, T>(
     add: impl Fn(T, T) -> T,
 ) -> anyhow::Result<(T, Totals)> {
     let devices = devices::read(&args.names)?;
-    let options = read::options(&args.select.clock, EventFilter::Used, selection);
+    let events = match (args.view, args.format) {
+        _ if args.html.is_some() => read_for(ViewArg::value_variants()),
+        (_, ReportFormat::Json) => read_for(ViewArg::value_variants()),
+        (Some(view), _) => read_for(&[view]),
+        (None, _) => read_for(&[]),
+    };
+    let options = read::options(&args.select.clock, events, selection);
     let (all, traces) = exitscope_pipeline::read_all(inputs, options, fresh, end, add)?;
     let mut totals = Totals::default();
     traces.into_iter().for_each(|trace| totals.add(trace));
