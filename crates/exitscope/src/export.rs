@@ -97,6 +97,37 @@ impl<W: Write> Export for OpenMetrics<'_, W> {
     }
 }
 
+/// In what formats differ, besides the [`Export`] that writes each. No field has a default, so that a new format answers all.
+struct FormatTraits {
+    /// Whether `--interval` cuts it.
+    intervals: bool,
+    /// Why it is kept from terminals.
+    binary: Option<&'static str>,
+    /// Whether exits are at their moments, so that recordings need a common clock and order; else there are sums.
+    moments: bool,
+    /// How exits without a length are in it, unless they are left out.
+    untimed: Option<&'static str>,
+    /// Exits that its viewer opens at most.
+    most: Option<u64>,
+}
+
+impl ExportFormat {
+    fn traits(self) -> FormatTraits {
+        const PROTOBUF: &str = "a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe";
+        let (instants, without_times) = (Some("instants"), Some("without times"));
+        let of = |intervals, binary, moments, untimed, most| FormatTraits { intervals, binary, moments, untimed, most };
+        match self {
+            ExportFormat::Perfetto => of(false, Some(PROTOBUF), true, instants, None),
+            ExportFormat::Firefox => of(false, None, true, instants, Some(MOST_MARKERS)),
+            ExportFormat::Speedscope => of(false, None, true, None, Some(MOST_EXITS)),
+            ExportFormat::Folded => of(false, None, false, None, None),
+            ExportFormat::Openmetrics => of(false, None, false, None, None),
+            ExportFormat::Csv => of(false, None, true, without_times, None),
+            ExportFormat::Hdr => of(true, None, true, None, None),
+        }
+    }
+}
+
 /// What the first reading found.
 struct Known {
     inputs: Vec<Input>,
@@ -106,19 +137,18 @@ struct Known {
 }
 
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    if args.interval.is_some() && args.format != ExportFormat::Hdr {
+    let FormatTraits { intervals, binary, .. } = args.format.traits();
+    if args.interval.is_some() && !intervals {
         bail!("--interval is the length of the intervals of --format hdr");
     }
     let files = read::files(&args.files, &args.inputs)?;
-    match &args.output {
-        Some(to) => {
+    match (&args.output, binary) {
+        (Some(to), _) => {
             is_none_of(to, &files, "--output")?;
             can_write(to)?;
         }
-        None if args.format == ExportFormat::Perfetto && io::stdout().is_terminal() => {
-            bail!("a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe")
-        }
-        None => {}
+        (None, Some(why)) if io::stdout().is_terminal() => bail!(why),
+        (None, _) => {}
     }
     let inputs = read::open(&files, &args.select.clock)?;
     let selection = select::selection_named(&args.select, &inputs, &args.names, None)?;
@@ -145,7 +175,7 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
     for input in &inputs {
         let (trace, survey) = read_input(input, &mut earlier, options, || VcpuSurvey::new(selection))?;
         trace.has_events()?;
-        if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) && !trace.is_left_out {
+        if args.format.traits().moments && !trace.is_left_out {
             // Hosts without names are told apart by what they are.
             let info = &trace.info;
             let host = [trace.hostname(), &info.clock, &info.arch, &info.release].map(str::to_string);
@@ -209,17 +239,12 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
 
 /// Says what was written where, and what is missing.
 fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
+    let FormatTraits { untimed, most, .. } = args.format.traits();
     let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
     let all = written.exits + written.untimed + written.overlapping;
-    // What exits without a length are in the file; `None` if they are not in it.
-    let are = match args.format {
-        ExportFormat::Perfetto | ExportFormat::Firefox => Some("instants"),
-        ExportFormat::Csv => Some("without times"),
-        _ => None,
-    };
     if let Some(to) = &args.output {
         let size = to.metadata().map_or(0, |file| file.len());
-        let count = if are.is_some() { all } else { written.exits };
+        let count = if untimed.is_some() { all } else { written.exits };
         say!("wrote {}: {}, {} KB", to.display(), exits(count), size.div_ceil(1000));
     }
     if known.lanes.exits() == 0 {
@@ -229,15 +254,14 @@ fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
         (written.untimed, "only one end was seen"),
         (written.overlapping, "the previous exit of the vCPU had not ended"),
     ] {
-        match are {
+        match untimed {
             _ if count == 0 => {}
             Some(are) => say!("{} of them {} {are}: {why}", thousands(count), if count == 1 { "is" } else { "are" }),
             None => say!("{} left out: {why}", exits(count)),
         }
     }
     let left_out = known.lanes.exits().saturating_sub(all);
-    if left_out > 0 && args.format != ExportFormat::Openmetrics {
-        let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
+    if let Some(most) = most.filter(|_| left_out > 0) {
         let count = exits(left_out);
         say!(
             "{count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \
