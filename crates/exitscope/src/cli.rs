@@ -1,11 +1,11 @@
 //! Every flag. Where `perf kvm stat` or `trace-cmd` have a flag for the same thing, ours has its name.
 
+use crate::views::{EventsOnRequest, ViewArg, on_request};
 use chrono::NaiveDate;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exitscope_analysis::{ChangeLimit, Condition, Dimension, MomentSpec, Threshold};
 use exitscope_top::TopColumn;
-use exitscope_trace::{EventFilter, SourceOptions, XenMode};
 use exitscope_units::{Moment, Nanos};
 use exitscope_view::SortKey;
 use std::net::SocketAddr;
@@ -198,7 +198,7 @@ pub enum GeneratedDocument {
     Columns,
 }
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub struct ReportArgs {
     /// Traces to read; `-` is standard input [default: the first of perf.data.guest, perf.data.kvm, perf.data.host,
     /// perf.data, trace.dat that is here]
@@ -271,21 +271,6 @@ pub struct ReportArgs {
     pub fail_on: Vec<Threshold>,
 }
 
-impl ReportArgs {
-    /// Whether text is to show all that the report holds.
-    pub fn shows_all(&self) -> bool {
-        let has_groups = !self.by.is_empty() || self.event.is_some() || self.interval.is_some();
-        let has_rows = self.top.is_some() || self.sort.is_some() || self.slowest.is_some();
-        let has_more = self.view.is_some() || self.hidden.is_some() || self.threads_per_core.is_some();
-        self.all || has_groups || has_rows || has_more
-    }
-
-    /// How many of the slowest exits are shown.
-    pub fn most_slowest(&self) -> usize {
-        self.slowest.unwrap_or(10)
-    }
-}
-
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClockArgs {
     /// Ticks per second of the trace's clock, required if the trace counts ticks and does not record their rate; `report`
@@ -309,17 +294,6 @@ pub enum Vendor {
     Vmx,
 }
 
-impl ClockArgs {
-    /// The options for reading, passing on these events.
-    pub fn options(&self, keep: EventFilter) -> SourceOptions {
-        let xen_mode = self.xen_mode.map(|vendor| match vendor {
-            Vendor::Svm => XenMode::Svm,
-            Vendor::Vmx => XenMode::Vmx,
-        });
-        SourceOptions { clock_hz: self.tsc_hz, keep, exit_info: false, xen_mode }
-    }
-}
-
 /// What subjects are called.
 #[derive(Clone, Debug, Default, Args)]
 pub struct NameArgs {
@@ -329,7 +303,7 @@ pub struct NameArgs {
     pub devices: Option<PathBuf>,
 }
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub struct SelectArgs {
     /// Only these VMs, by process name (all of that name), process id or Xen domain number; several with commas
     #[arg(short = 'p', long = "vm", visible_alias = "pid", value_name = "NAME|PID", value_delimiter = ',')]
@@ -361,13 +335,6 @@ pub struct SelectArgs {
     pub condition: Option<Condition>,
     #[command(flatten)]
     pub clock: ClockArgs,
-}
-
-impl SelectArgs {
-    /// Whether they leave out exits of the vCPUs and moments that they select.
-    pub fn narrows_exits(&self) -> bool {
-        !self.reasons.is_empty() || self.longer_than.is_some() || self.condition.is_some()
-    }
 }
 
 #[derive(Debug, Args)]
@@ -1158,8 +1125,8 @@ pub struct RecordArgs {
     /// Also record the events of this view. phases: system calls of vCPU threads, two events each, so two or more for each
     /// return to user space. All system calls of this host slow down a little; without BPF, all of them go through the
     /// rings
-    #[arg(long, value_enum, value_name = "VIEW")]
-    pub for_view: Option<ForView>,
+    #[arg(long, value_name = "VIEW", value_parser = on_request())]
+    pub for_view: Option<EventsOnRequest>,
     /// Omit scheduler events; reports then cannot separate steal
     #[arg(long)]
     pub no_sched: bool,
@@ -1309,10 +1276,9 @@ pub enum SimFormat {
     Csv,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
     /// For a person, in a terminal
-    #[default]
     Text,
     /// One object; `exitscope docs report-schema` describes it
     Json,
@@ -1326,26 +1292,6 @@ pub enum EventsFormat {
     Text,
     /// For a script; `exitscope docs` prints the schemas
     Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ViewArg {
-    /// Halts: gaps, successful and failed polls, wake-up latency
-    Halt,
-    /// Gang exits on POWER7 and POWER8: who forced whom out of the guest, and the time lost
-    Gang,
-    /// Accesses to ports and emulated memory: handlers, latencies, and gains of cheaper ways
-    Pio,
-    /// The phases of exits, from leaving the guest to entering it, and which are avoidable
-    Phases,
-    /// Yields: by vCPU, by the vCPU that they name; who was preempted while siblings yielded; how many vCPUs wait for CPUs
-    Yield,
-}
-
-/// A view of which not all is recorded unless it is named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ForView {
-    Phases,
 }
 
 /// perf's names (`sample`, `time`, `mean_t`, …) are taken too.
@@ -1389,18 +1335,6 @@ impl From<SortArg> for SortKey {
             SortArg::Max => SortKey::Max,
             SortArg::Min => SortKey::Min,
             SortArg::Key => SortKey::Key,
-        }
-    }
-}
-
-impl From<ViewArg> for exitscope_view::MechanismView {
-    fn from(view: ViewArg) -> exitscope_view::MechanismView {
-        match view {
-            ViewArg::Halt => exitscope_view::MechanismView::Halt,
-            ViewArg::Gang => exitscope_view::MechanismView::Gang,
-            ViewArg::Pio => exitscope_view::MechanismView::Pio,
-            ViewArg::Phases => exitscope_view::MechanismView::Phases,
-            ViewArg::Yield => exitscope_view::MechanismView::Yield,
         }
     }
 }
@@ -1524,6 +1458,24 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Arg, CommandFactory};
+
+    #[test]
+    fn with_a_bundle_whatever_would_select_or_show_exits_is_refused() {
+        // The recording and how it is read; the last two say how something is shown, and nothing is.
+        let taken = ["files", "inputs", "tsc_hz", "force", "xen_mode", "bundle", "help", "slowest", "threads_per_core"];
+        let mut command = Cli::command();
+        command.build();
+        let report = command.find_subcommand("report").unwrap();
+        let with =
+            |of: &Arg| report.get_arg_conflicts_with(of).into_iter().map(Arg::get_id).cloned().collect::<Vec<_>>();
+        let bundle = report.get_arguments().find(|arg| arg.get_id() == "bundle").unwrap();
+        let refused = with(bundle);
+        for arg in report.get_arguments().filter(|arg| !taken.contains(&arg.get_id().as_str())) {
+            let is_refused = refused.contains(arg.get_id()) || with(arg).contains(bundle.get_id());
+            assert!(is_refused, "{} goes unheeded with --bundle", arg.get_id());
+        }
+    }
 
     #[test]
     fn a_number_alone_is_of_seconds_where_a_command_runs_for_a_time() {

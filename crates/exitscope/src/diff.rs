@@ -1,16 +1,17 @@
 //! `exitscope diff`.
 
-use crate::cli::{CONFIDENCE, ClockArgs, DiffArgs, EventsFormat, SelectArgs};
+use crate::cli::{CONFIDENCE, DiffArgs, EventsFormat};
+use crate::gates::Gates;
 use crate::html_output;
-use crate::read;
-use crate::report::{Gates, terminal_style};
-use crate::select;
+use crate::read::{self, RecordingAccess};
+use crate::select::{self, OutsideNames, SelectedExits};
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use exitscope_analysis::{ChangeLimit, DiffRow, DiffVerdict};
 use exitscope_model::LedgerLine;
 use exitscope_page::{ResultPage, SideLengths, write_result_data, write_result_page};
 use exitscope_pipeline::{DiffSide, read_side};
-use exitscope_trace::{EventFilter, Input};
+use exitscope_trace::Input;
 use exitscope_view::{
     Comparison, Coverage, DiffVerdictRow, EventKindsRow, ReasonComparison, SelectionRow, SideRow, comparison_page,
     write_page,
@@ -21,33 +22,68 @@ use std::path::{Path, PathBuf};
 /// What is compared where nothing is named, as with `perf diff`.
 const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
 
+/// What is compared, and how.
+struct DiffPlan {
+    /// The traces of before and of after the change.
+    sides: [Vec<Input>; 2],
+    exits: SelectedExits,
+    confidence_percent: f64,
+    /// Reasons at most.
+    top: usize,
+}
+
+/// What becomes of the comparison.
+enum DiffOutput {
+    Page(PathBuf),
+    Json,
+    /// All reasons up to `top`, or those that weigh.
+    Text {
+        is_short: bool,
+    },
+}
+
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let [before, after] = files(args)?;
-    if let Some(to) = &args.html {
-        html_output::check(to, &[before.as_slice(), &after].concat())?;
-    }
-    let top = args.top.unwrap_or(usize::MAX);
-    let inputs = [read::open(&before, &args.select.clock)?, read::open(&after, &args.select.clock)?];
-    let all = all_inputs(&inputs)?;
-    select::check_limits(args.fail_on.iter().filter_map(ChangeLimit::reason), &args.select, &all)?;
-    let Sides { comparison, lengths, rows, verdict, cut } = compare(inputs, &args.select, args.confidence, top)?;
+    let (plan, output) = plan(args)?;
+    let Sides { comparison, lengths, rows, verdict, cut } = compare(&plan)?;
     let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut, &verdict)));
-    if let Some(to) = &args.html {
-        html_output::write(to, |out| write_result_page(&ResultPage::Diff { diff: &comparison, lengths }, out))?;
-        return Ok(gates.outcome());
-    }
-    match args.format {
-        EventsFormat::Json => write_json(&comparison, out)?,
-        EventsFormat::Text => write_page(&comparison_page(&comparison, args.top.is_none()), terminal_style(), out)?,
+    match output {
+        DiffOutput::Page(to) => {
+            let page = ResultPage::Diff { diff: &comparison, lengths };
+            html_output::write(&to, |out| write_result_page(&page, out))?;
+        }
+        DiffOutput::Json => write_json(&comparison, out)?,
+        DiffOutput::Text { is_short } => write_page(&comparison_page(&comparison, is_short), terminal_style(), out)?,
     }
     Ok(gates.outcome())
 }
 
+/// What the flags ask for. Each is named, so that a new one has an effect.
+fn plan(args: &DiffArgs) -> anyhow::Result<(DiffPlan, DiffOutput)> {
+    let DiffArgs { a, b, before, after, select, confidence, top, format, html, fail_on } = args;
+    let [before, after] = files([(a, before), (b, after)])?;
+    if let Some(to) = html {
+        html_output::check(to, &[before.as_slice(), &after].concat())?;
+    }
+    let access = RecordingAccess::of(&select.clock);
+    let sides = [access.open(&before)?, access.open(&after)?];
+    // A VM of one side need not be on the other, where a process has another number.
+    let all = sides.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
+    select::check_limits(fail_on.iter().filter_map(ChangeLimit::reason), select, &all)?;
+    let exits = SelectedExits::of(select, &all, &OutsideNames::default())?;
+    let output = match (html, format) {
+        (Some(to), _) => DiffOutput::Page(to.clone()),
+        (None, EventsFormat::Json) => DiffOutput::Json,
+        (None, EventsFormat::Text) => DiffOutput::Text { is_short: top.is_none() },
+    };
+    let top = top.unwrap_or(usize::MAX);
+    Ok((DiffPlan { sides, exits, confidence_percent: *confidence, top }, output))
+}
+
 /// What the page of two traces shows, packed.
-pub fn data(before: Input, after: Input, clock: ClockArgs) -> anyhow::Result<Vec<u8>> {
-    let select = SelectArgs { clock, ..SelectArgs::default() };
-    let inputs = [vec![before], vec![after]];
-    let Sides { comparison, lengths, .. } = compare(inputs, &select, CONFIDENCE, usize::MAX)?;
+pub fn data(before: Input, after: Input, access: RecordingAccess) -> anyhow::Result<Vec<u8>> {
+    let (sides, exits) = ([vec![before], vec![after]], SelectedExits::all(access));
+    let plan = DiffPlan { sides, exits, confidence_percent: CONFIDENCE, top: usize::MAX };
+    let Sides { comparison, lengths, .. } = compare(&plan)?;
     let mut data = Vec::new();
     write_result_data(&ResultPage::Diff { diff: &comparison, lengths }, &mut data)?;
     Ok(data)
@@ -65,14 +101,12 @@ struct Sides {
     cut: bool,
 }
 
-/// Compares the traces of both sides; shows at most `top` reasons.
-fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: usize) -> anyhow::Result<Sides> {
-    // A VM of one side need not be on the other, where a process has another number.
-    let selection = select::selection(select, &all_inputs(&inputs)?)?;
-    let [before, after] = inputs;
-    let options = read::options(&select.clock, EventFilter::Used, &selection);
-    let (before, after) = (read_side(&before, &selection, options)?, read_side(&after, &selection, options)?);
-    let per_10_000 = (confidence * 100.0).round() as u64;
+/// Compares the traces of both sides.
+fn compare(plan: &DiffPlan) -> anyhow::Result<Sides> {
+    let &DiffPlan { sides: [ref before, ref after], ref exits, confidence_percent, top } = plan;
+    let SelectedExits { selection, options, .. } = exits;
+    let (before, after) = (read_side(before, selection, *options)?, read_side(after, selection, *options)?);
+    let per_10_000 = (confidence_percent * 100.0).round() as u64;
     let rows = after.diff.against(&before.diff, per_10_000);
     let total = after.diff.total_against(&before.diff, per_10_000);
     // All reasons together are a row besides.
@@ -85,9 +119,9 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     compared.truncate(shown);
     let comparison = Comparison {
         schema: Comparison::SCHEMA,
-        verdict: DiffVerdictRow::of(&verdict, &total, [&before_row, &after_row], confidence),
-        selection: SelectionRow::of(&selection),
-        confidence_percent: confidence,
+        verdict: DiffVerdictRow::of(&verdict, &total, [&before_row, &after_row], confidence_percent),
+        selection: SelectionRow::of(selection),
+        confidence_percent,
         before: before_row,
         after: after_row,
         rows: compared,
@@ -96,15 +130,9 @@ fn compare(inputs: [Vec<Input>; 2], select: &SelectArgs, confidence: f64, top: u
     Ok(Sides { comparison, lengths, rows, verdict, cut: before.ledger.is_cut() || after.ledger.is_cut() })
 }
 
-/// The traces of both sides, opened once more.
-fn all_inputs(sides: &[Vec<Input>; 2]) -> anyhow::Result<Vec<Input>> {
-    Ok(sides.iter().flatten().map(Input::try_clone).collect::<Result<_, _>>()?)
-}
-
 /// The traces of both sides: as given, or perf's default names.
-fn files(args: &DiffArgs) -> anyhow::Result<[Vec<PathBuf>; 2]> {
-    let given = |first: &Option<PathBuf>, more: &[PathBuf]| first.iter().chain(more).cloned().collect::<Vec<_>>();
-    let sides = [given(&args.a, &args.before), given(&args.b, &args.after)];
+fn files(sides: [(&Option<PathBuf>, &Vec<PathBuf>); 2]) -> anyhow::Result<[Vec<PathBuf>; 2]> {
+    let sides = sides.map(|(first, more)| first.iter().chain(more).cloned().collect::<Vec<_>>());
     match sides.each_ref().map(|side| side.is_empty()) {
         [false, false] => Ok(sides),
         [true, false] => anyhow::bail!("no trace from before the change; --before names it"),

@@ -1,7 +1,7 @@
 //! `exitscope doctor`.
 
 use crate::cli::{DoctorArgs, EventsFormat};
-use crate::report::terminal_style;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use exitscope_lab::doctor::checkup;
 use exitscope_lab::open_kvm;

@@ -1,7 +1,7 @@
 //! `exitscope events`.
 
 use crate::cli::{EventsArgs, EventsFormat};
-use crate::read;
+use crate::read::{self, RecordingAccess};
 use crate::{Outcome, write_json};
 use exitscope_analysis::Selection;
 use exitscope_model::encode::line;
@@ -11,13 +11,16 @@ use exitscope_view::{Coverage, EventRow, event_text};
 use std::io::Write;
 
 pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let options = SourceOptions { exit_info: true, ..args.clock.options(EventFilter::All) };
-    let mut source = exitscope_trace::open_input(read::open_one(&file, &args.clock)?, options)?;
+    // Each flag is named, so that a new one has an effect.
+    let EventsArgs { file, input, tids, from, to, clock, format } = args;
+    let file = read::files(file.as_slice(), input.as_slice())?.remove(0);
+    let access = RecordingAccess::of(clock);
+    let options = SourceOptions { exit_info: true, ..access.source(EventFilter::All) };
+    let mut source = exitscope_trace::open_input(access.open_one(&file)?, options)?;
     let mut ledger = Ledger::default();
     let mut events = Vec::new();
     let mut selection = Selection::default();
-    (selection.from, selection.to) = (args.from, args.to);
+    (selection.from, selection.to) = (*from, *to);
     let mut window = None;
     let mut print = |event: &Event, info: &ExitInfo, names: &EventNames| -> anyhow::Result<()> {
         let (from, to) = *window.get_or_insert_with(|| selection.window(event.at));
@@ -29,11 +32,11 @@ pub fn run(args: &EventsArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             };
             event.tid.0 == *tid || other.0 == *tid
         };
-        if event.at < from || event.at > to || !(args.tids.is_empty() || args.tids.iter().any(is_of)) {
+        if event.at < from || event.at > to || !(tids.is_empty() || tids.iter().any(is_of)) {
             return Ok(());
         }
         let row = EventRow::of(event, info, names);
-        match args.format {
+        match format {
             EventsFormat::Text => writeln!(out, "{}", line(&event_text(event.at, row)))?,
             EventsFormat::Json => write_json(&row, out)?,
         }

@@ -6,11 +6,11 @@
 
 use crate::Outcome;
 use crate::cli::{ExportArgs, ExportFormat};
-use crate::devices;
+use crate::devices::{self, DeviceList};
 use crate::output_file::{can_write, is_none_of, replace};
-use crate::read;
-use crate::report::Totals;
-use crate::select;
+use crate::read::{self, RecordingAccess};
+use crate::select::{OutsideNames, SelectedExits};
+use crate::totals::Totals;
 use anyhow::bail;
 use exitscope_analysis::{Selection, TraceSink};
 use exitscope_export::{
@@ -20,11 +20,12 @@ use exitscope_export::{
 use exitscope_exporter::{RecordingMetrics, SeriesLimits};
 use exitscope_model::{BesideRow, Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, WhoRow};
 use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input, read_with_vcpus};
-use exitscope_trace::{EventFilter, Input};
-use exitscope_units::{Moment, Tid, VcpuId, VmId};
+use exitscope_trace::{Devices, Input};
+use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, thousands};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
 
 /// VMs and reasons of which metrics have series of their own.
 const SERIES: SeriesLimits = SeriesLimits { vms: 1_000, reasons: 256 };
@@ -99,55 +100,105 @@ impl<W: Write> Export for OpenMetrics<'_, W> {
     }
 }
 
+/// What is exported, and to where.
+struct ExportPlan {
+    inputs: Vec<Input>,
+    exits: SelectedExits,
+    devices: Option<Devices>,
+    format: ExportFormat,
+    /// Length of the intervals of a log of histograms; without, it has one.
+    interval: Option<Nanos>,
+    /// The file; else it is standard output.
+    to: Option<PathBuf>,
+}
+
+/// In what formats differ, besides the [`Export`] that writes each. No field has a default, so that a new format answers all.
+struct FormatTraits {
+    /// Whether `--interval` cuts it.
+    intervals: bool,
+    /// Why it is kept from terminals.
+    binary: Option<&'static str>,
+    /// Whether exits are at their moments, so that recordings need a common clock and order; else there are sums.
+    moments: bool,
+    /// How exits without a length are in it, unless they are left out.
+    untimed: Option<&'static str>,
+    /// Exits that its viewer opens at most.
+    most: Option<u64>,
+}
+
+impl ExportFormat {
+    fn traits(self) -> FormatTraits {
+        const PROTOBUF: &str = "a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe";
+        let (instants, without_times) = (Some("instants"), Some("without times"));
+        let of = |intervals, binary, moments, untimed, most| FormatTraits { intervals, binary, moments, untimed, most };
+        match self {
+            ExportFormat::Perfetto => of(false, Some(PROTOBUF), true, instants, None),
+            ExportFormat::Firefox => of(false, None, true, instants, Some(MOST_MARKERS)),
+            ExportFormat::Speedscope => of(false, None, true, None, Some(MOST_EXITS)),
+            ExportFormat::Folded => of(false, None, false, None, None),
+            ExportFormat::Openmetrics => of(false, None, false, None, None),
+            ExportFormat::Csv => of(false, None, true, without_times, None),
+            ExportFormat::Hdr => of(true, None, true, None, None),
+        }
+    }
+}
+
 /// What the first reading found.
 struct Known {
-    inputs: Vec<Input>,
     lanes: ExportedVcpus,
     totals: Totals,
     vcpu_of: Vec<FxHashMap<Tid, VcpuId>>,
 }
 
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    if args.interval.is_some() && args.format != ExportFormat::Hdr {
-        bail!("--interval is the length of the intervals of --format hdr");
-    }
-    let files = read::files(&args.files, &args.inputs)?;
-    match &args.output {
-        Some(to) => {
-            is_none_of(to, &files, "--output")?;
-            can_write(to)?;
-        }
-        None if args.format == ExportFormat::Perfetto && io::stdout().is_terminal() => {
-            bail!("a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe")
-        }
-        None => {}
-    }
-    let inputs = read::open(&files, &args.select.clock)?;
-    let selection = select::selection_named(&args.select, &inputs, &args.names, None)?;
-    let known = survey(inputs, args, &selection)?;
+    let plan = plan(args)?;
+    let known = survey(&plan)?;
     for line in Coverage::of(&known.totals.ledger, known.totals.exits, known.totals.timed_exits).damage() {
         say!("{line}");
     }
-    let written = match &args.output {
-        None => write(args, &selection, &known, out)?,
-        Some(to) => replace(to, |file| write(args, &selection, &known, &mut BufWriter::new(file)))?,
+    let written = match &plan.to {
+        None => write(&plan, &known, out)?,
+        Some(to) => replace(to, |file| write(&plan, &known, &mut BufWriter::new(file)))?,
     };
-    say(args, &known, &written);
+    say(&plan, &known, &written);
     Ok(Outcome::Fine)
 }
 
+/// What the flags ask for. Each is named, so that a new one has an effect.
+fn plan(args: &ExportArgs) -> anyhow::Result<ExportPlan> {
+    let ExportArgs { files, inputs, format, output, interval, select, names } = args;
+    let FormatTraits { intervals, binary, .. } = format.traits();
+    if interval.is_some() && !intervals {
+        bail!("--interval is the length of the intervals of --format hdr");
+    }
+    let files = read::files(files, inputs)?;
+    match (output, binary) {
+        (Some(to), _) => {
+            is_none_of(to, &files, "--output")?;
+            can_write(to)?;
+        }
+        (None, Some(why)) if io::stdout().is_terminal() => bail!(why),
+        (None, _) => {}
+    }
+    let inputs = RecordingAccess::of(&select.clock).open(&files)?;
+    let names = OutsideNames { devices: DeviceList::of(names), symbols: None };
+    let exits = SelectedExits::of(select, &inputs, &names)?;
+    let devices = names.devices.into_devices()?;
+    Ok(ExportPlan { inputs, exits, devices, format: *format, interval: *interval, to: output.clone() })
+}
+
 /// The first reading.
-fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyhow::Result<Known> {
-    let devices = devices::read(&args.names)?;
+fn survey(plan: &ExportPlan) -> anyhow::Result<Known> {
     let (mut lanes, mut totals, mut vcpu_of) = (ExportedVcpus::default(), Totals::default(), Vec::new());
-    let (mut earlier, mut before) = (EarlierFiles::of_run(&inputs), None);
+    let (mut earlier, mut before) = (EarlierFiles::of_run(&plan.inputs), None);
+    let SelectedExits { selection, options, .. } = &plan.exits;
     // `ExportedVcpus` learns the numbers for --vcpu at the end.
     let need_vcpus = selection.filter.is_some() && selection.needs_vcpus();
-    let options = ReadOptions { need_vcpus, ..read::options(&args.select.clock, EventFilter::Used, selection) };
-    for input in &inputs {
+    let options = ReadOptions { need_vcpus, ..*options };
+    for input in &plan.inputs {
         let (trace, survey) = read_input(input, &mut earlier, options, || VcpuSurvey::new(selection))?;
         trace.has_events()?;
-        if !matches!(args.format, ExportFormat::Folded | ExportFormat::Openmetrics) && !trace.is_left_out {
+        if plan.format.traits().moments && !trace.is_left_out {
             // Hosts without names are told apart by what they are.
             let info = &trace.info;
             let host = [trace.hostname(), &info.clock, &info.arch, &info.release].map(str::to_string);
@@ -167,23 +218,24 @@ fn survey(inputs: Vec<Input>, args: &ExportArgs, selection: &Selection) -> anyho
         vcpu_of.push(trace.vcpu_of.clone());
         totals.add(trace);
     }
-    devices::name(&mut totals.info, devices.as_ref());
+    devices::name(&mut totals.info, plan.devices.as_ref());
     lanes.end(&totals.info);
-    Ok(Known { inputs, lanes, totals, vcpu_of })
+    Ok(Known { lanes, totals, vcpu_of })
 }
 
 /// The second reading.
-fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn Write) -> anyhow::Result<ExportCounts> {
-    let Known { inputs, lanes, totals, vcpu_of } = known;
+fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Result<ExportCounts> {
+    let ExportPlan { inputs, exits: SelectedExits { selection, options, .. }, .. } = plan;
+    let Known { lanes, totals, vcpu_of } = known;
     let names: Vec<&str> = totals.traces.iter().map(|trace| trace.name.as_str()).collect();
     let title = format!("VM exits of {}", names.join(", "));
-    let mut export: Box<dyn Export + '_> = match args.format {
+    let mut export: Box<dyn Export + '_> = match plan.format {
         ExportFormat::Perfetto => Box::new(Perfetto::begin(out, lanes)?),
         ExportFormat::Firefox => Box::new(Firefox::begin(out, lanes, &title)),
         ExportFormat::Speedscope => Box::new(Speedscope::begin(out, lanes, &title)),
         ExportFormat::Folded => Box::new(Folded::begin(out, lanes)),
         ExportFormat::Csv => Box::new(CsvExport::begin(out, lanes)?),
-        ExportFormat::Hdr => Box::new(Hdr::begin(out, lanes, args.interval)?),
+        ExportFormat::Hdr => Box::new(Hdr::begin(out, lanes, plan.interval)?),
         ExportFormat::Openmetrics => {
             let mut recorded = RecordingMetrics::default();
             recorded.lose(totals.ledger.get(LedgerLine::LostRecords));
@@ -191,7 +243,7 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
         }
     };
     let mut earlier = EarlierFiles::of_run(inputs);
-    let mut options = read::options(&args.select.clock, EventFilter::Used, selection);
+    let mut options = *options;
     options.source.exit_info = true;
     for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
         let mut passing = Passing {
@@ -210,18 +262,13 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
 }
 
 /// Says what was written where, and what is missing.
-fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
+fn say(plan: &ExportPlan, known: &Known, written: &ExportCounts) {
+    let FormatTraits { untimed, most, .. } = plan.format.traits();
     let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
     let all = written.exits + written.untimed + written.overlapping;
-    // What exits without a length are in the file; `None` if they are not in it.
-    let are = match args.format {
-        ExportFormat::Perfetto | ExportFormat::Firefox => Some("instants"),
-        ExportFormat::Csv => Some("without times"),
-        _ => None,
-    };
-    if let Some(to) = &args.output {
+    if let Some(to) = &plan.to {
         let size = to.metadata().map_or(0, |file| file.len());
-        let count = if are.is_some() { all } else { written.exits };
+        let count = if untimed.is_some() { all } else { written.exits };
         say!("wrote {}: {}, {} KB", to.display(), exits(count), size.div_ceil(1000));
     }
     if known.lanes.exits() == 0 {
@@ -231,15 +278,14 @@ fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
         (written.untimed, "only one end was seen"),
         (written.overlapping, "the previous exit of the vCPU had not ended"),
     ] {
-        match are {
+        match untimed {
             _ if count == 0 => {}
             Some(are) => say!("{} of them {} {are}: {why}", thousands(count), if count == 1 { "is" } else { "are" }),
             None => say!("{} left out: {why}", exits(count)),
         }
     }
     let left_out = known.lanes.exits().saturating_sub(all);
-    if left_out > 0 && args.format != ExportFormat::Openmetrics {
-        let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
+    if let Some(most) = most.filter(|_| left_out > 0) {
         let count = exits(left_out);
         say!(
             "{count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \

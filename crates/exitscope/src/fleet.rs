@@ -2,8 +2,8 @@
 
 use crate::cli::{ComparedArgs, EventsFormat, FleetByArg, FleetCommand, QueryLimits};
 use crate::html_output;
-use crate::report::terminal_style;
 use crate::sql;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use exitscope_fleet::{FleetBy, FleetOptions};
 use exitscope_page::{ResultPage, write_result_data, write_result_page};

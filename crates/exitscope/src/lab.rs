@@ -3,8 +3,8 @@
 use crate::cli::{LabArgs, LabCommand, LabFormat, LabGuestsArgs, LabGuestsProgram, LabRunArgs, LabRunFormat};
 use crate::host::LiveHost;
 use crate::output_file::{can_write, replace};
-use crate::report::terminal_style;
 use crate::saved_run::{saved, saved_of};
+use crate::terminal::terminal_style;
 use crate::{Outcome, html_output, sim, write_json};
 use anyhow::bail;
 use exitscope_lab::events::event_names;

@@ -28,6 +28,7 @@ mod export;
 mod exporter;
 #[cfg_attr(not(feature = "sql"), path = "no_fleet.rs")]
 mod fleet;
+mod gates;
 mod host;
 mod html;
 mod html_output;
@@ -38,6 +39,7 @@ mod read;
 mod record;
 mod replay;
 mod report;
+mod report_plan;
 mod saved_run;
 mod select;
 mod serve;
@@ -47,10 +49,13 @@ mod sql;
 #[cfg_attr(not(feature = "store"), path = "no_store.rs")]
 mod store;
 mod sweep;
+mod terminal;
 mod top;
+mod totals;
 mod trial;
 mod trial_args;
 mod validate;
+mod views;
 
 use clap::Parser;
 use cli::{Cli, Command};

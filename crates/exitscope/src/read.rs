@@ -1,9 +1,9 @@
 //! The traces that the flags name, opened; and how far their reading is.
 
-use crate::cli::ClockArgs;
+use crate::cli::{ClockArgs, Vendor};
 use exitscope_analysis::Selection;
 use exitscope_pipeline::{Progress, ReadOptions, ReadTrace};
-use exitscope_trace::{EventFilter, Input};
+use exitscope_trace::{EventFilter, Input, SourceOptions, XenMode};
 use exitscope_view::TraceRow;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
@@ -14,40 +14,68 @@ use std::path::{Path, PathBuf};
 /// Files from this size on show a progress bar.
 const SHOW_PROGRESS: u64 = 32 << 20;
 
-/// Opens traces, each once: a pipe is put into a file, so that it can be read again.
-pub fn open(files: &[PathBuf], clock: &ClockArgs) -> anyhow::Result<Vec<Input>> {
-    files.iter().map(|path| open_one(path, clock)).collect()
+/// How recordings are opened and read, whatever is made of them.
+#[derive(Clone, Copy)]
+pub struct RecordingAccess {
+    clock_hz: Option<u64>,
+    xen_mode: Option<XenMode>,
+    /// Whether recordings that another user owns are read, too.
+    any_owner: bool,
 }
 
-/// Opens a trace. One that somebody else wrote is refused, unless it is asked for: as perf does, `perf_data__open` of
-/// `tools/perf/util/data.c`.
-pub fn open_one(path: &Path, clock: &ClockArgs) -> anyhow::Result<Input> {
-    if let Ok(about) = path.metadata() {
-        check_owner(path, &about, clock)?;
+impl RecordingAccess {
+    pub fn of(&ClockArgs { tsc_hz, force, xen_mode }: &ClockArgs) -> RecordingAccess {
+        let xen_mode = xen_mode.map(|vendor| match vendor {
+            Vendor::Svm => XenMode::Svm,
+            Vendor::Vmx => XenMode::Vmx,
+        });
+        RecordingAccess { clock_hz: tsc_hz, xen_mode, any_owner: force }
     }
-    Ok(Input::open(path)?)
-}
 
-/// The same of a file that has been opened.
-pub fn open_file(file: fs::File, path: &Path, clock: &ClockArgs) -> anyhow::Result<Input> {
-    check_owner(path, &file.metadata()?, clock)?;
-    Ok(Input::of_file(file, path)?)
-}
-
-fn check_owner(path: &Path, about: &fs::Metadata, clock: &ClockArgs) -> anyhow::Result<()> {
-    if !clock.force
-        && about.is_file()
-        && about.uid() != 0
-        && fs::metadata("/proc/self").is_ok_and(|own| own.uid() != about.uid())
-    {
-        anyhow::bail!("{} is owned by another user (uid {}); -f reads it all the same", path.display(), about.uid());
+    /// Opens traces, each once: a pipe is put into a file, so that it can be read again.
+    pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+        files.iter().map(|path| self.open_one(path)).collect()
     }
-    Ok(())
-}
 
-/// How the flags have traces read, passing on these events, for what is selected.
-pub fn options(clock: &ClockArgs, keep: EventFilter, selection: &Selection) -> ReadOptions {
-    ReadOptions { source: clock.options(keep), need_vcpus: selection.needs_vcpus(), progress: progress_bar }
+    /// Opens a trace. One that somebody else wrote is refused, unless it is asked for: as perf does, `perf_data__open` of
+    /// `tools/perf/util/data.c`.
+    pub fn open_one(&self, path: &Path) -> anyhow::Result<Input> {
+        if let Ok(about) = path.metadata() {
+            self.check_owner(path, &about)?;
+        }
+        Ok(Input::open(path)?)
+    }
+
+    /// The same of a file that has been opened.
+    pub fn open_file(&self, file: fs::File, path: &Path) -> anyhow::Result<Input> {
+        self.check_owner(path, &file.metadata()?)?;
+        Ok(Input::of_file(file, path)?)
+    }
+
+    fn check_owner(&self, path: &Path, about: &fs::Metadata) -> anyhow::Result<()> {
+        if !self.any_owner
+            && about.is_file()
+            && about.uid() != 0
+            && fs::metadata("/proc/self").is_ok_and(|own| own.uid() != about.uid())
+        {
+            anyhow::bail!(
+                "{} is owned by another user (uid {}); -f reads it all the same",
+                path.display(),
+                about.uid()
+            );
+        }
+        Ok(())
+    }
+
+    /// How the events of a trace are read, passing on these.
+    pub fn source(&self, keep: EventFilter) -> SourceOptions {
+        SourceOptions { clock_hz: self.clock_hz, keep, exit_info: false, xen_mode: self.xen_mode }
+    }
+
+    /// How traces are read for what is selected, with a progress bar.
+    pub fn options(&self, keep: EventFilter, selection: &Selection) -> ReadOptions {
+        ReadOptions { source: self.source(keep), need_vcpus: selection.needs_vcpus(), progress: progress_bar }
+    }
 }
 
 fn progress_bar(input: &Input) -> Option<Progress> {

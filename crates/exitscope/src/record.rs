@@ -5,10 +5,11 @@
 //! ```
 
 use crate::Outcome;
-use crate::cli::{ClockArgs, ForView, NameArgs, ProcessArgs, RecordArgs, StoreAddArgs, StoreCommand};
+use crate::cli::{ClockArgs, NameArgs, ProcessArgs, RecordArgs, StoreAddArgs, StoreCommand};
 use crate::host::LiveHost;
 use crate::output_file;
 use crate::store;
+use crate::views::EventsOnRequest;
 use anyhow::{Context, bail};
 use exitscope_live::CostCycle;
 use exitscope_model::{EventNames, HostSetting, recorder};
@@ -43,9 +44,10 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if !args.no_sched {
         tracepoints.extend(of_scheduler(&tracefs).unwrap_or_default());
     }
-    if let Some(ForView::Phases) = args.for_view {
-        tracepoints
-            .extend(of_calls(&tracefs).context("a kernel needs CONFIG_FTRACE_SYSCALLS to tell of system calls")?);
+    match args.for_view {
+        Some(EventsOnRequest::SystemCalls) => tracepoints
+            .extend(of_calls(&tracefs).context("a kernel needs CONFIG_FTRACE_SYSCALLS to tell of system calls")?),
+        None => {}
     }
     let processes = args.whose.processes()?;
     let mut host = LiveHost::new();

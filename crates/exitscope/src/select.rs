@@ -4,10 +4,10 @@
 //! --vm, --where on names ─► the traces are read once for their names ─► Selection
 //! ```
 
-use crate::cli::{NameArgs, SelectArgs};
-use crate::devices;
-use crate::read;
-use crate::report::Totals;
+use crate::cli::{ClockArgs, SelectArgs};
+use crate::devices::DeviceList;
+use crate::read::RecordingAccess;
+use crate::totals::Totals;
 use anyhow::bail;
 use exitscope_analysis::{Condition, ExitFilter, Selection, SubjectKey, TextKey, TextWord, Texts};
 use exitscope_model::codes::is_called;
@@ -19,34 +19,61 @@ use exitscope_view::{NO_SUBJECT, TraceRow, detail_of_kind};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The selection that the flags ask for, of what these traces hold.
-pub fn selection(args: &SelectArgs, inputs: &[Input]) -> anyhow::Result<Selection> {
-    selection_named(args, inputs, &NameArgs::default(), None)
+/// The exits that are looked at, and how traces are read for them.
+pub struct SelectedExits {
+    pub selection: Selection,
+    pub options: ReadOptions,
+    /// Whether exits of the selected vCPUs and moments are left out.
+    pub is_narrowed: bool,
 }
 
-/// The same, with names of subjects, and of the guest's functions.
-pub fn selection_named(
-    args: &SelectArgs,
-    inputs: &[Input],
-    names: &NameArgs,
-    symbols: Option<Arc<GuestSymbols>>,
-) -> anyhow::Result<Selection> {
-    let mut selection = Selection::default();
-    let of_condition: Vec<&str> = args.condition.iter().flat_map(Condition::reasons).collect();
-    check_reasons(&args.reasons, &of_condition, inputs, options(args))?;
-    selection.reasons = args.reasons.clone();
-    selection.vcpus = args.vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
-    selection.from = args.from;
-    selection.to = args.to;
-    selection.longer_than = args.longer_than;
-    if !args.vms.is_empty() {
-        selection.vms = vms_named(&args.vms, inputs, options(args))?;
+/// Names that recordings do not have.
+#[derive(Default)]
+pub struct OutsideNames {
+    /// Of ports and addresses.
+    pub devices: DeviceList,
+    /// Of the guest's functions.
+    pub symbols: Option<Arc<GuestSymbols>>,
+}
+
+impl SelectedExits {
+    /// All exits.
+    pub fn all(access: RecordingAccess) -> SelectedExits {
+        let selection = Selection::default();
+        let options = access.options(EventFilter::Used, &selection);
+        SelectedExits { selection, options, is_narrowed: false }
     }
-    if let Some(condition) = &args.condition {
-        let texts = texts(condition, args, inputs, &selection.vms, names, symbols)?;
-        selection.filter = Some(ExitFilter::new(condition.clone(), texts));
+
+    /// Those that the flags ask for, of what these traces hold.
+    pub fn of(args: &SelectArgs, inputs: &[Input], names: &OutsideNames) -> anyhow::Result<SelectedExits> {
+        let SelectArgs { vms, vcpus, reasons, from, to, longer_than, condition, clock } = args;
+        let access = RecordingAccess::of(clock);
+        let for_names = SelectedExits::all(access).options;
+        let mut selection = Selection::default();
+        let of_condition: Vec<&str> = condition.iter().flat_map(Condition::reasons).collect();
+        check_reasons(reasons, &of_condition, inputs, for_names)?;
+        selection.reasons = reasons.clone();
+        selection.vcpus = vcpus.iter().map(|&vcpu| VcpuId(vcpu)).collect();
+        (selection.from, selection.to) = (*from, *to);
+        selection.longer_than = *longer_than;
+        if !vms.is_empty() {
+            selection.vms = vms_named(vms, inputs, for_names)?;
+        }
+        if let Some(condition) = condition {
+            let texts = texts(condition, for_names, inputs, &selection.vms, names)?;
+            selection.filter = Some(ExitFilter::new(condition.clone(), texts));
+        }
+        let options = access.options(EventFilter::Used, &selection);
+        Ok(SelectedExits { selection, options, is_narrowed: narrows_exits(args) })
     }
-    Ok(selection)
+}
+
+/// Whether the flags leave out exits of the vCPUs and moments that they select.
+pub fn narrows_exits(args: &SelectArgs) -> bool {
+    // Each flag is named, so that a new one is judged, too.
+    let SelectArgs { vms: _, vcpus: _, reasons, from: _, to: _, longer_than, condition, clock } = args;
+    let ClockArgs { tsc_hz: _, force: _, xen_mode: _ } = clock;
+    !reasons.is_empty() || longer_than.is_some() || condition.is_some()
 }
 
 /// Whether the reasons that limits name are a hypervisor's: a misspelt name must not pass for a reason that did not occur.
@@ -62,36 +89,31 @@ pub fn check_limits<'a>(
     {
         bail!("--fail-on has a limit on {left_out}, which --reason leaves out");
     }
-    Ok(check_reasons(&[], &reasons, inputs, options(args))?)
-}
-
-/// How traces are read for their names.
-fn options(args: &SelectArgs) -> ReadOptions {
-    read::options(&args.clock, EventFilter::Used, &Selection::default())
+    Ok(check_reasons(&[], &reasons, inputs, SelectedExits::all(RecordingAccess::of(&args.clock)).options)?)
 }
 
 /// What a condition compares: the texts that pages show.
 fn texts(
     condition: &Condition,
-    args: &SelectArgs,
+    for_names: ReadOptions,
     inputs: &[Input],
     selected: &[VmId],
-    names: &NameArgs,
-    symbols: Option<Arc<GuestSymbols>>,
+    names: &OutsideNames,
 ) -> anyhow::Result<Texts> {
+    let symbols = names.symbols.clone();
     let is_about = |words: &[TextWord]| condition.words().any(|word| words.contains(&word));
     if is_about(&[TextWord::Function]) && symbols.is_none() {
         bail!("--where compares function: name the guest's functions with report --guestkallsyms FILE");
     }
     let (mut totals, mut vms) = (Totals::default(), BTreeSet::new());
     if is_about(&[TextWord::Vm, TextWord::Vcpu, TextWord::Subject, TextWord::Handler]) {
-        let (_, traces) = read_all(inputs, options(args), || (), |(), _| (), |(), ()| ())?;
+        let (_, traces) = read_all(inputs, for_names, || (), |(), _| (), |(), ()| ())?;
         for trace in traces {
             let of_lanes = trace.lanes.iter().map(|lane| lane.who.vm);
             vms.extend(of_lanes.filter(|vm| selected.is_empty() || selected.contains(vm)));
             totals.add(trace);
         }
-        if let Some(devices) = devices::read(names)? {
+        if let Some(devices) = names.devices.get()? {
             totals.info.given = devices.of(&totals.info).0.into();
         }
     }

@@ -2,14 +2,16 @@
 
 use crate::Outcome;
 use crate::access::{access_of, listen, names, scheme, warn};
-use crate::cli::{NameArgs, ReportArgs, SelectArgs, ServeArgs};
+use crate::cli::{NameArgs, ServeArgs};
+use crate::devices::DeviceList;
 use crate::host::LiveHost;
 use crate::html::write_page_of;
 use crate::html_output::NOT_BUILT;
-use crate::report::symbols;
-use crate::{devices, diff, fleet, read};
+use crate::read::{self, RecordingAccess};
+use crate::report_plan::{ReportPlan, symbols};
+use crate::select::{OutsideNames, SelectedExits};
+use crate::{diff, fleet};
 use anyhow::{Context, bail};
-use exitscope_analysis::Selection;
 use exitscope_http::{BrowserIsolation, Timeouts, serve};
 use exitscope_page::{Compression, Question, Reread, is_built, write_data};
 use exitscope_pipeline::read_alone;
@@ -18,14 +20,11 @@ use exitscope_serve::{
     ServedFiles,
 };
 use exitscope_signals::{catch_signals, signalled};
-use exitscope_trace::{EventFilter, GuestSymbols, Input};
-use std::path::Path;
+use exitscope_trace::{GuestSymbols, Input};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The slowest exits in the table of a page.
-const SLOWEST: usize = 10;
 
 /// How long a browser may take to read an answer, in which the time is that a file is read first.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -40,10 +39,10 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
     catch_signals()?;
     let files = if args.live || args.dir.is_some() { Vec::new() } else { read::files(&args.files, &[])? };
     let files = files.iter().map(|path| find(path)).collect::<Result<Vec<_>, _>>()?;
-    let called = NameArgs { devices: args.devices.clone() };
-    // What is wrong with it is said before anybody asks.
-    devices::read(&called)?;
-    args.guestkallsyms.as_deref().map(symbols).transpose()?;
+    let recordings = FilesRead::of(args);
+    // What is wrong with names is said before anybody asks.
+    DeviceList::of(&recordings.names).get()?;
+    recordings.symbols()?;
     if let Some(dir) = &args.dir {
         fleet::check(dir, &args.limits)?;
     }
@@ -71,7 +70,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
                 said(fleet::data(&dir, &compared, &limits))
             }))))
         }
-        (None, None) => ServedContent::Files(ServedFiles::new(files, Arc::new(FilesRead(report_args(args, called))))),
+        (None, None) => ServedContent::Files(ServedFiles::new(files, Arc::new(recordings))),
     };
     serve(listener, access, Pages::new(shown), ended).context("cannot serve")?;
     live.map_or(Ok(()), LiveCapture::end)?;
@@ -98,26 +97,41 @@ fn live_options(args: &ServeArgs) -> anyhow::Result<LiveOptions> {
     })
 }
 
-fn report_args(args: &ServeArgs, names: NameArgs) -> ReportArgs {
-    let select = SelectArgs { clock: args.clock.clone(), ..SelectArgs::default() };
-    let (slowest, top) = (Some(SLOWEST), Some(usize::MAX));
-    ReportArgs { select, names, guestkallsyms: args.guestkallsyms.clone(), slowest, top, ..ReportArgs::default() }
+/// Reads recordings as for the page of a report. Lists of names are read anew with each, as they may have changed.
+struct FilesRead {
+    access: RecordingAccess,
+    names: NameArgs,
+    guestkallsyms: Option<PathBuf>,
 }
 
-/// Reads the files as for the report that these flags ask for.
-struct FilesRead(ReportArgs);
-
 impl FilesRead {
+    fn of(args: &ServeArgs) -> FilesRead {
+        FilesRead {
+            access: RecordingAccess::of(&args.clock),
+            names: NameArgs { devices: args.devices.clone() },
+            guestkallsyms: args.guestkallsyms.clone(),
+        }
+    }
+
     fn input(&self, file: &NamedFile) -> anyhow::Result<Input> {
-        read::open_file(file.open()?, file.name(), &self.0.select.clock)
+        self.access.open_file(file.open()?, file.name())
+    }
+
+    fn names(&self) -> anyhow::Result<OutsideNames> {
+        Ok(OutsideNames { devices: DeviceList::of(&self.names), symbols: self.symbols()?.map(Arc::new) })
+    }
+
+    fn symbols(&self) -> anyhow::Result<Option<GuestSymbols>> {
+        self.guestkallsyms.as_deref().map(symbols).transpose()
     }
 }
 
 impl Recordings for FilesRead {
     fn page(&self, file: &NamedFile) -> Result<RecordingPage, String> {
         let (mut summary, mut data) = (None, Vec::new());
-        let read = self.input(file).and_then(|input| {
-            write_page_of(&self.0, &[input], |contents| {
+        let plan = || ReportPlan::of_page(self.input(file)?, self.access, self.names()?);
+        let read = plan().and_then(|plan| {
+            write_page_of(&plan, |contents| {
                 summary = Some(RecordingSummary::of(&contents.report));
                 Ok(write_data(contents, Compression::new(6), &mut data)?)
             })
@@ -128,13 +142,13 @@ impl Recordings for FilesRead {
 
     fn comparison(&self, before: &NamedFile, after: &NamedFile) -> Result<Vec<u8>, String> {
         let inputs = || Ok((self.input(before)?, self.input(after)?));
-        said(inputs().and_then(|(before, after)| diff::data(before, after, self.0.select.clock.clone())))
+        said(inputs().and_then(|(before, after)| diff::data(before, after, self.access)))
     }
 
     fn answer(&self, file: &NamedFile, version: String, question: &Question) -> Result<Vec<u8>, String> {
         let answer = || {
-            let symbols = self.0.guestkallsyms.as_deref().map(symbols).transpose()?.unwrap_or_default();
-            let options = read::options(&self.0.select.clock, EventFilter::Used, &Selection::default());
+            let symbols = self.symbols()?.unwrap_or_default();
+            let options = SelectedExits::all(self.access).options;
             let (trace, read) = read_alone(&self.input(file)?, options, || Reread::numbered(question.clone()))?;
             let vcpus = (&trace.lanes[..], &trace.vcpu_of);
             Ok(Reread::finish(read, version, vcpus, &trace.info, |rip| GuestSymbols::function(&symbols, rip))?)

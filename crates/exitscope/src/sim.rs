@@ -2,7 +2,7 @@
 
 use crate::cli::{LimitArgs, ScenarioArgs, SimArgs, SimFormat};
 use crate::output_file::replace;
-use crate::report::terminal_style;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use exitscope_pipeline::SimTraceWriter;

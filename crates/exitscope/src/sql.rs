@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::cli::{QueryLimits, SqlArgs, SqlFormat};
 use crate::output_file;
-use crate::report::terminal_style;
+use crate::terminal::terminal_style;
 use anyhow::{Context, bail};
 use exitscope_query::{EngineLimits, FUNCTIONS, QueryEngine, RowFormat, TABLES, is_number, texts, write_rows};
 use exitscope_store::Store;

@@ -1,9 +1,9 @@
 //! `exitscope store`: recordings and trials at rest.
 
 use crate::cli::{EventsFormat, StoreAddArgs, StoreCommand, StoreListArgs};
-use crate::devices;
-use crate::read;
-use crate::report::terminal_style;
+use crate::devices::{self, DeviceList};
+use crate::read::RecordingAccess;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::Context;
 use chrono::{DateTime, NaiveDate, Utc};
@@ -123,14 +123,15 @@ fn add_file(
         let warning = (unread > 0).then(|| format!("{unread} of its lines are no trial of this version"));
         return Ok(Done { says, warnings: warning.into_iter().collect() });
     }
-    let input = read::open_one(file, &args.clock)?;
+    let access = RecordingAccess::of(&args.clock);
+    let input = access.open_one(file)?;
     let id = recording_id(&input)?;
     if let Some(run) = there.get(&id) {
         let says = format!("already there, of host {} and day {}", run.host, run.day);
         return Ok(Done { says, warnings: Vec::new() });
     }
-    let options = read::options(&args.clock, EventFilter::Used, &Selection::default());
-    let devices = devices::read(&args.names)?;
+    let options = access.options(EventFilter::Used, &Selection::default());
+    let devices = DeviceList::of(&args.names).into_devices()?;
     let made = Provenance { host: args.host.clone(), day: args.day.map_or_else(|| day_of(file), Ok)?.to_string() };
     let name = |info: &mut TraceInfo| devices::name(info, devices.as_ref());
     let added = add_recording(store, &input, id, made, options, name).map_err(|error| of_file(error, file))?;

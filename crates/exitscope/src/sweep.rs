@@ -7,8 +7,8 @@
 
 use crate::cli::{SimFormat, SweepArgs};
 use crate::html_output;
-use crate::report::terminal_style;
 use crate::sim;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::bail;
 use exitscope_page::{ResultPage, write_result_page};

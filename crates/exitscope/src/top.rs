@@ -2,7 +2,7 @@
 
 use crate::cli::{EventsFormat, TopArgs};
 use crate::host::LiveHost;
-use crate::report::terminal_style;
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::bail;
 use exitscope_signals::{catch_signals, signalled};

@@ -20,7 +20,7 @@ pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> 
         Format::Json => write_json(&validation, out)?,
         Format::Csv => write_validation_csv(&validation, out)?,
         Format::Markdown => write_validation_markdown(&validation, out)?,
-        Format::Text => write_page(&validation_page(&validation), crate::report::terminal_style(), out)?,
+        Format::Text => write_page(&validation_page(&validation), crate::terminal::terminal_style(), out)?,
     }
     Ok(if validation.wrong > 0 { Outcome::Findings } else { Outcome::Fine })
 }

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{corpus, data_of, report, run, stderr, stdout};
+use common::{corpus, data_of, exitscope, report, run, stderr, stdout};
 use serde_json::Value;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 /// A recording of one VM, qemu-system-x86 121, whose disk's doorbell is at 0xfebfb000.
 fn t2() -> PathBuf {
@@ -99,6 +101,20 @@ fn what_is_wrong_with_it_is_told_with_file_and_line() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn a_pipe_names_subjects_in_a_condition_and_in_the_report() {
+    let trace = t2();
+    let condition = "subject ~ 'virtio-blk vda'";
+    for command in [&["report", "--format", "json"][..], &["export", "--format", "csv"]] {
+        let arguments = [command, &["--where", condition, "--devices", "/dev/stdin", trace.to_str().unwrap()]].concat();
+        let mut child = exitscope().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(TABLE.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{command:?}");
+        assert!(stdout(&output).contains("virtio-blk vda notify"), "{command:?}");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //!                                               --undo: the state file backwards, as far as it is still our own
 //! ```
 
+use super::Advised;
 use crate::Outcome;
-use crate::cli::AdviseArgs;
 use crate::host::halt_poll_scope;
 use crate::question::agreed;
 use anyhow::bail;
@@ -16,29 +16,40 @@ use exitscope_apply::{
     restore_tried, take_for_tree,
 };
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-pub fn apply(
-    args: &AdviseArgs,
-    judgement: &Judgement,
-    recorded_on: &str,
-    out: &mut dyn Write,
-) -> anyhow::Result<Outcome> {
-    let host = host_name(&args.root);
-    let path = args.state.clone().unwrap_or_else(default_path);
-    writeln!(out, "\nTo be applied to {host}")?;
-    for line in restore_tried(&args.root, &path)?.lines() {
+/// The host whose settings are changed.
+pub struct ChangedHost {
+    /// Where its /sys and /proc are.
+    pub root: PathBuf,
+    /// Where the old values are kept, unless at the default place.
+    pub state: Option<PathBuf>,
+    /// Whether recordings of other hosts may have it changed.
+    pub any_host: bool,
+}
+
+impl ChangedHost {
+    fn state(&self) -> PathBuf {
+        self.state.clone().unwrap_or_else(default_path)
+    }
+}
+
+/// Sets what advice asks for, after a question unless `yes`.
+pub fn apply(host: &ChangedHost, yes: bool, advised: &Advised, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let (root, path) = (&host.root, host.state());
+    writeln!(out, "\nTo be applied to {}", host_name(root))?;
+    for line in restore_tried(root, &path)?.lines() {
         writeln!(out, "  {line}")?;
     }
-    let (changes, possible) = planned(judgement, &args.root, out)?;
+    let (changes, possible) = planned(&advised.judgement, root, out)?;
     if changes.is_empty() {
         writeln!(out, "  nothing")?;
         return Ok(if possible { Outcome::Fine } else { Outcome::Failed });
     }
-    check_host(args, recorded_on)?;
+    check_host(host, &advised.recorded_on)?;
     // A file that cannot be used is told before anybody is asked.
-    HostSettings::earlier(&args.root, &path)?;
-    if !args.yes {
+    HostSettings::earlier(root, &path)?;
+    if !yes {
         if !io::stdin().is_terminal() {
             writeln!(out, "  there is no terminal to ask: --yes goes ahead")?;
             return Ok(Outcome::Failed);
@@ -48,7 +59,7 @@ pub fn apply(
             return Ok(Outcome::Failed);
         }
     }
-    let (mut settings, earlier) = HostSettings::open(&args.root, &path)?;
+    let (mut settings, earlier) = HostSettings::open(root, &path)?;
     if earlier == EarlierSettings::EarlierBoot {
         writeln!(out, "  changes from before the last boot are dropped from the state file: the boot has reset them")?;
         settings.left_in_guests().try_for_each(|line| writeln!(out, "  {line}"))?;
@@ -67,35 +78,36 @@ pub fn apply(
     }
     settings.save()?;
     if !settings.applied().is_empty() {
-        let (path, root) = (path.display(), args.root.display());
-        let root = if args.root == Path::new("/") { String::new() } else { format!(" --root {root}") };
+        let path = path.display();
+        let root = if root == Path::new("/") { String::new() } else { format!(" --root {}", root.display()) };
         writeln!(out, "  `exitscope advise --undo{root}` restores what was there; it is kept in {path}")?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
 }
 
 /// What the recording says is about the host on which it was made.
-pub fn check_host(args: &AdviseArgs, recorded_on: &str) -> anyhow::Result<()> {
-    let host = host_name(&args.root);
-    if !recorded_on.is_empty() && recorded_on != host && !args.any_host {
+pub fn check_host(host: &ChangedHost, recorded_on: &str) -> anyhow::Result<()> {
+    let name = host_name(&host.root);
+    if !recorded_on.is_empty() && recorded_on != name && !host.any_host {
         bail!(
-            "the recording is of {recorded_on} and this host is {host}: --any-host uses its advice here nevertheless"
+            "the recording is of {recorded_on} and this host is {name}: --any-host uses its advice here nevertheless"
         );
     }
     Ok(())
 }
 
-/// Restores everything that the state file has and that is still as it was set, last change first.
-pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let path = args.state.clone().unwrap_or_else(default_path);
-    if args.select.clock.force {
-        take_for_tree(&args.root, &path)?;
+/// Restores everything that the state file has and that is still as it was set, last change first; with `force` also what
+/// others have changed since.
+pub fn undo(host: &ChangedHost, force: bool, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let (root, path) = (&host.root, host.state());
+    if force {
+        take_for_tree(root, &path)?;
     }
-    let left = restore_tried(&args.root, &path)?;
+    let left = restore_tried(root, &path)?;
     for line in left.lines() {
         writeln!(out, "{line}")?;
     }
-    if left != LeftByTrial::Nothing && HostSettings::earlier(&args.root, &path)? == EarlierSettings::None {
+    if left != LeftByTrial::Nothing && HostSettings::earlier(root, &path)? == EarlierSettings::None {
         let is_restored = !matches!(left, LeftByTrial::Restored(ending) if !ending.failed.is_empty());
         return Ok(if is_restored { Outcome::Fine } else { Outcome::Failed });
     }
@@ -105,14 +117,14 @@ pub fn undo(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         }
         earlier => Ok(earlier == EarlierSettings::ThisBoot),
     };
-    is_there(HostSettings::earlier(&args.root, &path)?)?;
-    let (mut settings, earlier) = HostSettings::open(&args.root, &path)?;
+    is_there(HostSettings::earlier(root, &path)?)?;
+    let (mut settings, earlier) = HostSettings::open(root, &path)?;
     if !is_there(earlier)? {
         let text = "nothing to restore: applied before the last boot, which has reset the knobs";
         writeln!(out, "{text}; removing {}", path.display())?;
         settings.left_in_guests().try_for_each(|line| writeln!(out, "{line}"))?;
     }
-    for done in settings.restore(args.select.clock.force) {
+    for done in settings.restore(force) {
         match done {
             Ok(restored) => writeln!(out, "{restored}")?,
             Err(error) => writeln!(out, "failed: {:#}", anyhow::Error::from(error))?,

@@ -9,56 +9,97 @@ mod apply;
 mod tried;
 
 use crate::cli::{AdviseArgs, EventsFormat};
-use crate::devices;
-use crate::read;
-use crate::report::terminal_style;
-use crate::select;
+use crate::devices::{self, DeviceList};
+use crate::read::{self, RecordingAccess};
+use crate::select::{OutsideNames, SelectedExits, narrows_exits};
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::bail;
-use exitscope_advice::AdviceInput;
+use apply::ChangedHost;
+use exitscope_advice::{AdviceInput, Judgement};
 use exitscope_pipeline::{Judged, judgement, read_alone, reread, whole_input};
-use exitscope_trace::EventFilter;
+use exitscope_trace::{Devices, Input};
 use exitscope_view::{AdviceReport, Coverage, SelectionRow, advice_page, write_page, write_settings};
 use std::io::Write;
 
+/// The recording that rules look at.
+struct AdvisePlan {
+    input: Input,
+    exits: SelectedExits,
+    devices: Option<Devices>,
+}
+
+/// What rules say of a recording, and the name of the host that it is of.
+struct Advised {
+    judgement: Judgement,
+    report: AdviceReport,
+    recorded_on: String,
+}
+
 pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    if args.undo {
-        return apply::undo(args, out);
+    // Each flag is named, so that a new one has an effect.
+    let AdviseArgs {
+        file,
+        input,
+        form,
+        side,
+        apply,
+        undo,
+        tried,
+        yes,
+        any_host,
+        trial,
+        state,
+        root,
+        select,
+        names,
+        format,
+    } = args;
+    let host = ChangedHost { root: root.clone(), state: state.clone(), any_host: *any_host };
+    if *undo {
+        return apply::undo(&host, select.clock.force, out);
     }
-    if args.select.narrows_exits() {
+    if narrows_exits(select) {
         bail!("advice is about all that happened to a vCPU: --reason, --longer-than and --where have no meaning here");
     }
-    let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let input = read::open_one(&file, &args.select.clock)?;
-    let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let options = read::options(&args.select.clock, EventFilter::Used, &selection);
-    let devices = devices::read(&args.names)?;
-    let (mut trace, mut advice_input) = read_alone(&input, options, || AdviceInput::new(&selection))?;
-    trace.has_events()?;
-    let row = read::row(&trace);
-    devices::name(&mut trace.info, devices.as_ref());
-    let (first, last) = trace.span.unwrap_or_default();
-    advice_input.end(first, last, &trace.vcpu_of);
-    let whole = whole_input(&input, options, &selection)?;
-    let judged = Judged {
-        whole: whole.as_ref().unwrap_or(&advice_input),
-        selected: whole.as_ref().map(|_| &advice_input),
-        host: &row.recorded_host(&trace.info),
-    };
-    let (judgement, _) = judgement(judged, |trials| reread(&input, options, trials))?;
-    let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
-    let of = (&advice_input.facts, &trace.info);
-    let advised = AdviceReport::of(&judgement, row, coverage, SelectionRow::of(&selection), of);
-    if let Some(number) = args.tried {
-        return tried::run(args, number, (&judgement, &advised), trace.hostname(), out);
+    let file = read::files(file.as_slice(), input.as_slice())?.remove(0);
+    let input = RecordingAccess::of(&select.clock).open_one(&file)?;
+    let names = OutsideNames { devices: DeviceList::of(names), symbols: None };
+    let exits = SelectedExits::of(select, std::slice::from_ref(&input), &names)?;
+    let advised = AdvisePlan { input, exits, devices: names.devices.into_devices()? }.judge()?;
+    if let Some(number) = tried {
+        return tried::run(&host, (*number, trial), &advised, out);
     }
-    match (args.form, args.format) {
-        (Some(form), _) => write_settings(&advised, form.into(), args.side.name(), out)?,
-        (None, EventsFormat::Json) => write_json(&advised, out)?,
-        (None, EventsFormat::Text) => write_page(&advice_page(&advised), terminal_style(), out)?,
+    match (form, format) {
+        (Some(form), _) => write_settings(&advised.report, (*form).into(), side.name(), out)?,
+        (None, EventsFormat::Json) => write_json(&advised.report, out)?,
+        (None, EventsFormat::Text) => write_page(&advice_page(&advised.report), terminal_style(), out)?,
     }
-    match args.apply {
-        true => apply::apply(args, &judgement, trace.hostname(), out),
+    match apply {
+        true => apply::apply(&host, *yes, &advised, out),
         false => Ok(Outcome::Fine),
+    }
+}
+
+impl AdvisePlan {
+    fn judge(&self) -> anyhow::Result<Advised> {
+        let AdvisePlan { input, exits: SelectedExits { selection, options, .. }, devices } = self;
+        let (mut trace, mut advice_input) = read_alone(input, *options, || AdviceInput::new(selection))?;
+        trace.has_events()?;
+        let row = read::row(&trace);
+        devices::name(&mut trace.info, devices.as_ref());
+        let (first, last) = trace.span.unwrap_or_default();
+        advice_input.end(first, last, &trace.vcpu_of);
+        let whole = whole_input(input, *options, selection)?;
+        let judged = Judged {
+            whole: whole.as_ref().unwrap_or(&advice_input),
+            selected: whole.as_ref().map(|_| &advice_input),
+            host: &row.recorded_host(&trace.info),
+        };
+        let (judgement, _) = judgement(judged, |trials| reread(input, *options, trials))?;
+        let coverage = Coverage::of(&trace.ledger, trace.exits, trace.timed_exits);
+        let of = (&advice_input.facts, &trace.info);
+        let report = AdviceReport::of(&judgement, row, coverage, SelectionRow::of(selection), of);
+        Ok(Advised { judgement, report, recorded_on: trace.hostname().to_string() })
     }
 }

@@ -1,32 +1,32 @@
 //! `exitscope advise --try N`: the value that an advice sets, tried on the running host.
 
-use super::apply::check_host;
+use super::Advised;
+use super::apply::{ChangedHost, check_host};
 use crate::Outcome;
-use crate::cli::{AdviseArgs, Cli, Command};
+use crate::cli::{Cli, Command};
 use crate::trial;
 use anyhow::{Context, bail};
 use clap::Parser;
 use exitscope_advice::{AdviceSetting, Judgement, SettingSide};
-use exitscope_view::AdviceReport;
 use std::io::Write;
 
+/// Tries the value of the advice of this number, with these flags of a trial.
 pub fn run(
-    args: &AdviseArgs,
-    number: usize,
-    (judgement, advised): (&Judgement, &AdviceReport),
-    recorded_on: &str,
+    host: &ChangedHost,
+    (number, flags): (usize, &[String]),
+    advised: &Advised,
     out: &mut dyn Write,
 ) -> anyhow::Result<Outcome> {
-    let setting = setting(judgement, number)?;
-    check_host(args, recorded_on)?;
-    let command = [&["exitscope".to_string(), "try".to_string(), setting][..], &args.trial].concat();
+    let setting = setting(&advised.judgement, number)?;
+    check_host(host, &advised.recorded_on)?;
+    let command = [&["exitscope".to_string(), "try".to_string(), setting][..], flags].concat();
     let Command::Try(mut trial) = Cli::try_parse_from(command)?.command else { bail!("flags of a trial") };
-    if let Some(advice) = advised.advice.get(number - 1).filter(|_| trial.is_text()) {
+    if let Some(advice) = advised.report.advice.get(number - 1).filter(|_| trial.is_text()) {
         writeln!(out, "Advice {number}: {}", advice.change)?;
         writeln!(out, "  predicted from the recording: {}", advice.gain.text)?;
     }
-    trial.root = args.root.clone();
-    trial.state = trial.state.or_else(|| args.state.clone());
+    trial.root = host.root.clone();
+    trial.state = trial.state.or_else(|| host.state.clone());
     trial::run(&trial, out)
 }
 

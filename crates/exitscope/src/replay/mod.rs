@@ -7,9 +7,9 @@
 mod yielding;
 
 use crate::cli::{PolicyName, ReplayArgs, SimFormat};
-use crate::read;
-use crate::report::terminal_style;
-use crate::select;
+use crate::read::{self, RecordingAccess};
+use crate::select::{OutsideNames, SelectedExits, narrows_exits};
+use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
@@ -18,7 +18,6 @@ use exitscope_pipeline::replay::{KnobValues, ReplayInput, replay_halts, replay_p
 use exitscope_policy::vcore::Params;
 use exitscope_scenario::vary_axis::{self, Axes};
 use exitscope_scenario::{CostModel, ScenarioDocument};
-use exitscope_trace::EventFilter;
 use exitscope_units::Nanos;
 use exitscope_view::{AxisRow, Coverage, Replay, ReplayTable, SelectionRow, replay_page, write_page, write_replay_csv};
 use std::io::Write;
@@ -27,7 +26,7 @@ use std::io::Write;
 const MAX_CONFIGURATIONS: u64 = 10_000;
 
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    if args.select.narrows_exits() {
+    if narrows_exits(&args.select) {
         bail!(
             "a policy is replayed over all that happened to a vCPU: --reason, --longer-than and --where have no meaning here"
         );
@@ -39,10 +38,10 @@ pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         );
     }
     let file = read::files(args.file.as_slice(), args.input.as_slice())?.remove(0);
-    let input = read::open_one(&file, &args.select.clock)?;
+    let input = RecordingAccess::of(&args.select.clock).open_one(&file)?;
     let grid = Grid::new(args, args.policy.default_vary())?;
-    let selection = select::selection(&args.select, std::slice::from_ref(&input))?;
-    let options = read::options(&args.select.clock, EventFilter::Used, &selection);
+    let exits = SelectedExits::of(&args.select, std::slice::from_ref(&input), &OutsideNames::default())?;
+    let SelectedExits { selection, options, .. } = exits;
     let of = ReplayInput { input: &input, selection, options };
     let replay = match args.policy {
         PolicyName::HostHaltPoll => halts(args, &of, &grid, HaltPolicy::Host)?,

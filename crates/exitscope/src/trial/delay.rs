@@ -9,7 +9,7 @@
 
 use super::{agreed, hand_on, lock, measured, now, say_missed, seed, write_json, write_rules};
 use crate::Outcome;
-use crate::report::terminal_style;
+use crate::terminal::terminal_style;
 use crate::trial_args::{Delays, TryArgs};
 use anyhow::bail;
 use exitscope_apply::{HostLimits, default_path, host_name};

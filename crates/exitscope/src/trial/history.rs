@@ -1,6 +1,6 @@
 //! `exitscope try --history`: the trials of this host.
 
-use crate::report::terminal_style;
+use crate::terminal::terminal_style;
 use crate::trial_args::{TryArgs, TryFormat};
 use crate::{Outcome, write_json};
 use anyhow::Context;
