@@ -111,7 +111,7 @@ export interface AdviceReport {
    */
   coverage: CoverageLine[];
   /**
-   * Exits that were looked at.
+   * Exits of the recording.
    */
   exits: number;
   /**
@@ -126,6 +126,10 @@ export interface AdviceReport {
    * Name and version of this layout. Fields may be added within a version; none changes its meaning.
    */
   schema: string;
+  /**
+   * Those of the vCPUs and moments that are selected.
+   */
+  selected_exits: number;
   /**
    * What was looked at.
    */

@@ -27,8 +27,10 @@ pub struct AdviceReport {
     pub clock: Option<ClockRow>,
     /// What was looked at.
     pub selection: SelectionRow,
-    /// Exits that were looked at.
+    /// Exits of the recording.
     pub exits: u64,
+    /// Those of the vCPUs and moments that are selected.
+    pub selected_exits: u64,
     /// What the recording says, as far as advice is made of it.
     pub facts: Vec<CitedFactRow>,
     /// Advice, what wins most first.
@@ -272,6 +274,7 @@ impl AdviceReport {
             schema: AdviceReport::SCHEMA,
             trace,
             exits: coverage.exits,
+            selected_exits: facts_of.all.count,
             coverage: coverage.lines,
             clock: ClockRow::of(&facts_of.halts, info),
             selection,
@@ -518,7 +521,8 @@ fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 2]>) -> (String
         let range = range(low, high);
         return (format!("{range}{whose} {}", gain.of.text()), format!("{range} CPUs"));
     };
-    let whose = if vm.is_some() { "its" } else { "the" };
+    // Of a host's advice also where some of its vCPUs are selected.
+    let whose = if vm.is_some() { "its" } else { "all" };
     let vcpus = if low == high || gain.low == Nanos::ZERO { high } else { format!("{low} to {high}") };
     let [least, most] = shares;
     let range = range(least, most);

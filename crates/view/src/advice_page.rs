@@ -32,7 +32,11 @@ fn head(advised: &AdviceReport) -> PageSection {
     let trace = &advised.trace;
     let length = Nanos(trace.last_ns.saturating_sub(trace.first_ns));
     let mut head = PageSection { title: "Advice".into(), ..PageSection::default() };
-    head.sentences.push(plain(format!("{}: {} exits, {length} long", trace.name, thousands(advised.exits))));
+    let exits = match advised.selected_exits {
+        all if all == advised.exits => thousands(all),
+        some => format!("{} of {}", thousands(some), thousands(advised.exits)),
+    };
+    head.sentences.push(plain(format!("{}: {exits} exits, {length} long", trace.name)));
     head.sentences.extend(by_hand(trace));
     head.sentences.extend(advised.clock.map(|clock| clock.warning()));
     let selection = advised.selection.to_string();
