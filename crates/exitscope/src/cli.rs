@@ -1018,7 +1018,8 @@ pub struct LabArgs {
     /// Rounds, in which all rows take turns; the intervals are of what differs from round to round
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,
-    /// Compare with an earlier run, saved with --format json; with several, the spread from run to run counts
+    /// Compare with an earlier run, saved with --format json: sizes only; given several times, with verdicts by the spread from
+    /// run to run
     #[arg(long, value_name = "FILE")]
     pub against: Vec<PathBuf>,
     /// Write the exits of the last round as a perf.data file, which report, diff and perf read; an existing file is kept as
