@@ -263,7 +263,7 @@ pub struct ReportArgs {
     /// Exit with status 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times
     ///
-    /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share that went to user space); mean, p50, p90, p99,
+    /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share answered there); mean, p50, p90, p99,
     /// p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that docs/losses.md calls a
     /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit status 2 if a limit cannot
     /// be judged: the recording is empty or cut, nothing is selected, or the figure was not recorded.

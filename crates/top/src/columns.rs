@@ -23,7 +23,7 @@ pub enum TopColumn {
     Part(TimePart),
     /// A quantile of exit time.
     P99,
-    /// Share of exits that go on to user space.
+    /// Share of exits that user space answers.
     ToUser,
     /// The costliest reason.
     TopReason,

@@ -170,7 +170,7 @@ pub struct RateFigures {
     pub unknown: f64,
     /// The rest: in the guest.
     pub guest: f64,
-    /// Share of exits that went on to user space; nothing where there was none.
+    /// Share of exits that user space answered; nothing where there was none.
     pub to_user_space: Option<f64>,
     /// The 99th percentile of their lengths in nanoseconds, halts left out.
     pub p99_ns: Option<u64>,
@@ -202,7 +202,7 @@ pub struct TopGroupRow {
     pub cost: Option<f64>,
     /// Share of the vCPUs' wall time in them, whatever it was; nothing where no length is known.
     pub exit_time: Option<f64>,
-    /// Share that went on to user space; nothing where none ended, and of halts.
+    /// Share that user space answered; nothing where none ended, and of halts.
     pub to_user_space: Option<f64>,
     /// Mean length in nanoseconds, of those that ended in the interval.
     pub mean_ns: Option<u64>,
