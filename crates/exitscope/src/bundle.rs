@@ -7,7 +7,7 @@ use crate::read;
 use anyhow::{Context, bail};
 use exitscope_pipeline::BundleSurvey;
 use exitscope_trace::EventFilter;
-use exitscope_view::thousands;
+use exitscope_view::{plural, thousands};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub fn run(args: &ReportArgs, to: &Path, out: &mut dyn Write) -> anyhow::Result<
         (written.left_out, "that have no place in perf.data"),
     ] {
         if count > 0 {
-            writeln!(out, "Left out: {} events {why}", thousands(count))?;
+            writeln!(out, "Left out: {} {} {why}", thousands(count), plural(count, "event"))?;
         }
     }
     writeln!(

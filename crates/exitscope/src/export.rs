@@ -22,7 +22,7 @@ use exitscope_model::{Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, WhoRow};
 use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input, read_with_vcpus};
 use exitscope_trace::{EventFilter, Input};
 use exitscope_units::{Moment, Tid, VcpuId, VmId};
-use exitscope_view::{Coverage, thousands};
+use exitscope_view::{Coverage, plural, thousands};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -209,12 +209,12 @@ fn write(args: &ExportArgs, selection: &Selection, known: &Known, out: &mut dyn 
 
 /// Says what was written where, and what is missing.
 fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
-    let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
+    let exits = |count| format!("{} {}", thousands(count), plural(count, "exit"));
     let all = written.exits + written.untimed + written.overlapping;
     // What exits without a length are in the file; `None` if they are not in it.
     let are = match args.format {
-        ExportFormat::Perfetto | ExportFormat::Firefox => Some("instants"),
-        ExportFormat::Csv => Some("without times"),
+        ExportFormat::Perfetto | ExportFormat::Firefox => Some(["is an instant", "are instants"]),
+        ExportFormat::Csv => Some(["is without times", "are without times"]),
         _ => None,
     };
     if let Some(to) = &args.output {
@@ -231,22 +231,21 @@ fn say(args: &ExportArgs, known: &Known, written: &ExportCounts) {
     ] {
         match are {
             _ if count == 0 => {}
-            Some(are) => say!("{} of them {} {are}: {why}", thousands(count), if count == 1 { "is" } else { "are" }),
+            Some([is, are]) => say!("{} of them {}: {why}", thousands(count), if count == 1 { is } else { are }),
             None => say!("{} left out: {why}", exits(count)),
         }
     }
     let left_out = known.lanes.exits().saturating_sub(all);
     if left_out > 0 && args.format != ExportFormat::Openmetrics {
         let most = if args.format == ExportFormat::Firefox { MOST_MARKERS } else { MOST_EXITS };
-        let count = exits(left_out);
         say!(
-            "{count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \
+            "{} left out: the viewer opens no more than {} or so; choose others by --from and --to, \
              --vcpu, --reason, --longer-than",
+            exits(left_out),
             thousands(most),
         );
     }
     if known.lanes.beyond > 0 {
-        let count = exits(known.lanes.beyond);
-        say!("{count} of more vCPUs than there is room for are left out");
+        say!("{} left out: of more vCPUs than there is room for", exits(known.lanes.beyond));
     }
 }
