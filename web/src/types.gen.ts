@@ -1658,7 +1658,7 @@ export interface GroupRow {
    */
   halted_ns: number | null;
   /**
-   * `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
+   * Who answered: `kernel`, user space with this KVM_EXIT_* reason, or `device model`.
    */
   handler?: string;
   /**
@@ -1774,7 +1774,7 @@ export interface GroupRow {
    */
   user_space_ns: number | null;
   /**
-   * Share that went on to user space, or to Xen's device model, 0 to 1.
+   * Share that user space, or Xen's device model, answered, 0 to 1.
    */
   user_space_share: number;
   /**
@@ -2093,7 +2093,7 @@ export interface SubjectRow {
    */
   user_space_ns: number | null;
   /**
-   * Share that went on to user space, or to Xen's device model, 0 to 1.
+   * Share that user space, or Xen's device model, answered, 0 to 1.
    */
   user_space_share: number;
   /**
@@ -2211,7 +2211,7 @@ export interface ExitFigures {
    */
   user_space_ns: number | null;
   /**
-   * Share that went on to user space, or to Xen's device model, 0 to 1.
+   * Share that user space, or Xen's device model, answered, 0 to 1.
    */
   user_space_share: number;
   /**

@@ -34,7 +34,9 @@ impl ExitKind {
                 (kind as u32) << 16 | u32::from(detail.form == PortAccessForm::String) << 3 | u32::from(write) << 2 | 2;
         }
         let ExitCode { list, number, nested } = exit.code;
-        let how = (list as u32) << 24 | of | u32::from(nested) << 4 | u32::from(exit.handler != Handler::Kernel);
+        let (outside, left) = (exit.handler != Handler::Kernel, exit.has_left_kernel());
+        let flags = u32::from(left) << 5 | u32::from(nested) << 4 | u32::from(outside);
+        let how = (list as u32) << 24 | of | flags;
         ExitKind { reason: number, about, how }
     }
 }

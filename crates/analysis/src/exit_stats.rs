@@ -11,7 +11,7 @@ pub struct ExitStats {
     pub count: u64,
     /// Exits of which both ends were seen. All times below are of these alone.
     pub timed: u64,
-    /// Exits that went on to user space, or to Xen's device model.
+    /// Exits that user space, or Xen's device model, answered.
     pub user_count: u64,
     /// Where their time went.
     pub parts: ExitParts,

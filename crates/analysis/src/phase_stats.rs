@@ -5,7 +5,7 @@
 //! ```
 
 use crate::{ExitStats, StatsByKey, Tally};
-use exitscope_model::{Exit, ExitCode, ExitPhase, Handler, PhaseBoundary};
+use exitscope_model::{Exit, ExitCode, ExitPhase, PhaseBoundary};
 use exitscope_units::Nanos;
 
 /// Exits of one reason that went the same way.
@@ -21,7 +21,7 @@ impl PhaseKey {
     /// The key of an exit.
     #[inline]
     pub fn of(exit: &Exit) -> PhaseKey {
-        PhaseKey { code: exit.code, outside: exit.handler != Handler::Kernel }
+        PhaseKey { code: exit.code, outside: exit.has_left_kernel() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{ExitStats, Facts};
 use exitscope_model::codes::is_called;
-use exitscope_model::{Ledger, Severity};
+use exitscope_model::{Ledger, LedgerLine, Severity};
 use exitscope_units::Nanos;
 use std::fmt;
 use std::str::FromStr;
@@ -44,8 +44,8 @@ enum Of {
     Exits(fn(&ExitStats, &Facts) -> Result<u64, &'static str>),
     /// How long exits take: of all reasons together, those of exits without halts, as in the row of all reasons.
     Lengths(fn(&ExitStats) -> Option<u64>),
-    /// The recording itself; else why it does not tell.
-    Recording(fn(&Ledger) -> Result<u64, &'static str>),
+    /// The recording itself: at least so much, and why it may be more.
+    Recording(fn(&Ledger) -> (u64, Option<&'static str>)),
 }
 
 impl Figure {
@@ -94,12 +94,15 @@ fn quantile(stats: &ExitStats, per_10_000: u64) -> Option<u64> {
     stats.quantile(per_10_000).map(|length| length.0)
 }
 
-fn lost(ledger: &Ledger) -> Result<u64, &'static str> {
+fn lost(ledger: &Ledger) -> (u64, Option<&'static str>) {
     let lines = ledger.lines().filter(|row| row.0.severity() >= Severity::Loss);
-    match lines.fold(0, |sum: u64, row| sum.saturating_add(row.1)) {
-        0 => ledger.lost().ok_or("the text does not say whether records were lost"),
-        lost => Ok(lost),
-    }
+    let more = ledger.more_may_be_lost().map(|line| match line {
+        LedgerLine::MissingLines => {
+            "lines are missing that the header of the text counts: it is cut or filtered, or they were lost"
+        }
+        _ => "the text does not say whether records were lost",
+    });
+    (lines.fold(0, |sum: u64, row| sum.saturating_add(row.1)), more)
 }
 
 /// The names of figures, as a list.
@@ -159,6 +162,11 @@ impl Test {
             Test::Below => found < limit,
             Test::AtMost => found <= limit,
         }
+    }
+
+    /// Whether a larger figure changes nothing of it that the limit is passed, or is not.
+    fn is_final(self, is_passed: bool) -> bool {
+        is_passed == matches!(self, Test::Above | Test::AtLeast)
     }
 }
 
@@ -292,22 +300,24 @@ impl Threshold {
 
     /// Compares the figure with the limit.
     pub fn check(&self, facts: &Facts, ledger: &Ledger) -> LimitCheck {
-        let found = match self.figure(facts, ledger) {
+        let unknown = |why| LimitCheck::Unknown(Unjudged { threshold: self.text.clone(), why });
+        let (found, more) = match self.figure(facts, ledger) {
             Ok(found) => found,
-            Err(why) => return LimitCheck::Unknown(Unjudged { threshold: self.text.clone(), why }),
+            Err(why) => return unknown(why),
         };
-        if !self.test.is_passed(found, self.limit) {
-            return LimitCheck::Holds;
+        let is_passed = self.test.is_passed(found, self.limit);
+        match more {
+            Some(why) if !self.test.is_final(is_passed) => unknown(why),
+            _ if !is_passed => LimitCheck::Holds,
+            _ => LimitCheck::Passed(Breach { threshold: self.text.clone(), found: self.figure.unit.text(found) }),
         }
-        let found = self.figure.unit.text(found);
-        LimitCheck::Passed(Breach { threshold: self.text.clone(), found })
     }
 
-    /// The figure, or why the recording does not tell it.
-    fn figure(&self, facts: &Facts, ledger: &Ledger) -> Result<u64, &'static str> {
+    /// The figure, and why it may be more; or why the recording does not tell it.
+    fn figure(&self, facts: &Facts, ledger: &Ledger) -> Result<(u64, Option<&'static str>), &'static str> {
         let of_reason = || self.reason.as_ref().map(|reason| facts.of_reason(reason));
-        match self.figure.of {
-            Of::Recording(value) => value(ledger),
+        let figure = match self.figure.of {
+            Of::Recording(value) => return Ok(value(ledger)),
             Of::Exits(value) => {
                 has_exits(facts, ledger)?;
                 value(of_reason().as_ref().unwrap_or(&facts.all), facts)
@@ -317,7 +327,8 @@ impl Threshold {
                 let stats = of_reason().unwrap_or_else(|| facts.without_halts().0);
                 value(&stats).ok_or("of no such exit both ends were seen")
             }
-        }
+        };
+        figure.map(|figure| (figure, None))
     }
 }
 
@@ -424,7 +435,7 @@ mod tests {
         let found = FIGURES.iter().map(|figure| {
             let (text, reason) = (figure.name.to_string(), Some("IO_INSTRUCTION".to_string()));
             let threshold = Threshold { text, figure, reason, test: Test::Above, limit: 0 };
-            (figure.name, threshold.figure(&facts, &ledger).unwrap())
+            (figure.name, threshold.figure(&facts, &ledger).unwrap().0)
         });
         assert_eq!(found.collect::<Vec<_>>(), wanted);
     }

@@ -137,6 +137,21 @@ fn lost_is_all_that_lines_of_a_loss_or_worse_count() {
         checked("lost>0", &facts, &unsaid),
         " cannot be judged: the text does not say whether records were lost"
     );
+    // Of a text that lacks lines nobody knows whether they were lost: what is lost for certain is the least.
+    let why = " cannot be judged: lines are missing that the header of the text counts: it is cut or filtered, or they were lost";
+    let of = |lost: u64| ledger(900, &[(LedgerLine::LostRecords, lost), (LedgerLine::MissingLines, 23)]);
+    for (limit, lost, expected) in [
+        ("lost>0", 0, why),
+        ("lost>0", 7, ": found 7"),
+        ("lost>7", 7, why),
+        ("lost>=7", 7, ": found 7"),
+        ("lost<8", 7, why),
+        ("lost<=7", 7, why),
+        ("lost<7", 7, "holds"),
+        ("lost<=6", 7, "holds"),
+    ] {
+        assert_eq!(checked(limit, &facts, &of(lost)), expected, "{limit} {lost}");
+    }
     // A recording that is cut, or of which nothing could be read, has lost something for certain.
     assert_eq!(checked("lost>0", &facts, &ledger(0, &[(LedgerLine::TruncatedBytes, 7)])), ": found 7");
 }

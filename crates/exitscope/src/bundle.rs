@@ -6,7 +6,7 @@ use crate::read::RecordingAccess;
 use anyhow::{Context, bail};
 use exitscope_pipeline::BundleSurvey;
 use exitscope_trace::{EventFilter, Input, SourceOptions};
-use exitscope_view::thousands;
+use exitscope_view::{plural, thousands};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +58,7 @@ pub fn run(plan: &BundlePlan, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         (written.left_out, "that have no place in perf.data"),
     ] {
         if count > 0 {
-            writeln!(out, "Left out: {} events {why}", thousands(count))?;
+            writeln!(out, "Left out: {} {} {why}", thousands(count), plural(count, "event"))?;
         }
     }
     writeln!(

@@ -263,7 +263,7 @@ pub struct ReportArgs {
     /// Exit with status 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times
     ///
-    /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share that went to user space); mean, p50, p90, p99,
+    /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share answered there); mean, p50, p90, p99,
     /// p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that docs/losses.md calls a
     /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit status 2 if a limit cannot
     /// be judged: the recording is empty or cut, nothing is selected, or the figure was not recorded.
@@ -985,7 +985,8 @@ pub struct LabArgs {
     /// Rounds, in which all rows take turns; the intervals are of what differs from round to round
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,
-    /// Compare with an earlier run, saved with --format json; with several, the spread from run to run counts
+    /// Compare with an earlier run, saved with --format json: sizes only; given several times, with verdicts by the spread from
+    /// run to run
     #[arg(long, value_name = "FILE")]
     pub against: Vec<PathBuf>,
     /// Write the exits of the last round as a perf.data file, which report, diff and perf read; an existing file is kept as

@@ -22,7 +22,7 @@ use exitscope_model::{BesideRow, Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity
 use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input, read_with_vcpus};
 use exitscope_trace::{Devices, Input};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
-use exitscope_view::{Coverage, thousands};
+use exitscope_view::{Coverage, plural, thousands};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -120,8 +120,8 @@ struct FormatTraits {
     binary: Option<&'static str>,
     /// Whether exits are at their moments, so that recordings need a common clock and order; else there are sums.
     moments: bool,
-    /// How exits without a length are in it, unless they are left out.
-    untimed: Option<&'static str>,
+    /// How an exit without a length is in it, and how several are, unless they are left out.
+    untimed: Option<[&'static str; 2]>,
     /// Exits that its viewer opens at most.
     most: Option<u64>,
 }
@@ -129,7 +129,8 @@ struct FormatTraits {
 impl ExportFormat {
     fn traits(self) -> FormatTraits {
         const PROTOBUF: &str = "a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe";
-        let (instants, without_times) = (Some("instants"), Some("without times"));
+        let (instants, without_times) =
+            (Some(["is an instant", "are instants"]), Some(["is without times", "are without times"]));
         let of = |intervals, binary, moments, untimed, most| FormatTraits { intervals, binary, moments, untimed, most };
         match self {
             ExportFormat::Perfetto => of(false, Some(PROTOBUF), true, instants, None),
@@ -264,7 +265,7 @@ fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Resul
 /// Says what was written where, and what is missing.
 fn say(plan: &ExportPlan, known: &Known, written: &ExportCounts) {
     let FormatTraits { untimed, most, .. } = plan.format.traits();
-    let exits = |count| if count == 1 { "1 exit".to_string() } else { format!("{} exits", thousands(count)) };
+    let exits = |count| format!("{} {}", thousands(count), plural(count, "exit"));
     let all = written.exits + written.untimed + written.overlapping;
     if let Some(to) = &plan.to {
         let size = to.metadata().map_or(0, |file| file.len());
@@ -280,7 +281,7 @@ fn say(plan: &ExportPlan, known: &Known, written: &ExportCounts) {
     ] {
         match untimed {
             _ if count == 0 => {}
-            Some(are) => say!("{} of them {} {are}: {why}", thousands(count), if count == 1 { "is" } else { "are" }),
+            Some([is, are]) => say!("{} of them {}: {why}", thousands(count), if count == 1 { is } else { are }),
             None => say!("{} left out: {why}", exits(count)),
         }
     }
@@ -288,13 +289,13 @@ fn say(plan: &ExportPlan, known: &Known, written: &ExportCounts) {
     if let Some(most) = most.filter(|_| left_out > 0) {
         let count = exits(left_out);
         say!(
-            "{count} are left out: the viewer opens no more than {} or so; choose others by --from and --to, \
+            "{} left out: the viewer opens no more than {} or so; choose others by --from and --to, \
              --vcpu, --reason, --longer-than",
+            exits(left_out),
             thousands(most),
         );
     }
     if known.lanes.beyond > 0 {
-        let count = exits(known.lanes.beyond);
-        say!("{count} of more vCPUs than there is room for are left out");
+        say!("{} left out: of more vCPUs than there is room for", exits(known.lanes.beyond));
     }
 }

@@ -99,7 +99,7 @@ fn experiment(
         bail!("--against compares as text only; save this run with --format json, and compare it the next time");
     }
     check_page(args.html.as_deref(), &[])?;
-    let before = args.against.iter().map(|path| saved_of(path, name)).collect::<anyhow::Result<Vec<LabReport>>>()?;
+    let before = earlier_runs(&args.against, name)?;
     catch_signals()?;
     let machine = LabMachine::new()?;
     if model.is_some() && machine.emulates_ring_0 {
@@ -136,6 +136,20 @@ fn experiment(
         return Ok(Outcome::Fine);
     }
     show(&report, args.format, args.html.as_deref(), out)
+}
+
+/// Earlier runs of this experiment. A copy of one is none besides: between the two there is no difference from run to run,
+/// and any other run would be outside.
+fn earlier_runs(paths: &[PathBuf], experiment: &str) -> anyhow::Result<Vec<LabReport>> {
+    let mut runs: Vec<LabReport> = Vec::new();
+    for path in paths {
+        let run = saved_of(path, experiment)?;
+        if let Some(at) = runs.iter().position(|other| *other == run) {
+            bail!("{} and {} are the same run: give --against each run once", paths[at].display(), path.display());
+        }
+        runs.push(run);
+    }
+    Ok(runs)
 }
 
 /// Shows what an experiment found, or writes the page.

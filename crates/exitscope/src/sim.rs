@@ -52,7 +52,8 @@ pub fn run(args: &SimArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
 /// Says of how many events perf.data has no place for.
 pub fn say_left_out(written: WrittenTrace) {
     if written.left_out > 0 {
-        say!("{} events have no place in perf.data", written.left_out);
+        let have = if written.left_out == 1 { "event has" } else { "events have" };
+        say!("{} {have} no place in perf.data", written.left_out);
     }
 }
 

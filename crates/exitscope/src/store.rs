@@ -120,7 +120,10 @@ fn add_file(
         let AddedTrials { new, there, unread } =
             add_trials_of(store, file, args.host.as_deref()).map_err(|error| of_file(error, file))?;
         let says = format!("{}, {} already there", counted(new, "trial"), thousands(there as u64));
-        let warning = (unread > 0).then(|| format!("{unread} of its lines are no trial of this version"));
+        let warning = (unread > 0).then(|| {
+            let are = if unread == 1 { "is" } else { "are" };
+            format!("{unread} of its lines {are} no trial of this version")
+        });
         return Ok(Done { says, warnings: warning.into_iter().collect() });
     }
     let access = RecordingAccess::of(&args.clock);

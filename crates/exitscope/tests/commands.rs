@@ -663,11 +663,15 @@ fn of_a_text_that_does_not_say_what_was_lost_the_report_says_so() {
         ("", None, "losses unknown"),
         ("# tracer: nop\n# entries-in-buffer/entries-written: 2/2   #P:2\n", Some(0), "0 lost"),
         ("# tracer: nop\n# entries-in-buffer/entries-written: 2/9   #P:2\n", Some(7), "7 lost"),
+        ("# tracer: nop\n# entries-in-buffer/entries-written: 9/9   #P:2\n", None, "losses unknown"),
     ] {
         std::fs::write(&path, format!("{header}{events}")).unwrap();
         let page = stdout(&run(&["report", &text(&path), "--all"]));
         assert!(page.contains(&format!("2 events read, 1 exits made (1 timed), {said}, 0 not understood")), "{page}");
-        assert_eq!(page.contains("Texts that do not say whether records were lost"), lost.is_none(), "{page}");
+        assert_eq!(page.contains("Texts that do not say whether records were lost"), header.is_empty(), "{page}");
+        assert_eq!(page.contains("it is cut or filtered, or they were lost: 7"), header.contains("9/9"), "{page}");
+        let gate = run(&["report", &text(&path), "--fail-on", "lost>0"]);
+        assert_eq!(gate.status.code(), Some(lost.map_or(2, |lost| (lost > 0).into())), "{}", stderr(&gate));
         let json = stdout(&run(&["report", &text(&path), "--format", "json"]));
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["coverage"]["lost"], serde_json::json!(lost));

@@ -423,6 +423,13 @@ fn what_is_said_to_be_written_is_what_is_in_the_file() {
                 _ if is_counted => [" of them is ", " of them are "],
                 _ => [" exit left out: ", " exits left out: "],
             };
+            // One of them is one thing.
+            match (to, without) {
+                ("perfetto" | "firefox", 1) => assert!(said.contains("1 of them is an instant: "), "{name}"),
+                ("perfetto" | "firefox", 2..) => assert!(said.contains(" of them are instants: "), "{name}"),
+                ("csv", 1) => assert!(said.contains("1 of them is without times: "), "{name}"),
+                _ => {}
+            }
             let told = said.lines().filter_map(|line| {
                 let line = line.strip_prefix("exitscope: ")?;
                 marks.iter().find_map(|mark| line.split_once(mark))?.0.replace(',', "").parse::<u64>().ok()

@@ -151,3 +151,30 @@ fn faults_that_kvm_could_not_resolve_are_named_and_get_no_huge_pages() {
         }
     }
 }
+
+/// Writes that KVM answers by itself, after each of which a signal ends KVM_RUN, as the kernel and libtraceevent print it: user space
+/// answers none of them.
+#[test]
+fn exits_that_a_signal_takes_to_user_space_get_no_ioeventfd() {
+    let folder = tempfile::tempdir().unwrap();
+    for returns in ["reason error (4)", "reason restart (4)"] {
+        let mut events = String::new();
+        for number in 0..2_000u64 {
+            let line = |after: u64, event: &str| {
+                let nanos = 1_000_000 + number * 100 + after;
+                format!("     CPU 0/KVM-4100 [002] d....  {}.{:06}: {event}\n", nanos / 1_000_000, nanos % 1_000_000)
+            };
+            events.push_str(&line(10, "kvm_exit: vcpu 0 reason IO_INSTRUCTION rip 0x10 info1 0xc0500001 info2 0x0"));
+            events.push_str(&line(15, "kvm_pio: pio_write at 0xc050 size 2 count 1 val 0x1"));
+            events.push_str(&line(40, &format!("kvm_userspace_exit: {returns}")));
+            events.push_str(&line(70, "kvm_entry: vcpu 0, rip 0x10"));
+        }
+        let path = folder.path().join("trace.txt");
+        std::fs::write(&path, format!("# tracer: nop\n{events}")).unwrap();
+        let advice = stdout(&run(&["advise", path.to_str().unwrap()]));
+        assert!(!advice.contains("ioeventfd") && !advice.contains("answers: 100%"), "{advice}");
+        let report = common::report(&[&path], &["--by", "reason"]);
+        assert_eq!(report["rows"][0]["user_space_share"], 0.0, "{}", report["rows"][0]);
+        assert_eq!(report["coverage"]["exits"], 2_000);
+    }
+}

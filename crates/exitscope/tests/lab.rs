@@ -137,8 +137,11 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
     std::fs::write(&saved, lab(&["exits", "--format", "json"]).stdout).unwrap();
     let compared = lab(&["exits", "--against", saved.to_str().unwrap()]);
     assert!(compared.status.success(), "{}", stderr(&compared));
-    assert!(stdout(&compared).contains("against an earlier run"));
-    let compared = lab(&["exits", "--against", saved.to_str().unwrap(), "--against", saved.to_str().unwrap()]);
+    let text = stdout(&compared);
+    assert!(text.contains("against an earlier run") && text.starts_with("Sizes only, no verdict"), "{text}");
+    let second = folder.path().join("second.json");
+    std::fs::write(&second, lab(&["exits", "--format", "json"]).stdout).unwrap();
+    let compared = lab(&["exits", "--against", saved.to_str().unwrap(), "--against", second.to_str().unwrap()]);
     assert!(stdout(&compared).contains("against 2 earlier runs"), "{}", stderr(&compared));
     assert!(!stdout(&compared).contains("NaN") && !stdout(&compared).contains("inf%"), "{}", stdout(&compared));
     let lines = stdout(&lab(&["exits", "--format", "benchstat"]));
@@ -146,6 +149,11 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
         lines.lines().filter(|line| line.contains("/exit=port_read/handler=user_space ") && line.ends_with(" ns/op"));
     assert_eq!(of_port_reads.count(), 2, "{lines}");
     assert!(stdout(&lab(&["exits", "--format", "csv"])).lines().count() > 60);
+    // A copy is no second run.
+    std::fs::copy(&saved, &second).unwrap();
+    let refused = lab(&["exits", "--against", saved.to_str().unwrap(), "--against", second.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("are the same run"), "{}", stderr(&refused));
     // Nothing is measured in vain.
     for (arguments, trouble) in [
         (["pio", "--against", saved.to_str().unwrap()], "is a run of lab exits, not of lab pio"),

@@ -160,7 +160,7 @@ fn trials_are_rows_by_setting_and_metric_whichever_way_they_came() {
     let before = std::fs::read_to_string(&history).unwrap();
     std::fs::write(&history, format!("{before}{delays}\n{{\"schema\":\"exitscope.try/1\",")).unwrap();
     let said = add();
-    assert!(said.contains("1 trial, 1 already there") && said.contains("1 of its lines are no trial"), "{said}");
+    assert!(said.contains("1 trial, 1 already there") && said.contains("1 of its lines is no trial"), "{said}");
 
     let rows = rows(place, "select * from trials order by host, decides desc");
     assert_eq!(rows.len(), 3 * made["verdict"]["settings"][0]["effects"].as_array().unwrap().len());

@@ -82,7 +82,7 @@ families! {
     EXIT_PARTS: Counter "exitscope_exit_part" SECONDS, ["vm", "reason", "part"],
         "Time in exits that is no cost, by what it is: polling, halted, steal, stopped, and the other parts of docs/accounting.md";
     USER_SPACE_EXITS: Counter "exitscope_user_space_exits" None, ["vm", "reason"],
-        "VM exits that went on to user space";
+        "VM exits that user space answered";
     IN_KERNEL_EVENTS: Counter "exitscope_in_kernel_events" None, ["vm"],
         "What the kernel did for a guest without an exit that is seen, on back ends that fire no kvm_exit";
     HALTS: Counter "exitscope_halts" None, ["vm", "blocked", "valid"],

@@ -73,9 +73,7 @@ pub(crate) fn add_security_headers(headers: &mut HeaderMap) {
 /// Whether the request may be answered; otherwise what is answered instead. Who does not know the token does not learn what
 /// there is.
 pub(crate) fn authorize(request: &Parts, access: &ServerAccess, place: PathAccess) -> Result<(), Reply> {
-    if authorities(request).any(|authority| !has_proper_port(authority)) {
-        return Err(Reply::text(StatusCode::BAD_REQUEST, "The port of the host is no number.\n"));
-    }
+    check_authorities(request)?;
     if let Some(browsers) = &access.browsers {
         check_browser(request, browsers)?;
     }
@@ -95,10 +93,23 @@ pub(crate) fn authorize(request: &Parts, access: &ServerAccess, place: PathAcces
     by_address.map_or(Ok(()), Err)
 }
 
-/// What the request calls the server: in its address, and by Host.
-fn authorities(request: &Parts) -> impl Iterator<Item = &str> {
-    let hosts = request.headers.get_all(HOST).into_iter().filter_map(|host| host.to_str().ok());
-    request.uri.authority().map(|authority| authority.as_str()).into_iter().chain(hosts)
+/// What the request calls the server: in its address, and by Host; `None` where that is not ASCII.
+fn authorities(request: &Parts) -> impl Iterator<Item = Option<&str>> {
+    let hosts = request.headers.get_all(HOST).into_iter().map(|host| host.to_str().ok());
+    request.uri.authority().map(|authority| Some(authority.as_str())).into_iter().chain(hosts)
+}
+
+/// Refuses what is no host: RFC 9112, 3.2 asks for 400 where there are several, or one is not as a URI has it.
+fn check_authorities(request: &Parts) -> Result<(), Reply> {
+    let why = match request.headers.get_all(HOST).iter().nth(1) {
+        Some(_) => "There is more than one Host.\n",
+        None if authorities(request).any(|authority| authority.is_none()) => "The host is not ASCII.\n",
+        None if authorities(request).flatten().any(|authority| !has_proper_port(authority)) => {
+            "The port of the host is no number.\n"
+        }
+        None => return Ok(()),
+    };
+    Err(Reply::text(StatusCode::BAD_REQUEST, why))
 }
 
 /// Whether nothing follows the host, or a port, which may be empty.
@@ -112,8 +123,8 @@ fn has_proper_port(authority: &str) -> bool {
 /// Refuses what comes by somebody else's name, or from somebody else's page.
 fn check_browser(request: &Parts, browsers: &BrowserIsolation) -> Result<(), Reply> {
     let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
-    let host = authorities(request).next();
-    if request.headers.get_all(HOST).iter().count() > 1 || !host.is_some_and(|host| browsers.names.hold(host)) {
+    let host = authorities(request).flatten().next();
+    if !host.is_some_and(|host| browsers.names.hold(host)) {
         return Err(Reply::text(StatusCode::MISDIRECTED_REQUEST, UNKNOWN_NAME));
     }
     // A link from elsewhere is fine; what a page elsewhere loads is not.

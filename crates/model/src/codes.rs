@@ -98,7 +98,9 @@ const NESTED: &str = " (L2)";
 /// The bits of a VMX exit reason that are the basic reason: `kvm_print_exit_reason` of `arch/x86/kvm/trace.h`.
 const VMX_BASIC: u64 = 0xffff;
 
-/// `KVM_EXIT_HLT` of `include/uapi/linux/kvm.h`: the guest halts, and its local APIC is in user space.
+/// `KVM_EXIT_UNKNOWN` of `include/uapi/linux/kvm.h`, with which `KVM_RUN` begins.
+pub const KVM_EXIT_UNKNOWN: u32 = 0;
+/// `KVM_EXIT_HLT` of the same: the guest halts, and its local APIC is in user space.
 pub const KVM_EXIT_HLT: u32 = 5;
 /// `KVM_EXIT_INTR`: a signal ended `KVM_RUN`.
 pub const KVM_EXIT_INTR: u32 = 10;

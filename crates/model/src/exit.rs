@@ -1,6 +1,9 @@
 //! The exit row: one exit, when, how long, who, why, where to and about what.
 
-use crate::{CodeList, Event, ExitCode, ExitInfo, ExitParts, ExitPhases, KvmActivity, Subject, TimePart};
+use crate::codes::{KVM_EXIT_UNKNOWN, UserStay};
+use crate::{
+    CodeList, Event, ExitCode, ExitInfo, ExitParts, ExitPhases, KvmActivity, PhaseBoundary, Subject, TimePart,
+};
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -53,12 +56,14 @@ pub struct KvmActivityEvent {
     pub activity: KvmActivity,
 }
 
-/// Where the vCPU left to.
+/// Who answered an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Handler {
     /// Handled in the kernel.
     Kernel,
-    /// Went on to user space, with this `KVM_EXIT_*` reason.
+    /// Answered by user space, with this `KVM_EXIT_*` reason. A signal also takes a vCPU there, between two entries, and by then
+    /// KVM has answered the exit (`vcpu_run` of arch/x86/kvm/x86.c): its reason stands only where the return is all that the
+    /// trace has of the exit.
     Userspace(u32),
     /// Xen: answered by the device model, which runs in another domain.
     DeviceModel,
@@ -112,6 +117,21 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// `KVM_RUN` returns for this reason (`KVM_EXIT_*`). Where that was seen before its reason, no reason stands yet.
+    pub(crate) fn note_return(&mut self, stay: UserStay, reason: u32) {
+        match (stay, self.handler) {
+            (UserStay::Kicked, Handler::Userspace(KVM_EXIT_UNKNOWN)) => self.handler = Handler::Kernel,
+            (UserStay::Kicked, _) => {}
+            (UserStay::Halted | UserStay::Served, _) => self.handler = Handler::Userspace(reason),
+        }
+    }
+
+    /// Whether the vCPU was outside the kernel, or Xen, whoever answered the exit.
+    #[inline]
+    pub fn has_left_kernel(&self) -> bool {
+        self.handler != Handler::Kernel || self.phases.has(PhaseBoundary::HandedOver)
+    }
+
     /// From exit to entry, everything included: what `perf kvm stat` calls the exit's time on x86, s390 and powerpc.
     #[inline(always)]
     pub fn total(&self) -> Nanos {

@@ -500,7 +500,8 @@ impl Lane {
         ledger: &mut Ledger,
     ) {
         let code = ExitCode::of_userspace(reason, errno);
-        let user_parts = phase_events::user_parts(UserStay::of(reason, errno), self.recorded.switches);
+        let stay = UserStay::of(reason, errno);
+        let user_parts = phase_events::user_parts(stay, self.recorded.switches);
         let reason = code.number as u32;
         self.hand_over();
         self.account(event.at);
@@ -509,7 +510,7 @@ impl Lane {
         }
         self.stay.begin();
         if let Some(exit) = &mut self.open {
-            exit.handler = Handler::Userspace(reason);
+            exit.note_return(stay, reason);
             if code.leaves_fault_unresolved() && exit.code.is_page_fault() {
                 // That KVM could not resolve it says more than which access it was.
                 exit.subject = Some(Subject::of_unresolved_fault(code, exit.subject));
@@ -663,11 +664,7 @@ impl Lane {
             self.state = LanePosition::Kernel;
             self.go(ExitPhase::Reentry);
         }
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|exit| exit.code.cannot_be_about(detail.kind) && exit.handler == Handler::Kernel)
-        {
+        if self.open.as_ref().is_some_and(|exit| exit.code.cannot_be_about(detail.kind) && !exit.has_left_kernel()) {
             self.give_up(at, rows, beside, ledger);
         }
         if let Some(exit) = &mut self.open {

@@ -79,6 +79,7 @@ lines! {
     UnknownRecord Notice "unknown_record" "Records of a type that this reader does not know; skipped by their size."
     UncertainLoss Notice "uncertain_loss" "Records that the file lacks, or that the kernel counted twice while the recorder was reading on."
     LossUnknown Notice "loss_unknown" "Texts that do not say whether records were lost: that none is known to be does not mean that none was."
+    MissingLines Notice "missing_lines" "Events that the header of a text counts and that do not follow it: it is cut or filtered, or they were lost."
     UnfinishedFile Loss "unfinished_file" "Files that their recorder did not end in order: what it had not written yet is missing, and event formats and names may be."
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."
     UnreadFields Loss "unread_fields" "Events of a text whose fields could not be read: the text's lines are cut, or are not as the kernel prints them."
@@ -182,7 +183,12 @@ impl Ledger {
 
     /// Records that were lost; `None` if none is known of and a trace would not say.
     pub fn lost(&self) -> Option<u64> {
-        Some(self.get(LedgerLine::LostRecords)).filter(|&lost| lost > 0 || self.get(LedgerLine::LossUnknown) == 0)
+        Some(self.get(LedgerLine::LostRecords)).filter(|&lost| lost > 0 || self.more_may_be_lost().is_none())
+    }
+
+    /// Of which line it is unknown whether it is of losses, if there is one.
+    pub fn more_may_be_lost(&self) -> Option<LedgerLine> {
+        [LedgerLine::MissingLines, LedgerLine::LossUnknown].into_iter().find(|&line| self.get(line) > 0)
     }
 
     /// Whether a part of the recording is missing, nobody knows how much.

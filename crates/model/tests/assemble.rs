@@ -1,5 +1,6 @@
 //! Events in, exits out: the cases that every hypervisor's trace is made of, and the law that no event disappears.
 
+use exitscope_model::codes::{EAGAIN, EINTR, KVM_EXIT_INTR};
 use exitscope_model::*;
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use proptest::prelude::*;
@@ -91,6 +92,25 @@ fn an_exit_to_user_space_is_divided_at_the_return_and_at_the_next_run() {
     );
     assert_eq!((rows[1].timed, ledger.get(LedgerLine::UnfinishedExit)), (false, 1));
     assert_eq!(spans[0].first.as_nanos()..spans[0].last.as_nanos(), 100..6_000);
+}
+
+/// KVM looks for signals between two entries (`vcpu_run` of arch/x86/kvm/x86.c): by then it has answered the exit itself, or has
+/// completed what user space answered.
+#[test]
+fn a_signal_answers_no_exit() {
+    let returns = |at, reason, errno| event(at, 10, EventKind::UserspaceExit { reason, errno });
+    let run = |at| event(at, 10, EventKind::Fpu { load: true });
+    let answered = [returns(1_300, KVM_EXIT_IO, 0), run(1_500)];
+    for (reason, errno) in [(KVM_EXIT_IO, EINTR), (KVM_EXIT_IO, EAGAIN), (KVM_EXIT_INTR, 0), (KVM_EXIT_INTR, EINTR)] {
+        let signal = [returns(2_000, reason, errno), run(2_500), enter(3_000)];
+        for (before, handler) in [(&[][..], Handler::Kernel), (&answered, Handler::Userspace(KVM_EXIT_IO))] {
+            let begin = [enter(100), exit(1_000, IO), port(1_100, true, 7)];
+            let (rows, ..) = assemble(&[&begin, before, &signal].concat());
+            assert_eq!((rows.len(), rows[0].handler), (1, handler), "{reason} {errno}");
+            assert!(rows[0].part(TimePart::Unknown).0 >= 500, "how long the VMM keeps the thread is no cost");
+            assert!(rows[0].phases.has(PhaseBoundary::HandedOver), "it was in user space nevertheless");
+        }
+    }
 }
 
 #[test]

@@ -111,9 +111,13 @@ fn a_trace_is_unread_if_no_more_events_were_than_were_not_understood() {
 
 #[test]
 fn losses_are_null_only_where_a_text_does_not_say_and_none_is_known_of() {
-    for (lost, unsaid, expected) in [(0, 0, Some(0)), (5, 0, Some(5)), (0, 2, None), (5, 2, Some(5)), (1, 1, Some(1))] {
-        let ledger = counted(&[(LedgerLine::LostRecords, lost), (LedgerLine::LossUnknown, unsaid)]);
-        assert_eq!(ledger.lost(), expected, "{lost} {unsaid}");
+    for unsaid_by in [LedgerLine::LossUnknown, LedgerLine::MissingLines] {
+        for (lost, unsaid, expected) in
+            [(0, 0, Some(0)), (5, 0, Some(5)), (0, 2, None), (5, 2, Some(5)), (1, 1, Some(1))]
+        {
+            let ledger = counted(&[(LedgerLine::LostRecords, lost), (unsaid_by, unsaid)]);
+            assert_eq!(ledger.lost(), expected, "{lost} {unsaid}");
+        }
     }
 }
 

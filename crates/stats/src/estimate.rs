@@ -26,6 +26,14 @@ impl Estimate {
         }
     }
 
+    /// What one more value like these is within in 95 % of cases: their mean has its interval, and the value scatters as each
+    /// of them does. `None` from fewer than two.
+    pub fn next_within(values: &[f64]) -> Option<(f64, f64)> {
+        let Estimate { mean, interval } = Estimate::of(values)?;
+        let reach = (interval?.1 - mean) * (values.len() as f64 + 1.0).sqrt();
+        Some((mean - reach, mean + reach))
+    }
+
     /// Whether chance may have made one of them larger: their intervals meet.
     pub fn meets(&self, other: &Estimate) -> bool {
         let bounds = |of: &Estimate| of.interval.unwrap_or((of.mean, of.mean));
@@ -65,6 +73,15 @@ mod tests {
         assert!((low - 1.0371).abs() < 1e-4 && (high - 4.9629).abs() < 1e-4, "{low} {high}");
         assert_eq!(Estimate::of(&[7.0]), Some(Estimate { mean: 7.0, interval: None }));
         assert_eq!(Estimate::of(&[]), None);
+    }
+
+    #[test]
+    fn the_next_value_is_within_more_than_the_mean_is() {
+        // 2.776 times 1.5811 times the root of 1.2.
+        let (low, high) = Estimate::next_within(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        assert!((low + 1.8083).abs() < 1e-3 && (high - 7.8083).abs() < 1e-3, "{low} {high}");
+        assert_eq!(Estimate::next_within(&[7.0]), None);
+        assert_eq!(Estimate::next_within(&[]), None);
     }
 
     #[test]

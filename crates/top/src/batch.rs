@@ -7,8 +7,7 @@ use crate::line::{ListLine, vcpu_name};
 use crate::screen_state::ScreenState;
 use exitscope_live::KvmHalts;
 use exitscope_view::{
-    Page, PageSection, Sentence, Table, TableColumn, TerminalStyle, column, length, plain, rate, share, thousands,
-    write_page,
+    Page, PageSection, Sentence, Table, TableColumn, TerminalStyle, column, length, plain, rate, thousands, write_page,
 };
 use std::io::{self, Write};
 
@@ -132,7 +131,7 @@ fn kvm_halts(whose: &str, halts: &KvmHalts) -> PageSection {
 fn gangs(whose: &str, row: &TopGangRow) -> PageSection {
     let causes = row.causes.iter().take(ROWS).map(|cause| {
         let name = format!("vCPU {} {}", cause.vcpu, cause.reason);
-        vec![name, rate(cause.runs_per_s), rate(cause.forced_exits_per_s), share(cause.forced_out)]
+        vec![name, rate(cause.runs_per_s), rate(cause.forced_exits_per_s), measured(cause.forced_out)]
     });
     PageSection {
         title: format!("Gang exits{whose}"),

@@ -23,7 +23,7 @@ pub enum TopColumn {
     Part(TimePart),
     /// A quantile of exit time.
     P99,
-    /// Share of exits that go on to user space.
+    /// Share of exits that user space answers.
     ToUser,
     /// The costliest reason.
     TopReason,
@@ -245,14 +245,14 @@ mod tests {
     fn every_part_of_the_time_is_a_column_with_a_share_of_its_own() {
         let figures = RateFigures {
             cost: Some(0.01),
-            guest: 0.02,
-            polling: 0.03,
-            halted: 0.04,
-            halt_not_divided: 0.05,
-            waiting_for_memory: 0.06,
+            guest: Some(0.02),
+            polling: Some(0.03),
+            halted: Some(0.04),
+            halt_not_divided: Some(0.05),
+            waiting_for_memory: Some(0.06),
             steal: None,
-            stopped: 0.08,
-            unknown: 0.09,
+            stopped: Some(0.08),
+            unknown: Some(0.09),
             ..RateFigures::default()
         };
         let shares = TopColumn::all().filter_map(TopColumn::part).map(|part| figures.share_of(part));

@@ -146,20 +146,21 @@ pub fn gangs(gangs: &TopGangRow) -> [String; 2] {
         format!(
             "{} core runs/s, {} ended by one thread's exit for others that worked",
             rate(gangs.runs_per_s),
-            share(gangs.ganged)
+            measured(gangs.ganged)
         ),
         format!(
             "{} exits/s were forced, {} of all; {} of the vCPUs' time was lost by that",
             rate(gangs.forced_exits_per_s),
-            share(gangs.forced_exits),
-            share(gangs.forced_out)
+            measured(gangs.forced_exits),
+            measured(gangs.forced_out)
         ),
     ]
 }
 
 /// What went missing, if anything did.
 pub fn lost(frame: &Frame) -> Option<String> {
-    (frame.lost > 0).then(|| format!("{} events lost: map or ring full", thousands(frame.lost)))
+    (frame.lost > 0)
+        .then(|| format!("{} {} lost: map or ring full", thousands(frame.lost), plural(frame.lost, "event")))
 }
 
 /// Which events of the scheduler nobody looked at, if there were any.

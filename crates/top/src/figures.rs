@@ -40,16 +40,16 @@ pub fn figures(totals: &IntervalTotals, seconds: f64, names: &SubjectNames) -> R
         exits,
         exits_per_s: exits as f64 / seconds,
         vcpu_seconds: totals.wall as f64 / 1e9,
-        cost: has_cost.then(|| of(TimePart::Kernel)),
+        cost: if has_cost { of(TimePart::Kernel) } else { None },
         polling: of(TimePart::Polling),
         halted: of(TimePart::Halted),
         halt_not_divided: of(TimePart::Undivided),
         waiting_for_memory: of(TimePart::Memory),
-        steal: totals.switches.then(|| of(TimePart::Steal)),
+        steal: if totals.switches { of(TimePart::Steal) } else { None },
         stopped: of(TimePart::Stopped),
         unknown: of(TimePart::Unknown),
         guest: of(TimePart::Guest),
-        to_user_space: (exits > 0).then(|| part(to_user, exits)),
+        to_user_space: part(to_user, exits),
         p99_ns: busy.quantile(9_900),
         reasons: rows(&totals.groups, |group| matches!(group, LiveGroup::Reason(_) | LiveGroup::InKernel(Some(_)))),
         subjects: rows(&totals.groups, |group| matches!(group, LiveGroup::Subject(_))),
@@ -80,9 +80,9 @@ fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), nam
         key,
         count: ended.count,
         per_s: ended.count as f64 / seconds,
-        cost: (has_time && !is_halt).then(|| part(within.cost(), wall)),
-        exit_time: has_time.then(|| part(within.total, wall)),
-        to_user_space: (ended.count > 0 && !is_halt).then(|| part(ended.to_user, ended.count)),
+        cost: if has_time && !is_halt { part(within.cost(), wall) } else { None },
+        exit_time: if has_time { part(within.total, wall) } else { None },
+        to_user_space: if is_halt { None } else { part(ended.to_user, ended.count) },
         mean_ns: ended.total.checked_div(ended.lengths.total()),
         p50_ns: ended.lengths.quantile(5_000),
         p99_ns: ended.lengths.quantile(9_900),
@@ -91,8 +91,8 @@ fn row(group: &LiveGroup, totals: &GroupTotals, (wall, seconds): (u64, f64), nam
 }
 
 /// A share; of nothing, none.
-pub fn part(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
+pub fn part(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| (part as f64 / whole as f64).min(1.0))
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
         (totals.switches, totals.has_kvm_exit) = (true, true);
         let RateFigures { exits, cost, halted, steal, guest, reasons, .. } =
             figures(&totals, 1.0, &SubjectNames::default());
-        let shares = [cost.unwrap(), halted, steal.unwrap(), guest].map(|share| (share * 1_500.0).round() as u64);
+        let shares = [cost, halted, steal, guest].map(|share| (share.unwrap() * 1_500.0).round() as u64);
         assert_eq!((exits, shares), (1, [130, 770, 100, 500]));
         assert_eq!((reasons[0].count, (reasons[0].exit_time.unwrap() * 1_500.0).round()), (1, 1_000.0));
     }
@@ -138,7 +138,24 @@ mod tests {
     fn where_kvm_exit_does_not_fire_the_rest_is_unknown() {
         let totals = IntervalTotals { wall: 1_000, outside: beside(600, 300), switches: true, ..Default::default() };
         let RateFigures { halted, steal, unknown, guest, cost, .. } = figures(&totals, 1.0, &SubjectNames::default());
-        assert_eq!((halted, steal, unknown, guest, cost), (0.6, Some(0.3), 0.1, 0.0, Some(0.0)));
+        assert_eq!([halted, steal, unknown, guest, cost], [0.6, 0.3, 0.1, 0.0, 0.0].map(Some));
+    }
+
+    /// A vCPU whose first event ends the interval, or whose thread ended before it: of no time nothing is a share.
+    #[test]
+    fn without_time_no_part_of_it_has_a_figure() {
+        let mut timed = CountAndTime { count: 1, total: 7, ..CountAndTime::default() };
+        timed.lengths.record(7);
+        let group = GroupTotals { within: timed.clone(), ended: timed };
+        for groups in [BTreeMap::new(), BTreeMap::from([(LiveGroup::Reason(HLT), group)])] {
+            let exits = groups.len() as u64;
+            let totals = IntervalTotals { wall: 0, switches: true, groups, ..IntervalTotals::default() };
+            let figures = figures(&totals, 1.0, &SubjectNames::default());
+            assert!(TimePart::ALL.iter().all(|&part| figures.share_of(part).is_none()), "{figures:?}");
+            assert_eq!((figures.exits, figures.vcpu_seconds), (exits, 0.0));
+            assert!(figures.reasons.iter().all(|row| row.cost.is_none() && row.exit_time.is_none()), "{figures:?}");
+            assert!(figures.reasons.iter().all(|row| row.mean_ns == Some(7)), "{figures:?}");
+        }
     }
 
     #[test]

@@ -116,13 +116,13 @@ pub struct TopGangRow {
     /// Runs in a second.
     pub runs_per_s: f64,
     /// Share of them that one thread's exit ended for others that worked.
-    pub ganged: f64,
+    pub ganged: Option<f64>,
     /// Exits in a second that were forced: the thread had no reason of its own.
     pub forced_exits_per_s: f64,
     /// Share of the exits of threads that worked that this is.
-    pub forced_exits: f64,
+    pub forced_exits: Option<f64>,
     /// Share of the vCPUs' wall time from being forced out to the next entry.
-    pub forced_out: f64,
+    pub forced_out: Option<f64>,
     /// What forced others out, most forced first.
     pub causes: Vec<GangCause>,
 }
@@ -139,7 +139,7 @@ pub struct GangCause {
     /// Exits in a second that it forced; where several threads had a reason, each has them all.
     pub forced_exits_per_s: f64,
     /// Share of the VM's vCPUs' wall time that it took from those.
-    pub forced_out: f64,
+    pub forced_out: Option<f64>,
 }
 
 /// How vCPUs fared.
@@ -152,25 +152,25 @@ pub struct RateFigures {
     /// The vCPUs' wall time in the interval, in seconds: from the first event of each on, and until its thread ended.
     pub vcpu_seconds: f64,
     /// Share of that time that exits cost: in the kernel and in user space; nothing where there were exits and no length of one
-    /// is known.
+    /// is known. This and every other share of that time is nothing where there was none.
     pub cost: Option<f64>,
     /// Share in which the host polled for a wake-up before it blocked a halted vCPU.
-    pub polling: f64,
+    pub polling: Option<f64>,
     /// Share in which they were blocked because the guest had halted.
-    pub halted: f64,
+    pub halted: Option<f64>,
     /// Share of halts that cannot be divided, as nothing tells when the thread slept (POWER).
-    pub halt_not_divided: f64,
+    pub halt_not_divided: Option<f64>,
     /// Share in which they were blocked until a page was there.
-    pub waiting_for_memory: f64,
+    pub waiting_for_memory: Option<f64>,
     /// Share in which their threads were runnable and had no CPU; nothing where the scheduler does not tell.
     pub steal: Option<f64>,
     /// Share in which the VMM kept them from running.
-    pub stopped: f64,
+    pub stopped: Option<f64>,
     /// Share that nothing explains: where `kvm_exit` does not fire, all that runs within `KVM_RUN`.
-    pub unknown: f64,
+    pub unknown: Option<f64>,
     /// The rest: in the guest.
-    pub guest: f64,
-    /// Share of exits that went on to user space; nothing where there was none.
+    pub guest: Option<f64>,
+    /// Share of exits that user space answered; nothing where there was none.
     pub to_user_space: Option<f64>,
     /// The 99th percentile of their lengths in nanoseconds, halts left out.
     pub p99_ns: Option<u64>,
@@ -202,7 +202,7 @@ pub struct TopGroupRow {
     pub cost: Option<f64>,
     /// Share of the vCPUs' wall time in them, whatever it was; nothing where no length is known.
     pub exit_time: Option<f64>,
-    /// Share that went on to user space; nothing where none ended, and of halts.
+    /// Share that user space answered; nothing where none ended, and of halts.
     pub to_user_space: Option<f64>,
     /// Mean length in nanoseconds, of those that ended in the interval.
     pub mean_ns: Option<u64>,
@@ -230,14 +230,14 @@ impl RateFigures {
     pub(crate) fn share_of(&self, part: TimePart) -> Option<f64> {
         match part {
             TimePart::Kernel => self.cost,
-            TimePart::Guest => Some(self.guest),
-            TimePart::Polling => Some(self.polling),
-            TimePart::Halted => Some(self.halted),
-            TimePart::Undivided => Some(self.halt_not_divided),
-            TimePart::Memory => Some(self.waiting_for_memory),
+            TimePart::Guest => self.guest,
+            TimePart::Polling => self.polling,
+            TimePart::Halted => self.halted,
+            TimePart::Undivided => self.halt_not_divided,
+            TimePart::Memory => self.waiting_for_memory,
             TimePart::Steal => self.steal,
-            TimePart::Stopped => Some(self.stopped),
-            TimePart::Unknown => Some(self.unknown),
+            TimePart::Stopped => self.stopped,
+            TimePart::Unknown => self.unknown,
             TimePart::User | TimePart::Excluded => None,
         }
     }

@@ -105,8 +105,11 @@ mod tests {
         watch.absorb(&ganged_run(1_000));
         watch.absorb(&ganged_run(2_000));
         let row = &watch.rows(2.0, |pid| u64::from(pid) * 100)[&7];
-        assert_eq!((row.runs_per_s, row.ganged, row.forced_exits_per_s, row.forced_exits), (1.0, 1.0, 1.0, 0.5));
-        assert_eq!(row.forced_out, 400.0 / 700.0);
+        assert_eq!(
+            (row.runs_per_s, row.ganged, row.forced_exits_per_s, row.forced_exits),
+            (1.0, Some(1.0), 1.0, Some(0.5))
+        );
+        assert_eq!(row.forced_out, Some(400.0 / 700.0));
         let [cause] = &row.causes[..] else { panic!("{:?}", row.causes) };
         assert_eq!((cause.vcpu, cause.reason.as_str(), cause.forced_exits_per_s), (1, "SYSCALL", 1.0));
         // A run that goes on over the end of an interval is of the next.

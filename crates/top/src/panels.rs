@@ -286,7 +286,7 @@ fn gangs(chosen: &Chosen, height: u16) -> List {
                 (name, cause.runs_per_s, cause.forced_exits_per_s, cause.forced_out)
             }
         };
-        (vec![name, rate(runs).into(), rate(forced).into(), share(lost).into()], Style::new())
+        (vec![name, rate(runs).into(), rate(forced).into(), measured(lost).into()], Style::new())
     })
 }
 

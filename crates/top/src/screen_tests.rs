@@ -37,16 +37,16 @@ fn drawn(size: (u16, u16), frame: &Frame, state: &mut ScreenState) -> String {
 fn power() -> Frame {
     let gangs = TopGangRow {
         runs_per_s: 1200.0,
-        ganged: 0.35,
+        ganged: Some(0.35),
         forced_exits_per_s: 900.0,
-        forced_exits: 0.42,
-        forced_out: 0.125,
+        forced_exits: Some(0.42),
+        forced_out: Some(0.125),
         causes: vec![GangCause {
             vcpu: 3,
             reason: "SYSCALL".into(),
             runs_per_s: 420.0,
             forced_exits_per_s: 880.0,
-            forced_out: 0.12,
+            forced_out: Some(0.12),
         }],
     };
     let halts = KvmHalts {
@@ -186,10 +186,10 @@ fn rows_that_have_no_room_are_counted() {
 fn parts_that_add_up_to_all_are_columns_where_there_is_any_of_them() {
     let figures = |unknown| RateFigures {
         cost: Some(0.25),
-        guest: 0.4,
-        halted: 0.2,
+        guest: Some(0.4),
+        halted: Some(0.2),
         steal: Some(0.15 - unknown),
-        unknown,
+        unknown: Some(unknown),
         ..RateFigures::default()
     };
     let header = |width, unknown| {
@@ -242,7 +242,8 @@ fn what_makes_figures_doubtful_is_wrapped_and_not_cut() {
 
 #[test]
 fn columns_that_have_no_room_are_named() {
-    let frame = of_one_vm(RateFigures { cost: Some(0.5), polling: 0.25, unknown: 0.25, ..RateFigures::default() });
+    let frame =
+        of_one_vm(RateFigures { cost: Some(0.5), polling: Some(0.25), unknown: Some(0.25), ..RateFigures::default() });
     let hidden = |size, state: &mut ScreenState| {
         let screen = drawn(size, &frame, state);
         screen.lines().find(|line| line.starts_with("hidden: ")).map(|line| line.trim_end().to_string())
@@ -259,7 +260,8 @@ fn columns_that_have_no_room_are_named() {
 
 #[test]
 fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
-    let frame = of_one_vm(RateFigures { cost: Some(0.5), polling: 0.25, unknown: 0.25, ..RateFigures::default() });
+    let frame =
+        of_one_vm(RateFigures { cost: Some(0.5), polling: Some(0.25), unknown: Some(0.25), ..RateFigures::default() });
     let mut state = ScreenState::default();
     for key in [KeyCode::Char('o'), KeyCode::End, KeyCode::Char(' ')] {
         state.key(key.into(), &frame);
@@ -285,8 +287,8 @@ fn all_columns_are_listed_with_what_they_are_and_whether_they_are_shown() {
 fn large_screens_have_the_timeline_of_the_selected_row() {
     let figures = |cost, guest, halted| RateFigures {
         cost: Some(cost),
-        guest,
-        halted,
+        guest: Some(guest),
+        halted: Some(halted),
         steal: Some(0.0),
         vcpu_seconds: 1.0,
         reasons: vec![Group { kind: "reason", name: "HLT".into(), ..Group::default() }],
@@ -467,10 +469,10 @@ impl Hard {
             vcpu_seconds: 1.0,
             exits_per_s: self.rate(),
             cost: Some(cost),
-            guest: self.share(),
-            polling: self.share(),
-            unknown: self.share(),
-            halted: self.share(),
+            guest: Some(self.share()),
+            polling: Some(self.share()),
+            unknown: Some(self.share()),
+            halted: Some(self.share()),
             steal: Some(self.share()),
             to_user_space: Some(self.share()),
             p99_ns: Some(self.length()),
@@ -488,15 +490,15 @@ impl Hard {
             reason: reason.into(),
             runs_per_s: self.rate(),
             forced_exits_per_s: self.rate(),
-            forced_out: self.share(),
+            forced_out: Some(self.share()),
         };
         let causes = vec![cause(70_001, "SYSCALL"), cause(70_002, "H_DATA_STORAGE")];
         TopGangRow {
             runs_per_s: self.rate(),
-            ganged: self.share(),
+            ganged: Some(self.share()),
             forced_exits_per_s: self.rate(),
-            forced_exits: self.share(),
-            forced_out: self.share(),
+            forced_exits: Some(self.share()),
+            forced_out: Some(self.share()),
             causes,
         }
     }
@@ -579,7 +581,7 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
             ..
         } = figures;
         all.push(rate(*exits_per_s));
-        all.extend([cost.unwrap(), *guest, *polling, *unknown, *halted, steal.unwrap(), to_user.unwrap()].map(share));
+        all.extend([*cost, *guest, *polling, *unknown, *halted, *steal, *to_user].map(measured));
         all.extend([*p99_ns, poll_ns.map(u64::from)].map(length));
         let of_all: f64 = halts.iter().map(|row| row.per_s).sum();
         all.extend(halts.iter().map(|row| share(row.per_s / of_all)));
@@ -601,9 +603,9 @@ fn printed(frame: &Frame) -> BTreeSet<String> {
         let halts = vm.kvm_halts.clone().unwrap();
         all.extend(figure_text::gangs(gangs));
         all.extend([gangs.runs_per_s, gangs.forced_exits_per_s].map(rate));
-        all.push(share(gangs.forced_out));
+        all.push(measured(gangs.forced_out));
         for cause in &gangs.causes {
-            all.extend([rate(cause.runs_per_s), rate(cause.forced_exits_per_s), share(cause.forced_out)]);
+            all.extend([rate(cause.runs_per_s), rate(cause.forced_exits_per_s), measured(cause.forced_out)]);
         }
         all.extend([vm.pid, vm.vcpus[0].tid.unwrap(), vm.vcpus[1].tid.unwrap()].map(|pid| pid.to_string()));
         all.extend(vm.vcpus.iter().map(|vcpu| format!("vCPU {} {}", vcpu.vcpu.unwrap(), length(vcpu.open_ns))));

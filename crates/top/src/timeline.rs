@@ -32,16 +32,18 @@ const STEPS: f64 = 8.0;
 pub struct PartsTimeline<'a> {
     title: Words,
     history: &'a History,
-    rows: Vec<(TimePart, f64)>,
+    rows: Vec<(TimePart, Option<f64>)>,
 }
 
 impl<'a> PartsTimeline<'a> {
     /// Of a row whose last interval is `figures`; none before its first.
     pub fn of(title: Words, history: Option<&'a History>, figures: &RateFigures) -> Option<PartsTimeline<'a>> {
         let history = history.filter(|history| history.len() > 0)?;
-        let row = |part: TimePart| Some((part, figures.share_of(part)?));
-        let has_any = |row: &(TimePart, f64)| row.1 > 0.0 || history.shares(row.0, KEPT).any(|share| share > 0.0);
-        let rows: Vec<_> = TopColumn::all().filter_map(TopColumn::part).filter_map(row).filter(has_any).collect();
+        let row = |part: TimePart| (part, figures.share_of(part));
+        let has_any = |row: &(TimePart, Option<f64>)| {
+            row.1.is_some_and(|share| share > 0.0) || history.shares(row.0, KEPT).any(|share| share > 0.0)
+        };
+        let rows: Vec<_> = TopColumn::all().filter_map(TopColumn::part).map(row).filter(has_any).collect();
         (!rows.is_empty()).then_some(PartsTimeline { title, history, rows })
     }
 
@@ -92,7 +94,7 @@ impl<'a> PartsTimeline<'a> {
                 Style::new(),
             );
             let mean = share(self.history.mean(*part, shown));
-            for (at, text) in [(0, share(*now)), (1, mean)] {
+            for (at, text) in [(0, crate::figure_text::measured(*now)), (1, mean)] {
                 put(figure(at, &text), foot, &text, SHARE, Style::new());
             }
             let shares: Vec<f64> = self.history.shares(*part, shown).collect();
@@ -137,13 +139,17 @@ mod tests {
     #[test]
     fn parts_of_which_there_is_nothing_have_no_row_and_rows_grow_with_the_room() {
         let mut history = History::default();
-        let figures = RateFigures { cost: Some(0.2), guest: 0.8, vcpu_seconds: 1.0, ..RateFigures::default() };
+        let figures = RateFigures { cost: Some(0.2), guest: Some(0.8), vcpu_seconds: 1.0, ..RateFigures::default() };
         assert!(PartsTimeline::of("web".into(), Some(&history), &figures).is_none());
-        history.push(&RateFigures { halted: 0.1, steal: Some(0.0), ..figures.clone() });
+        history.push(&RateFigures { halted: Some(0.1), steal: Some(0.0), ..figures.clone() });
         history.push(&figures);
         let timeline = PartsTimeline::of("web".into(), Some(&history), &figures).unwrap();
-        let parts: Vec<TimePart> = timeline.rows.iter().map(|row| row.0).collect();
-        assert_eq!(parts, [TimePart::Kernel, TimePart::Guest, TimePart::Halted], "it was halted before");
+        let parts = [TimePart::Kernel, TimePart::Guest, TimePart::Halted];
+        let found: Vec<TimePart> = timeline.rows.iter().map(|row| row.0).collect();
+        assert_eq!(found, parts, "it was halted before");
+        // Who has ended keeps what there was.
+        let ended = PartsTimeline::of("web".into(), Some(&history), &RateFigures::default()).unwrap();
+        assert_eq!(ended.rows, parts.map(|part| (part, None)));
         assert_eq!([0, 4, 6, 7, 13, 99].map(|room| timeline.height(room)), [4, 4, 4, 7, 13, 19]);
     }
 }

@@ -52,9 +52,9 @@ impl RecentIntervals {
             ..Interval::default()
         };
         for (vm, gangs) in frame.vms.iter().filter_map(|vm| Some((vm, vm.gangs.as_ref()?))) {
-            interval.forced_out += gangs.forced_out * vm.figures.vcpu_seconds * 1e9;
+            interval.forced_out += gangs.forced_out.unwrap_or(0.0) * vm.figures.vcpu_seconds * 1e9;
             interval.core_runs += gangs.runs_per_s * frame.seconds;
-            interval.ganged_runs += gangs.ganged * gangs.runs_per_s * frame.seconds;
+            interval.ganged_runs += gangs.ganged.unwrap_or(0.0) * gangs.runs_per_s * frame.seconds;
         }
         self.intervals.push_back(interval);
         self.intervals.drain(..self.intervals.len().saturating_sub(INTERVALS));

@@ -84,7 +84,7 @@ fn events_that_went_missing_make_a_verdict_doubtful_for_as_long_as_they_are_of_i
 
 #[test]
 fn exits_that_were_forced_are_told_from_what_exits_cost() {
-    let gangs = TopGangRow { runs_per_s: 100.0, ganged: 0.4, forced_out: 0.2, ..TopGangRow::default() };
+    let gangs = TopGangRow { runs_per_s: 100.0, ganged: Some(0.4), forced_out: Some(0.2), ..TopGangRow::default() };
     let figures = RateFigures { vcpu_seconds: 1.0, ..RateFigures::default() };
     let vms = vec![VmRow { gangs: Some(gangs), figures, ..VmRow::default() }];
     let mut recent = RecentIntervals::new(2);

@@ -308,7 +308,7 @@ fn ftrace_text() {
     check_text(
         &corpus("x86-svm/t4-ftrace.txt.gz"),
         "ftrace text",
-        &[(LedgerLine::UncertainLoss, 117_600 - 9_569), (LedgerLine::LostRecords, 62_837)],
+        &[(LedgerLine::MissingLines, 117_600 - 9_569), (LedgerLine::LostRecords, 62_837)],
     );
 }
 

@@ -87,7 +87,7 @@ fn an_ftrace_text_has_the_events_that_grep_counts() {
     let said = read(&corpus("x86-svm/t4-ftrace.txt.gz"));
     assert_eq!(said.info.format, "ftrace text");
     // As its header says: 117600 of 180437 are in the buffers. CPU 0's begin at line 1822. The text has only a part of them.
-    let part = (LedgerLine::UncertainLoss, 117_600 - 39_987, None);
+    let part = (LedgerLine::MissingLines, 117_600 - 39_987, None);
     assert_eq!(said.losses(), [part, (LedgerLine::LostRecords, 62_837, None)]);
     let lost = said.events.iter().position(|event| matches!(event.kind, EventKind::Lost { .. })).unwrap();
     assert_eq!((said.events[lost].cpu, said.events[lost + 1].cpu, lost), (PcpuId(0), PcpuId(0), 1822 - 12 - 1));
@@ -449,7 +449,20 @@ fn what_was_overwritten_is_lost_and_hides_what_a_cpu_did_before_its_buffer_start
     assert_eq!(text(&format!("{}{ENTRY}", header.replace("2/5", "1/1"))).losses(), []);
     // A part of what it is of.
     let part = text(&format!("{}{ENTRY}", header.replace("2/5", "5/5")));
-    assert_eq!(part.losses(), [(LedgerLine::UncertainLoss, 4, None)]);
+    assert_eq!(part.losses(), [(LedgerLine::MissingLines, 4, None)]);
+}
+
+/// As it is pasted into a mail or an issue.
+#[test]
+fn the_header_of_an_indented_text_is_read() {
+    let text_of = |indent: &str| {
+        let lines = format!("# tracer: nop\n#\n# entries-in-buffer/entries-written: 2/5   #P:2\n#\n{ENTRY}{ENTRY}");
+        lines.lines().map(|line| format!("{indent}{line}\n")).collect::<String>()
+    };
+    for indent in ["", "    ", "\t"] {
+        let said = text(&text_of(indent));
+        assert_eq!((said.losses(), said.info.cpus), (vec![(LedgerLine::LostRecords, 3, None)], 2), "{indent:?}");
+    }
 }
 
 #[test]
@@ -463,11 +476,11 @@ fn each_header_of_a_text_counts_what_follows_it() {
     assert_eq!(losses(&[of(5, 12, 3), of(5, 12, 2)]), [(LedgerLine::LostRecords, 7, None)]);
     assert_eq!(
         losses(&[of(5, 12, 3), of(5, 12, 1)]),
-        [(LedgerLine::UncertainLoss, 1, None), (LedgerLine::LostRecords, 7, None)]
+        [(LedgerLine::MissingLines, 1, None), (LedgerLine::LostRecords, 7, None)]
     );
     // Events that came to a buffer while it was printed are not those that another text lacks.
-    assert_eq!(losses(&[of(2, 2, 6), of(4, 4, 1)]), [(LedgerLine::UncertainLoss, 3, None)]);
-    assert_eq!(losses(&[of(4, 4, 1), of(2, 2, 6)]), [(LedgerLine::UncertainLoss, 3, None)]);
+    assert_eq!(losses(&[of(2, 2, 6), of(4, 4, 1)]), [(LedgerLine::MissingLines, 3, None)]);
+    assert_eq!(losses(&[of(4, 4, 1), of(2, 2, 6)]), [(LedgerLine::MissingLines, 3, None)]);
     assert_eq!(losses(&[of(3, 3, 3), of(2, 9, 2)]), [(LedgerLine::LostRecords, 7, None)]);
     // perf ftrace prints one while there is nothing in the buffer (`__cmd_ftrace` of tools/perf/builtin-ftrace.c).
     assert_eq!(losses(&[of(0, 0, 3)]), []);

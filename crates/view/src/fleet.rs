@@ -238,7 +238,8 @@ impl Fleet {
         });
         let mut doubts = Vec::new();
         if self.lost > 0 {
-            doubts.push(format!("{} records were lost", thousands(self.lost)));
+            let were = if self.lost == 1 { "record was" } else { "records were" };
+            doubts.push(format!("{} {were} lost", thousands(self.lost)));
         }
         if !self.left_out.is_empty() {
             let noun = plural(self.left_out.len() as u64, "file");

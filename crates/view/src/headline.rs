@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The answer, before all figures.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Headline {
     /// Of a comparison `worse`, `better`, `recordings_differ` (of which a side has one), `no_clear_difference`, `same` (every figure is)
     /// or `cannot_tell`; of a fleet the first, the second, the fourth and the last, for the largest certain difference. Of a sweep `best` (one configuration), `ahead` (some, that tie among

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What an experiment on real KVM guests found.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabReport {
     /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
     pub schema: String,
@@ -34,7 +34,7 @@ pub struct LabReport {
 }
 
 /// Instructions of a kind.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutedRow {
     /// `hypercall`, `CPUID`, `MSR access`, `port access`, `MMIO access`, `HLT` or `first touch of a page`.
     pub instruction: String,
@@ -43,7 +43,7 @@ pub struct ExecutedRow {
 }
 
 /// What ran an experiment.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestRow {
     /// KVM's back end, by its module.
     pub back_end: String,
@@ -69,7 +69,7 @@ pub struct ManifestRow {
 }
 
 /// Figures of a kind.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabTable {
     /// What they are.
     pub title: String,
@@ -80,7 +80,7 @@ pub struct LabTable {
 }
 
 /// One thing that was measured, or cannot be.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabRow {
     /// What tells it from the others: a text for each of the table's labels.
     pub labels: Vec<String>,
@@ -91,7 +91,7 @@ pub struct LabRow {
 }
 
 /// A figure.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabFigure {
     /// Its name.
     pub name: String,

@@ -4,6 +4,7 @@ use crate::FigureUnit;
 use crate::lab::{LabFigure, LabReport, LabRow, LabTable, ManifestRow};
 use crate::names::{rate, share, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, column, plain};
+use exitscope_analysis::FEWEST_RECORDINGS;
 use exitscope_scenario::findings::{HIDDEN_BOUND, counted};
 use exitscope_stats::Estimate;
 use exitscope_units::Nanos;
@@ -31,38 +32,139 @@ pub fn lab_comparison_page(before: &[LabReport], after: &LabReport) -> Page {
         head.sentences.push(Sentence { text, warning: true });
     }
     head.sentences.extend(after.warnings.iter().map(|text| Sentence { text: text.clone(), warning: true }));
-    let tables: Vec<PageSection> = after.tables.iter().map(|table| compared(before, table)).collect();
-    let mut sections = vec![against(&tables), head];
-    sections.extend(tables);
+    let compared: Vec<Vec<ComparedFigure>> = after.tables.iter().map(|table| compared_figures(before, table)).collect();
+    let is_judged = before.len() >= FEWEST_RECORDINGS;
+    let mut sections = vec![against(&compared.concat(), is_judged), head];
+    let tables = after.tables.iter().zip(&compared);
+    sections.extend(tables.map(|(table, figures)| compared_section(table, figures, is_judged)));
     Page { sections }
 }
 
-/// What the tables of a comparison come to: their last columns are the change and the verdict.
-fn against(tables: &[PageSection]) -> PageSection {
-    let rows: Vec<&[String]> = tables
-        .iter()
-        .filter_map(|of| of.table.as_ref())
-        .flat_map(|table| table.rows.iter().map(Vec::as_slice))
-        .collect();
-    let verdict = |row: &&[String]| row.last().map_or("", String::as_str).to_string();
-    let clear: Vec<&&[String]> = rows.iter().filter(|row| matches!(verdict(row).as_str(), "more" | "less")).collect();
-    let judged = rows.iter().filter(|row| verdict(row) != "too few rounds").count();
-    let change = |row: &[String]| row[row.len() - 2].trim_end_matches('%').parse::<f64>().unwrap_or(0.0).abs();
-    let largest = clear.iter().max_by(|a, b| change(a).total_cmp(&change(b)));
-    let figures = format!("{} figures", thousands(judged as u64));
-    let text = match (judged, largest) {
-        (0, _) => "Cannot tell: too few rounds for intervals".to_string(),
-        (_, None) => format!("No clear difference in any of {figures}"),
-        (_, Some(row)) => {
-            let [labels @ .., before, after, change, _] = row else { return PageSection::default() };
-            let labels = labels.join(", ");
-            let many = thousands(clear.len() as u64);
-            format!("{many} of {figures} differ clearly; the largest change: {labels} {before} → {after} ({change})")
+/// A figure of this run beside that of earlier ones.
+#[derive(Clone)]
+struct ComparedFigure {
+    labels: Vec<String>,
+    name: String,
+    unit: FigureUnit,
+    /// The mean of the earlier runs that have it.
+    before: Option<f64>,
+    after: f64,
+    verdict: FigureVerdict,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FigureVerdict {
+    More,
+    Less,
+    /// Within what one more run like the earlier ones would be in.
+    Alike,
+    /// Too few earlier runs have the figure.
+    NotJudged,
+}
+
+impl FigureVerdict {
+    /// Of a run against earlier ones. Rounds of one run share its guests, its memory and its moment: how much they vary says
+    /// nothing of the next run, so that only runs are counted.
+    fn of(earlier: &[f64], after: f64) -> FigureVerdict {
+        match Estimate::next_within(earlier) {
+            Some((_, high)) if after > high => FigureVerdict::More,
+            Some((low, _)) if after < low => FigureVerdict::Less,
+            Some(_) => FigureVerdict::Alike,
+            None => FigureVerdict::NotJudged,
         }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            FigureVerdict::More => "more",
+            FigureVerdict::Less => "less",
+            FigureVerdict::Alike => "",
+            FigureVerdict::NotJudged => "not judged",
+        }
+    }
+}
+
+impl ComparedFigure {
+    /// After as a part more than before. No part of nothing, nor of what is below zero because measuring was subtracted.
+    fn change(&self) -> Option<f64> {
+        self.before.filter(|&before| before > 0.0).map(|before| self.after / before - 1.0)
+    }
+
+    fn before_text(&self) -> String {
+        self.before.map_or("-".to_string(), |before| quantity(self.unit, before))
+    }
+
+    fn change_text(&self) -> String {
+        self.change().map_or("-".to_string(), |change| format!("{:+.1}%", change * 100.0))
+    }
+}
+
+/// Every figure of the table that has rounds, beside those of earlier runs.
+fn compared_figures(before: &[LabReport], table: &LabTable) -> Vec<ComparedFigure> {
+    let of_row = |row: &LabRow| {
+        let old: Vec<_> = before.iter().filter_map(|run| run.row(&table.title, &row.labels)).collect();
+        let having_rounds = row.figures.iter().filter(|figure| !figure.rounds.is_empty());
+        let compared = having_rounds.map(|figure| {
+            let was = old.iter().filter_map(|old| old.figures.iter().find(|was| was.name == figure.name));
+            let earlier: Vec<f64> = was.map(|was| was.value).collect();
+            ComparedFigure {
+                labels: row.labels.clone(),
+                name: figure.name.clone(),
+                unit: figure.unit,
+                before: Estimate::of(&earlier).map(|was| was.mean),
+                after: figure.value,
+                verdict: FigureVerdict::of(&earlier, figure.value),
+            }
+        });
+        compared.collect::<Vec<_>>()
     };
-    // Where intervals do not meet, chance is rarer than the confidence of one.
-    let note = "at 95 % confidence, one verdict in twenty or fewer is chance where nothing changed".to_string();
-    PageSection { title: text, sentences: vec![plain(note)], ..PageSection::default() }
+    table.rows.iter().flat_map(of_row).collect()
+}
+
+/// What all figures of a comparison come to.
+fn against(figures: &[ComparedFigure], is_judged: bool) -> PageSection {
+    let size = |figure: &&ComparedFigure| figure.change().unwrap_or(0.0).abs();
+    let largest = |among: &mut dyn Iterator<Item = &ComparedFigure>| {
+        let figure = among.max_by(|a, b| size(a).total_cmp(&size(b)))?;
+        let (labels, name, before) = (figure.labels.join(", "), &figure.name, figure.before_text());
+        let after = quantity(figure.unit, figure.after);
+        Some(format!("largest change: {labels}, {name} {before} → {after} ({})", figure.change_text()))
+    };
+    if !is_judged {
+        return PageSection {
+            title: "Sizes only, no verdict: one earlier run does not say how runs differ without any change"
+                .to_string(),
+            sentences: largest(&mut figures.iter().filter(|figure| figure.change().is_some()))
+                .into_iter()
+                .chain(["give --against several times, five or more, for a verdict".to_string()])
+                .map(plain)
+                .collect(),
+            ..PageSection::default()
+        };
+    }
+    let judged = figures.iter().filter(|figure| figure.verdict != FigureVerdict::NotJudged).count();
+    let is_outside = |figure: &&ComparedFigure| matches!(figure.verdict, FigureVerdict::More | FigureVerdict::Less);
+    let outside = figures.iter().filter(is_outside).count();
+    let of = counted(judged as u64, "figure");
+    let title = match (judged, largest(&mut figures.iter().filter(is_outside))) {
+        (0, _) => "Cannot tell: no figure is in two earlier runs".to_string(),
+        (_, None) => format!("No clear difference in {of}"),
+        (_, Some(largest)) => format!(
+            "{} of {of} {} outside what the earlier runs predict, where chance makes {}; the {largest}",
+            thousands(outside as u64),
+            if outside == 1 { "is" } else { "are" },
+            by_chance(judged)
+        ),
+    };
+    PageSection { title, ..PageSection::default() }
+}
+
+/// How many figures chance puts outside if nothing changed.
+fn by_chance(judged: usize) -> String {
+    match judged as f64 * (1.0 - Estimate::CONFIDENCE / 100.0) {
+        few if few < 1.0 => "fewer than 1".to_string(),
+        some => format!("about {}", thousands(some.round() as u64)),
+    }
 }
 
 fn head(report: &LabReport) -> PageSection {
@@ -178,70 +280,23 @@ fn quantity(unit: FigureUnit, value: f64) -> String {
     }
 }
 
-fn compared(before: &[LabReport], table: &LabTable) -> PageSection {
+fn compared_section(table: &LabTable, figures: &[ComparedFigure], is_judged: bool) -> PageSection {
     let mut columns: Vec<_> = table.labels.iter().map(|label| column(label.clone(), true, 0)).collect();
     columns.push(column("figure", true, 0));
     columns.extend(["before", "after", "change"].map(|title| column(title, false, 0)));
-    columns.push(column("verdict", true, 0));
-    let mut rows = Vec::new();
-    for row in &table.rows {
-        let old: Vec<_> = before.iter().filter_map(|run| run.row(&table.title, &row.labels)).collect();
-        for figure in row.figures.iter().filter(|figure| !figure.rounds.is_empty()) {
-            let was: Vec<&LabFigure> =
-                old.iter().filter_map(|old| old.figures.iter().find(|was| was.name == figure.name)).collect();
-            let mean = Estimate::of(&was.iter().map(|was| was.value).collect::<Vec<f64>>()).map(|was| was.mean);
-            // No part of nothing, nor of what is below zero because measuring was taken off.
-            let change = mean
-                .filter(|&mean| mean > 0.0)
-                .map_or("-".to_string(), |mean| format!("{:+.1}%", (figure.value / mean - 1.0) * 100.0));
-            let was_text = mean.map_or("-".to_string(), |mean| quantity(figure.unit, mean));
-            let verdict = verdict(&was, figure).to_string();
-            let cells = [figure.name.clone(), was_text, quantity(figure.unit, figure.value), change, verdict];
-            rows.push([row.labels.clone(), cells.to_vec()].concat());
-        }
-    }
-    let note = match before.len() {
-        0 | 1 => {
-            "A verdict stands only where the 95 % confidence intervals do not meet. They cover the variation within each run; \
-             that from run to run, which may be larger, only if --against is given several times."
-        }
-        _ => {
-            "before: the mean of the earlier runs. A verdict stands only outside of what, by these, one more run would be \
-             within in 95 % of cases; the more of them, the narrower that is."
-        }
+    columns.extend(is_judged.then(|| column("verdict", true, 0)));
+    let row = |figure: &ComparedFigure| {
+        let after = quantity(figure.unit, figure.after);
+        let mut cells = figure.labels.clone();
+        cells.extend([figure.name.clone(), figure.before_text(), after, figure.change_text()]);
+        cells.extend(is_judged.then(|| figure.verdict.name().to_string()));
+        cells
     };
-    let notes = vec![note.to_string()];
+    let rows = figures.iter().map(row).collect();
+    let note = "before: the mean of the earlier runs. A verdict stands only outside of what, by these, one more run would be \
+                within in 95 % of cases; the more of them, the narrower that is.";
+    let notes = is_judged.then(|| note.to_string()).into_iter().collect();
     PageSection { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..PageSection::default() }
-}
-
-fn verdict(before: &[&LabFigure], after: &LabFigure) -> &'static str {
-    let before = match before {
-        [] => return "",
-        [run] => run,
-        runs => return verdict_by_runs(&runs.iter().map(|run| run.value).collect::<Vec<f64>>(), after.value),
-    };
-    match (Estimate::of(&before.rounds), Estimate::of(&after.rounds)) {
-        (Some(before), Some(after)) if before.interval.is_some() && after.interval.is_some() => {
-            match before.meets(&after) {
-                true => "",
-                false if after.mean > before.mean => "more",
-                false => "less",
-            }
-        }
-        _ => "too few rounds",
-    }
-}
-
-/// Whether a run is outside of what one more like these would be within: its mean has this interval, and it has as much
-/// scatter as each of them again.
-fn verdict_by_runs(runs: &[f64], after: f64) -> &'static str {
-    let Some(Estimate { mean, interval: Some((_, high)) }) = Estimate::of(runs) else { return "" };
-    let reach = (high - mean) * (runs.len() as f64 + 1.0).sqrt();
-    match after - mean {
-        more if more > reach => "more",
-        less if less < -reach => "less",
-        _ => "",
-    }
 }
 
 /// Every figure as a line: table, labels, figure, unit, value, bounds, counts, why there is none.
@@ -429,37 +484,75 @@ mod tests {
         assert_eq!(run.headline().state, "cannot_tell");
     }
 
+    /// Two runs on an unchanged host differ by more than their rounds do: guests and memory are placed anew.
     #[test]
-    fn a_comparison_gives_a_verdict_only_where_intervals_do_not_meet() {
-        for (after, expected, said) in [
-            (
-                [200.0, 202.0, 201.0],
-                "more",
-                "1 of 1 figures differ clearly; the largest change: port read, handler, 1, time 100ns → 200ns (+100.0%)",
-            ),
-            ([101.0, 100.0, 102.0], "", "No clear difference in any of 1 figures"),
-            (
-                [50.0, 51.0, 52.0],
-                "less",
-                "1 of 1 figures differ clearly; the largest change: port read, handler, 1, time 100ns → 50ns (-50.0%)",
-            ),
-        ] {
+    fn against_one_run_there_are_sizes_and_no_verdict() {
+        for after in [[200.0, 202.0, 201.0], [101.0, 100.0, 102.0], [50.0, 51.0, 52.0]] {
             let page = lab_comparison_page(&[report(&[100.0, 102.0, 101.0])], &report(&after));
-            assert_eq!(page.sections[0].title, said);
-            assert_eq!(page.sections[2].table.as_ref().unwrap().rows[0].last().unwrap(), expected, "{after:?}");
+            assert_eq!(
+                page.sections[0].title,
+                "Sizes only, no verdict: one earlier run does not say how runs differ without any change"
+            );
+            let table = page.sections[2].table.as_ref().unwrap();
+            let titles: Vec<&str> = table.columns.iter().map(|column| column.title.as_ref()).collect();
+            assert_eq!(titles, ["exit", "handler", "figure", "before", "after", "change"]);
+            assert_eq!(table.rows[0].len(), titles.len());
+            let mut text = Vec::new();
+            write_page(&page, TerminalStyle { width: None, colour: false, unicode: true }, &mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert!(["differ clearly", "more\n", "less\n"].iter().all(|word| !text.contains(word)), "{text}");
         }
+        let page = lab_comparison_page(&[report(&[100.0, 102.0, 101.0])], &report(&[50.0, 51.0, 52.0]));
+        let said: Vec<&str> = page.sections[0].sentences.iter().map(|of| of.text.as_str()).collect();
+        assert_eq!(said[0], "largest change: port read, handler, 1, time 100ns → 50ns (-50.0%)");
     }
 
     #[test]
     fn against_several_runs_a_verdict_stands_on_what_differs_from_run_to_run() {
         let before: Vec<LabReport> =
             [100.0, 140.0, 120.0, 110.0, 130.0].map(|value| report(&[value, value, value + 0.1])).into();
-        for (after, expected) in [(160.0, ""), (170.0, "more"), (70.0, "less")] {
+        for (after, expected, said) in [
+            (160.0, "", "No clear difference in 1 figure"),
+            (
+                170.0,
+                "more",
+                "1 of 1 figure is outside what the earlier runs predict, where chance makes fewer than 1; the largest \
+                 change: port read, handler, 1, time 120ns → 170ns (+41.7%)",
+            ),
+            (
+                70.0,
+                "less",
+                "1 of 1 figure is outside what the earlier runs predict, where chance makes fewer than 1; the largest \
+                 change: port read, handler, 1, time 120ns → 70ns (-41.7%)",
+            ),
+        ] {
             let page = lab_comparison_page(&before, &report(&[after, after, after + 0.1]));
+            assert_eq!(page.sections[0].title, said);
             let row = &page.sections[2].table.as_ref().unwrap().rows[0];
             // Mean 120, standard deviation 15.81; 2.776 times 15.81 times the root of 1.2 is 48.1.
             assert_eq!((row[3].as_str(), row.last().unwrap().as_str()), ("120ns", expected), "{after}");
         }
+    }
+
+    #[test]
+    fn a_figure_of_one_earlier_run_is_not_judged_among_others_that_are() {
+        let mut before = [100.0, 104.0, 102.0].map(|value| report(&[value, value + 0.1]));
+        let mut after = report(&[200.0, 200.1]);
+        let other = LabRow { labels: vec!["CPUID".into(), "kernel".into()], ..after.tables[0].rows[0].clone() };
+        before[0].tables[0].rows.push(other.clone());
+        after.tables[0].rows.push(other);
+        let page = lab_comparison_page(&before, &after);
+        assert!(page.sections[0].title.starts_with("1 of 1 figure is outside"), "{}", page.sections[0].title);
+        let table = page.sections[2].table.as_ref().unwrap();
+        let verdicts: Vec<&str> = table.rows.iter().map(|row| row.last().unwrap().as_str()).collect();
+        assert_eq!(verdicts, ["more", "not judged"]);
+    }
+
+    #[test]
+    fn figures_that_chance_puts_outside_are_counted_beside_those_that_are() {
+        assert_eq!(by_chance(61), "about 3");
+        assert_eq!(by_chance(30), "about 2");
+        assert_eq!(by_chance(10), "fewer than 1");
     }
 
     #[test]

@@ -538,8 +538,10 @@ fn groups(report: &Report) -> PageSection {
     }
     if report.ungrouped_exits > 0 {
         let dims = names(report.by.iter().filter(|&&dim| ABOUT.contains(&dim) || dim == Dimension::Rip));
+        let (exits, have, are) =
+            if report.ungrouped_exits == 1 { ("exit", "has", "is") } else { ("exits", "have", "are") };
         notes.push(format!(
-            "{} exits have none of {dims} and are in none of these groups",
+            "{} {exits} {have} none of {dims} and {are} in none of these groups",
             thousands(report.ungrouped_exits)
         ));
     }

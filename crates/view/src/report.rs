@@ -328,7 +328,7 @@ pub struct ExitFigures {
     pub p999_ns: Option<u64>,
     /// Longest.
     pub max_ns: Option<u64>,
-    /// Share that went on to user space, or to Xen's device model, 0 to 1.
+    /// Share that user space, or Xen's device model, answered, 0 to 1.
     pub user_space_share: f64,
 }
 
@@ -352,7 +352,7 @@ pub struct GroupKeyRow {
     /// The exit reason, in the kernel's spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// `kernel`, the KVM_EXIT_* reason with which exits went on to user space, or `device model`.
+    /// Who answered: `kernel`, user space with this KVM_EXIT_* reason, or `device model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handler: Option<String>,
     /// The port.

@@ -23,7 +23,8 @@ pub fn show(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         TryFormat::Text => write_page(&trial_history_page(&trials), terminal_style(), out)?,
     }
     if unread > 0 {
-        say!("{unread} lines of {} are no trial of this version: cut by a kill, or of another", path.display());
+        let lines = if unread == 1 { "line is" } else { "lines are" };
+        say!("{}: {unread} {lines} no trial of this version: cut by a kill, or of another", path.display());
     }
     Ok(Outcome::Fine)
 }

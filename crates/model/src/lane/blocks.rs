@@ -203,9 +203,7 @@ impl Lane {
         let division = Division { ns, waited, limit, is_told, recorded, block, at };
         match &mut self.open {
             Some(exit)
-                if exit.code.cannot_halt()
-                    && exit.handler == Handler::Kernel
-                    && !exit.phases.has(PhaseBoundary::Emulated) =>
+                if exit.code.cannot_halt() && !exit.has_left_kernel() && !exit.phases.has(PhaseBoundary::Emulated) =>
             {
                 self.give_up(event.at, rows, beside, ledger);
             }

@@ -1,12 +1,9 @@
 //! What a lane makes of events that mark the steps of its open exit's way.
 
 use super::{BesideRows, Lane, LanePosition, LaneRunState};
-use crate::codes::UserStay;
+use crate::codes::{KVM_EXIT_UNKNOWN, UserStay};
 use crate::{Exit, ExitCode, ExitPhase, Handler, PhaseBoundary, SubjectWord, TimePart};
 use exitscope_units::{Moment, Nanos};
-
-/// `KVM_EXIT_UNKNOWN`.
-const UNKNOWN: u32 = 0;
 
 impl Lane {
     /// The open exit goes into its next step: what it cost since the last one began was that one's.
@@ -35,7 +32,7 @@ impl Lane {
     pub(super) fn leave_unsaid(&mut self, at: Moment) {
         self.leave(at);
         if let (Some(exit), LanePosition::Kernel) = (&mut self.open, self.state) {
-            exit.handler = Handler::Userspace(UNKNOWN);
+            exit.handler = Handler::Userspace(KVM_EXIT_UNKNOWN);
             self.state = LanePosition::UserSpace;
             self.user_parts = (TimePart::User, TimePart::User);
             self.step = ExitPhase::UserSpace;

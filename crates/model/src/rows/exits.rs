@@ -137,7 +137,7 @@ pub fn exit_columns() -> Vec<Column<ExitRow>> {
         Column::new(
             "handler",
             "",
-            "`kernel`, the KVM_EXIT_* reason with which it went on to user space, or `device model`.",
+            "Who answered: `kernel`, user space with this KVM_EXIT_* reason, or `device model`.",
             Of::Words(|row: &ExitRow| Some(&row.handler)),
         )
         .spelling(Spelling::Plain),

@@ -37,7 +37,7 @@ pub struct SumRow {
     pub count: u64,
     /// Exits of which both ends were seen; all times are of these alone.
     pub timed: u64,
-    /// Exits that went on to user space, or to Xen's device model.
+    /// Exits that user space, or Xen's device model, answered.
     pub user_space_exits: u64,
     /// Where their time went.
     pub parts: ExitParts,
@@ -203,7 +203,7 @@ pub fn sum_columns() -> Vec<Column<SumRow>> {
         number!(
             SumRow: "user_space_exits",
             "",
-            "Exits that went on to user space, or to Xen's device model.",
+            "Exits that user space, or Xen's device model, answered.",
             user_space_exits
         ),
     ]);

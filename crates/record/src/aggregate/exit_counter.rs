@@ -10,7 +10,7 @@ use super::blocks::{SUMS, Spent, ThreadBlock, beside_cost, end, outside, up_to};
 use super::snapshot::{
     CountAndTime, CountKey, CountedKind, CountedSubject, CountedVcpu, CountedVcpuState, OpenExit, VcpuRunner,
 };
-use exitscope_model::codes::REGION_BITS;
+use exitscope_model::codes::{REGION_BITS, UserStay};
 use exitscope_model::{EventKind, ExitCode, ExitParts, Subject, SubjectKind, TimePart};
 use exitscope_units::{Nanos, Tid, VcpuId};
 use std::collections::hash_map::Entry;
@@ -89,6 +89,7 @@ struct Row {
     code: ExitCode,
     /// The event itself says that the vCPU is idle.
     ceded: bool,
+    /// User space answers it; a signal, which takes it there as well, answers nothing.
     to_user: bool,
 }
 
@@ -257,7 +258,7 @@ impl State {
             }
             EventKind::UserspaceExit { reason, errno } => {
                 match &mut self.open {
-                    Some(row) => row.to_user = true,
+                    Some(row) => row.to_user |= UserStay::of(reason, errno) != UserStay::Kicked,
                     None if is_software => {
                         done.extend(self.closed.take().map(|(row, took)| self.row(traits, row, Some(took))));
                         let code = ExitCode::of_userspace(reason, errno);
@@ -436,6 +437,23 @@ mod tests {
                 halt
             ]
         );
+    }
+
+    #[test]
+    fn what_a_signal_takes_to_user_space_is_not_answered_there() {
+        let out = |reason, errno| EventKind::UserspaceExit { reason, errno };
+        for (is_software, begin) in [(false, exit(CodeList::Vmx, 30)), (true, out(10, -4))] {
+            for (reason, errno, answered) in [(2, 0, 1), (5, 0, 1), (2, -4, 0), (2, -11, 0), (10, 0, 0), (2, -14, 1)] {
+                let mut fold = Fold::new(Traits { is_software, ..HARDWARE }, 4, 100);
+                for (at, kind) in [(1, begin), (2, out(reason, errno)), (9, out(10, -4)), (20, EventKind::Enter)] {
+                    fold.take(LANE, at, kind, VcpuId::UNKNOWN);
+                }
+                let reading = fold.read_all();
+                let [(_, count)] = &reading.counts[..] else { panic!("{:?}", reading.counts) };
+                // A row that is the return itself has no other answer.
+                assert_eq!(count.to_user, if is_software { 1 } else { answered }, "{is_software} {reason} {errno}");
+            }
+        }
     }
 
     #[test]

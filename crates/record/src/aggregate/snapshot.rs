@@ -175,7 +175,7 @@ pub struct CountedSubject {
 pub struct CountAndTime {
     /// Number of exits.
     pub count: u64,
-    /// How many of them went on to user space.
+    /// How many of them user space answered.
     pub to_user: u64,
     /// How long all took together, in nanoseconds; those without an end are not in it.
     pub total: u64,

@@ -354,9 +354,9 @@ impl Program<'_> {
         self.a.store_number(Width::Word, STATE, ASLEEP as i16, what as i32 + 1);
     }
 
-    /// User space has the vCPU: what a sleep is, `reason` and `errno` tell.
-    fn sleep_in_user_space(&mut self, [reason, errno]: [FieldLocation; 2]) {
-        let [stopped, halted, done] = [self.a.label(), self.a.label(), self.a.label()];
+    /// User space has the vCPU: what a sleep is, and whether the exit is answered there, `reason` and `errno` tell.
+    fn in_user_space(&mut self, [reason, errno]: [FieldLocation; 2]) {
+        let [stopped, halted, answers, done] = [self.a.label(), self.a.label(), self.a.label(), self.a.label()];
         for interrupted in [EINTR, EAGAIN] {
             self.field(R1, errno);
             self.a.add(R1, -interrupted);
@@ -373,9 +373,11 @@ impl Program<'_> {
         self.a.jump_if(R1, KVM_EXIT_HLT as i32, halted);
         self.a.here(user);
         self.sleep_is(USER);
-        self.a.jump(done);
+        self.a.jump(answers);
         self.a.here(halted);
         self.sleep_is(TOLD);
+        self.a.here(answers);
+        self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
         self.a.jump(done);
         self.a.here(stopped);
         self.sleep_is(STOPPED);
@@ -445,8 +447,7 @@ impl Program<'_> {
     fn leave(&mut self, code: [FieldLocation; 2]) {
         self.a.load(Width::Double, R1, STATE, SINCE as i16);
         self.a.jump_if(R1, 0, self.out);
-        self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
-        self.sleep_in_user_space(code);
+        self.in_user_space(code);
     }
 
     fn leave_software(&mut self, number: u16, code: [FieldLocation; 2]) {
@@ -457,10 +458,10 @@ impl Program<'_> {
         self.count_state(true);
         self.a.here(settled);
         self.open(number, code);
+        self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
         self.drop_answered();
         self.a.here(open);
-        self.a.store_number(Width::Word, STATE, TO_USER as i16, 1);
-        self.sleep_in_user_space(code);
+        self.in_user_space(code);
     }
 
     fn enter_software(&mut self) {

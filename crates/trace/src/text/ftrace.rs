@@ -25,7 +25,7 @@ const SAID_BY_TRACE_CMD: &[&[u8]] = &[
 #[inline]
 pub(super) fn read(line: &[u8]) -> LineKind<'_> {
     if line.first().is_none_or(|&byte| byte == b'#') {
-        return kernel_comment(line).unwrap_or(LineKind::Silent);
+        return comment(line);
     }
     // Where the name has its usual width, a name that looks like columns cannot mislead.
     let mut from = if line.get(COMM_WIDTH) == Some(&b'-') { COMM_WIDTH } else { 0 };
@@ -42,6 +42,10 @@ pub(super) fn read(line: &[u8]) -> LineKind<'_> {
 /// A line without columns.
 fn other(line: &[u8]) -> LineKind<'_> {
     let trimmed = line.trim_ascii();
+    // Whoever pastes a text may indent it.
+    if trimmed.first() == Some(&b'#') {
+        return comment(trimmed);
+    }
     // "=> function" are the lines of a stack trace, the rest is what trace-cmd says of the file.
     let silent = trimmed.is_empty()
         || trimmed.starts_with(b"=> ")
@@ -61,6 +65,10 @@ fn other(line: &[u8]) -> LineKind<'_> {
         }
         None => flaw::of_named(line).map_or(LineKind::Bad, LineKind::Unusable),
     }
+}
+
+fn comment(line: &[u8]) -> LineKind<'static> {
+    kernel_comment(line).unwrap_or(LineKind::Silent)
 }
 
 /// What tracefs' `trace` says of its buffers (`print_event_info` and `test_cpu_buff_start` of kernel/trace/trace.c):

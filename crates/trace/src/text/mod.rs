@@ -170,7 +170,7 @@ impl EventSource for Text {
                     ledger.count(LedgerLine::LossUnknown);
                 }
                 self.reader.begin_part(Header::default(), ledger);
-                ledger.add(LedgerLine::UncertainLoss, self.reader.missing);
+                ledger.add(LedgerLine::MissingLines, self.reader.missing);
                 if self.lines.unended > 0 {
                     ledger.add_at(LedgerLine::TruncatedBytes, self.lines.unended, self.lines.number);
                 }
