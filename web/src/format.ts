@@ -1,5 +1,7 @@
 // Numbers as people read them; lengths as exitscope's text prints them, but for `µs`, which that writes `us`.
 
+import type { SelectionRow } from "./types.gen";
+
 const UNITS: [number, string][] = [
   [1e9, "s"],
   [1e6, "ms"],
@@ -102,7 +104,9 @@ export function quantity(unit: string, value: number | null | undefined): string
 export const unitName = (unit: string): string => ({ ns: "time", "1/s": "per second", share: "%", cycles: "cycles of the time stamp counter", count: "number" })[unit] ?? unit;
 
 /** What was chosen of a recording, in words; empty if all of it. */
-export function chosenBy({ vms, vcpus, reasons, longer_than_ns, where }: { vms: number[]; vcpus: number[]; reasons: string[]; longer_than_ns?: number; where?: string }): string[] {
+export function chosenBy({ vms, vcpus, reasons, longer_than_ns, where, from: _from, to: _to, ...others }: SelectionRow): string[] {
+  // A further field of a selection does not compile until it has its words.
+  others satisfies Record<string, never>;
   return [
     vms.length && `VM ${vms.join(", ")}`,
     vcpus.length && `vCPU ${vcpus.join(", ")}`,

@@ -150,3 +150,44 @@ fn texts(
 fn vm_label(vm: VmId, info: &TraceInfo) -> String {
     WhoRow { vm: vm.number(), vm_name: info.vm_name(vm), ..WhoRow::default() }.vm_label()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CommandLine;
+    use clap::Args;
+    use serde_json::Value;
+
+    /// For each flag that selects, a value by which some exits of the recording are selected.
+    const VALUES: [(&str, &str); 7] = [
+        ("vms", "121"),
+        ("vcpus", "0"),
+        ("reasons", "io"),
+        ("from", "+1s"),
+        ("to", "+2s"),
+        ("longer_than", "1us"),
+        ("condition", "cost > 1us"),
+    ];
+
+    fn selection(flags: &[&str]) -> Value {
+        let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/x86-svm/t2.data.gz");
+        let arguments = [&["exitscope", "report", trace, "--format", "json"], flags].concat();
+        let mut out = Vec::new();
+        CommandLine::parse(&arguments).unwrap().run(&mut out).unwrap();
+        serde_json::from_slice::<Value>(&out).unwrap()["selection"].take()
+    }
+
+    #[test]
+    fn a_report_names_each_flag_by_which_exits_were_selected() {
+        let flags = SelectArgs::augment_args(clap::Command::new("select"));
+        let clock = ClockArgs::augment_args(clap::Command::new("clock"));
+        let selects = |id: &clap::Id| clock.get_arguments().all(|arg| arg.get_id() != id);
+        let all = selection(&[]);
+        for arg in flags.get_arguments().filter(|arg| selects(arg.get_id())) {
+            let name = format!("--{}", arg.get_long().unwrap());
+            let value = VALUES.iter().find(|(id, _)| arg.get_id() == *id);
+            let (_, value) = value.unwrap_or_else(|| panic!("{name}: which value selects?"));
+            assert_ne!(selection(&[&name, value]), all, "{name} is not in the report's selection");
+        }
+    }
+}

@@ -791,28 +791,31 @@ impl SelectionRow {
 
     /// Whether not all exits of the selected vCPUs and moments are looked at.
     pub(crate) fn narrows_exits(&self) -> bool {
-        !self.reasons.is_empty() || self.longer_than_ns.is_some() || self.condition.is_some()
+        // Each field is named, so that a new one is judged, too.
+        let SelectionRow { vms: _, vcpus: _, reasons, from: _, to: _, longer_than_ns, condition } = self;
+        !reasons.is_empty() || longer_than_ns.is_some() || condition.is_some()
     }
 }
 
 /// `VM 121; vCPU 0, 1; reason io; from 30.5 s; to +2 s; longer than 200us; where cost > 1ms`; empty if everything is selected.
 impl fmt::Display for SelectionRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SelectionRow { vms, vcpus, reasons, from, to, longer_than_ns, condition } = self;
         let numbers = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let mut parts = vec![];
-        if !self.vms.is_empty() {
-            parts.push(format!("VM {}", numbers(&self.vms)));
+        if !vms.is_empty() {
+            parts.push(format!("VM {}", numbers(vms)));
         }
-        if !self.vcpus.is_empty() {
-            parts.push(format!("vCPU {}", numbers(&self.vcpus)));
+        if !vcpus.is_empty() {
+            parts.push(format!("vCPU {}", numbers(vcpus)));
         }
-        if !self.reasons.is_empty() {
-            parts.push(format!("reason {}", self.reasons.join(", ")));
+        if !reasons.is_empty() {
+            parts.push(format!("reason {}", reasons.join(", ")));
         }
-        parts.extend(self.from.map(|from| format!("from {from}")));
-        parts.extend(self.to.map(|to| format!("to {to}")));
-        parts.extend(self.longer_than_ns.map(|length| format!("longer than {}", names::exact_length(length))));
-        parts.extend(self.condition.as_ref().map(|condition| format!("where {condition}")));
+        parts.extend(from.map(|from| format!("from {from}")));
+        parts.extend(to.map(|to| format!("to {to}")));
+        parts.extend(longer_than_ns.map(|length| format!("longer than {}", names::exact_length(length))));
+        parts.extend(condition.as_ref().map(|condition| format!("where {condition}")));
         f.write_str(&parts.join("; "))
     }
 }
