@@ -23,7 +23,9 @@ mod mutants;
 mod rig;
 mod same;
 mod sanitize;
+mod skips;
 mod soak;
+mod test_returns;
 mod tidy;
 
 use anyhow::{Context, ensure};
