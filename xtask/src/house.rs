@@ -140,6 +140,18 @@ impl House {
     }
 }
 
+/// The sources of a crate without those of its tests, its root first, each with its text.
+pub fn files_of_crate(name: &str) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let source = root().join("crates").join(name).join("src");
+    let mut modules = Modules::new();
+    let mut files = Vec::new();
+    for file in ["lib.rs", "main.rs"].map(|name| source.join(name)).iter().filter(|file| file.exists()) {
+        read_module(file, &source, &mut Vec::new(), &mut modules)?;
+        files.extend(std::mem::take(&mut modules).into_values().map(|module| module.file));
+    }
+    files.iter().map(|file| Ok((relative(file), fs::read_to_string(file)?))).collect()
+}
+
 /// Looks at all crates, and at ARCHITECTURE.md.
 pub fn check(findings: &mut Vec<String>) -> anyhow::Result<()> {
     let listed = fs::read_to_string(root().join("xtask/exceptions.toml")).context("xtask/exceptions.toml")?;
@@ -480,30 +492,40 @@ impl Reader {
 }
 
 /// Whether something is there for tests only.
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+pub fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
         meta => meta.path().is_ident("test"),
     })
 }
 
+/// The attributes of an item, and how it is declared, if it is a type.
+fn parts_of(item: &syn::Item) -> (&[syn::Attribute], Option<(&syn::Visibility, &syn::Ident)>) {
+    use syn::Item as I;
+    match item {
+        I::Struct(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Enum(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Union(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Trait(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Type(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Use(item) => (&item.attrs, None),
+        I::Mod(item) => (&item.attrs, None),
+        I::Fn(item) => (&item.attrs, None),
+        I::Impl(item) => (&item.attrs, None),
+        I::Const(item) => (&item.attrs, None),
+        I::Static(item) => (&item.attrs, None),
+        _ => (&[], None),
+    }
+}
+
+/// Whether an item is there for tests only.
+pub fn is_test_item(item: &syn::Item) -> bool {
+    is_test(parts_of(item).0)
+}
+
 impl<'ast> Visit<'ast> for Reader {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        use syn::Item as I;
-        let (attributes, declared) = match item {
-            I::Struct(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Enum(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Union(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Trait(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Type(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Use(item) => (&item.attrs, None),
-            I::Mod(item) => (&item.attrs, None),
-            I::Fn(item) => (&item.attrs, None),
-            I::Impl(item) => (&item.attrs, None),
-            I::Const(item) => (&item.attrs, None),
-            I::Static(item) => (&item.attrs, None),
-            _ => return visit::visit_item(self, item),
-        };
+        let (attributes, declared) = parts_of(item);
         if is_test(attributes) {
             return;
         }

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo xtask tidy    checks the tree: paths, sizes, headers, links, the corpus tables, modules and names
 //! cargo xtask ci      runs the whole check, or what a change can touch, and says how long each part takes
+//! cargo xtask prose CRATE  prints what a crate says to its users, with files and lines
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
@@ -20,6 +21,7 @@ mod excerpts;
 mod fuzz;
 mod house;
 mod mutants;
+mod prose;
 mod rig;
 mod same;
 mod sanitize;
@@ -47,6 +49,8 @@ enum Task {
     Ci(ci::Flags),
     /// Check the tree for what must not be in it
     Tidy,
+    /// Print the texts of a crate that its users see, in reading order
+    Prose(prose::Flags),
     /// Write anew what is generated: JSON schemas, tables, examples, the front end's types
     Docs,
     /// Measure exitscope against its peers and write docs/benchmarks.md
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
     let result = match Flags::parse().task {
         Task::Ci(flags) => ci::run(&flags).map(done),
         Task::Tidy => tidy::run().map(done),
+        Task::Prose(flags) => prose::run(&flags).map(done),
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
