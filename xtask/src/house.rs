@@ -16,17 +16,14 @@
 //! What was so when the checks began is in `exceptions.toml`, which only shrinks, but for names that comments take from others.
 //! An exception that is no longer needed is a finding.
 
-use crate::root;
 use crate::tidy::contains_word;
+use crate::{additions, root};
 use anyhow::Context;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
-
-/// The heading of the lists of ARCHITECTURE.md that are checked.
-const LISTS: &str = "## To add something";
 
 /// Where the Rust files are of which an identifier may be.
 const RUST_FOLDERS: [&str; 5] = ["crates", "xtask", "fuzz", "rig", "bench"];
@@ -129,6 +126,16 @@ impl House {
             }
         }
         Ok(())
+    }
+
+    /// By folder, how many files form a circle.
+    pub fn circles(&self) -> impl Iterator<Item = (&str, usize)> {
+        let of_folder = |(folder, circles)| {
+            let circles: &Vec<Circle> = circles;
+            let folder: &String = folder;
+            circles.iter().map(move |circle| (folder.as_str(), circle.members.len()))
+        };
+        self.circles.iter().flat_map(of_folder)
     }
 
     /// Functions that are too long, longest first, each with its file.
@@ -245,31 +252,24 @@ fn check_lengths(house: &House, exceptions: &Exceptions, findings: &mut Vec<Stri
 
 /// `read` gives a file's text, of a folder an empty one.
 fn check_lists(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut Vec<String>) {
-    let mut is_inside = false;
     let (mut paths, mut text) = (0, String::new());
-    for (at, line) in map.lines().enumerate() {
-        if line.starts_with("## ") {
-            is_inside = line == LISTS;
-        }
-        if !is_inside || !line.starts_with("- ") {
-            continue;
-        }
+    for (at, line) in additions::lines(map).filter(|(_, line)| line.starts_with("- ")) {
         for word in line.split('`').skip(1).step_by(2) {
-            if !word.contains('/') && !word.ends_with(".md") {
+            if !additions::is_path(word) {
                 if !contains_word(&text, word) {
-                    findings.push(format!("ARCHITECTURE.md:{}: {word} is not in the file before it", at + 1));
+                    findings.push(format!("ARCHITECTURE.md:{at}: {word} is not in the file before it"));
                 }
                 continue;
             }
             paths += 1;
             text = read(word).unwrap_or_else(|| {
-                findings.push(format!("ARCHITECTURE.md:{}: {word} does not exist", at + 1));
+                findings.push(format!("ARCHITECTURE.md:{at}: {word} does not exist"));
                 String::new()
             });
         }
     }
     if paths == 0 {
-        findings.push(format!("ARCHITECTURE.md: no list below \"{LISTS}\""));
+        findings.push(format!("ARCHITECTURE.md: no list below \"{}\"", additions::HEADING));
     }
 }
 
@@ -810,7 +810,7 @@ mod tests {
             ("no list", 1),
         ] {
             let mut findings = Vec::new();
-            check_lists(&format!("# A\n{LISTS}\n\n{row}\n## Else\n- `not/this`"), read, &mut findings);
+            check_lists(&format!("# A\n{}\n\n{row}\n## Else\n- `not/this`", additions::HEADING), read, &mut findings);
             assert_eq!(findings.len(), found, "{row}: {findings:?}");
         }
     }
