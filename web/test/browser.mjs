@@ -8,6 +8,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
+import { isLeftOut } from "./skips.mjs";
 
 export const root = fileURLToPath(new URL("../..", import.meta.url));
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
@@ -40,7 +41,7 @@ export function pageBy(name, ...args) {
 }
 
 /** Stores need a command with the feature `sql`, which takes minutes to build. */
-export const withoutSql = process.env.EXITSCOPE_WITHOUT_SQL === "1" ? "built without SQL: NO FLEET WAS LOOKED AT" : false;
+export const withoutSql = isLeftOut("sql");
 
 /** Hosts, and their recordings. */
 export const HOSTS = { "host-a": "x86-svm/t2.data.gz", "host-b": "x86-svm/t4-kvmstat.data.gz", "host-c": "x86-svm/t4-zstd.data.gz", power8: "powerpc/p8_smt4_two_vms.data.gz" };

@@ -4,6 +4,7 @@ import { copyFileSync, mkdirSync, readdirSync, truncateSync, writeFileSync } fro
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { HOSTS, changed, corpus, csvOf, done, drawn, drawsAll, folder, frame, json, launch, micro, open, pageBy, pageOf, reveal, root, seriousOf, storeOf, withoutSql } from "./browser.mjs";
+import { testWith } from "./skips.mjs";
 
 const BEFORE = corpus("x86-svm/t4-none.dat.gz");
 const AFTER = corpus("x86-svm/t4-zstd.data.gz");
@@ -343,7 +344,7 @@ test("yields: whom they name, and what came of them", async () => {
   await done(other);
 });
 
-test("a fleet has its report's figures, for any comparison", { skip: withoutSql }, async () => {
+testWith("sql", "a fleet has its report's figures, for any comparison", async () => {
   const report = json(...fleetOf());
   assert.deepEqual(report.comparisons.map((of) => of.value), ["host-b", "host-c"]);
   const page = await open(browser, fleetPage());
@@ -396,7 +397,7 @@ test("a fleet has its report's figures, for any comparison", { skip: withoutSql 
   await done(page);
 });
 
-test("of a fleet it is said what is missing", { skip: withoutSql }, async () => {
+testWith("sql", "of a fleet it is said what is missing", async () => {
   const one = await open(browser, pageBy("fleet-one", ...fleetOf().slice(0, 3), "--before", "2026-11-11"));
   assert.match(await one.locator("#comparisons").textContent(), /All recordings are of one kernel, 6\.1\.0.* a second one is missing/);
   assert.equal(await one.locator("#chart-changes, #not-compared, [role=alert]").count(), 0);
@@ -499,9 +500,9 @@ test("of several trials a table chooses one, and a link shows the same", async (
 
 const kinds = { diff, sweep, lab, fleet, trial: () => trial(), delays: () => trialsOf("delays-kind", [delayTrial()]) };
 for (const [kind, file] of Object.entries(kinds)) {
-  const skip = kind === "fleet" && withoutSql;
+  const part = kind === "fleet" ? "sql" : null;
   for (const colorScheme of ["light", "dark"]) {
-    test(`a page of a ${kind}, ${colorScheme}: every chart draws, no serious finding of axe`, { skip }, async () => {
+    testWith(part, `a page of a ${kind}, ${colorScheme}: every chart draws, no serious finding of axe`, async () => {
       const page = await open(browser, file(), { colorScheme });
       assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), colorScheme === "dark" ? "rgb(21, 24, 28)" : "rgb(255, 255, 255)");
       await drawsAll(page);
@@ -510,7 +511,7 @@ for (const [kind, file] of Object.entries(kinds)) {
     });
   }
 
-  test(`a page of a ${kind} can be walked through by keyboard, and its charts be copied`, { skip }, async () => {
+  testWith(part, `a page of a ${kind} can be walked through by keyboard, and its charts be copied`, async () => {
     const page = await open(browser, file());
     const met = new Set();
     for (let step = 0; step < 300; step++) {

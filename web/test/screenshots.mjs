@@ -24,7 +24,7 @@ await shoot("page-pivot", { at: "#pivot", hash: "#view=pivot&tab=breakdown", hei
 await shoot("page-halts", { of: pageOf("t4", corpus("x86-svm/t4-none.dat.gz")), at: "#halts", hash: "#view=halts", height: 900 });
 await shoot("page-gangs", { of: pageOf("gang", corpus("powerpc/p8_smt4_trace.dat.gz")), at: "#gangs", hash: "#view=gangs&from=100000000&to=112000000", height: 700 });
 await shoot("page-diff", { of: pageBy("diff", "diff", corpus("x86-svm/t4-none.dat.gz"), corpus("x86-svm/t4-zstd.data.gz")), height: 860 });
-if (withoutSql) console.log(withoutSql);
+if (withoutSql) console.log("built without SQL: no image of a fleet");
 else await shoot("page-fleet", { of: pageBy("fleet", "fleet", "report", storeOf("fleet", HOSTS), "--by", "host"), height: 860 });
 await browser.close();
 console.log(`screenshots: wrote ${images}`);

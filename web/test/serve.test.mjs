@@ -4,7 +4,8 @@ import { spawn } from "node:child_process";
 import { appendFileSync, copyFileSync, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
-import { corpus, csvOf, done, exitscope, fields, folder, frame, json, launch, repacked, reveal, run, seriousOf, storeOf, tableOf, thousands, visit, withoutSql } from "./browser.mjs";
+import { corpus, csvOf, done, exitscope, fields, folder, frame, json, launch, repacked, reveal, run, seriousOf, storeOf, tableOf, thousands, visit } from "./browser.mjs";
+import { testWith } from "./skips.mjs";
 
 const T2 = corpus("x86-svm/t2.data.gz");
 const T4 = corpus("x86-svm/t4-none.dat.gz");
@@ -195,7 +196,7 @@ test("a file that changes is said to, and read anew", async () => {
   assert.equal(await server.end(), 0);
 });
 
-test("a store is shown as it is when the page is loaded", { skip: withoutSql }, async () => {
+testWith("sql", "a store is shown as it is when the page is loaded", async () => {
   const store = storeOf("grows", { "host-a": "x86-svm/t2.data.gz" });
   const server = await serve("--store", store, "--by", "host");
   const page = await open(server.url);
@@ -218,7 +219,6 @@ test("a store is shown as it is when the page is loaded", { skip: withoutSql }, 
 });
 
 const TINY = join(dirname(exitscope), "tiny-guest");
-const skip = process.env.EXITSCOPE_WITHOUT_KVM === "1" ? "no KVM: NO LIVE GUEST WAS WATCHED" : false;
 
 /** Guests that come and go until they are told not to. */
 function guests() {
@@ -235,7 +235,7 @@ function guests() {
   return () => ((going = false), child.kill("SIGKILL"));
 }
 
-test("what happens is shown as it happens, can be paused, and a lost connection is said", { skip }, async (t) => {
+testWith("kvm", "what happens is shown as it happens, can be paused, and a lost connection is said", async (t) => {
   const stop = guests();
   // Else they would come and go for ever if this fails.
   t.after(stop);
@@ -284,7 +284,7 @@ test("what happens is shown as it happens, can be paused, and a lost connection 
   assert.equal(await server.end(), 0);
 });
 
-test("while what is advised changes, it stays as open as it was and where it is looked at, and so does the slider", { skip }, async () => {
+testWith("kvm", "while what is advised changes, it stays as open as it was and where it is looked at, and so does the slider", async () => {
   const recordings = await serve(T4);
   let answer;
   do answer = await fetch(`${recordings.url}data/0`);

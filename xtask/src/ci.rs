@@ -4,9 +4,10 @@
 //! git diff --name-only REV ─► packages with a changed file, and those that depend on them ─► parts, and the packages they test
 //! ```
 //!
-//! A file that no row here knows is of everything.
+//! A file that no row here knows is of everything. At the end it says which tests were skipped, and fails if one was for what is
+//! there (`skips.rs`).
 
-use crate::{cargo, root};
+use crate::{cargo, root, skips, target};
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,6 +248,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         None => Touched { files: Vec::new(), packages: None },
     };
     let is_built = touched.packages.as_ref().is_none_or(|packages| packages.contains(COMMAND));
+    let skips = target()?.join("skips.txt");
     let begin = Instant::now();
     let is_library = |name: &String| all.iter().any(|package| package.name == *name && package.is_library());
     let looked_at = |part: &'static Part| match (part.looks, touched.looked_at(part)) {
@@ -263,12 +265,13 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         }
         return Ok(());
     }
+    remove_old(&skips)?;
     let (alone, beside): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(part, _)| part.lane.is_none());
     let command = |(part, packages): (&'static Part, Option<Vec<String>>)| -> anyhow::Result<_> {
         let commands = packages.map(|packages| part.command(&packages, is_built).map(|command| vec![command]));
         Ok((part, commands.transpose()?))
     };
-    let mut rows = in_turn(alone.into_iter().map(command).collect::<anyhow::Result<_>>()?, Stdio::inherit)?;
+    let mut rows = in_turn(alone.into_iter().map(command).collect::<anyhow::Result<_>>()?, Stdio::inherit, &skips)?;
     if !has_failed(&rows) {
         let is_tests = |part: &Part| matches!(part.looks, Looks::AtTestPrograms { .. });
         let tested = beside.iter().filter(|row| is_tests(row.0)).find_map(|row| row.1.as_deref());
@@ -287,7 +290,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         let mut lanes: BTreeMap<Option<usize>, Vec<_>> = BTreeMap::new();
         beside.into_iter().for_each(|row| lanes.entry(row.0.lane).or_default().push(row));
         let done: Vec<_> = thread::scope(|scope| {
-            let lane = |parts| scope.spawn(|| in_turn(parts, Stdio::piped));
+            let lane = |parts| scope.spawn(|| in_turn(parts, Stdio::piped, &skips));
             let running: Vec<_> = lanes.into_values().map(lane).collect();
             running.into_iter().map(|lane| lane.join()).collect()
         });
@@ -296,9 +299,20 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
         }
     }
     eprint!("{}", table(&rows, begin.elapsed()));
+    let skipped = skips::judge(&skips);
     let failed: Vec<&str> = rows.iter().filter(|row| row.1 == FAILED).map(|row| row.0).collect();
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-    Ok(())
+    skipped
+}
+
+/// The list of the last run's skips.
+fn remove_old(skips: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_file(skips) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| skips.display().to_string())
+        }
+        _ => Ok(()),
+    }
 }
 
 const FAILED: &str = "FAILED";
@@ -317,8 +331,12 @@ fn has_failed(rows: &[PartRow]) -> bool {
 type PartRow = (&'static str, &'static str, Duration);
 
 /// Runs parts one after the other, each with all its commands. What is piped is printed when a command is over, so that it stays
-/// together.
-fn in_turn(parts: Vec<(&'static Part, Option<Vec<Command>>)>, output: fn() -> Stdio) -> anyhow::Result<Vec<PartRow>> {
+/// together. Tests list in `skips` what they leave out.
+fn in_turn(
+    parts: Vec<(&'static Part, Option<Vec<Command>>)>,
+    output: fn() -> Stdio,
+    skips: &Path,
+) -> anyhow::Result<Vec<PartRow>> {
     let mut rows = Vec::new();
     for (part, commands) in parts {
         let Some(commands) = commands else {
@@ -331,7 +349,7 @@ fn in_turn(parts: Vec<(&'static Part, Option<Vec<Command>>)>, output: fn() -> St
         let (begin, mut result) = (Instant::now(), "passed");
         for mut command in commands {
             eprintln!("+ {}: {}", part.name, shown(&command));
-            let child = command.stdout(output()).stderr(output()).spawn();
+            let child = command.env(exitscope_skips::FILE_VARIABLE, skips).stdout(output()).stderr(output()).spawn();
             let done = child.and_then(|child| child.wait_with_output());
             let done = done.with_context(|| format!("cannot run {}", shown(&command)))?;
             let mut stderr = io::stderr().lock();
@@ -597,7 +615,7 @@ mod tests {
         for test in tests.filter(|path| path.extension().is_some_and(|of| of == "rs")) {
             let name = test.file_stem().unwrap().to_str().unwrap();
             let text = std::fs::read_to_string(&test).unwrap();
-            let words = ["tiny_guest(", " machine()", "held_guest", "\"lab\", \"run\"", "/dev/kvm"];
+            let words = ["tiny_guest(", " machine()", "(machine()", "held_guest", "\"lab\", \"run\"", "/dev/kvm"];
             let has_guests = words.iter().any(|word| text.contains(word));
             assert!(!has_guests || WITH_GUESTS[0].1.contains(&name), "{name}");
         }

@@ -8,14 +8,16 @@
 //!   through `use` where a name is passed on. What a parent itself has is no child's, and tests are left out.
 //! - *Paths*: in the lists of ARCHITECTURE.md, each path exists, and each other word in backquotes is in
 //!   the file before it, as a whole word.
+//! - *Lengths*: no function is longer than [`MOST_LINES`] lines, from the line of its `fn` to that of its closing brace, with
+//!   comments and blank lines in it. (clippy's `too_many_lines` counts neither of those.) Tests are left out.
 //! - *Comments*: in the sources of crates and of xtask, each name in backquotes in a comment that has the form of a type's is
 //!   an identifier of some Rust file.
 //!
 //! What was so when the checks began is in `exceptions.toml`, which only shrinks, but for names that comments take from others.
 //! An exception that is no longer needed is a finding.
 
-use crate::root;
 use crate::tidy::contains_word;
+use crate::{additions, root};
 use anyhow::Context;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,14 +25,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// The heading of the lists of ARCHITECTURE.md that are checked.
-const LISTS: &str = "## To add something";
-
 /// Where the Rust files are of which an identifier may be.
 const RUST_FOLDERS: [&str; 5] = ["crates", "xtask", "fuzz", "rig", "bench"];
 
 /// So many files of one folder may use each other.
 const MOST_FILES: usize = 2;
+
+/// So many lines a function has at most.
+const MOST_LINES: usize = 70;
+
+/// Folders of sources beside those of `crates/`, of which only the lengths of functions are looked at.
+const OTHER_SOURCES: [&str; 4] = ["crates/lab/guest/src", "fuzz/src", "rig/tiny-guest/src", "xtask/src"];
 
 /// How often a name is passed on at most.
 const MAX_PASSES: usize = 8;
@@ -43,6 +48,8 @@ struct Exceptions {
     names: BTreeMap<String, usize>,
     /// By folder, the modules that form a circle.
     circles: BTreeMap<String, Vec<BTreeSet<String>>>,
+    /// By file and function (`a.rs`, `Type::name`), how many lines it has.
+    lengths: BTreeMap<String, BTreeMap<String, usize>>,
     /// By owner, types and headers of others that comments name.
     comments: BTreeMap<String, BTreeSet<String>>,
 }
@@ -62,35 +69,104 @@ struct Module {
     used: Vec<(ModulePath, usize)>,
     /// Types that others may name.
     types: BTreeSet<String>,
+    functions: Vec<Function>,
+}
+
+/// A function that is no test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// With its type's, if it is a method: `Type::name`.
+    pub name: String,
+    pub line: usize,
+    /// From its `fn` to its closing brace.
+    pub lines: usize,
 }
 
 /// All modules of a crate. The crate's root has the empty path.
 type Modules = BTreeMap<ModulePath, Module>;
 
+/// What the sources of all crates have, without their tests.
+#[derive(Default)]
+pub struct House {
+    /// By name of a type, the files that have it.
+    names: BTreeMap<String, Vec<PathBuf>>,
+    /// By folder.
+    circles: BTreeMap<String, Vec<Circle>>,
+    /// By file, also of [`OTHER_SOURCES`].
+    pub functions: BTreeMap<String, Vec<Function>>,
+}
+
+impl House {
+    pub fn read() -> anyhow::Result<House> {
+        let mut house = House::default();
+        for folder in fs::read_dir(root().join("crates"))? {
+            house.add(&folder?.path().join("src"), true)?;
+        }
+        for source in OTHER_SOURCES {
+            house.add(&root().join(source), false)?;
+        }
+        Ok(house)
+    }
+
+    /// Adds the crate whose sources are in this folder; only its functions, if the rest is not looked at.
+    fn add(&mut self, source: &Path, is_whole: bool) -> anyhow::Result<()> {
+        for file in ["lib.rs", "main.rs"].map(|name| source.join(name)).iter().filter(|file| file.exists()) {
+            let mut modules = Modules::new();
+            read_module(file, source, &mut Vec::new(), &mut modules)?;
+            for module in modules.values() {
+                let file = relative(&module.file);
+                self.functions.insert(file.display().to_string(), module.functions.clone());
+                for name in module.types.iter().filter(|_| is_whole) {
+                    self.names.entry(name.clone()).or_default().push(file.clone());
+                }
+            }
+            for (parent, circle) in find_circles(&modules).into_iter().filter(|_| is_whole) {
+                let folder = relative(&parent.iter().fold(source.to_path_buf(), |path, name| path.join(name)));
+                self.circles.entry(folder.display().to_string()).or_default().push(circle);
+            }
+        }
+        Ok(())
+    }
+
+    /// By folder, how many files form a circle.
+    pub fn circles(&self) -> impl Iterator<Item = (&str, usize)> {
+        let of_folder = |(folder, circles)| {
+            let circles: &Vec<Circle> = circles;
+            let folder: &String = folder;
+            circles.iter().map(move |circle| (folder.as_str(), circle.members.len()))
+        };
+        self.circles.iter().flat_map(of_folder)
+    }
+
+    /// Functions that are too long, longest first, each with its file.
+    pub fn long_functions(&self) -> Vec<(&str, &Function)> {
+        let all = self.functions.iter().flat_map(|(file, functions)| functions.iter().map(move |of| (&**file, of)));
+        let mut long: Vec<(&str, &Function)> = all.filter(|(_, function)| function.lines > MOST_LINES).collect();
+        long.sort_by_key(|(file, function)| (std::cmp::Reverse(function.lines), *file, function.line));
+        long
+    }
+}
+
+/// The sources of a crate without those of its tests, its root first, each with its text.
+pub fn files_of_crate(name: &str) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let source = root().join("crates").join(name).join("src");
+    let mut modules = Modules::new();
+    let mut files = Vec::new();
+    for file in ["lib.rs", "main.rs"].map(|name| source.join(name)).iter().filter(|file| file.exists()) {
+        read_module(file, &source, &mut Vec::new(), &mut modules)?;
+        files.extend(std::mem::take(&mut modules).into_values().map(|module| module.file));
+    }
+    files.iter().map(|file| Ok((relative(file), fs::read_to_string(file)?))).collect()
+}
+
 /// Looks at all crates, and at ARCHITECTURE.md.
 pub fn check(findings: &mut Vec<String>) -> anyhow::Result<()> {
     let listed = fs::read_to_string(root().join("xtask/exceptions.toml")).context("xtask/exceptions.toml")?;
     let exceptions: Exceptions = toml::from_str(&listed).context("xtask/exceptions.toml")?;
-    let mut names: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    let mut circles: BTreeMap<String, Vec<Circle>> = BTreeMap::new();
-    for folder in fs::read_dir(root().join("crates"))? {
-        let source = folder?.path().join("src");
-        for file in ["lib.rs", "main.rs"].map(|name| source.join(name)).iter().filter(|file| file.exists()) {
-            let mut modules = Modules::new();
-            read_module(file, &source, &mut Vec::new(), &mut modules)?;
-            for module in modules.values() {
-                for name in &module.types {
-                    names.entry(name.clone()).or_default().push(relative(&module.file));
-                }
-            }
-            for (parent, circle) in find_circles(&modules) {
-                let folder = relative(&parent.iter().fold(source.clone(), |path, name| path.join(name)));
-                circles.entry(folder.display().to_string()).or_default().push(circle);
-            }
-        }
-    }
-    check_names(&names, &exceptions, findings);
-    check_circles(&circles, &exceptions, findings);
+    let house = House::read()?;
+    check_names(&house.names, &exceptions, findings);
+    check_circles(&house.circles, &exceptions, findings);
+    check_lengths(&house, &exceptions, findings);
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
     check_lists(
         &map,
@@ -151,33 +227,49 @@ fn check_circles(circles: &BTreeMap<String, Vec<Circle>>, exceptions: &Exception
     }
 }
 
+fn check_lengths(house: &House, exceptions: &Exceptions, findings: &mut Vec<String>) {
+    let listed =
+        |file: &str, name: &str| exceptions.lengths.get(file).and_then(|functions| functions.get(name)).copied();
+    let mut found: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for (file, Function { name, line, lines }) in house.long_functions() {
+        found.insert((file, name));
+        match listed(file, name) {
+            None => findings.push(format!("{file}:{line}: {name} has {lines} lines; at most {MOST_LINES}")),
+            Some(before) if before < *lines => {
+                findings.push(format!("{file}:{line}: {name} has grown from {before} to {lines} lines"));
+            }
+            Some(before) if before > *lines => findings
+                .push(format!("xtask/exceptions.toml: {file}: {name} has {lines} lines, no longer {before}: say so")),
+            Some(_) => {}
+        }
+    }
+    for (file, functions) in &exceptions.lengths {
+        for name in functions.keys().filter(|name| !found.contains(&(&**file, &***name))) {
+            findings.push(format!("xtask/exceptions.toml: {file}: {name} is no exception any more: take it out"));
+        }
+    }
+}
+
 /// `read` gives a file's text, of a folder an empty one.
 fn check_lists(map: &str, read: impl Fn(&str) -> Option<String>, findings: &mut Vec<String>) {
-    let mut is_inside = false;
     let (mut paths, mut text) = (0, String::new());
-    for (at, line) in map.lines().enumerate() {
-        if line.starts_with("## ") {
-            is_inside = line == LISTS;
-        }
-        if !is_inside || !line.starts_with("- ") {
-            continue;
-        }
+    for (at, line) in additions::lines(map).filter(|(_, line)| line.starts_with("- ")) {
         for word in line.split('`').skip(1).step_by(2) {
-            if !word.contains('/') && !word.ends_with(".md") {
+            if !additions::is_path(word) {
                 if !contains_word(&text, word) {
-                    findings.push(format!("ARCHITECTURE.md:{}: {word} is not in the file before it", at + 1));
+                    findings.push(format!("ARCHITECTURE.md:{at}: {word} is not in the file before it"));
                 }
                 continue;
             }
             paths += 1;
             text = read(word).unwrap_or_else(|| {
-                findings.push(format!("ARCHITECTURE.md:{}: {word} does not exist", at + 1));
+                findings.push(format!("ARCHITECTURE.md:{at}: {word} does not exist"));
                 String::new()
             });
         }
     }
     if paths == 0 {
-        findings.push(format!("ARCHITECTURE.md: no list below \"{LISTS}\""));
+        findings.push(format!("ARCHITECTURE.md: no list below \"{}\"", additions::HEADING));
     }
 }
 
@@ -267,12 +359,7 @@ fn check_comments(
 fn read_module(file: &Path, folder: &Path, path: &mut ModulePath, modules: &mut Modules) -> anyhow::Result<()> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let parsed = syn::parse_file(&text).with_context(|| file.display().to_string())?;
-    let mut reader = Reader {
-        module: Module { file: file.to_path_buf(), ..Module::default() },
-        path: path.clone(),
-        inside: Vec::new(),
-        children: Vec::new(),
-    };
+    let mut reader = Reader::new(file, path);
     reader.visit_file(&parsed);
     modules.insert(path.clone(), reader.module);
     for name in reader.children {
@@ -293,9 +380,36 @@ struct Reader {
     inside: ModulePath,
     /// Modules that have files of their own.
     children: Vec<String>,
+    /// Types and functions around a function.
+    around: Vec<String>,
 }
 
 impl Reader {
+    fn new(file: &Path, path: &[String]) -> Reader {
+        Reader {
+            module: Module { file: file.to_path_buf(), ..Module::default() },
+            path: path.to_vec(),
+            inside: Vec::new(),
+            children: Vec::new(),
+            around: Vec::new(),
+        }
+    }
+
+    /// Looks at what is within something of this name.
+    fn within(&mut self, name: String, look: impl FnOnce(&mut Reader)) {
+        self.around.push(name);
+        look(self);
+        self.around.pop();
+    }
+
+    fn note_function(&mut self, signature: &syn::Signature, body: &syn::Block, look: impl FnOnce(&mut Reader)) {
+        let (first, last) = (signature.fn_token.span.start().line, body.brace_token.span.close().end().line);
+        let name = signature.ident.to_string();
+        let whole: Vec<&str> = self.inside.iter().chain(&self.around).chain([&name]).map(String::as_str).collect();
+        self.module.functions.push(Function { name: whole.join("::"), line: first, lines: last - first + 1 });
+        self.within(name, look);
+    }
+
     /// A path from the crate's root on; `None` if it leads out of the crate, or is of a name that is declared here.
     fn absolute(&self, path: &[String]) -> Option<ModulePath> {
         let mut whole: ModulePath = self.path.iter().chain(&self.inside).cloned().collect();
@@ -378,30 +492,40 @@ impl Reader {
 }
 
 /// Whether something is there for tests only.
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+pub fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string() == "test",
         meta => meta.path().is_ident("test"),
     })
 }
 
+/// The attributes of an item, and how it is declared, if it is a type.
+fn parts_of(item: &syn::Item) -> (&[syn::Attribute], Option<(&syn::Visibility, &syn::Ident)>) {
+    use syn::Item as I;
+    match item {
+        I::Struct(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Enum(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Union(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Trait(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Type(item) => (&item.attrs, Some((&item.vis, &item.ident))),
+        I::Use(item) => (&item.attrs, None),
+        I::Mod(item) => (&item.attrs, None),
+        I::Fn(item) => (&item.attrs, None),
+        I::Impl(item) => (&item.attrs, None),
+        I::Const(item) => (&item.attrs, None),
+        I::Static(item) => (&item.attrs, None),
+        _ => (&[], None),
+    }
+}
+
+/// Whether an item is there for tests only.
+pub fn is_test_item(item: &syn::Item) -> bool {
+    is_test(parts_of(item).0)
+}
+
 impl<'ast> Visit<'ast> for Reader {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        use syn::Item as I;
-        let (attributes, declared) = match item {
-            I::Struct(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Enum(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Union(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Trait(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Type(item) => (&item.attrs, Some((&item.vis, &item.ident))),
-            I::Use(item) => (&item.attrs, None),
-            I::Mod(item) => (&item.attrs, None),
-            I::Fn(item) => (&item.attrs, None),
-            I::Impl(item) => (&item.attrs, None),
-            I::Const(item) => (&item.attrs, None),
-            I::Static(item) => (&item.attrs, None),
-            _ => return visit::visit_item(self, item),
-        };
+        let (attributes, declared) = parts_of(item);
         if is_test(attributes) {
             return;
         }
@@ -420,6 +544,39 @@ impl<'ast> Visit<'ast> for Reader {
         self.inside.push(name);
         visit::visit_item_mod(self, item);
         self.inside.pop();
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.note_function(&item.sig, &item.block, |reader| visit::visit_item_fn(reader, item));
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let of = match &*item.self_ty {
+            syn::Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+            _ => None,
+        };
+        let name = match item.trait_.as_ref().and_then(|(_, path, _)| path.segments.last()) {
+            Some(of_trait) => format!("{} for {}", of_trait.ident, of.unwrap_or_default()),
+            None => of.unwrap_or_default(),
+        };
+        self.within(name, |reader| visit::visit_item_impl(reader, item));
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if !is_test(&item.attrs) {
+            self.note_function(&item.sig, &item.block, |reader| visit::visit_impl_item_fn(reader, item));
+        }
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.within(item.ident.to_string(), |reader| visit::visit_item_trait(reader, item));
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        match &item.default {
+            Some(body) => self.note_function(&item.sig, body, |reader| visit::visit_trait_item_fn(reader, item)),
+            None => visit::visit_trait_item_fn(self, item),
+        }
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
@@ -520,8 +677,7 @@ mod tests {
         let mut modules = Modules::new();
         for (path, text) in files {
             let path: ModulePath = path.split_terminator("::").map(String::from).collect();
-            let mut reader =
-                Reader { module: Module::default(), path: path.clone(), inside: Vec::new(), children: Vec::new() };
+            let mut reader = Reader::new(Path::new(""), &path);
             reader.visit_file(&syn::parse_file(text).expect("Rust"));
             modules.insert(path, reader.module);
         }
@@ -595,9 +751,48 @@ mod tests {
         for (listed, found) in
             [("", 1), ("Twice = 2", 0), ("Twice = 3", 1), ("Twice = 2\nOnce = 2", 1), ("Twice = 2\nNone = 2", 1)]
         {
-            let exceptions = toml::from_str(&format!("[names]\n{listed}\n[circles]\n[comments]")).expect("TOML");
+            let exceptions =
+                toml::from_str(&format!("[names]\n{listed}\n[circles]\n[lengths]\n[comments]")).expect("TOML");
             let mut findings = Vec::new();
             check_names(&names, &exceptions, &mut findings);
+            assert_eq!(findings.len(), found, "{listed}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_from_fn_to_the_closing_brace() {
+        let text = "/// Doc.\n#[inline]\npub fn one() {}\nimpl<T> A<T> {\n fn two(\n  a: u8,\n ) {\n\n  // Why.\n  fn three() {\n  }\n }\n}\n\
+                    mod m { impl B for A { fn four() {\n} } trait C { fn none(); fn five() {\n\n} } }\n\
+                    #[test]\nfn six() {}\nimpl D { #[cfg(test)] fn seven() {} }";
+        let modules = modules(&[("", text)]);
+        let functions = modules[&Vec::new()].functions.iter();
+        let found: Vec<_> = functions.map(|of| (&*of.name, of.line, of.lines)).collect();
+        let expected = [
+            ("one", 3, 1),
+            ("A::two", 5, 8),
+            ("A::two::three", 10, 2),
+            ("m::B for A::four", 14, 2),
+            ("m::C::five", 15, 3),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn long_functions_are_found_and_exceptions_of_them_shrink() {
+        let function = |name: &str, lines| Function { name: name.to_string(), line: 1, lines };
+        let functions = vec![function("short", MOST_LINES), function("long", MOST_LINES + 2)];
+        let house = House { functions: BTreeMap::from([("a.rs".to_string(), functions)]), ..House::default() };
+        for (listed, found) in [
+            ("", 1),
+            ("long = 72", 0),
+            ("long = 71", 1),
+            ("long = 73", 1),
+            ("long = 72\nshort = 71", 1),
+            ("long = 72\nnone = 71", 1),
+        ] {
+            let text = format!("[names]\n[circles]\n[comments]\n[lengths.\"a.rs\"]\n{listed}");
+            let mut findings = Vec::new();
+            check_lengths(&house, &toml::from_str(&text).expect("TOML"), &mut findings);
             assert_eq!(findings.len(), found, "{listed}: {findings:?}");
         }
     }
@@ -615,7 +810,7 @@ mod tests {
             ("no list", 1),
         ] {
             let mut findings = Vec::new();
-            check_lists(&format!("# A\n{LISTS}\n\n{row}\n## Else\n- `not/this`"), read, &mut findings);
+            check_lists(&format!("# A\n{}\n\n{row}\n## Else\n- `not/this`", additions::HEADING), read, &mut findings);
             assert_eq!(findings.len(), found, "{row}: {findings:?}");
         }
     }
@@ -643,7 +838,8 @@ mod tests {
     fn names_of_others_are_needed_as_exceptions() {
         let named = [CommentName { file: PathBuf::from("a.rs"), line: 3, name: "Theirs".to_string() }];
         for (listed, found) in [("", 1), ("Java = [\"Theirs\"]", 0), ("Java = [\"Theirs\", \"Ours\"]", 1)] {
-            let exceptions = toml::from_str(&format!("[names]\n[circles]\n[comments]\n{listed}")).expect("TOML");
+            let exceptions =
+                toml::from_str(&format!("[names]\n[circles]\n[lengths]\n[comments]\n{listed}")).expect("TOML");
             let mut findings = Vec::new();
             check_comments(&BTreeSet::from(["Ours".to_string()]), &named, &exceptions, &mut findings);
             assert_eq!(findings.len(), found, "{listed}: {findings:?}");

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! cargo xtask tidy    checks the tree: paths, sizes, headers, links, the corpus tables, modules and names
+//! cargo xtask house   prints measures of the code's structure; with --probe, which forgotten steps of an addition are noticed
 //! cargo xtask ci      runs the whole check, or what a change can touch, and says how long each part takes
+//! cargo xtask prose CRATE  prints what a crate says to its users, with files and lines
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
@@ -14,16 +16,22 @@
 //! cargo xtask sanitize    runs the tests of crates with unsafe code under the address sanitizer
 //! ```
 
+mod additions;
 mod bench;
 mod ci;
 mod excerpts;
 mod fuzz;
 mod house;
+mod measures;
 mod mutants;
+mod probes;
+mod prose;
 mod rig;
 mod same;
 mod sanitize;
+mod skips;
 mod soak;
+mod test_returns;
 mod tidy;
 
 use anyhow::{Context, ensure};
@@ -45,6 +53,10 @@ enum Task {
     Ci(ci::Flags),
     /// Check the tree for what must not be in it
     Tidy,
+    /// Print measures of the code's structure
+    House(measures::Flags),
+    /// Print the texts of a crate that its users see, in reading order
+    Prose(prose::Flags),
     /// Write anew what is generated: JSON schemas, tables, examples, the front end's types
     Docs,
     /// Measure exitscope against its peers and write docs/benchmarks.md
@@ -70,6 +82,8 @@ fn main() -> ExitCode {
     let result = match Flags::parse().task {
         Task::Ci(flags) => ci::run(&flags).map(done),
         Task::Tidy => tidy::run().map(done),
+        Task::House(flags) => measures::run(&flags).map(done),
+        Task::Prose(flags) => prose::run(&flags).map(done),
         Task::Docs => write_docs().map(done),
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),

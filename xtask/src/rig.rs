@@ -19,16 +19,14 @@ mod trials;
 mod waits;
 
 use crate::{cargo, target};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, Error, bail, ensure};
+use exitscope_skips::{Part, try_skip};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use steps::{Outcome, STEPS, Step};
-
-/// Set to 1, this lets `cargo xtask rig` pass on a machine where the rig cannot be put together.
-const WITHOUT_RIG: &str = "EXITSCOPE_WITHOUT_RIG";
 
 /// Flags of `cargo xtask rig`.
 #[derive(clap::Args)]
@@ -142,11 +140,10 @@ impl Rig {
     /// Puts the machine together and runs it; inside is how that ended. `None` where there may be no rig.
     fn boot(&self, steps: &[Step]) -> anyhow::Result<Option<anyhow::Result<()>>> {
         match prepare(&self.folder, &self.built, steps) {
-            Err(error) if std::env::var(WITHOUT_RIG).is_ok_and(|value| value == "1") => {
-                eprintln!("SKIPPED: THE RIG WAS NOT RUN: {error:#}");
+            Err(error) => {
+                let _skipped = try_skip(Part::Rig, format!("{error:#}")).map_err(Error::msg)?;
                 Ok(None)
             }
-            Err(error) => bail!("{error:#}. To pass without the rig, set {WITHOUT_RIG}=1"),
             Ok(kernel) => Ok(Some(machine::run(&self.folder, &kernel, steps.len(), self.limit))),
         }
     }

@@ -1,16 +1,20 @@
 //! Checks of the tree that no compiler makes. Every finding is one line, `file:line: what`; any finding fails.
 
-use crate::{excerpts, house, root};
+use crate::{excerpts, house, root, test_returns};
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The crate that any other may import for its tests, and none for what it is.
+const FOR_TESTS: &str = "skips";
 
 /// Which of our crates each crate may import: nothing imports to its right, so that no stage knows the next.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("stats", &[]),
     ("signals", &[]),
+    (FOR_TESTS, &[]),
     ("policy", &["units"]),
     ("apply", &["units", "policy"]),
     ("scenario", &["units", "stats", "policy"]),
@@ -109,6 +113,7 @@ pub fn run() -> anyhow::Result<()> {
     let mut findings = Vec::new();
     for path in &files {
         check_file(path, &mut findings)?;
+        check_skips(path, &mut findings)?;
     }
     check_crates(&files, &mut findings)?;
     check_imports(&mut findings)?;
@@ -126,7 +131,7 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 /// Every file that is tracked or would be added, relative to the top directory.
-fn files() -> anyhow::Result<BTreeSet<PathBuf>> {
+pub(crate) fn files() -> anyhow::Result<BTreeSet<PathBuf>> {
     let output = Command::new("git")
         // A clone that another user made is still the one to look at.
         .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -267,10 +272,41 @@ fn check_imports(findings: &mut Vec<String>) -> anyhow::Result<()> {
             continue;
         };
         let manifest = std::fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml"))?;
-        let imports = manifest.lines().filter_map(|line| line.strip_prefix("exitscope-")?.split(['.', ' ']).next());
-        for import in imports.filter(|import| !allowed.contains(import)) {
+        for import in imports(&manifest).filter(|import| !allowed.contains(import)) {
             findings.push(format!("crates/{name}/Cargo.toml: {name} may not import {import}"));
         }
+    }
+    Ok(())
+}
+
+/// Our crates that a manifest names, without the one for tests where it is for tests.
+fn imports(manifest: &str) -> impl Iterator<Item = &str> {
+    let mut is_for_tests = false;
+    manifest.lines().filter_map(move |line| {
+        if line.starts_with('[') {
+            is_for_tests = line == "[dev-dependencies]";
+        }
+        let import = line.strip_prefix("exitscope-")?.split(['.', ' ']).next()?;
+        (import != FOR_TESTS || !is_for_tests).then_some(import)
+    })
+}
+
+/// No test ends early without saying why.
+fn check_skips(path: &Path, findings: &mut Vec<String>) -> anyhow::Result<()> {
+    let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+    let is_page_test = path.starts_with("web/test") && path != Path::new(test_returns::PAGE_SKIPS);
+    if !is_rust && !is_page_test {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(root().join(path))?;
+    if is_rust {
+        let parsed = syn::parse_file(&text).with_context(|| path.display().to_string())?;
+        let found = test_returns::find(&parsed).into_iter();
+        findings.extend(found.map(|(line, what)| format!("{}:{line}: {what}", path.display())));
+    } else {
+        let found = test_returns::find_in_page_tests(&text).into_iter();
+        let what = format!("a test is skipped: only {} may", test_returns::PAGE_SKIPS);
+        findings.extend(found.map(|line| format!("{}:{line}: {what}", path.display())));
     }
     Ok(())
 }
@@ -286,6 +322,16 @@ mod tests {
         assert!(begins_a_path(&format!("-o={tmp}x"), tmp));
         assert!(!begins_a_path(&format!("/var{tmp}x"), tmp));
         assert!(!begins_a_path(&format!("target{tmp}x"), tmp));
+    }
+
+    #[test]
+    fn the_crate_for_tests_is_imported_by_tests_alone() {
+        let of =
+            |section: &str| format!("[dependencies]\nexitscope-a.workspace = true\n{section}\nexitscope-skips = 1\n");
+        assert_eq!(imports(&of("[dev-dependencies]")).collect::<Vec<_>>(), ["a"]);
+        for section in ["", "[build-dependencies]"] {
+            assert_eq!(imports(&of(section)).collect::<Vec<_>>(), ["a", FOR_TESTS], "{section}");
+        }
     }
 
     #[test]

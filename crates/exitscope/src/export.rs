@@ -287,7 +287,6 @@ fn say(plan: &ExportPlan, known: &Known, written: &ExportCounts) {
     }
     let left_out = known.lanes.exits().saturating_sub(all);
     if let Some(most) = most.filter(|_| left_out > 0) {
-        let count = exits(left_out);
         say!(
             "{} left out: the viewer opens no more than {} or so; choose others by --from and --to, \
              --vcpu, --reason, --longer-than",

@@ -7,8 +7,9 @@
 
 mod common;
 
-use common::server::{PATIENCE, end, is_built, live};
+use common::server::{PATIENCE, end, front_end, live};
 use common::{go, held, machine, recording};
+use exitscope_skips::or_skip;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
@@ -28,15 +29,13 @@ fn top() -> (Child, impl Iterator<Item = serde_json::Value>) {
 
 #[test]
 fn a_recording_a_page_and_top_divide_the_time_of_one_guest_alike() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let _machine = machine();
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("perf.data");
     for flags in ["--sleep 20 --repeat 4", "--pending --repeat 1000", "--stop 50 --repeat 4"] {
         let mut guest = held(flags);
-        let Some(server) = live(guest.id(), &[]) else { return end(guest) };
+        let server = or_skip!(live(guest.id(), &[]).inspect_err(|_| end(&mut guest)));
         let (mut top, mut lines) = top();
         let mut record = common::exitscope();
         record.args(["record", "-p", &guest.id().to_string(), "-o"]).arg(&data);

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{check_json, corpus, exitscope, run, stderr, stdout};
+use exitscope_skips::{Part, need, or_skip};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -625,11 +626,7 @@ fn what_the_lab_records_of_a_real_guest_is_judged_as_well() {
                     [[vm.program]]\nlibrary = 'port_loop'\nport = 0x608\nsize = 4\n";
     std::fs::write(&text, scenario).unwrap();
     let output = run(&["lab", "run", text.to_str().unwrap(), "--trace", trace.to_str().unwrap()]);
-    if !output.status.success() {
-        let allowed = std::env::var("EXITSCOPE_WITHOUT_KVM").is_ok_and(|value| value == "1");
-        assert!(allowed, "{}\nSet EXITSCOPE_WITHOUT_KVM=1 to pass without KVM.", stderr(&output));
-        return eprintln!("SKIPPED: NO GUEST WAS RUN");
-    }
+    or_skip!(need(output.status.success(), Part::Kvm, stderr(&output)));
     let advised = advised(&trace, &[]);
     assert!(advised["exits"].as_u64() > Some(100));
     // How much of its time that takes is the machine's; that the lab is not QEMU, whose port that is, is not.
@@ -980,9 +977,7 @@ fn what_changes_while_the_user_is_asked_is_not_overwritten() {
     );
     for (meanwhile, ends, says) in [("5", 2, "was 777 when shown"), ("777", 0, "done: ")] {
         std::fs::write(&knob, "777\n").unwrap();
-        let Some(terminal) = common::Terminal::start(&format!("advise-{meanwhile}"), (200, 60), &command) else {
-            return;
-        };
+        let terminal = or_skip!(common::Terminal::start(&format!("advise-{meanwhile}"), (200, 60), &command));
         terminal.wait_for(&["Go ahead?"]);
         std::fs::write(&knob, format!("{meanwhile}\n")).unwrap();
         terminal.keys(&["y", "Enter"]);

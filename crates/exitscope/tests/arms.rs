@@ -2,26 +2,12 @@
 
 mod common;
 
-use common::{exitscope, stderr};
+use common::{exitscope, kvm, stderr};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Set to 1, this allows tests to pass on a machine without KVM.
-const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
-
 /// Ways to run a scenario.
 const ARMS: [&[&str]; 2] = [&["sim"], &["lab", "run"]];
-
-/// Whether guests can be run; a machine that cannot has to be allowed not to.
-fn has_kvm() -> bool {
-    let Err(trouble) = std::fs::File::options().read(true).write(true).open("/dev/kvm") else { return true };
-    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
-    assert!(allowed, "/dev/kvm: {trouble}\nNo guest can be run here. Set {WITHOUT_KVM}=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    let said = std::io::stderr().write_all(format!("SKIPPED: THE REAL ARM: /dev/kvm: {trouble}\n").as_bytes());
-    said.expect("stderr is open");
-    false
-}
 
 /// Runs a scenario on an arm: exits by VM and reason, and the work done by VM.
 fn run(arm: &[&str], scenario: &str) -> (BTreeMap<(String, String), u64>, BTreeMap<String, u64>) {
@@ -102,7 +88,7 @@ steps = [
 
 #[test]
 fn prime_numbers_of_exits_are_the_same_on_both_arms() {
-    let arms = if has_kvm() { &ARMS[..] } else { &ARMS[..1] };
+    let arms = if kvm().is_ok() { &ARMS[..] } else { &ARMS[..1] };
     for arm in arms {
         let (exits, done) = run(arm, PRIMES);
         let count = |reason: &str| exits.get(&("guest".to_string(), reason.to_string())).copied().unwrap_or(0);
@@ -150,7 +136,7 @@ steps = [{{ repeat = {TURNS}, steps = [{{ lock = "one" }}, {{ compute = "30us" }
 
 #[test]
 fn a_guest_that_never_stops_spinning_never_yields_and_one_that_does_not_spin_does() {
-    let arms = if has_kvm() { &ARMS[..] } else { &ARMS[..1] };
+    let arms = if kvm().is_ok() { &ARMS[..] } else { &ARMS[..1] };
     for arm in arms {
         let yields = |spin_retry| {
             let (exits, done) = run(arm, &contended(spin_retry));

@@ -6,12 +6,13 @@ mod common;
 #[allow(dead_code)]
 mod trace_dat;
 
-use common::{cannot, run, stderr};
+use common::{run, stderr};
 use exitscope_advice::known_causes;
 use exitscope_model::codes::system_register;
 use exitscope_model::{
     CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, PortAccessForm, Subject, SubjectKind, SubjectWord,
 };
+use exitscope_skips::{Part, Skipped, skip};
 use exitscope_trace::{PerfHead, PerfWriter};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::io::Cursor;
@@ -342,17 +343,13 @@ fn trace_dat(perf: &[u8], arch: &'static str) -> Vec<u8> {
     trace.v7_with(&machine.header_info(), &perf[formats..end])
 }
 
-/// What a tool of the kernel's makes of a file, as text; none where it is missing.
-fn printed(tool: &[&str], file: &Path) -> Option<Vec<u8>> {
-    let output = match Command::new(tool[0]).args(&tool[1..]).arg(file).output() {
-        Ok(output) => output,
-        Err(error) => {
-            cannot(&format!("{} cannot be run: {error}", tool[0]));
-            return None;
-        }
-    };
+/// What a tool of the kernel's makes of a file, as text.
+fn printed(tool: &[&str], file: &Path) -> Result<Vec<u8>, Skipped> {
+    let part = if tool[0] == "perf" { Part::Perf } else { Part::TraceCmd };
+    let output = Command::new(tool[0]).args(&tool[1..]).arg(file).output();
+    let output = output.map_err(|error| skip(part, format!("{} cannot be run: {error}", tool[0])))?;
     assert!(output.status.success(), "{tool:?}: {}", stderr(&output));
-    Some(output.stdout)
+    Ok(output.stdout)
 }
 
 /// What is wrong unless the noteworthy exits of this file are all of this cause, and a rule has looked at them.

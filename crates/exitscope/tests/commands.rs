@@ -4,6 +4,7 @@ mod common;
 
 use common::{corpus, exitscope, report, run, stderr, stdout, unpacked};
 use exitscope_model::TimePart;
+use exitscope_skips::{Part, need, or_skip};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -1104,10 +1105,8 @@ fn a_recording_of_another_user_is_read_only_if_it_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("theirs.data.gz");
     std::fs::copy(corpus("x86-svm/t4-pipe.data.gz"), &path).unwrap();
-    if folder.path().metadata().unwrap().uid() != 0 || chown(&path, Some(12_345), None).is_err() {
-        eprintln!("SKIPPED: only root can give a file away");
-        return;
-    }
+    let is_theirs = folder.path().metadata().unwrap().uid() == 0 && chown(&path, Some(12_345), None).is_ok();
+    or_skip!(need(is_theirs, Part::Root, "only root can give a file away"));
     let theirs = text(&path);
     let commands: [&[&str]; 6] = [
         &["report", &theirs],

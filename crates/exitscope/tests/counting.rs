@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{cannot, exits_at, go, held_guest, machine, recording, report, run, stdout};
+use common::{cannot_trace, exits_at, go, held_guest, kvm, machine, recording, report, run, stdout};
 use exitscope_model::SubjectKind;
 use exitscope_record::{
     Aggregation, CountedKind, CountingOptions, HaltWakeUps, Processes, Snapshot, TracingBackend, process_name,
 };
+use exitscope_skips::{Skipped, or_skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,21 +17,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Counting at work; `None` if that cannot be done here and was allowed not to be.
-fn start(counting: &CountingOptions) -> Option<Aggregation> {
-    if let Err(error) = std::fs::File::open("/dev/kvm") {
-        cannot(&format!("/dev/kvm: {error}"));
-        return None;
-    }
+/// Counting at work.
+fn start(counting: &CountingOptions) -> Result<Aggregation, Skipped> {
+    kvm()?;
     match Aggregation::start(counting) {
         Ok(aggregation) => {
             assert_eq!(*aggregation.route() == TracingBackend::Bpf, !counting.without_bpf);
-            Some(aggregation)
+            Ok(aggregation)
         }
-        Err(error) => {
-            cannot(&error.to_string());
-            None
-        }
+        Err(error) => Err(cannot_trace(error)),
     }
 }
 
@@ -70,9 +65,7 @@ fn counts_are_those_of_a_recording_made_meanwhile_by_either_route() {
         let mut guests = [held_guest(400), held_guest(300)];
         let processes = of(&guests.each_ref());
         let pids = guests.each_ref().map(|guest| guest.id().to_string()).join(",");
-        let Some(aggregation) = start(&CountingOptions { processes, without_bpf, ..CountingOptions::default() }) else {
-            return;
-        };
+        let aggregation = or_skip!(start(&CountingOptions { processes, without_bpf, ..CountingOptions::default() }));
         let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
         record.args(["record", "--buffer", "16M", "-p", &pids, "-o"]).arg(&data);
         let mut record = recording(record).unwrap();
@@ -148,7 +141,7 @@ fn wake_up_latencies_are_those_of_a_recording_made_meanwhile_by_either_route() {
     for without_bpf in [false, true] {
         let mut lab = held_lab();
         let counting = CountingOptions { processes: of(&[&lab]), without_bpf, ..CountingOptions::default() };
-        let Some(aggregation) = start(&counting) else { return };
+        let aggregation = or_skip!(start(&counting));
         let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
         record.args(["record", "--buffer", "16M", "-p", &lab.id().to_string(), "-o"]).arg(&data);
         let mut record = recording(record).unwrap();
@@ -177,7 +170,7 @@ fn only_wanted_processes_are_counted_and_more_can_be_added() {
         let mut guests = [held_guest(20), held_guest(1_000_000)];
         let counting =
             CountingOptions { processes: Processes::These(vec![1]), without_bpf, ..CountingOptions::default() };
-        let Some(mut aggregation) = start(&counting) else { return };
+        let mut aggregation = or_skip!(start(&counting));
         let [other, wanted] = &mut guests;
         go(other);
         assert!(other.wait().unwrap().success());
@@ -213,7 +206,7 @@ fn what_has_no_room_is_counted_as_lost() {
         let mut guest = held_guest(100);
         let counting =
             CountingOptions { processes: of(&[&guest]), without_bpf, max_counts: 2, ..CountingOptions::default() };
-        let Some(aggregation) = start(&counting) else { return };
+        let aggregation = or_skip!(start(&counting));
         go(&mut guest);
         assert!(guest.wait().unwrap().success());
         let snapshot = all(aggregation);

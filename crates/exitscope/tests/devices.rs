@@ -65,7 +65,7 @@ fn pages_exports_and_advice_call_it_the_same() {
     assert!(firefox.contains("0xfebfb000 write virtio-blk vda notify"));
     let advice = stdout(&run(&["advise", trace, "--devices", &path]));
     assert!(advice.contains("PCI configuration (mostly port 0xcfc, PCI of q35)"), "{advice}");
-    if exitscope_page::is_built() {
+    if common::server::front_end().is_ok() {
         let page = folder.path().join("page.html");
         assert!(run(&["report", trace, "--devices", &path, "--html", page.to_str().unwrap()]).status.success());
         let abouts = data_of(&page).to_string();

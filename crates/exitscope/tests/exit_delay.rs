@@ -4,8 +4,9 @@
 
 mod common;
 
-use common::{cannot, check_json, exitscope, go, held, held_guest, machine, stderr, stdout, tiny_guest};
+use common::{check_json, exitscope, go, held, held_guest, kvm, machine, stderr, stdout, tiny_guest};
 use exitscope_record::{DelayCounts, DelayedExits, ExitDelay};
+use exitscope_skips::{Part, Skipped, or_skip, skip};
 use exitscope_units::Nanos;
 use serde_json::Value;
 use std::io::Read;
@@ -22,29 +23,20 @@ const MMIO: u32 = 6;
 const EACH: u64 = 23 + 17 + 13 + 1;
 const PORTS: u64 = 23 + 17;
 
-/// A delay of this guest's exits to user space; `None` if that cannot be done here and was allowed not to be.
-fn start(guest: &Child, reason: Option<u32>) -> Option<ExitDelay> {
-    if let Err(error) = std::fs::File::open("/dev/kvm") {
-        cannot(&format!("/dev/kvm: {error}"));
-        return None;
-    }
-    match ExitDelay::start(guest.id(), DelayedExits::ToUserSpace, reason) {
-        Ok(delay) => Some(delay),
-        Err(error) => {
-            cannot(&error.to_string());
-            None
-        }
-    }
+/// A delay of this guest's exits to user space.
+fn start(guest: &Child, reason: Option<u32>) -> Result<ExitDelay, Skipped> {
+    kvm()?;
+    ExitDelay::start(guest.id(), DelayedExits::ToUserSpace, reason).map_err(|error| skip(Part::Bpf, error))
 }
 
 /// What is counted of a guest that runs its code so often, in less than a lease, with this delay.
-fn run(repeat: u64, reason: Option<u32>, by: Nanos) -> Option<DelayCounts> {
+fn run(repeat: u64, reason: Option<u32>, by: Nanos) -> Result<DelayCounts, Skipped> {
     let mut guest = held_guest(repeat);
     let mut delay = start(&guest, reason)?;
     delay.set(by).unwrap();
     go(&mut guest);
     assert!(guest.wait().unwrap().success());
-    Some(delay.counts().unwrap())
+    Ok(delay.counts().unwrap())
 }
 
 #[test]
@@ -52,7 +44,7 @@ fn exits_are_delayed_that_are_of_the_reason_and_no_others() {
     let _machine = machine();
     for (reason, each) in [(None, EACH), (Some(IO), PORTS), (Some(MMIO), 13), (Some(77), 0)] {
         for by in [0, 300] {
-            let Some(counts) = run(100, reason, Nanos(by)) else { return };
+            let counts = or_skip!(run(100, reason, Nanos(by)));
             assert_eq!((counts.exits, counts.lost), (100 * each, 0), "{reason:?}");
             assert_eq!(counts.delayed + counts.skipped, if by == 0 { 0 } else { 100 * each }, "{counts:?}");
             assert!(counts.spun.0 >= by * counts.delayed, "{counts:?}");
@@ -62,7 +54,7 @@ fn exits_are_delayed_that_are_of_the_reason_and_no_others() {
 
 /// How long one run of the guest's code takes, in nanoseconds: what a quarter of 400 runs do not reach. And by how much each of
 /// its exits was delayed.
-fn time(by: Nanos) -> Option<(f64, f64)> {
+fn time(by: Nanos) -> Result<(f64, f64), Skipped> {
     let mut command = Command::new("sh");
     command.args(["-c", "read go; exec \"$0\" --repeat 400 --pin --time"]).arg(tiny_guest());
     let mut guest = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -73,7 +65,7 @@ fn time(by: Nanos) -> Option<(f64, f64)> {
     guest.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(guest.wait().unwrap().success(), "{text}");
     let (_, quarter) = text.split_once("quarter ").unwrap();
-    Some((quarter.split_whitespace().next().unwrap().parse().unwrap(), delay.counts().unwrap().mean_delay().unwrap()))
+    Ok((quarter.split_whitespace().next().unwrap().parse().unwrap(), delay.counts().unwrap().mean_delay().unwrap()))
 }
 
 #[test]
@@ -82,7 +74,7 @@ fn a_guest_is_slower_by_what_its_exits_are_delayed() {
     // Whatever else runs makes a guest slower, never faster: beside other work it takes more rounds until nothing disturbed one of each.
     let (mut plain, mut slow, mut by, mut found) = (f64::INFINITY, f64::INFINITY, 0.0, 0.0);
     for round in 0..12 {
-        let Some((took, none)) = time(Nanos::ZERO) else { return };
+        let (took, none) = or_skip!(time(Nanos::ZERO));
         assert_eq!(none, 0.0);
         plain = plain.min(took);
         let (took, delayed) = time(Nanos(1_000)).unwrap();
@@ -115,10 +107,7 @@ fn wait_for_exits(delay: &ExitDelay) -> DelayCounts {
 fn delays_end_with_their_lease_and_go_on_with_the_next() {
     let _machine = machine();
     let mut guest = held("--repeat 1000000");
-    let Some(mut delay) = start(&guest, None) else {
-        let _ = guest.kill();
-        return;
-    };
+    let mut delay = or_skip!(start(&guest, None).inspect_err(|_| guest.kill().unwrap()));
     go(&mut guest);
     sleep(Duration::from_millis(100));
     assert_eq!(delay.counts().unwrap(), DelayCounts::default(), "without a lease nothing is delayed");
@@ -156,12 +145,8 @@ struct Counting {
 }
 
 impl Counting {
-    /// `None` if there is no KVM and that was allowed.
-    fn start() -> Option<Counting> {
-        if let Err(error) = std::fs::File::open("/dev/kvm") {
-            cannot(&format!("/dev/kvm: {error}"));
-            return None;
-        }
+    fn start() -> Result<Counting, Skipped> {
+        kvm()?;
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(tiny_guest());
         command.args(["--repeat", "1000000", "--counter"]).arg(folder.path().join("runs")).stdout(Stdio::null());
@@ -171,7 +156,7 @@ impl Counting {
             assert!(began.elapsed() < common::PATIENCE, "the guest did not run");
             sleep(Duration::from_millis(10));
         }
-        Some(guest)
+        Ok(guest)
     }
 
     /// A command that prints the CPU time of a run, in nanoseconds: what else the machine does hardly changes it.
@@ -223,10 +208,8 @@ impl Drop for Counting {
 #[test]
 fn a_trial_of_delays_tells_what_a_guests_exits_are_worth() {
     let _machine = machine();
-    let Some(counting) = Counting::start() else { return };
-    if start(&counting.guest, None).is_none() {
-        return;
-    }
+    let counting = or_skip!(Counting::start());
+    or_skip!(start(&counting.guest, None));
     let (metric, vm) = (counting.cpu_time(&counting.folder.path().join("runs")), counting.guest.id().to_string());
     let flags =
         ["--delay", "300ns..1us", "--metric", &metric, "--unit", "ns", "--for", "60s", "--format", "json", "--yes"];
@@ -259,10 +242,8 @@ fn a_trial_of_delays_tells_what_a_guests_exits_are_worth() {
 #[test]
 fn delays_are_refused_without_a_metric_or_one_vm_and_beyond_their_bounds() {
     let _machine = machine();
-    let (Some(one), Some(_two)) = (Counting::start(), Counting::start()) else { return };
-    if start(&one.guest, None).is_none() {
-        return;
-    }
+    let (one, _two) = (or_skip!(Counting::start()), or_skip!(Counting::start()));
+    or_skip!(start(&one.guest, None));
     let (vm, own) = (one.guest.id().to_string(), std::process::id().to_string());
     for (vm, arguments, says) in [
         (vm.as_str(), &["--delay", "1us", "--yes"][..], "--delay needs a metric that it can change"),
@@ -295,10 +276,8 @@ fn delays_are_refused_without_a_metric_or_one_vm_and_beyond_their_bounds() {
 #[test]
 fn a_reason_that_never_comes_ends_a_trial() {
     let _machine = machine();
-    let Some(one) = Counting::start() else { return };
-    if start(&one.guest, None).is_none() {
-        return;
-    }
+    let one = or_skip!(Counting::start());
+    or_skip!(start(&one.guest, None));
     let flags = ["--delay", "1us", "--reason", "KVM_EXIT_DEBUG", "--metric", "echo 1", "--yes"];
     let output = one.try_delay(&one.guest.id().to_string(), &flags);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

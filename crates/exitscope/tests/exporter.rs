@@ -3,8 +3,8 @@
 mod common;
 
 use common::server::{PATIENCE, Server};
-use common::{cannot, exitscope, report, tiny_guest};
-use std::io::Write;
+use common::{cannot_trace, exitscope, report, tiny_guest};
+use exitscope_skips::{Part, Skipped, or_skip, skip};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -22,8 +22,8 @@ struct Exporter(Server);
 
 impl Exporter {
     /// Starts it; `None` if that cannot be done here and was allowed not to be.
-    fn start(flags: &[&str]) -> Option<Exporter> {
-        Server::start_command("exporter", flags).map_err(|said| cannot(&said)).ok().map(Exporter)
+    fn start(flags: &[&str]) -> Result<Exporter, Skipped> {
+        Server::start_command("exporter", flags).map_err(cannot_trace).map(Exporter)
     }
 
     fn metrics(&self) -> String {
@@ -59,7 +59,7 @@ fn counts_are_the_guests_and_those_of_a_recording_at_the_same_time() {
     for (at, flags) in [&[][..], &["--no-bpf"]].into_iter().enumerate() {
         let name = format!("g{at}-{}", std::process::id());
         let guest = guest(folder.path(), &name);
-        let Some(exporter) = Exporter::start(flags) else { return };
+        let exporter = or_skip!(Exporter::start(flags));
         let data = folder.path().join("perf.data");
         let both = format!("{0} --repeat 3000 & {0} --repeat 2000; wait", guest.display());
         // By BPF: beside it, whoever counts by perf events must still get them.
@@ -91,7 +91,7 @@ fn counts_are_the_guests_and_those_of_a_recording_at_the_same_time() {
 fn vms_that_come_and_go_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let guests: Vec<PathBuf> = (0..7).map(|number| guest(folder.path(), &format!("s{number}"))).collect();
-    let Some(exporter) = Exporter::start(&["--max-vms", "3"]) else { return };
+    let exporter = or_skip!(Exporter::start(&["--max-vms", "3"]));
     let fds = || std::fs::read_dir(format!("/proc/{}/fd", exporter.0.child.id())).unwrap().count();
     let run = |times: usize| {
         for guest in guests.iter().cycle().take(times) {
@@ -118,7 +118,7 @@ fn vms_that_come_and_go_leave_nothing_behind() {
 
 #[test]
 fn it_is_asked_by_its_own_names_and_by_no_others() {
-    let Some(exporter) = Exporter::start(&["--host-name", "told.example"]) else { return };
+    let exporter = or_skip!(Exporter::start(&["--host-name", "told.example"]));
     let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for (name, expected) in [
         ("localhost", "200"),
@@ -164,9 +164,7 @@ fn the_systemd_unit_is_one_and_is_hardened() {
     for arguments in [&["verify"][..], &["security", "--offline=true", "--threshold=25"]] {
         match Command::new("systemd-analyze").args(arguments).arg(&here).output() {
             Ok(output) => assert!(output.status.success(), "{arguments:?}: {output:?}"),
-            Err(error) => {
-                std::io::stderr().write_all(format!("SKIPPED: systemd-analyze: {error}\n").as_bytes()).unwrap();
-            }
+            Err(error) => or_skip!(Err(skip(Part::SystemdAnalyze, error))),
         }
     }
 }

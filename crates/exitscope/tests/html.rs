@@ -3,7 +3,9 @@
 
 mod common;
 
+use common::server::front_end;
 use common::{check_json, corpus, data_of, run, stderr};
+use exitscope_skips::or_skip;
 
 #[test]
 fn a_comparison_a_sweep_and_a_fleet_are_on_their_pages_as_they_are_in_json() {
@@ -57,13 +59,13 @@ fn a_page_is_written_or_what_is_missing_is_said() {
     let page = folder.path().join("out.html");
     let trace = corpus("x86-svm/t4-kvmstat.data.gz");
     let output = run(&["report", trace.to_str().unwrap(), "--html", page.to_str().unwrap()]);
-    if !exitscope_page::is_built() {
-        eprintln!("SKIPPED: no front end of pages; `make page` builds it");
+    let pages = front_end();
+    if pages.is_err() {
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains("make page"), "{}", stderr(&output));
         assert!(!page.exists());
-        return;
     }
+    or_skip!(pages);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let json = data_of(&page);
     check_json("page", [&json]);

@@ -2,31 +2,20 @@
 
 mod common;
 
-use common::{check_json, exitscope, report, run, stderr, stdout};
-use std::io::{BufRead, BufReader, Write};
+use common::{check_json, exitscope, kvm, report, run, stderr, stdout};
+use exitscope_skips::{Part, Skipped, need, or_skip};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Set to 1, this allows tests to pass on a machine without KVM.
-const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
-
 /// Guests of two tests at a time would be in each other's way.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// The machine, for one test at a time; `None` if there is no KVM and that was allowed.
-fn machine() -> Option<MutexGuard<'static, ()>> {
+/// The machine, for one test at a time.
+fn machine() -> Result<MutexGuard<'static, ()>, Skipped> {
     let guard = MACHINE.lock().unwrap_or_else(|failed| failed.into_inner());
-    let trouble = match std::fs::File::options().read(true).write(true).open("/dev/kvm") {
-        Ok(_) => return Some(guard),
-        Err(error) => error,
-    };
-    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
-    assert!(allowed, "/dev/kvm: {trouble}\nNo guest can be run here. Set {WITHOUT_KVM}=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    let said = std::io::stderr().write_all(format!("SKIPPED: NO GUEST WAS RUN: /dev/kvm: {trouble}\n").as_bytes());
-    said.expect("stderr is open");
-    None
+    kvm().map(|()| guard)
 }
 
 fn json(output: &Output) -> serde_json::Value {
@@ -42,7 +31,7 @@ fn lab(arguments: &[&str]) -> Output {
 
 #[test]
 fn every_exit_is_a_row_with_a_time_or_a_reason() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("lab.data");
     let found = json(&lab(&["exits", "--format", "json", "--trace", trace.to_str().unwrap()]));
@@ -83,7 +72,7 @@ fn every_exit_is_a_row_with_a_time_or_a_reason() {
 
 #[test]
 fn each_mechanism_has_a_page_its_data_and_its_exits() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("lab.data");
     for (experiment, tables, rows) in [("haltpoll", 2, 11), ("yield", 3, 13), ("gang", 1, 12)] {
@@ -131,7 +120,7 @@ fn each_mechanism_has_a_page_its_data_and_its_exits() {
 
 #[test]
 fn runs_are_saved_compared_and_fed_to_other_tools() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("before.json");
     std::fs::write(&saved, lab(&["exits", "--format", "json"]).stdout).unwrap();
@@ -174,7 +163,7 @@ fn runs_are_saved_compared_and_fed_to_other_tools() {
 
 #[test]
 fn the_doctor_finds_what_guests_can_do() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let found = json(&run(&["doctor", "--format", "json"]));
     check_json("doctor", [&found]);
     let state = |what: &str| {
@@ -194,7 +183,7 @@ fn the_doctor_finds_what_guests_can_do() {
 
 #[test]
 fn a_signal_ends_the_lab_with_nothing_left_behind() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("kept.data");
     std::fs::write(&kept, "an earlier recording").unwrap();
@@ -226,7 +215,7 @@ fn a_signal_ends_the_lab_with_nothing_left_behind() {
 
 #[test]
 fn a_new_trace_keeps_the_old_one_and_what_is_no_file_is_written_as_it_is() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("lab.data");
     std::fs::write(&trace, "an earlier recording").unwrap();
@@ -247,11 +236,10 @@ fn a_new_trace_keeps_the_old_one_and_what_is_no_file_is_written_as_it_is() {
 
 #[test]
 fn a_delay_after_each_exit_makes_a_round_trip_longer_by_its_two_exits() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let output = lab(&["delay", "--format", "json"]);
-    if !output.status.success() && stderr(&output).contains("needs two CPUs") {
-        return;
-    }
+    let lacks_cpus = !output.status.success() && stderr(&output).contains("needs two CPUs");
+    or_skip!(need(!lacks_cpus, Part::TwoCpus, stderr(&output)));
     let found = json(&output);
     check_json("lab", [&found]);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
@@ -263,7 +251,7 @@ fn a_delay_after_each_exit_makes_a_round_trip_longer_by_its_two_exits() {
 
 #[test]
 fn every_way_of_a_port_access_is_measured() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let found = json(&lab(&["pio", "--format", "json"]));
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     let ways: Vec<[&str; 2]> = rows.iter().map(|row| [0, 2].map(|at| row["labels"][at].as_str().unwrap())).collect();
@@ -291,7 +279,7 @@ fn every_way_of_a_port_access_is_measured() {
 
 #[test]
 fn every_bundled_scenario_runs_on_real_guests() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut ran = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -307,7 +295,7 @@ fn every_bundled_scenario_runs_on_real_guests() {
 
 #[test]
 fn an_emulating_back_end_gives_no_cost_model() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let costs = folder.path().join("costs.toml");
     let output = lab(&["exits", "--costs", costs.to_str().unwrap()]);
@@ -345,7 +333,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn guests_run_on_with_settings_in_files_until_a_signal_or_the_end_of_input() {
-    let Some(_machine) = machine() else { return };
+    let _machine = or_skip!(machine());
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("host");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_default();

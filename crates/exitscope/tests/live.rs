@@ -5,7 +5,8 @@
 mod common;
 
 use common::server::end;
-use common::{cannot, exits_at, go, held_guest, machine, recording, report, tiny_guest};
+use common::{cannot_trace, exits_at, go, held_guest, kvm, machine, recording, report, tiny_guest};
+use exitscope_skips::{Part, Skipped, or_skip, skip};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,23 +14,20 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Records the guest; `None` if that cannot be done here and was allowed not to be.
-fn record(folder: &Path, name: &str, flags: &[&str], guest_flags: &[&str]) -> Option<PathBuf> {
+/// Records the guest by perf.
+fn record(folder: &Path, name: &str, flags: &[&str], guest_flags: &[&str]) -> Result<PathBuf, Skipped> {
     let data = folder.join(name);
     let mut command = Command::new("perf");
     command.arg("record").args(flags).arg("-o").arg(&data).arg("--").arg(tiny_guest()).args(guest_flags);
     run(command, data)
 }
 
-fn run(mut command: Command, data: PathBuf) -> Option<PathBuf> {
-    let output = command.output();
-    let trouble = match output {
-        Ok(output) if output.status.success() && data.is_file() => return Some(data),
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => format!("perf cannot be run: {error}"),
-    };
-    cannot(&trouble);
-    None
+fn run(mut command: Command, data: PathBuf) -> Result<PathBuf, Skipped> {
+    match command.output() {
+        Ok(output) if output.status.success() && data.is_file() => Ok(data),
+        Ok(output) => Err(cannot_trace(String::from_utf8_lossy(&output.stderr))),
+        Err(error) => Err(skip(Part::Perf, format!("perf cannot be run: {error}"))),
+    }
 }
 
 #[test]
@@ -42,7 +40,7 @@ fn a_live_guest_shows_its_prime_counts() {
         ("often.data", &["-q", "-e", "kvm:*", "-m", "4M"], 11),
         ("packed.data", &["-q", "-z", "-e", "kvm:*"], 7),
     ] {
-        let Some(data) = record(folder.path(), name, flags, &["--repeat", &repeat.to_string()]) else { return };
+        let data = or_skip!(record(folder.path(), name, flags, &["--repeat", &repeat.to_string()]));
         let report = report(&[&data], &[]);
         assert_eq!(report["coverage"]["lost"], 0, "{name}");
         assert_eq!(exits_at(&report, "port", 0x10, "out"), 23 * repeat, "{name}");
@@ -62,7 +60,7 @@ fn recordings_that_overlap_count_each_exit_once() {
     let mut command = Command::new("perf");
     let flags = ["record", "-q", "-a", "-e", "kvm:*", "-o"];
     command.args(flags).arg(&outer).args(["--", "perf"]).args(flags).arg(&inner).arg("--").arg(tiny_guest());
-    let Some(outer) = run(command, outer) else { return };
+    let outer = or_skip!(run(command, outer));
     let hostname = &report(&[&outer], &[])["traces"][0]["hostname"];
     assert!(hostname.as_str().is_some_and(|name| !name.is_empty()), "only a host with a name is known to be the same");
     for pair in [[&outer, &inner], [&inner, &outer]] {
@@ -74,8 +72,8 @@ fn recordings_that_overlap_count_each_exit_once() {
     }
 }
 
-/// `exitscope record` with these flags and what it runs; `None` as above.
-fn exitscope_record(data: &Path, flags: &[&str], command: &[&str]) -> Option<PathBuf> {
+/// `exitscope record` with these flags and what it runs.
+fn exitscope_record(data: &Path, flags: &[&str], command: &[&str]) -> Result<PathBuf, Skipped> {
     let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
     record.arg("record").args(flags).arg("-o").arg(data).arg("--").args(command);
     run(record, data.to_path_buf())
@@ -96,7 +94,7 @@ fn exitscope_records_the_prime_counts_of_guests_by_either_route() {
         (&["--all-cpus"], &["sh", "-c", &two], 600, 2),
         (&["--no-bpf", "--buffer", "16M"], &["sh", "-c", &two], 600, 2),
     ] {
-        let Some(data) = exitscope_record(&data, flags, command) else { return };
+        let data = or_skip!(exitscope_record(&data, flags, command));
         let report = report(&[&data], &[]);
         assert_eq!(report["coverage"]["lost"], 0, "{flags:?}");
         assert_eq!(exits_at(&report, "port", 0x10, "out"), 23 * repeat, "{flags:?}");
@@ -120,7 +118,7 @@ fn a_live_guest_waits_as_often_as_it_is_known_to() {
     {
         let data = folder.path().join(flags[0]);
         let command = [&[guest], flags].concat();
-        let Some(data) = exitscope_record(&data, &[], &command) else { return };
+        let data = or_skip!(exitscope_record(&data, &[], &command));
         let report = report(&[&data], &[]);
         assert_eq!(report["coverage"]["lost"], 0, "{flags:?}");
         assert_eq!(exits_at(&report, "port", 0x10, "out"), writes, "{flags:?}");
@@ -144,7 +142,7 @@ fn for_the_view_of_phases_system_calls_of_virtual_cpus_are_recorded_and_of_nobod
         (&["--for-view", "phases"], true),
         (&["--for-view", "phases", "--no-bpf", "--buffer", "16M"], true),
     ] {
-        let Some(data) = exitscope_record(&data, flags, &["sh", "-c", &beside]) else { return };
+        let data = or_skip!(exitscope_record(&data, flags, &["sh", "-c", &beside]));
         let recorded = report(&[&data], &[]);
         let outside = &recorded["phases"]["in_user_space"];
         let number = |name: &str| outside[name].as_u64().unwrap();
@@ -173,7 +171,7 @@ fn a_recording_goes_straight_into_a_store_with_what_was_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let (data, place) = (folder.path().join("perf.data"), folder.path().join("fleet"));
     let (guest, place) = (tiny_guest().to_str().unwrap(), place.to_str().unwrap());
-    let Some(data) = exitscope_record(&data, &["--store", place], &[guest, "--repeat", "7"]) else { return };
+    let data = or_skip!(exitscope_record(&data, &["--store", place], &[guest, "--repeat", "7"]));
     let exits = report(&[&data], &[])["total"]["count"].as_u64().unwrap();
     let list = common::stdout(&common::run(&["store", "list", place, "--format", "json"]));
     let run: serde_json::Value = serde_json::from_str(&list).unwrap();
@@ -189,7 +187,7 @@ fn a_recording_says_what_was_in_force_and_what_it_cost() {
     let guest = tiny_guest().to_str().unwrap();
     for (flags, route) in [(&["--no-sched"][..], "bpf"), (&["--no-sched", "--no-bpf"], "perf_events")] {
         let data = folder.path().join("perf.data");
-        let Some(data) = exitscope_record(&data, flags, &[guest, "--repeat", "50"]) else { return };
+        let data = or_skip!(exitscope_record(&data, flags, &[guest, "--repeat", "50"]));
         let report = report(&[&data], &[]);
         common::check_json("report", [&report]);
         let trace = &report["traces"][0];
@@ -233,7 +231,7 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
     qemu.args(["-name", "guest=of-mine", "-nodefaults", "-display", "none", "-m", "16", "-S", "-qmp", "stdio"]);
     let mut qemu = match qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
         Ok(qemu) => qemu,
-        Err(error) => return cannot(&format!("qemu-system-x86_64 cannot be run: {error}")),
+        Err(error) => or_skip!(Err(skip(Part::Qemu, format!("qemu-system-x86_64 cannot be run: {error}")))),
     };
     let process = qemu.id();
     let mut greeting = String::new();
@@ -243,7 +241,7 @@ fn of_qemus_command_line_the_options_that_rules_ask_for_are_kept() {
     qemu.kill().unwrap();
     qemu.wait().unwrap();
     assert!(greeting.contains("QMP"), "QEMU has not begun: {greeting}");
-    let Some(data) = data else { return };
+    let data = or_skip!(data);
     let of_vms = |file: &Path| {
         let report = report(&[file], &[]);
         let settings = report["traces"][0]["settings"].as_array().unwrap().clone();
@@ -273,9 +271,9 @@ fn what_a_full_ring_loses_is_counted() {
         let coverage = |key: &str| report["coverage"][key].as_u64().unwrap();
         // Changes of its memory's mappings are not of what the guest repeats.
         let signs: u64 = report["signs"].as_array().unwrap().iter().map(|row| row["count"].as_u64().unwrap()).sum();
-        Some((coverage("events") - signs, coverage("lost")))
+        Ok((coverage("events") - signs, coverage("lost")))
     };
-    let Some((once, lost)) = events("once.data", "1M", "1") else { return };
+    let (once, lost) = or_skip!(events("once.data", "1M", "1"));
     assert_eq!(lost, 0);
     let (many, lost) = events("many.data", "4K", "2000").unwrap();
     assert!(lost > 0, "4 KiB cannot hold what comes in 10 ms");
@@ -300,24 +298,19 @@ fn random(state: &mut u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Records a guest, kills both so long after the guest's beginning, and says how many events the file has; `None` if that
-/// cannot be done here and was allowed not to be.
-fn killed(data: &Path, flags: &[&str], millis: u64) -> Option<u64> {
+/// Records a guest, kills both so long after the guest's beginning, and says how many events the file has.
+fn killed(data: &Path, flags: &[&str], millis: u64) -> Result<u64, Skipped> {
     let mut guest = held_guest(1_000_000);
     let pid = guest.id().to_string();
     let mut record = Command::new(env!("CARGO_BIN_EXE_exitscope"));
     record.args(["record", "--no-sched", "-p", &pid]).args(flags).arg("-o").arg(data).process_group(0);
-    let record = recording(record).map_err(|said| cannot(&said)).ok();
-    let Some(mut record) = record else {
-        end(guest);
-        return None;
-    };
+    let mut record = recording(record).map_err(cannot_trace).inspect_err(|_| end(&mut guest))?;
     go(&mut guest);
     sleep(Duration::from_millis(millis));
     let group = format!("-{}", record.id());
     assert!(Command::new("kill").args(["-9", "--", &group]).status().unwrap().success());
     record.wait().unwrap();
-    end(guest);
+    end(&mut guest);
     let report = report(&[data], &[]);
     let lines = report["coverage"]["lines"].as_array().unwrap();
     assert_eq!(lines.iter().filter(|line| line["id"] == "unfinished_file").count(), 1, "{lines:?}");
@@ -341,15 +334,13 @@ fn killed(data: &Path, flags: &[&str], millis: u64) -> Option<u64> {
         };
         assert!(is_beginning, "{rest:?} after {runs} runs");
     }
-    Some(report["coverage"]["events"].as_u64().unwrap())
+    Ok(report["coverage"]["events"].as_u64().unwrap())
 }
 
 #[test]
 fn a_recording_that_is_killed_at_any_moment_is_whole_up_to_its_last_block() {
     let _machine = machine();
-    if let Err(error) = std::fs::File::open("/dev/kvm") {
-        return cannot(&format!("/dev/kvm: {error}"));
-    }
+    or_skip!(kvm());
     let folder = tempfile::tempdir().unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = std::env::var("EXITSCOPE_SEED").map_or(now.as_nanos() as u64, |seed| seed.parse().unwrap());
@@ -363,13 +354,13 @@ fn a_recording_that_is_killed_at_any_moment_is_whole_up_to_its_last_block() {
             events.push(killed(&data, flags, random(&mut state) % LATEST)?);
             std::fs::remove_file(&data).unwrap();
         }
-        Some(events)
+        Ok(events)
     };
     let all = std::thread::scope(|scope| {
         let killers: Vec<_> = (0..KILLERS).map(|number| scope.spawn(move || killer(number))).collect();
-        killers.into_iter().map(|killer| killer.join().unwrap()).collect::<Option<Vec<_>>>()
+        killers.into_iter().map(|killer| killer.join().unwrap()).collect::<Result<Vec<_>, _>>()
     });
-    let Some(all) = all else { return };
+    let all = or_skip!(all);
     let whole: u64 = all.iter().flatten().filter(|&&events| events > 0).count() as u64;
     assert!(
         whole >= KILLS / 10,
@@ -387,7 +378,7 @@ fn a_hangup_ends_a_recording_and_its_command_as_sigterm_does_unless_it_is_ignore
         let begin = format!("{trap}exec \"$@\"");
         let mut command = common::ended_by_hangups("sh");
         command.args(["-c", &begin, "sh", env!("CARGO_BIN_EXE_exitscope"), "record", "-o"]).arg(&data);
-        let Some(mut record) = recording(command).map_err(|said| cannot(&said)).ok() else { return };
+        let mut record = or_skip!(recording(command).map_err(cannot_trace));
         assert!(Command::new(tiny_guest()).stdout(Stdio::null()).status().unwrap().success());
         let pid = record.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());

@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::server::{PATIENCE, Server, end, is_built, live};
+use common::server::{PATIENCE, Server, end, front_end, live};
 use common::{corpus, data_of, exits_at, exitscope, go, held_guest, machine, run, stderr};
+use exitscope_skips::or_skip;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -23,9 +24,7 @@ fn without_a_front_end_it_is_said_how_to_get_one() {
 
 #[test]
 fn files_are_served_by_number_and_nothing_else_is() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let traces = ["x86-svm/t2.data.gz", "x86-svm/t4-kvmstat.data.gz"].map(corpus);
     let paths = traces.each_ref().map(|path| path.to_str().unwrap());
     let server = Server::start(&paths).unwrap();
@@ -79,9 +78,7 @@ fn files_are_served_by_number_and_nothing_else_is() {
 
 #[test]
 fn what_is_no_trace_is_said_and_others_are_served() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.data");
     std::fs::write(&bad, "no trace").unwrap();
@@ -99,9 +96,7 @@ fn what_is_no_trace_is_said_and_others_are_served() {
 
 #[test]
 fn what_is_put_in_place_of_a_file_is_not_read_and_others_are_served() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("recordings");
     std::fs::create_dir(&within).unwrap();
@@ -167,9 +162,7 @@ fn what_is_put_in_place_of_a_file_is_not_read_and_others_are_served() {
 
 #[test]
 fn a_hostile_name_of_a_file_is_shown_and_does_nothing() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let folder = tempfile::tempdir().unwrap();
     let name = "\n\"'\\\x1b]0;x\x07\u{202e}<script>alert(1)<!--\n=cmd()";
     let file = folder.path().join(name);
@@ -191,9 +184,7 @@ fn a_hostile_name_of_a_file_is_shown_and_does_nothing() {
 
 #[test]
 fn a_link_that_is_named_stands_for_the_file_that_it_leads_to_then() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let folder = tempfile::tempdir().unwrap();
     let (link, other) = (folder.path().join("latest"), folder.path().join("other"));
     std::fs::write(&other, "something else").unwrap();
@@ -209,9 +200,7 @@ fn a_link_that_is_named_stands_for_the_file_that_it_leads_to_then() {
 
 #[test]
 fn viewers_and_half_open_connections_leave_room_for_who_asks() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let server = Server::start(&[corpus("x86-svm/t4-kvmstat.data.gz").to_str().unwrap()]).unwrap();
     let connect = |request: &str| {
         let mut stream = TcpStream::connect(server.url.split('/').next().unwrap()).unwrap();
@@ -234,9 +223,7 @@ fn viewers_and_half_open_connections_leave_room_for_who_asks() {
 
 #[test]
 fn a_token_is_asked_for_and_printed() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     std::fs::write(&file, "let-me-in\n").unwrap();
@@ -255,9 +242,7 @@ fn a_token_is_asked_for_and_printed() {
 
 #[test]
 fn what_cannot_be_served_is_said_at_once() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let trace = corpus("x86-svm/t4-kvmstat.data.gz");
@@ -292,9 +277,7 @@ fn what_cannot_be_served_is_said_at_once() {
 #[cfg(feature = "sql")]
 #[test]
 fn a_store_is_served_as_it_is_when_the_page_is_loaded() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("fleet");
     let place = place.to_str().unwrap();
@@ -330,13 +313,11 @@ fn a_store_is_served_as_it_is_when_the_page_is_loaded() {
 
 #[test]
 fn live_data_are_what_a_guest_did() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let _machine = machine();
     for flags in [&["--keep", "10m"][..], &["--no-bpf", "--no-sched"]] {
         let mut guest = held_guest(200);
-        let Some(server) = live(guest.id(), flags) else { return end(guest) };
+        let server = or_skip!(live(guest.id(), flags).inspect_err(|_| end(&mut guest)));
         go(&mut guest);
         assert!(guest.wait().unwrap().success());
         let began = Instant::now();
@@ -364,12 +345,10 @@ fn live_data_are_what_a_guest_did() {
 
 #[test]
 fn what_is_older_than_wanted_is_forgotten() {
-    if !is_built() {
-        return;
-    }
+    or_skip!(front_end());
     let _machine = machine();
     let mut guest = held_guest(50);
-    let Some(server) = live(guest.id(), &["--keep", "10s"]) else { return end(guest) };
+    let server = or_skip!(live(guest.id(), &["--keep", "10s"]).inspect_err(|_| end(&mut guest)));
     go(&mut guest);
     assert!(guest.wait().unwrap().success());
     let began = Instant::now();

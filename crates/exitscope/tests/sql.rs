@@ -5,6 +5,7 @@ mod common;
 
 use common::{Terminal, check_json, corpus, exitscope, report, run, stderr, stdout};
 use exitscope_model::{ExitParts, SumRow, TimePart, WhoRow};
+use exitscope_skips::{Part, or_skip};
 use exitscope_store::{RecordingRow, RecordingStats, Store};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
@@ -565,7 +566,7 @@ fn the_prompt_completes_names_goes_on_after_errors_and_remembers() {
     let place = store(&folder.path().join("fleet"));
     let state = folder.path().join("state");
     let command = format!("env XDG_STATE_HOME={} {} sql {place}", state.display(), env!("CARGO_BIN_EXE_exitscope"));
-    let Some(terminal) = Terminal::start("sql", (100, 40), &command) else { return };
+    let terminal = or_skip!(Terminal::start("sql", (100, 40), &command));
     terminal.wait_for(&["Queries end with ;", "sql>"]);
     // A name by its beginning; then the rest of the query on a second line.
     terminal.keys(&["select max(first_d", "Tab", ") d from hosts", "Enter"]);
@@ -595,7 +596,7 @@ fn files_may_be_joined_and_removed_while_a_prompt_is_open() {
     let place = store(&folder.path().join("fleet"));
     let state = folder.path().display();
     let command = format!("env XDG_STATE_HOME={state} {} sql {place}", env!("CARGO_BIN_EXE_exitscope"));
-    let Some(terminal) = Terminal::start("joined", (100, 40), &command) else { return };
+    let terminal = or_skip!(Terminal::start("joined", (100, 40), &command));
     terminal.wait_for(&["Queries end with ;", "sql>"]);
     let store = Store::open(&folder.path().join("fleet")).unwrap();
     let old: Vec<_> = store.contents().unwrap().pieces.into_keys().collect();

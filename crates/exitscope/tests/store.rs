@@ -4,6 +4,7 @@
 mod common;
 
 use common::{corpus, exitscope, report, run, stderr, stdout, traces};
+use exitscope_skips::{Part, Skipped, need, or_skip};
 use exitscope_store::arrow_array::cast::AsArray;
 use exitscope_store::arrow_array::types::{Int32Type, UInt64Type};
 use exitscope_store::arrow_array::{Array, RecordBatch};
@@ -240,19 +241,14 @@ fn whatever_stops_an_add_leaves_nothing_half() {
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// None if this user may not have one and was allowed not to.
-    fn new(size: &str) -> Option<SmallDisk> {
+    fn new(size: &str) -> Result<SmallDisk, Skipped> {
         let folder = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(folder.path())
             .output()
             .unwrap();
-        if mounted.status.success() {
-            return Some(SmallDisk(folder));
-        }
-        common::cannot(&format!("no disk can be mounted: {}", stderr(&mounted)));
-        None
+        need(mounted.status.success(), Part::Mount, stderr(&mounted)).map(|()| SmallDisk(folder))
     }
 }
 
@@ -264,7 +260,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_ends_an_add_and_the_store_is_as_it_was() {
-    let Some(disk) = SmallDisk::new("256k") else { return };
+    let disk = or_skip!(SmallDisk::new("256k"));
     let place = disk.0.path().join("fleet");
     let first = add(&place, &[corpus("x86-svm/t4-kvmstat.data.gz")], &["--host", "a"]);
     assert!(first.status.success(), "{}", stderr(&first));

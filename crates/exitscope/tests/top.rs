@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{PATIENCE, Terminal, cannot, machine, tiny_guest};
+use common::{PATIENCE, Terminal, cannot_trace, kvm, machine, tiny_guest};
+use exitscope_skips::{Skipped, or_skip};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,16 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Whether guests can be watched here; else it was allowed that they cannot.
-fn can_watch() -> bool {
+/// Guests can be watched here.
+fn watch() -> Result<(), Skipped> {
+    kvm()?;
     let tried = common::run(&["top", "--format", "json", "-d", "100ms", "-n", "1"]);
-    let trouble = match std::fs::File::open("/dev/kvm") {
-        Ok(_) if tried.status.success() => return true,
-        Ok(_) => common::stderr(&tried),
-        Err(error) => format!("/dev/kvm: {error}"),
-    };
-    cannot(&trouble);
-    false
+    if tried.status.success() { Ok(()) } else { Err(cannot_trace(common::stderr(&tried))) }
 }
 
 /// A guest that ends with this value at the latest.
@@ -78,9 +74,7 @@ fn lines(flags: &[&str], repeats: &[u64]) -> (Vec<u32>, Vec<Value>) {
 #[test]
 fn counts_of_guests_are_exact_to_their_end() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     for flags in [&[][..], &["--no-bpf"]] {
         let (pids, lines) = lines(flags, &[100, 200]);
         for (pid, repeat) in pids.into_iter().zip([100, 200]) {
@@ -112,9 +106,7 @@ fn counts_of_guests_are_exact_to_their_end() {
 #[test]
 fn a_page_for_each_interval_says_what_it_is_of() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let guest = running_guest();
     let pid = guest.0.id().to_string();
     let output = common::run(&["top", "--batch", "-d", "300ms", "-n", "2", "-p", &pid]);
@@ -131,9 +123,7 @@ fn a_page_for_each_interval_says_what_it_is_of() {
 #[test]
 fn columns_of_text_are_those_that_were_asked_for_and_parts_add_up_to_all() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let guest = running_guest();
     let pid = guest.0.id().to_string();
     let table = |flags: &[&str]| {
@@ -170,9 +160,7 @@ fn share_of(word: &str) -> f64 {
 #[test]
 fn what_was_not_measured_is_said_to_be_so() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let guest = running_guest();
     let pid = guest.0.id().to_string();
     let top = |flags: &[&str]| {
@@ -192,9 +180,7 @@ fn what_was_not_measured_is_said_to_be_so() {
 #[test]
 fn what_is_no_virtual_machine_is_refused_with_those_that_are() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let guest = running_guest();
     let there = format!("tiny-guest (pid {})", guest.0.id());
     // Process 1 is no machine, and neither are this test and its threads.
@@ -237,12 +223,10 @@ fn what_cannot_be_done_is_one_line_that_says_what_to_do() {
 #[test]
 fn the_screen_obeys_its_keys_and_leaves_the_terminal_as_it_was() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let guest = running_guest();
     let command = format!("{} top -d 300ms -p {}", env!("CARGO_BIN_EXE_exitscope"), guest.0.id());
-    let Some(terminal) = Terminal::start("keys", (80, 24), &command) else { return };
+    let terminal = or_skip!(Terminal::start("keys", (80, 24), &command));
     let screen = terminal.wait_for(&["exitscope top", "tiny-guest", "vCPU 0", "tiny-guest: exits", "an event"]);
     assert!(screen.lines().count() <= 24 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     terminal.keys(&["Tab"]);
@@ -298,9 +282,7 @@ fn report_of(file: &Path) -> Value {
 #[test]
 fn a_key_records_the_chosen_vm_and_shows_its_report_while_the_screen_goes_on() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let guest = running_guest();
     let folder = tempfile::tempdir().unwrap();
     let command = format!(
@@ -309,7 +291,7 @@ fn a_key_records_the_chosen_vm_and_shows_its_report_while_the_screen_goes_on() {
         env!("CARGO_BIN_EXE_exitscope"),
         guest.0.id()
     );
-    let Some(terminal) = Terminal::start("record", (120, 40), &command) else { return };
+    let terminal = or_skip!(Terminal::start("record", (120, 40), &command));
     terminal.wait_for(&["tiny-guest: exits", "tiny-guest: timeline", "the last 3 intervals"]);
     terminal.keys(&["R"]);
     terminal.wait_for(&["recording tiny-guest: 1 of 5 s, to exitscope-tiny-guest-"]);
@@ -342,16 +324,14 @@ fn a_key_records_the_chosen_vm_and_shows_its_report_while_the_screen_goes_on() {
 #[test]
 fn what_cannot_be_recorded_is_said_and_the_screen_goes_on() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let guest = running_guest();
     let folder = tempfile::tempdir().unwrap();
     let gone = folder.path().join("gone");
     std::fs::create_dir(&gone).unwrap();
     let command =
         format!("cd {} && {} top -d 300ms -p {}", gone.display(), env!("CARGO_BIN_EXE_exitscope"), guest.0.id());
-    let Some(terminal) = Terminal::start("trouble", (80, 24), &command) else { return };
+    let terminal = or_skip!(Terminal::start("trouble", (80, 24), &command));
     terminal.wait_for(&["tiny-guest: exits"]);
     std::fs::remove_dir(&gone).unwrap();
     terminal.keys(&["R"]);
@@ -367,9 +347,7 @@ fn what_cannot_be_recorded_is_said_and_the_screen_goes_on() {
 #[test]
 fn a_signal_ends_it_and_gives_the_terminal_back() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     // A shell says which process it is, and becomes it.
@@ -378,7 +356,7 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
     for (name, size, signal) in
         [("small", (30, 8), "-TERM"), ("large", (200, 60), "-INT"), ("hangup", (80, 24), "-HUP")]
     {
-        let Some(terminal) = Terminal::start(name, size, &command) else { return };
+        let terminal = or_skip!(Terminal::start(name, size, &command));
         terminal.wait_for(&["exitscope top"]);
         let pid = std::fs::read_to_string(&file).unwrap();
         assert!(Command::new("kill").args([signal, pid.trim()]).status().unwrap().success());
@@ -391,13 +369,11 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
 #[test]
 fn a_terminal_that_goes_away_leaves_nothing_running() {
     let _machine = machine();
-    if !can_watch() {
-        return;
-    }
+    or_skip!(watch());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let command = format!("sh -c 'echo $$ > {}; exec {} top'", file.display(), env!("CARGO_BIN_EXE_exitscope"));
-    let Some(terminal) = Terminal::start("gone", (80, 24), &command) else { return };
+    let terminal = or_skip!(Terminal::start("gone", (80, 24), &command));
     terminal.wait_for(&["exitscope top"]);
     let process = format!("/proc/{}", std::fs::read_to_string(&file).unwrap().trim());
     drop(terminal);

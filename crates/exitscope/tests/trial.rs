@@ -3,7 +3,9 @@
 
 mod common;
 
+use common::server::{end, front_end};
 use common::{check_json, exitscope, exitscope_on_a_terminal, run, stderr, stdout};
+use exitscope_skips::{Part, need, or_skip, skip};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rustix::process::{Pid, Signal, kill_process};
@@ -529,7 +531,8 @@ fn a_trial_has_its_blocks_in_json_and_a_page_as_the_history_has() {
     let metric = format!("test $(cat {}) = 0 && echo 8 || echo 10", host.knob().display());
     let page = host.0.path().join("trial.html");
     let mut trial = host.try_zero(&metric, &["--format", "json"]);
-    if exitscope_page::is_built() {
+    let pages = front_end();
+    if pages.is_ok() {
         trial.arg("--html").arg(&page);
     }
     let report: Value = serde_json::from_slice(&trial.output().unwrap().stdout).unwrap();
@@ -541,9 +544,7 @@ fn a_trial_has_its_blocks_in_json_and_a_page_as_the_history_has() {
     for bound in ["change_percent", "low_percent", "high_percent"] {
         assert_eq!(last[bound], report["verdict"]["settings"][0]["effects"][0][bound], "{bound}");
     }
-    if !exitscope_page::is_built() {
-        return skipped("there is no front end: no page of a trial is looked at");
-    }
+    or_skip!(pages);
     let title = |path: &Path| {
         let text = fs::read_to_string(path).unwrap();
         text.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0.to_string()
@@ -726,17 +727,13 @@ fn real_trial(folder: &Path, setting: &str, metric: &str, flags: &[&str]) -> (Ou
     (output, report)
 }
 
-/// What a test that cannot do something says, also where it passes.
-fn skipped(why: &str) {
-    io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
-}
-
 #[test]
 fn an_effect_that_was_planted_on_a_setting_of_this_machine_is_found_and_none_is_not() {
     // ksmd does not run on machines that do not ask for it, and one page more hardly anything feels.
     let file = Path::new("/sys/kernel/mm/ksm/pages_to_scan");
     let old = fs::read_to_string(file).ok().filter(|_| fs::OpenOptions::new().write(true).open(file).is_ok());
-    let Some(old) = old else { return skipped("/sys/kernel/mm/ksm/pages_to_scan cannot be written by this user") };
+    let old =
+        or_skip!(old.ok_or_else(|| skip(Part::Ksm, format!("{} cannot be written by this user", file.display()))));
     let new = (old.trim().parse::<u64>().unwrap() + 1).to_string();
     let (folder, setting) = (tempfile::tempdir().unwrap(), format!("ksm_pages_to_scan={new}"));
     let (output, report) = real_trial(folder.path(), &setting, &planted(file, &new, 1000), &[]);
@@ -770,11 +767,9 @@ fn affinity_of_a_vcpu_thread_is_tried_and_restored() {
             .unwrap()
     };
     let old = allowed();
-    if !old.contains(['-', ',']) {
-        vm.kill().unwrap();
-        vm.wait().unwrap();
-        return skipped("this machine has one CPU, so there is no other affinity");
-    }
+    let several =
+        need(old.contains(['-', ',']), Part::TwoCpus, "this machine has one CPU, so there is no other affinity");
+    or_skip!(several.inspect_err(|_| end(&mut vm)));
     let first = old.split(['-', ',']).next().unwrap().to_string();
     let metric = format!(
         "n=$(od -An -N1 -tu1 /dev/urandom); grep -q '^Cpus_allowed_list:.{first}$' {} && n=$((n + 1000)); echo $((10000 + n))",

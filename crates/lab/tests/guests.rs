@@ -14,6 +14,7 @@ use exitscope_lab::{
 use exitscope_policy::Policies;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
 use exitscope_scenario::findings::Instruction;
+use exitscope_skips::or_skip;
 use std::time::{Duration, Instant};
 
 const PORT: ProgramStep = ProgramStep { op: op::PORT_IN, a: 1, b: 0x10, c: 0 };
@@ -39,7 +40,7 @@ fn programs(
 
 #[test]
 fn prime_numbers_of_accesses_come_out_exactly() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let out = ProgramStep { op: op::PORT_OUT, a: 2, b: 0x20, c: 7 };
     let load = ProgramStep { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
     let store = ProgramStep { op: op::MMIO_WRITE, a: 8, b: 0xfeb0_0008, c: u64::MAX };
@@ -74,7 +75,7 @@ fn prime_numbers_of_accesses_come_out_exactly() {
 
 #[test]
 fn every_door_is_gone_through_as_often_as_the_guest_asks() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let place = IoAddress::Port(0x10);
     let out = ProgramStep { op: op::PORT_OUT, a: 1, b: 0x10, c: 3 };
     let base = Spec::new(machine.ring(), out);
@@ -106,7 +107,7 @@ fn every_door_is_gone_through_as_often_as_the_guest_asks() {
 
 #[test]
 fn what_guests_executed_is_counted_in_all() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let ring = machine.ring();
     let hypercall = ProgramStep { b: 100, ..step(op::HYPERCALL) };
     let load = ProgramStep { op: op::MMIO_READ, a: 4, b: 0xfeb0_0000, c: 0 };
@@ -164,7 +165,7 @@ fn what_guests_executed_is_counted_in_all() {
 
 #[test]
 fn halts_and_wake_ups_are_never_lost() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     for (irqchip, halts_in_kernel, ring) in
         [(false, false, PrivilegeRing::Three), (true, true, PrivilegeRing::Three), (true, false, machine.ring())]
     {
@@ -183,7 +184,7 @@ fn halts_and_wake_ups_are_never_lost() {
 
 #[test]
 fn guests_that_go_astray_are_reported_and_gone() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let wild = ProgramStep { op: op::MMIO_WRITE, a: 4, b: 1 << 40, c: 0 };
     let unknown = step(99);
     let open_loop = step(op::AGAIN);
@@ -201,7 +202,7 @@ fn guests_that_go_astray_are_reported_and_gone() {
 
 #[test]
 fn guests_that_never_end_are_stopped_in_time() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let endless = [step(op::REPEAT), ProgramStep { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
     let exits = [step(op::REPEAT), PORT, step(op::AGAIN)];
     let halted = [step(op::HALT)];
@@ -230,7 +231,7 @@ fn guests_that_never_end_are_stopped_in_time() {
 
 #[test]
 fn an_exit_that_the_end_cuts_off_is_told() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let (vm, mut vcpus) = LabVm::new(&machine.kvm, VmConfig::new(2, PrivilegeRing::Three)).unwrap();
     let mut payload = Payload::new(&vm, &machine, &Policies::default(), 0);
     payload.load(0, &[PORT, step(op::HALT)], 1).unwrap();
@@ -257,7 +258,7 @@ fn an_exit_that_the_end_cuts_off_is_told() {
 
 #[test]
 fn one_vcpu_that_fails_ends_the_others() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let endless = [step(op::REPEAT), ProgramStep { b: 1_000, ..step(op::COMPUTE) }, step(op::AGAIN)];
     let (_, ended) = programs(&machine, PrivilegeRing::Three, &[&endless, &[step(99)], &[step(op::HALT)]]);
     assert!(matches!(ended, Err(LabError::Crash(_))), "{ended:?}");
@@ -265,7 +266,7 @@ fn one_vcpu_that_fails_ends_the_others() {
 
 #[test]
 fn locks_keep_others_out_and_knobs_reach_the_guest() {
-    let Some(machine) = machine() else { return };
+    let machine = or_skip!(machine());
     let body = [
         ProgramStep { b: 401, ..step(op::REPEAT) },
         ProgramStep { a: 3, ..step(op::LOCK) },

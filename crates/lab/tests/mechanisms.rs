@@ -10,21 +10,22 @@ use exitscope_lab::haltpoll::{PingPong, PollMode};
 use exitscope_lab::loaded_vm::ComputeSpeed;
 use exitscope_lab::yielding::{Contention, ContentionCase, VCPUS, WaiterCall};
 use exitscope_lab::{LabMachine, PrivilegeRing};
+use exitscope_skips::{Skipped, or_skip};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Guests of two tests at a time would be in each other's way.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The machine, for one test at a time; `None` if there is no KVM and that was allowed.
-fn machine() -> Option<(LabMachine, MutexGuard<'static, ()>)> {
+/// The machine, for one test at a time.
+fn machine() -> Result<(LabMachine, MutexGuard<'static, ()>), Skipped> {
     let guard = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-    Some((common::machine()?, guard))
+    Ok((common::machine()?, guard))
 }
 
 #[test]
 fn balls_are_never_lost_whoever_polls() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let work = ComputeSpeed::measure(&machine).unwrap().step(10_000);
     for polls in [
         PollMode::Nobody,
@@ -65,7 +66,7 @@ fn balls_are_never_lost_whoever_polls() {
 
 #[test]
 fn every_call_of_a_waiter_is_answered_and_the_lock_keeps_others_out() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let mut contention = Contention::new(&machine).unwrap();
     for says in [WaiterCall::Nothing, WaiterCall::Diag44, WaiterCall::Diag9c, WaiterCall::Diag9cSensing] {
         for (sleep_ns, spin_retry) in [(0, 0), (0, 1_000), (100_000, 100)] {
@@ -94,7 +95,7 @@ fn every_call_of_a_waiter_is_answered_and_the_lock_keeps_others_out() {
 
 #[test]
 fn programs_without_an_end_are_told_to_stop() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let mut contention = Contention::new(&machine).unwrap();
     let case = ContentionCase { sleep_ns: 0, says: WaiterCall::Diag9c, spin_retry: 0 };
     let turn = contention.turn(&machine, case, 0, Duration::from_millis(50), false).unwrap();
@@ -105,7 +106,7 @@ fn programs_without_an_end_are_told_to_stop() {
 
 #[test]
 fn exits_take_siblings_along_only_within_a_virtual_core() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let mut group = GangGuest::new(&machine).unwrap();
     for width in [1, 2, 4] {
         for beside in SiblingLoad::ALL {
@@ -132,7 +133,7 @@ fn exits_take_siblings_along_only_within_a_virtual_core() {
 
 #[test]
 fn programs_of_known_length_make_as_many_exits_whatever_the_group() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let mut group = GangGuest::new(&machine).unwrap();
     for width in [1, 2, 4] {
         let turn = group.turn(&machine, width, SiblingLoad::Storm, 101, Duration::ZERO, false).unwrap();

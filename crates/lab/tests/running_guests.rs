@@ -5,6 +5,7 @@ mod common;
 
 use exitscope_lab::LabMachine;
 use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, GuestsRun, RunningGuests};
+use exitscope_skips::{Skipped, or_skip};
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -17,10 +18,10 @@ const GUEST_POLL: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
 /// Guests of two tests at a time would be in each other's way.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The machine, for one test at a time; `None` if there is no KVM and that was allowed.
-fn machine() -> Option<(LabMachine, MutexGuard<'static, ()>)> {
+/// The machine, for one test at a time.
+fn machine() -> Result<(LabMachine, MutexGuard<'static, ()>), Skipped> {
     let guard = TURN.lock().unwrap_or_else(|failed| failed.into_inner());
-    Some((common::machine()?, guard))
+    Ok((common::machine()?, guard))
 }
 
 /// Runs guests for so long with a value in a file, and with another one after a quarter of that.
@@ -55,7 +56,7 @@ fn run(machine: &LabMachine, program: GuestProgram, file: &str, values: [&str; 2
 
 #[test]
 fn a_change_of_halt_poll_ns_is_in_force_in_a_vm_that_runs() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let run = |values| run(&machine, GuestProgram::PingPong, HOST_POLL, values);
     let (never, later) = (run(["0\n", "0\n"]), run(["0\n", "200000\n"]));
     // By KVM's own counters, if it has some.
@@ -66,7 +67,7 @@ fn a_change_of_halt_poll_ns_is_in_force_in_a_vm_that_runs() {
 
 #[test]
 fn a_change_of_guest_halt_poll_ns_is_in_force_in_a_guest_that_runs() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let run = |values| run(&machine, GuestProgram::PingPong, GUEST_POLL, values);
     let (never, later) = (run(["0\n", "0\n"]), run(["0\n", "5000000\n"]));
     assert_eq!(never.guest_polls, [0, 0]);
@@ -75,7 +76,7 @@ fn a_change_of_guest_halt_poll_ns_is_in_force_in_a_guest_that_runs() {
 
 #[test]
 fn the_worker_waits_before_each_answer() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     let run = |values| run(&machine, GuestProgram::Io, "worker_delay_ns", values);
     let most = |run: GuestsRun| (run.elapsed.as_secs_f64() / 5e-3) as u64 + 1;
     let (slow, later) = (run(["5000000\n", "5000000\n"]), run(["5000000\n", "0\n"]));
@@ -85,7 +86,7 @@ fn the_worker_waits_before_each_answer() {
 
 #[test]
 fn locks_are_taken_whatever_waiters_say() {
-    let Some((machine, _turn)) = machine() else { return };
+    let (machine, _turn) = or_skip!(machine());
     for [first, then] in [["none\n", "x44\n"], ["x9c\n", "x9c-sensing\n"]] {
         run(&machine, GuestProgram::Locks, "yield", [first, then]);
     }

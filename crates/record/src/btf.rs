@@ -218,6 +218,7 @@ pub mod made {
 mod tests {
     use super::made::Made;
     use super::*;
+    use exitscope_skips::{Part, or_skip, skip};
 
     fn kernel() -> Made {
         let mut made = Made::default();
@@ -280,10 +281,7 @@ mod tests {
 
     #[test]
     fn this_kernel_names_the_arguments_of_its_tracepoints() {
-        let Some(btf) = Btf::of_this_kernel() else {
-            eprintln!("SKIPPED: no {KERNEL}");
-            return;
-        };
+        let btf = or_skip!(Btf::of_this_kernel().ok_or_else(|| skip(Part::Btf, format!("no {KERNEL}"))));
         let parameters = btf.parameters("__bpf_trace_sched_switch").expect("the scheduler's own");
         let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
         assert_eq!(names[..4], ["__data", "preempt", "prev", "next"]);

@@ -1,7 +1,7 @@
 //! The layout, whole and damaged; and a virtual CPU of this machine's KVM that halts a known number of times.
 
 use super::*;
-use std::io::Write;
+use exitscope_skips::{Part, or_skip, skip};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -148,16 +148,7 @@ fn halted() -> io::Result<[OwnedFd; 3]> {
 
 #[test]
 fn a_descriptor_that_a_process_keeps_open_tells_of_its_halts() {
-    let kept = match halted() {
-        Ok(kept) => kept,
-        Err(error) => {
-            let allowed = std::env::var("EXITSCOPE_WITHOUT_KVM").is_ok_and(|value| value == "1");
-            assert!(allowed, "{error}: no virtual CPU can be made here. Set EXITSCOPE_WITHOUT_KVM=1 to pass without.");
-            // Not `eprintln!`, which the test harness swallows when the test passes.
-            writeln!(io::stderr(), "SKIPPED: NO STATISTICS OF KVM WERE READ: {error}").expect("stderr is open");
-            return;
-        }
-    };
+    let kept = or_skip!(halted().map_err(|error| skip(Part::Kvm, format!("no virtual CPU can be made: {error}"))));
     // By the way on which another process's are read.
     let stats = vcpu_stats(std::process::id()).unwrap();
     let [(3, stats)] = &stats[..] else { panic!("one virtual CPU, number 3: {stats:?}") };

@@ -4,6 +4,7 @@ use exitscope_model::{
     CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, HostSetting, LedgerLine, PortAccessForm, Subject,
     SubjectKind, SubjectWord,
 };
+use exitscope_skips::{Part, Skipped, or_skip, skip};
 use exitscope_trace::{PerfHead, PerfWriter, WrittenTrace, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use proptest::prelude::*;
@@ -376,11 +377,8 @@ fn recordings_that_are_written_again_keep_every_event() {
     }
 }
 
-/// Set to 1, this allows the tests to pass on a machine without perf.
-const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
-
-/// What perf prints of a file; `None` if there is no perf and there need not be one.
-fn perf(file: &Path, arguments: &[&str]) -> Option<String> {
+/// What perf prints of a file.
+fn perf(file: &Path, arguments: &[&str]) -> Result<String, Skipped> {
     let place = arguments.iter().position(|&argument| argument == "FILE").unwrap();
     let (before, after) = (&arguments[..place], &arguments[place + 1..]);
     match Command::new("perf").args(before).arg(file).args(after).output() {
@@ -389,16 +387,9 @@ fn perf(file: &Path, arguments: &[&str]) -> Option<String> {
             assert!(output.status.success(), "perf {arguments:?}: {errors}");
             // perf kvm stat prints its table as if it were an error.
             let said = if output.stdout.is_empty() { errors } else { String::from_utf8_lossy(&output.stdout) };
-            Some(said.into_owned())
+            Ok(said.into_owned())
         }
-        Err(error) => {
-            let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
-            assert!(allowed, "perf cannot be run: {error}\nSet {WITHOUT_KVM}=1 to pass without it.");
-            // Not `eprintln!`, which the test harness swallows when the test passes.
-            let said = io::stderr().write_all(format!("SKIPPED: PERF WAS NOT ASKED: {error}\n").as_bytes());
-            said.expect("stderr is open");
-            None
-        }
+        Err(error) => Err(skip(Part::Perf, format!("perf cannot be run: {error}"))),
     }
 }
 
@@ -419,7 +410,7 @@ fn perf_kvm_stat_says_the_same_of_a_recording_that_is_written_again() {
     for name in ["t4-kvmstat", "t4-callchain", "t2"] {
         let (_, _, bytes, _) = rewritten(&format!("x86-svm/{name}.data.gz"), "AuthenticAMD,23,1,2");
         let file = stored(&bytes);
-        let Some(ours) = perf(file.path(), &["kvm", "--host", "-i", "FILE", "stat", "report"]) else { return };
+        let ours = or_skip!(perf(file.path(), &["kvm", "--host", "-i", "FILE", "stat", "report"]));
         let theirs = std::fs::read_to_string(corpus(&format!("x86-svm/peers/{name}.data.perf-kvm-stat.txt"))).unwrap();
         assert!(rows(&theirs).len() > 5, "{name}");
         assert_eq!(rows(&ours), rows(&theirs), "{name}");
@@ -449,10 +440,7 @@ fn perf_script_reads_every_architecture() {
             .collect();
         let (bytes, _) = written(arch, &names, &events, false);
         let file = stored(&bytes);
-        let Some(text) = perf(file.path(), &["script", "-i", "FILE", "--ns", "-F", "comm,pid,tid,cpu,time,event"])
-        else {
-            return;
-        };
+        let text = or_skip!(perf(file.path(), &["script", "-i", "FILE", "--ns", "-F", "comm,pid,tid,cpu,time,event"]));
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         for line in text.lines() {
             // CPU 0/KVM  1000/1001  [000]     0.000001000: kvm:kvm_entry:
@@ -509,7 +497,7 @@ fn perf_prints_the_kernels_words() {
         let name = names.intern(name);
         let event = Event { vcpu: VcpuId(3), name, ..Event::nameless(Moment::from_nanos(1_000), PcpuId(0), kind) };
         let file = stored(&written(arch, &names, &[event], false).0);
-        let Some(text) = perf(file.path(), &["script", "-i", "FILE", "-F", "trace"]) else { return };
+        let text = or_skip!(perf(file.path(), &["script", "-i", "FILE", "-F", "trace"]));
         assert!(text.contains(words), "{arch} {kind:?}: {text}");
     }
 }
@@ -564,7 +552,7 @@ fn perf_reads_a_file_with_settings_and_shows_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     std::fs::write(&path, with_settings("x86_64", false)).unwrap();
-    let Some(header) = perf(&path, &["report", "--header-only", "-i", "FILE"]) else { return };
+    let header = or_skip!(perf(&path, &["report", "--header-only", "-i", "FILE"]));
     for line in [
         "# cpudesc : Fast 9000",
         "# kvm pmu capabilities: halt_poll_ns=200000, nx_huge_pages=auto",

@@ -2,6 +2,7 @@
 //! every shape of ring-buffer page.
 
 use exitscope_model::{CodeList, Event, EventKind, ExitCode, ExitWord, LedgerLine, SubjectWord};
+use exitscope_skips::or_skip;
 use exitscope_trace::{Input, SourceOptions, TraceError, open, open_input, tracedat};
 use exitscope_units::{PcpuId, Tid, VcpuId, VmId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -257,7 +258,7 @@ fn the_counts_of_an_instance_are_not_those_of_the_top_buffer() {
 
 #[test]
 fn a_recorder_that_lost_pages_is_found_out() {
-    let Some(path) = shared("public/host-all-kvm-events.v7.trace.dat") else { return };
+    let path = or_skip!(shared("public/host-all-kvm-events.v7.trace.dat"));
     let options = SourceOptions { clock_hz: Some(2_400_000_000), ..SourceOptions::default() };
     let said = drain(open_input(Input::open(&path).unwrap(), options).unwrap()).unwrap();
     assert_eq!(said.ledger.events, 3_116 + 2_989 + 1_591 + 96);

@@ -3,17 +3,16 @@
 
 pub mod server;
 
+use exitscope_skips::{Part, Skipped, skip};
 use flate2::read::{GzDecoder, MultiGzDecoder};
 use serde_json::Value;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
-
-/// Set to 1, this allows tests to pass on a machine where a guest cannot be watched.
-const WITHOUT_KVM: &str = "EXITSCOPE_WITHOUT_KVM";
 
 /// The repository's top directory.
 pub fn root() -> PathBuf {
@@ -155,13 +154,15 @@ pub fn go(held: &mut Child) {
     held.stdin.take().unwrap().write_all(b"go\n").unwrap();
 }
 
-/// A guest cannot be watched here: fails, unless that was allowed.
-pub fn cannot(trouble: &str) {
-    let allowed = std::env::var(WITHOUT_KVM).is_ok_and(|value| value == "1");
-    assert!(allowed, "{trouble}\nA live guest cannot be watched here. Set {WITHOUT_KVM}=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    let said = std::io::stderr().write_all(format!("SKIPPED: NO LIVE GUEST WAS WATCHED: {trouble}\n").as_bytes());
-    said.expect("stderr is open");
+/// Guests can be run here.
+pub fn kvm() -> Result<(), Skipped> {
+    let opened = File::options().read(true).write(true).open("/dev/kvm");
+    opened.map(drop).map_err(|error| skip(Part::Kvm, format!("/dev/kvm: {error}")))
+}
+
+/// A guest cannot be traced here.
+pub fn cannot_trace(trouble: impl Display) -> Skipped {
+    skip(Part::Tracing, trouble)
 }
 
 /// How long something on a screen may take to come.
@@ -173,18 +174,17 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal of this size in which `command` runs, and then a shell; `None` if there is no tmux and that is allowed.
-    pub fn start(name: &str, size: (u16, u16), command: &str) -> Option<Terminal> {
+    /// A terminal of this size in which `command` runs, and then a shell.
+    pub fn start(name: &str, size: (u16, u16), command: &str) -> Result<Terminal, Skipped> {
         let terminal = Terminal { server: format!("exitscope-test-{}-{name}", std::process::id()) };
         let (width, height) = (size.0.to_string(), size.1.to_string());
         let shell = format!("{command}; echo ended with $?; exec sh");
         let started = terminal.tmux().args(["new-session", "-d", "-x", &width, "-y", &height, &shell]).output();
         match started {
-            Ok(started) if started.status.success() => return Some(terminal),
-            Ok(started) => cannot(&format!("tmux: {}", stderr(&started))),
-            Err(error) => cannot(&format!("tmux cannot be run, install it: {error}")),
+            Ok(started) if started.status.success() => Ok(terminal),
+            Ok(started) => Err(skip(Part::Tmux, stderr(&started))),
+            Err(error) => Err(skip(Part::Tmux, format!("tmux cannot be run, install it: {error}"))),
         }
-        None
     }
 
     fn tmux(&self) -> Command {

@@ -1,6 +1,7 @@
 //! `exitscope serve` and `exitscope exporter` at work.
 
-use super::{cannot, exitscope, page_data};
+use super::{cannot_trace, exitscope, page_data};
+use exitscope_skips::{Part, Skipped, need};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -95,23 +96,20 @@ impl Drop for Server {
     }
 }
 
-/// Whether there are pages; says so if not.
-pub fn is_built() -> bool {
-    if !exitscope_page::is_built() {
-        eprintln!("SKIPPED: no front end of pages; `make page` builds it");
-    }
-    exitscope_page::is_built()
+/// This build has pages.
+pub fn front_end() -> Result<(), Skipped> {
+    need(exitscope_page::is_built(), Part::FrontEnd, "no front end of pages; `make page` builds it")
 }
 
-/// A live server of one process; `None` if there can be none here and that was allowed.
-pub fn live(process: u32, flags: &[&str]) -> Option<Server> {
+/// A live server of one process.
+pub fn live(process: u32, flags: &[&str]) -> Result<Server, Skipped> {
     let process = process.to_string();
     let flags = [&["--live", "--pid", &process, "--buffer", "16M"], flags].concat();
-    Server::start(&flags).map_err(|said| cannot(&said)).ok()
+    Server::start(&flags).map_err(cannot_trace)
 }
 
 /// Ends a guest that nobody watches.
-pub fn end(mut guest: Child) {
+pub fn end(guest: &mut Child) {
     guest.kill().unwrap();
     guest.wait().unwrap();
 }

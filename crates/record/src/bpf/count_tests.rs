@@ -17,6 +17,7 @@ use crate::capture::possible_cpus;
 use crate::tracefs;
 use crate::tracepoints::{COMMON, find};
 use exitscope_model::{CodeList, EventNames, Ledger, Subject};
+use exitscope_skips::{Part, Skipped, or_skip, skip};
 use exitscope_trace::tracefs::Format;
 use exitscope_trace::tracepoints::{self, RecordWhen};
 use exitscope_units::VcpuId;
@@ -24,7 +25,6 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::Path;
 
 /// A host that polls, and tells of exits and of its scheduler.
@@ -233,24 +233,15 @@ fn sums(reading: CountReading) -> (Sums, Sums, BTreeMap<CountedVcpu, CountedVcpu
     (sum(reading.counts), sum(reading.unsettled), reading.lanes.into_iter().collect(), reading.lost)
 }
 
-/// Says that programs cannot be run here; fails unless the environment allows to go without.
-fn skip(trouble: &str) {
-    let allowed = std::env::var("EXITSCOPE_WITHOUT_KVM").is_ok_and(|value| value == "1");
-    assert!(allowed, "{trouble}\nBPF may not be used here. Set EXITSCOPE_WITHOUT_KVM=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    writeln!(std::io::stderr(), "SKIPPED: NO BPF PROGRAM WAS RUN: {trouble}").expect("stderr is open");
-}
-
-/// Whether programs may be run here; says so if not.
-fn can_run() -> bool {
+/// Programs may be run here.
+fn can_run() -> Result<(), Skipped> {
     let sources = [source(&HARDWARE[1])];
     let step = Step { at: 1, thread: 1, source: 0, record: vec![0; sources[0].0.size] };
     match by_programs(&sources, HOST, &CountingOptions::default(), &[step]) {
-        Ok(_) => return true,
-        Err(NoBpf::Forbidden(error)) => skip(&error.to_string()),
+        Ok(_) => Ok(()),
+        Err(NoBpf::Forbidden(error)) => Err(skip(Part::Bpf, error)),
         Err(NoBpf::Trouble(error)) => panic!("{error}"),
     }
-    false
 }
 
 fn compare(
@@ -289,9 +280,7 @@ fn any_steps(layouts: &[Layout]) -> impl Strategy<Value = Vec<Step>> + use<> {
 
 #[test]
 fn programs_count_what_the_fold_counts_of_any_records() {
-    if !can_run() {
-        return;
-    }
+    or_skip!(can_run());
     let narrow = CountingOptions { max_lanes: 2, max_counts: 6, ..CountingOptions::default() };
     for (layouts, traits, counting) in [
         ([&HARDWARE[..], &X86].concat(), HOST, CountingOptions::default()),
@@ -351,9 +340,7 @@ fn recorded(&(name, columns): &Layout, kind: EventKind, vcpu: VcpuId) -> Option<
 
 #[test]
 fn programs_count_what_the_fold_counts_of_recordings() {
-    if !can_run() {
-        return;
-    }
+    or_skip!(can_run());
     let hardware = [&HARDWARE[..], &X86].concat();
     let software = [&SOFTWARE[..], &X86].concat();
     // With the number of wake-up latencies that a report has (`report --view halt`), and their sum.
@@ -409,12 +396,12 @@ fn the_kernel_takes_every_program_with_kvm_exit_and_without_of_arguments_and_of_
                 ByBpf::start_at(&sources, Traits { is_software, ..HOST }, &counting, 1, raw).err()
             });
             match started.into_iter().flatten().next() {
-                None => return,
+                None => None,
                 Some(NoBpf::Trouble(error)) => panic!("{error}"),
-                Some(NoBpf::Forbidden(error)) => error.to_string(),
+                Some(NoBpf::Forbidden(error)) => Some(error.to_string()),
             }
         }
-        Err(error) => error.to_string(),
+        Err(error) => Some(error.to_string()),
     };
-    skip(&trouble);
+    or_skip!(trouble.map_or(Ok(()), |trouble| Err(skip(Part::Bpf, trouble))));
 }

@@ -2,7 +2,7 @@
 
 use super::super::delay_program::{BUDGET, WINDOW};
 use super::*;
-use std::io::Write;
+use exitscope_skips::{Part, Skipped, or_skip, skip};
 
 /// `reason` and `errno` as arguments.
 const LEAVE: CountRole =
@@ -10,14 +10,6 @@ const LEAVE: CountRole =
 const IO: u32 = 2;
 const INTR: u32 = 10;
 const SECOND: u64 = 1_000_000_000;
-
-/// Says that programs cannot be run here; fails unless the environment allows to go without.
-fn skip(trouble: &str) {
-    let allowed = std::env::var("EXITSCOPE_WITHOUT_KVM").is_ok_and(|value| value == "1");
-    assert!(allowed, "{trouble}\nBPF may not be used here. Set EXITSCOPE_WITHOUT_KVM=1 to pass without it.");
-    // Not `eprintln!`, which the test harness swallows when the test passes.
-    writeln!(std::io::stderr(), "SKIPPED: NO BPF PROGRAM WAS RUN: {trouble}").expect("stderr is open");
-}
 
 /// A program that is attached to nothing.
 struct Loose {
@@ -27,23 +19,20 @@ struct Loose {
 }
 
 impl Loose {
-    /// For exits of this process; `None` if that cannot be done here and was allowed not to be.
-    fn new(process: u32, reason: Option<u32>) -> Option<Loose> {
+    /// For exits of this process.
+    fn new(process: u32, reason: Option<u32>) -> Result<Loose, Skipped> {
         let maps = match maps() {
             Ok(maps) => maps,
-            Err(NoBpf::Forbidden(error)) => {
-                skip(&error.to_string());
-                return None;
-            }
+            Err(NoBpf::Forbidden(error)) => return Err(skip(Part::Bpf, error)),
             Err(NoBpf::Trouble(error)) => panic!("{error}"),
         };
         let of = DelayedBy { process, reason: reason.map(|reason| (LEAVE, reason)) };
         let program = sys::load(&delay_program(of, &maps), ProgramKind::RawTracepoint);
         let program = program.unwrap_or_else(|(error, log)| panic!("{error}: {log}"));
-        Some(Loose { maps, program, cpus: possible_cpus().expect("CPUs") as usize })
+        Ok(Loose { maps, program, cpus: possible_cpus().expect("CPUs") as usize })
     }
 
-    fn of_this_process() -> Option<Loose> {
+    fn of_this_process() -> Result<Loose, Skipped> {
         Loose::new(std::process::id(), None)
     }
 
@@ -80,7 +69,7 @@ impl Loose {
 
 #[test]
 fn an_exit_is_delayed_by_what_was_asked_for_and_hardly_more() {
-    let Some(loose) = Loose::of_this_process() else { return };
+    let loose = or_skip!(Loose::of_this_process());
     for delay in [200, 1_000, 5_000] {
         loose.set(delay);
         let shortest = loose.shortest();
@@ -90,7 +79,7 @@ fn an_exit_is_delayed_by_what_was_asked_for_and_hardly_more() {
 
 #[test]
 fn no_delay_in_the_map_is_longer_than_the_program_allows() {
-    let Some(loose) = Loose::of_this_process() else { return };
+    let loose = or_skip!(Loose::of_this_process());
     for delay in [MAX_DELAY + 1, SECOND, u64::MAX] {
         loose.set(delay);
         let shortest = loose.shortest();
@@ -100,7 +89,7 @@ fn no_delay_in_the_map_is_longer_than_the_program_allows() {
 
 #[test]
 fn a_thread_is_delayed_by_no_more_than_its_share_of_the_time() {
-    let Some(loose) = Loose::of_this_process() else { return };
+    let loose = or_skip!(Loose::of_this_process());
     loose.set(MAX_DELAY);
     let (began, mut windows) = (sys::now(), 0);
     while windows < 20 {
@@ -118,7 +107,7 @@ fn a_thread_is_delayed_by_no_more_than_its_share_of_the_time() {
 
 #[test]
 fn nothing_is_delayed_or_counted_without_a_lease() {
-    let Some(loose) = Loose::of_this_process() else { return };
+    let loose = or_skip!(Loose::of_this_process());
     assert_eq!(loose.exits(10), DelayCounts::default(), "no lease was given");
     loose.set(1_000);
     assert_eq!(loose.exits(10).exits, 10);
@@ -129,7 +118,7 @@ fn nothing_is_delayed_or_counted_without_a_lease() {
 
 #[test]
 fn exits_are_counted_and_not_delayed_by_a_delay_of_0() {
-    let Some(loose) = Loose::of_this_process() else { return };
+    let loose = or_skip!(Loose::of_this_process());
     loose.set(0);
     assert_eq!(loose.exits(10), DelayCounts { exits: 10, ..DelayCounts::default() });
     assert_eq!(loose.counts().mean_delay(), Some(0.0));
@@ -137,7 +126,7 @@ fn exits_are_counted_and_not_delayed_by_a_delay_of_0() {
 
 #[test]
 fn only_the_wanted_process_and_the_wanted_reason_are_delayed() {
-    let Some(other) = Loose::new(1, None) else { return };
+    let other = or_skip!(Loose::new(1, None));
     other.set(1_000);
     assert_eq!(other.exits(10), DelayCounts::default());
     // Reason, error, and whether it is one of IO, one of INTR.
@@ -155,7 +144,7 @@ fn only_the_wanted_process_and_the_wanted_reason_are_delayed() {
 
 #[test]
 fn exits_of_threads_without_room_are_counted_as_lost() {
-    let Some(mut loose) = Loose::of_this_process() else { return };
+    let mut loose = or_skip!(Loose::of_this_process());
     loose.maps.states = sys::map(sys::HASH, 8, STATE_SIZE as u32, 1, None).expect("a map");
     let of = DelayedBy { process: std::process::id(), reason: None };
     loose.program = sys::load(&delay_program(of, &loose.maps), ProgramKind::RawTracepoint).expect("a program");
@@ -189,16 +178,14 @@ fn the_kernel_takes_the_program_at_each_tracepoint_with_a_reason_and_without() {
     match started.into_iter().find_map(Result::err) {
         None => {}
         Some(trouble @ (RecordError::Refused { .. } | RecordError::NoBoundedLoop)) => panic!("{trouble}"),
-        Some(trouble) => skip(&trouble.to_string()),
+        Some(trouble) => or_skip!(Err(skip(Part::Bpf, trouble))),
     }
 }
 
 #[test]
 fn what_is_asked_for_beyond_the_bound_is_refused() {
-    let mut delay = match DelayedExits::widest().and_then(|exits| ExitDelay::start(1, exits, None)) {
-        Ok(delay) => delay,
-        Err(error) => return skip(&error.to_string()),
-    };
+    let delay = DelayedExits::widest().and_then(|exits| ExitDelay::start(1, exits, None));
+    let mut delay = or_skip!(delay.map_err(|error| skip(Part::Bpf, error)));
     assert!(matches!(delay.set(Nanos(MAX_DELAY + 1)), Err(RecordError::DelayTooLong { .. })));
     delay.set(Nanos(MAX_DELAY)).expect("a delay");
     delay.end_lease().expect("no delay");

@@ -2,8 +2,8 @@
 #![allow(dead_code)]
 
 use exitscope_model::{Event, EventKind, Ledger, LedgerLine, TraceInfo};
+use exitscope_skips::{Part, Skipped, skip};
 use exitscope_trace::{EventSource, Input, SourceOptions, TraceError, open_input};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 pub mod damage;
@@ -52,15 +52,12 @@ pub fn corpus(path: &str) -> PathBuf {
 }
 
 /// A recording that is not ours to give away, where it is found in a directory `shared` beside the checkout.
-pub fn shared(path: &str) -> Option<PathBuf> {
+pub fn shared(path: &str) -> Result<PathBuf, Skipped> {
     let found = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .map(|dir| dir.join("shared/traces").join(path))
         .find(|path| path.is_file());
-    if found.is_none() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {path} IS NOT BESIDE THE CHECKOUT");
-    }
-    found
+    found.ok_or_else(|| skip(Part::SharedTraces, format!("{path} is not beside the checkout")))
 }
 
 /// A text of the readers' tests.
