@@ -383,22 +383,7 @@ impl JudgedVm<'_> {
             return RuleAnswer::NotJudged(format!("{} exits are too few to judge", cell.timed));
         }
         if !self.is_worth_it(account) {
-            if self.is_worth(cell.cost().0) {
-                let why = match self.input.facts.event_kinds.by_runner {
-                    true => MAY_WAIT_ON_POWERPC,
-                    false if self.host.xen => MAY_WAIT_ON_XEN,
-                    false => MAY_WAIT,
-                };
-                return RuleAnswer::NotJudged(why.into());
-            }
-            return match account.answer {
-                Some(Remedy::Leave(why)) => RuleAnswer::Inherent(why.into()),
-                Some(Remedy::Cure(cure)) if cure.helps == CureCondition::Always || is_outside => {
-                    RuleAnswer::Small(cure.change)
-                }
-                Some(Remedy::Cure(_)) => self.answered_inside(),
-                _ => RuleAnswer::NotJudged("too little time to look for a change".into()),
-            };
+            return self.little(account);
         }
         let facts = self.note(name, account, judgement);
         let leave = |said: RuleAnswer, judgement: &mut Judgement| {
@@ -424,6 +409,27 @@ impl JudgedVm<'_> {
             _ if is_msr => RuleAnswer::NotJudged(OTHER_MSR.into()),
             (_, Some(key)) if is_outside => RuleAnswer::Advice(self.unknown(thing, key, account, &facts, judgement)),
             _ => leave(self.answered_inside(), judgement),
+        }
+    }
+
+    /// What is said of exits that take too little time for an advice, for sure or at most.
+    fn little(&self, account: &VmSubjectExits) -> RuleAnswer {
+        let cell = &account.all.stats;
+        if self.is_worth(cell.cost().0) {
+            let why = match self.input.facts.event_kinds.by_runner {
+                true => MAY_WAIT_ON_POWERPC,
+                false if self.host.xen => MAY_WAIT_ON_XEN,
+                false => MAY_WAIT,
+            };
+            return RuleAnswer::NotJudged(why.into());
+        }
+        match account.answer {
+            Some(Remedy::Leave(why)) => RuleAnswer::Inherent(why.into()),
+            Some(Remedy::Cure(cure)) if cure.helps == CureCondition::Always || self.is_beyond_kernel(cell) => {
+                RuleAnswer::Small(cure.change)
+            }
+            Some(Remedy::Cure(_)) => self.answered_inside(),
+            _ => RuleAnswer::NotJudged("too little time to look for a change".into()),
         }
     }
 
@@ -515,22 +521,20 @@ impl JudgedVm<'_> {
             facts.push(judgement.cite(vm, *topic, what.clone(), *figure));
         }
         if self.is_idle() {
-            let used = self.time.guest.saturating_add(self.time.cost);
-            let cpus = self.input.busy(vm, used);
-            facts.push(judgement.cite(
-                vm,
-                Topic::Timeline,
-                "part of its time that it is halted",
-                share(self.time.in_halts, self.time.wall),
-            ));
-            facts.push(judgement.cite(
-                vm,
-                Topic::Timeline,
-                "CPUs that it keeps busy nevertheless",
-                CitedValue::Cpus(cpus),
-            ));
+            facts.extend(self.note_idleness(judgement));
         }
         facts
+    }
+
+    /// Notes what it uses although it has nothing to do.
+    fn note_idleness(&self, judgement: &mut Judgement) -> [CitedFactId; 2] {
+        let vm = Some(self.id);
+        let cpus = self.input.busy(vm, self.time.guest.saturating_add(self.time.cost));
+        let halted = share(self.time.in_halts, self.time.wall);
+        [
+            judgement.cite(vm, Topic::Timeline, "part of its time that it is halted", halted),
+            judgement.cite(vm, Topic::Timeline, "CPUs that it keeps busy nevertheless", CitedValue::Cpus(cpus)),
+        ]
     }
 
     /// Whether user space or the device model answers, as far as the recording says.
