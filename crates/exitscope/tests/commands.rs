@@ -437,6 +437,19 @@ fn a_gate_does_not_pass_on_what_it_cannot_know() {
     );
 }
 
+/// A run like that of a trace of the corpus, under a kernel of another release.
+fn of_another_kernel(trace: &str, folder: &Path) -> PathBuf {
+    let (release, other) = (b"6.1.0-56-cloud-amd64", b"6.1.0-57-cloud-amd64");
+    let (folders, name) = trace.rsplit_once('/').unwrap();
+    let mut bytes = unpacked(&format!("{}/{name}", folders.rsplit('/').next().unwrap()));
+    let at: Vec<usize> = (0..bytes.len() - release.len()).filter(|&at| bytes[at..].starts_with(release)).collect();
+    assert!(!at.is_empty(), "{trace} names its kernel");
+    at.into_iter().for_each(|at| bytes[at..at + other.len()].copy_from_slice(other));
+    let path = folder.join(name.trim_end_matches(".gz"));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
 #[test]
 fn a_change_that_is_certainly_beyond_a_limit_fails_a_job() {
     let (t1, t2) = (text(&corpus("x86-svm/t4-none.dat.gz")), t2());
@@ -447,13 +460,8 @@ fn a_change_that_is_certainly_beyond_a_limit_fails_a_job() {
         (&t1, &t2, "cost>5%", 2),
         (&t1, &t2, "cost(io>+5%", 2),
     ];
-    // Runs like the first, as far as anybody can tell.
     let folder = tempfile::tempdir().unwrap();
-    let like = |trace: &str| {
-        let copy = folder.path().join(trace.rsplit('/').next().unwrap());
-        std::fs::copy(trace, &copy).unwrap();
-        text(&copy)
-    };
+    let like = |trace: &str| text(&of_another_kernel(trace, folder.path()));
     let (like_t1, like_t2) = (like(&t1), like(&t2));
     for (before, after, limit, code) in cases {
         let [more_before, more_after] = [before, after].map(|of| if of == &t1 { &like_t1 } else { &like_t2 });
@@ -481,6 +489,58 @@ fn a_change_that_is_certainly_beyond_a_limit_fails_a_job() {
             assert!(stderr(&output).contains("give each side several (--before, --after)"), "{}", stderr(&output));
             let page = stdout(&output);
             assert!(!page.contains("Better") && !page.contains("Worse"), "{page}");
+        }
+    }
+}
+
+/// Nobody learns how runs differ from one of them under two names, however it is named.
+#[test]
+fn copies_of_a_recording_are_one_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        text(&path)
+    };
+    let ftrace = unpacked("reports/r13b-haltpoll-cap.txt.gz");
+    let (t1, t2) = (unpacked("x86-svm/t4-none.dat.gz"), unpacked("x86-svm/t2.data.gz"));
+    // The last is of a host with a name, of which overlapping recordings are counted once anyway.
+    let named = unpacked("lab/contended.data.gz");
+    for [before, after] in [[&t1, &t2], [&t2, &ftrace], [&ftrace, &t1], [&named, &named]] {
+        let [one, copy, other, others] =
+            [("a", before), ("b", before), ("c", after), ("d", after)].map(|(name, of)| put(name, of));
+        let alone = run(&["diff", &one, &other, "--format", "json"]);
+        let output = run(&[
+            "diff",
+            &one,
+            &other,
+            "--before",
+            &copy,
+            "--after",
+            &others,
+            "--format",
+            "json",
+            "--fail-on",
+            "cost>+5%",
+        ]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let [alone, both] =
+            [&alone, &output].map(|of| -> serde_json::Value { serde_json::from_slice(&of.stdout).unwrap() });
+        assert_eq!(alone["rows"], both["rows"]);
+        for of in ["state", "text", "details", "total"] {
+            assert_eq!(alone["verdict"][of], both["verdict"][of], "{of}");
+        }
+        for side in ["before", "after"] {
+            assert_eq!(both[side]["traces"].as_array().unwrap().len(), 1);
+            assert_eq!(both[side]["exits"], alone[side]["exits"]);
+            let lines = both[side]["lines"].as_array().unwrap();
+            assert!(lines.iter().any(|line| line["id"] == "copied_file" && line["count"] == 1), "{lines:?}");
+        }
+        let page = stdout(&run(&["diff", &one, &other, "--before", &copy, "--after", &others]));
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        for side in ["before", "after"] {
+            let said = format!("1 file {side} adds nothing to the others, as copies do, and is no further recording");
+            assert!(page.contains(&said), "{page}");
         }
     }
 }
@@ -788,12 +848,8 @@ fn a_diff_finds_what_differs_and_nothing_where_nothing_does() {
     let decided = |verdict: &String| verdict == "more" || verdict == "less";
     for (more, is_told) in [(false, false), (true, true)] {
         let folder = tempfile::tempdir().unwrap();
-        let copies = [("a.gz", t2()), ("b.gz", other.clone())].map(|(name, of)| {
-            let copy = folder.path().join(name);
-            std::fs::copy(of, &copy).unwrap();
-            text(&copy)
-        });
-        let more: &[&str] = if more { &["--before", &copies[0], "--after", &copies[1]] } else { &[] };
+        let likes = [t2(), other.clone()].map(|trace| text(&of_another_kernel(&trace, folder.path())));
+        let more: &[&str] = if more { &["--before", &likes[0], "--after", &likes[1]] } else { &[] };
         let output = run(&[&["diff", &t2(), &other, "--format", "json"], more].concat());
         let differs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(verdicts(&differs).iter().any(decided), is_told, "{more:?}: {:?}", differs["verdict"]["state"]);

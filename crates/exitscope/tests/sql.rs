@@ -5,7 +5,7 @@ mod common;
 
 use common::{Terminal, check_json, corpus, exitscope, report, run, stderr, stdout};
 use exitscope_model::{ExitParts, SumRow, TimePart, WhoRow};
-use exitscope_skips::{Part, or_skip};
+use exitscope_skips::or_skip;
 use exitscope_store::{RecordingRow, RecordingStats, Store};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;

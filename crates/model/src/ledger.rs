@@ -75,6 +75,7 @@ lines! {
     NoLength Notice "no_length" "Exits with equal exit and entry timestamps (coarse clock); their length counts as zero."
     BeforeRecording Notice "before_recording" "User-space returns of an exit that happened before the recording began."
     Overlapping Notice "overlapping" "Events of exits that an earlier file of the same host already holds; counted once."
+    CopiedFile Notice "copied_file" "Files that add nothing to the others of their side, as copies do: no recordings of their own."
     OutOfOrder Notice "out_of_order" "Events older than one already handled; they were used in the order they came."
     UnknownRecord Notice "unknown_record" "Records of a type that this reader does not know; skipped by their size."
     UncertainLoss Notice "uncertain_loss" "Records that the file lacks, or that the kernel counted twice while the recorder was reading on."

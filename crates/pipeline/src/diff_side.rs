@@ -2,7 +2,7 @@
 
 use crate::{EarlierFiles, ReadError, ReadOptions, ReadTrace, read_input};
 use exitscope_analysis::{Diff, Selection, TraceSink};
-use exitscope_model::{BesideRow, EventKinds, Exit, Ledger};
+use exitscope_model::{BesideRow, EventKinds, Exit, Ledger, LedgerLine};
 use exitscope_trace::Input;
 use exitscope_units::{Moment, Nanos};
 
@@ -10,7 +10,7 @@ use exitscope_units::{Moment, Nanos};
 pub struct DiffSide {
     /// What is compared.
     pub diff: Diff,
-    /// The traces.
+    /// The traces, but for those that add nothing: copies, and guests' own beside others.
     pub traces: Vec<ReadTrace>,
     /// What of them was not used, and why.
     pub ledger: Ledger,
@@ -95,6 +95,14 @@ pub fn read_side(inputs: &[Input], selection: &Selection, options: ReadOptions) 
         };
         let (trace, mut selected) = read_input(input, &mut earlier, options, fresh)?;
         trace.has_events()?;
+        if !trace.adds_to(&side.traces) {
+            // A copy of a trace of no host by name was read as if it were another: none of that counts.
+            if trace.span.is_none() {
+                side.ledger.merge(&trace.ledger);
+            }
+            side.ledger.add(LedgerLine::CopiedFile, u64::from(!trace.is_left_out));
+            continue;
+        }
         if let Some((first, last)) = trace.span {
             let (first, last) = (first.max(selected.window.0), last.min(selected.window.1));
             let chosen = trace.lanes.iter().filter(|lane| selection.holds_who(&lane.who.completed(&trace.vcpu_of)));

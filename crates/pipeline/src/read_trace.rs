@@ -78,6 +78,17 @@ impl ReadTrace {
         self.info.format.starts_with("xentrace")
     }
 
+    /// Whether it adds something to `earlier` traces. Of a host with a name, what overlaps them is known; of one without, a trace that
+    /// begins and ends with another and has as many events is a copy of it.
+    pub(crate) fn adds_to(&self, earlier: &[ReadTrace]) -> bool {
+        let identity = |trace: &ReadTrace| {
+            let TraceInfo { arch, release, clock, .. } = &trace.info;
+            let of = [trace.hostname(), arch, release, clock].map(str::to_string);
+            (of, trace.ends, trace.ledger.events, trace.exits)
+        };
+        self.span.is_some() && !earlier.iter().any(|other| identity(other) == identity(self))
+    }
+
     /// Fails if nothing could be read of the trace.
     pub fn has_events(&self) -> Result<(), ReadError> {
         match self.ledger.is_unread() {

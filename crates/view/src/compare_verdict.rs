@@ -5,6 +5,7 @@ use crate::headline::Headline;
 use crate::names::thousands;
 use crate::report::TraceRow;
 use exitscope_analysis::{ComparedSide, DiffMeasure, DiffRow, DiffState, DiffVerdict, NotCompared};
+use exitscope_model::LedgerLine;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -269,6 +270,21 @@ impl Words<'_> {
             let sides = if self.sides.iter().all(|side| is_one(side)) { "each side" } else { "one side" };
             doubts.push(format!(
                 "one recording on {sides}: what differs from run to run is not in the interval (--before, --after take several)"
+            ));
+        }
+        let copied = |side: &SideRow| {
+            let lines = side.lines.iter().filter(|line| line.id == LedgerLine::CopiedFile.id());
+            lines.map(|line| line.count).sum::<u64>()
+        };
+        for (name, count) in names.into_iter().zip(self.sides.map(copied)).filter(|side| side.1 > 0) {
+            let (files, add, are) = if count == 1 {
+                ("file", "adds", "is no further recording")
+            } else {
+                ("files", "add", "are no further recordings")
+            };
+            doubts.push(format!(
+                "{} {files} {name} {add} nothing to the others, as copies do, and {are}",
+                thousands(count)
             ));
         }
         (doubts, is_doubtful)
