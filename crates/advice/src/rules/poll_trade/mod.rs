@@ -42,17 +42,18 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     if is_judged || host.xen || input.facts.halts.guest_polls || !all.has_wakeups() || polls.count < FEWEST {
         return;
     }
-    let Some(knob) = knob("halt_poll_ns").filter(|_| polls.sum.saturating_mul(NOTEWORTHY) >= wall) else { return };
+    let Some(knob) = knob("halt_poll_ns").filter(|_| all.poll_hit.saturating_mul(NOTEWORTHY) >= wall) else { return };
     let chosen = choose(polls);
     let facts = note(input, &all, judgement);
-    let (low, high) = chosen.freed;
+    // Gaps begin with the exit, polls a little later.
+    let (low, high) = (chosen.freed.0.min(all.poll_hit), chosen.freed.1.min(all.poll_hit));
     let gain = Gain {
         of: GainOf::HostCpu,
         low: input.per_second(None, low),
         high: input.per_second(None, high),
         how: GainMethod::Counted(wording::RANGE),
     };
-    let (cpus, later) = (busy(input, polls), input.rate(None, chosen.later));
+    let (cpus, later) = (busy(input, &all), input.rate(None, chosen.later));
     let words = wording::shorter(knob, chosen.limit, cpus, later, &host.release);
     let id = judgement.advise(facts[0], &facts[1..], words.of(HOST_HALT_POLL, None, gain));
     judgement.say(None, Covered::Halts, RuleAnswer::Advice(id));
@@ -78,8 +79,8 @@ fn shortened(polls: &DurationStats, limit: u64) -> Shortened {
 }
 
 /// CPUs that they kept busy.
-fn busy(input: &AdviceInput, polls: &DurationStats) -> f64 {
-    input.per_second(None, polls.sum).0 as f64 / 1e9
+fn busy(input: &AdviceInput, all: &HaltStats) -> f64 {
+    input.per_second(None, all.poll_hit).0 as f64 / 1e9
 }
 
 fn note(input: &AdviceInput, all: &HaltStats, judgement: &mut Judgement) -> Vec<CitedFactId> {
@@ -88,7 +89,7 @@ fn note(input: &AdviceInput, all: &HaltStats, judgement: &mut Judgement) -> Vec<
     let mut cite = |what: &str, figure| judgement.cite(None, Topic::Halts, what.to_string(), figure);
     let time = |nanos: u64| CitedValue::Time(Nanos(nanos));
     let mut facts = vec![
-        cite("CPUs that successful polls kept busy", CitedValue::Cpus(busy(input, &polls.gaps))),
+        cite("CPUs that successful polls kept busy", CitedValue::Cpus(busy(input, all))),
         cite("halts a second of each vCPU", CitedValue::Rate(input.rate(None, all.halts()) / vcpus as f64)),
         cite(
             "part of the halts that successful polls ended",
