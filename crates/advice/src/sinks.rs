@@ -56,3 +56,32 @@ impl TraceSink for PollPredictions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PageFacts;
+    use exitscope_analysis::{Facts, Selection};
+    use exitscope_model::{KvmActivity, KvmActivityEvent, RunQueueInterval, VcpuIdentity};
+    use exitscope_units::{Tid, VcpuId, VmId};
+
+    /// What facts hold of rows that only they look at.
+    fn taken(facts: &Facts) -> (usize, bool) {
+        (facts.kvm_activity.len(), facts.yields.queue.most > 0)
+    }
+
+    #[test]
+    fn what_only_facts_look_at_reaches_them_in_advice_and_pages() {
+        let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let at = Moment::from_nanos(1);
+        let activity = KvmActivityEvent { who, at, activity: KvmActivity::Aged };
+        let stay = RunQueueInterval { from: at, to: Moment::from_nanos(9), waiting: 1 };
+        let (mut input, mut page) =
+            (AdviceInput::new(&Selection::default()), PageFacts::by_reason(&Selection::default(), 0, 1));
+        for row in [BesideRow::KvmActivity(&activity), BesideRow::QueueStay(&stay)] {
+            input.beside_row(row);
+            page.beside_row(row);
+        }
+        assert_eq!((taken(&input.facts), taken(&page.advice_input.facts)), ((1, true), (1, true)));
+    }
+}

@@ -27,19 +27,20 @@ impl ExitStats {
     /// Adds one exit.
     #[inline]
     pub fn absorb(&mut self, exit: &Exit) {
-        self.count += 1;
-        self.user_count += u64::from(exit.handler != Handler::Kernel);
+        let ExitStats { count, timed, user_count, parts, max, min, durations } = self;
+        *count += 1;
+        *user_count += u64::from(exit.handler != Handler::Kernel);
         if !exit.timed {
             return;
         }
-        self.timed += 1;
-        self.parts.merge_exit(&exit.parts);
+        *timed += 1;
+        parts.merge_exit(&exit.parts);
         let total = exit.total().0;
-        self.max = self.max.max(total);
+        *max = total.max(*max);
         if total > 0 {
-            self.min = Some(self.min.map_or(total, |min| min.min(total)));
+            *min = Some(min.map_or(total, |min| min.min(total)));
         }
-        self.durations.record(total);
+        durations.record(total);
     }
 
     /// Adds what another cell holds.

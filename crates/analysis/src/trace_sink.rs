@@ -127,3 +127,21 @@ impl TraceSink for SpinReplay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FactsOptions, Selection};
+    use exitscope_model::{KvmActivity, KvmActivityEvent, VcpuIdentity};
+    use exitscope_units::{Tid, VcpuId, VmId};
+
+    #[test]
+    fn both_of_a_pair_take_what_is_beside_exits() {
+        let wanted = FactsOptions { by: Vec::new(), slowest: 0, selection: Selection::default() };
+        let mut pair = (Facts::new(&wanted), Facts::new(&wanted));
+        let who = VcpuIdentity { vm: VmId(1), vcpu: VcpuId(0), tid: Tid(2) };
+        let row = KvmActivityEvent { who, at: Moment::from_nanos(1), activity: KvmActivity::Aged };
+        pair.beside_row(BesideRow::KvmActivity(&row));
+        assert_eq!((pair.0.kvm_activity.len(), pair.1.kvm_activity.len()), (1, 1));
+    }
+}

@@ -104,19 +104,27 @@ impl HostMeasure {
         self.row().1
     }
 
-    fn unit(self) -> &'static str {
-        if self == HostMeasure::Load { "a number, like 40" } else { "a share in per cent, like 20%" }
-    }
-
-    /// How long it is an average of.
-    fn span(self) -> &'static str {
-        if self == HostMeasure::Load { "minute" } else { "10 s" }
+    fn of(self) -> MeasuredOf {
+        match self {
+            HostMeasure::Load => MeasuredOf { unit: "a number, like 40", sign: "", span: "minute" },
+            HostMeasure::Steal | HostMeasure::CpuPressure | HostMeasure::MemoryPressure | HostMeasure::IoPressure => {
+                MeasuredOf { unit: "a share in per cent, like 20%", sign: "%", span: "10 s" }
+            }
+        }
     }
 
     fn text(self, value: f64) -> String {
-        let sign = if self == HostMeasure::Load { "" } else { "%" };
-        format!("{}{sign}", (value * 10.0).round() / 10.0)
+        format!("{}{}", (value * 10.0).round() / 10.0, self.of().sign)
     }
+}
+
+/// What a measure is a number of.
+struct MeasuredOf {
+    unit: &'static str,
+    /// What follows a number.
+    sign: &'static str,
+    /// How long it is an average of.
+    span: &'static str,
 }
 
 impl HostLimit {
@@ -133,12 +141,9 @@ impl HostLimit {
         let (name, limit) = (name.trim(), limit.trim());
         let no_measure = || HostLimitError::NoMeasure(name.to_string());
         let measure = MEASURES.iter().find(|row| row.1 == name).ok_or_else(no_measure)?.0;
-        let number = match measure {
-            HostMeasure::Load => Some(limit),
-            _ => limit.strip_suffix('%').map(str::trim_end),
-        };
+        let number = limit.strip_suffix(measure.of().sign).map(str::trim_end);
         let number = number.and_then(|number| number.parse::<f64>().ok()).filter(|number| (0.0..1e9).contains(number));
-        let bad = || HostLimitError::BadLimit(measure.name(), limit.to_string(), measure.unit());
+        let bad = || HostLimitError::BadLimit(measure.name(), limit.to_string(), measure.of().unit);
         Ok(HostLimit { measure, limit: number.ok_or_else(bad)?, is_inclusive })
     }
 
@@ -227,7 +232,7 @@ impl HostHealth {
     fn look(&mut self, now: Instant) -> Result<Option<String>, HostLimitError> {
         for limit in self.limits.0.clone() {
             let why = match read(&self.root, limit.measure)? {
-                Reading::Average(value) => limit.passed(value, limit.measure.span()),
+                Reading::Average(value) => limit.passed(value, limit.measure.of().span),
                 Reading::Ticks(ticks) => self
                     .steal(now, ticks)
                     .and_then(|(share, over)| limit.passed(share, &format!("{:.0} s", over.as_secs_f64()))),

@@ -302,12 +302,12 @@ impl PlacedSetting {
 
     /// Whether the host says that it does not take this value.
     pub fn is_unknown(&self, value: &str) -> bool {
-        if let At::Affinity(_) = self.at {
-            return !are_online(value);
-        }
-        let (Row::Setting(SettingDefinition { values: SettingValues::Listed(list), .. }), At::File(path)) =
-            (self.row, &self.at)
-        else {
+        let path = match &self.at {
+            At::Affinity(_) => return !are_online(value),
+            At::Nice(_) | At::Guest(_) => return false,
+            At::File(path) => path,
+        };
+        let Row::Setting(SettingDefinition { values: SettingValues::Listed(list), .. }) = self.row else {
             return false;
         };
         let listed = fs::read_to_string(path.with_file_name(list)).unwrap_or_default();
@@ -316,7 +316,10 @@ impl PlacedSetting {
 
     /// The CPUs that the control group of a thread allows, if this value has others.
     pub fn allowed_instead(&self, value: &str) -> Option<String> {
-        let At::Affinity(thread) = &self.at else { return None };
+        let thread = match &self.at {
+            At::Affinity(thread) => thread,
+            At::File(_) | At::Nice(_) | At::Guest(_) => return None,
+        };
         let (allowed, _) = cpuset(thread.process, thread.thread)?;
         let is_allowed = value == ALL_CPUS || cpus(value)?.iter().all(|cpu| allowed.contains(cpu));
         (!is_allowed).then(|| cpu_list(&allowed))
@@ -324,7 +327,10 @@ impl PlacedSetting {
 
     /// Whether these values can be set in any order. A nice value that was raised may not be lowered again by everybody.
     pub fn may_alternate<'a>(&self, values: impl Iterator<Item = &'a String>) -> bool {
-        let At::Nice(thread) = &self.at else { return true };
+        let thread = match &self.at {
+            At::Nice(thread) => thread,
+            At::File(_) | At::Affinity(_) | At::Guest(_) => return true,
+        };
         let lowest = values.filter_map(|value| value.parse().ok()).min();
         lowest.is_none_or(|lowest| may_have_nice(thread.process, lowest))
     }

@@ -73,3 +73,15 @@ pub fn on_request() -> impl TypedValueParser<Value = EventsOnRequest> {
             .and_then(|view| view.needs().on_request.ok_or("nothing more is recorded".into()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_view_has_a_flag_and_a_place_in_the_report() {
+        let flags: Vec<MechanismView> = ViewArg::value_variants().iter().map(|view| view.text()).collect();
+        assert!(MechanismView::ALL.iter().all(|view| flags.contains(view)), "{flags:?}");
+        assert_eq!(flags.len(), MechanismView::ALL.len(), "{flags:?}");
+    }
+}

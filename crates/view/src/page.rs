@@ -150,11 +150,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
         sections.extend(slowest(report));
         sections.extend(report.timeline.as_ref().map(over_time));
     }
-    sections.extend(report.gang.as_ref().map(gang_summary));
-    sections.extend(report.halt.as_ref().map(halt_summary));
-    sections.extend(report.pio.as_ref().map(pio_summary));
-    sections.extend(report.phases.as_ref().and_then(phases_summary));
-    sections.extend(report.yields.as_ref().and_then(yield_summary));
+    sections.extend(MechanismView::ALL.iter().filter_map(|view| view.summary(report)));
     sections.extend(breaches(report));
     Page { sections }
 }
@@ -172,6 +168,23 @@ pub enum MechanismView {
     Phases,
     /// Yields, preempted vCPUs, the run queue.
     Yield,
+}
+
+impl MechanismView {
+    /// Each of them, in the order of a report.
+    pub const ALL: [MechanismView; 5] =
+        [MechanismView::Gang, MechanismView::Halt, MechanismView::Pio, MechanismView::Phases, MechanismView::Yield];
+
+    /// What the default report says of it, a few lines, if it has anything.
+    fn summary(self, report: &Report) -> Option<PageSection> {
+        match self {
+            MechanismView::Gang => report.gang.as_ref().map(gang_summary),
+            MechanismView::Halt => report.halt.as_ref().map(halt_summary),
+            MechanismView::Pio => report.pio.as_ref().map(pio_summary),
+            MechanismView::Phases => report.phases.as_ref().and_then(phases_summary),
+            MechanismView::Yield => report.yields.as_ref().and_then(yield_summary),
+        }
+    }
 }
 
 /// The page of one view: coverage, and all that the report says of the mechanism.
