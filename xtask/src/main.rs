@@ -96,11 +96,17 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // Whoever read what is printed has seen enough.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Has the tests that compare documents, pages and advice write them, and makes the front end's types of the schemas among them.

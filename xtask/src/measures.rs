@@ -8,6 +8,7 @@ use crate::additions::{self, Addition};
 use crate::house::House;
 use crate::{probes, root};
 use anyhow::{Context, ensure};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -35,32 +36,33 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     if flags.probe {
         return probes::run(&additions, flags.only.as_deref());
     }
+    let mut out = io::stdout().lock();
     let silent: Vec<usize> = additions.iter().flat_map(|addition| &addition.silent).map(|step| step.line).collect();
     let mut lines = silent.clone();
     lines.dedup();
-    println!("silent steps: {} in {} lines of ARCHITECTURE.md", silent.len(), lines.len());
+    writeln!(out, "silent steps: {} in {} lines of ARCHITECTURE.md", silent.len(), lines.len())?;
     let (steps, marked, probed) = probes::counts(&additions)?;
-    println!("  of {steps} steps that were silent once, {marked} are marked, {probed} have a probe (--probe)");
+    writeln!(out, "  of {steps} steps that were silent once, {marked} are marked, {probed} have a probe (--probe)")?;
     for problem in probes::problems(&additions)? {
-        println!("  {problem}");
+        writeln!(out, "  {problem}")?;
     }
     let house = House::read()?;
     let mut circles: Vec<(&str, usize)> = house.circles().collect();
     circles.sort_by_key(|(folder, files)| (std::cmp::Reverse(*files), *folder));
-    println!("circles of more than two files: {}", circles.len());
+    writeln!(out, "circles of more than two files: {}", circles.len())?;
     for (folder, files) in circles.iter().take(1) {
-        println!("  the largest: {files} files of {folder}");
+        writeln!(out, "  the largest: {files} files of {folder}")?;
     }
     let long = house.long_functions();
     let all: usize = house.functions.values().map(Vec::len).sum();
-    println!("functions of more than 70 lines: {} of {all}", long.len());
+    writeln!(out, "functions of more than 70 lines: {} of {all}", long.len())?;
     for (file, function) in long.iter().take(LONGEST) {
-        println!("  {:>4}  {file}:{} {}", function.lines, function.line, function.name);
+        writeln!(out, "  {:>4}  {file}:{} {}", function.lines, function.line, function.name)?;
     }
-    println!("files that an addition touches, of the last {COMMITS} commits:");
-    println!("  commits  median  most  addition");
+    writeln!(out, "files that an addition touches, of the last {COMMITS} commits:")?;
+    writeln!(out, "  commits  median  most  addition")?;
     for (name, files) in files_by_addition(&additions, &commits()?) {
-        println!("  {:>7}  {:>6}  {:>4}  {name}", files.len(), files[files.len() / 2], files[files.len() - 1]);
+        writeln!(out, "  {:>7}  {:>6}  {:>4}  {name}", files.len(), files[files.len() / 2], files[files.len() - 1])?;
     }
     Ok(())
 }

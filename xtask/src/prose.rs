@@ -65,11 +65,7 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     for (file, text) in files {
         let parsed = syn::parse_file(&text).with_context(|| file.display().to_string())?;
         for (line, text) in texts(&parsed) {
-            let written = writeln!(out, "{}:{line}: {text}", file.display());
-            match written {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written?,
-            }
+            writeln!(out, "{}:{line}: {text}", file.display())?;
         }
     }
     Ok(())
