@@ -37,6 +37,16 @@ fn those_that_are_wanted_and_there_are_found_in_the_order_in_which_they_are_want
 }
 
 #[test]
+fn each_that_is_not_kvms_follows_threads_that_were_seen_in_kvms() {
+    for event in recorded(|when| !matches!(when, RecordWhen::Never(_))) {
+        let (system, name) = event.split_once(':').unwrap();
+        let (system, name, format) = (system.to_string(), name.to_string(), String::new());
+        let of = Tracepoint { system, name, id: 1, size: 0, format, threads: Vec::new() };
+        assert_eq!(of.follows_threads(), !of.system.starts_with("kvm"), "{event}");
+    }
+}
+
+#[test]
 fn where_none_is_there_that_is_said() {
     let tracefs = tempfile::tempdir().unwrap();
     make(tracefs.path(), "kvm:kvm_entry", 8, &[]);

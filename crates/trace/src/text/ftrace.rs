@@ -25,7 +25,7 @@ const SAID_BY_TRACE_CMD: &[&[u8]] = &[
 #[inline]
 pub(super) fn read(line: &[u8]) -> LineKind<'_> {
     if line.first().is_none_or(|&byte| byte == b'#') {
-        return comment(line);
+        return kernel_comment(line).unwrap_or(LineKind::Silent);
     }
     // Where the name has its usual width, a name that looks like columns cannot mislead.
     let mut from = if line.get(COMM_WIDTH) == Some(&b'-') { COMM_WIDTH } else { 0 };
@@ -43,8 +43,8 @@ pub(super) fn read(line: &[u8]) -> LineKind<'_> {
 fn other(line: &[u8]) -> LineKind<'_> {
     let trimmed = line.trim_ascii();
     // Whoever pastes a text may indent it.
-    if trimmed.first() == Some(&b'#') {
-        return comment(trimmed);
+    if let Some(said) = indented_header(trimmed) {
+        return said;
     }
     // "=> function" are the lines of a stack trace, the rest is what trace-cmd says of the file.
     let silent = trimmed.is_empty()
@@ -67,8 +67,12 @@ fn other(line: &[u8]) -> LineKind<'_> {
     }
 }
 
-fn comment(line: &[u8]) -> LineKind<'static> {
-    kernel_comment(line).unwrap_or(LineKind::Silent)
+/// A line of the kernel's header (`print_trace_header` of kernel/trace/trace.c and what follows it there): a prompt or a remark, which
+/// has a word after `# `, is none.
+fn indented_header(line: &[u8]) -> Option<LineKind<'static>> {
+    let rest = line.strip_prefix(b"#")?;
+    let is_heading = rest.is_empty() || rest.starts_with(b"  ") || rest.starts_with(b" tracer:");
+    kernel_comment(line).or(is_heading.then_some(LineKind::Silent))
 }
 
 /// What tracefs' `trace` says of its buffers (`print_event_info` and `test_cpu_buff_start` of kernel/trace/trace.c):

@@ -127,7 +127,27 @@ impl Decoder {
             TracepointMeaning::HaltPoll => Some(CountRole::HaltPoll([place(1), place(2)])),
             TracepointMeaning::Switch => Some(CountRole::Switch { prev: place(0), state: place(1), next: place(2) }),
             TracepointMeaning::Wakeup => Some(CountRole::Wakeup(place(0))),
-            _ => None,
+            // What these are about has to be computed.
+            TracepointMeaning::Refined(_)
+            | TracepointMeaning::Privileged
+            | TracepointMeaning::GhcbMsr
+            | TracepointMeaning::S390Instruction
+            | TracepointMeaning::SystemRegister => None,
+            // These change no count.
+            TracepointMeaning::KvmOut
+            | TracepointMeaning::Syscall
+            | TracepointMeaning::SyscallExit
+            | TracepointMeaning::Emulate
+            | TracepointMeaning::Nested
+            | TracepointMeaning::Reflect
+            | TracepointMeaning::KvmActivity(_)
+            | TracepointMeaning::ApicvInhibit
+            | TracepointMeaning::Inject
+            | TracepointMeaning::PleWindow
+            | TracepointMeaning::Wfx
+            | TracepointMeaning::VcpuHint
+            | TracepointMeaning::RunCore
+            | TracepointMeaning::Other => None,
         }
     }
 

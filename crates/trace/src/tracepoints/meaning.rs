@@ -190,7 +190,13 @@ impl FieldContent {
                 }
             }
             (C::Prev | C::Next | C::Woken, _) => self.thread(event).map_or(0, |tid| tid.0.into()),
-            _ => 0,
+            // Names are no numbers.
+            (C::Ignored | C::PrevName | C::NextName | C::WokenName, _) => 0,
+            // Of what another kind of event carries.
+            (C::Code | C::Rip | C::Isa | C::Word(_) | C::Instruction | C::Ret | C::TrapClass | C::Ceded, _) => 0,
+            (C::Reason | C::Errno | C::Load | C::Command | C::RegisterPart(_) | C::Vector | C::Set, _) => 0,
+            (C::Halted | C::Waited | C::Valid | C::Grow | C::NewPoll | C::OldPoll, _) => 0,
+            (C::NewWindow | C::OldWindow | C::Wfe | C::Leaves | C::Runnable | C::PrevState, _) => 0,
         }
     }
 
