@@ -128,8 +128,9 @@ impl PageFacts {
 
     /// Goes on where an earlier stretch of the same recording ended; nothing was absorbed yet.
     pub fn follow(&mut self, before: &PageFacts) {
-        self.advice_input.follow(&before.advice_input);
-        self.recorder = before.recorder.clone();
+        let PageFacts { advice_input, recorder, halts: _, yields: _, first: _ } = before;
+        self.advice_input.follow(advice_input);
+        self.recorder = recorder.clone();
     }
 
     /// Adds the next stretch of the same recording, as [`AdviceInput::merge`].

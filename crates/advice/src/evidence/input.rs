@@ -337,8 +337,29 @@ impl AdviceInput {
 
     /// Goes on where an earlier stretch of the same recording ended; nothing was absorbed yet.
     pub fn follow(&mut self, before: &AdviceInput) {
-        self.spins.follow(&before.spins);
-        self.polling_guests.follow(&before.polling_guests);
+        // Whoever adds a field says here whether anything of it goes on from one stretch to the next.
+        let AdviceInput {
+            facts: _,
+            vms: _,
+            is_vmx: _,
+            causes_of: _,
+            about_of: _,
+            halts_of: _,
+            preempted: _,
+            preempted_for: _,
+            left_idle: _,
+            vm_of: _,
+            met: _,
+            by_vm: _,
+            about: _,
+            touched: _,
+            ipis: _,
+            spins,
+            polling_guests,
+            selection: _,
+        } = before;
+        self.spins.follow(spins);
+        self.polling_guests.follow(polling_guests);
     }
 
     /// Adds what the next stretch of the same recording gave, whose facts alone were ended. [`AdviceInput::sum_up`] is to
