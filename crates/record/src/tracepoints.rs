@@ -45,9 +45,27 @@ pub fn tracefs() -> Result<PathBuf, RecordError> {
     Err(forbidden.map_or(RecordError::NoTracefs, |path| RecordError::Forbidden { path }))
 }
 
+/// Tracepoints that are asked for together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TakenWith {
+    Kvm,
+    Scheduler,
+    Calls,
+}
+
+/// With which others those are asked for that are recorded then, if they are.
+fn taken_with(when: RecordWhen) -> Option<TakenWith> {
+    match when {
+        RecordWhen::Always | RecordWhen::CountedWithoutExits => Some(TakenWith::Kvm),
+        RecordWhen::Scheduler => Some(TakenWith::Scheduler),
+        RecordWhen::Calls => Some(TakenWith::Calls),
+        RecordWhen::Never(_) => None,
+    }
+}
+
 /// The tracepoints of KVM that say something.
 pub fn of_kvm(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
-    find(tracefs, &recorded(|when| matches!(when, RecordWhen::Always | RecordWhen::CountedWithoutExits)))
+    find(tracefs, &recorded(|when| taken_with(when) == Some(TakenWith::Kvm)))
 }
 
 /// Those of them that say something to who only counts here.
@@ -64,12 +82,12 @@ pub(crate) fn is_software() -> bool {
 
 /// The scheduler's tracepoints, which tell when a virtual CPU could run and did not.
 pub fn of_scheduler(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
-    find(tracefs, &recorded(|when| when == RecordWhen::Scheduler))
+    find(tracefs, &recorded(|when| taken_with(when) == Some(TakenWith::Scheduler)))
 }
 
 /// Those of system calls, of which a [`Capture`](crate::Capture) takes those of virtual CPUs' threads.
 pub fn of_calls(tracefs: &Path) -> Result<Vec<Tracepoint>, RecordError> {
-    find(tracefs, &recorded(|when| when == RecordWhen::Calls))
+    find(tracefs, &recorded(|when| taken_with(when) == Some(TakenWith::Calls)))
 }
 
 /// Those of `wanted` (`system:name`) that this host has, in that order; an error if it has none.
