@@ -62,6 +62,13 @@ enum SubjectEncoding {
     Unaccelerated,
 }
 
+impl ExitCode {
+    /// Whether the words of x86's kvm_exit say what it is about.
+    pub const fn has_subject(self) -> bool {
+        SubjectEncoding::of(self).is_some()
+    }
+}
+
 impl SubjectEncoding {
     const fn of(code: ExitCode) -> Option<SubjectEncoding> {
         let basic = code.basic();

@@ -27,6 +27,28 @@ fn a_guest_halts_by_these_and_no_others() {
     assert_eq!(all(ExitCode::halts_if_it_sleeps), ["riscv EXC_VIRTUAL_INST_FAULT"]);
 }
 
+/// Codes of which nothing of the kind is so, by their lists.
+const PLAIN: &str = include_str!("codes/plain.txt");
+
+/// Whoever adds a code answers the questions, or adds it to those that are plain: then advice may still have to know what it is about
+/// (`ABOUT` of `crates/advice/src/rules/device_rules.rs`).
+#[test]
+fn each_code_is_something_or_is_listed_as_plain() {
+    let is_something = |code: ExitCode| {
+        let of_time = code.is_halt() || code.halts_if_it_sleeps() || code.may_reenter_unsaid();
+        let of_subject = code.has_subject() || code.is_access() || code.is_page_fault();
+        of_time || of_subject || YieldCall::of_exit(code).is_some()
+    };
+    let listed: Vec<&str> = PLAIN.lines().collect();
+    let plain = all(|code| !is_something(code));
+    // A code without a name is a number.
+    let plain: Vec<String> = plain.into_iter().filter(|code| !code.contains(" 0x")).collect();
+    let unlisted: Vec<&String> = plain.iter().filter(|code| !listed.contains(&code.as_str())).collect();
+    let gone: Vec<&&str> = listed.iter().filter(|code| !plain.iter().any(|of| of == *code)).collect();
+    assert!(unlisted.is_empty(), "neither answered for nor plain: {unlisted:?}");
+    assert!(gone.is_empty(), "plain no more: {gone:?}");
+}
+
 /// HLT, hypercalls, nested entries, faults, and whatever the emulator may run are missing here.
 #[test]
 fn no_halt_can_be_within_these() {
