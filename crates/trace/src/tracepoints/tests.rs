@@ -274,3 +274,11 @@ fn fields_that_later_kernels_have_are_read_from_their_records_alone() {
         }
     }
 }
+
+#[test]
+fn each_word_of_x86s_exits_is_a_field_of_their_tracepoint() {
+    for word in exitscope_model::ExitWord::ALL {
+        let carries = |row: &&TracepointRow| row.field(FieldContent::Word(word)).is_some();
+        assert!(ROWS.iter().any(|row| carries(&row)), "no tracepoint has {}", word.name());
+    }
+}
