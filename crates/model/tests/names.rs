@@ -257,13 +257,3 @@ fn a_vcpu_that_an_event_does_not_name_is_that_of_its_thread() {
     assert_eq!(of(VcpuId(7), 43).completed(&known), of(VcpuId(7), 43), "the event says it itself");
     assert_eq!(of(VcpuId::UNKNOWN, 44).completed(&known), of(VcpuId::UNKNOWN, 44));
 }
-
-/// Of an exit with several subjects the last of these is kept (`lane.rs`): whoever adds a kind says which ones it is weaker than.
-#[test]
-fn kinds_of_subjects_are_in_this_order() {
-    let weakest_first = "vmgexit ghcb_msr exception host_vector eoi_vector incomplete_ipi task_switch page_fault ept_violation \
-        memory_fault debug_register apic control_register system_register instruction program_interruption sigp cpuid mmio \
-        port msr hypercall hyperv_hypercall xen_hypercall hcall hvc diagnose";
-    let names: Vec<&str> = SubjectKind::ALL.iter().map(|kind| kind.name()).collect();
-    assert_eq!(names.join(" "), weakest_first, "weakest first");
-}
