@@ -68,7 +68,7 @@ pub(super) fn list(whole: &AdviceInput, selected: &AdviceInput, host: &RecordedH
         sums.forced_out = selected.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
         let is_qemu = whole.vmm(vm, host).is_qemu();
         selected.causes(vm).iter().for_each(|(cause, stats)| sums.add(host, is_qemu, cause, stats));
-        rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, untold)));
+        rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, unanswered(of, untold))));
         sums.exits.keys().for_each(|key| vms_of.entry(*key).or_default().push(vm));
         all.merge(&sums);
     }
@@ -79,6 +79,7 @@ pub(super) fn list(whole: &AdviceInput, selected: &AdviceInput, host: &RecordedH
     judgement.vcpu_time.insert(None, whole.per_second(None, wall));
     let every: Vec<VmId> = selected.vms.keys().copied().collect();
     let of_all = |of: &Covers<'_>, untold: &'static str, key: Option<ExitKey>| {
+        let untold = unanswered(of, untold);
         let vms = key.and_then(|key| vms_of.get(&key)).unwrap_or(&every);
         let verdicts = vms.iter().map(|vm| verdict(judgement, *vm, of, untold));
         verdicts.reduce(CauseVerdict::and).unwrap_or_else(|| CauseVerdict::NotJudged(untold.to_string()))
@@ -96,9 +97,7 @@ pub fn unjudged_causes(facts: &Facts, host: &RecordedHost) -> Vec<CauseRow> {
     }
     sums.forced_out = total(facts.gangs.vms().values().map(GangStats::cost));
     facts.causes.cells().iter().for_each(|(cause, stats)| sums.add(host, false, cause, stats));
-    // No rule has looked.
-    let why = |untold| if untold == UNANSWERED { NO_RULE } else { untold };
-    sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(why(untold).to_string()))
+    sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(untold.to_string()))
 }
 
 impl CauseVerdict {
@@ -204,7 +203,7 @@ impl Sums {
             of_time: share(sum.cost, wall),
             verdict: verdict(
                 &|of| covers(of, code, asked, halts(&sum.stats)),
-                untold(code, asked, halts(&sum.stats)),
+                untold(code, asked),
                 Some((code, asked)),
             ),
         };
@@ -228,7 +227,7 @@ impl Sums {
                     lengths: None,
                     of_cost: None,
                     of_time: share(lost, wall),
-                    verdict: verdict(&|said| *said == of, UNANSWERED, None),
+                    verdict: verdict(&|said| *said == of, NO_RULE, None),
                 });
             }
         }
@@ -251,13 +250,15 @@ fn covers(of: &Covered, code: ExitCode, asked: Option<CureLookup>, halts: bool) 
 }
 
 /// Why nothing was said of such exits.
-fn untold(code: ExitCode, asked: Option<CureLookup>, halts: bool) -> &'static str {
+fn untold(code: ExitCode, asked: Option<CureLookup>) -> &'static str {
     let number = (code.list, code.number);
-    if RULES.iter().flat_map(|row| row.answers).any(|of| covers(of, code, asked, halts)) {
-        return UNANSWERED;
-    }
     let names_one = ABOUT.contains(&number) || number == (CodeList::Vmx, EPT_MISCONFIG) || code.is_page_fault();
     if names_one && asked.is_none() { "the recording does not say what they are about" } else { NO_RULE }
+}
+
+/// The same where rules have looked: one that says that it judges such exits owes an answer.
+fn unanswered(of: &Covers<'_>, untold: &'static str) -> &'static str {
+    if RULES.iter().flat_map(|row| row.answers).any(of) { UNANSWERED } else { untold }
 }
 
 /// Of all that was said, what helps most; else `untold`.
@@ -378,7 +379,7 @@ mod tests {
             (CodeList::Vmx, 47, None, NO_RULE),
             (CodeList::Svm, 49, None, NO_RULE),
         ] {
-            assert_eq!(untold(ExitCode::new(list, number), about, false), says, "{list:?} {number} {about:?}");
+            assert_eq!(untold(ExitCode::new(list, number), about), says, "{list:?} {number} {about:?}");
         }
     }
 

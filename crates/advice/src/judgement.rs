@@ -379,8 +379,8 @@ impl Judgement {
         let plan = &self.advice.get(number.checked_sub(1)?)?.plan;
         let meets = |other: &AdviceDraft| other.vm.is_none() || plan.vm.is_none() || other.vm == plan.vm;
         let is_way = |other: &Advice| plan.rule.one_of.is_some() && other.plan.rule.one_of == plan.rule.one_of;
-        let better = self.advice.iter().take(number - 1);
-        better.into_iter().position(|other| is_way(other) && meets(&other.plan)).map(|at| at + 1)
+        let mut better = self.advice.iter().take(number - 1);
+        better.position(|other| is_way(other) && meets(&other.plan)).map(|at| at + 1)
     }
 
     /// Keeps advice for these VMs, and for the host where it was said of one of them, or of none.

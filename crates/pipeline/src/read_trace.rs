@@ -358,46 +358,46 @@ fn pass_beside(
     };
     let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
     let is_new = |at: Moment| !spans.iter().any(|span| span.0 <= at && at <= span.1);
-    for row in assembler.beside_rows() {
-        match row {
-            BesideRow::CpuInterval(of) => {
-                new(of.who, of.from)
-                    .into_iter()
-                    .for_each(|who| sink.beside_row(BesideRow::CpuInterval(&CpuInterval { who, ..*of })));
+    assembler.beside_rows().for_each(|row| match row {
+        BesideRow::CpuInterval(of) => {
+            if let Some(who) = new(of.who, of.from) {
+                sink.beside_row(BesideRow::CpuInterval(&CpuInterval { who, ..*of }));
             }
-            BesideRow::Halt(of) => {
-                new(of.who, of.begin)
-                    .into_iter()
-                    .for_each(|who| sink.beside_row(BesideRow::Halt(&Halt { who, ..*of })));
-            }
-            BesideRow::Yield(of) => {
-                new(of.who, of.at).into_iter().for_each(|who| sink.beside_row(BesideRow::Yield(&Yield { who, ..*of })));
-            }
-            BesideRow::Preemption(of) => {
-                new(of.who, of.at)
-                    .into_iter()
-                    .for_each(|who| sink.beside_row(BesideRow::Preemption(&Preemption { who, ..*of })));
-            }
-            BesideRow::WakeUp(of) => {
-                new(of.who, of.at)
-                    .into_iter()
-                    .for_each(|who| sink.beside_row(BesideRow::WakeUp(&ThreadWakeUp { who, ..*of })));
-            }
-            BesideRow::PleUpdate(of) => {
-                new(of.who, of.at)
-                    .into_iter()
-                    .for_each(|who| sink.beside_row(BesideRow::PleUpdate(&PleUpdate { who, ..*of })));
-            }
-            BesideRow::KvmActivity(of) if is_new(of.at) => sink.beside_row(row),
-            BesideRow::QueueStay(stay) => {
-                for (from, to) in beyond((stay.from, stay.to), &spans) {
-                    sink.beside_row(BesideRow::QueueStay(&RunQueueInterval { from, to, ..*stay }));
-                }
-            }
-            // Events are passed on as they are read.
-            BesideRow::KvmActivity(_) | BesideRow::SchedulerEvent(_) | BesideRow::RunnerEvent(_) => {}
         }
-    }
+        BesideRow::Halt(of) => {
+            if let Some(who) = new(of.who, of.begin) {
+                sink.beside_row(BesideRow::Halt(&Halt { who, ..*of }));
+            }
+        }
+        BesideRow::Yield(of) => {
+            if let Some(who) = new(of.who, of.at) {
+                sink.beside_row(BesideRow::Yield(&Yield { who, ..*of }));
+            }
+        }
+        BesideRow::Preemption(of) => {
+            if let Some(who) = new(of.who, of.at) {
+                sink.beside_row(BesideRow::Preemption(&Preemption { who, ..*of }));
+            }
+        }
+        BesideRow::WakeUp(of) => {
+            if let Some(who) = new(of.who, of.at) {
+                sink.beside_row(BesideRow::WakeUp(&ThreadWakeUp { who, ..*of }));
+            }
+        }
+        BesideRow::PleUpdate(of) => {
+            if let Some(who) = new(of.who, of.at) {
+                sink.beside_row(BesideRow::PleUpdate(&PleUpdate { who, ..*of }));
+            }
+        }
+        BesideRow::KvmActivity(of) if is_new(of.at) => sink.beside_row(row),
+        BesideRow::QueueStay(stay) => {
+            for (from, to) in beyond((stay.from, stay.to), &spans) {
+                sink.beside_row(BesideRow::QueueStay(&RunQueueInterval { from, to, ..*stay }));
+            }
+        }
+        // Events are passed on as they are read.
+        BesideRow::KvmActivity(_) | BesideRow::SchedulerEvent(_) | BesideRow::RunnerEvent(_) => {}
+    });
 }
 
 fn finish(

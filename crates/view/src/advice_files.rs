@@ -147,18 +147,17 @@ impl File<'_> {
             }
             _ => self.write_sections(out)?,
         }
-        if !self.conditional.is_empty() {
-            say(out, "What fits the guest of these, which the recording does not tell:")?;
+        for (heading, lines) in [
+            ("What fits the guest of these, which the recording does not tell:", &self.conditional),
+            ("Instead of better advice to the same end, not beside it:", &self.instead),
+            ("Not in this form:", &self.comments),
+        ] {
+            if !lines.is_empty() {
+                say(out, heading)?;
+            }
+            lines.iter().try_for_each(|line| say(out, &format!("  {line}")))?;
         }
-        self.conditional.iter().try_for_each(|line| say(out, &format!("  {line}")))?;
-        if !self.instead.is_empty() {
-            say(out, "Instead of better advice to the same end, not beside it:")?;
-        }
-        self.instead.iter().try_for_each(|line| say(out, &format!("  {line}")))?;
-        if !self.comments.is_empty() {
-            say(out, "Not in this form:")?;
-        }
-        self.comments.iter().try_for_each(|comment| say(out, &format!("  {comment}")))
+        Ok(())
     }
 
     fn purpose(&self) -> String {
