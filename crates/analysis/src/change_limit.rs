@@ -1,8 +1,9 @@
 //! Limits on changes, for scripts and CI: `cost>+5%`, `p99(io)>+10%`, `rate(*)<-50%`.
 
-use crate::threshold::{CUT, Test, ThresholdError, Written};
+use crate::threshold::{CUT, LOST, Test, ThresholdError, Written};
 use crate::{Breach, DiffMeasure, DiffRow, DiffVerdict, LimitCheck, MeasureChange, Unjudged};
 use exitscope_model::codes::is_called;
+use exitscope_stats::Interval;
 use std::str::FromStr;
 
 /// Recordings that each side needs: of one, nobody knows what of a difference is from run to run.
@@ -70,9 +71,9 @@ impl ChangeLimit {
             (Some(name), Some(wanted)) => is_called(name, wanted),
             _ => false,
         };
-        let change =
-            rows.iter().find(of_reason).and_then(|row| row.changes.iter().find(|of| of.measure == self.measure));
-        let Some(&MeasureChange { before, after, interval, .. }) = change else {
+        let row = rows.iter().find(of_reason);
+        let change = row.and_then(|row| Some((row, row.change(self.measure)?)));
+        let Some((row, change @ &MeasureChange { before, after, interval, .. })) = change else {
             return unjudged("there is no such exit on either side");
         };
         let (Some(before), Some(after)) = (before, after) else {
@@ -87,8 +88,14 @@ impl ChangeLimit {
             0 => f64::INFINITY.copysign(by),
             _ => by * 100.0 / before as f64,
         };
-        let (low, high) = (percent(interval.low as f64), percent(interval.high as f64));
-        if !(self.test.is_passed(low, self.limit) && self.test.is_passed(high, self.limit)) {
+        let ends = |of: Interval| (percent(of.low as f64), percent(of.high as f64));
+        let is_passed = |(low, high)| self.test.is_passed(low, self.limit) && self.test.is_passed(high, self.limit);
+        let (low, high) = ends(interval);
+        let with_hidden = verdict.with_hidden(row, change).map(|hidden| is_passed(ends(hidden)));
+        if with_hidden != Some(is_passed((low, high))) {
+            return unjudged(LOST);
+        }
+        if !is_passed((low, high)) {
             return LimitCheck::Holds;
         }
         let found = format!("{:+.1}% ({low:+.1}% to {high:+.1}%)", percent(after as f64 - before as f64));
@@ -100,7 +107,6 @@ impl ChangeLimit {
 mod tests {
     use super::*;
     use crate::ComparedSide;
-    use exitscope_stats::Interval;
 
     fn row(before: u64, after: u64, interval: Option<(i64, i64)>) -> Vec<DiffRow> {
         let interval = interval.map(|(low, high)| Interval { low, high });

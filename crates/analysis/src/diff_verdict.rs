@@ -4,13 +4,16 @@
 //! ```text
 //! both sides ────────┬─ of other machines, or only one tells steal ─► cannot tell
 //! cost of all exits ─┼─ no exits, no lengths, too few blocks ─► cannot tell
+//!                    ├─ what was lost may decide it ─► cannot tell
 //!                    ├─ its interval excludes zero ─► worse, better; and the largest certain change of a reason the same way
 //!                    │                                of one recording on a side: these recordings differ
 //!                    ├─ every figure is the same ─► same
 //!                    └─ its interval holds zero ─► no clear difference; and from what size on one would be clear
 //! ```
 
+use crate::threshold::{LOST, are_most_timed, with_lost};
 use crate::{ChangeVerdict, DiffMeasure, DiffRow, FEWEST_RECORDINGS, MeasureChange};
+use exitscope_stats::Interval;
 use std::collections::BTreeSet;
 
 /// Which way what exits cost changed.
@@ -43,6 +46,8 @@ pub enum NotCompared {
     Unlike,
     /// The cost of one side holds steal, that of the other does not.
     Steal,
+    /// Records were lost, or exits have no length, and were these like the others, it would come out otherwise.
+    Losses,
 }
 
 /// One side, as far as it decides whether anything can be said of a change.
@@ -56,6 +61,8 @@ pub struct ComparedSide {
     pub hypervisors: BTreeSet<String>,
     /// Whether all of them tell steal, and all of it.
     pub tells_steal: (bool, bool),
+    /// Records that were lost, and events that were read.
+    pub lost: (u64, u64),
 }
 
 /// What a comparison comes to.
@@ -77,6 +84,8 @@ pub struct DiffVerdict {
     pub unlike: Option<(String, String)>,
     /// Recordings of the side that has fewer.
     pub recordings: usize,
+    /// What lost records make of sums of each side, as a factor.
+    with_lost: [f64; 2],
 }
 
 impl DiffVerdict {
@@ -85,10 +94,14 @@ impl DiffVerdict {
         let [cost, rate] = [DiffMeasure::Cost, DiffMeasure::Rate].map(|measure| all.change(measure).copied());
         let (unlike, recordings) =
             (unlike(sides), sides.map(|side| side.recordings.len()).into_iter().min().unwrap_or(0));
+        let with_lost = sides.map(|side| with_lost(side.lost.0, side.lost.1));
         let state = match state(all, rows, cost) {
             state @ DiffState::CannotTell(_) => state,
             _ if unlike.is_some() => DiffState::CannotTell(NotCompared::Unlike),
             _ if sides[0].tells_steal != sides[1].tells_steal => DiffState::CannotTell(NotCompared::Steal),
+            _ if cost.is_some_and(|cost| is_hidden(all, &cost, with_lost)) => {
+                DiffState::CannotTell(NotCompared::Losses)
+            }
             DiffState::Worse | DiffState::Better if recordings < FEWEST_RECORDINGS => DiffState::RecordingsDiffer,
             state => state,
         };
@@ -103,16 +116,22 @@ impl DiffVerdict {
             let reach = (i128::from(interval.high) - by).max(by - i128::from(interval.low));
             u64::try_from(reach).ok()
         };
-        DiffVerdict { state, cost, rate, largest, least_clear: cost.and_then(reach), unlike, recordings }
+        DiffVerdict { state, cost, rate, largest, least_clear: cost.and_then(reach), unlike, recordings, with_lost }
     }
 
-    /// What may be said of a change of any row. What differs between two recordings may differ between any two.
-    pub fn of_change(&self, change: &MeasureChange) -> ChangeVerdict {
+    /// What may be said of a change of a row. What differs between two recordings may differ between any two.
+    pub fn of_change(&self, row: &DiffRow, change: &MeasureChange) -> ChangeVerdict {
         match (change.verdict(), self.unjudged()) {
             (ChangeVerdict::TooFew, _) => ChangeVerdict::TooFew,
             (_, Some(_)) => ChangeVerdict::NotJudged,
+            _ if is_hidden(row, change, self.with_lost) => ChangeVerdict::NotJudged,
             (verdict, None) => verdict,
         }
+    }
+
+    /// The interval of a change with what is hidden of it; `None` if that may be anything.
+    pub(crate) fn with_hidden(&self, row: &DiffRow, change: &MeasureChange) -> Option<Interval> {
+        with_hidden(row, change, self.with_lost)
     }
 
     /// Why nothing is said of any change, for a limit on one.
@@ -122,6 +141,7 @@ impl DiffVerdict {
                 Some("the sides are of machines whose exits are not the same")
             }
             DiffState::CannotTell(NotCompared::Steal) => Some("steal was recorded on one side alone"),
+            DiffState::CannotTell(NotCompared::Losses) => Some(LOST),
             DiffState::CannotTell(NotCompared::NoLengths(..)) => Some("no exit of one side has a length"),
             DiffState::CannotTell(NotCompared::NoExits(..)) => Some("there is no exit on one side"),
             DiffState::CannotTell(NotCompared::TooShort) => {
@@ -133,6 +153,33 @@ impl DiffVerdict {
             _ => None,
         }
     }
+}
+
+/// The interval of a change if what is hidden of it is like the rest: lost records hide a part of what exits cost and of how many there
+/// are, exits without a length another part of what they cost.
+fn with_hidden(row: &DiffRow, change: &MeasureChange, with_lost_records: [f64; 2]) -> Option<Interval> {
+    let interval = change.interval?;
+    let sides = [(row.timed.0, row.counts.0, change.before?), (row.timed.1, row.counts.1, change.after?)];
+    let are_timed = || sides.iter().all(|&(timed, count, _)| are_most_timed(timed, count));
+    let hidden = |at: usize| {
+        let (timed, count, of) = sides[at];
+        let factor = match change.measure {
+            DiffMeasure::Cost if timed == 0 && count > 0 => return None,
+            DiffMeasure::Cost => with_lost(count.saturating_sub(timed), timed) * with_lost_records[at],
+            DiffMeasure::Rate => with_lost_records[at],
+            DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99 if are_timed() => 1.0,
+            DiffMeasure::Mean | DiffMeasure::P50 | DiffMeasure::P99 => return None,
+        };
+        Some(of as f64 * (factor - 1.0))
+    };
+    let by = (hidden(1)? - hidden(0)?) as i64;
+    Some(Interval { low: interval.low.saturating_add(by), high: interval.high.saturating_add(by) })
+}
+
+/// Whether a change would be judged otherwise with what is hidden of it.
+fn is_hidden(row: &DiffRow, change: &MeasureChange, with_lost_records: [f64; 2]) -> bool {
+    let interval = with_hidden(row, change, with_lost_records);
+    MeasureChange { interval, ..*change }.verdict() != change.verdict()
 }
 
 /// The architectures, or hypervisors, that differ. A trace that does not say its architecture gives its beginning.
@@ -184,7 +231,6 @@ fn largest(rows: &[DiffRow], way: ChangeVerdict, of: Option<i128>) -> Option<(St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_stats::Interval;
 
     /// Cost on both sides, and its interval; as many exits a second as it costs.
     fn row(reason: Option<&str>, before: u64, after: u64, interval: Option<(i64, i64)>) -> DiffRow {
@@ -205,6 +251,7 @@ mod tests {
             architectures: [architecture.to_string()].into_iter().collect(),
             hypervisors: [hypervisor.to_string()].into_iter().collect(),
             tells_steal: steal,
+            lost: (0, 1_000),
         }
     }
 
@@ -232,13 +279,59 @@ mod tests {
         ] {
             let verdict = DiffVerdict::of(&all, &rows, [&good, &other]);
             assert_eq!(verdict.state, state, "{other:?}");
-            let of = |row: &DiffRow| verdict.of_change(&row.changes[0]);
+            let of = |row: &DiffRow| verdict.of_change(row, &row.changes[0]);
             let said = if told { ChangeVerdict::More } else { ChangeVerdict::NotJudged };
             assert_eq!([of(&all), of(&rows[0]), of(&rows[1])], [said, said, ChangeVerdict::TooFew], "{other:?}");
             let check = limit.check(std::slice::from_ref(&all), false, &verdict);
             assert_eq!(matches!(check, crate::LimitCheck::Passed(_)), told, "{check:?}");
             assert_eq!(matches!(check, crate::LimitCheck::Unknown(_)), !told, "{check:?}");
         }
+    }
+
+    /// Losses hide as much of what exits cost as of the records: what these may have made is no change, and no lack of one.
+    #[test]
+    fn what_losses_may_have_made_is_not_judged() {
+        let good = side(2, "x86_64", "KVM", (true, true));
+        let lossy = |lost| ComparedSide { lost: (lost, 1_000), ..good.clone() };
+        let unclear = row(None, 1_000, 1_001, Some((-30, 30)));
+        let worse = row(None, 1_000, 2_000, Some((900, 1_100)));
+        let limit: crate::ChangeLimit = "cost>+50%".parse().unwrap();
+        let cannot_tell = DiffState::CannotTell(NotCompared::Losses);
+        for (all, before, after, state, passed) in [
+            (&unclear, 0, 1_000, cannot_tell, None),
+            (&unclear, 1_000, 0, cannot_tell, None),
+            (&unclear, 10, 10, DiffState::NoClearDifference, Some(false)),
+            (&unclear, 0, 10, DiffState::NoClearDifference, Some(false)),
+            (&worse, 0, 10, DiffState::Worse, Some(true)),
+            (&worse, 1_000, 0, cannot_tell, None),
+            // It is more for certain, and whether half as much again, losses may decide.
+            (&worse, 450, 0, DiffState::Worse, None),
+        ] {
+            let verdict = DiffVerdict::of(all, &[], [&lossy(before), &lossy(after)]);
+            assert_eq!(verdict.state, state, "{before} {after}");
+            let passes = match limit.check(std::slice::from_ref(all), false, &verdict) {
+                crate::LimitCheck::Passed(_) => Some(true),
+                crate::LimitCheck::Holds => Some(false),
+                crate::LimitCheck::Unknown(_) => None,
+            };
+            assert_eq!(passes, passed, "{before} {after}");
+        }
+        let verdict = DiffVerdict::of(&unclear, &[], [&good, &lossy(1_000)]);
+        assert_eq!(verdict.of_change(&worse, &worse.changes[1]), ChangeVerdict::NotJudged);
+    }
+
+    /// A reason whose exits have no length after costs nothing there, as far as one sees.
+    #[test]
+    fn what_exits_without_a_length_may_have_made_is_not_judged() {
+        let all = row(None, 1_000, 800, Some((-250, -150)));
+        let mut msr = row(Some("msr"), 200, 0, Some((-220, -180)));
+        msr.counts = (200, 200);
+        let verdict = several(&DiffRow { counts: (1_000, 1_000), timed: (1_000, 800), ..all.clone() }, &[msr.clone()]);
+        assert_eq!(verdict.state, DiffState::CannotTell(NotCompared::Losses));
+        let verdict = several(&all, &[]);
+        let of = |measure| verdict.of_change(&msr, msr.change(measure).unwrap());
+        use ChangeVerdict::{Less, NotJudged};
+        assert_eq!(DiffMeasure::ALL.map(of), [NotJudged, Less, NotJudged, NotJudged, NotJudged]);
     }
 
     #[test]

@@ -42,6 +42,10 @@ enum Unit {
 enum Of {
     /// The exits of a reason, or all, beside all facts; else why there is none.
     Exits(fn(&ExitStats, &Facts) -> Result<u64, &'static str>),
+    /// The same, of what grows with every exit: lost records hide a part of it.
+    Sum(fn(&ExitStats, &Facts) -> Result<u64, &'static str>),
+    /// The same, of what grows with the length of every exit: those that have none hide a part of it, too.
+    Time(fn(&ExitStats, &Facts) -> Result<u64, &'static str>),
     /// How long exits take: of all reasons together, those of exits without halts, as in the row of all reasons.
     Lengths(fn(&ExitStats) -> Option<u64>),
     /// The recording itself: at least so much, and why it may be more.
@@ -55,14 +59,14 @@ impl Figure {
 }
 
 const FIGURES: &[Figure] = &[
-    Figure::new("count", Unit::Count, Of::Exits(|stats, _| Ok(stats.count))),
+    Figure::new("count", Unit::Count, Of::Sum(|stats, _| Ok(stats.count))),
     Figure::new(
         "rate",
         Unit::PerSecond,
-        Of::Exits(|stats, facts| per_second(stats.count, facts.seen()).ok_or("the recording has no length")),
+        Of::Sum(|stats, facts| per_second(stats.count, facts.seen()).ok_or("the recording has no length")),
     ),
-    Figure::new("exit_time", Unit::Time, Of::Exits(|stats, _| measured(stats, stats.total()))),
-    Figure::new("cost", Unit::Time, Of::Exits(|stats, _| measured(stats, stats.cost()))),
+    Figure::new("exit_time", Unit::Time, Of::Time(|stats, _| measured(stats, stats.total()))),
+    Figure::new("cost", Unit::Time, Of::Time(|stats, _| measured(stats, stats.cost()))),
     Figure::new("mean", Unit::Time, Of::Lengths(|stats| stats.mean().map(|mean| mean.0))),
     Figure::new("p50", Unit::Time, Of::Lengths(|stats| quantile(stats, 5_000))),
     Figure::new("p90", Unit::Time, Of::Lengths(|stats| quantile(stats, 9_000))),
@@ -72,7 +76,10 @@ const FIGURES: &[Figure] = &[
     Figure::new(
         "share",
         Unit::Share,
-        Of::Exits(|stats, facts| share(stats.cost().0, facts.all.cost().0).ok_or("no exit had a cost")),
+        Of::Exits(|stats, facts| match [stats, &facts.all].map(|of| are_most_timed(of.timed, of.count)) {
+            [true, true] => share(stats.cost().0, facts.all.cost().0).ok_or("no exit had a cost"),
+            _ => Err(UNTIMED),
+        }),
     ),
     Figure::new(
         "user_space",
@@ -250,6 +257,22 @@ pub enum LimitCheck {
     Unknown(Unjudged),
 }
 
+/// Why a limit is not judged that what was lost may decide.
+pub(crate) const LOST: &str =
+    "records were lost, or exits have no length, and with what these hide it may come out otherwise";
+
+/// What a sum comes to if the records that were lost are like those that were kept, as a factor.
+pub(crate) fn with_lost(lost: u64, events: u64) -> f64 {
+    1.0 + lost as f64 / events.max(1) as f64
+}
+
+/// Lengths of all are judged by those of the exits that have one: nine of ten have to.
+pub(crate) fn are_most_timed(timed: u64, count: u64) -> bool {
+    timed.saturating_mul(10) >= count.saturating_mul(9)
+}
+
+const UNTIMED: &str = "more than a tenth of these exits have no length";
+
 /// Why nothing is judged of a recording that is cut.
 pub(crate) const CUT: &str = "the recording is cut, and nobody knows how much is missing";
 
@@ -306,26 +329,50 @@ impl Threshold {
             Err(why) => return unknown(why),
         };
         let is_passed = self.test.is_passed(found, self.limit);
+        let hidden = || {
+            let all = self.with_hidden(found, facts, ledger);
+            all.is_some_and(|all| self.test.is_passed(all, self.limit) != is_passed)
+        };
         match more {
             Some(why) if !self.test.is_final(is_passed) => unknown(why),
+            None if hidden() => unknown(LOST),
             _ if !is_passed => LimitCheck::Holds,
             _ => LimitCheck::Passed(Breach { threshold: self.text.clone(), found: self.figure.unit.text(found) }),
         }
     }
 
+    /// What a sum would come to with the records that were lost, and with the exits that have no length.
+    fn with_hidden(&self, found: u64, facts: &Facts, ledger: &Ledger) -> Option<u64> {
+        let stats = self.stats(facts);
+        let untimed = match self.figure.of {
+            Of::Time(_) => with_lost(stats.count.saturating_sub(stats.timed), stats.timed),
+            Of::Sum(_) => 1.0,
+            Of::Exits(_) | Of::Lengths(_) | Of::Recording(_) => return None,
+        };
+        let factor = untimed * with_lost(ledger.get(LedgerLine::LostRecords), ledger.events);
+        Some((found as f64 * factor) as u64)
+    }
+
+    /// The exits that it is about.
+    fn stats(&self, facts: &Facts) -> ExitStats {
+        self.reason.as_ref().map_or_else(|| facts.all.clone(), |reason| facts.of_reason(reason))
+    }
+
     /// The figure, and why it may be more; or why the recording does not tell it.
     fn figure(&self, facts: &Facts, ledger: &Ledger) -> Result<(u64, Option<&'static str>), &'static str> {
-        let of_reason = || self.reason.as_ref().map(|reason| facts.of_reason(reason));
         let figure = match self.figure.of {
             Of::Recording(value) => return Ok(value(ledger)),
-            Of::Exits(value) => {
+            Of::Exits(value) | Of::Sum(value) | Of::Time(value) => {
                 has_exits(facts, ledger)?;
-                value(of_reason().as_ref().unwrap_or(&facts.all), facts)
+                value(&self.stats(facts), facts)
             }
             Of::Lengths(value) => {
                 has_exits(facts, ledger)?;
-                let stats = of_reason().unwrap_or_else(|| facts.without_halts().0);
-                value(&stats).ok_or("of no such exit both ends were seen")
+                let stats = if self.reason.is_some() { self.stats(facts) } else { facts.without_halts().0 };
+                match value(&stats) {
+                    Some(_) if !are_most_timed(stats.timed, stats.count) => Err(UNTIMED),
+                    value => value.ok_or("of no such exit both ends were seen"),
+                }
             }
         };
         figure.map(|figure| (figure, None))

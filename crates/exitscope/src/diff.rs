@@ -115,7 +115,7 @@ fn compare(plan: &DiffPlan) -> anyhow::Result<Sides> {
     let lengths = rows.iter().take(shown).map(of).collect();
     let [before_row, after_row] = [&before, &after].map(row);
     let verdict = DiffVerdict::of(&total, &rows, [&before_row.compared(), &after_row.compared()]);
-    let mut compared = ReasonComparison::all(&rows, &|change| verdict.of_change(change));
+    let mut compared = ReasonComparison::all(&rows, &|row, change| verdict.of_change(row, change));
     compared.truncate(shown);
     let comparison = Comparison {
         schema: Comparison::SCHEMA,

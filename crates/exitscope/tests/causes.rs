@@ -82,6 +82,8 @@ const PORTS: &[(&str, u64)] = &[
     ("RTC", 0x70),
     ("PIT", 0x40),
     ("PC speaker's port", 0x61),
+    ("registers of the chipset", 0x92),
+    ("ACPI registers", 0x604),
     ("serial port", 0x3f8),
     ("keyboard controller", 0x60),
     ("delay port 0x80", 0x80),
@@ -137,7 +139,7 @@ const CALLS: &[(&str, u64)] = &[
 ];
 const HYPERV_CALLS: &[(&str, u64)] =
     &[("TLB flushes by hypercall", 2), ("long waits for locks", 8), ("IPIs by hypercall", 0xb), ("VMBus", 0x5c)];
-const PSERIES_CALLS: &[(&str, u64)] = &[("serial console", 0x58), ("wake-ups of vCPUs that have ceded", 0xe4)];
+const PSERIES_CALLS: &[(&str, u64)] = &[("serial console", 0x58), ("wake-ups of vCPUs that have ceded", 0xe8)];
 
 const REGISTERS: &[(&str, [u64; 5])] = &[
     ("ID registers", [3, 0, 0, 4, 0]),

@@ -162,8 +162,10 @@ impl File<'_> {
 
     fn purpose(&self) -> String {
         match self.form {
-            SettingsFormat::Tuned => "Put it into /etc/tuned/profiles/exitscope/tuned.conf, then `tuned-adm profile \
-                exitscope`".to_string(),
+            // TuneD merges the profiles that it is given, and takes back the settings of those that it is no longer given.
+            SettingsFormat::Tuned => "Put it into /etc/tuned/profiles/exitscope/tuned.conf (older versions of TuneD look in /etc/tuned/exitscope), \
+                then `tuned-adm profile ACTIVE exitscope`, where `tuned-adm active` prints ACTIVE: alone it would take back what that \
+                profile has set; `tuned-adm profile ACTIVE` undoes it".to_string(),
             SettingsFormat::Modprobe => {
                 "Put it into /etc/modprobe.d/exitscope.conf; it acts when the modules are loaded. Where one is built into \
                  the kernel, the words after it go onto the kernel's command line"

@@ -122,7 +122,7 @@ impl ReasonComparison {
     }
 
     /// Plain data of all rows; `judge` says what may be said of a change.
-    pub fn all(rows: &[DiffRow], judge: &dyn Fn(&MeasureChange) -> ChangeVerdict) -> Vec<ReasonComparison> {
+    pub fn all(rows: &[DiffRow], judge: &dyn Fn(&DiffRow, &MeasureChange) -> ChangeVerdict) -> Vec<ReasonComparison> {
         let mut all: Vec<ReasonComparison> = rows.iter().map(|row| ReasonComparison::of(row, judge)).collect();
         ReasonComparison::set_shares(&mut all);
         all
@@ -138,14 +138,14 @@ impl ReasonComparison {
     }
 
     /// Plain data of a row.
-    pub fn of(row: &DiffRow, judge: &dyn Fn(&MeasureChange) -> ChangeVerdict) -> ReasonComparison {
+    pub fn of(row: &DiffRow, judge: &dyn Fn(&DiffRow, &MeasureChange) -> ChangeVerdict) -> ReasonComparison {
         ReasonComparison {
             reason: row.reason.clone(),
             without: row.without.clone(),
             count_before: row.counts.0,
             count_after: row.counts.1,
             share_of_cost: None,
-            changes: row.changes.iter().map(|change| ChangeRow::of(change, judge(change))).collect(),
+            changes: row.changes.iter().map(|change| ChangeRow::of(change, judge(row, change))).collect(),
         }
     }
 }

@@ -35,6 +35,7 @@ impl SideRow {
             architectures: of(|trace| trace.arch.clone()),
             hypervisors: of(|trace| if trace.is_xen() { "Xen" } else { "KVM" }.to_string()),
             tells_steal: (self.event_kinds.scheduler, self.event_kinds.all_steal),
+            lost: (self.lost, self.events),
         }
     }
 }
@@ -42,7 +43,7 @@ impl SideRow {
 impl DiffVerdictRow {
     /// The verdict on two sides in words; `total` is all exits together.
     pub fn of(verdict: &DiffVerdict, total: &DiffRow, sides: [&SideRow; 2], confidence_percent: f64) -> DiffVerdictRow {
-        let total = ReasonComparison::of(total, &|change| verdict.of_change(change));
+        let total = ReasonComparison::of(total, &|row, change| verdict.of_change(row, change));
         let words = Words { verdict, total: &total, sides, confidence_percent };
         let (doubts, is_doubtful) = words.doubts();
         let headline = Headline {
@@ -305,6 +306,9 @@ fn lacking(why: NotCompared) -> String {
         }
         NotCompared::TooShort => "the recordings are too short for an interval".to_string(),
         NotCompared::Unlike | NotCompared::Steal => "the sides are not alike".to_string(),
+        NotCompared::Losses => {
+            "records were lost, or exits have no length, and with what these hide it may come out otherwise".to_string()
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) static ARM64: &[ExitSource] = &[
     of_qemu(memory(0x904_0000, 0x904_0fff, SERIAL_PORT, C(&PL011))),
     of_qemu(memory(0xa00_0000, 0xa00_3fff, "virtio-mmio", C(&VIRTIO_MMIO))),
     of_qemu(memory(0x3f00_0000, 0x3fff_ffff, "PCI configuration", Leave(PCI))),
+    // VIRT_HIGH_PCIE_ECAM of extended_memmap, with up to 255 GiB of memory.
+    of_qemu(memory(0x40_1000_0000, 0x40_1fff_ffff, "PCI configuration", Leave(PCI))),
 ];
 
 /// With `kernel_irqchip=off`.
@@ -59,8 +61,8 @@ const PL031: &str = "guests read the PL031 when they boot and when they sleep, a
 /// `virtio_mmio_ioeventfd_enabled` of QEMU's hw/virtio/virtio-mmio.c: doorbells do not go to user space where the kernel can take
 /// them; what else the page has (status, configuration, ends of interrupts) does.
 static VIRTIO_MMIO: Cure = Cure {
-    change: "connect the virtio devices by PCI: over virtio-mmio each interrupt is read and ended by accesses to the device's page, and \
-        each is an exit to the device model; by PCI, with MSI-X, neither is",
+    change: "connect the virtio devices by PCI: over virtio-mmio the device model answers each access to the device's page, as interrupts are \
+        read and ended there, and doorbells where no ioeventfd takes them; by PCI, with MSI-X, interrupts need no access",
     settings: &[qemu("-device virtio-…-pci")],
     xen: "",
     least: REPLACED,

@@ -8,6 +8,7 @@ use super::cure::{
     Acts, Cure, CureCondition, ExitSource, IN_GUEST, LESS_OFTEN, Least, NOBODY, REPLACED, Remedy, WITH_HARDWARE,
     by_hand, libvirt, memory, of_qemu, qemu,
 };
+use super::msr_cures::OF_AVIC;
 use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_model::SubjectKind;
 
@@ -27,7 +28,7 @@ const fn port(first: u64, last: u64, name: &'static str, answer: Remedy) -> Exit
 }
 
 pub(crate) static DEVICES: &[ExitSource] = &[
-    memory(0xfed0_0000, 0xfed0_0fff, "HPET", C(&HPET)),
+    memory(0xfed0_0000, 0xfed0_0fff, HPET_PAGE, C(&HPET)),
     // Of q35 (hw/i386/acpi-build.c, hw/isa/lpc_ich9.c) and of pc (hw/acpi/piix4.c).
     of_qemu(port(0x608, 0x60b, "ACPI PM timer", C(&PM_TIMER))),
     of_qemu(port(0xb008, 0xb00b, "ACPI PM timer", C(&PM_TIMER))),
@@ -53,11 +54,27 @@ pub(crate) static DEVICES: &[ExitSource] = &[
     port(0x3f0, 0x3f5, "floppy controller", C(&FLOPPY)),
     port(0x3f7, 0x3f7, "floppy controller", C(&FLOPPY)),
     port(0x3b0, 0x3df, "VGA", C(&VGA)),
+    // Bochs' extensions of QEMU's VGA (vbe_portio_list_x86 in hw/display/vga.c).
+    of_qemu(port(0x1ce, 0x1d0, "VGA", C(&VGA))),
     memory(0xa_0000, 0xb_ffff, "VGA", C(&VGA)),
     of_qemu(port(0x402, 0x402, "firmware's debug console", C(&DEBUG_CONSOLE))),
     port(0x5658, 0x5659, "VMware backdoor", C(&VMPORT)),
     of_qemu(port(0x510, 0x51b, "fw_cfg", Leave(FW_CFG))),
-    port(0xcf8, 0xcff, "PCI configuration", Leave(PCI)),
+    port(0x00, 0x0f, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
+    port(0x72, 0x77, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
+    port(0x81, 0x8f, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
+    port(0x92, 0x92, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
+    port(0xb2, 0xb3, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
+    port(0xc0, 0xdf, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
+    // Around the timer: 128 ports of q35 (ICH9_PMIO_SIZE of include/hw/southbridge/ich9.h), 64 of pc (piix4_pm_realize in
+    // hw/acpi/piix4.c), where SeaBIOS (PORT_ACPI_PM_BASE of src/config.h) and OVMF put them.
+    of_qemu(port(0x600, 0x607, "ACPI registers", Remedy::Unjudged(CHIPSET))),
+    of_qemu(port(0x60c, 0x67f, "ACPI registers", Remedy::Unjudged(CHIPSET))),
+    of_qemu(port(0xb000, 0xb007, "ACPI registers", Remedy::Unjudged(CHIPSET))),
+    of_qemu(port(0xb00c, 0xb03f, "ACPI registers", Remedy::Unjudged(CHIPSET))),
+    port(0xcf8, 0xcf8, "PCI configuration", Leave(PCI)),
+    port(0xcfc, 0xcff, "PCI configuration", Leave(PCI)),
+    port(0xcf9, 0xcf9, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
     // ECAM of q35: MCH_HOST_BRIDGE_PCIEXBAR_DEFAULT and _MAX of QEMU's include/hw/pci-host/q35.h.
     of_qemu(memory(0xb000_0000, 0xbfff_ffff, "PCI configuration", Leave(PCI))),
     memory(0xfed4_0000, 0xfed4_4fff, "TPM", Leave("a TPM that is in use; nothing to set but to take it away")),
@@ -68,6 +85,15 @@ pub(crate) static DEVICES: &[ExitSource] = &[
 /// itself (`pcspk_io_read` in hw/audio/pcspk.c).
 const SPEAKER: &str = "it gates the PIT's channel 2, at which a Linux guest that measures its TSC waits while it boots \
     (pit_calibrate_tsc); QEMU answers for it also where KVM has the PIT, and there is nothing to set";
+
+pub(crate) const HPET_PAGE: &str = "HPET";
+
+/// `hpet_clkevt_set_next_event` of arch/x86/kernel/hpet.c: what arms a timer writes.
+pub(crate) const HPET_TIMER: &str = "the guest writes to the HPET and reads no time from it: it has timers there, which another clock would not replace. A \
+    Linux guest does so without a local APIC timer that it trusts: its /proc/timer_list says which device each CPU's timer is";
+
+const CHIPSET: &str = "a PC's chipset has registers there, which no queue is behind: firmware and drivers ask for them now and then; where \
+    it goes on after the boot, the rip of the exits says whose code asks (`report --by rip`)";
 
 pub(crate) const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
 pub(crate) const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \
@@ -187,6 +213,15 @@ static LOCAL_APIC: Cure = Cure {
     payer: NOBODY,
 };
 
+/// AVIC takes accesses to the page; registers of x2APIC exit under it before Zen 4 (`avic_hardware_setup` of arch/x86/kvm/svm/avic.c).
+pub(crate) static LOCAL_APIC_BY_AVIC: Cure = Cure {
+    change: "have the processor virtualise the APIC (AVIC): the guest reaches its local APIC through memory, with an exit each time",
+    settings: &[],
+    xen: "",
+    risk: OF_AVIC,
+    ..LOCAL_APIC
+};
+
 /// Its page, which the guest reaches through memory.
 pub(crate) const APIC_PAGE: &str = "local APIC";
 
@@ -297,18 +332,22 @@ static IDE: Cure = Cure {
     payer: "a thread of the host for the I/O",
 };
 
+/// QEMU's pc has the controller always, q35 with a drive alone (`pc_superio_init` of hw/i386/pc.c, called with `true` and with
+/// `!mc->no_floppy`), and -nodefaults would take other devices as well, and leave pc's controller.
 static FLOPPY: Cure = Cure {
-    change: "take the floppy controller away: the guest asks it",
+    change: "have the guest leave the floppy controller alone",
     switches: &[],
     settings: &[
-        qemu("-nodefaults"),
-        by_hand("libvirt: remove <controller type='fdc'/> and the disk with device='floppy'"),
+        when!(LinuxGuest: AdviceSetting::GuestBoot("modprobe.blacklist=floppy")),
+        by_hand(
+            "where the VM has a floppy drive: take it away (libvirt: the disk with device='floppy'; QEMU: -drive if=floppy)",
+        ),
     ],
     xen: "blacklist the module floppy in the guest",
     helps: CureCondition::Outside,
     least: Least::All,
     acts: Acts::AtStart,
-    risk: "no floppy drive",
+    risk: "no floppy drive; where the driver is no module of the guest's kernel, the line does nothing",
     payer: NOBODY,
 };
 
@@ -318,7 +357,7 @@ static VGA: Cure = Cure {
     settings: &[
         libvirt("devices", "<video><model type='virtio'/></video>"),
         qemu("-vga none -device virtio-gpu-pci"),
-        AdviceSetting::GuestBoot("console=hvc0"),
+        VIRTIO_CONSOLE,
     ],
     xen: "a PV framebuffer, or no display: vga=\"none\" in the domain's xl.cfg",
     helps: CureCondition::Outside,

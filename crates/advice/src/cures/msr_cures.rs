@@ -96,7 +96,7 @@ const TSC_ADJUST: &str = "a Linux guest looks at it when a CPU goes idle, at mos
 pub(crate) static HCALLS: &[ExitSource] = &[
     call(PpcHcall, 0x54, "serial console", C(&TERM_CHAR)),
     call(PpcHcall, 0x58, "serial console", C(&TERM_CHAR)),
-    call(PpcHcall, 0xe4, "wake-ups of vCPUs that have ceded", Leave(PROD)),
+    call(PpcHcall, 0xe8, "wake-ups of vCPUs that have ceded", Leave(PROD)),
 ];
 
 /// H_PROD of `kvmppc_pseries_do_hcall` in arch/powerpc/kvm/book3s_hv.c.
@@ -287,14 +287,30 @@ pub(crate) static IPI_TO_HALTED: Cure = Cure {
     ..IN_GUEST
 };
 
-/// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c.
+/// The same, where a guest must not poll.
+pub(crate) static IPI_TO_HALTED_ALONE: Cure = Cure {
+    change: "most of these interrupts wake vCPUs that have halted, for which AVIC would leave the guest all the same: have fewer of \
+        them, by fewer vCPUs above all; not by guest halt polling, as CPUs are short",
+    settings: &[SENDERS],
+    risk: "none known",
+    payer: NOBODY,
+    ..IN_GUEST
+};
+
+/// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c; `vmx_update_msr_bitmap_x2apic` of arch/x86/kvm/vmx/vmx.c.
 pub(crate) static IPI_TO_ITSELF: Cure = Cure {
     change: "most of these interrupts go to the vCPU that sends them: have fewer of them, or let the processor deliver them",
-    switches: IPIV,
-    settings: &[by_hand(
-        "what raises them: where their vector is 0xf6, Linux's irq_work (in the guest `perf record -e irq_vectors:irq_work_entry -g`; \
+    switches: APICV,
+    settings: &[
+        by_hand(
+            "with the APIC virtualised they go through SELF_IPI (MSR 0x83f) without an exit; through the ICR (0x830) kvm_intel's enable_ipiv \
+                has to be Y as well",
+        ),
+        by_hand(
+            "what raises them: where their vector is 0xf6, Linux's irq_work (in the guest `perf record -e irq_vectors:irq_work_entry -g`; \
             perf, printk, RCU and BPF programs do); `perf record -e kvm:kvm_apic_ipi` on the host has the vectors",
-    )],
+        ),
+    ],
     xen: "",
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
@@ -314,7 +330,7 @@ static HV_IPIS: Cure = Cure {
         libvirt("features/hyperv", "<tlbflush state='on'/>"),
         qemu("-cpu …,hv-vpindex,hv-ipi,hv-tlbflush"),
     ],
-    xen: "viridian=[\"base\",\"hcall_remote_tlb_flush\"] in the domain's xl.cfg",
+    xen: "viridian=[\"base\",\"hcall_remote_tlb_flush\",\"hcall_ipi\"] in the domain's xl.cfg",
     helps: CureCondition::Always,
     least: Least::Nothing("from nothing, where each goes to a single vCPU, to all their time"),
     acts: Acts::AtStart,

@@ -159,6 +159,7 @@ impl PassedMsr {
             Some(Passing::Never) => {
                 return format!("{whose}each access is an exit, and kernels write it while they boot; {LOOK}");
             }
+            Some(Passing::Trapped) => return format!("{whose}each access is an exit; {LOOK}"),
             _ => {}
         }
         let toggles = |bits: u64| of.written.is_some_and(|(low, high)| (low ^ high) & bits != 0);

@@ -4,19 +4,22 @@
 //! vCPUs; of an idle one, against one CPU, since it should need none.
 
 use super::not_judged::{Gap, Lacks};
-use super::reasons;
 use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
+use super::{polling, reasons};
 use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use crate::cures::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch, by_hand};
 use crate::cures::device_cures::{
-    APIC_PAGE, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, NO_SERIAL_PORT, SERIAL_PORT, SERIAL_STATUS,
+    APIC_PAGE, HPET_PAGE, HPET_TIMER, LOCAL_APIC_BY_AVIC, LOCAL_APIC_ON_SVM, LOCAL_APIC_OUTSIDE, NO_SERIAL_PORT,
+    SERIAL_PORT, SERIAL_STATUS,
 };
-use crate::cures::msr_cures::{EOIS, IPI_TO_HALTED, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS, TSC, TSC_WRITES};
+use crate::cures::msr_cures::{
+    EOIS, IPI_TO_HALTED, IPI_TO_HALTED_ALONE, IPI_TO_ITSELF, IPIS, OF_AVIC, TIMERS, TSC, TSC_WRITES,
+};
 use crate::cures::passed_msrs::{MsrEvidence, PassedMsr, TSC_READS};
 use crate::cures::table::source;
 use crate::cures::vmm_settings::{for_vmm, in_force, is_qemus};
 use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, Vmm};
-use crate::evidence::subject_stats::SubjectStats;
+use crate::evidence::subject_stats::{AddressSpread, SubjectStats};
 use crate::judgement::{
     AdviceDraft, AdviceId, CitedValue, Gain, GainMethod, GainOf, Judgement, MIN_COST_SHARE, Rule, Topic, share,
 };
@@ -49,8 +52,11 @@ const WITH_APICV: Remedy = Remedy::Leave(reasons::EOI_INDUCED);
 const OUTSIDE: Remedy = Remedy::Cure(&LOCAL_APIC_OUTSIDE);
 const TO_ITSELF: Remedy = Remedy::Cure(&IPI_TO_ITSELF);
 const TO_HALTED: Remedy = Remedy::Cure(&IPI_TO_HALTED);
+const TO_HALTED_ALONE: Remedy = Remedy::Cure(&IPI_TO_HALTED_ALONE);
 
 const ON_SVM: Remedy = Remedy::Cure(&LOCAL_APIC_ON_SVM);
+const BY_AVIC: Remedy = Remedy::Cure(&LOCAL_APIC_BY_AVIC);
+const TIMERS_ALONE: Remedy = Remedy::Unjudged(HPET_TIMER);
 const STATUS_ALONE: Remedy = Remedy::Cure(&SERIAL_STATUS);
 const NO_PORT: Remedy = Remedy::Cure(&NO_SERIAL_PORT);
 
@@ -59,12 +65,13 @@ const OTHER_MSR: &str = "no table says what the guest wants of this MSR: what th
     and the rip of the exits says whose code asks (`report --by rip`)";
 
 /// By the names of the causes.
-pub(crate) const OTHERWISE: [(&str, &[Remedy]); 5] = [
+pub(crate) const OTHERWISE: [(&str, &[Remedy]); 6] = [
+    (HPET_PAGE, &[TIMERS_ALONE]),
     (TSC, &[Remedy::Passed(&TSC_READS), Remedy::Unjudged(TSC_WRITES)]),
     (EOIS, &[WITH_APICV]),
-    (APIC_PAGE, &[OUTSIDE, ON_SVM]),
+    (APIC_PAGE, &[OUTSIDE, ON_SVM, BY_AVIC]),
     (SERIAL_PORT, &[STATUS_ALONE, NO_PORT]),
-    (IPIS, &[TO_ITSELF, TO_HALTED]),
+    (IPIS, &[TO_ITSELF, TO_HALTED, TO_HALTED_ALONE]),
 ];
 
 /// Exits whose trace should say what they were about: port, MSR, CPUID leaf.
@@ -194,7 +201,12 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
                 CureLookup::Named(APIC_PAGE) if vm.is_beyond_kernel(&account.all.stats) => {
                     account.answer = Some(OUTSIDE)
                 }
-                CureLookup::Named(APIC_PAGE) if host.xen && !input.is_vmx => account.answer = Some(ON_SVM),
+                CureLookup::Named(APIC_PAGE) if !input.is_vmx => {
+                    account.answer = Some(if host.xen { ON_SVM } else { BY_AVIC });
+                }
+                CureLookup::Named(HPET_PAGE) if account.writes.stats.count == account.all.stats.count => {
+                    account.answer = Some(TIMERS_ALONE);
+                }
                 CureLookup::Named(SERIAL_PORT) if account.all.unanswered == account.all.stats.count => {
                     account.answer = Some(NO_PORT);
                 }
@@ -272,13 +284,22 @@ impl JudgedVm<'_> {
         self.time.in_halts.saturating_mul(100) >= self.time.wall.saturating_mul(IDLE_PERCENT).max(1)
     }
 
-    /// Whether bytes go through a serial port: its first register, of eight (hw/char/serial.c of QEMU).
+    /// Whether bytes go through a serial port: by its first register, of eight (hw/char/serial.c of QEMU), or unless all that is done
+    /// on a PL011's page is to read its flags (UARTFR: offset 0x18, pl011_read in hw/char/pl011.c).
     fn uses_serial(&self) -> bool {
-        let is_data = |key: &SubjectKey| {
+        let is_serial = |key: &SubjectKey| {
             let row = source(self.host, self.is_qemu(), key.kind, key.key);
-            row.is_some_and(|row| row.name == SERIAL_PORT) && key.key & 7 == 0
+            row.is_some_and(|row| row.name == SERIAL_PORT)
         };
-        self.input.subjects_of(self.id).iter().any(|(key, about)| is_data(key) && about.stats.count > 0)
+        let is_data = |key: &SubjectKey, about: &SubjectStats| match key.kind {
+            SubjectKind::Mmio => {
+                let is_status = |spot: AddressSpread| spot.only && spot.address & 0xfff == 0x18;
+                key.write || !about.address_spread.is_some_and(is_status)
+            }
+            _ => key.key & 7 == 0,
+        };
+        let subjects = self.input.subjects_of(self.id);
+        subjects.iter().any(|(key, about)| about.stats.count > 0 && is_serial(key) && is_data(key, about))
     }
 
     /// To whom most of its IPIs go decides what spares them.
@@ -288,7 +309,11 @@ impl JudgedVm<'_> {
         match () {
             _ if most(ipis.itself) => account.answer = Some(TO_ITSELF),
             // Intel's processors leave the receiver's notification to the host, and the sender in its guest.
-            _ if most(ipis.halted) && !self.input.is_vmx => account.answer = Some(TO_HALTED),
+            _ if most(ipis.halted) && !self.input.is_vmx => {
+                let must_not_poll =
+                    polling::is_short(self.time.steal, self.time.wanted()) || self.input.is_throttled(self.id);
+                account.answer = Some(if must_not_poll { TO_HALTED_ALONE } else { TO_HALTED });
+            }
             _ => {}
         }
         for (part, what) in [

@@ -1285,7 +1285,7 @@ mod tests {
             let verdict = &judgement.causes[0].verdict;
             assert!(matches!(verdict, CauseVerdict::Inherent(why) if why.contains(says)), "{trap:#x}: {verdict:?}");
         }
-        let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((SubjectKind::PpcHcall, false, 0xe4)));
+        let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((SubjectKind::PpcHcall, false, 0xe8)));
         let verdict = &judged("ppc64le", &prod).causes[0].verdict;
         assert!(
             matches!(verdict, CauseVerdict::Inherent(why) if why.contains("fewer waits are fewer calls")),

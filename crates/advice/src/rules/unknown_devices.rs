@@ -27,6 +27,9 @@ pub(crate) const REPLACE_DEVICE: Rule = Rule::new("replace_device");
 /// Of a doorbell, one access in so many may be something else.
 const ELSE: u64 = 100;
 
+/// Doorbells of virtio and of NVMe are of two or four bytes; what takes one is a register of an older device's.
+const LEAST_BYTES: u16 = 2;
+
 /// A doorbell says which queue it is for, and VIRTIO's devices of QEMU have no more (VIRTIO_QUEUE_MAX of
 /// include/hw/virtio/virtio.h). What takes many values, or larger ones, is an index, data or a device's state.
 const MOST_QUEUES: u64 = 1_024;
@@ -64,7 +67,7 @@ impl JudgedVm<'_> {
     fn written(&self, key: SubjectKey, account: &VmSubjectExits) -> Option<((u64, u64), bool)> {
         let (all, writes) = (&account.all, &account.writes);
         let reads = all.stats.count - writes.stats.count;
-        let one_place = writes.address_spread.is_some_and(|spot| spot.only);
+        let one_place = writes.address_spread.is_some_and(|spot| spot.only && spot.size >= LEAST_BYTES);
         let is_message = key.write && one_place && all.strings == 0 && reads.saturating_mul(ELSE) <= writes.stats.count;
         let values = writes.written.range.filter(|_| is_message)?;
         Some((values, writes.written.different().is_some()))

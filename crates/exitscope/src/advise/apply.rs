@@ -88,7 +88,12 @@ pub fn apply(host: &ChangedHost, yes: bool, advised: &Advised, out: &mut dyn Wri
 /// What the recording says is about the host on which it was made.
 pub fn check_host(host: &ChangedHost, recorded_on: &str) -> anyhow::Result<()> {
     let name = host_name(&host.root);
-    if !recorded_on.is_empty() && recorded_on != name && !host.any_host {
+    if recorded_on.is_empty() && !host.any_host {
+        bail!(
+            "the recording does not say of which host it is, as text never does: --any-host uses its advice on {name} nevertheless"
+        );
+    }
+    if recorded_on != name && !host.any_host {
         bail!(
             "the recording is of {recorded_on} and this host is {name}: --any-host uses its advice here nevertheless"
         );

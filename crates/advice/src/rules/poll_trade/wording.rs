@@ -18,7 +18,7 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
         limit => format!("with polls of at most {}", Nanos(limit)),
     };
     let tried = format!(
-        "what it costs the guest, `exitscope try halt_poll_ns={} --vm PID --metric-command …` measures on this host, and \
+        "what it costs the guest, `exitscope try halt_poll_ns={} --vm PID --metric …` measures on this host, and \
          restores the value",
         knob.text(limit)
     );

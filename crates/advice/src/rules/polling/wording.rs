@@ -109,8 +109,8 @@ impl PollWords<'_> {
         ];
         AdviceWords {
             change: format!(
-                "let the guest poll before it halts, instead of KVM for it: {name}={value} would avoid {caught} exits and as \
-                 many wake-ups"
+                "let the guest poll before it halts, instead of KVM for it: {name}={value} would have avoided {caught} of the exits for \
+                 halts, and with each a wake-up or a poll of KVM's"
             ),
             settings: for_vmm(vmm, settings),
             risk: "a polling guest looks busy to its host and takes CPU time from others there: only \
