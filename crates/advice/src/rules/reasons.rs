@@ -11,7 +11,7 @@
 use super::device_rules::{JudgedVm, Thing, VmSubjectExits, medians};
 use super::gangs::{self, DOORBELLS};
 use super::polling::{self, is_short};
-use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer, is_told_apart};
+use crate::cause::{CauseSubject, Covered, CureLookup, NamedExits, RuleAnswer, is_about, is_for};
 use crate::cures::apic_switches::APICV;
 use crate::cures::cure::{
     Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand, libvirt,
@@ -19,7 +19,7 @@ use crate::cures::cure::{
 };
 use crate::cures::msr_cures::{CPUID, RDPMC};
 use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
-use crate::evidence::input::{AdviceInput, RecordedHost};
+use crate::evidence::input::AdviceInput;
 use crate::judgement::{CitedValue, Judgement, Topic};
 use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
@@ -35,11 +35,7 @@ const HANDLER: Nanos = Nanos(500_000);
 
 /// Exits that are judged together.
 pub(crate) struct ExitGroup {
-    pub name: &'static str,
-    /// What they are, for a person.
-    pub exits: &'static str,
-    /// Whether exits from this are among them.
-    has: fn(&ExitCause) -> bool,
+    pub exits: NamedExits,
     /// What else KVM's events may show of where they come from.
     activities: &'static [KvmActivity],
     /// What may be said of them.
@@ -57,7 +53,7 @@ const fn row(
     has: fn(&ExitCause) -> bool,
     answers: &'static [Remedy],
 ) -> ExitGroup {
-    ExitGroup { name, exits, has, activities: &[], answers, choose: |_| 0, may_wait: false }
+    ExitGroup { exits: NamedExits { name, exits, has }, activities: &[], answers, choose: |_| 0, may_wait: false }
 }
 
 /// In the order in which they are looked for.
@@ -117,7 +113,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         ..row(
             "system registers, which not recorded",
             "SYS64 (arm64) without kvm_sys_access",
-            |of| of.about.is_none() && is(of, SYSTEM_REGISTERS.0, &[SYSTEM_REGISTERS.1]),
+            |of| of.about.is_none() && is_for(of, SYSTEM_REGISTERS.0, &[SYSTEM_REGISTERS.1]),
             &[Remedy::Unjudged(UNTOLD_REGISTER), Remedy::Unjudged(TIMER_STORM)],
         )
     },
@@ -130,13 +126,13 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     row(
         "calls of the SBI",
         "EXC_SUPERVISOR_SYSCALL",
-        |of| is(of, CodeList::Riscv, &[10]),
+        |of| is_for(of, CodeList::Riscv, &[10]),
         &[Remedy::Unjudged(SBI_CALLS)],
     ),
     row(
         "memory faults or device accesses",
         "EXC_INST_GUEST_PAGE_FAULT, EXC_LOAD_GUEST_PAGE_FAULT, EXC_STORE_GUEST_PAGE_FAULT",
-        |of| is(of, CodeList::Riscv, &[20, 21, 23]) && of.about.is_none(),
+        |of| is_for(of, CodeList::Riscv, &[20, 21, 23]) && of.about.is_none(),
         &[Remedy::Unjudged(GUEST_PAGE_FAULTS)],
     ),
     ExitGroup {
@@ -148,13 +144,13 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
             &[Remedy::Cure(&WINDOWS), Remedy::Unjudged(WINDOWS_WITH_APICV)],
         )
     },
-    row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
+    row("ends of interrupts", "EOI_INDUCED", |of| is_for(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
     ExitGroup {
         activities: &[KvmActivity::AvicKick],
         ..row(
             "IPIs to vCPUs that do not run",
             "avic_incomplete_ipi",
-            |of| is(of, CodeList::Svm, &[0x401]),
+            |of| is_for(of, CodeList::Svm, &[0x401]),
             &[Remedy::Leave(INCOMPLETE_IPI)],
         )
     },
@@ -170,7 +166,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         ..row(
             "timers of the host",
             "HV_DECREMENTER",
-            |of| is(of, CodeList::PpcTrap, &[0x980]),
+            |of| is_for(of, CodeList::PpcTrap, &[0x980]),
             &[Remedy::Leave(HOST_TIMER)],
         )
     },
@@ -179,45 +175,45 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         ..row(
             DOORBELLS,
             "0xe80 (H_DOORBELL)",
-            |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
+            |of| is_for(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
             &[Remedy::Leave(TO_LEAVE)],
         )
     },
     row(
         "entries that came too late",
         "RETURN_TO_HOST",
-        |of| is(of, CodeList::PpcTrap, &[0]),
+        |of| is_for(of, CodeList::PpcTrap, &[0]),
         &[Remedy::Leave(TOO_LATE)],
     ),
     row(
         "instructions that the processor does not have",
         "H_EMUL_ASSIST",
-        |of| is(of, CodeList::PpcTrap, &[0xe40]),
+        |of| is_for(of, CodeList::PpcTrap, &[0xe40]),
         &[Remedy::Leave(ILLEGAL)],
     ),
     ExitGroup {
         activities: LOGGED,
-        ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Remedy::Leave(PML)])
+        ..row("logging of written pages", "PML_FULL", |of| is_for(of, CodeList::Vmx, &[62]), &[Remedy::Leave(PML)])
     },
     row(
         "expiries of the guest's timer",
         "PREEMPTION_TIMER",
-        |of| is(of, CodeList::Vmx, &[52]),
+        |of| is_for(of, CodeList::Vmx, &[52]),
         &[Remedy::Leave(EXPIRY)],
     ),
     row(
         "CPUID, its leaf not recorded",
         "CPUID, cpuid without kvm_cpuid",
-        |of| of.about.is_none() && (is(of, CodeList::Vmx, &[10]) || is(of, CodeList::Svm, &[0x72])),
+        |of| of.about.is_none() && (is_for(of, CodeList::Vmx, &[10]) || is_for(of, CodeList::Svm, &[0x72])),
         &[Remedy::Cure(&CPUID)],
     ),
     row(
         "reads of performance counters",
         "RDPMC, rdpmc",
-        |of| is(of, CodeList::Vmx, &[15]) || is(of, CodeList::Svm, &[0x6f]),
+        |of| is_for(of, CodeList::Vmx, &[15]) || is_for(of, CodeList::Svm, &[0x6f]),
         &[Remedy::Cure(&RDPMC)],
     ),
-    row("what TDX guests ask for", "TDCALL", |of| is(of, CodeList::Vmx, &[77]), &[Remedy::Unjudged(TDCALLS)]),
+    row("what TDX guests ask for", "TDCALL", |of| is_for(of, CodeList::Vmx, &[77]), &[Remedy::Unjudged(TDCALLS)]),
     row(
         "conversions of a confidential guest's memory",
         "KVM_EXIT_MEMORY_FAULT, also after EPT_VIOLATION, npf and aborts of the second stage",
@@ -232,7 +228,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     ),
     row(
         "page tables that KVM shadows",
-        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, writes of CR3",
+        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, INVPCID, invpcid, writes of CR3",
         is_shadowing,
         &[Remedy::Cure(&SHADOWING)],
     ),
@@ -245,29 +241,15 @@ const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
 const INTERRUPTS: &str = "interrupts of the host";
 
-/// What exits from this are about; none where nothing tells them apart but their reason.
-pub(crate) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
-    let key = cause.subject().filter(|key| is_told_apart(key.kind));
-    match (key.map(|key| CureLookup::of(host, is_qemu, key)), group(cause)) {
-        (Some(CureLookup::Other(..)) | None, Some(group)) => Some(CureLookup::Named(group.name)),
-        (asked, _) => asked,
-    }
-}
-
 /// The group of exits that come from this.
 pub(crate) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
-    GROUPS.iter().find(|group| (group.has)(cause))
-}
-
-fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
-    let code = cause.code.basic();
-    code.list == list && numbers.contains(&code.number) && !code.nested
+    GROUPS.iter().find(|group| (group.exits.has)(cause))
 }
 
 /// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
 /// has no tracepoint.
 fn is_untold_fault(cause: &ExitCause) -> bool {
-    cause.about.is_none() && is(cause, CodeList::PpcTrap, &[0xe00, 0xe20])
+    cause.about.is_none() && is_for(cause, CodeList::PpcTrap, &[0xe00, 0xe20])
 }
 
 /// Why `KVM_RUN` returned, as the number of its code, where that was a fault that KVM could not resolve.
@@ -297,31 +279,30 @@ fn is_interrupt_of_either(cause: &ExitCause) -> bool {
 
 /// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.
 fn is_window(cause: &ExitCause) -> bool {
-    is(cause, CodeList::Vmx, &[7, 43]) || is(cause, CodeList::Svm, &[0x18, 0x64]) || is_of_register(cause, 8)
+    is_for(cause, CodeList::Vmx, &[7, 43]) || is_for(cause, CodeList::Svm, &[0x18, 0x64]) || is_of_register(cause, 8)
 }
 
 /// VMX's accesses to this control register.
 fn is_of_register(cause: &ExitCause, number: u64) -> bool {
-    let of = |about: SubjectKey| about.kind == SubjectKind::ControlRegister && about.key == number;
-    is(cause, CodeList::Vmx, &[28]) && cause.about.is_some_and(of)
+    is_for(cause, CodeList::Vmx, &[28]) && is_about(cause, SubjectKind::ControlRegister, &[number])
 }
 
 /// What only a hypervisor runs: VMX's and SVM's own instructions.
 fn is_nested(cause: &ExitCause) -> bool {
-    is(cause, CodeList::Vmx, &[19, 20, 21, 22, 23, 24, 25, 26, 27, 50, 53])
-        || is(cause, CodeList::Svm, &[0x7a, 0x80, 0x82, 0x83, 0x84, 0x85, 0x86])
+    is_for(cause, CodeList::Vmx, &[19, 20, 21, 22, 23, 24, 25, 26, 27, 50, 53])
+        || is_for(cause, CodeList::Svm, &[0x7a, 0x80, 0x82, 0x83, 0x84, 0x85, 0x86])
 }
 
 /// What KVM intercepts only where it shadows the guest's page tables, as it does where the processor's second stage of translation
-/// is off: page faults, INVLPG, and CR3 (`vmx_exec_control` and `vmx_need_pf_intercept` of arch/x86/kvm/vmx; `init_vmcb` of
-/// arch/x86/kvm/svm/svm.c clears these intercepts where it has NPT).
+/// is off: page faults, INVLPG, INVPCID, and CR3 (`vmx_exec_control` and `vmx_need_pf_intercept` of arch/x86/kvm/vmx, where INVPCID
+/// exits as INVLPG does; `init_vmcb` and `svm_recalc_instruction_intercepts` of arch/x86/kvm/svm/svm.c clear these intercepts where
+/// it has NPT, unless the guest's CPUID lacks INVPCID: then each is a #UD).
 fn is_shadowing(cause: &ExitCause) -> bool {
     const PF: u64 = 14;
-    let of_fault = cause.about.is_some_and(|about| about.kind == SubjectKind::Exception && about.key & 0xff == PF);
-    (is(cause, CodeList::Vmx, &[0]) && of_fault)
+    (is_for(cause, CodeList::Vmx, &[0]) && is_about(cause, SubjectKind::Exception, &[PF]))
         || is_of_register(cause, 3)
-        || is(cause, CodeList::Vmx, &[14])
-        || is(cause, CodeList::Svm, &[0x4e, 0x79, 0x13])
+        || is_for(cause, CodeList::Vmx, &[14, 58])
+        || is_for(cause, CodeList::Svm, &[0x4e, 0x79, 0x13, 0xa2])
 }
 
 /// Exits that only a VM has whose APIC the processor virtualises: APIC_WRITE and EOI_INDUCED; AVIC's own.
@@ -346,10 +327,10 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
     let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
     for (cause, stats) in vm.input.causes(vm.id) {
         if let Some(group) = group(cause)
-            && asked(vm.host, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
+            && !matches!(CureLookup::of_subject(vm.host, vm.is_qemu(), cause), Some(CureLookup::Named(_)))
         {
             let of = Grouped { group, stats: ExitStats::default(), about: Vec::new(), forces: 0 };
-            let grouped = groups.entry(group.name).or_insert(of);
+            let grouped = groups.entry(group.exits.name).or_insert(of);
             grouped.stats.merge(stats);
             grouped.about.extend(cause.about.map(|key| (key, stats.cost().0)));
             let is_it = |of, trap: u16, about| (of, u64::from(trap), about) == (vm.id, cause.code.number, cause.about);
@@ -868,8 +849,8 @@ const SHADOWS_STILL: &str = "page faults leave the guest, too, where it was give
     …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr), and writes of CR3 while it has paging off or a debugger single-steps it";
 
 static SHADOWING: Cure = Cure {
-    change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG and \
-        writes of CR3 are exits",
+    change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG, \
+        INVPCID and writes of CR3 are exits",
     switches: &[
         Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[] },
         Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[] },
@@ -934,6 +915,7 @@ static PENDING: Cure = Cure {
 mod tests {
     use super::*;
     use crate::causes;
+    use crate::evidence::input::RecordedHost;
     use crate::setting::AdviceSetting;
     use crate::test_exits::{end, exit, spent, vcpu};
     use crate::{CauseSubject, CauseVerdict};
@@ -1057,6 +1039,8 @@ mod tests {
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
             (made(vmx(43), None), "virtualise the APIC", "hv-vapic", "interrupt windows"),
             (made(vmx(14), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
+            (made(vmx(58), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
+            (made(svm(0xa2), None), "KVM shadows its page tables", "npt", "page tables that KVM shadows"),
             (made(vmx(0), Some((D::Exception, false, 14))), "KVM shadows", "phys-bits", ": 0xe"),
             (made(vmx(28), Some((D::ControlRegister, true, 3))), "KVM shadows", "ept", ": 0x3"),
             (
