@@ -201,12 +201,15 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("other registers of the local APIC", (CodeList::Svm, 0x402)),
     ("system management mode", (CodeList::Svm, 0x73)),
     (UNTOLD_EXCEPTION, (CodeList::Vmx, 0)),
+    ("split locks", (CodeList::Vmx, 74)),
+    ("split locks", (CodeList::Svm, 0x51)),
 ];
 
 const UNTOLD_EXCEPTION: &str = "exceptions and NMIs, which not recorded";
 
 /// VMX's exceptions, by what VM_EXIT_INTR_INFO says of them: valid, of this type (2: an NMI, 3: by hardware), with this vector.
 const EXCEPTIONS: &[(&str, u64)] = &[
+    ("split locks", 0x8000_0b11),
     ("NMIs of the host", 0x8000_0202),
     ("debug registers and traps", 0x8000_0301),
     ("debug registers and traps", 0x8000_0603),

@@ -11,6 +11,7 @@ pub(crate) mod polling;
 pub(crate) mod reasons;
 pub(crate) mod simulated_gain;
 pub(crate) mod spinning;
+pub(crate) mod split_locks;
 pub(crate) mod steal;
 pub(crate) mod unknown_devices;
 pub(crate) mod xen_waits;
@@ -127,6 +128,15 @@ pub(crate) const RULES: &[RuleRow] = &[
         names: &[],
         gaps: spinning::GAPS,
         judge: |of, judgement| spinning::judge(of.whole, of.trials, of.host, judgement),
+    },
+    RuleRow {
+        id: "split_locks",
+        judges: "split locks that the host traps, by how long it has vCPUs sleep, and bus locks that the VMM limits",
+        advises: &[split_locks::SPLIT_LOCKS],
+        answers: &[],
+        names: split_locks::NAMES,
+        gaps: &[],
+        judge: |of, judgement| split_locks::judge(of.whole, judgement),
     },
     RuleRow {
         id: "halts",
