@@ -85,6 +85,7 @@ const PORTS: &[(&str, u64)] = &[
     ("serial port", 0x3f8),
     ("keyboard controller", 0x60),
     ("delay port 0x80", 0x80),
+    ("system management interrupts", 0xb2),
     ("IDE disk", 0x1f0),
     ("floppy controller", 0x3f0),
     ("firmware's debug console", 0x402),
@@ -125,6 +126,7 @@ const MSRS: &[(&str, u64)] = &[
     ("bases of FS and GS", 0xc000_0101),
     ("TSC", 0x10),
     ("TSC_ADJUST", 0x3b),
+    ("asynchronous page faults", 0x4b56_4d07),
     ("APERF and MPERF", 0xe7),
     ("performance counters", 0x38f),
 ];
@@ -160,7 +162,7 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("interrupt windows", (CodeList::Vmx, 7)),
     ("interrupt windows", (CodeList::Svm, 0x64)),
     ("ends of interrupts", (CodeList::Vmx, 45)),
-    ("IPIs to vCPUs that do not run", (CodeList::Svm, 0x401)),
+    ("IPIs that AVIC does not deliver", (CodeList::Svm, 0x401)),
     ("nested hypervisor", (CodeList::Vmx, 24)),
     ("nested hypervisor", (CodeList::Svm, 0x80)),
     ("timers of the host", (CodeList::PpcTrap, 0x980)),
@@ -199,7 +201,7 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("descriptor tables", (CodeList::Vmx, 46)),
     ("other requests of a confidential guest", VMGEXIT),
     ("other registers of the local APIC", (CodeList::Svm, 0x402)),
-    ("system management mode", (CodeList::Svm, 0x73)),
+    ("returns from system management mode", (CodeList::Svm, 0x73)),
     (UNTOLD_EXCEPTION, (CodeList::Vmx, 0)),
     ("split locks", (CodeList::Vmx, 74)),
     ("split locks", (CodeList::Svm, 0x51)),
@@ -210,6 +212,7 @@ const UNTOLD_EXCEPTION: &str = "exceptions and NMIs, which not recorded";
 /// VMX's exceptions, by what VM_EXIT_INTR_INFO says of them: valid, of this type (2: an NMI, 3: by hardware), with this vector.
 const EXCEPTIONS: &[(&str, u64)] = &[
     ("split locks", 0x8000_0b11),
+    ("first uses of AMX", 0x8000_0307),
     ("NMIs of the host", 0x8000_0202),
     ("debug registers and traps", 0x8000_0301),
     ("debug registers and traps", 0x8000_0603),

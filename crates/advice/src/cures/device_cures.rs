@@ -46,6 +46,8 @@ pub(crate) static DEVICES: &[ExitSource] = &[
     port(0x60, 0x60, "keyboard controller", C(&KEYBOARD)),
     port(0x64, 0x64, "keyboard controller", C(&KEYBOARD)),
     port(0x80, 0x80, "delay port 0x80", C(&DELAY)),
+    // APM_CNT_IOPORT and APM_STS_IOPORT of QEMU's hw/isa/apm.c.
+    of_qemu(port(0xb2, 0xb3, "system management interrupts", Leave(SMI))),
     port(0x170, 0x177, "IDE disk", C(&IDE)),
     port(0x1f0, 0x1f7, "IDE disk", C(&IDE)),
     port(0x376, 0x376, "IDE disk", C(&IDE)),
@@ -68,6 +70,10 @@ pub(crate) static DEVICES: &[ExitSource] = &[
 /// itself (`pcspk_io_read` in hw/audio/pcspk.c).
 const SPEAKER: &str = "it gates the PIT's channel 2, at which a Linux guest that measures its TSC waits while it boots \
     (pit_calibrate_tsc); QEMU answers for it also where KVM has the PIT, and there is nothing to set";
+
+/// `apm_ioport_writeb` of QEMU's hw/isa/apm.c raises an SMI; `kvm_smm_transition` has each stay.
+const SMI: &str = "the guest asks its firmware for something by an SMI, as for each access to an UEFI variable where Secure Boot protects \
+    these: the rip of the exits says who asks, and `perf record -e kvm:kvm_smm_transition` how long each stay is";
 
 pub(crate) const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
 pub(crate) const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \

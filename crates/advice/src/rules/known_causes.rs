@@ -221,14 +221,6 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "an exception of the guest's, or an NMI of the host's, and the recording does not say which",
         "perf.data and trace.dat have the vector, `perf script` prints it (intr_info), and `trace-cmd report` leaves it out",
     ),
-    // `rsm_interception` of arch/x86/kvm/svm/svm.c; on VMX, RSM is a #UD that KVM emulates.
-    row(
-        "system management mode",
-        "RSM, rsm",
-        |of| is_for(of, CodeList::Vmx, &[17]) || is_for(of, CodeList::Svm, &[0x73]),
-        "the guest's firmware ends a stay in system management mode",
-        "`perf record -e kvm:kvm_smm_transition` has each stay; port 0xb2 is where Linux and firmware ask for it",
-    ),
 ];
 
 const UNTOLD_EXCEPTION: &str = "exceptions and NMIs, which not recorded";

@@ -24,6 +24,7 @@ use crate::judgement::{CitedValue, Judgement, Topic};
 use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
+use exitscope_model::version;
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
@@ -94,6 +95,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
                 Remedy::Cure(&TAKEN_AWAY),
                 Remedy::Cure(&EITHER),
                 Remedy::Cure(&PERHAPS_TAKEN),
+                Remedy::Cure(&READ_IN),
             ],
         )
     },
@@ -146,12 +148,36 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     },
     row("ends of interrupts", "EOI_INDUCED", |of| is_for(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
     ExitGroup {
-        activities: &[KvmActivity::AvicKick],
+        activities: FALLBACKS,
+        choose: avic_fallback,
         ..row(
-            "IPIs to vCPUs that do not run",
+            "IPIs that AVIC does not deliver",
             "avic_incomplete_ipi",
             |of| is_for(of, CodeList::Svm, &[0x401]),
-            &[Remedy::Leave(INCOMPLETE_IPI)],
+            &[
+                Remedy::Leave(INCOMPLETE_IPI),
+                Remedy::Leave(NOT_RUNNING),
+                Remedy::Leave(OF_OTHER_KIND),
+                Remedy::Unjudged(INVALID_TARGET),
+            ],
+        )
+    },
+    ExitGroup {
+        choose: |vm| usize::from(version(&vm.host.release).is_none_or(|kernel| kernel < TRAPS_XFD)),
+        ..row(
+            "first uses of AMX",
+            "EXCEPTION_NMI with #NM",
+            |of| is_for(of, CodeList::Vmx, &[0]) && is_about(of, SubjectKind::Exception, &[NM]),
+            &[Remedy::Leave(AMX), Remedy::Unjudged(NM_BEFORE)],
+        )
+    },
+    ExitGroup {
+        activities: &[KvmActivity::SmmTransition],
+        ..row(
+            "returns from system management mode",
+            "rsm",
+            |of| is_for(of, CodeList::Svm, &[0x73]),
+            &[Remedy::Leave(SMM)],
         )
     },
     row(
@@ -235,7 +261,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
 ];
 
 const LOGGED: &[KvmActivity] = &[KvmActivity::PmlFull, KvmActivity::DirtyRingFull];
-const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged];
+const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged, KvmActivity::AsyncPageFault];
 
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
@@ -482,7 +508,10 @@ const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local A
 /// their time is that of faults alone in their 2 MiB, pages of that size need as many.
 fn memory_faults(vm: &JudgedVm<'_>) -> usize {
     let touched = vm.input.touched(vm.id);
+    let faults = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_memory_fault(cause));
+    let faults: u64 = faults.map(|(_, stats)| stats.count).sum();
     match touched.all() {
+        _ if happened(vm, KvmActivity::AsyncPageFault).saturating_mul(2) > faults => 5,
         0 => 3,
         all if touched.again.saturating_mul(2) > all => 2,
         // The memory of a VM that is started meanwhile was not there before.
@@ -608,9 +637,62 @@ pub(crate) const EOI_INDUCED: &str = "the processor virtualises the APIC, and le
     APIC must hear: level-triggered ones, and with a split irqchip those that are routed through it; devices with MSI or MSI-X \
     (virtio, VFIO) have none";
 
-/// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c.
+/// Why AVIC did not deliver them, as numbers of `enum avic_ipi_failure_cause` (arch/x86/include/asm/svm.h).
+const FALLBACKS: &[KvmActivity] = &[
+    KvmActivity::AvicIncompleteIpi(0),
+    KvmActivity::AvicIncompleteIpi(1),
+    KvmActivity::AvicIncompleteIpi(2),
+    KvmActivity::AvicIncompleteIpi(3),
+    KvmActivity::AvicIncompleteIpi(4),
+    KvmActivity::AvicKick,
+];
+
+/// What is said of a VM's IPIs that AVIC does not deliver, by why most were not: `avic_incomplete_ipi_interception` of
+/// arch/x86/kvm/svm/avic.c.
+fn avic_fallback(vm: &JudgedVm<'_>) -> usize {
+    let failures = FALLBACKS.iter().filter(|of| matches!(of, KvmActivity::AvicIncompleteIpi(_)));
+    let failures: Vec<(KvmActivity, u64)> = failures.flat_map(|of| vm.input.kvm_activity(vm.id, &[*of])).collect();
+    let all: u64 = failures.iter().map(|row| row.1).sum();
+    match failures.iter().find(|row| row.1.saturating_mul(2) > all).map(|row| row.0) {
+        Some(KvmActivity::AvicIncompleteIpi(1)) => 1,
+        Some(KvmActivity::AvicIncompleteIpi(0)) => 2,
+        Some(_) => 3,
+        None => 0,
+    }
+}
+
 const INCOMPLETE_IPI: &str = "AVIC delivers IPIs to vCPUs that run; these went to ones that did not, which only KVM can wake, or are \
     of a kind that AVIC leaves to KVM";
+
+/// `avic_kick_target_vcpus` there: the interrupt is in the vCPU's APIC already.
+const NOT_RUNNING: &str = "most went to vCPUs that did not run (kvm_avic_incomplete_ipi, id 1): AVIC has put the interrupt into the \
+    receiver's APIC, and KVM has to wake it, or to wait until it has a CPU; the wake-up is what costs (see halts)";
+
+const OF_OTHER_KIND: &str = "most are of a kind that AVIC leaves to KVM (kvm_avic_incomplete_ipi, id 0): NMIs, INIT, start-ups, and \
+    interrupts of lowest priority or that are level-triggered";
+
+const INVALID_TARGET: &str = "most name a vCPU that AVIC does not find, or a vector that no IPI has (kvm_avic_incomplete_ipi, id 2 to 4): \
+    `perf record -e kvm:kvm_avic_incomplete_ipi -e kvm:kvm_exit` has the ICR of each, and the rip of the exits says whose code sends \
+    them (`report --by rip`)";
+
+/// #NM of `arch/x86/include/asm/trapnr.h`.
+const NM: u64 = 7;
+
+/// KVM lets guests have XFD, and traps #NM for it, since Linux 5.17.
+const TRAPS_XFD: (u32, u32) = (5, 17);
+
+/// `vmx_update_exception_bitmap` of arch/x86/kvm/vmx/vmx.c traps #NM once the guest has written XFD, to keep XFD_ERR;
+/// `handle_xfd_event` of arch/x86/kernel/traps.c allocates the thread's state at the first.
+const AMX: &str = "a Linux guest has programs that use AMX: each thread's first use of it is a #NM (XFD), by which its kernel gives it room \
+    for the tiles, and KVM traps every #NM from then on; it is once for each thread, and there is nothing to set";
+
+const NM_BEFORE: &str = "the guest's #NM exits, which Linux before 5.17 trapped for the guest's floating point alone, and later ones for \
+    AMX, too; the recording does not say which kernel it is, or it is an older one";
+
+/// `kvm_smm_changed` of arch/x86/kvm/x86.c, from Linux 6.2 on smm.c. EDK2: SMM_REQUIRE of OvmfPkg.
+const SMM: &str = "the guest's firmware ends a stay in system management mode, as it makes for each access to an UEFI variable where \
+    Secure Boot protects these (OVMF built with SMM_REQUIRE); who asks for the stays, the rip of the exits at port 0xb2 says, and only \
+    fewer of these are fewer exits";
 
 /// `direct_page_fault` of arch/x86/kvm/mmu/mmu.c maps a page when the guest touches it first, whether or not the VMM has it
 /// already; KVM_PRE_FAULT_MEMORY of Linux 6.11 (Documentation/virt/kvm/api.rst) does so before.
@@ -657,6 +739,25 @@ static PERHAPS_TAKEN: Cure = Cure {
     change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so that pages that were there before \
         the recording may have been taken away, by NUMA balancing, KSM, huge pages, a balloon; find out what, before huge pages or \
         preallocation",
+    ..TAKEN_AWAY
+};
+
+/// `kvm_faultin_pfn` of arch/x86/kvm/mmu/mmu.c: getting the page would have to wait for its being read, from swap, a file, or, by
+/// userfaultfd, the source of a migration.
+static READ_IN: Cure = Cure {
+    change: "most of these pages are not in the host's memory and have to be read in first (kvm_async_pf_not_present): the host has \
+        swapped the guest's memory out, or its memory is a file, or still with the source of a postcopy migration",
+    settings: &[
+        by_hand(
+            "swap: `grep VmSwap /proc/PID/status` of the VMM, `vmstat 1` (si, so), and its cgroup's memory.high and memory.max",
+        ),
+        by_hand("a postcopy migration: `info migrate` in QEMU's monitor, `virsh domjobinfo DOMAIN`; this ends with it"),
+        by_hand(
+            "against swapping: more memory for the host, or less for its VMs; for this VM <locked/> in libvirt's <memoryBacking>, or \
+                -overcommit mem-lock=on",
+        ),
+    ],
+    risk: "memory that is locked is there for this VM alone: others are swapped instead",
     ..TAKEN_AWAY
 };
 
@@ -1084,6 +1185,8 @@ mod tests {
         }
     }
 
+    const NOT_RUN: KvmActivity = KvmActivity::AvicIncompleteIpi(1);
+
     /// Causes of which nothing can be set, or nobody can say, with the reason.
     #[test]
     fn each_cause_that_nothing_changes_says_why() {
@@ -1092,6 +1195,20 @@ mod tests {
         let inherent = [
             ("x86_64", made(vmx(45), Some((D::EoiVector, false, 0x31))), "level-triggered"),
             ("x86_64", made(svm(0x401), Some((D::IncompleteIpi, false, 0xfd))), "only KVM can wake"),
+            (
+                "x86_64",
+                Made {
+                    activities: &[NOT_RUN, NOT_RUN, KvmActivity::AvicIncompleteIpi(0)],
+                    ..made(svm(0x401), Some((D::IncompleteIpi, false, 0xfd)))
+                },
+                "the wake-up is what costs",
+            ),
+            (
+                "x86_64",
+                Made { activities: &[KvmActivity::AvicIncompleteIpi(0)], ..made(svm(0x401), None) },
+                "of lowest priority or that",
+            ),
+            ("x86_64", made(svm(0x73), None), "Secure Boot"),
             // AVIC is in force, as its exit shows.
             ("x86_64", made(svm(0x402), Some((D::Apic, true, 0xb0))), "level-triggered"),
             ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x14)), "hv-tlbflush"),
@@ -1131,6 +1248,17 @@ mod tests {
             ),
             (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
             (made(vmx(77), None), "no tracepoint says", CauseSubject::Group("what TDX guests ask for")),
+            (
+                Made { activities: &[KvmActivity::AvicIncompleteIpi(2)], ..made(svm(0x401), None) },
+                "AVIC does not find",
+                CauseSubject::Group("IPIs that AVIC does not deliver"),
+            ),
+            // Nothing says which kernel it is.
+            (
+                made(vmx(0), Some((SubjectKind::Exception, false, 7))),
+                "before 5.17",
+                CauseSubject::Group("first uses of AMX"),
+            ),
             (
                 made(ExitCode::new(CodeList::KvmExit, 39), None),
                 "user space converts it",
@@ -1250,6 +1378,19 @@ mod tests {
         let logged = Made { activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x192))) };
         assert_eq!(noted(&logged), [count("buffers of logged pages full (kvm_pml_full) meanwhile", 1)]);
         assert_eq!(noted(&Made { activities, ..made(vmx(7), None) }), []);
+    }
+
+    #[test]
+    fn pages_that_have_to_be_read_in_are_a_cause_of_their_own_where_most_are() {
+        static READ_IN: [KvmActivity; 301] = [KvmActivity::AsyncPageFault; 301];
+        let fault = Made { values: 30, per_s: 600, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
+        let change = |activities| {
+            let judgement = judged("x86_64", &Made { activities, ..fault });
+            judgement.advice().iter().map(|advice| advice.plan().change.clone()).collect::<Vec<_>>()
+        };
+        let (of_all, of_half) = (change(&READ_IN), change(&READ_IN[1..]));
+        assert!(of_all.len() == 1 && of_all[0].contains("read in first"), "{of_all:?}");
+        assert!(of_half.len() == 1 && !of_half[0].contains("read in first"), "{of_half:?}");
     }
 
     #[test]
