@@ -146,6 +146,12 @@ const REGISTERS: &[(&str, [u64; 5])] = &[
     ("IPIs (SGIs)", [3, 0, 12, 11, 5]),
     ("physical timer", [3, 3, 14, 2, 1]),
     ("performance counters", [3, 3, 9, 13, 0]),
+    ("virtual timer", [3, 3, 14, 3, 1]),
+    ("physical counter", [3, 3, 14, 0, 1]),
+    ("debug registers", [2, 0, 0, 2, 2]),
+    ("cache maintenance by set and way", [1, 0, 7, 14, 2]),
+    ("memory registers, caches off", [3, 0, 1, 0, 0]),
+    ("GIC's system registers' switch", [3, 0, 12, 12, 5]),
 ];
 const FIRMWARE_CALLS: &[(&str, u64)] = &[("PSCI's version", 0x8400_0000), ("random numbers by a call", 0x8400_0053)];
 
