@@ -112,6 +112,11 @@ pub fn cost_models(models: &[CostModel], out: &mut dyn Write) -> io::Result<()> 
     Ok(())
 }
 
+/// A text as a cell of a table: a bar in it, as of a pipeline, is none between cells.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
 /// The causes that are judged, and what is said of each.
 pub fn causes(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# Causes\n")?;
@@ -135,7 +140,7 @@ pub fn causes(out: &mut dyn Write) -> io::Result<()> {
             out,
             "| {name} | {} | {} |",
             exits.join(", "),
-            said.collect::<Vec<_>>().join("; or, by what else the recording shows, ")
+            cell(&said.collect::<Vec<_>>().join("; or, by what else the recording shows, "))
         )?;
     }
     writeln!(
@@ -144,7 +149,7 @@ pub fn causes(out: &mut dyn Write) -> io::Result<()> {
          last two columns.\n\n| cause | sign in a recording | what it is | what tells more |\n| --- | --- | --- | --- |"
     )?;
     for UnjudgedCause { name, exits, what, tells } in known_and_unjudged() {
-        writeln!(out, "| {name} | {exits} | {what} | {tells} |")?;
+        writeln!(out, "| {name} | {exits} | {} | {} |", cell(what), cell(tells))?;
     }
     writeln!(
         out,

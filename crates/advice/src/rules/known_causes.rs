@@ -115,8 +115,8 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "MONITOR and MWAIT",
         "MONITOR_INSTRUCTION, MWAIT_INSTRUCTION, monitor, mwait, mwait_cond",
         |of| is_for(of, CodeList::Vmx, &[36, 39]) || is_for(of, CodeList::Svm, &[0x8a, 0x8b, 0x8c]),
-        "the guest waits by MWAIT, which KVM lets do nothing, so that the guest's idle loop goes round: guests do so that do not look \
-            at CPUID, which offers MWAIT only with -overcommit cpu-pm=on",
+        "the guest waits by MWAIT, which KVM lets do nothing, so that the guest's idle loop goes round: QEMU offers MWAIT by CPUID only \
+            with -overcommit cpu-pm=on, where it does not exit",
         "the rip of the exits says whose code it is (`report --by rip`); `cat /sys/devices/system/cpu/cpuidle/current_driver` in a \
             Linux guest",
     ),
@@ -129,8 +129,8 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
             (is_for(of, CodeList::Vmx, &[28]) && is_about(of, SubjectKind::ControlRegister, &[0, 4]))
                 || is_for(of, CodeList::Svm, &[0x00, 0x04, 0x10, 0x14, 0x65, 0x90, 0x94])
         },
-        "the guest changes bits of CR0 or CR4 that are not its own: kernels do while CPUs come up; what goes on are flushes of the TLB \
-            by CR4.PGE (a guest without INVPCID), CR0.TS and changes of mode",
+        "the guest changes bits of CR0 or CR4 that are not its own: kernels do while CPUs come up; what goes on may be flushes of the \
+            TLB by CR4.PGE, as of a guest without INVPCID on AMD's processors, or changes of mode",
         "`perf record -e kvm:kvm_cr` has the register and the value, and the rip of the exits says whose code it is (`report --by rip`)",
     ),
     // `kvm_emulate_wbinvd_noskip` of arch/x86/kvm/x86.c: nothing, but for a VM with devices whose DMA caches do not see.
