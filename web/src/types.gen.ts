@@ -207,7 +207,8 @@ export interface AdviceRow {
     | "idle_states"
     | "virtual_cores"
     | "lock_holders"
-    | "spin_longer";
+    | "spin_longer"
+    | "split_locks";
   /**
    * `vm` or `host`: for whom it is.
    */

@@ -3,7 +3,7 @@
 use super::judgement::AdviceId;
 use crate::cures::table::source;
 use crate::evidence::input::RecordedHost;
-use exitscope_analysis::SubjectKey;
+use exitscope_analysis::{ExitCause, SubjectKey};
 use exitscope_model::{CodeList, ExitCode, SubjectKind};
 use exitscope_units::{Nanos, VmId};
 
@@ -21,6 +21,12 @@ impl CureLookup {
         row.map_or(CureLookup::Other(key.kind, key.key), |row| CureLookup::Named(row.name))
     }
 
+    /// Of what exits from this are about, where that tells them apart; see [`is_told_apart`].
+    pub fn of_subject(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
+        let key = cause.subject().filter(|key| is_told_apart(key.kind))?;
+        Some(CureLookup::of(host, is_qemu, key))
+    }
+
     /// It, of which `key` is the costliest port or register.
     pub fn subject(self, key: SubjectKey) -> CauseSubject {
         match self {
@@ -28,6 +34,27 @@ impl CureLookup {
             CureLookup::Other(..) => CauseSubject::Key(key),
         }
     }
+}
+
+/// Exits that have a name, though no row of the tables of cures names what they are about.
+#[derive(Debug)]
+pub(super) struct NamedExits {
+    pub name: &'static str,
+    /// What they are, for a person.
+    pub exits: &'static str,
+    /// Whether exits from this are among them.
+    pub has: fn(&ExitCause) -> bool,
+}
+
+/// Whether these are the guest's own exits for one of these reasons.
+pub(super) fn is_for(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
+    let code = cause.code.basic();
+    code.list == list && numbers.contains(&code.number) && !code.nested
+}
+
+/// Whether they are about one of these.
+pub(super) fn is_about(cause: &ExitCause, kind: SubjectKind, keys: &[u64]) -> bool {
+    cause.subject().is_some_and(|key| key.kind == kind && keys.contains(&key.key))
 }
 
 /// Which exits a rule speaks of.

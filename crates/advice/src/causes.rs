@@ -11,11 +11,10 @@
 use super::cause::{CauseRow, CauseSubject, CauseVerdict, Covered, CureLookup, GoesInto, RuleAnswer, is_told_apart};
 use super::judgement::Judgement;
 use crate::evidence::input::{AdviceInput, RecordedHost, total};
-use crate::rules::RULES;
 use crate::rules::device_rules::ABOUT;
 use crate::rules::gangs::DOORBELLS;
 use crate::rules::gangs::are_forced;
-use crate::rules::reasons::asked;
+use crate::rules::{RULES, asked};
 use exitscope_analysis::{ExitCause, ExitStats, Facts, GangStats, SubjectKey};
 use exitscope_model::{CodeList, ExitCode, TimePart};
 use exitscope_units::{Nanos, VmId};
@@ -258,7 +257,10 @@ fn untold(code: ExitCode, asked: Option<CureLookup>) -> &'static str {
 
 /// The same where rules have looked: one that says that it judges such exits owes an answer.
 fn unanswered(of: &Covers<'_>, untold: &'static str) -> &'static str {
-    if RULES.iter().flat_map(|row| row.answers).any(of) { UNANSWERED } else { untold }
+    let names = RULES.iter().flat_map(|row| row.names);
+    let mut named = names.map(|exits| Covered::Subject(CureLookup::Named(exits.name)));
+    let is_owed = RULES.iter().flat_map(|row| row.answers).any(of) || named.any(|covered| of(&covered));
+    if is_owed { UNANSWERED } else { untold }
 }
 
 /// Of all that was said, what helps most; else `untold`.

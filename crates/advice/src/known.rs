@@ -1,8 +1,10 @@
-//! What rules look at, as a table for a document: the rows of the tables of devices, registers and calls, and groups of exits.
+//! What rules look at, as a table for a document: the rows of the tables of devices, registers and calls, and groups of exits; and
+//! what is known and not judged.
 
 use crate::cures::cure::{ExitSource, Remedy};
 use crate::cures::table::sources;
 use crate::rules::device_rules::OTHERWISE;
+use crate::rules::known_causes::{KNOWN, UnjudgedExits};
 use crate::rules::reasons::GROUPS;
 use exitscope_model::SubjectKind;
 use exitscope_model::codes::system_register_parts;
@@ -54,11 +56,35 @@ pub fn known_causes() -> Vec<KnownCause> {
         }
     }
     causes.extend(GROUPS.iter().map(|group| KnownCause {
-        name: group.name,
-        exits: vec![group.exits.to_string()],
+        name: group.exits.name,
+        exits: vec![group.exits.exits.to_string()],
         answers: group.answers.iter().map(KnownAnswer::from).collect(),
     }));
     causes
+}
+
+/// A cause of exits that is known, and that no rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnjudgedCause {
+    /// What advice calls it.
+    pub name: &'static str,
+    /// Its sign in a recording.
+    pub exits: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// What tells more.
+    pub tells: &'static str,
+}
+
+/// All of them, in the order in which they are looked for.
+pub fn known_and_unjudged() -> Vec<UnjudgedCause> {
+    let cause = |row: &'static UnjudgedExits| UnjudgedCause {
+        name: row.exits.name,
+        exits: row.exits.exits,
+        what: row.what,
+        tells: row.tells,
+    };
+    KNOWN.iter().map(cause).collect()
 }
 
 /// `port 0x70 to 0x71`, `MSR 0x6e0`, `any CPUID leaf`.
@@ -105,7 +131,7 @@ mod tests {
         assert_eq!(timer.exits[..2], ["MSR 0x6e0", "MSR 0x832"]);
         assert!(timer.exits.contains(&"APIC register 0x380 to 0x390".to_string()));
         let [faults] = of("memory faults")[..] else { panic!("{causes:#?}") };
-        assert!(faults.answers.len() == 5 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
+        assert!(faults.answers.len() == 6 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
         let [windows] = of("interrupt windows")[..] else { panic!("{causes:#?}") };
         assert!(matches!(windows.answers[..], [KnownAnswer::Change(_), KnownAnswer::NotJudged(_)]));
         let [ipis] = of("IPIs")[..] else { panic!("{causes:#?}") };
@@ -119,5 +145,16 @@ mod tests {
         assert_eq!(of("CPUID")[0].exits, ["any CPUID leaf"]);
         assert_eq!(of("ACPI PM timer")[0].exits, ["port 0x608 to 0x60b (QEMU)", "port 0xb008 to 0xb00b (QEMU)"]);
         assert!(matches!(of("PCI configuration")[0].answers[..], [KnownAnswer::Inherent(_)]));
+    }
+
+    #[test]
+    fn what_is_not_judged_has_a_name_of_its_own_and_says_what_tells() {
+        let (judged, unjudged) = (known_causes(), known_and_unjudged());
+        for (at, row) in unjudged.iter().enumerate() {
+            let is_new = |name| name != row.name;
+            assert!(judged.iter().map(|known| known.name).all(is_new), "{}", row.name);
+            assert!(unjudged[at + 1..].iter().map(|other| other.name).all(is_new), "{}", row.name);
+            assert!(row.tells.contains('`') || row.tells.contains('/'), "a command or a file: {}", row.tells);
+        }
     }
 }

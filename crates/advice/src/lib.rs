@@ -47,7 +47,7 @@ pub use judgement::{
     AcceptedCost, Advice, AdviceDraft, CitedFact, CitedFactId, CitedValue, Evidence, Gain, GainMethod, GainOf,
     Judgement, NotJudged, Rule, Topic,
 };
-pub use known::{KnownAnswer, KnownCause, known_causes};
+pub use known::{KnownAnswer, KnownCause, UnjudgedCause, known_and_unjudged, known_causes};
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
 pub use rules::simulated_gain::{InKernelPath, Simulate};

@@ -7,7 +7,7 @@ mod common;
 mod trace_dat;
 
 use common::{run, stderr};
-use exitscope_advice::known_causes;
+use exitscope_advice::{known_and_unjudged, known_causes};
 use exitscope_model::codes::system_register;
 use exitscope_model::{
     CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, PortAccessForm, Subject, SubjectKind, SubjectWord,
@@ -87,6 +87,7 @@ const PORTS: &[(&str, u64)] = &[
     ("serial port", 0x3f8),
     ("keyboard controller", 0x60),
     ("delay port 0x80", 0x80),
+    ("system management interrupts", 0xb2),
     ("IDE disk", 0x1f0),
     ("floppy controller", 0x3f0),
     ("firmware's debug console", 0x402),
@@ -127,6 +128,7 @@ const MSRS: &[(&str, u64)] = &[
     ("bases of FS and GS", 0xc000_0101),
     ("TSC", 0x10),
     ("TSC_ADJUST", 0x3b),
+    ("asynchronous page faults", 0x4b56_4d07),
     ("APERF and MPERF", 0xe7),
     ("performance counters", 0x38f),
 ];
@@ -146,6 +148,12 @@ const REGISTERS: &[(&str, [u64; 5])] = &[
     ("IPIs (SGIs)", [3, 0, 12, 11, 5]),
     ("physical timer", [3, 3, 14, 2, 1]),
     ("performance counters", [3, 3, 9, 13, 0]),
+    ("virtual timer", [3, 3, 14, 3, 1]),
+    ("physical counter", [3, 3, 14, 0, 1]),
+    ("debug registers", [2, 0, 0, 2, 2]),
+    ("cache maintenance by set and way", [1, 0, 7, 14, 2]),
+    ("memory registers, caches off", [3, 0, 1, 0, 0]),
+    ("GIC's system registers' switch", [3, 0, 12, 12, 5]),
 ];
 const FIRMWARE_CALLS: &[(&str, u64)] = &[("PSCI's version", 0x8400_0000), ("random numbers by a call", 0x8400_0053)];
 
@@ -162,7 +170,7 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("interrupt windows", (CodeList::Vmx, 7)),
     ("interrupt windows", (CodeList::Svm, 0x64)),
     ("ends of interrupts", (CodeList::Vmx, 45)),
-    ("IPIs to vCPUs that do not run", (CodeList::Svm, 0x401)),
+    ("IPIs that AVIC does not deliver", (CodeList::Svm, 0x401)),
     ("nested hypervisor", (CodeList::Vmx, 24)),
     ("nested hypervisor", (CodeList::Svm, 0x80)),
     ("timers of the host", (CodeList::PpcTrap, 0x980)),
@@ -178,6 +186,57 @@ const REASONS: &[(&str, (CodeList, u64))] = &[
     ("what TDX guests ask for", (CodeList::Vmx, 77)),
     ("page tables that KVM shadows", (CodeList::Vmx, 14)),
     ("page tables that KVM shadows", (CodeList::Svm, 0x79)),
+    ("page tables that KVM shadows", (CodeList::Vmx, 58)),
+    ("NMIs of the host", (CodeList::Svm, 0x61)),
+    ("debug registers and traps", (CodeList::Vmx, 29)),
+    ("debug registers and traps", (CodeList::Svm, 0x37)),
+    ("instructions that KVM emulates, or the guest does not have", (CodeList::Svm, 0x46)),
+    ("general protection faults", (CodeList::Svm, 0x4d)),
+    ("machine checks of the host", (CodeList::Vmx, 41)),
+    ("no window for interrupts", (CodeList::Vmx, 75)),
+    ("NMIs of the guest", (CodeList::Vmx, 8)),
+    ("NMIs of the guest", (CodeList::Svm, 0x74)),
+    ("reads of the TSC", (CodeList::Vmx, 16)),
+    ("reads of the TSC", (CodeList::Svm, 0x87)),
+    ("MONITOR and MWAIT", (CodeList::Vmx, 36)),
+    ("MONITOR and MWAIT", (CodeList::Svm, 0x8a)),
+    ("control registers CR0 and CR4", (CodeList::Svm, 0x14)),
+    ("WBINVD and INVD", (CodeList::Vmx, 54)),
+    ("WBINVD and INVD", (CodeList::Svm, 0x76)),
+    ("XSETBV", (CodeList::Vmx, 55)),
+    ("XSETBV", (CodeList::Svm, 0x8d)),
+    ("ENCLS", (CodeList::Vmx, 60)),
+    ("descriptor tables", (CodeList::Vmx, 46)),
+    ("other requests of a confidential guest", VMGEXIT),
+    ("other registers of the local APIC", (CodeList::Svm, 0x402)),
+    ("returns from system management mode", (CodeList::Svm, 0x73)),
+    (UNTOLD_EXCEPTION, (CodeList::Vmx, 0)),
+    ("split locks", (CodeList::Vmx, 74)),
+    ("split locks", (CodeList::Svm, 0x51)),
+];
+
+const UNTOLD_EXCEPTION: &str = "exceptions and NMIs, which not recorded";
+
+/// VMX's exceptions, by what VM_EXIT_INTR_INFO says of them: valid, of this type (2: an NMI, 3: by hardware), with this vector.
+const EXCEPTIONS: &[(&str, u64)] = &[
+    ("split locks", 0x8000_0b11),
+    ("first uses of AMX", 0x8000_0307),
+    ("NMIs of the host", 0x8000_0202),
+    ("debug registers and traps", 0x8000_0301),
+    ("debug registers and traps", 0x8000_0603),
+    ("instructions that KVM emulates, or the guest does not have", 0x8000_0306),
+    ("general protection faults", 0x8000_0b0d),
+    ("machine checks of the host", 0x8000_0312),
+    ("page tables that KVM shadows", 0x8000_0b0e),
+];
+
+/// What a confidential guest asks for.
+const REQUESTS: &[(&str, u64)] = &[
+    ("device accesses of a confidential guest", 0x8000_0002),
+    ("starts of a confidential guest's vCPUs", 0x8000_0013),
+    ("attestation of a confidential guest", 0x8000_0011),
+    ("other requests of a confidential guest", 0x8000_fffd),
+    ("other requests of a confidential guest", 0x89),
 ];
 
 /// EPT_VIOLATION's qualification of a read, a write and a fetch of what is not there, or not allowed.
@@ -213,6 +272,8 @@ fn faults_and_nested() -> Vec<Case> {
         fault("conversions of a confidential guest's memory", MISSING).then(USERSPACE, returns(39, -14)),
         fault(unmappable, MISSING).then(USERSPACE, returns(0, -14)),
         Case::new("page conversions", VMGEXIT).about("kvm:kvm_vmgexit_enter", SubjectKind::Vmgexit, 0x8000_0010, 0),
+        Case::new("control registers CR0 and CR4", (CodeList::Vmx, 28)).with(ExitWord::Info1, 4),
+        Case::new("other registers of the local APIC", (CodeList::Vmx, 56)).with(ExitWord::Info1, 0xd0),
         Case::new("page conversions", VMCALL).about("kvm:kvm_hypercall", SubjectKind::Hypercall, 12, 0),
     ]
 }
@@ -222,6 +283,9 @@ fn cases() -> Vec<Case> {
         rows.iter().map(|&(cause, key)| Case::new(cause, reason).about(event, kind, key, 0)).collect()
     };
     let registers = REGISTERS.iter().map(|&(cause, register)| (cause, system_register(register)));
+    let exceptions = EXCEPTIONS.iter();
+    let exceptions =
+        exceptions.map(|&(cause, word)| Case::new(cause, (CodeList::Vmx, 0)).with(ExitWord::IntrInfo, word));
     let by_reason = REASONS.iter().map(|&(cause, reason)| Case::new(cause, reason)).collect();
     let cases = [
         about(PORTS, IO, "kvm:kvm_pio", SubjectKind::Port),
@@ -233,7 +297,9 @@ fn cases() -> Vec<Case> {
         about(PSERIES_CALLS, PPC_HCALL, "kvm_hv:kvm_hcall_enter", SubjectKind::PpcHcall),
         about(&registers.collect::<Vec<_>>(), SYS64, "kvm:kvm_sys_access", SubjectKind::SystemRegister),
         about(FIRMWARE_CALLS, HVC64, "kvm:kvm_hvc_arm64", SubjectKind::Hvc),
+        about(REQUESTS, VMGEXIT, "kvm:kvm_vmgexit_enter", SubjectKind::Vmgexit),
         faults_and_nested(),
+        exceptions.collect(),
         by_reason,
     ];
     cases.into_iter().flatten().collect()
@@ -385,11 +451,15 @@ fn each_documented_cause_is_found_in_each_format() {
         wrong.extend(flaws("perf.data", &perf, case.cause));
         let dat = write("trace.dat", &trace_dat(&bytes, case.machine().0));
         wrong.extend(flaws("trace.dat", &dat, case.cause));
-        let tools: [(&[&str], _); 2] =
-            [(&["perf", "script", "--ns", "-i"], &perf), (&["trace-cmd", "report", "-t", "-i"], &dat)];
-        for (tool, file) in tools {
+        let has_vector = case.word.is_some_and(|word| word.0 == ExitWord::IntrInfo);
+        let tools: [(&[&str], _, _); 2] = [
+            (&["perf", "script", "--ns", "-i"], &perf, case.cause),
+            // It prints no vector.
+            (&["trace-cmd", "report", "-t", "-i"], &dat, if has_vector { UNTOLD_EXCEPTION } else { case.cause }),
+        ];
+        for (tool, file, cause) in tools {
             let text = printed(tool, file).map(|text| write("trace.txt", &text));
-            wrong.extend(text.map(|text| flaws(tool[0], &text, case.cause)).unwrap_or_default());
+            wrong.extend(text.map(|text| flaws(tool[0], &text, cause)).unwrap_or_default());
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -398,10 +468,8 @@ fn each_documented_cause_is_found_in_each_format() {
 #[test]
 fn each_documented_cause_has_a_case() {
     let cases = cases();
-    let without: Vec<_> = known_causes()
-        .iter()
-        .map(|known| known.name)
-        .filter(|name| !cases.iter().any(|case| case.cause == *name))
-        .collect();
+    let judged = known_causes().into_iter().map(|known| known.name);
+    let unjudged = known_and_unjudged().into_iter().map(|known| known.name);
+    let without: Vec<_> = judged.chain(unjudged).filter(|name| !cases.iter().any(|case| case.cause == *name)).collect();
     assert!(without.is_empty(), "{without:?}");
 }

@@ -23,6 +23,9 @@ pub enum KvmActivity {
     ApicvInhibited(u8),
     /// The same: no more for this reason.
     ApicvAllowed(u8),
+    /// `kvm_avic_incomplete_ipi`: an IPI that AVIC did not deliver whole, for the reason of this number in the kernel's `enum
+    /// avic_ipi_failure_cause` of `arch/x86/include/asm/svm.h`.
+    AvicIncompleteIpi(u8),
     /// `kvm_avic_kick_vcpu_slowpath`: an IPI that AVIC did not deliver, which KVM looks for the receivers of
     /// (`avic_kick_target_vcpus` of `arch/x86/kvm/svm/avic.c`).
     AvicKick,
@@ -30,6 +33,12 @@ pub enum KvmActivity {
     AvicGaLog,
     /// `kvm_hv_stimer_expiration`: one of Hyper-V's timers of a vCPU is due (`stimer_expiration` of `arch/x86/kvm/hyperv.c`).
     HvTimer,
+    /// `kvm_smm_transition`: a vCPU enters system management mode, or leaves it (`kvm_smm_changed` of `arch/x86/kvm/x86.c`, from Linux
+    /// 6.2 on `smm.c`).
+    SmmTransition,
+    /// `kvm_async_pf_not_present`: a page that the guest uses has to be read in first, and the vCPU does not wait for it in the fault
+    /// (`kvm_arch_async_page_not_present` of `arch/x86/kvm/x86.c`, and s390's).
+    AsyncPageFault,
     /// `kvm_timer_emulate`: arm64, KVM emulates one of the guest's timers (`timer_emulate` of `arch/arm64/kvm/arch_timer.c`).
     TimerEmulated,
 }
@@ -44,10 +53,23 @@ impl KvmActivity {
             KvmActivity::Unmapped => "kvm_unmap_hva_range",
             KvmActivity::Aged => "kvm_age_hva",
             KvmActivity::ApicvInhibited(_) | KvmActivity::ApicvAllowed(_) => "kvm_apicv_inhibit_changed",
+            KvmActivity::AvicIncompleteIpi(_) => "kvm_avic_incomplete_ipi",
             KvmActivity::AvicKick => "kvm_avic_kick_vcpu_slowpath",
             KvmActivity::AvicGaLog => "kvm_avic_ga_log",
             KvmActivity::HvTimer => "kvm_hv_stimer_expiration",
+            KvmActivity::SmmTransition => "kvm_smm_transition",
+            KvmActivity::AsyncPageFault => "kvm_async_pf_not_present",
             KvmActivity::TimerEmulated => "kvm_timer_emulate",
+        }
+    }
+
+    /// The number beside it in the event; zero if there is none.
+    pub const fn number(self) -> u8 {
+        match self {
+            KvmActivity::ApicvInhibited(number)
+            | KvmActivity::ApicvAllowed(number)
+            | KvmActivity::AvicIncompleteIpi(number) => number,
+            _ => 0,
         }
     }
 
@@ -61,11 +83,26 @@ impl KvmActivity {
             KvmActivity::Aged => "pages whose use the host looked at".into(),
             KvmActivity::ApicvInhibited(reason) => format!("APICv inhibited: {}", inhibit(reason)),
             KvmActivity::ApicvAllowed(reason) => format!("APICv no longer inhibited: {}", inhibit(reason)),
+            KvmActivity::AvicIncompleteIpi(cause) => format!("IPIs not delivered by AVIC: {}", ipi_failure(cause)),
             KvmActivity::AvicKick => "IPIs that KVM delivered for AVIC".into(),
             KvmActivity::AvicGaLog => "interrupts for vCPUs not running (AVIC)".into(),
             KvmActivity::HvTimer => "Hyper-V timers due".into(),
+            KvmActivity::SmmTransition => "entries into system management mode, and returns".into(),
+            KvmActivity::AsyncPageFault => "pages that had to be read in first".into(),
             KvmActivity::TimerEmulated => "timers that KVM emulated".into(),
         }
+    }
+}
+
+/// What `enum avic_ipi_failure_cause` of `arch/x86/include/asm/svm.h` says of a number.
+fn ipi_failure(cause: u8) -> String {
+    match cause {
+        0 => "of a kind that it leaves to KVM".into(),
+        1 => "the vCPU did not run".into(),
+        2 => "no such vCPU".into(),
+        3 => "no page for the vCPU's APIC".into(),
+        4 => "no such vector".into(),
+        other => format!("reason {other}"),
     }
 }
 

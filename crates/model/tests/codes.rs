@@ -1,9 +1,11 @@
 //! What exit codes are, over whole lists: each question is answered for every reason of every vendor, not for a few.
 
+use exitscope_model::codes::tables;
 use exitscope_model::codes::{
     EAGAIN, EFAULT, EHWPOISON, EINTR, KVM_EXIT_HLT, KVM_EXIT_INTR, KVM_EXIT_MEMORY_FAULT, UserStay, is_called,
 };
 use exitscope_model::*;
+use std::collections::BTreeMap;
 
 /// Every code for which this holds, with the name of its list.
 fn all(holds: impl Fn(ExitCode) -> bool) -> Vec<String> {
@@ -47,6 +49,42 @@ fn each_code_is_something_or_is_listed_as_plain() {
     let gone: Vec<&&str> = listed.iter().filter(|code| !plain.iter().any(|of| of == *code)).collect();
     assert!(unlisted.is_empty(), "neither answered for nor plain: {unlisted:?}");
     assert!(gone.is_empty(), "plain no more: {gone:?}");
+}
+
+/// Lists of exit codes as the kernel has them, each line's source above it; of loongarch there is none, as KVM has it since Linux 6.7.
+const KERNEL: &str = include_str!("codes/kernel.txt");
+
+#[test]
+fn tables_have_the_kernels_codes_and_the_kernels_names() {
+    let mut kernel: BTreeMap<&str, BTreeMap<u64, &str>> = BTreeMap::new();
+    for line in KERNEL.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let words: Vec<&str> = line.splitn(3, ' ').collect();
+        let [list, number, name] = words[..] else { panic!("{line}") };
+        let number = u64::from_str_radix(number.trim_start_matches("0x"), 16).unwrap();
+        assert_eq!(kernel.entry(list).or_default().insert(number, name), None, "{line}: twice");
+    }
+    let tables = [
+        ("vmx", tables::VMX),
+        ("svm", tables::SVM),
+        ("arm64", tables::ARM64_EXIT),
+        ("arm64_ec", tables::ARM64_EC),
+        ("s390", tables::S390_ICPT),
+        ("book3s", tables::PPC_TRAP),
+        ("booke", tables::PPC_BOOKE),
+        ("riscv", tables::RISCV),
+        ("kvm", tables::KVM_EXIT),
+    ];
+    for (name, table) in tables {
+        let list = CodeList::NAMES.into_iter().find(|of| of.0 == name).unwrap().1;
+        let ours: BTreeMap<u64, String> =
+            table.iter().map(|&(number, _)| (number, ExitCode::new(list, number).name())).collect();
+        let theirs = kernel.remove(name).unwrap_or_default();
+        for number in ours.keys().chain(theirs.keys()) {
+            let names = (ours.get(number).map(String::as_str), theirs.get(number).copied());
+            assert_eq!(names.0, names.1, "{name} {number:#x}: ours, the kernel's");
+        }
+    }
+    assert_eq!(kernel, BTreeMap::new(), "lists of no table");
 }
 
 /// HLT, hypercalls, nested entries, faults, and whatever the emulator may run are missing here.

@@ -16,7 +16,7 @@ const fn calls(first: u64, last: u64, name: &'static str, answer: Remedy) -> Exi
     ExitSource { kind: SubjectKind::Hvc, range: (first, last), name, of_qemu: false, answer }
 }
 
-use Remedy::{Cure as C, Leave};
+use Remedy::{Cure as C, Leave, Unjudged};
 
 /// Numbers of registers: `arch/arm64/include/asm/sysreg.h`, `arch/arm64/tools/sysreg`; of functions: `include/uapi/linux/psci.h`,
 /// `include/linux/arm-smccc.h`.
@@ -24,6 +24,18 @@ pub(crate) static ARM64: &[ExitSource] = &[
     registers([3, 0, 0, 1, 0], [3, 0, 0, 7, 7], "ID registers", Leave(ID)),
     registers([3, 0, 12, 11, 5], [3, 0, 12, 11, 7], "IPIs (SGIs)", Leave(SGI)),
     registers([3, 3, 14, 2, 0], [3, 3, 14, 2, 2], "physical timer", Leave(PHYSICAL_TIMER)),
+    registers([3, 3, 14, 3, 0], [3, 3, 14, 3, 2], "virtual timer", Unjudged(VIRTUAL_TIMER)),
+    registers([3, 3, 14, 0, 1], [3, 3, 14, 0, 1], PHYSICAL_COUNTER, Leave(COUNTER)),
+    registers([3, 3, 14, 0, 5], [3, 3, 14, 0, 5], PHYSICAL_COUNTER, Leave(COUNTER)),
+    registers([2, 0, 0, 0, 0], [2, 7, 15, 15, 7], "debug registers", Unjudged(DEBUG)),
+    registers([1, 0, 7, 6, 2], [1, 0, 7, 6, 6], SET_AND_WAY, Leave(FLUSHES)),
+    registers([1, 0, 7, 10, 2], [1, 0, 7, 10, 6], SET_AND_WAY, Leave(FLUSHES)),
+    registers([1, 0, 7, 14, 2], [1, 0, 7, 14, 6], SET_AND_WAY, Leave(FLUSHES)),
+    registers([3, 0, 1, 0, 0], [3, 0, 1, 0, 0], MEMORY, Leave(CACHES_OFF)),
+    registers([3, 0, 2, 0, 0], [3, 0, 2, 0, 2], MEMORY, Leave(CACHES_OFF)),
+    registers([3, 0, 10, 2, 0], [3, 0, 10, 3, 0], MEMORY, Leave(CACHES_OFF)),
+    registers([3, 0, 13, 0, 1], [3, 0, 13, 0, 1], MEMORY, Leave(CACHES_OFF)),
+    registers([3, 0, 12, 12, 5], [3, 0, 12, 12, 5], "GIC's system registers' switch", Leave(SRE)),
     registers([3, 0, 9, 14, 1], [3, 0, 9, 14, 2], COUNTERS, C(&PMU)),
     registers([3, 3, 9, 12, 0], [3, 3, 9, 14, 3], COUNTERS, C(&PMU)),
     registers([3, 3, 14, 8, 0], [3, 3, 14, 15, 7], COUNTERS, C(&PMU)),
@@ -84,6 +96,37 @@ const SGI: &str = "each interrupt that the guest sends from one vCPU to another 
 /// `access_arch_timer` of `arch/arm64/kvm/sys_regs.c`; CNTHCTL_EL2 in `arch/arm64/kvm/arch_timer.c`.
 const PHYSICAL_TIMER: &str = "the guest programs the physical timer, which KVM emulates where the host has no VHE or other reasons to \
     trap it; the virtual one (CNTV), which Linux uses in a VM, needs no exit to be armed";
+
+/// `timer_set_traps` of arch/arm64/kvm/arch_timer.c: CNTVCT and CNTV trap where CNTVOFF_EL2 cannot be used (an erratum), and for a nested
+/// guest.
+const VIRTUAL_TIMER: &str = "the guest programs its virtual timer, which needs no exit of a guest that is not nested, unless the processor \
+    has an erratum of its offset (has_broken_cntvoff): `dmesg | grep -i cntvoff` on the host, and whether the VM has nested \
+    virtualisation";
+
+const PHYSICAL_COUNTER: &str = "physical counter";
+
+/// `kvm_arm_timer_read_sysreg` and `timer_set_traps` of arch/arm64/kvm/arch_timer.c, since Linux 6.4.
+const COUNTER: &str = "the guest reads the physical counter, which KVM emulates where it is to have an offset and the processor cannot add one \
+    (no ECV); the virtual one (CNTVCT), which Linux uses in a VM, needs no exit";
+
+/// `trap_debug_regs` and `trap_oslar_el1` of arch/arm64/kvm/sys_regs.c, `kvm_arm_setup_mdcr_el2` of arch/arm64/kvm/debug.c.
+const DEBUG: &str = "the guest uses debug registers: a debugger or perf's breakpoints in it, or its kernel when a CPU comes up \
+    (OSLAR, OSDLR); the vcpu_pc of the exits says whose code it is";
+
+const SET_AND_WAY: &str = "cache maintenance by set and way";
+
+/// `access_dcsw` of arch/arm64/kvm/sys_regs.c, `kvm_set_way_flush` of arch/arm64/kvm/mmu.c.
+const FLUSHES: &str = "the guest cleans its caches by set and way, as firmware does before it switches them: KVM flushes all memory of the VM at \
+    the first, and there is nothing to set";
+
+const MEMORY: &str = "memory registers, caches off";
+
+/// HCR_TVM of arch/arm64/include/asm/kvm_arm.h; `access_vm_reg` of arch/arm64/kvm/sys_regs.c, `kvm_toggle_cache` of arch/arm64/kvm/mmu.c.
+const CACHES_OFF: &str = "KVM traps these registers from a guest's cleaning by set and way on until its caches are on, as while it boots; \
+    there is nothing to set";
+
+/// `access_gic_sre` of arch/arm64/kvm/sys_regs.c.
+const SRE: &str = "the guest's kernel looks whether it reaches its GIC by system registers, once for each CPU";
 
 /// `kvm_psci_call` of `arch/arm64/kvm/psci.c`.
 const VERSION: &str =

@@ -47,6 +47,8 @@ pub(crate) static DEVICES: &[ExitSource] = &[
     port(0x60, 0x60, "keyboard controller", C(&KEYBOARD)),
     port(0x64, 0x64, "keyboard controller", C(&KEYBOARD)),
     port(0x80, 0x80, "delay port 0x80", C(&DELAY)),
+    // APM_CNT_IOPORT and APM_STS_IOPORT of QEMU's hw/isa/apm.c.
+    of_qemu(port(0xb2, 0xb3, "system management interrupts", Leave(SMI))),
     port(0x170, 0x177, "IDE disk", C(&IDE)),
     port(0x1f0, 0x1f7, "IDE disk", C(&IDE)),
     port(0x376, 0x376, "IDE disk", C(&IDE)),
@@ -64,7 +66,6 @@ pub(crate) static DEVICES: &[ExitSource] = &[
     port(0x72, 0x77, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
     port(0x81, 0x8f, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
     port(0x92, 0x92, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
-    port(0xb2, 0xb3, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
     port(0xc0, 0xdf, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
     // Around the timer: 128 ports of q35 (ICH9_PMIO_SIZE of include/hw/southbridge/ich9.h), 64 of pc (piix4_pm_realize in
     // hw/acpi/piix4.c), where SeaBIOS (PORT_ACPI_PM_BASE of src/config.h) and OVMF put them.
@@ -94,6 +95,10 @@ pub(crate) const HPET_TIMER: &str = "the guest writes to the HPET and reads no t
 
 const CHIPSET: &str = "a PC's chipset has registers there, which no queue is behind: firmware and drivers ask for them now and then; where \
     it goes on after the boot, the rip of the exits says whose code asks (`report --by rip`)";
+
+/// `apm_ioport_writeb` of QEMU's hw/isa/apm.c raises an SMI; `kvm_smm_transition` has each stay.
+const SMI: &str = "the guest asks its firmware for something by an SMI, as for each access to an UEFI variable where Secure Boot protects \
+    these: the rip of the exits says who asks, and `perf record -e kvm:kvm_smm_transition` how long each stay is";
 
 pub(crate) const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
 pub(crate) const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \

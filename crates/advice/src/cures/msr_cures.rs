@@ -57,6 +57,8 @@ pub(crate) static MSRS: &[ExitSource] = &[
     msr(0xc000_0100, 0xc000_0102, "bases of FS and GS", Passed(&BASES)),
     msr(0x10, 0x10, TSC, C(&TSC_CURE)),
     msr(0x3b, 0x3b, "TSC_ADJUST", Unjudged(TSC_ADJUST)),
+    msr(0x4b56_4d02, 0x4b56_4d02, ASYNC_PF, Unjudged(ASYNC)),
+    msr(0x4b56_4d06, 0x4b56_4d07, ASYNC_PF, Unjudged(ASYNC)),
     msr(0xe7, 0xe8, "APERF and MPERF", C(&APERF)),
     msr(0xc1, 0xc8, "performance counters", C(&PMU)),
     msr(0x186, 0x18d, "performance counters", C(&PMU)),
@@ -84,6 +86,13 @@ pub(crate) static MSRS: &[ExitSource] = &[
     call(HypervHypercall, 0x5c, "VMBus", Leave(VMBUS)),
     call(HypervHypercall, 0x5d, "VMBus", Leave(VMBUS)),
 ];
+
+const ASYNC_PF: &str = "asynchronous page faults";
+
+/// MSR_KVM_ASYNC_PF_EN, _INT and _ACK of Documentation/virt/kvm/x86/msr.rst; `kvm_async_pf_queue_task` of arch/x86/kernel/kvm.c.
+const ASYNC: &str = "the guest acknowledges that a page is there which the host had to read in first (MSR_KVM_ASYNC_PF_ACK), or switches \
+    that on: what is to be judged are the page faults, and `perf stat -a -e kvm:kvm_async_pf_not_present -e kvm:kvm_async_pf_ready \
+    sleep 10` says how many have to wait";
 
 /// Interrupts that one vCPU sends to another.
 pub(crate) const IPIS: &str = "IPIs";

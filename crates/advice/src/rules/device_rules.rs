@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 pub(crate) const CURE: Rule = Rule::new("cure");
 
 /// Exits at least: chance decides about fewer.
-const FEWEST: u64 = 30;
+pub(crate) const FEWEST: u64 = 30;
 
 /// Sleeping outside is told if it is one part in so many of the way there and back.
 const MIN_ASLEEP_SHARE: u64 = 10;

@@ -4,22 +4,26 @@ pub(crate) mod device_rules;
 pub(crate) mod gangs;
 pub(crate) mod guest_polls;
 pub(crate) mod idle_states;
+pub(crate) mod known_causes;
 pub(crate) mod not_judged;
 pub(crate) mod poll_trade;
 pub(crate) mod polling;
 pub(crate) mod reasons;
 pub(crate) mod simulated_gain;
 pub(crate) mod spinning;
+pub(crate) mod split_locks;
 pub(crate) mod steal;
 pub(crate) mod unknown_devices;
 pub(crate) mod xen_waits;
 
 use crate::Simulate;
-use crate::cause::Covered;
+use crate::cause::{Covered, CureLookup, NamedExits};
 use crate::evidence::input::{AdviceInput, RecordedHost};
 use crate::evidence::trials::Trials;
 use crate::judgement::{Judgement, Rule};
+use exitscope_analysis::ExitCause;
 use exitscope_analysis::record_commands::Missed;
+use known_causes::KNOWN;
 use not_judged::{Gap, Lacks, OF_ALL, OF_NO_RULE};
 
 /// What rules look at.
@@ -44,6 +48,8 @@ pub(crate) struct RuleRow {
     pub advises: &'static [Rule],
     /// What it says something of, whenever it is recorded; rows of tables are not repeated here.
     pub answers: &'static [Covered],
+    /// Exits that it looks at, and that no table names: it says something of these, too, whenever they are recorded.
+    pub names: &'static [NamedExits],
     /// What it cannot judge without what a recording may lack.
     pub gaps: &'static [Gap],
     judge: fn(&RuleInput<'_>, &mut Judgement),
@@ -56,6 +62,7 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "ports, addresses, MSRs, CPUID leaves and calls of this table, and what user space answers and no table lists",
         advises: &[device_rules::CURE, unknown_devices::DOORBELL, unknown_devices::REPLACE_DEVICE],
         answers: &[],
+        names: &[],
         gaps: device_rules::GAPS,
         judge: |of, judgement| device_rules::judge(of.whole, of.host, of.simulate, judgement),
     },
@@ -64,6 +71,7 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "steal: quotas, hosts short of CPUs, who took them, Xen's scheduler; and a Xen that emulates port accesses",
         advises: &[steal::STEAL, steal::NEWER_XEN],
         answers: &[Covered::Steal],
+        names: &[],
         gaps: steal::GAPS,
         judge: |of, judgement| steal::judge(of.whole, of.host, judgement),
     },
@@ -72,6 +80,7 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "host and guest halt polling, by replay of other limits",
         advises: &[polling::HOST_HALT_POLL, polling::GUEST_HALT_POLL],
         answers: &[],
+        names: &[],
         gaps: polling::GAPS,
         judge: |of, judgement| polling::judge(of.whole, of.trials, of.host, judgement),
     },
@@ -80,6 +89,7 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "successful polls of the host's that keep CPUs busy",
         advises: &[polling::HOST_HALT_POLL],
         answers: &[],
+        names: &[],
         gaps: &[],
         judge: |of, judgement| poll_trade::judge(of.whole, of.host, judgement),
     },
@@ -88,6 +98,7 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "guests that poll while vCPUs wait for CPUs",
         advises: &[guest_polls::NO_GUEST_HALT_POLL],
         answers: &[],
+        names: &[],
         gaps: &[],
         judge: |of, judgement| guest_polls::judge(of.whole, judgement),
     },
@@ -96,6 +107,7 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "idle states of the host's CPUs, by wake-ups after long and short sleeps",
         advises: &[idle_states::IDLE_STATES],
         answers: &[],
+        names: &[],
         gaps: &[],
         judge: |of, judgement| idle_states::judge(of.whole, of.host, judgement),
     },
@@ -104,6 +116,7 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "ganged exits of POWER7's and POWER8's virtual cores, by replay of narrower ones",
         advises: &[gangs::VIRTUAL_CORES],
         answers: &[Covered::ForcedOut],
+        names: &[],
         gaps: gangs::GAPS,
         judge: |of, judgement| gangs::judge(of.whole, of.trials, of.host, judgement),
     },
@@ -112,14 +125,25 @@ pub(crate) const RULES: &[RuleRow] = &[
         judges: "PAUSE loops, diagnoses X'44' and X'9C', WFE and SCHEDOP_yield: lock holders that were preempted, windows by replay",
         advises: &[spinning::LOCK_HOLDERS, spinning::SPIN_LONGER],
         answers: spinning::ANSWERS,
+        names: &[],
         gaps: spinning::GAPS,
         judge: |of, judgement| spinning::judge(of.whole, of.trials, of.host, judgement),
+    },
+    RuleRow {
+        id: "split_locks",
+        judges: "split locks that the host traps, by how long it has vCPUs sleep, and bus locks that the VMM limits",
+        advises: &[split_locks::SPLIT_LOCKS],
+        answers: &[],
+        names: split_locks::NAMES,
+        gaps: &[],
+        judge: |of, judgement| split_locks::judge(of.whole, judgement),
     },
     RuleRow {
         id: "halts",
         judges: "halts that find an event pending, and halts of which no rule about polls says more",
         advises: &[device_rules::CURE],
         answers: &[Covered::Halts],
+        names: &[],
         gaps: &[],
         judge: |of, judgement| {
             device_rules::judge_halts(of.whole, of.host, polling::unjudged(judgement), of.simulate, judgement)
@@ -132,7 +156,23 @@ pub(crate) fn judge(of: &RuleInput<'_>) -> Judgement {
     let mut judgement = Judgement::default();
     not_judged::note(of, all_gaps(), &mut judgement);
     RULES.iter().for_each(|row| (row.judge)(of, &mut judgement));
+    known_causes::note(of.whole, &mut judgement);
     judgement
+}
+
+/// What exits from this are about; none where nothing tells them apart but their reason.
+pub(crate) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
+    match CureLookup::of_subject(host, is_qemu, cause) {
+        Some(CureLookup::Named(name)) => Some(CureLookup::Named(name)),
+        other => named(cause).map(|exits| CureLookup::Named(exits.name)).or(other),
+    }
+}
+
+/// Those of the exits with a name that come from this.
+fn named(cause: &ExitCause) -> Option<&'static NamedExits> {
+    let of_rules = RULES.iter().flat_map(|row| row.names);
+    let mut others = of_rules.chain(KNOWN.iter().map(|row| &row.exits));
+    reasons::group(cause).map(|group| &group.exits).or_else(|| others.find(|exits| (exits.has)(cause)))
 }
 
 /// What any rule cannot judge without what a recording may lack.

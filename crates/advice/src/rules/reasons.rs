@@ -11,7 +11,7 @@
 use super::device_rules::{JudgedVm, Thing, VmSubjectExits, medians};
 use super::gangs::{self, DOORBELLS};
 use super::polling::{self, is_short};
-use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer, is_told_apart};
+use crate::cause::{CauseSubject, Covered, CureLookup, NamedExits, RuleAnswer, is_about, is_for};
 use crate::cures::apic_switches::APICV;
 use crate::cures::cure::{
     Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand, libvirt,
@@ -19,11 +19,12 @@ use crate::cures::cure::{
 };
 use crate::cures::msr_cures::{CPUID, RDPMC};
 use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
-use crate::evidence::input::{AdviceInput, RecordedHost};
+use crate::evidence::input::AdviceInput;
 use crate::judgement::{CitedValue, Judgement, Topic};
 use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
+use exitscope_model::version;
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
@@ -35,11 +36,7 @@ const HANDLER: Nanos = Nanos(500_000);
 
 /// Exits that are judged together.
 pub(crate) struct ExitGroup {
-    pub name: &'static str,
-    /// What they are, for a person.
-    pub exits: &'static str,
-    /// Whether exits from this are among them.
-    has: fn(&ExitCause) -> bool,
+    pub exits: NamedExits,
     /// What else KVM's events may show of where they come from.
     activities: &'static [KvmActivity],
     /// What may be said of them.
@@ -57,7 +54,7 @@ const fn row(
     has: fn(&ExitCause) -> bool,
     answers: &'static [Remedy],
 ) -> ExitGroup {
-    ExitGroup { name, exits, has, activities: &[], answers, choose: |_| 0, may_wait: false }
+    ExitGroup { exits: NamedExits { name, exits, has }, activities: &[], answers, choose: |_| 0, may_wait: false }
 }
 
 /// In the order in which they are looked for.
@@ -98,6 +95,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
                 Remedy::Cure(&TAKEN_AWAY),
                 Remedy::Cure(&EITHER),
                 Remedy::Cure(&PERHAPS_TAKEN),
+                Remedy::Cure(&READ_IN),
             ],
         )
     },
@@ -117,7 +115,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         ..row(
             "system registers, which not recorded",
             "SYS64 (arm64) without kvm_sys_access",
-            |of| of.about.is_none() && is(of, SYSTEM_REGISTERS.0, &[SYSTEM_REGISTERS.1]),
+            |of| of.about.is_none() && is_for(of, SYSTEM_REGISTERS.0, &[SYSTEM_REGISTERS.1]),
             &[Remedy::Unjudged(UNTOLD_REGISTER), Remedy::Unjudged(TIMER_STORM)],
         )
     },
@@ -130,13 +128,13 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     row(
         "calls of the SBI",
         "EXC_SUPERVISOR_SYSCALL",
-        |of| is(of, CodeList::Riscv, &[10]),
+        |of| is_for(of, CodeList::Riscv, &[10]),
         &[Remedy::Unjudged(SBI_CALLS)],
     ),
     row(
         "memory faults or device accesses",
         "EXC_INST_GUEST_PAGE_FAULT, EXC_LOAD_GUEST_PAGE_FAULT, EXC_STORE_GUEST_PAGE_FAULT",
-        |of| is(of, CodeList::Riscv, &[20, 21, 23]) && of.about.is_none(),
+        |of| is_for(of, CodeList::Riscv, &[20, 21, 23]) && of.about.is_none(),
         &[Remedy::Unjudged(GUEST_PAGE_FAULTS)],
     ),
     ExitGroup {
@@ -148,14 +146,38 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
             &[Remedy::Cure(&WINDOWS), Remedy::Unjudged(WINDOWS_WITH_APICV)],
         )
     },
-    row("ends of interrupts", "EOI_INDUCED", |of| is(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
+    row("ends of interrupts", "EOI_INDUCED", |of| is_for(of, CodeList::Vmx, &[45]), &[Remedy::Leave(EOI_INDUCED)]),
     ExitGroup {
-        activities: &[KvmActivity::AvicKick],
+        activities: FALLBACKS,
+        choose: avic_fallback,
         ..row(
-            "IPIs to vCPUs that do not run",
+            "IPIs that AVIC does not deliver",
             "avic_incomplete_ipi",
-            |of| is(of, CodeList::Svm, &[0x401]),
-            &[Remedy::Leave(INCOMPLETE_IPI)],
+            |of| is_for(of, CodeList::Svm, &[0x401]),
+            &[
+                Remedy::Leave(INCOMPLETE_IPI),
+                Remedy::Leave(NOT_RUNNING),
+                Remedy::Leave(OF_OTHER_KIND),
+                Remedy::Unjudged(INVALID_TARGET),
+            ],
+        )
+    },
+    ExitGroup {
+        choose: |vm| usize::from(version(&vm.host.release).is_none_or(|kernel| kernel < TRAPS_XFD)),
+        ..row(
+            "first uses of AMX",
+            "EXCEPTION_NMI with #NM",
+            |of| is_for(of, CodeList::Vmx, &[0]) && is_about(of, SubjectKind::Exception, &[NM]),
+            &[Remedy::Leave(AMX), Remedy::Unjudged(NM_BEFORE)],
+        )
+    },
+    ExitGroup {
+        activities: &[KvmActivity::SmmTransition],
+        ..row(
+            "returns from system management mode",
+            "rsm",
+            |of| is_for(of, CodeList::Svm, &[0x73]),
+            &[Remedy::Leave(SMM)],
         )
     },
     row(
@@ -170,7 +192,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         ..row(
             "timers of the host",
             "HV_DECREMENTER",
-            |of| is(of, CodeList::PpcTrap, &[0x980]),
+            |of| is_for(of, CodeList::PpcTrap, &[0x980]),
             &[Remedy::Leave(HOST_TIMER)],
         )
     },
@@ -179,45 +201,45 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         ..row(
             DOORBELLS,
             "0xe80 (H_DOORBELL)",
-            |of| is(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
+            |of| is_for(of, CodeList::PpcTrap, &[H_DOORBELL as u64]),
             &[Remedy::Leave(TO_LEAVE)],
         )
     },
     row(
         "entries that came too late",
         "RETURN_TO_HOST",
-        |of| is(of, CodeList::PpcTrap, &[0]),
+        |of| is_for(of, CodeList::PpcTrap, &[0]),
         &[Remedy::Leave(TOO_LATE)],
     ),
     row(
         "instructions that the processor does not have",
         "H_EMUL_ASSIST",
-        |of| is(of, CodeList::PpcTrap, &[0xe40]),
+        |of| is_for(of, CodeList::PpcTrap, &[0xe40]),
         &[Remedy::Leave(ILLEGAL)],
     ),
     ExitGroup {
         activities: LOGGED,
-        ..row("logging of written pages", "PML_FULL", |of| is(of, CodeList::Vmx, &[62]), &[Remedy::Leave(PML)])
+        ..row("logging of written pages", "PML_FULL", |of| is_for(of, CodeList::Vmx, &[62]), &[Remedy::Leave(PML)])
     },
     row(
         "expiries of the guest's timer",
         "PREEMPTION_TIMER",
-        |of| is(of, CodeList::Vmx, &[52]),
+        |of| is_for(of, CodeList::Vmx, &[52]),
         &[Remedy::Leave(EXPIRY)],
     ),
     row(
         "CPUID, its leaf not recorded",
         "CPUID, cpuid without kvm_cpuid",
-        |of| of.about.is_none() && (is(of, CodeList::Vmx, &[10]) || is(of, CodeList::Svm, &[0x72])),
+        |of| of.about.is_none() && (is_for(of, CodeList::Vmx, &[10]) || is_for(of, CodeList::Svm, &[0x72])),
         &[Remedy::Cure(&CPUID)],
     ),
     row(
         "reads of performance counters",
         "RDPMC, rdpmc",
-        |of| is(of, CodeList::Vmx, &[15]) || is(of, CodeList::Svm, &[0x6f]),
+        |of| is_for(of, CodeList::Vmx, &[15]) || is_for(of, CodeList::Svm, &[0x6f]),
         &[Remedy::Cure(&RDPMC)],
     ),
-    row("what TDX guests ask for", "TDCALL", |of| is(of, CodeList::Vmx, &[77]), &[Remedy::Unjudged(TDCALLS)]),
+    row("what TDX guests ask for", "TDCALL", |of| is_for(of, CodeList::Vmx, &[77]), &[Remedy::Unjudged(TDCALLS)]),
     row(
         "conversions of a confidential guest's memory",
         "KVM_EXIT_MEMORY_FAULT, also after EPT_VIOLATION, npf and aborts of the second stage",
@@ -232,42 +254,28 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     ),
     row(
         "page tables that KVM shadows",
-        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, writes of CR3",
+        "EXCEPTION_NMI and PF excp with a page fault, INVLPG, invlpg, INVPCID, invpcid, writes of CR3",
         is_shadowing,
         &[Remedy::Cure(&SHADOWING)],
     ),
 ];
 
 const LOGGED: &[KvmActivity] = &[KvmActivity::PmlFull, KvmActivity::DirtyRingFull];
-const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged];
+const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged, KvmActivity::AsyncPageFault];
 
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
 const INTERRUPTS: &str = "interrupts of the host";
 
-/// What exits from this are about; none where nothing tells them apart but their reason.
-pub(crate) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
-    let key = cause.subject().filter(|key| is_told_apart(key.kind));
-    match (key.map(|key| CureLookup::of(host, is_qemu, key)), group(cause)) {
-        (Some(CureLookup::Other(..)) | None, Some(group)) => Some(CureLookup::Named(group.name)),
-        (asked, _) => asked,
-    }
-}
-
 /// The group of exits that come from this.
 pub(crate) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
-    GROUPS.iter().find(|group| (group.has)(cause))
-}
-
-fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
-    let code = cause.code.basic();
-    code.list == list && numbers.contains(&code.number) && !code.nested
+    GROUPS.iter().find(|group| (group.exits.has)(cause))
 }
 
 /// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
 /// has no tracepoint.
 fn is_untold_fault(cause: &ExitCause) -> bool {
-    cause.about.is_none() && is(cause, CodeList::PpcTrap, &[0xe00, 0xe20])
+    cause.about.is_none() && is_for(cause, CodeList::PpcTrap, &[0xe00, 0xe20])
 }
 
 /// Why `KVM_RUN` returned, as the number of its code, where that was a fault that KVM could not resolve.
@@ -297,31 +305,30 @@ fn is_interrupt_of_either(cause: &ExitCause) -> bool {
 
 /// Interrupt windows, and VMX's and SVM's exits for a task priority that was lowered or written.
 fn is_window(cause: &ExitCause) -> bool {
-    is(cause, CodeList::Vmx, &[7, 43]) || is(cause, CodeList::Svm, &[0x18, 0x64]) || is_of_register(cause, 8)
+    is_for(cause, CodeList::Vmx, &[7, 43]) || is_for(cause, CodeList::Svm, &[0x18, 0x64]) || is_of_register(cause, 8)
 }
 
 /// VMX's accesses to this control register.
 fn is_of_register(cause: &ExitCause, number: u64) -> bool {
-    let of = |about: SubjectKey| about.kind == SubjectKind::ControlRegister && about.key == number;
-    is(cause, CodeList::Vmx, &[28]) && cause.about.is_some_and(of)
+    is_for(cause, CodeList::Vmx, &[28]) && is_about(cause, SubjectKind::ControlRegister, &[number])
 }
 
 /// What only a hypervisor runs: VMX's and SVM's own instructions.
 fn is_nested(cause: &ExitCause) -> bool {
-    is(cause, CodeList::Vmx, &[19, 20, 21, 22, 23, 24, 25, 26, 27, 50, 53])
-        || is(cause, CodeList::Svm, &[0x7a, 0x80, 0x82, 0x83, 0x84, 0x85, 0x86])
+    is_for(cause, CodeList::Vmx, &[19, 20, 21, 22, 23, 24, 25, 26, 27, 50, 53])
+        || is_for(cause, CodeList::Svm, &[0x7a, 0x80, 0x82, 0x83, 0x84, 0x85, 0x86])
 }
 
 /// What KVM intercepts only where it shadows the guest's page tables, as it does where the processor's second stage of translation
-/// is off: page faults, INVLPG, and CR3 (`vmx_exec_control` and `vmx_need_pf_intercept` of arch/x86/kvm/vmx; `init_vmcb` of
-/// arch/x86/kvm/svm/svm.c clears these intercepts where it has NPT).
+/// is off: page faults, INVLPG, INVPCID, and CR3 (`vmx_exec_control` and `vmx_need_pf_intercept` of arch/x86/kvm/vmx, where INVPCID
+/// exits as INVLPG does; `init_vmcb` and `svm_recalc_instruction_intercepts` of arch/x86/kvm/svm/svm.c clear these intercepts where
+/// it has NPT, unless the guest's CPUID lacks INVPCID: then each is a #UD).
 fn is_shadowing(cause: &ExitCause) -> bool {
     const PF: u64 = 14;
-    let of_fault = cause.about.is_some_and(|about| about.kind == SubjectKind::Exception && about.key & 0xff == PF);
-    (is(cause, CodeList::Vmx, &[0]) && of_fault)
+    (is_for(cause, CodeList::Vmx, &[0]) && is_about(cause, SubjectKind::Exception, &[PF]))
         || is_of_register(cause, 3)
-        || is(cause, CodeList::Vmx, &[14])
-        || is(cause, CodeList::Svm, &[0x4e, 0x79, 0x13])
+        || is_for(cause, CodeList::Vmx, &[14, 58])
+        || is_for(cause, CodeList::Svm, &[0x4e, 0x79, 0x13, 0xa2])
 }
 
 /// Exits that only a VM has whose APIC the processor virtualises: APIC_WRITE and EOI_INDUCED; AVIC's own.
@@ -346,10 +353,10 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
     let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
     for (cause, stats) in vm.input.causes(vm.id) {
         if let Some(group) = group(cause)
-            && asked(vm.host, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
+            && !matches!(CureLookup::of_subject(vm.host, vm.is_qemu(), cause), Some(CureLookup::Named(_)))
         {
             let of = Grouped { group, stats: ExitStats::default(), about: Vec::new(), forces: 0 };
-            let grouped = groups.entry(group.name).or_insert(of);
+            let grouped = groups.entry(group.exits.name).or_insert(of);
             grouped.stats.merge(stats);
             grouped.about.extend(cause.about.map(|key| (key, stats.cost().0)));
             let is_it = |of, trap: u16, about| (of, u64::from(trap), about) == (vm.id, cause.code.number, cause.about);
@@ -501,7 +508,10 @@ const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local A
 /// their time is that of faults alone in their 2 MiB, pages of that size need as many.
 fn memory_faults(vm: &JudgedVm<'_>) -> usize {
     let touched = vm.input.touched(vm.id);
+    let faults = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_memory_fault(cause));
+    let faults: u64 = faults.map(|(_, stats)| stats.count).sum();
     match touched.all() {
+        _ if happened(vm, KvmActivity::AsyncPageFault).saturating_mul(2) > faults => 5,
         0 => 3,
         all if touched.again.saturating_mul(2) > all => 2,
         // The memory of a VM that is started meanwhile was not there before.
@@ -627,9 +637,62 @@ pub(crate) const EOI_INDUCED: &str = "the processor virtualises the APIC, and le
     APIC must hear: level-triggered ones, and with a split irqchip those that are routed through it; devices with MSI or MSI-X \
     (virtio, VFIO) have none";
 
-/// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c.
+/// Why AVIC did not deliver them, as numbers of `enum avic_ipi_failure_cause` (arch/x86/include/asm/svm.h).
+const FALLBACKS: &[KvmActivity] = &[
+    KvmActivity::AvicIncompleteIpi(0),
+    KvmActivity::AvicIncompleteIpi(1),
+    KvmActivity::AvicIncompleteIpi(2),
+    KvmActivity::AvicIncompleteIpi(3),
+    KvmActivity::AvicIncompleteIpi(4),
+    KvmActivity::AvicKick,
+];
+
+/// What is said of a VM's IPIs that AVIC does not deliver, by why most were not: `avic_incomplete_ipi_interception` of
+/// arch/x86/kvm/svm/avic.c.
+fn avic_fallback(vm: &JudgedVm<'_>) -> usize {
+    let failures = FALLBACKS.iter().filter(|of| matches!(of, KvmActivity::AvicIncompleteIpi(_)));
+    let failures: Vec<(KvmActivity, u64)> = failures.flat_map(|of| vm.input.kvm_activity(vm.id, &[*of])).collect();
+    let all: u64 = failures.iter().map(|row| row.1).sum();
+    match failures.iter().find(|row| row.1.saturating_mul(2) > all).map(|row| row.0) {
+        Some(KvmActivity::AvicIncompleteIpi(1)) => 1,
+        Some(KvmActivity::AvicIncompleteIpi(0)) => 2,
+        Some(_) => 3,
+        None => 0,
+    }
+}
+
 const INCOMPLETE_IPI: &str = "AVIC delivers IPIs to vCPUs that run; these went to ones that did not, which only KVM can wake, or are \
     of a kind that AVIC leaves to KVM";
+
+/// `avic_kick_target_vcpus` there: the interrupt is in the vCPU's APIC already.
+const NOT_RUNNING: &str = "most went to vCPUs that did not run (kvm_avic_incomplete_ipi, id 1): AVIC has put the interrupt into the \
+    receiver's APIC, and KVM has to wake it, or to wait until it has a CPU; the wake-up is what costs (see halts)";
+
+const OF_OTHER_KIND: &str = "most are of a kind that AVIC leaves to KVM (kvm_avic_incomplete_ipi, id 0): NMIs, INIT, start-ups, and \
+    interrupts of lowest priority or that are level-triggered";
+
+const INVALID_TARGET: &str = "most name a vCPU that AVIC does not find, or a vector that no IPI has (kvm_avic_incomplete_ipi, id 2 to 4): \
+    `perf record -e kvm:kvm_avic_incomplete_ipi -e kvm:kvm_exit` has the ICR of each, and the rip of the exits says whose code sends \
+    them (`report --by rip`)";
+
+/// #NM of `arch/x86/include/asm/trapnr.h`.
+const NM: u64 = 7;
+
+/// KVM lets guests have XFD, and traps #NM for it, since Linux 5.17.
+const TRAPS_XFD: (u32, u32) = (5, 17);
+
+/// `vmx_update_exception_bitmap` of arch/x86/kvm/vmx/vmx.c traps #NM once the guest has written XFD, to keep XFD_ERR;
+/// `handle_xfd_event` of arch/x86/kernel/traps.c allocates the thread's state at the first.
+const AMX: &str = "a Linux guest has programs that use AMX: each thread's first use of it is a #NM (XFD), by which its kernel gives it room \
+    for the tiles, and KVM traps every #NM from then on; it is once for each thread, and there is nothing to set";
+
+const NM_BEFORE: &str = "the guest's #NM exits, which Linux before 5.17 trapped for the guest's floating point alone, and later ones for \
+    AMX, too; the recording does not say which kernel it is, or it is an older one";
+
+/// `kvm_smm_changed` of arch/x86/kvm/x86.c, from Linux 6.2 on smm.c. EDK2: SMM_REQUIRE of OvmfPkg.
+const SMM: &str = "the guest's firmware ends a stay in system management mode, as it makes for each access to an UEFI variable where \
+    Secure Boot protects these (OVMF built with SMM_REQUIRE); who asks for the stays, the rip of the exits at port 0xb2 says, and only \
+    fewer of these are fewer exits";
 
 /// `direct_page_fault` of arch/x86/kvm/mmu/mmu.c maps a page when the guest touches it first, whether or not the VMM has it
 /// already; KVM_PRE_FAULT_MEMORY of Linux 6.11 (Documentation/virt/kvm/api.rst) does so before.
@@ -676,6 +739,25 @@ static PERHAPS_TAKEN: Cure = Cure {
     change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so that pages that were there before \
         the recording may have been taken away, by NUMA balancing, KSM, huge pages, a balloon; find out what, before huge pages or \
         preallocation",
+    ..TAKEN_AWAY
+};
+
+/// `kvm_faultin_pfn` of arch/x86/kvm/mmu/mmu.c: getting the page would have to wait for its being read, from swap, a file, or, by
+/// userfaultfd, the source of a migration.
+static READ_IN: Cure = Cure {
+    change: "most of these pages are not in the host's memory and have to be read in first (kvm_async_pf_not_present): the host has \
+        swapped the guest's memory out, or its memory is a file, or still with the source of a postcopy migration",
+    settings: &[
+        by_hand(
+            "swap: `grep VmSwap /proc/PID/status` of the VMM, `vmstat 1` (si, so), and its cgroup's memory.high and memory.max",
+        ),
+        by_hand("a postcopy migration: `info migrate` in QEMU's monitor, `virsh domjobinfo DOMAIN`; this ends with it"),
+        by_hand(
+            "against swapping: more memory for the host, or less for its VMs; for this VM <locked/> in libvirt's <memoryBacking>, or \
+                -overcommit mem-lock=on",
+        ),
+    ],
+    risk: "memory that is locked is there for this VM alone: others are swapped instead",
     ..TAKEN_AWAY
 };
 
@@ -868,8 +950,8 @@ const SHADOWS_STILL: &str = "page faults leave the guest, too, where it was give
     …,phys-bits=…, kvm_intel's allow_smaller_maxphyaddr), and writes of CR3 while it has paging off or a debugger single-steps it";
 
 static SHADOWING: Cure = Cure {
-    change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG and \
-        writes of CR3 are exits",
+    change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG, \
+        INVPCID and writes of CR3 are exits",
     switches: &[
         Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[] },
         Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[] },
@@ -934,6 +1016,7 @@ static PENDING: Cure = Cure {
 mod tests {
     use super::*;
     use crate::causes;
+    use crate::evidence::input::RecordedHost;
     use crate::setting::AdviceSetting;
     use crate::test_exits::{end, exit, spent, vcpu};
     use crate::{CauseSubject, CauseVerdict};
@@ -1057,6 +1140,8 @@ mod tests {
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
             (made(vmx(43), None), "virtualise the APIC", "hv-vapic", "interrupt windows"),
             (made(vmx(14), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
+            (made(vmx(58), None), "KVM shadows its page tables", "ept", "page tables that KVM shadows"),
+            (made(svm(0xa2), None), "KVM shadows its page tables", "npt", "page tables that KVM shadows"),
             (made(vmx(0), Some((D::Exception, false, 14))), "KVM shadows", "phys-bits", ": 0xe"),
             (made(vmx(28), Some((D::ControlRegister, true, 3))), "KVM shadows", "ept", ": 0x3"),
             (
@@ -1100,6 +1185,8 @@ mod tests {
         }
     }
 
+    const NOT_RUN: KvmActivity = KvmActivity::AvicIncompleteIpi(1);
+
     /// Causes of which nothing can be set, or nobody can say, with the reason.
     #[test]
     fn each_cause_that_nothing_changes_says_why() {
@@ -1108,6 +1195,20 @@ mod tests {
         let inherent = [
             ("x86_64", made(vmx(45), Some((D::EoiVector, false, 0x31))), "level-triggered"),
             ("x86_64", made(svm(0x401), Some((D::IncompleteIpi, false, 0xfd))), "only KVM can wake"),
+            (
+                "x86_64",
+                Made {
+                    activities: &[NOT_RUN, NOT_RUN, KvmActivity::AvicIncompleteIpi(0)],
+                    ..made(svm(0x401), Some((D::IncompleteIpi, false, 0xfd)))
+                },
+                "the wake-up is what costs",
+            ),
+            (
+                "x86_64",
+                Made { activities: &[KvmActivity::AvicIncompleteIpi(0)], ..made(svm(0x401), None) },
+                "of lowest priority or that",
+            ),
+            ("x86_64", made(svm(0x73), None), "Secure Boot"),
             // AVIC is in force, as its exit shows.
             ("x86_64", made(svm(0x402), Some((D::Apic, true, 0xb0))), "level-triggered"),
             ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x14)), "hv-tlbflush"),
@@ -1147,6 +1248,17 @@ mod tests {
             ),
             (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
             (made(vmx(77), None), "no tracepoint says", CauseSubject::Group("what TDX guests ask for")),
+            (
+                Made { activities: &[KvmActivity::AvicIncompleteIpi(2)], ..made(svm(0x401), None) },
+                "AVIC does not find",
+                CauseSubject::Group("IPIs that AVIC does not deliver"),
+            ),
+            // Nothing says which kernel it is.
+            (
+                made(vmx(0), Some((SubjectKind::Exception, false, 7))),
+                "before 5.17",
+                CauseSubject::Group("first uses of AMX"),
+            ),
             (
                 made(ExitCode::new(CodeList::KvmExit, 39), None),
                 "user space converts it",
@@ -1266,6 +1378,19 @@ mod tests {
         let logged = Made { activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x192))) };
         assert_eq!(noted(&logged), [count("buffers of logged pages full (kvm_pml_full) meanwhile", 1)]);
         assert_eq!(noted(&Made { activities, ..made(vmx(7), None) }), []);
+    }
+
+    #[test]
+    fn pages_that_have_to_be_read_in_are_a_cause_of_their_own_where_most_are() {
+        static READ_IN: [KvmActivity; 301] = [KvmActivity::AsyncPageFault; 301];
+        let fault = Made { values: 30, per_s: 600, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
+        let change = |activities| {
+            let judgement = judged("x86_64", &Made { activities, ..fault });
+            judgement.advice().iter().map(|advice| advice.plan().change.clone()).collect::<Vec<_>>()
+        };
+        let (of_all, of_half) = (change(&READ_IN), change(&READ_IN[1..]));
+        assert!(of_all.len() == 1 && of_all[0].contains("read in first"), "{of_all:?}");
+        assert!(of_half.len() == 1 && !of_half[0].contains("read in first"), "{of_half:?}");
     }
 
     #[test]

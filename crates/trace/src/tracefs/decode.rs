@@ -3,7 +3,10 @@
 use super::Format;
 use crate::EventFilter;
 use crate::bytes::ByteOrder;
-use crate::tracepoints::{FieldContent, TracepointMeaning, about, apicv_inhibit, call, exit, ghcb_msr, of_format};
+use crate::tracepoints::{
+    FieldContent, TracepointMeaning, about, apicv_inhibit, avic_incomplete_ipi, call, exit, ghcb_msr, of_format,
+    userspace_exit,
+};
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
@@ -266,9 +269,7 @@ impl Decoder {
                 EventKind::Exit { code, idle: field(1) != 0, words: SubjectWord::NONE, rip: field(2) }
             }),
             TracepointMeaning::Enter => then.take(EventKind::Enter),
-            TracepointMeaning::Userspace => {
-                then.take(EventKind::UserspaceExit { reason: field(0) as u32, errno: field(1) as u32 as i32 })
-            }
+            TracepointMeaning::Userspace => then.take(userspace_exit(field(0), field(1))),
             TracepointMeaning::Fpu => then.take(EventKind::Fpu { load: field(0) != 0 }),
             TracepointMeaning::Syscall => then.take(call(field(0))),
             TracepointMeaning::SyscallExit => then.take(EventKind::SyscallExit),
@@ -276,6 +277,7 @@ impl Decoder {
             TracepointMeaning::Nested => then.take(EventKind::Nested),
             TracepointMeaning::KvmActivity(sign) => then.take(EventKind::KvmActivity(sign)),
             TracepointMeaning::ApicvInhibit => then.take(apicv_inhibit(field(0), field(1) != 0)),
+            TracepointMeaning::AvicIncompleteIpi => then.take(avic_incomplete_ipi(field(0))),
             TracepointMeaning::Reflect => then.take(EventKind::Reflect),
             TracepointMeaning::GhcbMsr => then.take(ghcb_msr(field(0))),
             TracepointMeaning::Hypercall => {
@@ -406,6 +408,7 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::GhcbMsr => &[Value],
         TracepointMeaning::FastMmio => &[Key],
         TracepointMeaning::ApicvInhibit => &[Reason, Set],
+        TracepointMeaning::AvicIncompleteIpi => &[Reason],
         TracepointMeaning::S390Instruction => &[Value],
         TracepointMeaning::SystemRegister => {
             &[Write, RegisterPart(0), RegisterPart(1), RegisterPart(2), RegisterPart(3), RegisterPart(4)]

@@ -142,6 +142,7 @@ impl Decoder {
             | TracepointMeaning::Reflect
             | TracepointMeaning::KvmActivity(_)
             | TracepointMeaning::ApicvInhibit
+            | TracepointMeaning::AvicIncompleteIpi
             | TracepointMeaning::Inject
             | TracepointMeaning::PleWindow
             | TracepointMeaning::Wfx

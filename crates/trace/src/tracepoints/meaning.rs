@@ -38,6 +38,8 @@ pub(crate) enum TracepointMeaning {
     KvmActivity(KvmActivity),
     /// KVM changes whether it lets the processor virtualise a VM's APIC.
     ApicvInhibit,
+    /// An IPI that AVIC did not deliver whole.
+    AvicIncompleteIpi,
     /// What an SEV-ES guest asks for by the GHCB's MSR.
     GhcbMsr,
     Mmio,
@@ -175,10 +177,7 @@ impl FieldContent {
             (C::NewWindow, EventKind::PleWindow { new, .. }) => new.into(),
             (C::OldWindow, EventKind::PleWindow { old, .. }) => old.into(),
             (C::Wfe, EventKind::Wfx { wfe }) => wfe.into(),
-            (
-                C::Reason,
-                EventKind::KvmActivity(KvmActivity::ApicvInhibited(reason) | KvmActivity::ApicvAllowed(reason)),
-            ) => reason.into(),
+            (C::Reason, EventKind::KvmActivity(activity)) => activity.number().into(),
             (C::Set, EventKind::KvmActivity(activity)) => matches!(activity, KvmActivity::ApicvInhibited(_)).into(),
             (C::Leaves, EventKind::RunCore { exit, .. }) => exit.into(),
             (C::Runnable, EventKind::RunCore { runnable, .. }) => runnable.into(),

@@ -179,6 +179,17 @@ pub(crate) const fn apicv_inhibit(reason: u64, set: bool) -> EventKind {
     EventKind::KvmActivity(if set { KvmActivity::ApicvInhibited(reason) } else { KvmActivity::ApicvAllowed(reason) })
 }
 
+/// `KVM_RUN` returned, by the fields of `kvm_userspace_exit`.
+pub(crate) const fn userspace_exit(reason: u64, errno: u64) -> EventKind {
+    EventKind::UserspaceExit { reason: reason as u32, errno: errno as u32 as i32 }
+}
+
+/// AVIC did not deliver an IPI whole: `kvm_avic_incomplete_ipi`, by a number of `enum avic_ipi_failure_cause` of
+/// `arch/x86/include/asm/svm.h`.
+pub(crate) const fn avic_incomplete_ipi(cause: u64) -> EventKind {
+    EventKind::KvmActivity(KvmActivity::AvicIncompleteIpi(if cause < 0xff { cause as u8 } else { 0xff }))
+}
+
 /// What a guest asks for by the GHCB's MSR: `GHCB_MSR_INFO_MASK` of `arch/x86/include/asm/sev-common.h`.
 pub(crate) const fn ghcb_msr(value: u64) -> EventKind {
     about(SubjectKind::GhcbMsr, false, value & 0xfff, value)

@@ -484,6 +484,12 @@ pub(super) fn apicv_inhibit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(super::apicv_inhibit(reason, set))
 }
 
+/// `vcpu=1, icrh:icrl=0x01000000:000008fd, id=1, index=255`
+pub(super) fn avic_incomplete_ipi(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.until(", id=")?;
+    unnamed(super::avic_incomplete_ipi(scan.decimal()?))
+}
+
 /// `reason: hlt ext_inf1: 0x0000000000000000 …`
 pub(super) fn reflected(_: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(EventKind::Reflect)
