@@ -78,6 +78,12 @@ pub enum SettingCondition {
     VirtioConsole,
     /// The host's processors are Intel's.
     IntelHost,
+    /// The host balances memory between its nodes.
+    NumaBalancing,
+    /// The host merges equal pages.
+    Ksm,
+    /// The host makes huge pages of small ones.
+    HugePages,
 }
 
 impl SettingCondition {
@@ -89,6 +95,9 @@ impl SettingCondition {
             SettingCondition::OtherClock => "once the guest keeps time with another clock",
             SettingCondition::VirtioConsole => "once the VM has a virtio console",
             SettingCondition::IntelHost => "on Intel's processors",
+            SettingCondition::NumaBalancing => "where NUMA balancing is on",
+            SettingCondition::Ksm => "where KSM runs",
+            SettingCondition::HugePages => "where khugepaged runs",
         }
     }
 }

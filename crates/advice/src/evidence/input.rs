@@ -5,6 +5,7 @@ use super::ipis::{Ipis, SentIpis};
 use super::polling_guests::PollingGuests;
 use super::subject_stats::SubjectStats;
 use super::touched::{Touched, TouchedPages};
+use super::unmappings::{UnmapperCounts, Unmappings};
 use exitscope_analysis::MAX_KEYS;
 use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::replay::SpinSurvey;
@@ -74,6 +75,12 @@ impl RecordedHost {
     pub fn setting(&self, of: &str, name: &str) -> Option<&str> {
         let found = self.settings.iter().find(|setting| setting.of == of && setting.name == name);
         found.map(|setting| setting.value.as_str())
+    }
+
+    /// What a setting of the host's own was; of a file that lists what may be set, the word in brackets.
+    pub(crate) fn in_force(&self, name: &str) -> Option<&str> {
+        let value = self.setting("host", name)?.trim();
+        Some(value.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(value, |(chosen, _)| chosen))
     }
 
     /// Whether its processors are s390's.
@@ -166,6 +173,7 @@ pub struct AdviceInput {
     by_vm: ByVm,
     about: StatsByKey<(VmId, SubjectKey), SubjectStats>,
     touched: TouchedPages,
+    unmappings: Unmappings,
     ipis: SentIpis,
     /// How vCPUs spin before they yield.
     pub(crate) spins: SpinSurvey,
@@ -215,6 +223,7 @@ impl AdviceInput {
             by_vm: ByVm::default(),
             about: StatsByKey::default(),
             touched: TouchedPages::default(),
+            unmappings: Unmappings::default(),
             ipis: SentIpis::default(),
             spins: SpinSurvey::default(),
             polling_guests: PollingGuests::default(),
@@ -322,6 +331,9 @@ impl AdviceInput {
     /// Adds one activity of KVM.
     pub fn absorb_kvm_activity(&mut self, of: &KvmActivityEvent) {
         self.facts.absorb_kvm_activity(of);
+        if self.facts.within(of.at) {
+            self.unmappings.absorb(of);
+        }
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
@@ -353,6 +365,7 @@ impl AdviceInput {
             by_vm: _,
             about: _,
             touched: _,
+            unmappings: _,
             ipis: _,
             spins,
             polling_guests,
@@ -380,6 +393,7 @@ impl AdviceInput {
             by_vm: _,
             about,
             touched,
+            unmappings,
             ipis,
             spins,
             polling_guests,
@@ -392,6 +406,7 @@ impl AdviceInput {
         self.facts.merge(facts);
         self.about.merge(about);
         self.touched.merge(touched);
+        self.unmappings.merge(unmappings);
         self.ipis.merge(ipis);
         for ((vm, by), taken) in preempted {
             self.note_preemptions(*vm, *by, *taken);
@@ -495,6 +510,11 @@ impl AdviceInput {
     /// How often a VM's pages were missing.
     pub(crate) fn touched(&self, vm: VmId) -> Touched {
         self.touched.of(vm)
+    }
+
+    /// Who changed how a VM's memory is mapped, and how often; the kernel's own threads may have changed other VMs'.
+    pub(crate) fn unmappers(&self, vm: VmId, host: &RecordedHost) -> UnmapperCounts {
+        self.unmappings.of(vm, host)
     }
 
     /// Where a VM's pages were missing, as [`TouchedPages::places`].

@@ -24,6 +24,7 @@ use crate::setting::{SettingCondition, SettingSide};
 use crate::{AdviceSetting, CitedFactId};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{ExitStats, SubjectKey, Tally, is_part};
+use exitscope_model::host_memory::{KSM_RUN, NUMA_BALANCING, THP_ENABLED};
 use exitscope_model::version;
 use exitscope_model::{CodeList, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_units::{Nanos, VmId};
@@ -673,6 +674,10 @@ impl JudgedVm<'_> {
                 !asks(|key| key.kind == SubjectKind::Msr && (0x4000_0000..0x4000_1000).contains(&key.key))
             }
             Some(SettingCondition::IntelHost) => self.input.is_vmx,
+            // Where a recording does not say, they may be on.
+            Some(SettingCondition::NumaBalancing) => self.host.in_force(NUMA_BALANCING) != Some("0"),
+            Some(SettingCondition::Ksm) => self.host.in_force(KSM_RUN).is_none_or(|run| run == "1"),
+            Some(SettingCondition::HugePages) => self.host.in_force(THP_ENABLED) != Some("never"),
             Some(SettingCondition::OtherClock | SettingCondition::VirtioConsole) | None => true,
         }
     }
