@@ -84,6 +84,8 @@ pub enum SettingCondition {
     Ksm,
     /// The host makes huge pages of small ones.
     HugePages,
+    /// The host's KVM offers a mediated PMU, which is off.
+    MediatedPmu,
 }
 
 impl SettingCondition {
@@ -98,6 +100,7 @@ impl SettingCondition {
             SettingCondition::NumaBalancing => "where NUMA balancing is on",
             SettingCondition::Ksm => "where KSM runs",
             SettingCondition::HugePages => "where khugepaged runs",
+            SettingCondition::MediatedPmu => "as the mediated PMU of this kernel was off",
         }
     }
 }

@@ -677,6 +677,11 @@ impl JudgedVm<'_> {
             // Where a recording does not say, they may be on.
             Some(SettingCondition::NumaBalancing) => self.host.in_force(NUMA_BALANCING) != Some("0"),
             Some(SettingCondition::Ksm) => self.host.in_force(KSM_RUN).is_none_or(|run| run == "1"),
+            // Kernels before Linux 7.0 have no such parameter.
+            Some(SettingCondition::MediatedPmu) => {
+                self.host.switch(if self.input.is_vmx { "kvm_intel" } else { "kvm_amd" }, "enable_mediated_pmu")
+                    == Some(false)
+            }
             Some(SettingCondition::HugePages) => self.host.in_force(THP_ENABLED) != Some("never"),
             Some(SettingCondition::OtherClock | SettingCondition::VirtioConsole) | None => true,
         }
@@ -994,6 +999,26 @@ mod tests {
             assert!(format!("{settings:?}").contains(says), "{told:?}: {settings:?}");
             let is_knob = |setting: &AdviceSetting| matches!(setting, AdviceSetting::Knob { .. });
             assert_eq!(settings.iter().any(is_knob), is_offered, "{told:?}: {settings:?}");
+        }
+    }
+
+    /// Only a kernel that has it has the parameter.
+    #[test]
+    fn a_mediated_pmu_is_offered_only_where_the_kernel_has_it_and_it_is_off() {
+        for (module, told, is_offered) in [
+            ("kvm_intel", None, false),
+            ("kvm_intel", Some("Y"), false),
+            ("kvm_intel", Some("N"), true),
+            ("kvm_amd", Some("N"), false),
+        ] {
+            let settings = told.map(|value| exitscope_model::HostSetting::new(module, "enable_mediated_pmu", value));
+            let host = RecordedHost { arch: "x86_64".into(), settings: settings.into_iter().collect(), ..of_qemu() };
+            for key in [0x186, 0x38f, 0xc1, 0x3f1] {
+                let judgement = judged_on(&host, SubjectKind::Msr, key, 2_000, 20 * US, false);
+                let settings = format!("{:?}", judgement.advice()[0].plan().settings);
+                assert_eq!(settings.contains("enable_mediated_pmu=1"), is_offered, "{module} {told:?}: {settings}");
+                assert!(settings.contains("pmu=off"), "{key:#x}: {settings}");
+            }
         }
     }
 
