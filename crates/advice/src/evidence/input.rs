@@ -77,6 +77,21 @@ impl RecordedHost {
         found.map(|setting| setting.value.as_str())
     }
 
+    /// How to record what a recording with these facts lacks.
+    pub(crate) fn how(&self, facts: &Facts) -> HowToRecord {
+        self.how_recorded.with(facts).on(&self.arch, self.xen)
+    }
+
+    /// A text, with the value of the first parameter of a module that it names by its file, if the recording has it.
+    pub(crate) fn with_value(&self, text: &str) -> Option<String> {
+        let (_, file) = text.split_once("/sys/module/")?;
+        let (module, rest) = file.split_once("/parameters/")?;
+        let name: String = rest.chars().take_while(|of| of.is_alphanumeric() || *of == '_').collect();
+        let value = self.setting(module, &name)?.trim();
+        let file = format!("/sys/module/{module}/parameters/{name}");
+        Some(text.replacen(&file, &format!("{file} (it was {value})"), 1))
+    }
+
     /// What a setting of the host's own was; of a file that lists what may be set, the word in brackets.
     pub(crate) fn in_force(&self, name: &str) -> Option<&str> {
         let value = self.setting("host", name)?.trim();
@@ -113,6 +128,12 @@ pub struct VmTime {
     pub in_device_model: u64,
     /// In halts.
     pub in_halts: u64,
+    /// Of that, polls of the host's.
+    pub polling: u64,
+    /// Of that, what is not divided into polling, halted and steal.
+    pub undivided: u64,
+    /// What nothing explains.
+    pub unknown: u64,
     /// Runnable, without a CPU.
     pub steal: u64,
     /// Unknown time in which Xen says that they run.
@@ -439,7 +460,14 @@ impl AdviceInput {
                 vm.runs_unsaid = vm.runs_unsaid.saturating_add(division.part(TimePart::Unknown).0);
             }
             vm.in_halts = vm.in_halts.saturating_add(division.parts.in_halts().0);
-            vm.steal = vm.steal.saturating_add(division.part(TimePart::Steal).0);
+            for (to, part) in [
+                (&mut vm.steal, TimePart::Steal),
+                (&mut vm.polling, TimePart::Polling),
+                (&mut vm.undivided, TimePart::Undivided),
+                (&mut vm.unknown, TimePart::Unknown),
+            ] {
+                *to = to.saturating_add(division.part(part).0);
+            }
         }
         let by_vm = self.by_vm().into_owned();
         let mut details: BTreeMap<(VmId, SubjectKey), ExitStats> = BTreeMap::new();
@@ -645,6 +673,18 @@ mod tests {
     };
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_file_whose_value_was_recorded_is_shown_with_it() {
+        let settings = vec![HostSetting::new("kvm", "nx_huge_pages", "Y\n")];
+        let host = RecordedHost { settings, ..RecordedHost::default() };
+        let text = "/sys/module/kvm/parameters/nx_huge_pages is Y where";
+        let expected = "/sys/module/kvm/parameters/nx_huge_pages (it was Y) is Y where";
+        assert_eq!(host.with_value(text).as_deref(), Some(expected));
+        for other in ["/sys/module/kvm/parameters/nx_huge", "/sys/module/kvm_intel/parameters/nx_huge_pages", "Y"] {
+            assert_eq!(host.with_value(other), None, "{other}");
+        }
+    }
 
     /// A millisecond of two vCPUs: an access, a halt, two yields that find nobody, a preemption, and who took the CPU.
     fn absorb(input: &mut AdviceInput, number: u64) {

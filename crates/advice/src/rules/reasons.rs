@@ -455,7 +455,7 @@ fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)>
 }
 
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
-pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
+pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<RuleAnswer>, judgement: &mut Judgement) {
     let mut stats = ExitStats::default();
     let halts = vm.input.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
     halts.for_each(|(_, of)| stats.merge(of));
@@ -479,11 +479,11 @@ pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut 
     }
     let outside = vm.input.halts(vm.id).in_user_space;
     let few = vm.input.facts.halts.all().halts() < polling::FEWEST;
-    let unknown = unknown.or_else(|| few.then(|| FEW_HALTS.to_string()));
+    let unknown = unknown.or_else(|| few.then(|| RuleAnswer::NotJudged(FEW_HALTS.to_string())));
     if outside > 0 && outside == all {
         judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(HALTS_OUTSIDE.into()));
     } else if let Some(why) = unknown {
-        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(why));
+        judgement.say(Some(vm.id), Covered::Halts, why);
     }
 }
 
@@ -560,8 +560,8 @@ fn happened(vm: &JudgedVm<'_>, activity: KvmActivity) -> u64 {
 /// arm64's trapped accesses to system registers.
 const SYSTEM_REGISTERS: (CodeList, u64) = (CodeList::Arm64Ec, 0x18);
 
-const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not say which: `exitscope record`, or \
-    `perf record -e kvm:kvm_sys_access`, does; the vcpu_pc of the exits says whose code it is";
+const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not say which: \
+    `perf record -e kvm:kvm_sys_access` does; the vcpu_pc of the exits says whose code it is";
 
 /// `timer_emulate` of arch/arm64/kvm/arch_timer.c.
 fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
@@ -572,7 +572,7 @@ fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
 const TIMER_STORM: &str = "a timer storm: KVM emulates a timer of the guest's at most of these exits (kvm_timer_emulate), as the guest \
     programs it again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's, and the physical \
     one without ECV, do. After a restore or a migration a timer that is long due, or an offset (CNTVOFF) that was not restored, has the \
-    guest arm it at once again: `exitscope record`, with kvm_sys_access, says which register";
+    guest arm it at once again: `perf record -e kvm:kvm_sys_access` says which register";
 
 /// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
 const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and no event of KVM's says \
@@ -620,7 +620,7 @@ const MEMORY_FAULT: &str = "the guest uses memory as private that is shared, or 
 /// KVM_EXIT_MEMORY_FAULT, and without it where KVM gets no page (`kvm_handle_error_pfn` of arch/x86/kvm/mmu/mmu.c).
 const UNMAPPABLE: &str = "KVM_RUN failed, as KVM could not map memory that the guest used: the guest uses memory as private that is shared, \
     or the other way round, and user space converts it (KVM_EXIT_MEMORY_FAULT, a reason that text does not print beside the error: \
-    `exitscope record`, `perf record -e kvm:kvm_userspace_exit` and trace-cmd keep it), or nothing is mapped where the VMM said that \
+    perf.data and trace.dat have it), or nothing is mapped where the VMM said that \
     memory is (`perf trace -e ioctl,munmap,madvise` on the VMM)";
 
 /// `KVM_EXIT_INTR` of Documentation/virt/kvm/api.rst, and `immediate_exit` there.
@@ -699,7 +699,9 @@ static EITHER: Cure = Cure {
         without the addresses the recording does not say which",
     switches: &[],
     settings: &[
-        by_hand("`exitscope record` takes kvm_page_fault, too, where there is one: then the advice says which it is"),
+        by_hand(
+            "`perf record -e kvm:kvm_page_fault`, where the kernel has it, says where: with it the advice says which it is",
+        ),
         by_hand(
             "either way huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
                 /sys/kernel/mm/transparent_hugepage/enabled on the host",
@@ -1143,7 +1145,6 @@ mod tests {
             assert_eq!(judgement.left_alone.len(), 1, "{:?}", made.code);
         }
         let unjudged = [
-            (made(vmx(48), None), "the recording does not say what they are about", CauseSubject::None),
             (
                 Made { beside: Some(vmx(56)), ..made(vmx(7), None) },
                 "kvm_inj_virq",
@@ -1156,8 +1157,6 @@ mod tests {
                 "user space converts it",
                 CauseSubject::Group("conversions of a confidential guest's memory"),
             ),
-            // An entry of an emulated device, whose access the recording lacks.
-            (made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f))), "does not say what", CauseSubject::None),
         ];
         for (made, says, subject) in unjudged {
             let judgement = judged("x86_64", &made);
@@ -1165,6 +1164,14 @@ mod tests {
             let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(made.code)).unwrap();
             assert!(matches!(&row.verdict, CauseVerdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
             assert_eq!(row.subject, subject, "{:?}", made.code);
+        }
+        // The second is an entry of an emulated device, whose access the recording lacks.
+        for made in [made(vmx(48), None), made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f)))] {
+            let row = &judged("x86_64", &made).causes[0];
+            assert!(
+                matches!(&row.verdict, CauseVerdict::NotRecorded(why) if why.contains("does not say what they are about; record with")),
+                "{row:?}"
+            );
         }
     }
 
@@ -1304,7 +1311,9 @@ mod tests {
             causes::list(&input, &input, &host, &mut judgement);
             judgement.causes[0].verdict.clone()
         };
-        assert!(matches!(verdict(false, 2_000 * US), CauseVerdict::NotJudged(why) if why.contains("waits for a CPU")));
+        assert!(
+            matches!(verdict(false, 2_000 * US), CauseVerdict::NotRecorded(why) if why.contains("waits for a CPU"))
+        );
         assert!(matches!(verdict(true, 2_000 * US), CauseVerdict::Changed(_)));
         assert!(matches!(verdict(false, 5 * US), CauseVerdict::Small(_)));
     }
@@ -1409,7 +1418,7 @@ mod tests {
         crate::rules::device_rules::judge_halts(
             &input,
             &host,
-            unknown.map(str::to_string),
+            unknown.map(|why| RuleAnswer::NotJudged(why.to_string())),
             &|_, _| Vec::new(),
             &mut judgement,
         );
