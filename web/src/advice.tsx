@@ -24,7 +24,7 @@ const Subject = ({ of }: { of: NonNullable<AdvisedCauseRow["subject"]> }) => (
 
 const causeColumns: Column<AdvisedCauseRow>[] = [
   { title: "VM", text: true, value: (row) => row.vm ?? -1, show: (row) => `${row.vm_name ?? ""} ${row.vm ?? "-"}`.trim() },
-  { title: "reason", text: true, value: (row) => row.reason ?? row.kind, show: (row) => row.reason ?? row.kind.replace("_", " ") },
+  { title: "reason", text: true, value: (row) => row.reason ?? row.kind, show: (row) => row.reason ?? row.kind.replaceAll("_", " ") },
   { title: "subject", text: true, value: (row) => row.subject?.text ?? "", show: ({ subject }) => subject && <Subject of={subject} /> },
   { title: "of cost", value: (row) => row.share_of_cost ?? -1, show: (row) => (row.share_of_cost === null ? "" : share(row.share_of_cost)) },
   { title: "of vCPU time", value: (row) => row.share_of_time, show: (row) => share(row.share_of_time) },

@@ -18,7 +18,7 @@ export function subjectId(about: number): string {
 /** What a row of the costliest causes is called. */
 export function causeName(row: AdvisedCauseRow): string {
   // What is a part of other rows' exits says so.
-  const reason = row.reason ?? (row.kind === "forced_out" ? "forced out (part of these exits)" : row.kind);
+  const reason = row.reason ?? (row.kind === "forced_out" ? "forced out (part of these exits)" : row.kind.replaceAll("_", " "));
   return row.subject ? `${reason}: ${row.subject.text}` : reason;
 }
 

@@ -373,10 +373,11 @@ export interface AdvisedCauseRow {
    */
   exits: number;
   /**
-   * `exits`, `steal` (runnable, without a CPU) or `forced_out` (out of the guest because another thread of the core had to
-   * leave).
+   * `exits`, `steal` (runnable, without a CPU), `forced_out` (out of the guest because another thread of the core had to
+   * leave), `polling` (of the host's, for halted vCPUs), `halt_not_divided` (a halt of which nothing says how long it polled,
+   * was halted and waited) or `unknown`.
    */
-  kind: "exits" | "steal" | "forced_out";
+  kind: "exits" | "steal" | "forced_out" | "polling" | "halt_not_divided" | "unknown";
   /**
    * Of exits, the median of their lengths; null of halts, which are as long as the guest halts.
    */
@@ -410,9 +411,9 @@ export interface AdvisedCauseRow {
    */
   time_ns: number;
   /**
-   * `can_be_changed`, `inherent` or `not_judged`.
+   * `can_be_changed`, `inherent`, `not_recorded` (the recording lacks what would tell) or `not_judged`.
    */
-  verdict: "can_be_changed" | "inherent" | "not_judged";
+  verdict: "can_be_changed" | "inherent" | "not_recorded" | "not_judged";
   /**
    * The VM's process id, or Xen's domain; absent if the trace does not say.
    */

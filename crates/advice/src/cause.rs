@@ -81,6 +81,8 @@ pub(super) enum RuleAnswer {
     Small(&'static str),
     /// Nothing changes them, for this reason.
     Inherent(String),
+    /// The recording lacks what would tell; this says what, and how to record it.
+    NotRecorded(String),
     /// The rule cannot tell, for this reason.
     NotJudged(String),
 }
@@ -94,6 +96,8 @@ pub enum CauseVerdict {
     Small(&'static str),
     /// It belongs to what the guest does, or was tried, for this reason.
     Inherent(String),
+    /// The recording lacks what would tell; this says what, and how to record it.
+    NotRecorded(String),
     /// Nobody can say, for this reason.
     NotJudged(String),
 }
@@ -107,6 +111,12 @@ pub enum GoesInto {
     Steal,
     /// Out of the guest because another thread of the core had to leave.
     ForcedOut,
+    /// Polls of the host's before halted vCPUs block.
+    Polling,
+    /// Halts that nothing divides into polling, halted and steal.
+    Undivided,
+    /// What nothing in the recording explains.
+    Unknown,
 }
 
 /// What a cause or an advice is about.

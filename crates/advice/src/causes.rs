@@ -3,6 +3,7 @@
 //! ```text
 //! exits by reason and subject ─► rows of a device together ─► those that weigh ─┬─ a rule gave advice ────► can be changed
 //! what rules said ──────────────────────────────────────────────────────────────┼─ … said why nothing can ► inherent
+//! polling, halts not divided, unknown ──────────────────────────────────────────┼─ the recording lacks it ► not recorded, and how to
 //!                                                                               └─ anything else ─────────► not judged
 //! ```
 //!
@@ -10,11 +11,12 @@
 
 use super::cause::{CauseRow, CauseSubject, CauseVerdict, Covered, CureLookup, GoesInto, RuleAnswer, is_told_apart};
 use super::judgement::Judgement;
-use crate::evidence::input::{AdviceInput, RecordedHost, total};
+use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, total};
 use crate::rules::device_rules::ABOUT;
 use crate::rules::gangs::DOORBELLS;
 use crate::rules::gangs::are_forced;
 use crate::rules::{RULES, asked};
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::{ExitCause, ExitStats, Facts, GangStats, SubjectKey};
 use exitscope_model::{CodeList, ExitCode, TimePart};
 use exitscope_units::{Nanos, VmId};
@@ -32,6 +34,15 @@ const EPT_MISCONFIG: u64 = 49;
 
 /// Why nothing is said where no rule said a word.
 pub const NO_RULE: &str = "no rule looks at it";
+
+/// The same of exits whose subject is not in the recording.
+const UNTOLD: &str = "the recording does not say what they are about";
+
+/// Why nothing is said of halts that are not divided …
+const UNDIVIDED: &str = "a halt, most likely idle; no event divides it into polling, halted and steal";
+
+/// … and of unknown time.
+const UNKNOWN: &str = "nothing in the recording explains it";
 
 /// The same of what a rule says that it judges.
 pub const UNANSWERED: &str = "the rule about it says nothing of this recording: please report that";
@@ -58,16 +69,18 @@ pub fn attribution(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Att
 
 /// Lists what weighs of the selected part of a recording, of each VM and of all together. The advice is ranked.
 pub(super) fn list(whole: &AdviceInput, selected: &AdviceInput, host: &RecordedHost, judgement: &mut Judgement) {
+    let how = host.how(&selected.facts);
     let mut rows = Vec::new();
     let mut all = Sums::default();
     // Of which VMs there are such exits: what is said of the others says nothing of them.
     let mut vms_of: BTreeMap<ExitKey, Vec<VmId>> = BTreeMap::new();
     for (&vm, time) in &selected.vms {
-        let mut sums = Sums { wall: time.wall, steal: time.steal, ..Sums::default() };
+        let VmTime { wall, steal, polling, undivided, unknown, .. } = *time;
+        let mut sums = Sums { wall, steal, polling, undivided, unknown, ..Sums::default() };
         sums.forced_out = selected.facts.gangs.vms().get(&vm).map_or(0, GangStats::cost);
         let is_qemu = whole.vmm(vm, host).is_qemu();
         selected.causes(vm).iter().for_each(|(cause, stats)| sums.add(host, is_qemu, cause, stats));
-        rows.extend(sums.rows(Some(vm), &|of, untold, _| verdict(judgement, vm, of, unanswered(of, untold))));
+        rows.extend(sums.rows(Some(vm), &how, &|of, untold, _| verdict(judgement, vm, of, unanswered(of, untold))));
         sums.exits.keys().for_each(|key| vms_of.entry(*key).or_default().push(vm));
         all.merge(&sums);
     }
@@ -77,13 +90,13 @@ pub(super) fn list(whole: &AdviceInput, selected: &AdviceInput, host: &RecordedH
     let wall = total(whole.vms.values().map(|time| time.wall));
     judgement.vcpu_time.insert(None, whole.per_second(None, wall));
     let every: Vec<VmId> = selected.vms.keys().copied().collect();
-    let of_all = |of: &Covers<'_>, untold: &'static str, key: Option<ExitKey>| {
+    let of_all = |of: &Covers<'_>, untold: CauseVerdict, key: Option<ExitKey>| {
         let untold = unanswered(of, untold);
         let vms = key.and_then(|key| vms_of.get(&key)).unwrap_or(&every);
-        let verdicts = vms.iter().map(|vm| verdict(judgement, *vm, of, untold));
-        verdicts.reduce(CauseVerdict::and).unwrap_or_else(|| CauseVerdict::NotJudged(untold.to_string()))
+        let verdicts = vms.iter().map(|vm| verdict(judgement, *vm, of, untold.clone()));
+        verdicts.reduce(CauseVerdict::and).unwrap_or(untold)
     };
-    judgement.causes_of_all = all.rows(None, &of_all);
+    judgement.causes_of_all = all.rows(None, &how, &of_all);
     judgement.causes = rows;
 }
 
@@ -92,11 +105,18 @@ pub fn unjudged_causes(facts: &Facts, host: &RecordedHost) -> Vec<CauseRow> {
     let mut sums = Sums::default();
     for of in facts.divisions.values() {
         sums.wall = sums.wall.saturating_add(of.parts.sum().0);
-        sums.steal = sums.steal.saturating_add(of.parts.get(TimePart::Steal).0);
+        for (to, part) in [
+            (&mut sums.steal, TimePart::Steal),
+            (&mut sums.polling, TimePart::Polling),
+            (&mut sums.undivided, TimePart::Undivided),
+            (&mut sums.unknown, TimePart::Unknown),
+        ] {
+            *to = to.saturating_add(of.parts.get(part).0);
+        }
     }
     sums.forced_out = total(facts.gangs.vms().values().map(GangStats::cost));
     facts.causes.cells().iter().for_each(|(cause, stats)| sums.add(host, false, cause, stats));
-    sums.rows(None, &|_, untold, _| CauseVerdict::NotJudged(untold.to_string()))
+    sums.rows(None, &host.how(facts), &|_, untold, _| untold)
 }
 
 impl CauseVerdict {
@@ -151,6 +171,9 @@ struct Sums {
     wall: u64,
     steal: u64,
     forced_out: u64,
+    polling: u64,
+    undivided: u64,
+    unknown: u64,
 }
 
 impl Sums {
@@ -163,7 +186,7 @@ impl Sums {
     }
 
     fn merge(&mut self, other: &Sums) {
-        let Sums { exits, cost, wall, steal, forced_out } = other;
+        let Sums { exits, cost, wall, steal, forced_out, polling, undivided, unknown } = other;
         let exits = exits.iter();
         exits.for_each(|(key, sum)| self.exits.entry(*key).or_default().add(&sum.stats, sum.cost, sum.top));
         for (to, from) in [
@@ -171,17 +194,16 @@ impl Sums {
             (&mut self.wall, *wall),
             (&mut self.steal, *steal),
             (&mut self.forced_out, *forced_out),
+            (&mut self.polling, *polling),
+            (&mut self.undivided, *undivided),
+            (&mut self.unknown, *unknown),
         ] {
             *to = to.saturating_add(from);
         }
     }
 
     /// What weighs, costliest first; `verdict` says what rules made of those that it covers, or else gives back its second argument.
-    fn rows(
-        &self,
-        vm: Option<VmId>,
-        verdict: &dyn Fn(&Covers<'_>, &'static str, Option<ExitKey>) -> CauseVerdict,
-    ) -> Vec<CauseRow> {
+    fn rows(&self, vm: Option<VmId>, how: &HowToRecord, verdict: &Verdicts<'_>) -> Vec<CauseRow> {
         let (all, wall) = (self.cost, self.wall);
         let weighs = |cost: u64| {
             cost > 0 && (cost.saturating_mul(OF_COST) > all || wall > 0 && cost.saturating_mul(OF_TIME) > wall)
@@ -202,36 +224,66 @@ impl Sums {
             of_time: share(sum.cost, wall),
             verdict: verdict(
                 &|of| covers(of, code, asked, halts(&sum.stats)),
-                untold(code, asked),
+                match untold(code, asked) {
+                    UNTOLD => not_recorded(UNTOLD, &[Missed::Subjects], how),
+                    why => CauseVerdict::NotJudged(why.to_string()),
+                },
                 Some((code, asked)),
             ),
         };
         let mut rows: Vec<CauseRow> = self.exits.iter().filter(|(_, sum)| weighs(sum.cost)).map(of_exits).collect();
         rows.sort_by_key(|row| (Reverse((row.time, row.exits)), row.into, row.subject));
+        rows.extend(self.rows_without_exits(vm, how, verdict));
+        rows
+    }
+
+    /// What weighs of the time that no exit's cost holds.
+    fn rows_without_exits(&self, vm: Option<VmId>, how: &HowToRecord, verdict: &Verdicts<'_>) -> Vec<CauseRow> {
+        let wall = self.wall;
         let doorbells = self.exits.iter().filter(|(key, _)| key.1 == Some(CureLookup::Named(DOORBELLS)));
         let doorbells = total(doorbells.map(|(_, sum)| sum.cost));
         // Those are the same time, if they are all of it.
         let is_same = are_forced(doorbells, self.forced_out) && are_forced(self.forced_out, doorbells);
         let forced_out = if is_same { 0 } else { self.forced_out };
-        for (into, of, lost) in
-            [(GoesInto::Steal, Covered::Steal, self.steal), (GoesInto::ForcedOut, Covered::ForcedOut, forced_out)]
-        {
-            if wall > 0 && lost.saturating_mul(OF_TIME) > wall {
-                rows.push(CauseRow {
-                    vm,
-                    into,
-                    subject: CauseSubject::None,
-                    exits: 0,
-                    time: Nanos(lost),
-                    lengths: None,
-                    of_cost: None,
-                    of_time: share(lost, wall),
-                    verdict: verdict(&|said| *said == of, NO_RULE, None),
-                });
-            }
-        }
-        rows
+        // Without lengths of exits, all of it is unknown, and judged by nobody.
+        let unless_all = |time: u64| if self.cost > 0 { time } else { 0 };
+        let weighs = |time: &u64| wall > 0 && time.saturating_mul(OF_TIME) > wall;
+        let row = |into, time: u64, verdict| CauseRow {
+            vm,
+            into,
+            subject: CauseSubject::None,
+            exits: 0,
+            time: Nanos(time),
+            lengths: None,
+            of_cost: None,
+            of_time: time as f64 / wall.max(1) as f64,
+            verdict,
+        };
+        let of_rules = [
+            (GoesInto::Steal, Covered::Steal, self.steal),
+            (GoesInto::ForcedOut, Covered::ForcedOut, forced_out),
+            (GoesInto::Polling, Covered::Halts, self.polling),
+        ];
+        let none = || CauseVerdict::NotJudged(NO_RULE.to_string());
+        let of_rules = of_rules.into_iter().filter(|(.., time)| weighs(time));
+        let of_rules = of_rules.map(|(into, of, time)| row(into, time, verdict(&|said| *said == of, none(), None)));
+        let of_none = [
+            (GoesInto::Undivided, UNDIVIDED, &[Missed::HaltEnds, Missed::Scheduler][..], unless_all(self.undivided)),
+            (GoesInto::Unknown, UNKNOWN, Missed::OF_TIME, unless_all(self.unknown)),
+        ];
+        let of_none = of_none.into_iter().filter(|(.., time)| weighs(time));
+        of_rules
+            .chain(of_none.map(|(into, why, missed, time)| row(into, time, not_recorded(why, missed, how))))
+            .collect()
     }
+}
+
+/// What says what became of a cause; the second argument, if no rule does.
+type Verdicts<'a> = dyn Fn(&Covers<'_>, CauseVerdict, Option<ExitKey>) -> CauseVerdict + 'a;
+
+/// That the recording lacks this, and how to record it, or why no other would have it.
+fn not_recorded(why: &str, missed: &[Missed], how: &HowToRecord) -> CauseVerdict {
+    CauseVerdict::NotRecorded(format!("{why}; {}", how.clause(missed)))
 }
 
 /// Whether exits are mostly halts: those of other codes than a halt's (a call, an instruction of several) may be.
@@ -252,19 +304,19 @@ fn covers(of: &Covered, code: ExitCode, asked: Option<CureLookup>, halts: bool) 
 fn untold(code: ExitCode, asked: Option<CureLookup>) -> &'static str {
     let number = (code.list, code.number);
     let names_one = ABOUT.contains(&number) || number == (CodeList::Vmx, EPT_MISCONFIG) || code.is_page_fault();
-    if names_one && asked.is_none() { "the recording does not say what they are about" } else { NO_RULE }
+    if names_one && asked.is_none() { UNTOLD } else { NO_RULE }
 }
 
 /// The same where rules have looked: one that says that it judges such exits owes an answer.
-fn unanswered(of: &Covers<'_>, untold: &'static str) -> &'static str {
+fn unanswered(of: &Covers<'_>, untold: CauseVerdict) -> CauseVerdict {
     let names = RULES.iter().flat_map(|row| row.names);
     let mut named = names.map(|exits| Covered::Subject(CureLookup::Named(exits.name)));
     let is_owed = RULES.iter().flat_map(|row| row.answers).any(of) || named.any(|covered| of(&covered));
-    if is_owed { UNANSWERED } else { untold }
+    if is_owed { CauseVerdict::NotJudged(UNANSWERED.to_string()) } else { untold }
 }
 
 /// Of all that was said, what helps most; else `untold`.
-fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: &str) -> CauseVerdict {
+fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: CauseVerdict) -> CauseVerdict {
     let said: Vec<&RuleAnswer> = judgement.said(vm).filter(|row| of(row.0)).map(|row| row.1).collect();
     let id = |said: &&RuleAnswer| if let RuleAnswer::Advice(id) = said { judgement.number(*id) } else { None };
     let mut numbers: Vec<usize> = said.iter().filter_map(id).collect();
@@ -279,17 +331,18 @@ fn verdict(judgement: &Judgement, vm: VmId, of: &Covers<'_>, untold: &str) -> Ca
     let small = |said: &&RuleAnswer| {
         if let RuleAnswer::Small(change) = said { Some(CauseVerdict::Small(change)) } else { None }
     };
-    let unjudged = |said: &&RuleAnswer| {
-        if let RuleAnswer::NotJudged(why) = said { Some(CauseVerdict::NotJudged(why.clone())) } else { None }
+    let unjudged = |said: &&RuleAnswer| match said {
+        RuleAnswer::NotRecorded(why) => Some(CauseVerdict::NotRecorded(why.clone())),
+        RuleAnswer::NotJudged(why) => Some(CauseVerdict::NotJudged(why.clone())),
+        _ => None,
     };
     let first = said.iter().find_map(inherent).or_else(|| said.iter().find_map(small));
-    first.or_else(|| said.iter().find_map(unjudged)).unwrap_or_else(|| CauseVerdict::NotJudged(untold.to_string()))
+    first.or_else(|| said.iter().find_map(unjudged)).unwrap_or(untold)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::input::VmTime;
     use crate::judgement::{AdviceDraft, CitedValue, Gain, GainMethod, GainOf, Rule, Topic};
     use crate::test_exits::{exit, spent, vcpu};
     use exitscope_analysis::Selection;
@@ -339,6 +392,25 @@ mod tests {
         }
     }
 
+    /// Each part of the time that is large is a row, with what rules say of it or how to record more.
+    #[test]
+    fn what_no_exit_costs_is_a_row_where_it_is_large() {
+        let all = VmTime { wall: 5_000, polling: 51, undivided: 52, unknown: 53, ..VmTime::default() };
+        let little = VmTime { wall: 5_000, polling: 50, undivided: 50, unknown: 50, ..VmTime::default() };
+        let rows = causes(&[(1, None, 1)], all);
+        let found: Vec<_> = rows.iter().skip(1).map(|row| (row.into, row.time.0, row.of_time)).collect();
+        assert_eq!(
+            found,
+            [(GoesInto::Polling, 51, 0.0102), (GoesInto::Undivided, 52, 0.0104), (GoesInto::Unknown, 53, 0.0106)]
+        );
+        for (row, why) in rows[2..].iter().zip([UNDIVIDED, UNKNOWN]) {
+            let CauseVerdict::NotRecorded(says) = &row.verdict else { panic!("{row:?}") };
+            assert!(says.starts_with(why) && says.contains("record with `exitscope record"), "{says}");
+        }
+        assert_eq!(causes(&[(1, None, 1)], little).len(), 1);
+        assert_eq!(causes(&[], all).len(), 1, "without lengths, all is unknown");
+    }
+
     #[test]
     fn ports_of_one_device_are_one_cause_under_the_costliest() {
         let exits = [
@@ -362,10 +434,8 @@ mod tests {
         );
         let untold = |why: &str| CauseVerdict::NotJudged(why.to_string());
         let verdicts: Vec<_> = rows.into_iter().map(|row| row.verdict).collect();
-        assert_eq!(
-            verdicts,
-            [untold(NO_RULE), untold(NO_RULE), untold("the recording does not say what they are about")]
-        );
+        let unrecorded = not_recorded(UNTOLD, &[Missed::Subjects], &HowToRecord::default());
+        assert_eq!(verdicts, [untold(NO_RULE), untold(NO_RULE), unrecorded]);
     }
 
     #[test]
@@ -427,12 +497,15 @@ mod tests {
         let (small, large) = (judgement.advise(fact, &[], plan), judgement.advise(fact, &[], larger));
         judgement.rank();
         let unjudged = || RuleAnswer::NotJudged("why".to_string());
+        let unrecorded = || RuleAnswer::NotRecorded("how".to_string());
         let inherent = || RuleAnswer::Inherent("is so".to_string());
         let advice = RuleAnswer::Advice;
         for (said, expected) in [
             (vec![], CauseVerdict::NotJudged("nothing".to_string())),
             (vec![unjudged()], CauseVerdict::NotJudged("why".to_string())),
-            (vec![unjudged(), RuleAnswer::Small("less")], CauseVerdict::Small("less")),
+            (vec![unrecorded(), unjudged()], CauseVerdict::NotRecorded("how".to_string())),
+            (vec![unjudged(), unrecorded()], CauseVerdict::NotJudged("why".to_string())),
+            (vec![unrecorded(), RuleAnswer::Small("less")], CauseVerdict::Small("less")),
             (vec![unjudged(), RuleAnswer::Small("less"), inherent()], CauseVerdict::Inherent("is so".to_string())),
             (vec![inherent(), advice(small), advice(large), advice(small)], CauseVerdict::Changed(vec![1, 2])),
             (vec![unjudged(), advice(small)], CauseVerdict::Changed(vec![2])),
@@ -443,7 +516,8 @@ mod tests {
             }
             judgement.say(Some(VmId(2)), Covered::Halts, inherent());
             judgement.say(Some(VmId(1)), Covered::Steal, inherent());
-            assert_eq!(verdict(&judgement, VmId(1), &|of| *of == Covered::Halts, "nothing"), expected);
+            let untold = CauseVerdict::NotJudged("nothing".to_string());
+            assert_eq!(verdict(&judgement, VmId(1), &|of| *of == Covered::Halts, untold), expected);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::cause::{CauseRow, CauseSubject, Covered, RuleAnswer};
 use super::setting::AdviceSetting;
+use crate::evidence::input::RecordedHost;
+use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_units::{Nanos, VmId};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -400,6 +402,35 @@ impl Judgement {
         let facts = &self.facts;
         let about = |row: &AcceptedCost| row.evidence().first().and_then(|fact| facts[fact.0 - 1].vm);
         self.left_alone.retain(|row| about(row).is_none_or(&is_asked));
+    }
+
+    /// Has its texts name no command that records what the recording has, and no setting without the value that it has.
+    pub(super) fn word(&mut self, how: &HowToRecord, host: &RecordedHost) {
+        let word = |text: &mut String| {
+            if let Cow::Owned(worded) = how.worded(text) {
+                *text = worded;
+            }
+        };
+        for plan in self.advice.iter_mut().map(|advice| &mut advice.plan) {
+            word(&mut plan.change);
+            for setting in &mut plan.settings {
+                if let AdviceSetting::ByHand(text) = setting {
+                    let mut worded = how.worded(text).into_owned();
+                    // A guest's modules have other values.
+                    if !text.starts_with("in ") {
+                        worded = host.with_value(&worded).unwrap_or(worded);
+                    }
+                    *text = worded.into();
+                }
+            }
+        }
+        self.left_alone.iter_mut().for_each(|row| word(&mut row.why));
+        for (_, said) in self.said.values_mut().flatten() {
+            match said {
+                RuleAnswer::Inherent(why) | RuleAnswer::NotRecorded(why) | RuleAnswer::NotJudged(why) => word(why),
+                RuleAnswer::Advice(_) | RuleAnswer::Small(_) => {}
+            }
+        }
     }
 
     /// Puts the advice into the order of what it wins, by the middle of the range, and the facts into that in which they

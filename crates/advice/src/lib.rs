@@ -59,6 +59,7 @@ pub use setting::{AdviceSetting, SettingCondition, SettingSide};
 pub fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, simulate: &Simulate<'_>) -> Judgement {
     let mut judgement = rules::judge(&RuleInput { whole: input, selected: input, trials, host, simulate });
     judgement.rank();
+    judgement.word(&host.how(&input.facts), host);
     causes::list(input, input, host, &mut judgement);
     judgement
 }
@@ -75,6 +76,7 @@ pub fn judge_selected(
     let mut judgement = rules::judge(&RuleInput { whole, selected, trials, host, simulate });
     judgement.retain_of(|vm| selected.vms.contains_key(&vm));
     judgement.rank();
+    judgement.word(&host.how(&selected.facts), host);
     causes::list(whole, selected, host, &mut judgement);
     judgement
 }

@@ -78,6 +78,14 @@ pub enum SettingCondition {
     VirtioConsole,
     /// The host's processors are Intel's.
     IntelHost,
+    /// The host balances memory between its nodes.
+    NumaBalancing,
+    /// The host merges equal pages.
+    Ksm,
+    /// The host makes huge pages of small ones.
+    HugePages,
+    /// The host's KVM offers a mediated PMU, which is off.
+    MediatedPmu,
 }
 
 impl SettingCondition {
@@ -89,6 +97,10 @@ impl SettingCondition {
             SettingCondition::OtherClock => "once the guest keeps time with another clock",
             SettingCondition::VirtioConsole => "once the VM has a virtio console",
             SettingCondition::IntelHost => "on Intel's processors",
+            SettingCondition::NumaBalancing => "where NUMA balancing is on",
+            SettingCondition::Ksm => "where KSM runs",
+            SettingCondition::HugePages => "where khugepaged runs",
+            SettingCondition::MediatedPmu => "as the mediated PMU of this kernel was off",
         }
     }
 }

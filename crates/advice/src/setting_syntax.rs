@@ -11,7 +11,8 @@ use super::setting::AdviceSetting;
 use exitscope_model::is_qemu_word;
 
 /// Words of options that only advice has; those that it also looks for are [`is_qemu_word`]'s.
-const ONLY_OFFERED: &[(&str, &str)] = &[("-machine", "memory-backend")];
+const ONLY_OFFERED: &[(&str, &str)] =
+    &[("-machine", "memory-backend"), ("-machine", "mem-merge"), ("-overcommit", "mem-lock")];
 
 const DEVICES: &[&str] = &["virtio-serial-pci", "virtconsole", "virtio-gpu-pci", "virtio-blk-pci", "isa-debugcon"];
 
@@ -47,6 +48,8 @@ const LIBVIRT: &[(&str, &[&str])] = &[
     ("features/vmport", &["state"]),
     ("memoryBacking/allocation", &["mode"]),
     ("memoryBacking/hugepages", &[]),
+    ("memoryBacking/locked", &[]),
+    ("memoryBacking/nosharepages", &[]),
 ];
 
 /// Values of attributes that take one of a list.

@@ -24,6 +24,7 @@ impl TraceSink for AdviceInput {
         match row {
             BesideRow::Yield(of) => _ = self.absorb_yield(of),
             BesideRow::Preemption(of) => self.absorb_preemption(of),
+            BesideRow::KvmActivity(of) => self.absorb_kvm_activity(of),
             // Facts hold all that rules look at of the others, and name each kind.
             other => self.facts.beside_row(other),
         }

@@ -5,10 +5,12 @@
 //!                └► recorded, and did not come ──────────► says that
 //!                └► this KVM never fires it ─────────────► says that
 //!                └► `exitscope record` made the recording ► says that it took all there is
+//! any text ─► its commands that record what is there ─────► `exitscope events`
 //! ```
 
 use crate::Facts;
-use exitscope_model::TraceInfo;
+use exitscope_model::{EventNames, TraceInfo};
+use std::borrow::Cow;
 
 /// What is missed in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +63,11 @@ impl Missed {
         }
     }
 
+    /// Whether it is of exits themselves, and not of what vCPUs do meanwhile.
+    fn is_of_exits(self) -> bool {
+        matches!(self, Missed::Exits | Missed::Entries | Missed::Subjects)
+    }
+
     /// Whether `exitscope record` takes it only if asked to.
     fn is_optional(self) -> bool {
         matches!(self, Missed::Scheduler | Missed::Calls)
@@ -75,6 +82,9 @@ const NEVER_FIRES: &str = "this KVM fires no kvm_exit, as a back end in software
 const ALL_RECORDED: &str =
     "`exitscope record` made it, and took what this kernel has: was a guest running, and long enough?";
 
+/// Of a log of Xen's with run states.
+const RUN_STATES: &str = "the log has run states already, and another such log would leave it open, too";
+
 const RECORDED: &str = "what is missing was recorded, and did not come";
 
 /// Whose settings say that this is so.
@@ -87,7 +97,10 @@ pub struct HowToRecord {
     xen: bool,
     by_exitscope: bool,
     recorded: Vec<Missed>,
+    /// Names of events of which the recording has all.
+    events: EventNames,
     never_fires: bool,
+    has_run_states: bool,
 }
 
 impl HowToRecord {
@@ -100,13 +113,20 @@ impl HowToRecord {
             xen: info.by_vcpu,
             by_exitscope: info.settings.iter().any(|setting| setting.of == RECORDER),
             recorded: Missed::ALL.into_iter().filter(is_listed).collect(),
+            // A trace.dat names every event of its kernel, whether or not it was recorded; a text, those that came.
+            events: if info.format.starts_with("trace.dat") { EventNames::default() } else { info.names.clone() },
             never_fires: false,
+            has_run_states: false,
         }
     }
 
     /// The same, knowing what came.
     pub fn with(&self, facts: &Facts) -> HowToRecord {
-        HowToRecord { never_fires: self.was_recorded(Missed::Exits) && facts.has_no_kvm_exit(), ..self.clone() }
+        HowToRecord {
+            never_fires: self.was_recorded(Missed::Exits) && facts.has_no_kvm_exit(),
+            has_run_states: facts.has_run_states(),
+            ..self.clone()
+        }
     }
 
     /// The same on a host of this architecture, or under Xen.
@@ -123,6 +143,7 @@ impl HowToRecord {
     pub fn command(&self, missed: &[Missed]) -> Result<&'static str, &'static str> {
         let lacks = |of: &Missed| !self.was_recorded(*of);
         match () {
+            _ if self.xen && self.has_run_states && !missed.iter().all(|of| of.is_of_exits()) => Err(RUN_STATES),
             _ if self.xen => Ok(self.again()),
             _ if self.never_fires && missed.contains(&Missed::Exits) => Err(NEVER_FIRES),
             _ if !missed.iter().any(lacks) => Err(RECORDED),
@@ -154,11 +175,32 @@ impl HowToRecord {
         }
     }
 
+    /// A text whose commands do not record what the recording has already: `exitscope events` shows it.
+    pub fn worded<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut worded = Cow::Borrowed(text);
+        // Every second part is between backticks.
+        for command in text.split('`').skip(1).step_by(2).filter(|command| self.has_all_of(command)) {
+            worded = worded.replace(&format!("`{command}`"), HAS_IT).into();
+        }
+        worded
+    }
+
+    /// Whether a command records events of which the recording has all; those that it samples with call chains are others.
+    pub fn has_all_of(&self, command: &str) -> bool {
+        let Some(arguments) = command.strip_prefix("perf record ") else { return false };
+        let words: Vec<&str> = arguments.split_whitespace().collect();
+        let events: Vec<&str> = words.windows(2).filter(|pair| pair[0] == "-e").map(|pair| pair[1]).collect();
+        !words.contains(&"-g") && !events.is_empty() && events.iter().all(|name| self.events.has(name))
+    }
+
     /// The same after other words.
     pub fn clause(&self, missed: &[Missed]) -> String {
         self.command(missed).map_or_else(str::to_string, |command| format!("record with {command}"))
     }
 }
+
+/// What shows the events of a recording.
+const HAS_IT: &str = "`exitscope events`";
 
 /// Exits, what they are about, halts, yields and the scheduler.
 const KVM: &str = "`exitscope record --for 10s` (or `perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- sleep 10`)";
@@ -201,6 +243,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn no_command_records_what_the_recording_has() {
+        let mut info = TraceInfo { format: "perf.data".into(), ..TraceInfo::default() };
+        ["kvm:kvm_exit", "kvm:kvm_msr"].iter().for_each(|name| _ = info.names.intern(name));
+        let how = HowToRecord::of(&info);
+        for (text, worded) in [
+            ("its rip says (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)", "its rip says (`exitscope events`)"),
+            ("`perf record -e kvm:kvm_exit -a -- sleep 1`, `top`", "`exitscope events`, `top`"),
+            ("`perf record -e kvm:kvm_exit -e kvm:kvm_pio`", "`perf record -e kvm:kvm_exit -e kvm:kvm_pio`"),
+            ("`perf record -g -e kvm:kvm_exit`", "`perf record -g -e kvm:kvm_exit`"),
+            ("`perf record -e 'kvm:*'`", "`perf record -e 'kvm:*'`"),
+            ("`perf record -a`", "`perf record -a`"),
+            ("perf record -e kvm:kvm_exit", "perf record -e kvm:kvm_exit"),
+        ] {
+            assert_eq!(how.worded(text), worded);
+        }
+        // A trace.dat names events that were not recorded.
+        for (format, worded) in [("ftrace text", HAS_IT), ("trace.dat v7", "`perf record -e kvm:kvm_exit`")] {
+            info.format = format.into();
+            assert_eq!(HowToRecord::of(&info).worded("`perf record -e kvm:kvm_exit`"), worded, "{format}");
+        }
+    }
+
     /// No sentence sends anybody in a circle: what a recording has, or what its recorder would have taken, another would not add.
     #[test]
     fn nobody_is_told_to_record_again_what_was_recorded() {
@@ -224,6 +289,10 @@ mod tests {
         assert!(ours.sentence(&[Missed::HaltEnds], "while guests halt").ends_with("long enough?"));
         assert!(ours.command(&[Missed::Scheduler]).is_ok(), "--no-sched left it out");
         assert!(ours.command(&[Missed::Calls]).unwrap().contains("--for-view phases"));
+        // Xen's run states are all that says what vCPUs do meanwhile.
+        let xen = HowToRecord { has_run_states: true, ..of("x86_64", true) };
+        assert_eq!(xen.command(Missed::OF_TIME), Err(RUN_STATES));
+        assert!(xen.command(&[Missed::Exits, Missed::Entries]).is_ok());
         // What text lists is what came.
         let text = HowToRecord::of(&TraceInfo { format: "ftrace text".into(), ..info });
         assert_eq!(text.command(&[Missed::Exits]), Err(ALL_RECORDED));

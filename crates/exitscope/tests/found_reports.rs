@@ -72,8 +72,15 @@ const REPORTS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "r18-numa-balancing",
-        &["kvm_unmap_hva_range, of its MMU notifier", "NUMA balancing, KSM", "kernel.numa_balancing", "<numatune>"],
-        &["touches most of these pages for the first time"],
+        &[
+            "vCPU threads themselves change the mappings (kvm_unmap_hva_range, of its MMU notifier)",
+            "NUMA balancing, KSM",
+            "where NUMA balancing is on: `grep numa_ /proc/vmstat`",
+            "kernel.numa_balancing",
+            "<numatune>",
+        ],
+        // No thread of theirs did it.
+        &["touches most of these pages for the first time", "pages_collapsed", "kcompactd", "<hugepages/>"],
     ),
 ];
 

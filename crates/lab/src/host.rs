@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! /sys/module/{kvm, kvm_amd, …, haltpoll}/parameters/* · the files of knobs · clock source, governor, SMT, idle driver
+//! · files that the caller names
 //! ```
 
 use exitscope_model::HostSetting;
@@ -32,10 +33,12 @@ pub const GOVERNOR: &str = "governor";
 /// See [`CLOCK_SOURCE`].
 pub const BACK_END: &str = "back_end";
 
-/// Everything that is in force and may be read, that of one module side by side: `host`, then modules.
-pub fn settings() -> Vec<HostSetting> {
+/// Everything that is in force and may be read, that of one module side by side: `host`, then modules. `others` are further files of
+/// the host's, by name.
+pub fn settings<'a>(others: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<HostSetting> {
     let mut settings = vec![HostSetting::new("host", BACK_END, back_end())];
-    for (name, path) in FILES {
+    let others = others.filter(|(name, _)| FILES.iter().all(|file| file.0 != *name));
+    for (name, path) in FILES.into_iter().chain(others) {
         settings.extend(read(path).map(|value| HostSetting::new("host", name, value)));
     }
     for knob in
@@ -89,7 +92,16 @@ mod tests {
 
     #[test]
     fn settings_of_one_thing_stand_together_and_are_what_the_files_say() {
-        let settings = settings();
+        let version = fs::read_to_string("/proc/version").unwrap().trim().to_string();
+        let others = [("kernel", "/proc/version"), (CLOCK_SOURCE, "/proc/version"), ("none", "/proc/no such file")];
+        let settings = settings(others.into_iter());
+        let named = |name: &str| -> Vec<String> {
+            let of_host = settings.iter().filter(|of| of.of == "host" && of.name == name);
+            of_host.map(|of| of.value.clone()).collect()
+        };
+        assert_eq!(named("kernel"), [version]);
+        assert_eq!(named(CLOCK_SOURCE), of_machine(CLOCK_SOURCE).into_iter().collect::<Vec<_>>());
+        assert_eq!(named("none"), Vec::<String>::new());
         let groups: Vec<&str> = settings.chunk_by(|a, b| a.of == b.of).map(|group| group[0].of.as_str()).collect();
         let mut once = groups.clone();
         once.sort_unstable();

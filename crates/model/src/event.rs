@@ -585,6 +585,18 @@ impl HostSetting {
     }
 }
 
+/// Names of settings of `host` in a recording that say who may take a guest's memory away, as docs/settings.md has them.
+pub mod host_memory {
+    /// `kernel.numa_balancing`: 0 is off.
+    pub const NUMA_BALANCING: &str = "numa_balancing";
+    /// Whether KSM runs: 1; 0 and 2 are off.
+    pub const KSM_RUN: &str = "ksm_run";
+    /// When memory may be of transparent huge pages: the word in brackets of those that may be set.
+    pub const THP_ENABLED: &str = "thp_enabled";
+    /// All of them.
+    pub const ALL: [&str; 3] = [NUMA_BALANCING, KSM_RUN, THP_ENABLED];
+}
+
 /// The settings of `exitscope` in a recording: what the recorder says of itself.
 pub mod recorder {
     /// How it was recorded: `bpf` or `perf_events`.

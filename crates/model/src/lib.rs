@@ -39,7 +39,7 @@ pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{
     Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, Subject, SubjectKind, TraceInfo,
-    recorder, version,
+    host_memory, recorder, version,
 };
 pub use exit::{Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity, least_vms};
 pub use exit_info::{ExitInfo, ExitWord};

@@ -53,9 +53,10 @@ pub struct AdvisedCauseRow {
     pub vm: Option<u32>,
     /// The VM's process name.
     pub vm_name: Option<String>,
-    /// `exits`, `steal` (runnable, without a CPU) or `forced_out` (out of the guest because another thread of the core had to
-    /// leave).
-    #[schemars(extend("enum" = ["exits", "steal", "forced_out"]))]
+    /// `exits`, `steal` (runnable, without a CPU), `forced_out` (out of the guest because another thread of the core had to
+    /// leave), `polling` (of the host's, for halted vCPUs), `halt_not_divided` (a halt of which nothing says how long it polled,
+    /// was halted and waited) or `unknown`.
+    #[schemars(extend("enum" = ["exits", "steal", "forced_out", "polling", "halt_not_divided", "unknown"]))]
     pub kind: &'static str,
     /// The exits' reason.
     pub reason: Option<String>,
@@ -73,8 +74,8 @@ pub struct AdvisedCauseRow {
     pub share_of_cost: Option<f64>,
     /// Part of the time of the VM's vCPUs.
     pub share_of_time: f64,
-    /// `can_be_changed`, `inherent` or `not_judged`.
-    #[schemars(extend("enum" = ["can_be_changed", "inherent", "not_judged"]))]
+    /// `can_be_changed`, `inherent`, `not_recorded` (the recording lacks what would tell) or `not_judged`.
+    #[schemars(extend("enum" = ["can_be_changed", "inherent", "not_recorded", "not_judged"]))]
     pub verdict: &'static str,
     /// The numbers of the advice that changes it; none where too little is to be won for one.
     pub advice: Vec<usize>,
@@ -368,6 +369,7 @@ impl AdvisedCauseRow {
                 ("can_be_changed", Some(change.to_string()), "can be changed, with little to win".to_string())
             }
             CauseVerdict::Inherent(why) => ("inherent", Some(why.clone()), "inherent".to_string()),
+            CauseVerdict::NotRecorded(why) => ("not_recorded", Some(why.clone()), "not recorded".to_string()),
             CauseVerdict::NotJudged(why) if why == NO_RULE => {
                 ("not_judged", Some(why.clone()), format!("not judged: {NO_RULE}"))
             }
@@ -381,6 +383,9 @@ impl AdvisedCauseRow {
             GoesInto::Exits(code) => ("exits", Some(code.name())),
             GoesInto::Steal => ("steal", None),
             GoesInto::ForcedOut => ("forced_out", None),
+            GoesInto::Polling => ("polling", None),
+            GoesInto::Undivided => ("halt_not_divided", None),
+            GoesInto::Unknown => ("unknown", None),
         };
         AdvisedCauseRow {
             vm,

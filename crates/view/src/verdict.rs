@@ -185,15 +185,7 @@ impl VerdictRow {
                 let record = record(&[Missed::Entries]);
                 format!("Cannot tell what exits cost: no entry into a guest was recorded; {record}")
             }
-            VerdictState::MostlyUnknown if hidden > unknown => {
-                format!("Cannot tell: losses hide most of {share} of vCPU time; record with larger buffers")
-            }
-            VerdictState::MostlyUnknown => {
-                let record = record(Missed::OF_TIME);
-                format!(
-                    "Cannot tell: {share} of vCPU time is unaccounted for, halts that are not divided included; {record}"
-                )
-            }
+            VerdictState::MostlyUnknown => mostly_unknown(verdict, words),
         };
         let and_next = next.map(|(state, time)| {
             let what = match state {
@@ -251,6 +243,26 @@ fn costliest(advised: &AdviceReport) -> Option<(String, u64)> {
     Some((row.named(": "), row.time_ns))
 }
 
+/// Why nothing can be told, what it most likely is, and what to record.
+fn mostly_unknown(verdict: &Verdict, words: &VerdictWords) -> String {
+    let Verdict { time, wall, hidden, unknown, undivided, .. } = *verdict;
+    let share = percent(time.0, wall.0);
+    match () {
+        _ if hidden > unknown => {
+            format!("Cannot tell: losses hide most of {share} of vCPU time; record with larger buffers")
+        }
+        _ if undivided.0.saturating_mul(2) > time.0 => format!(
+            "Cannot tell, most likely halted: {} of vCPU time is in halts that no event divides into polling, halted and steal; {}",
+            percent(undivided.0, wall.0),
+            words.how.clause(&[Missed::HaltEnds, Missed::Scheduler])
+        ),
+        () => format!(
+            "Cannot tell: {share} of vCPU time is unaccounted for, halts that are not divided included; {}",
+            words.how.clause(Missed::OF_TIME)
+        ),
+    }
+}
+
 impl BestChangeRow {
     fn of(row: &AdviceRow) -> BestChangeRow {
         BestChangeRow {
@@ -267,9 +279,8 @@ mod tests {
     use super::*;
     use exitscope_analysis::VerdictInput;
 
-    #[test]
-    fn what_is_kept_from_running_is_not_called_halted() {
-        let words = VerdictWords {
+    fn words() -> VerdictWords {
+        VerdictWords {
             vcpus: 1,
             wanted: 0.1,
             cpus: 4,
@@ -280,7 +291,26 @@ mod tests {
             took_turns: false,
             sleeps: None,
             how: HowToRecord::default(),
+        }
+    }
+
+    #[test]
+    fn halts_that_nothing_divides_are_most_likely_idle() {
+        let text = |undivided, unknown| {
+            let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(1_000 - undivided - unknown));
+            let parts = parts.with(TimePart::Undivided, Nanos(undivided)).with(TimePart::Unknown, Nanos(unknown));
+            let input = VerdictInput { parts, exits: 9, timed_exits: 9, forced_out: Nanos::ZERO };
+            VerdictRow::worded(&Verdict::of(&input), &words(), None).text
         };
+        let halts = "Cannot tell, most likely halted: 98.6% of vCPU time is in halts that no event divides into polling, halted and steal; \
+            record with `exitscope record";
+        assert!(text(986, 10).starts_with(halts), "{}", text(986, 10));
+        assert!(text(400, 401).starts_with("Cannot tell: 80.1% of vCPU time is unaccounted for"), "{}", text(400, 401));
+    }
+
+    #[test]
+    fn what_is_kept_from_running_is_not_called_halted() {
+        let words = words();
         let text = |halted, stopped| {
             let parts = AllParts::ZERO.with(TimePart::Guest, Nanos(50)).with(TimePart::Halted, Nanos(halted));
             let parts = parts.with(TimePart::Stopped, Nanos(stopped));

@@ -8,4 +8,5 @@ pub(crate) mod halt_poll_scope;
 pub(crate) mod msr_cures;
 pub(crate) mod passed_msrs;
 pub(crate) mod table;
+pub(crate) mod unmapping_cures;
 pub(crate) mod vmm_settings;

@@ -8,7 +8,7 @@ use super::cure::{
     libvirt, qemu,
 };
 use super::passed_msrs::{BASES, COMMANDS, RESIDENCY, SPEC_CTRL, SYSCALL, SYSENTER, XFD, XFD_ERR};
-use crate::setting::AdviceSetting;
+use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_model::SubjectKind;
 use exitscope_policy::Knob;
 
@@ -64,7 +64,11 @@ pub(crate) static MSRS: &[ExitSource] = &[
     msr(0x186, 0x18d, "performance counters", C(&PMU)),
     msr(0x309, 0x30c, "performance counters", C(&PMU)),
     msr(0x38d, 0x390, "performance counters", C(&PMU)),
+    // MSR_IA32_PEBS_ENABLE, MSR_PEBS_DATA_CFG.
+    msr(0x3f1, 0x3f2, "performance counters", C(&PMU)),
     msr(0x4c1, 0x4c8, "performance counters", C(&PMU)),
+    // MSR_IA32_DS_AREA.
+    msr(0x600, 0x600, "performance counters", C(&PMU)),
     msr(0xc001_0000, 0xc001_0007, "performance counters", C(&PMU)),
     msr(0xc001_0200, 0xc001_020b, "performance counters", C(&PMU)),
     msr(0xc000_0300, 0xc000_0303, "performance counters", C(&PMU)),
@@ -375,10 +379,29 @@ static TSC_CURE: Cure = Cure {
     ..IN_GUEST
 };
 
+/// KVM_X86_DISABLE_EXITS_APERFMPERF of Documentation/virt/kvm/api.rst, of Linux 6.17; no option of QEMU's asks for it as of 10.2.
 static APERF: Cure = Cure {
     change: "let the guest read APERF and MPERF less often",
-    settings: &[by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them")],
+    settings: &[
+        by_hand("in the guest: turbostat, cpupower monitor and reads of scaling_cur_freq are what reads them"),
+        by_hand(
+            "from Linux 6.17 on KVM lets guests read them without an exit if the VMM asks for it \
+                (KVM_X86_DISABLE_EXITS_APERFMPERF), which QEMU up to 10.2 does not; they are the CPU's then, not the vCPU's, and mean \
+                something only where each vCPU has a CPU of its own",
+        ),
+    ],
     ..IN_GUEST
+};
+
+/// `enable_mediated_pmu` of Documentation/admin-guide/kernel-parameters.txt, of Linux 7.0; `kvm_need_rdpmc_intercept` of
+/// arch/x86/kvm/pmu.c and `vmx_recalc_pmu_msr_intercepts` of arch/x86/kvm/vmx/vmx.c keep the exits of event selectors.
+const MEDIATED: AdviceSetting = AdviceSetting::When {
+    condition: SettingCondition::MediatedPmu,
+    set: &by_hand(
+        "`enable_mediated_pmu=1` for kvm_intel or kvm_amd in modprobe.d: where the VM has all the counters of the processor, reading \
+            and switching them (RDPMC, too) then needs no exit, choosing events still does; perf on the host cannot profile guests \
+            meanwhile, and most other exits take longer",
+    ),
 };
 
 pub(crate) static PMU: Cure = Cure {
@@ -390,6 +413,7 @@ pub(crate) static PMU: Cure = Cure {
         libvirt("features", "<pmu state='off'/>"),
         qemu("-cpu …,pmu=off"),
         by_hand("in the guest: end `perf` and profilers that run all the time"),
+        MEDIATED,
     ],
     xen: "vpmu=off on Xen's command line",
     helps: CureCondition::Always,
@@ -401,13 +425,16 @@ pub(crate) static PMU: Cure = Cure {
     payer: "whoever profiles in the guest",
 };
 
-/// `svm_recalc_intercepts` and `vmx_exec_control` of arch/x86/kvm keep RDPMC's exit where the PMU is KVM's.
+/// RDPMC's exit is kept unless the PMU is mediated: `kvm_need_rdpmc_intercept` of arch/x86/kvm/pmu.c, and always before Linux 7.0.
 pub(crate) static RDPMC: Cure = Cure {
     change: "let the guest's programs read performance counters less often: each RDPMC is an exit",
-    settings: &[by_hand(
-        "in the guest: profilers and libraries that count by themselves (PAPI, `perf stat` with short intervals); \
-            /sys/bus/event_source/devices/cpu/rdpmc says who may",
-    )],
+    settings: &[
+        by_hand(
+            "in the guest: profilers and libraries that count by themselves (PAPI, `perf stat` with short intervals); \
+                /sys/bus/event_source/devices/cpu/rdpmc says who may",
+        ),
+        MEDIATED,
+    ],
     ..IN_GUEST
 };
 

@@ -5,6 +5,7 @@ use super::ipis::{Ipis, SentIpis};
 use super::polling_guests::PollingGuests;
 use super::subject_stats::SubjectStats;
 use super::touched::{Touched, TouchedPages};
+use super::unmappings::{UnmapperCounts, Unmappings};
 use exitscope_analysis::MAX_KEYS;
 use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::replay::SpinSurvey;
@@ -76,6 +77,27 @@ impl RecordedHost {
         found.map(|setting| setting.value.as_str())
     }
 
+    /// How to record what a recording with these facts lacks.
+    pub(crate) fn how(&self, facts: &Facts) -> HowToRecord {
+        self.how_recorded.with(facts).on(&self.arch, self.xen)
+    }
+
+    /// A text, with the value of the first parameter of a module that it names by its file, if the recording has it.
+    pub(crate) fn with_value(&self, text: &str) -> Option<String> {
+        let (_, file) = text.split_once("/sys/module/")?;
+        let (module, rest) = file.split_once("/parameters/")?;
+        let name: String = rest.chars().take_while(|of| of.is_alphanumeric() || *of == '_').collect();
+        let value = self.setting(module, &name)?.trim();
+        let file = format!("/sys/module/{module}/parameters/{name}");
+        Some(text.replacen(&file, &format!("{file} (it was {value})"), 1))
+    }
+
+    /// What a setting of the host's own was; of a file that lists what may be set, the word in brackets.
+    pub(crate) fn in_force(&self, name: &str) -> Option<&str> {
+        let value = self.setting("host", name)?.trim();
+        Some(value.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(value, |(chosen, _)| chosen))
+    }
+
     /// Whether its processors are s390's.
     pub(crate) fn is_s390(&self) -> bool {
         self.arch.starts_with("s390")
@@ -106,6 +128,12 @@ pub struct VmTime {
     pub in_device_model: u64,
     /// In halts.
     pub in_halts: u64,
+    /// Of that, polls of the host's.
+    pub polling: u64,
+    /// Of that, what is not divided into polling, halted and steal.
+    pub undivided: u64,
+    /// What nothing explains.
+    pub unknown: u64,
     /// Runnable, without a CPU.
     pub steal: u64,
     /// Unknown time in which Xen says that they run.
@@ -166,6 +194,7 @@ pub struct AdviceInput {
     by_vm: ByVm,
     about: StatsByKey<(VmId, SubjectKey), SubjectStats>,
     touched: TouchedPages,
+    unmappings: Unmappings,
     ipis: SentIpis,
     /// How vCPUs spin before they yield.
     pub(crate) spins: SpinSurvey,
@@ -215,6 +244,7 @@ impl AdviceInput {
             by_vm: ByVm::default(),
             about: StatsByKey::default(),
             touched: TouchedPages::default(),
+            unmappings: Unmappings::default(),
             ipis: SentIpis::default(),
             spins: SpinSurvey::default(),
             polling_guests: PollingGuests::default(),
@@ -322,6 +352,9 @@ impl AdviceInput {
     /// Adds one activity of KVM.
     pub fn absorb_kvm_activity(&mut self, of: &KvmActivityEvent) {
         self.facts.absorb_kvm_activity(of);
+        if self.facts.within(of.at) {
+            self.unmappings.absorb(of);
+        }
     }
 
     /// Adds one halt; whether it is of the vCPUs and moments that are looked at.
@@ -353,6 +386,7 @@ impl AdviceInput {
             by_vm: _,
             about: _,
             touched: _,
+            unmappings: _,
             ipis: _,
             spins,
             polling_guests,
@@ -380,6 +414,7 @@ impl AdviceInput {
             by_vm: _,
             about,
             touched,
+            unmappings,
             ipis,
             spins,
             polling_guests,
@@ -392,6 +427,7 @@ impl AdviceInput {
         self.facts.merge(facts);
         self.about.merge(about);
         self.touched.merge(touched);
+        self.unmappings.merge(unmappings);
         self.ipis.merge(ipis);
         for ((vm, by), taken) in preempted {
             self.note_preemptions(*vm, *by, *taken);
@@ -424,7 +460,14 @@ impl AdviceInput {
                 vm.runs_unsaid = vm.runs_unsaid.saturating_add(division.part(TimePart::Unknown).0);
             }
             vm.in_halts = vm.in_halts.saturating_add(division.parts.in_halts().0);
-            vm.steal = vm.steal.saturating_add(division.part(TimePart::Steal).0);
+            for (to, part) in [
+                (&mut vm.steal, TimePart::Steal),
+                (&mut vm.polling, TimePart::Polling),
+                (&mut vm.undivided, TimePart::Undivided),
+                (&mut vm.unknown, TimePart::Unknown),
+            ] {
+                *to = to.saturating_add(division.part(part).0);
+            }
         }
         let by_vm = self.by_vm().into_owned();
         let mut details: BTreeMap<(VmId, SubjectKey), ExitStats> = BTreeMap::new();
@@ -495,6 +538,11 @@ impl AdviceInput {
     /// How often a VM's pages were missing.
     pub(crate) fn touched(&self, vm: VmId) -> Touched {
         self.touched.of(vm)
+    }
+
+    /// Who changed how a VM's memory is mapped, and how often; the kernel's own threads may have changed other VMs'.
+    pub(crate) fn unmappers(&self, vm: VmId, host: &RecordedHost) -> UnmapperCounts {
+        self.unmappings.of(vm, host)
     }
 
     /// Where a VM's pages were missing, as [`TouchedPages::places`].
@@ -625,6 +673,18 @@ mod tests {
     };
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_file_whose_value_was_recorded_is_shown_with_it() {
+        let settings = vec![HostSetting::new("kvm", "nx_huge_pages", "Y\n")];
+        let host = RecordedHost { settings, ..RecordedHost::default() };
+        let text = "/sys/module/kvm/parameters/nx_huge_pages is Y where";
+        let expected = "/sys/module/kvm/parameters/nx_huge_pages (it was Y) is Y where";
+        assert_eq!(host.with_value(text).as_deref(), Some(expected));
+        for other in ["/sys/module/kvm/parameters/nx_huge", "/sys/module/kvm_intel/parameters/nx_huge_pages", "Y"] {
+            assert_eq!(host.with_value(other), None, "{other}");
+        }
+    }
 
     /// A millisecond of two vCPUs: an access, a halt, two yields that find nobody, a preemption, and who took the CPU.
     fn absorb(input: &mut AdviceInput, number: u64) {

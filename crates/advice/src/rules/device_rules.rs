@@ -27,6 +27,7 @@ use crate::setting::{SettingCondition, SettingSide};
 use crate::{AdviceSetting, CitedFactId};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{ExitStats, SubjectKey, Tally, is_part};
+use exitscope_model::host_memory::{KSM_RUN, NUMA_BALANCING, THP_ENABLED};
 use exitscope_model::version;
 use exitscope_model::{CodeList, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_units::{Nanos, VmId};
@@ -239,7 +240,7 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
 pub(crate) fn judge_halts(
     input: &AdviceInput,
     host: &RecordedHost,
-    unknown: Option<String>,
+    unknown: Option<RuleAnswer>,
     simulate: &Simulate<'_>,
     judgement: &mut Judgement,
 ) {
@@ -398,11 +399,7 @@ impl JudgedVm<'_> {
             && is_access
             && matches!(account.answer, Some(Remedy::Leave(_)))
         {
-            return RuleAnswer::NotJudged(
-                "the recording has no run states, which say what of it is waiting for the device model or for a CPU: `xentrace -D -e \
-                 0x000af000` has them"
-                    .into(),
-            );
+            return self.not_recorded(MAY_WAIT_FOR_DEVICE_MODEL, &[Missed::Scheduler]);
         }
         if cell.timed < FEWEST {
             return RuleAnswer::NotJudged(format!("{} exits are too few to judge", cell.timed));
@@ -441,12 +438,7 @@ impl JudgedVm<'_> {
     fn little(&self, account: &VmSubjectExits) -> RuleAnswer {
         let cell = &account.all.stats;
         if self.is_worth(cell.cost().0) {
-            let why = match self.input.facts.event_kinds.by_runner {
-                true => MAY_WAIT_ON_POWERPC,
-                false if self.host.xen => MAY_WAIT_ON_XEN,
-                false => MAY_WAIT,
-            };
-            return RuleAnswer::NotJudged(why.into());
+            return self.not_recorded(if self.host.xen { MAY_WAIT_ON_XEN } else { MAY_WAIT }, &[Missed::Scheduler]);
         }
         match account.answer {
             Some(Remedy::Leave(why)) => RuleAnswer::Inherent(why.into()),
@@ -456,6 +448,11 @@ impl JudgedVm<'_> {
             Some(Remedy::Cure(_)) => self.answered_inside(),
             _ => RuleAnswer::NotJudged("too little time to look for a change".into()),
         }
+    }
+
+    /// That the recording lacks this, and how to record it.
+    fn not_recorded(&self, why: &str, missed: &[Missed]) -> RuleAnswer {
+        RuleAnswer::NotRecorded(format!("{why}; {}", self.host.how(&self.input.facts).clause(missed)))
     }
 
     /// What explains exits for an MSR that KVM lets guests reach without.
@@ -479,7 +476,7 @@ impl JudgedVm<'_> {
             true => RuleAnswer::Inherent(
                 "the hypervisor itself answers it already; only the guest can ask less often".into(),
             ),
-            false => RuleAnswer::NotJudged("the recording does not say who answers it".into()),
+            false => self.not_recorded(NOT_SAID_WHO, &[Missed::UserExits]),
         }
     }
 
@@ -698,6 +695,15 @@ impl JudgedVm<'_> {
                 !asks(|key| key.kind == SubjectKind::Msr && (0x4000_0000..0x4000_1000).contains(&key.key))
             }
             Some(SettingCondition::IntelHost) => self.input.is_vmx,
+            // Where a recording does not say, they may be on.
+            Some(SettingCondition::NumaBalancing) => self.host.in_force(NUMA_BALANCING) != Some("0"),
+            Some(SettingCondition::Ksm) => self.host.in_force(KSM_RUN).is_none_or(|run| run == "1"),
+            // Kernels before Linux 7.0 have no such parameter.
+            Some(SettingCondition::MediatedPmu) => {
+                self.host.switch(if self.input.is_vmx { "kvm_intel" } else { "kvm_amd" }, "enable_mediated_pmu")
+                    == Some(false)
+            }
+            Some(SettingCondition::HugePages) => self.host.in_force(THP_ENABLED) != Some("never"),
             Some(SettingCondition::OtherClock | SettingCondition::VirtioConsole) | None => true,
         }
     }
@@ -782,14 +788,17 @@ pub(crate) struct GainRange {
 }
 
 /// Why nothing is said of exits at which another task may have taken the CPU.
-pub(crate) const MAY_WAIT: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took: \
-    sched_switch would tell (`perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`)";
-
-const MAY_WAIT_ON_POWERPC: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took: \
-    sched_switch would tell (`perf record -e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a`)";
+const MAY_WAIT: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took";
 
 const MAY_WAIT_ON_XEN: &str = "most of their time is that of long ones, which may be waits for the device model or for a CPU: the recording \
-    has no run states, which say so (`xentrace -D -e 0x000af000`)";
+    has no run states, which say so";
+
+/// Of accesses on Xen.
+const MAY_WAIT_FOR_DEVICE_MODEL: &str =
+    "the recording has no run states, which say what of it is waiting for the device model or for a CPU";
+
+/// Of exits that may be answered in the kernel or beyond.
+const NOT_SAID_WHO: &str = "the recording does not say who answers it";
 
 /// The risk of APIC virtualisation on Intel's processors, where it is on by default.
 const OF_APICV: &str = "none known";
@@ -1014,6 +1023,26 @@ mod tests {
             assert!(format!("{settings:?}").contains(says), "{told:?}: {settings:?}");
             let is_knob = |setting: &AdviceSetting| matches!(setting, AdviceSetting::Knob { .. });
             assert_eq!(settings.iter().any(is_knob), is_offered, "{told:?}: {settings:?}");
+        }
+    }
+
+    /// Only a kernel that has it has the parameter.
+    #[test]
+    fn a_mediated_pmu_is_offered_only_where_the_kernel_has_it_and_it_is_off() {
+        for (module, told, is_offered) in [
+            ("kvm_intel", None, false),
+            ("kvm_intel", Some("Y"), false),
+            ("kvm_intel", Some("N"), true),
+            ("kvm_amd", Some("N"), false),
+        ] {
+            let settings = told.map(|value| exitscope_model::HostSetting::new(module, "enable_mediated_pmu", value));
+            let host = RecordedHost { arch: "x86_64".into(), settings: settings.into_iter().collect(), ..of_qemu() };
+            for key in [0x186, 0x38f, 0xc1, 0x3f1] {
+                let judgement = judged_on(&host, SubjectKind::Msr, key, 2_000, 20 * US, false);
+                let settings = format!("{:?}", judgement.advice()[0].plan().settings);
+                assert_eq!(settings.contains("enable_mediated_pmu=1"), is_offered, "{module} {told:?}: {settings}");
+                assert!(settings.contains("pmu=off"), "{key:#x}: {settings}");
+            }
         }
     }
 
@@ -1336,7 +1365,11 @@ mod tests {
         inherent(judge(Port, 0x3f8, true, 30, 0, 100_000, true), "hypervisor itself");
         inherent(judge(Port, 0x3f8, true, 30, 15, 10_000, true), "hypervisor itself");
         inherent(judge(Port, 0x1234, true, 30, 0, 10_000, true), "hypervisor itself");
-        unjudged(judge(Port, 0x3f8, true, 30, 0, 100_000, false), "does not say who answers");
+        let said = judge(Port, 0x3f8, true, 30, 0, 100_000, false);
+        assert!(
+            matches!(&said, RuleAnswer::NotRecorded(why) if why.contains("does not say who answers it; record with")),
+            "{said:?}"
+        );
         unjudged(judge(Port, 0x1234, true, 30, 30, 100_000, true), "too little time");
         unjudged(judge(Port, 0x3f8, true, 29, 29, 10_000, true), "29 exits are too few");
         unjudged(judge(Port, 0x3f8, true, 0, 0, 10_000, true), "none of these exits is timed");

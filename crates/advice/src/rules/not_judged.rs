@@ -105,7 +105,7 @@ fn in_user_space(of: &RuleInput<'_>) -> Option<&'static str> {
 
 /// Notes what is not judged; where nothing is, that alone.
 pub(crate) fn note(of: &RuleInput<'_>, gaps: impl Iterator<Item = &'static Gap>, judgement: &mut Judgement) {
-    let how = of.host.how_recorded.with(&of.selected.facts).on(&of.host.arch, of.host.xen);
+    let how = of.host.how(&of.selected.facts);
     for gap in gaps {
         let Some(missing) = (gap.missing)(of) else { continue };
         let (record, missing) = match gap.lacks.command(&how) {

@@ -18,12 +18,17 @@ use crate::cures::cure::{
     qemu,
 };
 use crate::cures::msr_cures::{CPUID, RDPMC};
+use crate::cures::unmapping_cures::{
+    BY_COMPACTION, BY_KHUGEPAGED, BY_KSM, BY_RECLAIM, BY_VCPUS, BY_VCPUS_WITHOUT_NUMA, BY_VMM, PERHAPS_TAKEN,
+    TAKEN_AWAY,
+};
 use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
 use crate::evidence::input::AdviceInput;
+use crate::evidence::unmappings::{Unmapper, mostly};
 use crate::judgement::{CitedValue, Judgement, Topic};
-use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
+use exitscope_model::host_memory::NUMA_BALANCING;
 use exitscope_model::version;
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
@@ -92,9 +97,16 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
             &[
                 Remedy::Cure(&FIRST_TOUCH),
                 Remedy::Cure(&ONCE_EACH),
-                Remedy::Cure(&TAKEN_AWAY),
                 Remedy::Cure(&EITHER),
+                Remedy::Cure(&TAKEN_AWAY),
                 Remedy::Cure(&PERHAPS_TAKEN),
+                Remedy::Cure(&BY_VCPUS),
+                Remedy::Cure(&BY_VCPUS_WITHOUT_NUMA),
+                Remedy::Cure(&BY_VMM),
+                Remedy::Cure(&BY_KHUGEPAGED),
+                Remedy::Cure(&BY_KSM),
+                Remedy::Cure(&BY_RECLAIM),
+                Remedy::Cure(&BY_COMPACTION),
                 Remedy::Cure(&READ_IN),
             ],
         )
@@ -404,6 +416,12 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
             account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
         account.note_long_ones(vm.input);
+        if name == FAULTS {
+            for (unmapper, count) in vm.input.unmappers(vm.id, vm.host) {
+                let what = format!("memory mappings of VMMs changed (kvm_unmap_hva_range) in {}", unmapper.threads());
+                account.more.push((Topic::Devices, what, CitedValue::Count(count)));
+            }
+        }
         for (activity, count) in vm.input.kvm_activity(vm.id, group.activities) {
             let what = format!("{} ({}) meanwhile", activity.what(), activity.event());
             account.more.push((Topic::Devices, what, CitedValue::Count(count)));
@@ -444,7 +462,7 @@ fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)>
 }
 
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
-pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut Judgement) {
+pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<RuleAnswer>, judgement: &mut Judgement) {
     let mut stats = ExitStats::default();
     let halts = vm.input.causes(vm.id).iter().filter(|(cause, _)| cause.code.is_halt() && !cause.code.nested);
     halts.for_each(|(_, of)| stats.merge(of));
@@ -468,11 +486,11 @@ pub(crate) fn halts(vm: &JudgedVm<'_>, unknown: Option<String>, judgement: &mut 
     }
     let outside = vm.input.halts(vm.id).in_user_space;
     let few = vm.input.facts.halts.all().halts() < polling::FEWEST;
-    let unknown = unknown.or_else(|| few.then(|| FEW_HALTS.to_string()));
+    let unknown = unknown.or_else(|| few.then(|| RuleAnswer::NotJudged(FEW_HALTS.to_string())));
     if outside > 0 && outside == all {
         judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(HALTS_OUTSIDE.into()));
     } else if let Some(why) = unknown {
-        judgement.say(Some(vm.id), Covered::Halts, RuleAnswer::NotJudged(why));
+        judgement.say(Some(vm.id), Covered::Halts, why);
     }
 }
 
@@ -505,19 +523,40 @@ const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local A
     an irqchip in the kernel (QEMU's default) it would do both, and what that wins, the recording does not say";
 
 /// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where most of
-/// their time is that of faults alone in their 2 MiB, pages of that size need as many.
+/// their time is that of faults alone in their 2 MiB, pages of that size need as many. The place among the group's answers.
 fn memory_faults(vm: &JudgedVm<'_>) -> usize {
     let touched = vm.input.touched(vm.id);
     let faults = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_memory_fault(cause));
     let faults: u64 = faults.map(|(_, stats)| stats.count).sum();
-    match touched.all() {
-        _ if happened(vm, KvmActivity::AsyncPageFault).saturating_mul(2) > faults => 5,
-        0 => 3,
-        all if touched.again.saturating_mul(2) > all => 2,
+    let unmappers = vm.input.unmappers(vm.id, vm.host);
+    let is_often = unmappers.values().sum::<u64>().saturating_mul(TAKEN_OFTEN) >= touched.all();
+    let is_again = touched.again.saturating_mul(2) > touched.all();
+    match mostly(&unmappers).filter(|_| is_often) {
+        _ if happened(vm, KvmActivity::AsyncPageFault).saturating_mul(2) > faults => 12,
+        _ if touched.all() == 0 => 2,
         // The memory of a VM that is started meanwhile was not there before.
-        all if happened(vm, KvmActivity::Unmapped).saturating_mul(TAKEN_OFTEN) >= all && !vm.is_there_for_a_part() => 4,
+        Some(unmapper) if is_again || !vm.is_there_for_a_part() => 5 + taken_by(unmapper, has_no_numa_balancing(vm)),
+        _ if is_again => 3,
+        None if is_often && !vm.is_there_for_a_part() => 4,
         _ => usize::from(touched.alone.saturating_mul(2) > touched.time),
     }
+}
+
+/// The place among the answers that are of one who takes memory away.
+fn taken_by(unmapper: Unmapper, no_numa_balancing: bool) -> usize {
+    match unmapper {
+        Unmapper::Vcpus => usize::from(no_numa_balancing),
+        Unmapper::Vmm => 2,
+        Unmapper::Khugepaged => 3,
+        Unmapper::Ksm => 4,
+        Unmapper::Reclaim => 5,
+        Unmapper::Compaction => 6,
+    }
+}
+
+/// Whether the recording says that it was off.
+fn has_no_numa_balancing(vm: &JudgedVm<'_>) -> bool {
+    vm.host.in_force(NUMA_BALANCING) == Some("0")
 }
 
 /// One change of the VMM's mappings for so many faults is enough for them: each may be of 2 MiB and more.
@@ -531,8 +570,8 @@ fn happened(vm: &JudgedVm<'_>, activity: KvmActivity) -> u64 {
 /// arm64's trapped accesses to system registers.
 const SYSTEM_REGISTERS: (CodeList, u64) = (CodeList::Arm64Ec, 0x18);
 
-const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not say which: `exitscope record`, or \
-    `perf record -e kvm:kvm_sys_access`, does; the vcpu_pc of the exits says whose code it is";
+const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not say which: \
+    `perf record -e kvm:kvm_sys_access` does; the vcpu_pc of the exits says whose code it is";
 
 /// `timer_emulate` of arch/arm64/kvm/arch_timer.c.
 fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
@@ -543,7 +582,7 @@ fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
 const TIMER_STORM: &str = "a timer storm: KVM emulates a timer of the guest's at most of these exits (kvm_timer_emulate), as the guest \
     programs it again and again. The virtual timer (CNTV) of a guest that is not nested needs no exit; a nested guest's, and the physical \
     one without ECV, do. After a restore or a migration a timer that is long due, or an offset (CNTVOFF) that was not restored, has the \
-    guest arm it at once again: `exitscope record`, with kvm_sys_access, says which register";
+    guest arm it at once again: `perf record -e kvm:kvm_sys_access` says which register";
 
 /// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
 const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and no event of KVM's says \
@@ -591,7 +630,7 @@ const MEMORY_FAULT: &str = "the guest uses memory as private that is shared, or 
 /// KVM_EXIT_MEMORY_FAULT, and without it where KVM gets no page (`kvm_handle_error_pfn` of arch/x86/kvm/mmu/mmu.c).
 const UNMAPPABLE: &str = "KVM_RUN failed, as KVM could not map memory that the guest used: the guest uses memory as private that is shared, \
     or the other way round, and user space converts it (KVM_EXIT_MEMORY_FAULT, a reason that text does not print beside the error: \
-    `exitscope record`, `perf record -e kvm:kvm_userspace_exit` and trace-cmd keep it), or nothing is mapped where the VMM said that \
+    perf.data and trace.dat have it), or nothing is mapped where the VMM said that \
     memory is (`perf trace -e ioctl,munmap,madvise` on the VMM)";
 
 /// `KVM_EXIT_INTR` of Documentation/virt/kvm/api.rst, and `immediate_exit` there.
@@ -723,7 +762,9 @@ static EITHER: Cure = Cure {
         without the addresses the recording does not say which",
     switches: &[],
     settings: &[
-        by_hand("`exitscope record` takes kvm_page_fault, too, where there is one: then the advice says which it is"),
+        by_hand(
+            "`perf record -e kvm:kvm_page_fault`, where the kernel has it, says where: with it the advice says which it is",
+        ),
         by_hand(
             "either way huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
                 /sys/kernel/mm/transparent_hugepage/enabled on the host",
@@ -732,14 +773,6 @@ static EITHER: Cure = Cure {
     risk: "huge pages are taken as a whole: less memory is left to overcommit",
     least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
     ..FIRST_TOUCH
-};
-
-/// Where the host changes mappings meanwhile: that a page had no fault before in the recording does not say that it was not there before.
-static PERHAPS_TAKEN: Cure = Cure {
-    change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so that pages that were there before \
-        the recording may have been taken away, by NUMA balancing, KSM, huge pages, a balloon; find out what, before huge pages or \
-        preallocation",
-    ..TAKEN_AWAY
 };
 
 /// `kvm_faultin_pfn` of arch/x86/kvm/mmu/mmu.c: getting the page would have to wait for its being read, from swap, a file, or, by
@@ -761,7 +794,7 @@ static READ_IN: Cure = Cure {
     ..TAKEN_AWAY
 };
 
-/// The same where a page of 2 MiB can spare no fault.
+/// [`FIRST_TOUCH`] where a page of 2 MiB can spare no fault.
 static ONCE_EACH: Cure = Cure {
     change: "the guest touches most of these pages for the first time in this recording, and most of the time goes into faults that are \
         alone in their 2 MiB: huge pages are there already, or would not make them fewer; preallocate the guest's memory",
@@ -811,38 +844,6 @@ static NX_HUGE_PAGES: Cure = Cure {
     acts: Acts::AtHost,
     risk: "on a processor with the flaw a guest can stop the host where it is N",
     payer: "whoever shares the host with a guest that is not trusted",
-};
-
-/// `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c.
-const NX_RECOVERY: AdviceSetting = by_hand(
-    "/sys/module/kvm/parameters/nx_huge_pages: where it is Y, a part (1/nx_huge_pages_recovery_ratio) of the pages \
-        that guests ran code from become large again each period, and are split at the next fetch; by default all do \
-        within about an hour, and waves that are closer together are something else",
-);
-
-/// `kvm_mmu_notifier_invalidate_range_start` of virt/kvm/kvm_main.c takes pages from the guest whenever the host's mapping
-/// changes; `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c splits no longer needed.
-static TAKEN_AWAY: Cure = Cure {
-    change: "most of these pages faulted before in this recording, so that something unmapped them meanwhile: find out what",
-    switches: &[],
-    settings: &[
-        by_hand(
-            "`perf stat -a -e kvm:kvm_unmap_hva_range -e kvm:kvm_age_hva -e huge_memory:mm_collapse_huge_page -e \
-                migrate:mm_migrate_pages sleep 10` on the host says whether it unmaps, looks at ages, collapses or migrates",
-        ),
-        by_hand(
-            "by what it says: `sysctl kernel.numa_balancing` (0 where vCPUs and memory are pinned, as by libvirt's <numatune>), \
-                /sys/kernel/mm/ksm/run, /sys/kernel/mm/transparent_hugepage/khugepaged/defrag, a balloon that moves, swapping; \
-                each by its value first",
-        ),
-        AdviceSetting::When { condition: SettingCondition::IntelHost, set: &NX_RECOVERY },
-    ],
-    xen: "",
-    helps: CureCondition::Always,
-    least: LESS_OFTEN,
-    acts: Acts::AtHost,
-    risk: "what takes pages away has its use: memory that several VMs share, or that is near to who uses it",
-    payer: "whoever gains by it",
 };
 
 /// `kvm_mmu_slot_apply_flags`, `fast_page_fault` of arch/x86/kvm; a page that was only read so far may be the zero page, or
@@ -1021,10 +1022,11 @@ mod tests {
     use crate::test_exits::{end, exit, spent, vcpu};
     use crate::{CauseSubject, CauseVerdict};
     use exitscope_analysis::Selection;
+    use exitscope_model::VcpuIdentity;
     use exitscope_model::{
         EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, TimePart, VcpuWakeup,
     };
-    use exitscope_units::{Moment, Nanos};
+    use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
     const US: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;
@@ -1061,6 +1063,12 @@ mod tests {
             comms: [(1, "qemu-system-x86".to_string())].into_iter().collect(),
             ..RecordedHost::default()
         };
+        let activity = |&activity| KvmActivityEvent { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), activity };
+        judged_on(&host, made, made.activities.iter().map(activity))
+    }
+
+    /// The same on this host, where KVM does this meanwhile.
+    fn judged_on(host: &RecordedHost, made: &Made, activities: impl Iterator<Item = KvmActivityEvent>) -> Judgement {
         let mut input = AdviceInput::new(&Selection::default());
         input.begin(Moment::from_nanos(0));
         input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
@@ -1077,14 +1085,12 @@ mod tests {
                 input.absorb(&Exit { parts: spent(TimePart::Kernel, US), ..exit(vcpu(0), at + 30 * US, code) });
             }
         }
-        for &activity in made.activities {
-            input.absorb_kvm_activity(&KvmActivityEvent { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), activity });
-        }
+        activities.for_each(|of| input.absorb_kvm_activity(&of));
         end(&mut input, &[vcpu(0)], SECOND);
         let mut judgement = Judgement::default();
-        crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+        crate::rules::device_rules::judge(&input, host, &|_, _| Vec::new(), &mut judgement);
         judgement.rank();
-        causes::list(&input, &input, &host, &mut judgement);
+        causes::list(&input, &input, host, &mut judgement);
         judgement
     }
 
@@ -1240,7 +1246,6 @@ mod tests {
             assert_eq!(judgement.left_alone.len(), 1, "{:?}", made.code);
         }
         let unjudged = [
-            (made(vmx(48), None), "the recording does not say what they are about", CauseSubject::None),
             (
                 Made { beside: Some(vmx(56)), ..made(vmx(7), None) },
                 "kvm_inj_virq",
@@ -1264,8 +1269,6 @@ mod tests {
                 "user space converts it",
                 CauseSubject::Group("conversions of a confidential guest's memory"),
             ),
-            // An entry of an emulated device, whose access the recording lacks.
-            (made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f))), "does not say what", CauseSubject::None),
         ];
         for (made, says, subject) in unjudged {
             let judgement = judged("x86_64", &made);
@@ -1273,6 +1276,14 @@ mod tests {
             let row = judgement.causes.iter().find(|row| row.into == crate::GoesInto::Exits(made.code)).unwrap();
             assert!(matches!(&row.verdict, CauseVerdict::NotJudged(why) if why.contains(says)), "{:?}", row.verdict);
             assert_eq!(row.subject, subject, "{:?}", made.code);
+        }
+        // The second is an entry of an emulated device, whose access the recording lacks.
+        for made in [made(vmx(48), None), made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f)))] {
+            let row = &judged("x86_64", &made).causes[0];
+            assert!(
+                matches!(&row.verdict, CauseVerdict::NotRecorded(why) if why.contains("does not say what they are about; record with")),
+                "{row:?}"
+            );
         }
     }
 
@@ -1294,6 +1305,61 @@ mod tests {
         // Hyper-V's EOI leaves whatever virtualises the APIC.
         let eoi = judged("x86_64", &made(vmx(32), Some((D::Msr, true, 0x4000_0070))));
         assert!(said(&eoi, vmx(32)).contains("no processor lets through"), "{:?}", eoi.causes);
+    }
+
+    /// Pages fault again, or for the first time in the recording; the thread that unmaps says who takes them away, and what is off does not.
+    #[test]
+    fn who_takes_memory_away_is_told_by_the_thread() {
+        let info = |settings: &[(&str, &str)]| RecordedHost {
+            arch: "x86_64".into(),
+            comms: [(1, "qemu-system-x86"), (70, "khugepaged"), (71, "ksmd"), (72, "kswapd1"), (73, "kcompactd0")]
+                .map(|(tid, name)| (tid, name.to_string()))
+                .into_iter()
+                .collect(),
+            settings: settings
+                .iter()
+                .map(|(name, value)| exitscope_model::HostSetting::new("host", name, *value))
+                .collect(),
+            ..RecordedHost::default()
+        };
+        let thread = |vm, tid| VcpuIdentity { vm: VmId(vm), vcpu: VcpuId::UNKNOWN, tid: Tid(tid) };
+        let (own, vmm) = (vcpu(0), thread(1, 1));
+        let kernel = |tid| thread(tid, tid);
+        for (settings, unmaps, says, sets, does_not_set) in [
+            (&[][..], &[(own, 500)][..], "vCPU threads themselves", "kernel.numa_balancing=0", "khugepaged"),
+            (&[("numa_balancing", "1")], &[(own, 500)], "NUMA balancing, KSM", "kernel.numa_balancing=0", "dommemstat"),
+            (&[("numa_balancing", "0")], &[(own, 500)], "NUMA balancing is off", "pgsteal", "kernel.numa_balancing=0"),
+            (&[("ksm_run", "0")], &[(own, 500)], "vCPU threads themselves", "pgsteal", "ksm/run"),
+            (&[("ksm_run", "1")], &[(own, 500)], "vCPU threads themselves", "ksm/run", "khugepaged"),
+            (&[], &[(vmm, 500), (own, 9)], "the VMM may have taken", "dommemstat", "pgsteal"),
+            (&[], &[(kernel(70), 500), (own, 9)], "khugepaged makes", "pages_collapsed", "numa"),
+            (&[], &[(kernel(71), 500)], "ksmd merges", "mem-merge=off", "numa"),
+            (&[], &[(kernel(72), 500)], "kswapd reclaims", "<locked/>", "numa"),
+            (&[], &[(kernel(73), 500)], "kcompactd moves", "compaction_proactiveness=0", "numa"),
+            // Nobody does most, and too few to explain the faults.
+            (&[], &[(own, 300), (kernel(71), 300)], "no thread does most", "kernel.numa_balancing=0", "<hugepages/>"),
+            (
+                &[("thp_enabled", "always madvise [never]")],
+                &[(own, 300), (kernel(71), 300)],
+                "no thread does most",
+                "ksm/run",
+                "pages_collapsed",
+            ),
+            (&[], &[(own, 9)], "for the first time", "<hugepages/>", "numa"),
+        ] {
+            let host = info(settings);
+            let made = Made { values: 5_000, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x182))) };
+            let events = unmaps.iter().flat_map(|&(who, count)| (0..count).map(move |_| who)).map(|who| {
+                KvmActivityEvent { who, at: Moment::from_nanos(SECOND / 2), activity: KvmActivity::Unmapped }
+            });
+            let judgement = judged_on(&host, &made, events);
+            let [advice] = judgement.advice() else { panic!("{settings:?} {unmaps:?}: {:#?}", judgement.causes) };
+            let all = format!("{:?}", advice.plan().settings);
+            assert!(advice.plan().change.contains(says), "{unmaps:?}: {}", advice.plan().change);
+            assert!(all.contains(sets) && !all.contains(does_not_set), "{settings:?} {unmaps:?}: {all}");
+            let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
+            assert_eq!(misspelt, Vec::<String>::new());
+        }
     }
 
     /// A vCPU that is interrupted by the host's vector 0xfd, and sends interrupts or does not; its APIC is virtualised or not.
@@ -1357,7 +1423,9 @@ mod tests {
             causes::list(&input, &input, &host, &mut judgement);
             judgement.causes[0].verdict.clone()
         };
-        assert!(matches!(verdict(false, 2_000 * US), CauseVerdict::NotJudged(why) if why.contains("waits for a CPU")));
+        assert!(
+            matches!(verdict(false, 2_000 * US), CauseVerdict::NotRecorded(why) if why.contains("waits for a CPU"))
+        );
         assert!(matches!(verdict(true, 2_000 * US), CauseVerdict::Changed(_)));
         assert!(matches!(verdict(false, 5 * US), CauseVerdict::Small(_)));
     }
@@ -1475,7 +1543,7 @@ mod tests {
         crate::rules::device_rules::judge_halts(
             &input,
             &host,
-            unknown.map(str::to_string),
+            unknown.map(|why| RuleAnswer::NotJudged(why.to_string())),
             &|_, _| Vec::new(),
             &mut judgement,
         );

@@ -102,9 +102,14 @@ fn lacks_wakeups(of: &RuleInput<'_>) -> bool {
 }
 
 /// Why no rule about polls says more of halts, if the recording lacks something for it.
-pub(crate) fn unjudged(judgement: &Judgement) -> Option<String> {
+pub(crate) fn unjudged(judgement: &Judgement) -> Option<RuleAnswer> {
     let is_of_halts = |of: &&NotJudged| GAPS.iter().any(|gap| gap.what == of.what);
-    judgement.not_judged.iter().find(is_of_halts).map(|of| format!("{}: {}", of.what, of.missing))
+    let of = judgement.not_judged.iter().find(is_of_halts)?;
+    let why = format!("{}: {}", of.what, of.missing);
+    Some(match of.record {
+        Some(command) => RuleAnswer::NotRecorded(format!("{why}; record with {command}")),
+        None => RuleAnswer::NotJudged(why),
+    })
 }
 
 pub(crate) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {

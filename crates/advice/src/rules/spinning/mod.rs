@@ -16,6 +16,7 @@ use crate::evidence::trials::{SpinTrial, Trials};
 use crate::judgement::{
     CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, MIN_COST_SHARE, Rule, Topic, share,
 };
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{SubjectKey, YieldStats};
 use exitscope_model::codes::{KICK_CPU, SCHED_OP as SCHED_OP_CALL};
 use exitscope_model::{CodeList, SubjectKind, TargetState, YieldCall};
@@ -61,7 +62,8 @@ pub(crate) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
             continue;
         }
         if yields.known() == 0 {
-            say(input, vm, &RuleAnswer::NotJudged(wording::UNKNOWN.into()), judgement);
+            let how = host.how(&input.facts).clause(&[Missed::Scheduler]);
+            say(input, vm, &RuleAnswer::NotRecorded(format!("{}; {how}", wording::UNKNOWN)), judgement);
             continue;
         }
         let cost = yields.lasted.sum.saturating_sub(yields.waited);

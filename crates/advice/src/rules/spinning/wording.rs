@@ -10,8 +10,7 @@ use crate::setting::{AdviceSetting, SettingSide};
 use exitscope_policy::Knob;
 
 /// Why nothing is said of yields.
-pub(super) const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and which waited: `perf record -e 'kvm:*' -e \
-    sched:sched_switch -e sched:sched_wakeup -a` does";
+pub(super) const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and which waited";
 
 /// Why nothing is said of vCPUs that may be no siblings.
 pub(super) const SEVERAL: &str = "vCPUs of several VMs, which the recording does not tell apart, yield: whether a sibling had no CPU, it does not say";

@@ -1,0 +1,152 @@
+//! What to do where the host takes a guest's memory away and the guest faults it in again: by who takes it, as far as that is known.
+//!
+//! Each of them changes a mapping of the VMM's, and KVM unmaps the same from the guest: `kvm_mmu_notifier_invalidate_range_start` of
+//! virt/kvm/kvm_main.c.
+
+use super::cure::{Acts, Cure, CureCondition, LESS_OFTEN, by_hand, libvirt, qemu};
+use crate::setting::{AdviceSetting, SettingCondition};
+
+/// `change_prot_numa` of mm/mempolicy.c: pages are made inaccessible, and who touches them next takes them to its node.
+const NUMA: AdviceSetting = by_hand(
+    "`grep numa_ /proc/vmstat`, twice: numa_pte_updates grows with what NUMA balancing unmaps, numa_pages_migrated with what it \
+        moves. Where vCPUs and memory are pinned, `sysctl kernel.numa_balancing=0`; libvirt binds memory by <numatune>, and memory \
+        that is bound to one node has nowhere to go",
+);
+
+/// Documentation/admin-guide/mm/ksm.rst; `MADV_MERGEABLE` is what QEMU asks for (`ram_block_add` of system/physmem.c).
+const KSM: AdviceSetting = by_hand(
+    "/sys/kernel/mm/ksm/run: 0 stops it, 2 also takes merged pages apart; pages_sharing beside it says how much memory it saves, \
+        full_scans how often it looks at all",
+);
+
+/// `collapse_huge_page` of mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.
+const COLLAPSE: AdviceSetting = by_hand(
+    "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed, twice, says how much it collapses; pages_to_scan and \
+        scan_sleep_millisecs beside it how fast it goes. With enabled at madvise or always, and defrag that lets faults wait for huge \
+        pages, memory is huge from its first touch, and nothing is left to collapse",
+);
+
+/// `inflate` of hw/virtio/virtio-balloon.c of QEMU, `ram_block_discard_range` of system/physmem.c; migration/postcopy-ram.c and
+/// userfaultfd for what arrives when it is touched.
+const VMM: AdviceSetting = by_hand(
+    "a balloon (virtio-balloon): `virsh dommemstat DOMAIN`, twice, or `info balloon` in QEMU's monitor; a migration or a snapshot: \
+        `virsh domjobinfo DOMAIN`, `info migrate`; which calls: `perf trace -e madvise,munmap,mprotect,fallocate,ioctl -p PID`",
+);
+
+const RECLAIM: AdviceSetting = by_hand(
+    "`grep -E 'pgsteal|pswpout|pswpin' /proc/vmstat`, twice, on the host: these grow where it is short of memory; memory.high and \
+        memory.max of the VM's control group take pages in its own threads (memory.stat)",
+);
+
+/// `kvm_nx_huge_page_recovery_worker` of arch/x86/kvm/mmu/mmu.c.
+const NX_RECOVERY: AdviceSetting = by_hand(
+    "/sys/module/kvm/parameters/nx_huge_pages: where it is Y, a part (1/nx_huge_pages_recovery_ratio) of the pages \
+        that guests ran code from become large again each period, and are split at the next fetch; by default all do \
+        within about an hour, and waves that are closer together are something else",
+);
+
+const IF_NUMA: AdviceSetting = AdviceSetting::When { condition: SettingCondition::NumaBalancing, set: &NUMA };
+const IF_KSM: AdviceSetting = AdviceSetting::When { condition: SettingCondition::Ksm, set: &KSM };
+const IF_COLLAPSE: AdviceSetting = AdviceSetting::When { condition: SettingCondition::HugePages, set: &COLLAPSE };
+
+/// Pages fault again, and no event says who took them.
+pub(crate) static TAKEN_AWAY: Cure = Cure {
+    change: "most of these pages faulted before in this recording, so that something unmapped them meanwhile: find out what",
+    switches: &[],
+    settings: &[
+        by_hand(
+            "`perf record -a -e kvm:kvm_unmap_hva_range -e huge_memory:mm_collapse_huge_page -e migrate:mm_migrate_pages -- sleep 10` \
+                on the host, and `perf report --sort comm,sym`: the thread says who does it (khugepaged, ksmd, kswapd, the VMM's own)",
+        ),
+        IF_NUMA,
+        IF_KSM,
+        IF_COLLAPSE,
+        VMM,
+        RECLAIM,
+        AdviceSetting::When { condition: SettingCondition::IntelHost, set: &NX_RECOVERY },
+    ],
+    xen: "",
+    helps: CureCondition::Always,
+    least: LESS_OFTEN,
+    acts: Acts::AtHost,
+    risk: "what takes pages away has its use: memory that several VMs share, or that is near to who uses it",
+    payer: "whoever gains by it",
+};
+
+/// Where the host changes mappings meanwhile: that a page had no fault before in the recording does not say that it was not there before.
+pub(crate) static PERHAPS_TAKEN: Cure = Cure {
+    change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so that pages that were there before \
+        the recording may have been taken away; no thread does most of it: find out who, before huge pages or preallocation",
+    ..TAKEN_AWAY
+};
+
+/// `task_numa_work` of kernel/sched/fair.c runs in the thread whose memory it looks at, and so does `migrate_misplaced_folio` of
+/// mm/migrate.c, at the fault; `wp_page_copy` of mm/memory.c is a write to a shared page; `try_to_free_pages` of mm/vmscan.c and
+/// `try_to_compact_pages` of mm/compaction.c are asked by who allocates.
+pub(crate) static BY_VCPUS: Cure = Cure {
+    change: "the host may have taken this memory away, for the guest to fault it in again: the vCPU threads themselves change the mappings \
+        (kvm_unmap_hva_range, of its MMU notifier), as NUMA balancing, KSM's pages when they are written to, and a shortage of memory \
+        have them do; the recording does not tell these apart: find out which, before huge pages or preallocation",
+    settings: &[IF_NUMA, IF_KSM, RECLAIM],
+    ..TAKEN_AWAY
+};
+
+/// The same where NUMA balancing is off.
+pub(crate) static BY_VCPUS_WITHOUT_NUMA: Cure = Cure {
+    change: "the host may have taken this memory away, for the guest to fault it in again: the vCPU threads themselves change the mappings \
+        (kvm_unmap_hva_range, of its MMU notifier), and NUMA balancing is off (kernel.numa_balancing=0); shared pages that are written \
+        to (KSM's) and a shortage of memory do so, too, and the recording does not tell these apart: find out which, before huge \
+        pages or preallocation",
+    settings: &[IF_KSM, RECLAIM],
+    ..TAKEN_AWAY
+};
+
+/// Any thread of the process may get the turn of `task_numa_work`.
+pub(crate) static BY_VMM: Cure = Cure {
+    change: "the VMM may have taken this memory away, for the guest to fault it in again: threads of its process that are no vCPUs change the \
+        mappings (kvm_unmap_hva_range), as a balloon, a migration or a snapshot has them do: find out which, before huge pages or \
+        preallocation",
+    settings: &[VMM, IF_NUMA],
+    ..TAKEN_AWAY
+};
+
+/// `collapse_huge_page` of mm/khugepaged.c takes what is mapped small away, and maps a huge page in its place.
+pub(crate) static BY_KHUGEPAGED: Cure = Cure {
+    change: "khugepaged makes huge pages of small ones (kvm_unmap_hva_range in its thread), for which it takes these away from \
+        guests once: that ends when all is collapsed, unless something splits it again; memory that is huge from the beginning spares it",
+    settings: &[COLLAPSE, libvirt("memoryBacking", "<hugepages/>")],
+    ..TAKEN_AWAY
+};
+
+/// `write_protect_page` and `replace_page` of mm/ksm.c; a write to a merged page takes it away once more (`wp_page_copy`).
+pub(crate) static BY_KSM: Cure = Cure {
+    change: "ksmd merges equal pages (kvm_unmap_hva_range in its thread), for which it takes them away from guests: have it leave \
+        this VM's memory alone",
+    settings: &[KSM, qemu("-machine mem-merge=off"), libvirt("memoryBacking", "<nosharepages/>")],
+    risk: "memory that is not merged is missing elsewhere: a host that counts on it may begin to swap",
+    payer: "other users of the host's memory",
+    ..TAKEN_AWAY
+};
+
+/// `mlock` keeps pages from `shrink_folio_list` of mm/vmscan.c: they are not evictable.
+pub(crate) static BY_RECLAIM: Cure = Cure {
+    change: "kswapd reclaims memory (kvm_unmap_hva_range in its thread), for which it takes pages away from guests: the host is short \
+        of memory; have fewer or smaller VMs, or lock this one's memory",
+    settings: &[RECLAIM, libvirt("memoryBacking", "<locked/>"), qemu("-overcommit mem-lock=on")],
+    risk: "locked memory is never reclaimed: the host has to find its memory elsewhere, or kills processes",
+    payer: "other users of the host's memory",
+    ..TAKEN_AWAY
+};
+
+/// `proactive_compact_node` of mm/compaction.c (Linux 5.9), by sysctl_compaction_proactiveness; 20 by default.
+pub(crate) static BY_COMPACTION: Cure = Cure {
+    change: "kcompactd moves pages to make room for large ones (kvm_unmap_hva_range in its thread), for which it takes them away from \
+        guests",
+    settings: &[by_hand(
+        "`grep compact_ /proc/vmstat`, twice: compact_daemon_wake and compact_daemon_migrate_scanned grow with it; \
+            `sysctl vm.compaction_proactiveness=0` leaves it to allocations that need it",
+    )],
+    risk: "huge pages are found less often",
+    payer: "who allocates huge pages",
+    ..TAKEN_AWAY
+};
