@@ -39,6 +39,7 @@ mod replay;
 mod replay_figures;
 mod replay_page;
 mod report;
+mod sections;
 mod simulated;
 mod simulated_page;
 mod summary;
