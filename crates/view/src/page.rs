@@ -5,6 +5,7 @@ use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::hidden::HiddenTime;
 use crate::host_settings;
+use crate::interrupts_page::{interrupts_sections, interrupts_summary, of_x86_alone};
 use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
@@ -67,12 +68,20 @@ pub enum MechanismView {
     Phases,
     /// Yields, preempted vCPUs, the run queue.
     Yield,
+    /// What inhibits APICv and AVIC, and exits for the local APIC.
+    Interrupts,
 }
 
 impl MechanismView {
     /// Each of them, in the order of a report.
-    pub const ALL: [MechanismView; 5] =
-        [MechanismView::Gang, MechanismView::Halt, MechanismView::Pio, MechanismView::Phases, MechanismView::Yield];
+    pub const ALL: [MechanismView; 6] = [
+        MechanismView::Gang,
+        MechanismView::Halt,
+        MechanismView::Pio,
+        MechanismView::Phases,
+        MechanismView::Yield,
+        MechanismView::Interrupts,
+    ];
 
     /// What the default report says of it, a few lines, if it has anything.
     fn summary(self, report: &Report) -> Option<PageSection> {
@@ -82,6 +91,7 @@ impl MechanismView {
             MechanismView::Pio => report.pio.as_ref().map(pio_summary),
             MechanismView::Phases => report.phases.as_ref().and_then(phases_summary),
             MechanismView::Yield => report.yields.as_ref().and_then(yield_summary),
+            MechanismView::Interrupts => report.interrupts.as_ref().and_then(interrupts_summary),
         }
     }
 }
@@ -95,6 +105,8 @@ pub fn view_page(report: &Report, view: MechanismView) -> Page {
         MechanismView::Pio => pio_sections(report),
         MechanismView::Phases => phases_sections(report),
         MechanismView::Yield => yield_sections(report),
+        MechanismView::Interrupts if !report.is_kvm_on_x86() => vec![of_x86_alone()],
+        MechanismView::Interrupts => interrupts_sections(report.interrupts.as_ref(), &report.how, report.coverage.lost),
     });
     sections.extend(breaches(report));
     Page { sections }

@@ -3,7 +3,7 @@
 use super::Format;
 use crate::EventFilter;
 use crate::bytes::ByteOrder;
-use crate::tracepoints::{FieldContent, TracepointMeaning, about, apicv_inhibit, call, exit, ghcb_msr, of_format};
+use crate::tracepoints::{FieldContent, TracepointMeaning, about, apicv_change, call, exit, ghcb_msr, of_format};
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
@@ -275,7 +275,7 @@ impl Decoder {
             TracepointMeaning::Emulate => then.take(EventKind::Emulate),
             TracepointMeaning::Nested => then.take(EventKind::Nested),
             TracepointMeaning::KvmActivity(sign) => then.take(EventKind::KvmActivity(sign)),
-            TracepointMeaning::ApicvInhibit => then.take(apicv_inhibit(field(0), field(1) != 0)),
+            TracepointMeaning::ApicvChange => then.take(apicv_change(field(0), field(1) != 0, field(2))),
             TracepointMeaning::Reflect => then.take(EventKind::Reflect),
             TracepointMeaning::GhcbMsr => then.take(ghcb_msr(field(0))),
             TracepointMeaning::Hypercall => {
@@ -405,7 +405,7 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::Hypercall => &[Key, Value, Second],
         TracepointMeaning::GhcbMsr => &[Value],
         TracepointMeaning::FastMmio => &[Key],
-        TracepointMeaning::ApicvInhibit => &[Reason, Set],
+        TracepointMeaning::ApicvChange => &[Reason, Set, Inhibits],
         TracepointMeaning::S390Instruction => &[Value],
         TracepointMeaning::SystemRegister => {
             &[Write, RegisterPart(0), RegisterPart(1), RegisterPart(2), RegisterPart(3), RegisterPart(4)]

@@ -141,7 +141,7 @@ impl Decoder {
             | TracepointMeaning::Nested
             | TracepointMeaning::Reflect
             | TracepointMeaning::KvmActivity(_)
-            | TracepointMeaning::ApicvInhibit
+            | TracepointMeaning::ApicvChange
             | TracepointMeaning::Inject
             | TracepointMeaning::PleWindow
             | TracepointMeaning::Wfx
