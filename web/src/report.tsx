@@ -8,6 +8,7 @@ import { dialogKey, Dialogs } from "./find";
 import { Gangs } from "./gang_section";
 import { Halts } from "./halts";
 import { HeatMap, Slowest } from "./latency_heatmap";
+import { hasInterrupts, Interrupts } from "./interrupts";
 import { Overview, Vcpus } from "./overview";
 import { Phases } from "./phases";
 import { Inspector } from "./inspector";
@@ -54,6 +55,7 @@ function tabs(): Tab[] {
         { id: "halts", title: "Halts", there: hasHalts() },
         { id: "phases", title: "Phases", there: report.phases !== null },
         { id: "yields", title: "Yields", there: report.yield !== null },
+        { id: "interrupts", title: "Interrupts", there: hasInterrupts() },
         { id: "gangs", title: "Gangs", there: hasGangs() },
       ],
     },
@@ -135,6 +137,7 @@ export function Report() {
         {hasHalts() && <Halts />}
         {data.report.phases && <Phases />}
         {data.report.yield && <Yields />}
+        {hasInterrupts() && <Interrupts />}
         {hasGangs() && <Gangs />}
       </Panel>
       <Panel id="advice">

@@ -806,6 +806,10 @@ export interface Report {
    */
   injected: InjectedRow[];
   /**
+   * What inhibits APICv and AVIC, and exits for the local APIC; not narrowed to reasons or lengths. Absent if there is neither.
+   */
+  interrupts: InterruptRows | null;
+  /**
    * The steps of exits. Absent if no exit is timed.
    */
   phases: PhaseRows | null;
@@ -1323,6 +1327,183 @@ export interface InjectedRow {
    * The vector.
    */
   vector: number;
+}
+/**
+ * For how long KVM kept the processor from virtualising VMs' APICs (APICv of VMX, AVIC of SVM), why, and which exits for the
+ * local APIC there were meanwhile. KVM traces changes: before a VM's first, what was in force is known only as far as that one
+ * tells.
+ */
+export interface InterruptRows {
+  /**
+   * Exits for MSRs that the recording does not name: some may be the APIC's.
+   */
+  unnamed_msrs: number;
+  /**
+   * By VM.
+   */
+  vms: VmApicvRow[];
+}
+/**
+ * One VM.
+ */
+export interface VmApicvRow {
+  /**
+   * Time in which none was.
+   */
+  allowed_ns: number;
+  /**
+   * Events of `kvm_apicv_inhibit_changed`, also those that change nothing.
+   */
+  events: number;
+  /**
+   * Exits for the local APIC, by what they are for.
+   */
+  exits: ApicExitRow[];
+  /**
+   * Time in which a reason was in force, of that in which the VM was seen.
+   */
+  inhibited_ns: number;
+  /**
+   * The reasons, longest in force first.
+   */
+  inhibits: InhibitRow[];
+  /**
+   * VMs of which these events and exits are, at least: where they are of several, which one is inhibited is not known, and all
+   * that rests on it is left out.
+   */
+  of_vms: number;
+  /**
+   * Time of which that is not known: before the first event.
+   */
+  unknown_ns: number;
+  /**
+   * The VM's process id; absent if the trace does not say.
+   */
+  vm: number | null;
+  /**
+   * The VM's process name.
+   */
+  vm_name: string | null;
+}
+/**
+ * Exits of one kind, by whether APICv or AVIC was inhibited when they began.
+ */
+export interface ApicExitRow {
+  /**
+   * While not inhibited.
+   */
+  allowed: ApicExitSums;
+  /**
+   * While inhibited.
+   */
+  inhibited: ApicExitSums;
+  /**
+   * `eoi`, `task_priority`, `ipi`, `other_register`, `interrupt_window` or `host_interrupt`.
+   */
+  kind: string;
+  /**
+   * While that is not known.
+   */
+  unknown: ApicExitSums;
+  /**
+   * The same for a person.
+   */
+  what: string;
+}
+/**
+ * Exits in one state.
+ */
+export interface ApicExitSums {
+  /**
+   * What they cost; null if there are some and of none both ends were seen.
+   */
+  cost_ns: number | null;
+  /**
+   * Exits.
+   */
+  count: number;
+  /**
+   * Exits per second of the state's time; null if there was none.
+   */
+  rate_per_s: number | null;
+}
+/**
+ * One reason.
+ */
+export interface InhibitRow {
+  /**
+   * Whether it was at the end.
+   */
+  at_end: boolean;
+  /**
+   * Whether it concerns AVIC alone; null with `name`.
+   */
+  avic_alone: boolean | null;
+  /**
+   * What clears it; null with `name`.
+   */
+  cleared_by: string | null;
+  /**
+   * The vCPU in whose thread; null if it was in another of the VMM.
+   */
+  first_set_in: WhoRow | null;
+  /**
+   * When it was set first.
+   */
+  first_set_ns: number | null;
+  /**
+   * Whether it was from the beginning on.
+   */
+  from_begin: boolean;
+  /**
+   * How long it was in force.
+   */
+  in_force_ns: number;
+  /**
+   * The kernel's name, without `APICV_INHIBIT_REASON_`; null if kernels disagree and the trace does not say which it is of.
+   */
+  name: string | null;
+  /**
+   * Its number.
+   */
+  number: number;
+  /**
+   * What it is, for a person.
+   */
+  reason: string;
+  /**
+   * What sets it; null with `name`.
+   */
+  set_by: string | null;
+  /**
+   * How often it was set where it was not known to be in force.
+   */
+  sets: number;
+}
+/**
+ * A virtual CPU.
+ */
+export interface WhoRow {
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
 }
 /**
  * How the cost of exits divides into steps, and what would take steps away.

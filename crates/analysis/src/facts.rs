@@ -4,13 +4,13 @@ use crate::diff::halts;
 use crate::exit_kinds::{KeyedSubject, StatsByExitKind};
 use crate::vcpu_time::{VcpuTimes, within};
 use crate::{
-    Accesses, Dimension, DimensionValue, ExitGroups, ExitSlots, ExitStats, GangFacts, Halts, PhaseKey, PhasesByReason,
-    RunStates, Selection, Slowest, StatsByKey, Timeline, VcpuTime, YieldFacts,
+    Accesses, Dimension, DimensionValue, ExitGroups, ExitSlots, ExitStats, GangFacts, Halts, InterruptFacts, PhaseKey,
+    PhasesByReason, RunStates, Selection, Slowest, StatsByKey, Timeline, VcpuTime, YieldFacts,
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
-    CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, KvmActivity, KvmActivityEvent, PleUpdate,
-    Preemption, RunQueueInterval, Subject, SubjectKind, TimePart, VcpuIdentity, Yield, least_vms,
+    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, KvmActivity, KvmActivityEvent,
+    PleUpdate, Preemption, RunQueueInterval, Subject, SubjectKind, TimePart, VcpuIdentity, Yield, least_vms,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -137,6 +137,8 @@ pub struct Facts {
     pub yields: YieldFacts,
     /// Signs of what KVM does, and how often; narrowed to VMs and moments alone.
     pub kvm_activity: BTreeMap<(VmId, KvmActivity), u64>,
+    /// What inhibits APICv and AVIC, and exits for the local APIC; not narrowed to reasons or lengths.
+    pub interrupts: InterruptFacts,
 }
 
 impl Facts {
@@ -166,6 +168,7 @@ impl Facts {
             gangs: GangFacts::default(),
             yields: YieldFacts::default(),
             kvm_activity: BTreeMap::new(),
+            interrupts: InterruptFacts::default(),
         }
     }
 
@@ -174,9 +177,10 @@ impl Facts {
         self.window = self.selection.window(first);
     }
 
-    /// Says which kinds of events there were so far.
+    /// Says which kinds of events there were so far, before the rows of a batch that are beside exits.
     pub fn note_event_kinds(&mut self, kinds: EventKinds) {
         self.event_kinds.merge(kinds);
+        self.interrupts.settle();
     }
 
     /// Adds an event in which the scheduler speaks of a virtual CPU; others are left alone.
@@ -194,6 +198,7 @@ impl Facts {
         let window = self.window;
         let (vcpu, division) = self.running.of(exit.who);
         division.absorb(exit, window);
+        self.interrupts.saw(exit.who.vm, exit.at, exit.at);
         if exit.at < window.0 || exit.at > window.1 {
             return Some(ExitSlots { vcpu, kind: None });
         }
@@ -202,6 +207,7 @@ impl Facts {
         } else if exit.is_halt && exit.code.is_halt() && !exit.timed {
             self.halts.absorb_cut(exit.who);
         }
+        self.interrupts.absorb(exit);
         if !self.selection.holds_exit(exit) {
             return Some(ExitSlots { vcpu, kind: None });
         }
@@ -251,6 +257,7 @@ impl Facts {
     pub fn absorb_stretch(&mut self, stretch: &CpuInterval) {
         if self.selection.holds_who(&stretch.who) {
             self.running.of(stretch.who).1.absorb_stretch(stretch, self.window);
+            self.interrupts.saw_stretch(stretch);
         }
     }
 
@@ -293,6 +300,14 @@ impl Facts {
         let vms = &self.selection.vms;
         if self.within(of.at) && (vms.is_empty() || vms.contains(&of.who.vm)) {
             *self.kvm_activity.entry((of.who.vm, of.activity)).or_default() += 1;
+        }
+    }
+
+    /// Adds one change of what inhibits APICv or AVIC.
+    pub fn absorb_apicv_change(&mut self, of: &ApicvChangeEvent) {
+        let vms = &self.selection.vms;
+        if vms.is_empty() || vms.contains(&of.who.vm) {
+            self.interrupts.absorb_change(of, self.window);
         }
     }
 
@@ -342,6 +357,7 @@ impl Facts {
             gangs: _,
             halts: _,
             yields: _,
+            interrupts: _,
             all: _,
             by: _,
             by_reason: _,
@@ -376,6 +392,7 @@ impl Facts {
         self.gangs.end();
         self.halts.end(|who| who.completed(vcpu_of));
         self.yields.complete(|who| who.completed(vcpu_of));
+        self.interrupts.end(self.window, |who| who.completed(vcpu_of));
         self.by.complete(vcpu_of);
         if self.by_reason {
             self.by = ExitGroups::by(&[Dimension::Reason]);
@@ -417,6 +434,7 @@ impl Facts {
             gangs,
             yields,
             kvm_activity,
+            interrupts,
         } = other;
         self.event_kinds.merge(*event_kinds);
         self.duration = self.duration.plus(*duration);
@@ -441,6 +459,7 @@ impl Facts {
         for (activity, count) in kvm_activity {
             *self.kvm_activity.entry(*activity).or_default() += count;
         }
+        self.interrupts.merge(interrupts);
     }
 
     /// All selected exits together without halts, and the reasons that these are: how long a vCPU halts is not how long its

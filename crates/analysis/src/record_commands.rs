@@ -31,10 +31,12 @@ pub enum Missed {
     Scheduler,
     /// What user space does.
     Calls,
+    /// What inhibits APICv and AVIC.
+    ApicvChanges,
 }
 
 impl Missed {
-    const ALL: [Missed; 8] = [
+    const ALL: [Missed; 9] = [
         Missed::Exits,
         Missed::Subjects,
         Missed::Entries,
@@ -43,6 +45,7 @@ impl Missed {
         Missed::Nested,
         Missed::Scheduler,
         Missed::Calls,
+        Missed::ApicvChanges,
     ];
 
     /// What makes up an account of a vCPU's time.
@@ -59,6 +62,7 @@ impl Missed {
             Missed::HaltEnds => &["kvm:kvm_vcpu_wakeup", "kvm_hv:kvmppc_vcore_wakeup"],
             Missed::Nested => &["kvm:kvm_nested_vmexit"],
             Missed::Scheduler => &["sched:sched_switch"],
+            Missed::ApicvChanges => &["kvm:kvm_apicv_inhibit_changed"],
             Missed::Calls => &["raw_syscalls:sys_enter", "syscalls:sys_enter_ioctl"],
         }
     }

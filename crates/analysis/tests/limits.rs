@@ -89,7 +89,9 @@ fn a_limit_is_passed_beyond_it_or_from_it_on_as_its_operator_says() {
 
 #[test]
 fn what_is_found_is_said_in_the_unit_of_the_figure() {
-    let (facts, ledger) = (facts(&five_exits(), 2_000_000_000, true), ledger(50, &[]));
+    let (all, ledger) = (facts(&five_exits(), 2_000_000_000, true), ledger(50, &[]));
+    let timed: Vec<Exit> = five_exits().into_iter().filter(|exit| exit.timed).collect();
+    let timed = facts(&timed, 2_000_000_000, true);
     for (limit, expected) in [
         // Two and a half.
         ("rate>1/s", ": found 2/s"),
@@ -111,11 +113,39 @@ fn what_is_found_is_said_in_the_unit_of_the_figure() {
         ("share(hlt)>=2%", "holds"),
         ("share>99.99%", ": found 100.00%"),
         ("share(hlt)>0.05%", ": found 1.23%"),
+    ] {
+        assert_eq!(checked(limit, &timed, &ledger), expected, "{limit}");
+    }
+    const HIDDEN: &str = " cannot be judged: records were lost, or exits have no length, and with what these hide it may come out otherwise";
+    const UNTIMED: &str = " cannot be judged: more than a tenth of these exits have no length";
+    for (limit, expected) in [
         ("user_space(IO_INSTRUCTION)>24.99%", ": found 25.00%"),
         ("user_space>20%", "holds"),
         ("user_space>19.9%", ": found 20.00%"),
+        // One of the five has no length: it may have cost as much as the others, and have taken the longest.
+        ("cost>809ns", ": found 810ns"),
+        ("cost>810ns", HIDDEN),
+        ("cost>2us", "holds"),
+        ("exit_time(hlt)>10us", "holds"),
+        ("max>499ns", UNTIMED),
+        ("p99(HLT)>9us", ": found 9.01us"),
+        ("p50(io_instruction)>1ms", UNTIMED),
+        ("share(hlt)>1%", UNTIMED),
+        ("count>5", "holds"),
     ] {
-        assert_eq!(checked(limit, &facts, &ledger), expected, "{limit}");
+        assert_eq!(checked(limit, &all, &ledger), expected, "{limit}");
+    }
+    // A tenth of the records is lost, and with it a tenth of what grows with each exit.
+    let lossy = self::ledger(50, &[(LedgerLine::LostRecords, 10)]);
+    for (limit, expected) in [
+        ("count>5", HIDDEN),
+        ("count>4", ": found 5"),
+        ("count>6", "holds"),
+        ("rate>3", "holds"),
+        ("cost(hlt)>11ns", HIDDEN),
+        ("user_space>20%", "holds"),
+    ] {
+        assert_eq!(checked(limit, &all, &lossy), expected, "{limit}");
     }
 }
 

@@ -22,6 +22,8 @@ pub enum ViewArg {
     Phases,
     /// Yields: by vCPU, by the vCPU that they name; who was preempted while siblings yielded; how many vCPUs wait for CPUs
     Yield,
+    /// What inhibits APICv and AVIC, by VM: for how long, why, and exits for the local APIC meanwhile
+    Interrupts,
 }
 
 /// Events that `record` leaves out unless a view that needs them is named: they are many.
@@ -49,6 +51,7 @@ impl ViewArg {
             ViewArg::Pio => (MechanismView::Pio, EventFilter::Used, None),
             ViewArg::Phases => (MechanismView::Phases, EventFilter::Used, Some(EventsOnRequest::SystemCalls)),
             ViewArg::Yield => (MechanismView::Yield, EventFilter::Used, None),
+            ViewArg::Interrupts => (MechanismView::Interrupts, EventFilter::Used, None),
         };
         ViewNeeds { text, read, on_request }
     }

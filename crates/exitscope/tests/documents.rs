@@ -41,6 +41,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("examples/rip.txt", "report corpus/x86-svm/t2.data.gz --by rip,reason --top 8"),
     ("examples/gang.txt", "report corpus/powerpc/p8_smt4_trace.dat.gz --view gang"),
     ("examples/halt.txt", "report corpus/x86-svm/t4-none.dat.gz --view halt"),
+    ("examples/interrupts.txt", "report corpus/x86-svm/t4-none.dat.gz --view interrupts"),
     ("examples/phases.txt", "report corpus/x86-svm/t2.data.gz --view phases --tsc-hz 2596120000"),
     ("examples/pio.txt", "report corpus/x86-svm/t2.data.gz --view pio"),
     ("examples/yield.txt", "report corpus/xen/pvh2_contend_sched_hvm.xentrace.gz --view yield --tsc-hz 2596120000"),

@@ -543,6 +543,7 @@ fn views_and_replays_fit_the_terminal() {
         for arguments in [
             &["report", "--view", "halt"][..],
             &["report", "--view", "gang"],
+            &["report", "--view", "interrupts", "--tsc-hz", "2596120000"],
             &["report", "--view", "pio", "--tsc-hz", "2596120000"],
             &["report", "--view", "phases", "--tsc-hz", "2596120000"],
             &["replay", "--policy", "host_halt_poll"],

@@ -82,6 +82,7 @@ impl Anonymous {
             | EventKind::Emulate
             | EventKind::Inject { .. }
             | EventKind::KvmActivity(_)
+            | EventKind::ApicvChange(_)
             | EventKind::Nested
             | EventKind::Reflect
             | EventKind::HaltEnd { .. }

@@ -25,8 +25,8 @@ use crate::run_queue::RunQueue;
 use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
-    CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivityEvent, LaneSpan, Ledger, LedgerLine, Subject,
-    SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, least_vms, version,
+    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivity, KvmActivityEvent, LaneSpan,
+    Ledger, LedgerLine, Subject, SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, least_vms, version,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -295,12 +295,8 @@ impl Assembler {
                 self.lane(event)
             }
             EventKind::Yield => self.lane(event),
-            EventKind::KvmActivity(activity) => {
-                let lane = self.find(event);
-                let who = lane.and_then(|at| self.lanes.get(at)).map_or(VcpuIdentity::of(event), |lane| lane.who);
-                self.beside.activities.push(KvmActivityEvent { who, at: event.at, activity });
-                lane
-            }
+            EventKind::KvmActivity(activity) => self.acts(event, activity),
+            EventKind::ApicvChange(change) => self.acts(event, change.activity()),
             EventKind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
             EventKind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
             EventKind::RunState { from, to } => return self.run_state(event, from, to, ledger),
@@ -473,6 +469,17 @@ impl Assembler {
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.
     pub fn vcpus(&self) -> impl Iterator<Item = VcpuIdentity> + '_ {
         self.lanes.iter().map(|lane| lane.who).filter(|who| who.vcpu != VcpuId::UNKNOWN)
+    }
+
+    /// KVM does something in this thread, in an exit or not.
+    fn acts(&mut self, event: &Event, activity: KvmActivity) -> Option<usize> {
+        let lane = self.find(event);
+        let who = lane.and_then(|at| self.lanes.get(at)).map_or(VcpuIdentity::of(event), |lane| lane.who);
+        self.beside.activities.push(KvmActivityEvent { who, at: event.at, activity });
+        if let EventKind::ApicvChange(change) = event.kind {
+            self.beside.apicv_changes.push(ApicvChangeEvent { who, at: event.at, change });
+        }
+        lane
     }
 
     /// The lane that the event is on, if there is one: that of its own thread, or on powerpc that of its vCPU.

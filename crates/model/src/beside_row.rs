@@ -2,7 +2,7 @@
 //! those that it leaves.
 
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
-use crate::{CpuInterval, Event, Halt, KvmActivityEvent};
+use crate::{ApicvChangeEvent, CpuInterval, Event, Halt, KvmActivityEvent};
 
 /// Something that a trace gives beside exits.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,8 @@ pub enum BesideRow<'a> {
     PleUpdate(&'a PleUpdate),
     /// An activity of KVM.
     KvmActivity(&'a KvmActivityEvent),
+    /// A change of what inhibits APICv or AVIC, which is an activity of KVM besides.
+    ApicvChange(&'a ApicvChangeEvent),
     /// How many vCPUs waited for a CPU, and how long.
     QueueStay(&'a RunQueueInterval),
     /// An event of a trace in which the scheduler speaks of virtual CPUs (Xen).
@@ -37,28 +39,31 @@ pub(crate) struct BesideRows {
     pub yields: Vec<Yield>,
     pub ple_updates: Vec<PleUpdate>,
     pub activities: Vec<KvmActivityEvent>,
+    pub apicv_changes: Vec<ApicvChangeEvent>,
 }
 
 impl BesideRows {
     /// All of them; those of the run queue come between others.
     pub fn iter<'a>(&'a self, queue: &'a QueueRows) -> impl Iterator<Item = BesideRow<'a>> {
-        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities } = self;
+        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities, apicv_changes } = self;
         let QueueRows { stays, preemptions, wake_ups } = queue;
         let intervals = cpu_intervals.iter().map(BesideRow::CpuInterval);
         let spinning = yields.iter().map(BesideRow::Yield).chain(preemptions.iter().map(BesideRow::Preemption));
         let kvms = ple_updates.iter().map(BesideRow::PleUpdate).chain(activities.iter().map(BesideRow::KvmActivity));
+        let kvms = kvms.chain(apicv_changes.iter().map(BesideRow::ApicvChange));
         let rows = intervals.chain(halts.iter().map(BesideRow::Halt)).chain(spinning);
         rows.chain(wake_ups.iter().map(BesideRow::WakeUp)).chain(kvms).chain(stays.iter().map(BesideRow::QueueStay))
     }
 
     /// They were taken.
     pub fn clear(&mut self) {
-        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities } = self;
+        let BesideRows { halts, cpu_intervals, yields, ple_updates, activities, apicv_changes } = self;
         halts.clear();
         cpu_intervals.clear();
         yields.clear();
         ple_updates.clear();
         activities.clear();
+        apicv_changes.clear();
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::codes::SCHED_OP;
 use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
-use crate::{ExitCode, ExitInfo, KvmActivity, PortAccessForm, SubjectWord};
+use crate::{ApicvChange, ExitCode, ExitInfo, KvmActivity, PortAccessForm, SubjectWord};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
@@ -110,6 +110,8 @@ pub enum EventKind {
     },
     /// It shows what KVM does, in an exit or not.
     KvmActivity(KvmActivity),
+    /// `kvm_apicv_inhibit_changed`: of the VM whose thread it is.
+    ApicvChange(ApicvChange),
     /// `kvm_nested_vmexit`, and of arm64 `kvm_forward_sysreg_trap`: it is a nested guest that the open exit left.
     Nested,
     /// `kvm_nested_vmexit_inject`: the open exit is handed to the hypervisor in the guest, which handles it.
@@ -610,12 +612,6 @@ pub mod recorder {
     pub const COST_NS: &str = "cost_ns";
     /// All of them.
     pub const ALL: [&str; 4] = [TRACING_BACKEND, EVENTS, NS_PER_EVENT, COST_NS];
-}
-
-/// The first two numbers of a release: `6.1.0-56-cloud-amd64`, `Xen 4.17.5`.
-pub fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.trim_start_matches("Xen ").split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 impl TraceInfo {

@@ -2,7 +2,8 @@
 
 use crate::codes::{KVM_EXIT_UNKNOWN, UserStay};
 use crate::{
-    CodeList, Event, ExitCode, ExitInfo, ExitParts, ExitPhases, KvmActivity, PhaseBoundary, Subject, TimePart,
+    ApicvChange, CodeList, Event, ExitCode, ExitInfo, ExitParts, ExitPhases, KvmActivity, PhaseBoundary, Subject,
+    TimePart,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -54,6 +55,17 @@ pub struct KvmActivityEvent {
     pub at: Moment,
     /// What the event shows of KVM.
     pub activity: KvmActivity,
+}
+
+/// One change of what inhibits APICv or AVIC: when, and in whose thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApicvChangeEvent {
+    /// A vCPU of the VM, or another thread of the VMM.
+    pub who: VcpuIdentity,
+    /// The event's time.
+    pub at: Moment,
+    /// What changes.
+    pub change: ApicvChange,
 }
 
 /// Who answered an exit.

@@ -4,6 +4,30 @@
 //! kvm_unmap_hva_range ─► KvmActivity::Unmapped      kvm_apicv_inhibit_changed: set reason=2 ─► KvmActivity::ApicvInhibited(2)
 //! ```
 
+use crate::apicv_inhibit::apicv_inhibit_words;
+
+/// `kvm_apicv_inhibit_changed`: a reason is set, or cleared. KVM traces each request, also one that changes nothing
+/// (`set_or_clear_apicv_inhibit` of arch/x86/kvm/x86.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApicvChange {
+    /// The reason's number ([`crate::apicv_inhibits`]); 255 if it is above that.
+    pub reason: u8,
+    /// Whether it is set, else cleared.
+    pub set: bool,
+    /// All reasons in force from now on, a bit each.
+    pub inhibits: u64,
+}
+
+impl ApicvChange {
+    /// What it shows of KVM.
+    pub const fn activity(self) -> KvmActivity {
+        match self.set {
+            true => KvmActivity::ApicvInhibited(self.reason),
+            false => KvmActivity::ApicvAllowed(self.reason),
+        }
+    }
+}
+
 /// What an event shows of what KVM does, in an exit or in another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KvmActivity {
@@ -18,8 +42,8 @@ pub enum KvmActivity {
     Unmapped,
     /// `kvm_age_hva`: the host looks whether the guest has used a page.
     Aged,
-    /// `kvm_apicv_inhibit_changed`: the processor may not virtualise the VM's APIC, for the reason of this number in the kernel's
-    /// `enum kvm_apicv_inhibit`.
+    /// `kvm_apicv_inhibit_changed`: the processor may not virtualise the VM's APIC, for the reason of this number
+    /// ([`crate::apicv_inhibits`]).
     ApicvInhibited(u8),
     /// The same: no more for this reason.
     ApicvAllowed(u8),
@@ -63,26 +87,26 @@ impl KvmActivity {
         }
     }
 
-    /// The number beside it in the event; zero if there is none.
+    /// The number beside it in its event; zero if there is none.
     pub const fn number(self) -> u8 {
         match self {
-            KvmActivity::ApicvInhibited(number)
-            | KvmActivity::ApicvAllowed(number)
-            | KvmActivity::AvicIncompleteIpi(number) => number,
+            KvmActivity::AvicIncompleteIpi(number) => number,
             _ => 0,
         }
     }
 
-    /// What it shows, for people.
-    pub fn what(self) -> String {
+    /// What it shows, for people, of a kernel of this release; it may be empty.
+    pub fn what(self, release: &str) -> String {
         match self {
             KvmActivity::PmlFull => "buffers of logged pages full".into(),
             KvmActivity::DirtyRingFull => "rings of dirty pages full".into(),
             KvmActivity::RmpFault => "faults of SEV-SNP's reverse map".into(),
             KvmActivity::Unmapped => "memory mappings of the VMM changed".into(),
             KvmActivity::Aged => "pages whose use the host looked at".into(),
-            KvmActivity::ApicvInhibited(reason) => format!("APICv inhibited: {}", inhibit(reason)),
-            KvmActivity::ApicvAllowed(reason) => format!("APICv no longer inhibited: {}", inhibit(reason)),
+            KvmActivity::ApicvInhibited(reason) => format!("APICv inhibited: {}", apicv_inhibit_words(reason, release)),
+            KvmActivity::ApicvAllowed(reason) => {
+                format!("APICv no longer inhibited: {}", apicv_inhibit_words(reason, release))
+            }
             KvmActivity::AvicIncompleteIpi(cause) => format!("IPIs not delivered by AVIC: {}", ipi_failure(cause)),
             KvmActivity::AvicKick => "IPIs that KVM delivered for AVIC".into(),
             KvmActivity::AvicGaLog => "interrupts for vCPUs not running (AVIC)".into(),
@@ -102,17 +126,6 @@ fn ipi_failure(cause: u8) -> String {
         2 => "no such vCPU".into(),
         3 => "no page for the vCPU's APIC".into(),
         4 => "no such vector".into(),
-        other => format!("reason {other}"),
-    }
-}
-
-/// What `enum kvm_apicv_inhibit` of `arch/x86/include/asm/kvm_host.h` says of a number; those above 2 were numbered anew more than
-/// once, and 2 with Linux 6.0, where it is set until the VM has an APIC.
-fn inhibit(reason: u8) -> String {
-    match reason {
-        0 => "off, or not possible here".into(),
-        1 => "Hyper-V's AutoEOI".into(),
-        2 => "reason 2 (from Linux 6.0 on: no APIC yet)".into(),
         other => format!("reason {other}"),
     }
 }

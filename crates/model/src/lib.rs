@@ -9,6 +9,7 @@
 //! Does not know: files, vendors' byte layouts, Arrow.
 
 mod anonymous;
+mod apicv_inhibit;
 mod assemble;
 mod beside_row;
 pub mod codes;
@@ -25,6 +26,7 @@ mod lane;
 mod ledger;
 mod part;
 mod qemu;
+mod release;
 mod rows;
 mod run_queue;
 mod subject;
@@ -33,23 +35,25 @@ mod turns;
 mod yields;
 
 pub use anonymous::Anonymous;
+pub use apicv_inhibit::{APICV_DISABLED, APICV_HYPERV, ApicvInhibit, apicv_inhibit_words, apicv_inhibits};
 pub use assemble::{Assembler, EventKinds};
 pub use beside_row::BesideRow;
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
 pub use event::{
     Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, Subject, SubjectKind, TraceInfo,
-    host_memory, recorder, version,
+    host_memory, recorder,
 };
-pub use exit::{Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity, least_vms};
+pub use exit::{ApicvChangeEvent, Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity, least_vms};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use exit_phases::{ExitPhase, ExitPhases, PhaseBoundary};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
 pub use halt::{Halt, PollChange, VcpuWakeup, poll_limit};
-pub use kvm_activity::KvmActivity;
+pub use kvm_activity::{ApicvChange, KvmActivity};
 pub use ledger::{Ledger, LedgerLine, Severity};
 pub use part::{ALL_PARTS, AllParts, CpuInterval, EXIT_PARTS, ExitParts, LaneSpan, Parts, TimePart};
 pub use qemu::{QemuOptions, is_of_vm, is_qemu, is_qemu_word};
+pub use release::version;
 pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
     sum_columns, vcpu_by_name,

@@ -211,6 +211,27 @@ fn signs_are_of_the_vcpu_in_whose_thread_they_are_or_of_another_thread_of_its_pr
 }
 
 #[test]
+fn a_change_of_what_inhibits_apicv_is_an_activity_of_its_thread_and_says_all_that_is_in_force() {
+    let mut assembler = Assembler::default();
+    let change = ApicvChange { reason: 8, set: true, inhibits: 0x300 };
+    let events = [
+        Event { vcpu: VcpuId(5), ..exit(10, HLT) },
+        event(20, 10, EventKind::ApicvChange(change)),
+        event(30, 77, EventKind::ApicvChange(ApicvChange { set: false, inhibits: 0x200, ..change })),
+    ];
+    let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
+    assembler.push(&events, &mut rows, &mut ledger);
+    let signs: Vec<_> = assembler.kvm_activity().iter().map(|of| (of.who.vcpu, of.activity)).collect();
+    let expected = [(VcpuId(5), KvmActivity::ApicvInhibited(8)), (VcpuId::UNKNOWN, KvmActivity::ApicvAllowed(8))];
+    assert_eq!(signs, expected);
+    let changes: Vec<_> = assembler
+        .beside_rows()
+        .filter_map(|row| if let BesideRow::ApicvChange(of) = row { Some((of.at, of.change.inhibits)) } else { None })
+        .collect();
+    assert_eq!(changes, [(Moment::from_nanos(20), 0x300), (Moment::from_nanos(30), 0x200)]);
+}
+
+#[test]
 fn a_reason_that_is_told_again_is_that_of_the_same_exit() {
     let [privilege, idle] = [22, 64].map(|number| ExitCode::new(CodeList::Loongarch, number));
     let (rows, ledger, _) = assemble(&[

@@ -2,8 +2,9 @@
 
 use exitscope_analysis::TraceSink;
 use exitscope_model::{
-    Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, LaneSpan, Ledger, LedgerLine, PleUpdate,
-    Preemption, RunQueueInterval, ThreadWakeUp, TraceInfo, VcpuIdentity, Yield, vcpu_by_name,
+    ApicvChangeEvent, Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, KvmActivityEvent, LaneSpan,
+    Ledger, LedgerLine, PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, TraceInfo, VcpuIdentity, Yield,
+    vcpu_by_name,
 };
 use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{EventSource, Input, SourceOptions, TraceError};
@@ -389,14 +390,18 @@ fn pass_beside(
                 sink.beside_row(BesideRow::PleUpdate(&PleUpdate { who, ..*of }));
             }
         }
-        BesideRow::KvmActivity(of) if is_new(of.at) => sink.beside_row(row),
+        BesideRow::KvmActivity(KvmActivityEvent { at, .. }) | BesideRow::ApicvChange(ApicvChangeEvent { at, .. }) => {
+            if is_new(*at) {
+                sink.beside_row(row);
+            }
+        }
         BesideRow::QueueStay(stay) => {
             for (from, to) in beyond((stay.from, stay.to), &spans) {
                 sink.beside_row(BesideRow::QueueStay(&RunQueueInterval { from, to, ..*stay }));
             }
         }
         // Events are passed on as they are read.
-        BesideRow::KvmActivity(_) | BesideRow::SchedulerEvent(_) | BesideRow::RunnerEvent(_) => {}
+        BesideRow::SchedulerEvent(_) | BesideRow::RunnerEvent(_) => {}
     });
 }
 

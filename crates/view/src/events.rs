@@ -177,7 +177,7 @@ impl<'a> EventRow<'a> {
             EventKind::Syscall { .. } => "call",
             EventKind::SyscallExit => "ioctl_exit",
             EventKind::Emulate => "emulate",
-            EventKind::KvmActivity(_) => "sign",
+            EventKind::KvmActivity(_) | EventKind::ApicvChange(_) => "sign",
             EventKind::Nested => "nested",
             EventKind::Reflect => "reflect",
             EventKind::Detail(detail) => {

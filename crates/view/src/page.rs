@@ -5,6 +5,7 @@ use crate::gang_page::{gang_sections, gang_summary};
 use crate::halt_page::{halt_sections, halt_summary};
 use crate::hidden::HiddenTime;
 use crate::host_settings;
+use crate::interrupts_page::{interrupts_sections, interrupts_summary, of_x86_alone};
 use crate::names::{self, percent, plural, rate, share, thousands};
 use crate::phases_page::{phases_sections, phases_summary};
 use crate::pio_page::{pio_sections, pio_summary};
@@ -12,13 +13,13 @@ use crate::report::{
     BreachRow, CoverageLine, EventKindsRow, ExitFigures, Report, SelectionRow, SignRow, StayStatsRow, SubjectRow,
     TimelineRows, TraceRow,
 };
+pub use crate::sections::{Page, PageSection, Sentence, Table, TableColumn, column, length, plain};
+pub(crate) use crate::sections::{VCPU_ROWS, and_more, heaviest, more_in_json};
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{DiffMeasure, Dimension};
 use exitscope_model::{LedgerLine, TimePart, WhoRow};
 use exitscope_units::{Moment, Nanos, VmId};
-use std::borrow::Cow;
-use std::cmp::Reverse;
 
 /// Bars of a sparkline at most: with its words it fits into 80 columns.
 const MAX_BARS: usize = 56;
@@ -29,107 +30,6 @@ const VECTORS: usize = 16;
 /// Dimensions of what exits are about: only some exits have a place there.
 pub(crate) const ABOUT: [Dimension; 5] =
     [Dimension::Port, Dimension::Mmio, Dimension::Msr, Dimension::Hypercall, Dimension::Cpuid];
-
-/// A page.
-#[derive(Clone, Debug, Default)]
-pub struct Page {
-    /// Its sections, in order.
-    pub sections: Vec<PageSection>,
-}
-
-/// A part of a page.
-#[derive(Clone, Debug, Default)]
-pub struct PageSection {
-    /// Its title.
-    pub title: String,
-    /// What it says in words.
-    pub sentences: Vec<Sentence>,
-    /// Its table.
-    pub table: Option<Table>,
-    /// What has to be said after the table.
-    pub notes: Vec<String>,
-    /// Whether to say which columns of the table a terminal is too narrow for.
-    pub say_hidden: bool,
-}
-
-/// A sentence and whether it warns.
-#[derive(Clone, Debug)]
-pub struct Sentence {
-    /// The words.
-    pub text: String,
-    /// Whether figures on the page are affected.
-    pub warning: bool,
-}
-
-/// A table of text.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    /// Its columns.
-    pub columns: Vec<TableColumn>,
-    /// Its rows, a text for each column.
-    pub rows: Vec<Vec<String>>,
-}
-
-/// A column of a table.
-#[derive(Clone, Debug)]
-pub struct TableColumn {
-    /// Its title.
-    pub title: Cow<'static, str>,
-    /// Whether it holds names, which begin on the left; figures end on the right.
-    pub names: bool,
-    /// Columns of higher rank leave first where a terminal is too narrow.
-    pub rank: u8,
-}
-
-/// A column of this title, with its [`TableColumn::names`] and [`TableColumn::rank`].
-pub fn column(title: impl Into<Cow<'static, str>>, names: bool, rank: u8) -> TableColumn {
-    TableColumn { title: title.into(), names, rank }
-}
-
-/// A length as a cell: `12.3us`, `0`, or `-` where there is none.
-pub fn length(nanos: Option<u64>) -> String {
-    match nanos {
-        None => "-".to_string(),
-        Some(0) => "0".to_string(),
-        Some(nanos) => Nanos(nanos).to_string(),
-    }
-}
-
-/// A sentence that does not warn.
-pub fn plain(text: String) -> Sentence {
-    Sentence { text, warning: false }
-}
-
-/// What says that a list goes on.
-fn and_more(left_out: usize) -> Option<String> {
-    goes_on(left_out, "--top N or --format json")
-}
-
-/// The same where there is no other way to have the rest.
-pub(crate) fn more_in_json(left_out: usize) -> Option<String> {
-    goes_on(left_out, "--format json")
-}
-
-fn goes_on(left_out: usize, how: &str) -> Option<String> {
-    (left_out > 0).then(|| format!("and {} more ({how})", thousands(left_out as u64)))
-}
-
-/// vCPUs that a table of them shows, at least: all of most hosts.
-pub(crate) const VCPU_ROWS: usize = 32;
-
-/// The `most` of these that weigh most, in the order in which they came, and how many are left out.
-pub(crate) fn heaviest<'a, T>(
-    rows: impl IntoIterator<Item = &'a T>,
-    most: usize,
-    weight: impl Fn(&T) -> u64,
-) -> (Vec<&'a T>, usize) {
-    let mut rows: Vec<(usize, &T)> = rows.into_iter().enumerate().collect();
-    let left_out = rows.len().saturating_sub(most);
-    rows.sort_by_key(|(_, row)| Reverse(weight(row)));
-    rows.truncate(most);
-    rows.sort_by_key(|(at, _)| *at);
-    (rows.into_iter().map(|(_, row)| row).collect(), left_out)
-}
 
 /// The page of a report, with at most `detail_rows` rows in each table of what exits were about; of vCPUs at least 32.
 pub fn report_page(report: &Report, detail_rows: usize) -> Page {
@@ -168,12 +68,20 @@ pub enum MechanismView {
     Phases,
     /// Yields, preempted vCPUs, the run queue.
     Yield,
+    /// What inhibits APICv and AVIC, and exits for the local APIC.
+    Interrupts,
 }
 
 impl MechanismView {
     /// Each of them, in the order of a report.
-    pub const ALL: [MechanismView; 5] =
-        [MechanismView::Gang, MechanismView::Halt, MechanismView::Pio, MechanismView::Phases, MechanismView::Yield];
+    pub const ALL: [MechanismView; 6] = [
+        MechanismView::Gang,
+        MechanismView::Halt,
+        MechanismView::Pio,
+        MechanismView::Phases,
+        MechanismView::Yield,
+        MechanismView::Interrupts,
+    ];
 
     /// What the default report says of it, a few lines, if it has anything.
     fn summary(self, report: &Report) -> Option<PageSection> {
@@ -183,6 +91,7 @@ impl MechanismView {
             MechanismView::Pio => report.pio.as_ref().map(pio_summary),
             MechanismView::Phases => report.phases.as_ref().and_then(phases_summary),
             MechanismView::Yield => report.yields.as_ref().and_then(yield_summary),
+            MechanismView::Interrupts => report.interrupts.as_ref().and_then(interrupts_summary),
         }
     }
 }
@@ -196,6 +105,8 @@ pub fn view_page(report: &Report, view: MechanismView) -> Page {
         MechanismView::Pio => pio_sections(report),
         MechanismView::Phases => phases_sections(report),
         MechanismView::Yield => yield_sections(report),
+        MechanismView::Interrupts if !report.is_kvm_on_x86() => vec![of_x86_alone()],
+        MechanismView::Interrupts => interrupts_sections(report.interrupts.as_ref(), &report.how, report.coverage.lost),
     });
     sections.extend(breaches(report));
     Page { sections }

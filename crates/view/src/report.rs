@@ -5,6 +5,7 @@ use crate::gang::GangRows;
 use crate::halt::HaltRows;
 use crate::hidden::HiddenTime;
 use crate::host_settings::{self, HostSettingRow};
+use crate::interrupts::InterruptRows;
 use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
@@ -94,6 +95,8 @@ pub struct Report {
     /// Yields, preemptions and the run queue; not narrowed to reasons or lengths. Absent if there are none.
     #[serde(rename = "yield")]
     pub yields: Option<YieldRows>,
+    /// What inhibits APICv and AVIC, and exits for the local APIC; not narrowed to reasons or lengths. Absent if there is neither.
+    pub interrupts: Option<InterruptRows>,
     /// Thresholds of --fail-on that were passed.
     pub breaches: Vec<BreachRow>,
 }
@@ -455,7 +458,7 @@ impl SignRow {
             process: (vm != VmId::UNKNOWN).then_some(vm.0),
             process_name: info.vm_name(vm),
             event: sign.event(),
-            what: sign.what(),
+            what: sign.what(&info.release),
             count,
         }
     }
@@ -512,6 +515,12 @@ pub struct BreachRow {
     pub threshold: String,
     /// What was found.
     pub found: String,
+}
+
+impl BreachRow {
+    fn of(breach: Breach) -> BreachRow {
+        BreachRow { threshold: breach.threshold, found: breach.found }
+    }
 }
 
 /// By what the rows are ordered, largest first.
@@ -633,11 +642,8 @@ impl Report {
             pio: PioRows::of(facts, xen, &names, &vms),
             phases: PhaseRows::of(facts, xen, &info.arch, made.cycles_per_s),
             yields: YieldRows::of(facts, info, one),
-            breaches: made
-                .breaches
-                .into_iter()
-                .map(|breach| BreachRow { threshold: breach.threshold, found: breach.found })
-                .collect(),
+            interrupts: InterruptRows::of(facts, info),
+            breaches: made.breaches.into_iter().map(BreachRow::of).collect(),
         }
     }
 }
@@ -647,6 +653,13 @@ impl Report {
     pub fn add_advice(&mut self, facts: &Facts, info: &TraceInfo, advised: &AdviceReport) {
         self.verdict = VerdictRow::of(facts, info, &self.selection, &self.how, Some(advised));
         self.causes.clone_from(&advised.causes_of_all);
+    }
+
+    /// Whether a host may have been KVM's on x86: where no trace says its architecture, its exits do.
+    pub(crate) fn is_kvm_on_x86(&self) -> bool {
+        let is_other =
+            |trace: &TraceRow| !trace.arch.is_empty() && !["x86", "i"].iter().any(|of| trace.arch.starts_with(of));
+        !self.is_xen() && !self.traces.iter().all(is_other)
     }
 
     /// Whether a host was Xen.

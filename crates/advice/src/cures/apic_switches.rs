@@ -1,7 +1,7 @@
 //! The switches of APIC virtualisation, on Intel's and on AMD's processors.
 
 use super::cure::Switch;
-use exitscope_model::KvmActivity;
+use exitscope_model::{APICV_DISABLED, KvmActivity};
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 
 /// KVM's APIC virtualisation on Intel.
@@ -38,7 +38,7 @@ pub(crate) const AVIC_SWITCH: Switch = Switch {
 
 /// `APICV_INHIBIT_REASON_DISABLE` of arch/x86/include/asm/kvm_host.h, which `kvm_apicv_init` of arch/x86/kvm/x86.c sets where the
 /// module's switch is off or the processor cannot.
-pub(crate) const DISABLED: &[KvmActivity] = &[KvmActivity::ApicvInhibited(0)];
+pub(crate) const DISABLED: &[KvmActivity] = &[KvmActivity::ApicvInhibited(APICV_DISABLED)];
 
 /// What takes exits for the local APIC away: `enable_apicv` of arch/x86/kvm/vmx/vmx.c, `avic` of arch/x86/kvm/svm/avic.c.
 pub(crate) static APICV: &[Switch] = &[

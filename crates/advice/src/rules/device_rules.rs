@@ -29,7 +29,7 @@ use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{ExitStats, SubjectKey, Tally, is_part};
 use exitscope_model::host_memory::{KSM_RUN, NUMA_BALANCING, THP_ENABLED};
 use exitscope_model::version;
-use exitscope_model::{CodeList, KvmActivity, SubjectKind, SubjectName, TimePart};
+use exitscope_model::{APICV_HYPERV, CodeList, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_units::{Nanos, VmId};
 use std::collections::BTreeMap;
 
@@ -602,11 +602,11 @@ impl JudgedVm<'_> {
     /// matter then. Other reasons have other numbers from release to release. `enum kvm_apicv_inhibit`, and `synic_update_vector` of
     /// arch/x86/kvm/hyperv.c; hv-apicv of QEMU's docs/system/i386/hyperv.rst.
     fn inhibited(&self) -> Option<Vec<AdviceSetting>> {
-        let (activity, _) = *self.input.kvm_activity(self.id, &[KvmActivity::ApicvInhibited(1)]).first()?;
+        let (activity, _) = *self.input.kvm_activity(self.id, &[KvmActivity::ApicvInhibited(APICV_HYPERV)]).first()?;
         let says = format!(
             "kvm_apicv_inhibit_changed says of this VM: {}, by its synthetic interrupt controller (hv-synic), and each interrupt between \
              vCPUs then costs an exit at both ends: QEMU's -cpu …,hv-apicv (from 6.2 on) tells Windows to do without AutoEOI",
-            activity.what()
+            activity.what(&self.host.release)
         );
         Some(vec![AdviceSetting::ByHand(says.into())])
     }

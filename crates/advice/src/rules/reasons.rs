@@ -423,7 +423,7 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
             }
         }
         for (activity, count) in vm.input.kvm_activity(vm.id, group.activities) {
-            let what = format!("{} ({}) meanwhile", activity.what(), activity.event());
+            let what = format!("{} ({}) meanwhile", activity.what(&vm.host.release), activity.event());
             account.more.push((Topic::Devices, what, CitedValue::Count(count)));
         }
         let said = vm.judge_as(Thing { subject: CauseSubject::Group(name), key: None, name }, &account, judgement);

@@ -109,6 +109,7 @@ impl<S: TimelineSink> TraceSink for Numbered<S> {
             BesideRow::Halt(_)
             | BesideRow::PleUpdate(_)
             | BesideRow::KvmActivity(_)
+            | BesideRow::ApicvChange(_)
             | BesideRow::QueueStay(_)
             | BesideRow::SchedulerEvent(_)
             | BesideRow::RunnerEvent(_) => return,

@@ -134,6 +134,7 @@ impl<T: TraceSink> TraceSink for Selected<'_, T> {
             | BesideRow::WakeUp(_)
             | BesideRow::PleUpdate(_)
             | BesideRow::KvmActivity(_)
+            | BesideRow::ApicvChange(_)
             | BesideRow::QueueStay(_)
             | BesideRow::SchedulerEvent(_)
             | BesideRow::RunnerEvent(_) => false,

@@ -4,7 +4,7 @@ use super::Format;
 use crate::EventFilter;
 use crate::bytes::ByteOrder;
 use crate::tracepoints::{
-    FieldContent, TracepointMeaning, about, apicv_inhibit, avic_incomplete_ipi, call, exit, ghcb_msr, of_format,
+    FieldContent, TracepointMeaning, about, apicv_change, avic_incomplete_ipi, call, exit, ghcb_msr, of_format,
     userspace_exit,
 };
 use exitscope_model::codes::{
@@ -276,7 +276,7 @@ impl Decoder {
             TracepointMeaning::Emulate => then.take(EventKind::Emulate),
             TracepointMeaning::Nested => then.take(EventKind::Nested),
             TracepointMeaning::KvmActivity(sign) => then.take(EventKind::KvmActivity(sign)),
-            TracepointMeaning::ApicvInhibit => then.take(apicv_inhibit(field(0), field(1) != 0)),
+            TracepointMeaning::ApicvChange => then.take(apicv_change(field(0), field(1) != 0, field(2))),
             TracepointMeaning::AvicIncompleteIpi => then.take(avic_incomplete_ipi(field(0))),
             TracepointMeaning::Reflect => then.take(EventKind::Reflect),
             TracepointMeaning::GhcbMsr => then.take(ghcb_msr(field(0))),
@@ -407,7 +407,7 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::Hypercall => &[Key, Value, Second],
         TracepointMeaning::GhcbMsr => &[Value],
         TracepointMeaning::FastMmio => &[Key],
-        TracepointMeaning::ApicvInhibit => &[Reason, Set],
+        TracepointMeaning::ApicvChange => &[Reason, Set, Inhibits],
         TracepointMeaning::AvicIncompleteIpi => &[Reason],
         TracepointMeaning::S390Instruction => &[Value],
         TracepointMeaning::SystemRegister => {

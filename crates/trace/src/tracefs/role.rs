@@ -141,7 +141,7 @@ impl Decoder {
             | TracepointMeaning::Nested
             | TracepointMeaning::Reflect
             | TracepointMeaning::KvmActivity(_)
-            | TracepointMeaning::ApicvInhibit
+            | TracepointMeaning::ApicvChange
             | TracepointMeaning::AvicIncompleteIpi
             | TracepointMeaning::Inject
             | TracepointMeaning::PleWindow

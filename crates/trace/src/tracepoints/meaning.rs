@@ -37,7 +37,7 @@ pub(crate) enum TracepointMeaning {
     /// It shows what KVM does.
     KvmActivity(KvmActivity),
     /// KVM changes whether it lets the processor virtualise a VM's APIC.
-    ApicvInhibit,
+    ApicvChange,
     /// An IPI that AVIC did not deliver whole.
     AvicIncompleteIpi,
     /// What an SEV-ES guest asks for by the GHCB's MSR.
@@ -114,6 +114,8 @@ pub(crate) enum FieldContent {
     Wfe,
     /// Whether it is set from now on.
     Set,
+    /// What inhibits APICv or AVIC from now on.
+    Inhibits,
     Leaves,
     Runnable,
     Prev,
@@ -177,8 +179,10 @@ impl FieldContent {
             (C::NewWindow, EventKind::PleWindow { new, .. }) => new.into(),
             (C::OldWindow, EventKind::PleWindow { old, .. }) => old.into(),
             (C::Wfe, EventKind::Wfx { wfe }) => wfe.into(),
+            (C::Reason, EventKind::ApicvChange(change)) => change.reason.into(),
+            (C::Set, EventKind::ApicvChange(change)) => change.set.into(),
+            (C::Inhibits, EventKind::ApicvChange(change)) => change.inhibits,
             (C::Reason, EventKind::KvmActivity(activity)) => activity.number().into(),
-            (C::Set, EventKind::KvmActivity(activity)) => matches!(activity, KvmActivity::ApicvInhibited(_)).into(),
             (C::Leaves, EventKind::RunCore { exit, .. }) => exit.into(),
             (C::Runnable, EventKind::RunCore { runnable, .. }) => runnable.into(),
             (C::PrevState, EventKind::Switch { sleeps, .. }) => {
@@ -193,7 +197,10 @@ impl FieldContent {
             (C::Ignored | C::PrevName | C::NextName | C::WokenName, _) => 0,
             // Of what another kind of event carries.
             (C::Code | C::Rip | C::Isa | C::Word(_) | C::Instruction | C::Ret | C::TrapClass | C::Ceded, _) => 0,
-            (C::Reason | C::Errno | C::Load | C::Command | C::RegisterPart(_) | C::Vector | C::Set, _) => 0,
+            (
+                C::Reason | C::Errno | C::Load | C::Command | C::RegisterPart(_) | C::Vector | C::Set | C::Inhibits,
+                _,
+            ) => 0,
             (C::Halted | C::Waited | C::Valid | C::Grow | C::NewPoll | C::OldPoll, _) => 0,
             (C::NewWindow | C::OldWindow | C::Wfe | C::Leaves | C::Runnable | C::PrevState, _) => 0,
         }

@@ -15,7 +15,9 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use exitscope_model::{EventKind, ExitCode, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord};
+use exitscope_model::{
+    ApicvChange, EventKind, ExitCode, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord,
+};
 pub(crate) use meaning::{FieldContent, TracepointMeaning};
 use printed::ReadFields;
 use rows::ROWS;
@@ -172,11 +174,10 @@ pub(crate) const fn about(kind: SubjectKind, write: bool, key: u64, value: u64) 
     EventKind::Detail(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value })
 }
 
-/// KVM changes whether the processor virtualises a VM's APIC: `kvm_apicv_inhibit_changed`, by a number of `enum
-/// kvm_apicv_inhibit` of `arch/x86/include/asm/kvm_host.h`, which differs between kernels.
-pub(crate) const fn apicv_inhibit(reason: u64, set: bool) -> EventKind {
+/// KVM changes whether the processor virtualises a VM's APIC: `kvm_apicv_inhibit_changed`.
+pub(crate) const fn apicv_change(reason: u64, set: bool, inhibits: u64) -> EventKind {
     let reason = if reason < 0xff { reason as u8 } else { 0xff };
-    EventKind::KvmActivity(if set { KvmActivity::ApicvInhibited(reason) } else { KvmActivity::ApicvAllowed(reason) })
+    EventKind::ApicvChange(ApicvChange { reason, set, inhibits })
 }
 
 /// `KVM_RUN` returned, by the fields of `kvm_userspace_exit`.

@@ -473,15 +473,16 @@ pub(super) fn kvm_activity(of: KvmActivity) -> Option<Said> {
     unnamed(EventKind::KvmActivity(of))
 }
 
-/// `set reason=2, inhibits=0x4`, `cleared reason=2, inhibits=0x0`
-pub(super) fn apicv_inhibit(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+/// `set reason=2, inhibits=0x4`, `cleared reason=2, inhibits=0x0`; from Linux 6.11 on the names of all that are in force follow.
+pub(super) fn apicv_change(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let set = match scan.until(" reason=")? {
         b"set" => true,
         b"cleared" => false,
         _ => return None,
     };
     let reason = scan.decimal()?;
-    unnamed(super::apicv_inhibit(reason, set))
+    scan.literal(", inhibits=")?;
+    unnamed(super::apicv_change(reason, set, scan.hex()?))
 }
 
 /// `vcpu=1, icrh:icrl=0x01000000:000008fd, id=1, index=255`

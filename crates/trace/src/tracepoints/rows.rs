@@ -356,9 +356,9 @@ pub(super) static ROWS: &[TracepointRow] = &[
     row(
         "x86",
         "kvm:kvm_apicv_inhibit_changed",
-        M::ApicvInhibit,
-        printed::apicv_inhibit,
-        &[("int reason", Reason), ("bool set", Set), ("unsigned long inhibits", Ignored)],
+        M::ApicvChange,
+        printed::apicv_change,
+        &[("int reason", Reason), ("bool set", Set), ("unsigned long inhibits", Inhibits)],
         r#""%s reason=%u, inhibits=0x%lx", REC->set ? "set" : "cleared", REC->reason, REC->inhibits"#,
     ),
     row(

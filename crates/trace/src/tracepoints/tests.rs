@@ -58,6 +58,7 @@ const PRINTED: &[(&str, &str, &str)] = &[
     ("arm64", "kvm:kvm_timer_emulate", "arch_timer_ctx_index: 1 (should_fire: 1)"),
     ("x86", "kvm:kvm_apicv_inhibit_changed", "set reason=2, inhibits=0x4"),
     ("x86", "kvm:kvm_apicv_inhibit_changed", "cleared reason=8, inhibits=0x0"),
+    ("x86", "kvm:kvm_apicv_inhibit_changed", "set reason=8, inhibits=0x300 IRQWIN|PIT_REINJ"),
     ("", "kvm:kvm_dirty_ring_exit", "vcpu 3"),
     ("", "kvm:kvm_unmap_hva_range", "mmu notifier unmap range: 0x00007f0000000000 -- 0x00007f0000200000"),
     ("", "kvm:kvm_age_hva", "mmu notifier age hva: 0x00007f0000000000 -- 0x00007f0000001000"),
