@@ -41,6 +41,7 @@ mod replay_page;
 mod report;
 mod simulated;
 mod simulated_page;
+mod steal_takers;
 mod summary;
 mod sweep;
 mod sweep_metrics;
