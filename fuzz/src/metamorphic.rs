@@ -145,8 +145,8 @@ impl Recorded {
         let thread = |tid: Tid| if tid.0 == 0 { tid } else { Tid(tid.0 ^ 0x1000_0000) };
         let events = self.events.iter().map(|event| {
             let kind = match event.kind {
-                EventKind::Switch { prev, sleeps, next } => {
-                    EventKind::Switch { prev: thread(prev), sleeps, next: thread(next) }
+                EventKind::Switch { prev, sleeps, next, prev_name } => {
+                    EventKind::Switch { prev: thread(prev), sleeps, next: thread(next), prev_name }
                 }
                 EventKind::Wakeup { tid } => EventKind::Wakeup { tid: thread(tid) },
                 kind => kind,

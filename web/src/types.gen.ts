@@ -847,6 +847,10 @@ export interface Report {
    */
   slowest: SlowExitRow[];
   /**
+   * Who had the CPUs for which vCPUs waited, by VM; empty without steal, and where no sched_switch says who has a CPU.
+   */
+  steal_takers: StealTakerRow[];
+  /**
    * What exits were about, by kind and number, most costly first; not those of nested guests.
    */
   subjects: SubjectRow[];
@@ -2170,6 +2174,76 @@ export interface SlowExitRow {
    * Blocked by the host until a page is there, in an exit for a page fault.
    */
   waiting_for_memory_ns: number;
+}
+/**
+ * Who had the CPUs for which the vCPUs of a VM waited: after a wake-up the CPU that the vCPU then got, after a preemption the one that
+ * it lost, up to when that was idle, and from then on the one that it got.
+ */
+export interface StealTakerRow {
+  /**
+   * What the thread was called when it left the CPU.
+   */
+  name?: string;
+  /**
+   * The physical CPU, where nothing else says which vCPU it is (Xen without scheduler records).
+   */
+  on_cpu?: number;
+  /**
+   * Its process, if it is one.
+   */
+  pid?: number;
+  /**
+   * Processes of this name.
+   */
+  processes: number;
+  /**
+   * Of the VM's steal, 0 to 1.
+   */
+  share: number;
+  /**
+   * Steal for that long; all rows of a VM come to its steal.
+   */
+  steal_ns: number;
+  /**
+   * `other_vm` and `same_vm` (vCPUs), `some_vcpu` (of which VM is not recorded), `own_vmm` (another thread of the VM's process),
+   * `process`, `kernel_thread` (so its name says), `waking_up` (nobody: a CPU that was idle for less than 1 ms after a wake-up), `idle`
+   * (nobody), `others` (further threads than are told apart) or `unknown`.
+   */
+  taker:
+    | "other_vm"
+    | "same_vm"
+    | "some_vcpu"
+    | "own_vmm"
+    | "process"
+    | "kernel_thread"
+    | "waking_up"
+    | "idle"
+    | "others"
+    | "unknown";
+  /**
+   * The other VM.
+   */
+  taker_vm?: number;
+  /**
+   * The name of its process.
+   */
+  taker_vm_name?: string;
+  /**
+   * The vCPU's thread; absent where another thread records for it (powerpc), and on Xen.
+   */
+  tid?: number;
+  /**
+   * The vCPU's number; absent if nothing in the trace says.
+   */
+  vcpu?: number;
+  /**
+   * The VM's process id, or Xen's domain; absent if the trace does not say.
+   */
+  vm?: number;
+  /**
+   * The VM's process name.
+   */
+  vm_name?: string;
 }
 /**
  * What exits were about.

@@ -6,7 +6,7 @@
 //!                domain 0    own        idle
 //! ```
 
-use exitscope_model::VcpuIdentity;
+use exitscope_model::{LONGEST_WAKE_UP, VcpuIdentity};
 use exitscope_units::{Moment, PcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -16,10 +16,6 @@ const MAX_CPUS: usize = 1 << 12;
 
 /// So many who had a CPU are remembered, the last ones (about 2 KiB a CPU).
 const KEPT: usize = 64;
-
-/// A CPU takes no longer to leave an idle state, in nanoseconds: 133 us to leave C6 of Skylake's servers, 890 us to leave C10 of its
-/// clients (`skx_cstates`, `skl_cstates` of drivers/idle/intel_idle.c, and of Xen's xen/arch/x86/cpu/mwait-idle.c).
-const LONGEST_WAKE_UP: u64 = 1_000_000;
 
 /// Nanoseconds that virtual CPUs waited, by who had the physical CPU on which they ran next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,15 +2,17 @@
 
 use crate::diff::halts;
 use crate::exit_kinds::{KeyedSubject, StatsByExitKind};
+use crate::steal_takers::{KnownThreads, StealTakers};
 use crate::vcpu_time::{VcpuTimes, within};
 use crate::{
     Accesses, Dimension, DimensionValue, ExitGroups, ExitSlots, ExitStats, GangFacts, Halts, InterruptFacts, PhaseKey,
-    PhasesByReason, RunStates, Selection, Slowest, StatsByKey, Timeline, VcpuTime, YieldFacts,
+    PhasesByReason, RunStates, Selection, Slowest, StatsByKey, StealTaker, Timeline, VcpuTime, YieldFacts,
 };
 use exitscope_model::codes::REGION_BITS;
 use exitscope_model::{
     ApicvChangeEvent, CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, KvmActivity, KvmActivityEvent,
-    PleUpdate, Preemption, RunQueueInterval, Subject, SubjectKind, TimePart, VcpuIdentity, Yield, least_vms,
+    PleUpdate, Preemption, RunQueueInterval, StealPiece, Subject, SubjectKind, TimePart, VcpuIdentity, Yield,
+    least_vms,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -135,6 +137,8 @@ pub struct Facts {
     pub gangs: GangFacts,
     /// Yields; like `halts`. The run queue is narrowed to moments alone.
     pub yields: YieldFacts,
+    /// Who had the CPUs for which vCPUs waited; like `divisions`.
+    steal_takers: StealTakers,
     /// Signs of what KVM does, and how often; narrowed to VMs and moments alone.
     pub kvm_activity: BTreeMap<(VmId, KvmActivity), u64>,
     /// What inhibits APICv and AVIC, and exits for the local APIC; not narrowed to reasons or lengths.
@@ -167,6 +171,7 @@ impl Facts {
             halts: Halts::default(),
             gangs: GangFacts::default(),
             yields: YieldFacts::default(),
+            steal_takers: StealTakers::default(),
             kvm_activity: BTreeMap::new(),
             interrupts: InterruptFacts::default(),
         }
@@ -288,6 +293,13 @@ impl Facts {
         holds
     }
 
+    /// Adds a stretch of a vCPU's wait for a CPU.
+    pub fn absorb_steal_piece(&mut self, piece: &StealPiece) {
+        if self.selection.holds_who(&piece.who) {
+            self.steal_takers.absorb(piece, self.window);
+        }
+    }
+
     /// Adds one change of a window of PAUSE loops.
     pub fn absorb_ple_update(&mut self, of: &PleUpdate) {
         if self.within(of.at) && self.selection.holds_who(&of.who) {
@@ -370,6 +382,7 @@ impl Facts {
             window: _,
             event_kinds: _,
             timeline: _,
+            steal_takers: _,
             kvm_activity: _,
         } = self;
         self.flush_exit_kinds();
@@ -433,6 +446,7 @@ impl Facts {
             halts,
             gangs,
             yields,
+            steal_takers,
             kvm_activity,
             interrupts,
         } = other;
@@ -456,6 +470,7 @@ impl Facts {
         self.halts.merge(halts);
         self.gangs.merge(gangs);
         self.yields.merge(yields);
+        self.steal_takers.merge(steal_takers);
         for (activity, count) in kvm_activity {
             *self.kvm_activity.entry(*activity).or_default() += count;
         }
@@ -507,6 +522,19 @@ impl Facts {
         });
         let longest = spans.into_values().max().unwrap_or_default();
         longest.div_ceil(self.duration.0.max(1)).clamp(1, least as u64) as usize
+    }
+
+    /// Who had the CPUs for which the vCPUs of a VM waited, longest first, and last what is not known: all steal of the VM. Empty
+    /// where no `sched_switch` says who has a CPU.
+    pub fn steal_takers(&self, vm: VmId) -> Vec<StealTaker> {
+        if !self.event_kinds.switches || self.event_kinds.by_runner || self.has_run_states() {
+            return Vec::new();
+        }
+        let of_vm = self.divisions.iter().filter(|(who, _)| who.vm == vm);
+        let steal = of_vm.map(|(_, of)| of.part(TimePart::Steal).0).fold(0, u64::saturating_add);
+        let vm_of = self.divisions.keys().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vm)).collect();
+        let known = KnownThreads { vm_of: &vm_of, is_several: self.vms_within(vm) > 1 };
+        self.steal_takers.of_vm(vm, steal, &known)
     }
 
     /// Whether it has the run states of Xen's scheduler, which tell waiting for the device model apart.

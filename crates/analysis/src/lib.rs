@@ -37,6 +37,7 @@ mod run_states;
 mod selection;
 mod slowest;
 mod stats_by_key;
+mod steal_takers;
 mod sums_by_time;
 #[cfg(test)]
 mod test_exits;
@@ -69,6 +70,7 @@ pub use run_states::{RunStates, StateTimes, StayStats};
 pub use selection::{MomentSpec, Selection};
 pub use slowest::Slowest;
 pub use stats_by_key::{MAX_KEYS, StatsByKey, Tally};
+pub use steal_takers::{StealTaker, TakerKind};
 pub use sums_by_time::SumsByTime;
 pub use threshold::{Breach, LimitCheck, Threshold, ThresholdError, Unjudged};
 pub use timeline::{Bucket, Timeline, wider};

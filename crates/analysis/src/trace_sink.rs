@@ -97,6 +97,7 @@ impl TraceSink for Facts {
             BesideRow::Preemption(of) => _ = self.absorb_preemption(of),
             // How long they waited is steal of an exit or of an interval.
             BesideRow::WakeUp(_) => {}
+            BesideRow::StealPiece(piece) => self.absorb_steal_piece(piece),
             BesideRow::PleUpdate(of) => self.absorb_ple_update(of),
             BesideRow::KvmActivity(of) => self.absorb_kvm_activity(of),
             BesideRow::ApicvChange(of) => self.absorb_apicv_change(of),

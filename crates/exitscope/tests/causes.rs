@@ -348,7 +348,7 @@ fn perf_data(case: &Case) -> Vec<u8> {
     let left = EventKind::Exit { code, idle: false, words, rip: 0xffff_ffff_8000_0000 };
     // Another CPU goes idle: what schedulers do was recorded.
     let (at, name, other) = (Moment::from_nanos(1), names.intern(SWITCH), Tid(900));
-    let kind = EventKind::Switch { prev: other, sleeps: true, next: Tid(0) };
+    let kind = EventKind::switch(other, true, Tid(0));
     writer.event(&Event { at, tid: other, vm: VmId(900), vcpu: VcpuId::UNKNOWN, cpu: PcpuId(3), name, kind }).unwrap();
     for number in 1..=EXITS {
         let first = is_told.then_some((exit, left));

@@ -164,6 +164,42 @@ fn for_the_view_of_phases_system_calls_of_virtual_cpus_are_recorded_and_of_nobod
     }
 }
 
+/// Six processes that never sleep, and two guests on two CPUs: one halts 210 times for 3 ms, so that it waits after wake-ups, and one
+/// makes exits all the time, so that it is preempted.
+#[test]
+fn those_are_named_who_had_the_cpus_for_which_guests_waited() {
+    let _machine = machine();
+    let folder = tempfile::tempdir().unwrap();
+    let guest = tiny_guest().to_str().unwrap();
+    let beside = format!(
+        "for n in 1 2 3 4 5 6; do yes > /dev/null & others=\"$others $!\"; done
+        {guest} --sleep 3 --repeat 30 & sleeps=$!; {guest} --repeat 4000 & wait $sleeps $!; kill $others"
+    );
+    for flags in [&["--buffer", "16M"][..], &["--buffer", "16M", "--no-bpf"]] {
+        let command = ["taskset", "-c", "0,1", "sh", "-c", &beside];
+        let data = or_skip!(exitscope_record(&folder.path().join("perf.data"), flags, &command));
+        let report = report(&[&data], &[]);
+        let number = |row: &serde_json::Value, key: &str| row[key].as_u64().unwrap();
+        let rows = report["steal_takers"].as_array().unwrap();
+        let mut times = std::collections::BTreeMap::<(String, String), u64>::new();
+        for row in rows {
+            let (taker, name) = (&row["taker"], row["name"].as_str().unwrap_or_default());
+            *times.entry((taker.as_str().unwrap().into(), name.into())).or_default() += number(row, "steal_ns");
+        }
+        let vcpus = report["vcpus"].as_array().unwrap();
+        let steal: u64 = vcpus.iter().map(|row| number(row, "steal_ns")).sum();
+        assert_eq!(times.values().sum::<u64>(), steal, "{flags:?}: {times:?}");
+        let of = |taker: &str, name: &str| times.get(&(taker.into(), name.into())).copied().unwrap_or_default();
+        let unknown = of("unknown", "") + of("others", "");
+        assert!(unknown * 10 <= steal && steal > 500_000_000, "{flags:?}: {steal} {times:?}");
+        assert_eq!(times.iter().max_by_key(|row| row.1).unwrap().0.1, "yes", "{flags:?}: {times:?}");
+        let page = common::stdout(&common::run(&["report", data.to_str().unwrap(), "--all"]));
+        assert!(page.contains("Steal by who had the CPU") && page.contains("yes (6 processes)"), "{page}");
+        let advice = common::stdout(&common::run(&["advise", data.to_str().unwrap()]));
+        assert!(advice.contains("yes (6 processes) had the CPU"), "{advice}");
+    }
+}
+
 #[test]
 #[cfg(feature = "store")]
 fn a_recording_goes_straight_into_a_store_with_what_was_in_force() {

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn steal_and_halted_time_are_no_cost() {
-        let switch = |prev, sleeps, next| EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) };
+        let switch = |prev, sleeps, next| EventKind::switch(Tid(prev), sleeps, Tid(next));
         let exit = |number| EventKind::Exit {
             code: ExitCode::new(CodeList::Vmx, number),
             idle: false,

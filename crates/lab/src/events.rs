@@ -59,14 +59,14 @@ impl Events {
             self.push(vcpu, woken, WAKEUP, EventKind::Wakeup { tid });
         }
         if idle {
-            self.push(vcpu, at, SWITCH, EventKind::Switch { prev: Tid(0), sleeps: true, next: tid });
+            self.push(vcpu, at, SWITCH, EventKind::switch(Tid(0), true, tid));
         }
     }
 
     /// Its thread runs `next` from `at` on, or nobody; `sleeps`: the vCPU has nothing to do.
     pub fn leaves(&mut self, vcpu: &LabVcpu, at: u64, sleeps: bool, next: Option<u32>) {
         let next = next.map_or(Tid(0), |next| thread_of(vcpu, next));
-        self.push(vcpu, at, SWITCH, EventKind::Switch { prev: thread_of(vcpu, vcpu.index()), sleeps, next });
+        self.push(vcpu, at, SWITCH, EventKind::switch(thread_of(vcpu, vcpu.index()), sleeps, next));
     }
 
     /// The vCPU enters KVM_RUN at `at` (nanoseconds of CLOCK_MONOTONIC).

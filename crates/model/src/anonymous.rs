@@ -1,7 +1,8 @@
 //! Events without what tells whose they are: a recording to be handed to somebody else.
 //! `docs/bundle.md` says what becomes of what.
 
-use crate::{Event, EventKind, Subject, SubjectKind, codes};
+use crate::common_names::{Behind, COMMON};
+use crate::{Event, EventKind, Subject, SubjectKind, ThreadName, codes};
 use exitscope_units::{Moment, Tid, VmId};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
@@ -65,8 +66,10 @@ impl Anonymous {
         let kind = match event.kind {
             EventKind::Exit { code, idle, words, rip } => EventKind::Exit { code, idle, words, rip: self.rip(rip) },
             EventKind::Detail(detail) => EventKind::Detail(self.detail(detail)),
-            EventKind::Switch { prev, sleeps, next } => {
-                EventKind::Switch { prev: self.tid(prev), sleeps, next: self.tid(next) }
+            EventKind::Switch { prev, sleeps, next, prev_name } => {
+                let name = prev_name.text().map(|name| self.name(prev, &name));
+                let prev_name = name.map_or(ThreadName::NONE, |name| ThreadName::new(name.as_bytes()));
+                EventKind::Switch { prev: self.tid(prev), sleeps, next: self.tid(next), prev_name }
             }
             EventKind::Wakeup { tid } => EventKind::Wakeup { tid: self.tid(tid) },
             // What an exit says besides is not looked through.
@@ -161,58 +164,10 @@ impl Anonymous {
     }
 }
 
-/// What may stand behind the beginning of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Behind {
-    Nothing,
-    Number,
-    /// The number of a process.
-    Process,
-    /// CPUs, work queues, architectures.
-    Anything,
-}
-
-/// Beginnings of names that threads of kernels, virtual machine monitors and tracers have everywhere.
-const COMMON: &[(&str, Behind)] = &[
-    ("CPU ", Behind::Anything),
-    ("vcpu", Behind::Number),
-    ("fc_vcpu ", Behind::Number),
-    ("vhost-", Behind::Process),
-    ("kvm-pit/", Behind::Process),
-    ("iou-wrk-", Behind::Process),
-    ("iou-sqp-", Behind::Process),
-    ("swapper/", Behind::Number),
-    ("kworker/", Behind::Anything),
-    ("ksoftirqd/", Behind::Number),
-    ("migration/", Behind::Number),
-    ("cpuhp/", Behind::Number),
-    ("idle_inject/", Behind::Number),
-    ("watchdog/", Behind::Number),
-    ("rcu_", Behind::Anything),
-    ("rcuo", Behind::Anything),
-    ("kswapd", Behind::Number),
-    ("kcompactd", Behind::Number),
-    ("khugepaged", Behind::Nothing),
-    ("ksmd", Behind::Nothing),
-    ("kvm-nx-lpage-re", Behind::Anything),
-    ("qemu-system-", Behind::Anything),
-    ("qemu-kvm", Behind::Nothing),
-    ("kvm", Behind::Nothing),
-    ("firecracker", Behind::Nothing),
-    ("cloud-hypervis", Behind::Anything),
-    ("crosvm", Behind::Nothing),
-    ("crosvm_vcpu", Behind::Number),
-    ("lkvm", Behind::Nothing),
-    ("VBoxHeadless", Behind::Nothing),
-    ("exitscope lab", Behind::Nothing),
-    ("perf", Behind::Nothing),
-    ("trace-cmd", Behind::Nothing),
-];
-
 impl Anonymous {
     /// What a thread is called: as it is, if that says nothing of whose it is.
     pub fn name(&mut self, tid: Tid, name: &str) -> String {
-        for &(front, may) in COMMON {
+        for &(front, may, _) in COMMON {
             let Some(behind) = name.strip_prefix(front) else { continue };
             let number = Some(behind).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let number: Option<u32> = number.and_then(|text| text.parse().ok());
@@ -269,10 +224,12 @@ mod tests {
         let told = |of: &Event| (of.at.as_nanos(), of.tid.0, of.vm.0, of.vcpu.0, of.cpu.0, of.name.0);
         assert_eq!(told(&first), (0, 1, 2, 3, 5, 7));
         assert_eq!(first.kind, exit(16));
-        let switch = EventKind::Switch { prev: Tid(4712), sleeps: true, next: Tid(0) };
+        let prev_name = ThreadName::new(b"secret");
+        let switch = EventKind::Switch { prev: Tid(4712), sleeps: true, next: Tid(0), prev_name };
         let second = anonymous.event(&event(1_250, 4711, switch));
         assert_eq!(told(&second), (250, 2, 2, 3, 5, 7));
-        assert_eq!(second.kind, EventKind::Switch { prev: Tid(1), sleeps: true, next: Tid(0) });
+        let prev_name = ThreadName::new(b"task-1");
+        assert_eq!(second.kind, EventKind::Switch { prev: Tid(1), sleeps: true, next: Tid(0), prev_name });
         let woken = anonymous.event(&event(1_300, 0, EventKind::Wakeup { tid: Tid(99) }));
         assert_eq!((woken.tid, woken.kind), (Tid(0), EventKind::Wakeup { tid: Tid(3) }));
         for (rip, number) in [(0, 0), (0xffff_ffff_8100_0000, 16), (1, 32), (0xffff_ffff_8100_0000, 16)] {

@@ -26,7 +26,8 @@ use crate::turns::Turns;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{
     ApicvChangeEvent, CodeList, CpuInterval, Event, EventKind, ExitSink, Halt, KvmActivity, KvmActivityEvent, LaneSpan,
-    Ledger, LedgerLine, Subject, SubjectKind, TraceInfo, VcpuIdentity, VcpuWakeup, least_vms, version,
+    Ledger, LedgerLine, StealPiece, Subject, SubjectKind, ThreadName, TraceInfo, VcpuIdentity, VcpuWakeup, least_vms,
+    version,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -297,7 +298,7 @@ impl Assembler {
             EventKind::Yield => self.lane(event),
             EventKind::KvmActivity(activity) => self.acts(event, activity),
             EventKind::ApicvChange(change) => self.acts(event, change.activity()),
-            EventKind::Switch { prev, sleeps, next } => return self.switch(event, prev, sleeps, next, ledger),
+            EventKind::Switch { .. } => return self.switch(event, ledger),
             EventKind::Wakeup { tid } => return self.wakeup(event, tid, ledger),
             EventKind::RunState { from, to } => return self.run_state(event, from, to, ledger),
             EventKind::VcpuWake { paused } => return self.vcpu_wake(event, paused, ledger),
@@ -464,6 +465,16 @@ impl Assembler {
     fn clear(&mut self) {
         self.beside.clear();
         self.queue.rows.clear();
+    }
+
+    /// What threads are called that had a CPU for which a vCPU waited, as switches say; the names are given once.
+    pub fn take_thread_names(&mut self) -> FxHashMap<Tid, ThreadName> {
+        self.queue.take_names()
+    }
+
+    /// How long vCPUs waited for a CPU, piece by piece, and who had that.
+    pub fn steal_pieces(&self) -> &[StealPiece] {
+        &self.queue.rows.steal
     }
 
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.
@@ -670,6 +681,7 @@ impl Assembler {
     /// After a loss, what lanes on that CPU (on all, if it does not say which) did is hidden; on Xen, also of whatever waits: it
     /// may have run there meanwhile.
     fn lose(&mut self, event: &Event, rows: &mut impl ExitSink, ledger: &mut Ledger) {
+        self.queue.lose(event.cpu);
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             lane.lose(event.cpu, rows, &mut self.beside, ledger);
             if !lane.hidden || lane.state != LanePosition::Unknown {

@@ -1,6 +1,7 @@
 //! Rows that are made beside exits, and events that go on as they are: whatever takes rows takes each of these kinds, or names it among
 //! those that it leaves.
 
+use crate::steal_pieces::StealPiece;
 use crate::yields::{PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, Yield};
 use crate::{ApicvChangeEvent, CpuInterval, Event, Halt, KvmActivityEvent};
 
@@ -17,6 +18,8 @@ pub enum BesideRow<'a> {
     Preemption(&'a Preemption),
     /// A vCPU that was woken, and ran.
     WakeUp(&'a ThreadWakeUp),
+    /// A stretch of a wait for a CPU, and who had that.
+    StealPiece(&'a StealPiece),
     /// A change of a window of PAUSE loops.
     PleUpdate(&'a PleUpdate),
     /// An activity of KVM.
@@ -46,13 +49,14 @@ impl BesideRows {
     /// All of them; those of the run queue come between others.
     pub fn iter<'a>(&'a self, queue: &'a QueueRows) -> impl Iterator<Item = BesideRow<'a>> {
         let BesideRows { halts, cpu_intervals, yields, ple_updates, activities, apicv_changes } = self;
-        let QueueRows { stays, preemptions, wake_ups } = queue;
+        let QueueRows { stays, preemptions, wake_ups, steal } = queue;
         let intervals = cpu_intervals.iter().map(BesideRow::CpuInterval);
         let spinning = yields.iter().map(BesideRow::Yield).chain(preemptions.iter().map(BesideRow::Preemption));
         let kvms = ple_updates.iter().map(BesideRow::PleUpdate).chain(activities.iter().map(BesideRow::KvmActivity));
         let kvms = kvms.chain(apicv_changes.iter().map(BesideRow::ApicvChange));
         let rows = intervals.chain(halts.iter().map(BesideRow::Halt)).chain(spinning);
-        rows.chain(wake_ups.iter().map(BesideRow::WakeUp)).chain(kvms).chain(stays.iter().map(BesideRow::QueueStay))
+        let waits = wake_ups.iter().map(BesideRow::WakeUp).chain(steal.iter().map(BesideRow::StealPiece));
+        rows.chain(waits).chain(kvms).chain(stays.iter().map(BesideRow::QueueStay))
     }
 
     /// They were taken.
@@ -73,14 +77,16 @@ pub(crate) struct QueueRows {
     pub stays: Vec<RunQueueInterval>,
     pub preemptions: Vec<Preemption>,
     pub wake_ups: Vec<ThreadWakeUp>,
+    pub steal: Vec<StealPiece>,
 }
 
 impl QueueRows {
     /// They were taken.
     pub fn clear(&mut self) {
-        let QueueRows { stays, preemptions, wake_ups } = self;
+        let QueueRows { stays, preemptions, wake_ups, steal } = self;
         stays.clear();
         preemptions.clear();
         wake_ups.clear();
+        steal.clear();
     }
 }

@@ -3,7 +3,7 @@
 use crate::codes::SCHED_OP;
 use crate::given_names::GivenByVm;
 use crate::subject::EPT_SUBJECT;
-use crate::{ApicvChange, ExitCode, ExitInfo, KvmActivity, PortAccessForm, SubjectWord};
+use crate::{ApicvChange, ExitCode, ExitInfo, KvmActivity, PortAccessForm, SubjectWord, ThreadName};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 use std::ops::RangeInclusive;
@@ -165,6 +165,8 @@ pub enum EventKind {
         sleeps: bool,
         /// Who runs now.
         next: Tid,
+        /// What `prev` is called just then.
+        prev_name: ThreadName,
     },
     /// Xen: the virtual CPU goes from one run state to another, or stays in it.
     RunState {
@@ -190,6 +192,13 @@ pub enum EventKind {
     },
     /// An event that the accounting has no use for.
     Other,
+}
+
+impl EventKind {
+    /// A switch from a thread whose name is not said.
+    pub const fn switch(prev: Tid, sleeps: bool, next: Tid) -> EventKind {
+        EventKind::Switch { prev, sleeps, next, prev_name: ThreadName::NONE }
+    }
 }
 
 /// What Xen's scheduler says of a virtual CPU: `RUNSTATE_*` of `xen/include/public/vcpu.h`, in that order; and whether it

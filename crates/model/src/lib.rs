@@ -14,6 +14,7 @@ mod assemble;
 mod beside_row;
 pub mod codes;
 mod column;
+mod common_names;
 pub mod encode;
 mod event;
 mod exit;
@@ -29,8 +30,11 @@ mod qemu;
 mod release;
 mod rows;
 mod run_queue;
+mod steal_pieces;
 mod subject;
 mod subject_names;
+mod switch_history;
+mod thread_name;
 mod turns;
 mod yields;
 
@@ -40,6 +44,7 @@ pub use assemble::{Assembler, EventKinds};
 pub use beside_row::BesideRow;
 pub use codes::{CodeList, ExitCode};
 pub use column::{Column, ColumnValue, Of, Spelling};
+pub use common_names::is_kernel_thread;
 pub use event::{
     Event, EventKind, EventNames, HostSetting, NameId, PORTS_IN_KERNEL, RunState, Subject, SubjectKind, TraceInfo,
     host_memory, recorder,
@@ -58,8 +63,10 @@ pub use rows::{
     ExitRow, ExitRows, GangRow, HaltRow, Spread, SumRow, WhoRow, exit_columns, gang_columns, halt_columns, is_called,
     sum_columns, vcpu_by_name,
 };
+pub use steal_pieces::{CpuTaker, LONGEST_WAKE_UP, StealPiece};
 pub use subject::{PortAccessForm, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
+pub use thread_name::ThreadName;
 pub use turns::Turns;
 pub use yields::{
     PleUpdate, Preemption, RunQueueInterval, RunnableSiblings, TargetState, ThreadWakeUp, Yield, YieldCall,

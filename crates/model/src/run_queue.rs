@@ -3,15 +3,17 @@
 //! ```text
 //! vCPU 1 preempted ─► join ─┐                    ┌─► RunQueueInterval: how many waited for one CPU, for how long
 //! vCPU 0 yields ────► look ─┼─► vCPUs that wait ─┤
-//! vCPU 1 runs ──────► leave ┘                    └─► Preemption: how long, and who yielded meanwhile; ThreadWakeUp: how long
+//! vCPU 1 runs ──────► leave ┘                    ├─► Preemption: how long, and who yielded meanwhile; ThreadWakeUp: how long
+//! any thread's switch ► SwitchHistory ───────────┴─► StealPiece: who had the CPU meanwhile
 //! ```
 //!
-//! Only vCPUs count that are lanes: the threads of a host that run no guest are left out. A vCPU waits for the CPU that it
-//! ran on; that it was moved meanwhile is not seen.
+//! Only vCPUs count that are lanes: the threads of a host that run no guest are left out. In the queue a vCPU waits for the CPU
+//! that it ran on; that it was moved meanwhile is not seen.
 
 use crate::beside_row::QueueRows;
+use crate::switch_history::{SwitchHistory, WaitSpan};
 use crate::yields::{Preemption, RunQueueInterval, RunnableSiblings, ThreadWakeUp};
-use crate::{TargetState, VcpuIdentity};
+use crate::{Event, TargetState, ThreadName, VcpuIdentity};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
 
@@ -45,6 +47,9 @@ pub struct RunQueue {
     cpus: Vec<Option<Cpu>>,
     /// When the scheduler first spoke.
     since: Option<Moment>,
+    /// vCPUs that wait.
+    waiting: usize,
+    holders: SwitchHistory,
     pub rows: QueueRows,
 }
 
@@ -67,6 +72,7 @@ impl RunQueue {
         }
         let waiters = self.vms.entry(who.vm).or_default();
         if waiters.len() < MAX_WAITING {
+            self.waiting += 1;
             let so_far = Preemption { who, at, ran: None, yields: 0, first: None, by: None, yielded: false };
             waiters.push(Waiter { lane, is_preempted, so_far });
         }
@@ -81,16 +87,38 @@ impl RunQueue {
         }
     }
 
-    /// A vCPU that waited for `cpu` does so no more: it runs, or (`None`) nobody knows.
-    pub fn leave(&mut self, at: Moment, cpu: PcpuId, vm: VmId, lane: u32, ran: Option<Moment>) {
+    /// A vCPU that waited for `cpu` does so no more: it runs on the CPU that it got, or (`None`) nobody knows.
+    pub fn leave(&mut self, at: Moment, cpu: PcpuId, vm: VmId, lane: u32, got: Option<PcpuId>) {
         if let Some(cpu) = self.cpu(at, cpu) {
             cpu.waiting = cpu.waiting.saturating_sub(1);
         }
         let Some(waiters) = self.vms.get_mut(&vm) else { return };
         if let Some(place) = waiters.iter().position(|waiter| waiter.lane == lane) {
             let waiter = waiters.swap_remove(place);
-            self.over(waiter, ran);
+            self.waiting = self.waiting.saturating_sub(1);
+            if let Some(got) = got {
+                let Preemption { who, at: since, .. } = waiter.so_far;
+                let wait = WaitSpan { who, since, until: at, lost: waiter.is_preempted.then_some(cpu), got };
+                self.holders.divide(&wait, &mut self.rows.steal);
+            }
+            self.over(waiter, got.map(|_| at));
         }
+    }
+
+    /// The event switches a CPU from one thread, of this name, to another: any two of them.
+    #[inline]
+    pub fn switch(&mut self, event: &Event, prev: (Tid, ThreadName), next: Tid) {
+        self.holders.switch(event, prev, next, self.waiting > 0, &mut self.rows.steal);
+    }
+
+    /// The names of threads that had a CPU for which a vCPU waited.
+    pub fn take_names(&mut self) -> FxHashMap<Tid, ThreadName> {
+        self.holders.take_names()
+    }
+
+    /// Events of this CPU were lost, or of all.
+    pub fn lose(&mut self, cpu: PcpuId) {
+        self.holders.lose(cpu);
     }
 
     /// A vCPU's wait is over.
@@ -135,7 +163,8 @@ impl RunQueue {
         self.rows.preemptions.sort_unstable_by_key(|of| (of.at, of.who));
         self.rows.wake_ups.sort_unstable_by_key(|of| (of.at, of.who));
         self.cpus.clear();
-        self.since = None;
+        self.holders.clear();
+        (self.since, self.waiting) = (None, 0);
     }
 
     /// A CPU runs a vCPU: it has a queue, be it empty.
@@ -219,8 +248,8 @@ mod tests {
             queue.runnable_siblings(at(225), VmId(4), Some(VcpuId(5)), true),
             (RunnableSiblings::default(), None)
         );
-        queue.leave(at(230), CPU, VmId(1), 7, Some(at(230)));
-        queue.leave(at(240), CPU, VmId(1), 8, Some(at(240)));
+        queue.leave(at(230), CPU, VmId(1), 7, Some(CPU));
+        queue.leave(at(240), CPU, VmId(1), 8, Some(CPU));
         queue.leave(at(250), CPU, VmId(3), 8, None);
         queue.join(at(260), CPU, who(1, 4), 6, true);
         queue.join(at(270), CPU, who(2, 8), 12, false);
@@ -275,7 +304,7 @@ mod tests {
         for (cpu, kept) in [(8_191, true), (8_192, false), (8_193, false)] {
             let mut queue = RunQueue::default();
             queue.join(at(10), PcpuId(cpu), who(1, 5), 7, true);
-            queue.leave(at(30), PcpuId(cpu), VmId(1), 7, Some(at(30)));
+            queue.leave(at(30), PcpuId(cpu), VmId(1), 7, Some(PcpuId(cpu)));
             let expected = if kept { vec![(10, 30, 1)] } else { vec![] };
             assert_eq!((stays(&queue), queue.rows.preemptions.len()), (expected, 1), "{cpu}");
         }

@@ -115,9 +115,7 @@ fn a_signal_answers_no_exit() {
 
 #[test]
 fn the_way_of_an_exit_divides_at_each_event_that_marks_a_step() {
-    let switch = |at, prev: u32, sleeps, next: u32| {
-        event(at, prev, EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
-    };
+    let switch = |at, prev: u32, sleeps, next: u32| event(at, prev, EventKind::switch(Tid(prev), sleeps, Tid(next)));
     let user = EventKind::UserspaceExit { reason: KVM_EXIT_IO, errno: 0 };
     let mut events = vec![
         exit(1_000, IO),
@@ -450,9 +448,7 @@ fn any_kind() -> impl Strategy<Value = EventKind> {
         1 => any::<bool>().prop_map(|wfe| EventKind::Wfx { wfe }),
         1 => Just(EventKind::VcpuHint),
         1 => Just(EventKind::RunCore { exit: false, runnable: 2 }),
-        2 => (0u32..4, any::<bool>(), 0u32..4).prop_map(|(prev, sleeps, next)| EventKind::Switch {
-            prev: Tid(prev), sleeps, next: Tid(next)
-        }),
+        2 => (0u32..4, any::<bool>(), 0u32..4).prop_map(|(prev, sleeps, next)| EventKind::switch(Tid(prev), sleeps, Tid(next))),
         1 => (0u32..4).prop_map(|tid| EventKind::Wakeup { tid: Tid(tid) }),
         1 => any::<bool>().prop_map(|paused| EventKind::VcpuWake { paused }),
         1 => (0u64..4).prop_map(|count| EventKind::Lost { count }),
@@ -759,10 +755,7 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
         (&[poll, EventKind::VcpuHint], EventKinds { polls: true, ..EventKinds::default() }),
         (&[EventKind::VcpuHint, poll], EventKinds { polls: true, ..EventKinds::default() }),
         (&[EventKind::Wakeup { tid: Tid(10) }], EventKinds { wakeups: true, ..EventKinds::default() }),
-        (
-            &[EventKind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) }],
-            EventKinds { switches: true, ..EventKinds::default() },
-        ),
+        (&[EventKind::switch(Tid(10), true, Tid(11))], EventKinds { switches: true, ..EventKinds::default() }),
     ];
     for (kinds, expected) in cases {
         let events: Vec<Event> = kinds.iter().zip(100..).map(|(kind, at)| event(at, 10, *kind)).collect();
@@ -772,7 +765,7 @@ fn which_kinds_of_events_there_were_is_told_by_the_events() {
     let all = EventKinds { switches: true, wakeups: true, handlers: true, ..EventKinds::default() };
     assert_eq!(pushed(Assembler::by_vcpu(), &[xen(100, (6, 0, 1), states)]).0.kinds(), all);
     // Also of the threads that work for vCPUs of powerpc.
-    let switch = event(5, 77, EventKind::Switch { prev: Tid(77), sleeps: true, next: Tid(78) });
+    let switch = event(5, 77, EventKind::switch(Tid(77), true, Tid(78)));
     let wakeup = event(6, 78, EventKind::Wakeup { tid: Tid(77) });
     let (assembler, ..) = pushed(Assembler::default(), &[switch, wakeup, trap(10, VcpuId(3))]);
     let runner = EventKinds { switches: true, wakeups: true, by_runner: true, ..EventKinds::default() };
@@ -891,9 +884,7 @@ fn a_vcpu_of_an_unknown_vm_is_not_the_thread_of_its_number() {
 #[test]
 fn rows_need_no_cpu() {
     let nowhere = |event: Event| Event { cpu: PcpuId(u32::MAX), ..event };
-    let switch = |at, prev, sleeps, next| {
-        nowhere(event(at, prev, EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) }))
-    };
+    let switch = |at, prev, sleeps, next| nowhere(event(at, prev, EventKind::switch(Tid(prev), sleeps, Tid(next))));
     let (rows, ledger, _) =
         assemble(&[nowhere(exit(100, IO)), switch(120, 10, false, 12), switch(150, 12, true, 10), nowhere(enter(160))]);
     assert_eq!(parts(&rows[0]), [(TimePart::Kernel, 30), (TimePart::Steal, 30)]);

@@ -47,12 +47,12 @@ fn polled(at: u64, old: u32) -> Event {
 
 /// The thread goes to sleep, or loses its CPU.
 fn out(at: u64, sleeps: bool) -> Event {
-    event(at, EventKind::Switch { prev: Tid(10), sleeps, next: Tid(0) })
+    event(at, EventKind::switch(Tid(10), sleeps, Tid(0)))
 }
 
 /// It has a CPU again.
 fn back(at: u64) -> Event {
-    event(at, EventKind::Switch { prev: Tid(0), sleeps: false, next: Tid(10) })
+    event(at, EventKind::switch(Tid(0), false, Tid(10)))
 }
 
 fn wakeup(at: u64) -> Event {

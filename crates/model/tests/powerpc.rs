@@ -41,7 +41,7 @@ fn returns(at: u64, tid: u32, errno: i32) -> Event {
 }
 
 fn switch(at: u64, prev: u32, sleeps: bool, next: u32) -> Event {
-    event(at, prev, VcpuId::UNKNOWN.0, EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
+    event(at, prev, VcpuId::UNKNOWN.0, EventKind::switch(Tid(prev), sleeps, Tid(next)))
 }
 
 fn wakeup(at: u64, tid: u32) -> Event {

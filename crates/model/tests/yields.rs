@@ -30,7 +30,7 @@ fn enter(at: u64, vcpu: u32) -> Event {
 }
 
 fn switch(at: u64, cpu: u32, prev: u32, sleeps: bool, next: u32) -> Event {
-    let kind = EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) };
+    let kind = EventKind::switch(Tid(prev), sleeps, Tid(next));
     Event { tid: Tid(prev), ..Event::nameless(Moment::from_nanos(at), PcpuId(cpu), kind) }
 }
 
@@ -276,7 +276,7 @@ fn any_event() -> impl Strategy<Value = EventKind> {
             key,
             value
         })),
-        (tid(), any::<bool>(), tid()).prop_map(|(prev, sleeps, next)| EventKind::Switch { prev, sleeps, next }),
+        (tid(), any::<bool>(), tid()).prop_map(|(prev, sleeps, next)| EventKind::switch(prev, sleeps, next)),
         tid().prop_map(|tid| EventKind::Wakeup { tid }),
         Just(EventKind::Yield),
         Just(EventKind::Lost { count: 1 }),

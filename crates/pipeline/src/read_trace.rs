@@ -3,8 +3,8 @@
 use exitscope_analysis::TraceSink;
 use exitscope_model::{
     ApicvChangeEvent, Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, KvmActivityEvent, LaneSpan,
-    Ledger, LedgerLine, PleUpdate, Preemption, RunQueueInterval, ThreadWakeUp, TraceInfo, VcpuIdentity, Yield,
-    vcpu_by_name,
+    Ledger, LedgerLine, PleUpdate, Preemption, RunQueueInterval, StealPiece, ThreadWakeUp, TraceInfo, VcpuIdentity,
+    Yield, vcpu_by_name,
 };
 use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{EventSource, Input, SourceOptions, TraceError};
@@ -254,10 +254,7 @@ fn read_events(
             let lanes = finish(&mut assembler, source.info(), &mut rows, &mut ledger);
             rows.pass_beside(&assembler);
             ledger.add(LedgerLine::Overlapping, rows.overlapping);
-            let mut info = source.info().clone();
-            if let (true, false, Some(arch)) = (info.arch.is_empty(), by_vcpu, assembler.arch()) {
-                info.arch = arch.to_string();
-            }
+            let info = learned(source.info().clone(), &mut assembler);
             let (first, last) = match (first, ledger.skipped()) {
                 (Some(first), Some(skipped)) => (first.min(skipped.0), last.max(skipped.1)),
                 (None, Some(skipped)) => skipped,
@@ -385,6 +382,11 @@ fn pass_beside(
                 sink.beside_row(BesideRow::WakeUp(&ThreadWakeUp { who, ..*of }));
             }
         }
+        BesideRow::StealPiece(of) => {
+            if let Some(who) = new(of.who, of.from) {
+                sink.beside_row(BesideRow::StealPiece(&StealPiece { who, ..*of }));
+            }
+        }
         BesideRow::PleUpdate(of) => {
             if let Some(who) = new(of.who, of.at) {
                 sink.beside_row(BesideRow::PleUpdate(&PleUpdate { who, ..*of }));
@@ -414,6 +416,19 @@ fn finish(
     rows.vcpu_of.extend(vcpus_by_name(info));
     rows.vcpu_of.extend(assembler.vcpus().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vcpu)));
     assembler.finish(rows, ledger)
+}
+
+/// What the trace says of itself, with what its events tell: who had the CPUs for which vCPUs waited, and the architecture.
+fn learned(mut info: TraceInfo, assembler: &mut Assembler) -> TraceInfo {
+    for (tid, name) in assembler.take_thread_names() {
+        if let Some(name) = name.text() {
+            info.comms.entry(tid.0).or_insert_with(|| name.into_owned());
+        }
+    }
+    if let (true, false, Some(arch)) = (info.arch.is_empty(), info.by_vcpu, assembler.arch()) {
+        info.arch = arch.to_string();
+    }
+    info
 }
 
 /// The vCPUs that threads are named for.

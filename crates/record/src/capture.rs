@@ -42,7 +42,7 @@ impl Processes {
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {
     /// The tracepoints: see [`crate::of_kvm`]. Those of scheduler and system calls are recorded for threads that were seen in
-    /// others.
+    /// others; switches also of the CPUs on which such threads ran lately.
     pub tracepoints: Vec<Tracepoint>,
     /// Processes whose events are recorded.
     pub processes: Processes,

@@ -10,7 +10,8 @@ use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::capture::{Batch, online_cpus};
 use crate::mapping::Mapping;
 use crate::sys::{self, page_size};
-use crate::tracepoints::{COMMON, Tracepoint};
+use crate::tracepoints::{COMMON, FOLLOWED_SWITCHES, Tracepoint};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -58,6 +59,8 @@ struct Ring {
     size: usize,
     /// Kept open: closing one stops it.
     events: Vec<OwnedFd>,
+    /// How many switches between threads that are not wanted are.
+    follows: Cell<u32>,
 }
 
 impl PerfEvents {
@@ -89,7 +92,8 @@ impl PerfEvents {
                 }
                 None => {
                     let mapping = Mapping::new(&event, 0, page_size() + self.size, true)?;
-                    opened = Some(Ring { cpu, mapping, size: self.size, events: vec![event] });
+                    let (size, events, follows) = (self.size, vec![event], Cell::new(0));
+                    opened = Some(Ring { cpu, mapping, size, events, follows });
                 }
             }
         }
@@ -128,16 +132,16 @@ impl PerfEvents {
                 let size = usize::from(u16_at(&record, 6)).max(HEADER);
                 ring.copy(at, size, &mut record);
                 at += size as u64;
-                self.take(ring.cpu, &record, tracepoints, batch);
+                self.take(ring, &record, tracepoints, batch);
             }
             ring.mapping.u64(DATA_TAIL).store(at, Ordering::Release);
         }
         self.follow_cpus(online, tracepoints, batch)
     }
 
-    fn take(&self, cpu: u32, record: &[u8], tracepoints: &[Tracepoint], batch: &mut Batch) {
+    fn take(&self, ring: &Ring, record: &[u8], tracepoints: &[Tracepoint], batch: &mut Batch) {
         match u32_at(record, 0) {
-            LOST => batch.lost.push((cpu, u64_at(record, ID + 8))),
+            LOST => batch.lost.push((ring.cpu, u64_at(record, ID + 8))),
             SAMPLE => {
                 let Some(&number) = self.numbers.get(&u64_at(record, ID)) else { return };
                 let (process, thread) = (u32_at(record, PROCESS), u32_at(record, THREAD));
@@ -146,7 +150,10 @@ impl PerfEvents {
                 let raw = record.get(RAW..end).unwrap_or(&[]);
                 let wanted = match tracepoint.follows_threads() {
                     true if tracepoint.threads.is_empty() => self.threads.contains(&thread),
-                    true => tracepoint.threads.iter().any(|&at| self.threads.contains(&u32_at(raw, at))),
+                    true => {
+                        let is_wanted = tracepoint.threads.iter().any(|&at| self.threads.contains(&u32_at(raw, at)));
+                        if tracepoint.is_switch() { ring.is_followed(is_wanted) } else { is_wanted }
+                    }
                     false => self.processes.is_empty() || self.processes.contains(&process),
                 };
                 if wanted && let Some(payload) = raw.get(COMMON..) {
@@ -159,6 +166,13 @@ impl PerfEvents {
 }
 
 impl Ring {
+    /// Whether a switch on this CPU is recorded: one of a thread that is wanted, or one of those that follow it.
+    fn is_followed(&self, is_wanted: bool) -> bool {
+        let left = if is_wanted { Some(FOLLOWED_SWITCHES) } else { self.follows.get().checked_sub(1) };
+        self.follows.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
     /// The `size` bytes at `at`, which may go on at the ring's beginning.
     fn copy(&self, at: u64, size: usize, to: &mut Vec<u8>) {
         let from = (at % self.size as u64) as usize;

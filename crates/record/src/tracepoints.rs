@@ -13,6 +13,10 @@ const HARDWARE: [&str; 2] = ["/sys/module/kvm_intel", "/sys/module/kvm_amd"];
 /// Bytes of a record's common fields, `common_type` to `common_pid`, at which BPF programs may not look.
 pub(crate) const COMMON: usize = 8;
 
+/// After a switch to or from a thread that is wanted so many further ones of its CPU are recorded, whoever they are of: they say who has
+/// the CPU for which such a thread waits. A CPU that has switched so often without one is none that such threads run on.
+pub(crate) const FOLLOWED_SWITCHES: u32 = 4096;
+
 /// A tracepoint of this host.
 #[derive(Clone, Debug)]
 pub struct Tracepoint {
@@ -109,6 +113,11 @@ impl Tracepoint {
     /// Whether it is none of KVM's, and wanted for threads that were seen in those.
     pub fn follows_threads(&self) -> bool {
         matches!(self.system.as_str(), "sched" | "raw_syscalls")
+    }
+
+    /// Whether it says that a CPU goes from one thread to another.
+    pub(crate) fn is_switch(&self) -> bool {
+        self.system == "sched" && self.threads.len() == 2
     }
 
     /// The tracepoint of this format text.

@@ -294,7 +294,7 @@ impl<O: Observer> SimWorld<'_, O> {
     fn tell_switch(&mut self, cpu: u32, prev: u32, next: Tid) {
         let sleeps = self.tasks.get(prev as usize).is_some_and(|task| task.state == TaskState::Blocked);
         let prev = self.task_id(prev);
-        let kind = EventKind::Switch { prev, sleeps, next };
+        let kind = EventKind::switch(prev, sleeps, next);
         let event = Event { tid: prev, name: SWITCH, ..Event::nameless(self.moment(), PcpuId(cpu), kind) };
         self.observer.event(event);
     }

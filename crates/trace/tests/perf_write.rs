@@ -2,7 +2,7 @@
 
 use exitscope_model::{
     CodeList, Event, EventKind, EventNames, ExitCode, ExitWord, HostSetting, LedgerLine, PortAccessForm, Subject,
-    SubjectKind, SubjectWord,
+    SubjectKind, SubjectWord, ThreadName,
 };
 use exitscope_skips::{Part, Skipped, or_skip, skip};
 use exitscope_trace::{PerfHead, PerfWriter, WrittenTrace, open};
@@ -54,7 +54,8 @@ fn system_register(r: &[u64; 4]) -> EventKind {
 }
 
 fn switch(r: &[u64; 4]) -> EventKind {
-    EventKind::Switch { prev: Tid(r[0] as u32 >> 1), sleeps: r[1] & 1 == 1, next: Tid(r[2] as u32 >> 1) }
+    let [prev, next] = [r[0], r[2]].map(|thread| Tid(thread as u32 >> 1));
+    EventKind::Switch { prev, sleeps: r[1] & 1 == 1, next, prev_name: ThreadName::new(&r[3].to_le_bytes()) }
 }
 
 const X86: Shapes = &[

@@ -3,7 +3,7 @@
 //! The fixtures are ranges of lines that perf 6.1 (`perf script --ns`) and trace-cmd 3.1.6 (`trace-cmd report -t`)
 //! print of traces in `corpus/`; each fixture's name begins with its trace's.
 
-use exitscope_model::{CodeList, Event, EventKind, ExitCode, LedgerLine, Subject, SubjectKind};
+use exitscope_model::{CodeList, Event, EventKind, ExitCode, LedgerLine, Subject, SubjectKind, ThreadName};
 use exitscope_trace::{Input, TraceError, open};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use std::collections::BTreeMap;
@@ -285,7 +285,8 @@ fn a_trace_cmd_report_of_svm_has_the_events_that_grep_counts() {
     assert_eq!(said.count(|event| matches!(event.kind, EventKind::Switch { sleeps: true, .. })), 206);
     assert_eq!(said.count(|event| matches!(event.kind, EventKind::Switch { sleeps: false, .. })), 190);
     let switch = said.events.iter().find(|event| matches!(event.kind, EventKind::Switch { .. })).unwrap();
-    assert_eq!(switch.kind, EventKind::Switch { prev: Tid(199), sleeps: false, next: Tid(17) });
+    let (prev, next, prev_name) = (Tid(199), Tid(17), ThreadName::new(b"trace-cmd"));
+    assert_eq!(switch.kind, EventKind::Switch { prev, sleeps: false, next, prev_name });
     assert_eq!(said.count(|event| matches!(event.kind, EventKind::Wakeup { .. })), 204);
 }
 

@@ -2,9 +2,9 @@
 //! kernel, tool, what the mail program made of it. Names and numbers are made up. What is read is compared value by value;
 //! what cannot be is refused, or counted.
 
-use exitscope_model::{EventKind, LedgerLine, Subject, SubjectKind};
+use exitscope_model::{EventKind, LedgerLine, Subject, SubjectKind, ThreadName};
 use exitscope_trace::TraceError;
-use exitscope_units::VcpuId;
+use exitscope_units::{Tid, VcpuId};
 
 mod common;
 
@@ -260,10 +260,8 @@ fn perf_script_with_libtraceevents_plugin() {
     );
     assert_eq!(said.exits(), exits(&[(18_136_763_716, 69987, -1, "MSR_WRITE")]));
     let switch = said.events[4].kind;
-    assert_eq!(
-        switch,
-        EventKind::Switch { prev: exitscope_units::Tid(0), sleeps: false, next: exitscope_units::Tid(69988) }
-    );
+    let (prev, next, prev_name) = (Tid(0), Tid(69988), ThreadName::new(b"swapper/21"));
+    assert_eq!(switch, EventKind::Switch { prev, sleeps: false, next, prev_name });
     assert_eq!((said.entries(), said.bad()), (vec![0], (0, 0)));
 }
 

@@ -390,7 +390,7 @@ fn cases() -> Vec<Case> {
                 ("pid_t", "next_pid", 11),
                 ("int", "next_prio", 120),
             ],
-            EventKind::Switch { prev: Tid(10), sleeps: true, next: Tid(11) },
+            EventKind::switch(Tid(10), true, Tid(11)),
             NO_VCPU,
         ),
         (

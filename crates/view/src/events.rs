@@ -214,7 +214,7 @@ impl<'a> EventRow<'a> {
             EventKind::VcpuHint => "vcpu",
             EventKind::RunCore { exit: false, .. } => "core_enter",
             EventKind::RunCore { exit: true, .. } => "core_exit",
-            EventKind::Switch { prev, sleeps, next } => {
+            EventKind::Switch { prev, sleeps, next, .. } => {
                 row.prev = Some(prev.0);
                 row.sleeps = Some(sleeps);
                 row.next = Some(next.0);

@@ -44,6 +44,7 @@ mod report;
 mod sections;
 mod simulated;
 mod simulated_page;
+mod steal_takers;
 mod summary;
 mod sweep;
 mod sweep_metrics;

@@ -15,6 +15,7 @@ use crate::report::{
 };
 pub use crate::sections::{Page, PageSection, Sentence, Table, TableColumn, column, length, plain};
 pub(crate) use crate::sections::{VCPU_ROWS, and_more, heaviest, more_in_json};
+use crate::steal_takers::StealTakerRow;
 use crate::yield_page::{yield_sections, yield_summary};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{DiffMeasure, Dimension};
@@ -42,6 +43,7 @@ pub fn report_page(report: &Report, detail_rows: usize) -> Page {
     if !report.run_states.is_empty() {
         sections.push(run_states(report, vcpu_rows));
     }
+    sections.extend(steal_takers(report, vcpu_rows));
     if report.total.count > 0 {
         sections.push(groups(report));
         sections.extend(details(report, detail_rows));
@@ -389,6 +391,35 @@ fn run_states(report: &Report, most: usize) -> PageSection {
         notes,
         ..PageSection::default()
     }
+}
+
+/// Who had the CPUs for which vCPUs waited, `most` rows at most.
+fn steal_takers(report: &Report, most: usize) -> Option<PageSection> {
+    let rows = &report.steal_takers;
+    if rows.is_empty() {
+        return None;
+    }
+    let (shown, left_out) = heaviest(rows, most, |row| row.steal_ns);
+    let of_vm = |row: &StealTakerRow| rows.iter().filter(|other| other.who == row.who).map(|row| row.steal_ns).sum();
+    let table = shown.into_iter().map(|row| {
+        let share = percent(row.steal_ns, of_vm(row));
+        vec![row.who.vm_label(), row.label.clone(), length(Some(row.steal_ns)), share]
+    });
+    let meaning = "who had the CPU that a vCPU lost, or after a wake-up the CPU that it then got; threads of the kernel by their names";
+    Some(PageSection {
+        title: "Steal by who had the CPU".into(),
+        table: Some(Table {
+            columns: vec![
+                column("VM", true, 0),
+                column("who had the CPU", true, 0),
+                column("steal", false, 0),
+                column("of the VM's", false, 0),
+            ],
+            rows: table.collect(),
+        }),
+        notes: [meaning.to_string()].into_iter().chain(more_in_json(left_out)).collect(),
+        ..PageSection::default()
+    })
 }
 
 /// The parts of exits beside their cost that there are in any group.

@@ -9,6 +9,7 @@ use crate::interrupts::InterruptRows;
 use crate::names;
 use crate::phases::PhaseRows;
 use crate::pio::PioRows;
+use crate::steal_takers::StealTakerRow;
 use crate::times::{ExitSums, ExitTimes, VcpuTimes};
 use crate::verdict::VerdictRow;
 use crate::yields::YieldRows;
@@ -16,7 +17,7 @@ use exitscope_advice::{RecordedHost, unjudged_causes};
 use exitscope_analysis::record_commands::HowToRecord;
 use exitscope_analysis::{
     Breach, Dimension, DimensionValue, ExitGroups, ExitStats, Facts, MomentSpec, RecordedHaltPolling, Selection,
-    StateTimes, StayStats, SubjectKey, Timeline,
+    StateTimes, StayStats, SubjectKey, Timeline, VcpuTime,
 };
 use exitscope_model::{
     EventKinds, Exit, KvmActivity, Ledger, LedgerLine, RunState, Severity, SubjectName, SubjectNames, TraceInfo,
@@ -59,6 +60,8 @@ pub struct Report {
     pub hidden: Option<HiddenTime>,
     /// How long Xen's scheduler had each virtual CPU in each run state; empty for traces of others.
     pub run_states: Vec<RunStatesRow>,
+    /// Who had the CPUs for which vCPUs waited, by VM; empty without steal, and where no sched_switch says who has a CPU.
+    pub steal_takers: Vec<StealTakerRow>,
     /// The dimensions of `rows`.
     #[serde(serialize_with = "dim_names")]
     #[schemars(with = "Vec<String>")]
@@ -592,19 +595,10 @@ impl Report {
             selection,
             how,
             duration_ns: facts.duration.0,
-            vcpus: facts
-                .divisions
-                .iter()
-                .map(|(who, division)| VcpuRow {
-                    who: WhoRow::of(*who, info),
-                    span_ns: division.span().0,
-                    times: VcpuTimes::of(|part| division.parts.get(part).0),
-                    cost_ns: if_timed(made.exits, made.timed_exits, division.cost().0),
-                    exits: division.exits,
-                })
-                .collect(),
+            vcpus: VcpuRow::all(facts, info, &made),
             hidden: None,
             run_states: facts.run_states.times().map(|(who, times)| RunStatesRow::of(*who, times, info)).collect(),
+            steal_takers: StealTakerRow::all(facts, info),
             by: group.dims().to_vec(),
             total: figures(&facts.all).with_lengths_of(&figures(&without_halts)),
             exit_times_without: halts,
@@ -888,6 +882,19 @@ impl TraceRow {
     /// Whether a log of Xen's.
     pub fn is_xen(&self) -> bool {
         self.format.starts_with("xentrace")
+    }
+}
+
+impl VcpuRow {
+    fn all(facts: &Facts, info: &TraceInfo, made: &ReportOptions) -> Vec<VcpuRow> {
+        let row = |(who, division): (&VcpuIdentity, &VcpuTime)| VcpuRow {
+            who: WhoRow::of(*who, info),
+            span_ns: division.span().0,
+            times: VcpuTimes::of(|part| division.parts.get(part).0),
+            cost_ns: if_timed(made.exits, made.timed_exits, division.cost().0),
+            exits: division.exits,
+        };
+        facts.divisions.iter().map(row).collect()
     }
 }
 

@@ -74,9 +74,9 @@ fn svm() -> Recording {
         let length = if waited { 300 * US } else { (20 + number) * US };
         all.exit(1, hlt);
         if waited {
-            all.after(50 * US, 1, EventKind::Switch { prev: Tid(11), sleeps: true, next: Tid(0) });
+            all.after(50 * US, 1, EventKind::switch(Tid(11), true, Tid(0)));
             all.after(length - 60 * US, 1, EventKind::Wakeup { tid: Tid(11) });
-            all.after(10 * US, 1, EventKind::Switch { prev: Tid(0), sleeps: true, next: Tid(11) });
+            all.after(10 * US, 1, EventKind::switch(Tid(0), true, Tid(11)));
         } else {
             all.after(length, 1, EventKind::Other);
         }
@@ -85,8 +85,8 @@ fn svm() -> Recording {
     }
     for _ in 0..7 {
         all.exit(1, pause);
-        all.after(US, 1, EventKind::Switch { prev: Tid(11), sleeps: false, next: Tid(77) });
-        all.after(30 * US, 1, EventKind::Switch { prev: Tid(77), sleeps: true, next: Tid(11) });
+        all.after(US, 1, EventKind::switch(Tid(11), false, Tid(77)));
+        all.after(30 * US, 1, EventKind::switch(Tid(77), true, Tid(11)));
         all.after(US, 1, EventKind::Enter);
     }
     all

@@ -107,6 +107,7 @@ impl<S: TimelineSink> TraceSink for Numbered<S> {
             BesideRow::WakeUp(of) => self.names.absorb_wake_up(of, &mut self.batch),
             // No chart over time is of them; those of powerpc's runners have sums of their own.
             BesideRow::Halt(_)
+            | BesideRow::StealPiece(_)
             | BesideRow::PleUpdate(_)
             | BesideRow::KvmActivity(_)
             | BesideRow::ApicvChange(_)

@@ -8,7 +8,7 @@
 
 use super::{Assembler, CPU_CACHE, thread_key};
 use crate::lane::{LanePosition, LaneRunState, NO_CPU, RecordedTracepoints};
-use crate::{Event, Ledger, LedgerLine, RunState};
+use crate::{Event, EventKind, Ledger, LedgerLine, RunState};
 use exitscope_units::{Moment, Tid, VmId};
 
 impl Assembler {
@@ -28,12 +28,13 @@ impl Assembler {
     /// The lane's vCPU runs, waits or sleeps from now on.
     pub(super) fn set_run(&mut self, at: Moment, number: usize, run: LaneRunState) {
         let lane = &mut self.lanes[number];
-        let (was, who, cpu) = (std::mem::replace(&mut lane.run, run), lane.who, lane.ran_on);
+        let (was, who, cpu, got) = (std::mem::replace(&mut lane.run, run), lane.who, lane.ran_on, lane.runs_on);
         if was == run {
             return;
         }
         if was.waits() {
-            self.queue.leave(at, cpu, who.vm, number as u32, Some(at).filter(|_| run == LaneRunState::Running));
+            let got = (run == LaneRunState::Running).then_some(got);
+            self.queue.leave(at, cpu, who.vm, number as u32, got);
         }
         if run.waits() {
             self.queue.join(at, cpu, who, number as u32, run == LaneRunState::Preempted);
@@ -194,7 +195,8 @@ impl Assembler {
         }
     }
 
-    pub(super) fn switch(&mut self, event: &Event, prev: Tid, sleeps: bool, next: Tid, ledger: &mut Ledger) {
+    pub(super) fn switch(&mut self, event: &Event, ledger: &mut Ledger) {
+        let EventKind::Switch { prev, sleeps, next, prev_name } = event.kind else { return };
         let at = event.at;
         self.note_sched_event(at);
         self.kinds.switches = true;
@@ -204,6 +206,7 @@ impl Assembler {
         if self.by_runner {
             return self.switches_runner(event, prev, sleeps, next, ledger);
         }
+        self.queue.switch(event, (prev, prev_name), next);
         let mut used = false;
         let (before, after) = (self.of_thread(prev), self.of_thread(next));
         if let Some(number) = before {

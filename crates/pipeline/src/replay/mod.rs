@@ -132,6 +132,7 @@ impl<T: TraceSink> TraceSink for Selected<'_, T> {
             // No replay takes them.
             BesideRow::CpuInterval(_)
             | BesideRow::WakeUp(_)
+            | BesideRow::StealPiece(_)
             | BesideRow::PleUpdate(_)
             | BesideRow::KvmActivity(_)
             | BesideRow::ApicvChange(_)

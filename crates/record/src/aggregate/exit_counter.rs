@@ -109,7 +109,7 @@ impl Fold {
     /// Uses an event of a lane; those of the scheduler say themselves whose they are.
     pub fn take(&mut self, lane: CountedVcpu, at: u64, kind: EventKind, vcpu: VcpuId) {
         match kind {
-            EventKind::Switch { prev, sleeps, next } => {
+            EventKind::Switch { prev, sleeps, next, .. } => {
                 self.schedule(prev, |block, spent| block.goes_out(at, sleeps, spent));
                 return self.schedule(next, |block, spent| block.comes_back(at, spent));
             }
@@ -509,7 +509,7 @@ mod tests {
 
     fn switch(at: u64, to_us: bool, sleeps: bool) -> (u64, EventKind) {
         let [prev, next] = if to_us { [0, 70] } else { [70, 0] }.map(Tid);
-        (at, EventKind::Switch { prev, sleeps, next })
+        (at, EventKind::switch(prev, sleeps, next))
     }
 
     fn woken(at: u64, ns: u64, waited: bool) -> (u64, EventKind) {

@@ -314,7 +314,7 @@ fn recorded(&(name, columns): &Layout, kind: EventKind, vcpu: VcpuId) -> Option<
             &[("ns", ns), ("waited", waited.into()), ("valid", valid.into())]
         }
         ("kvm_halt_poll_ns", EventKind::HaltPoll { new, old, .. }) => &[("new", new.into()), ("old", old.into())],
-        ("sched_switch", EventKind::Switch { prev, sleeps, next }) => {
+        ("sched_switch", EventKind::Switch { prev, sleeps, next, .. }) => {
             &[("prev_pid", prev.0.into()), ("prev_state", sleeps.into()), ("next_pid", next.0.into())]
         }
         ("sched_wakeup", EventKind::Wakeup { tid }) => &[("pid", tid.0.into())],

@@ -65,7 +65,8 @@ impl Bpf {
             sys::update(&rings, &cpu.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes()).map_err(NoBpf::Forbidden)?;
             of_cpus.push(Ring::new(&fd, size).map_err(NoBpf::Forbidden)?);
         }
-        let maps = Maps { rings: &rings, lost: &lost, threads: &threads };
+        let follows = map(sys::PERCPU_ARRAY, 4, 8, 1, None)?;
+        let maps = Maps { rings: &rings, lost: &lost, threads: &threads, follows: &follows };
         let load = |(number, tracepoint)| {
             load(tracepoint, &program(tracepoint, number, processes, maps), ProgramKind::Tracepoint)
         };

@@ -6,7 +6,7 @@
 //! ```
 
 use super::assembler::{BpfAssembler, Helper, Label, Reg, Width};
-use crate::tracepoints::{COMMON, Tracepoint};
+use crate::tracepoints::{COMMON, FOLLOWED_SWITCHES, Tracepoint};
 use std::os::fd::OwnedFd;
 
 /// Where a ring's record has what, and where the copy begins.
@@ -39,6 +39,8 @@ pub struct Maps<'a> {
     pub lost: &'a OwnedFd,
     /// Threads whose scheduling and system calls are wanted.
     pub threads: &'a OwnedFd,
+    /// One number for each CPU: how many switches between others are wanted there.
+    pub follows: &'a OwnedFd,
 }
 
 /// The program for the tracepoint number `number`. `processes`: only of these, if any are named. The events of scheduler and
@@ -121,7 +123,7 @@ pub fn count_loss(a: &mut BpfAssembler, lost: &OwnedFd, out: Label) {
     a.grow(R0, 0, 1);
 }
 
-/// Goes to `out` unless a thread that the event is about is wanted.
+/// Goes to `out` unless a thread that the event is about is wanted, or it is one of the switches that follow one of such a thread.
 fn wanted_thread(a: &mut BpfAssembler, tracepoint: &Tracepoint, maps: Maps, out: Label) {
     let wanted = a.label();
     let look_up = |a: &mut BpfAssembler, thread| {
@@ -136,6 +138,28 @@ fn wanted_thread(a: &mut BpfAssembler, tracepoint: &Tracepoint, maps: Maps, out:
     if tracepoint.threads.is_empty() {
         look_up(a, RUNS);
     }
-    a.jump(out);
-    a.here(wanted);
+    if tracepoint.is_switch() {
+        let [recorded, follows] = [a.label(), a.label()];
+        find_follows(a, maps, out);
+        a.load(Width::Double, R1, R0, 0);
+        a.jump_unless(R1, 0, follows);
+        a.jump(out);
+        a.here(follows);
+        a.grow(R0, 0, -1);
+        a.jump(recorded);
+        a.here(wanted);
+        find_follows(a, maps, out);
+        a.store_number(Width::Double, R0, 0, FOLLOWED_SWITCHES as i32);
+        a.here(recorded);
+    } else {
+        a.jump(out);
+        a.here(wanted);
+    }
+}
+
+/// Has R0 point at the CPU's number of switches that are wanted.
+fn find_follows(a: &mut BpfAssembler, maps: Maps, out: Label) {
+    a.store_number(Width::Word, STACK, -4, 0);
+    a.lookup(maps.follows, -4);
+    a.jump_if(R0, 0, out);
 }

@@ -12,7 +12,7 @@ use exitscope_model::codes::{
 };
 use exitscope_model::{
     CodeList, Event, EventKind, EventNames, ExitCode, ExitInfo, ExitWord, NameId, PortAccessForm, Subject, SubjectKind,
-    SubjectWord,
+    SubjectWord, ThreadName,
 };
 use exitscope_units::{Tid, VcpuId, VmId};
 
@@ -21,6 +21,9 @@ pub const NEAR: usize = REACH + 8;
 
 /// Where such fields end at most: a power of two.
 const REACH: usize = 128;
+
+/// Bytes of a thread's name: `TASK_COMM_LEN` of include/linux/sched.h.
+const NAME: usize = 16;
 
 /// What a payload said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,12 +339,21 @@ impl Decoder {
             TracepointMeaning::RunCore => {
                 then.take(EventKind::RunCore { exit: field(0) != 0, runnable: field(1) as u32 })
             }
-            TracepointMeaning::Switch => then.take({
-                // Bits 0 to 7 are the state; zero (or only the preempted flag above them) is runnable.
-                let state = field(1) & 0xff;
-                EventKind::Switch { prev: Tid(field(0) as u32), sleeps: state != 0, next: Tid(field(2) as u32) }
-            }),
+            TracepointMeaning::Switch => then.take(self.switch(get)),
             TracepointMeaning::Wakeup => then.take(EventKind::Wakeup { tid: Tid(field(0) as u32) }),
+        }
+    }
+
+    /// A CPU goes from one thread to another.
+    #[inline(always)]
+    fn switch(&self, get: impl Fn(At) -> u64) -> EventKind {
+        let [prev, state, next] = [0, 1, 2].map(|n| get(self.fields[n]));
+        EventKind::Switch {
+            prev: Tid(prev as u32),
+            // Bits 0 to 7 are the state; zero (or only the preempted flag above them) is runnable.
+            sleeps: state & 0xff != 0,
+            next: Tid(next as u32),
+            prev_name: thread_name(self.fields[3], get),
         }
     }
 
@@ -363,17 +375,27 @@ impl Decoder {
     }
 }
 
+/// The name in a field, byte by byte: its bytes are in one order on all machines.
+#[inline(always)]
+fn thread_name(at: At, get: impl Fn(At) -> u64) -> ThreadName {
+    let mut bytes = [0; NAME];
+    for (offset, byte) in (at.offset..).zip(&mut bytes[..usize::from(at.size).min(NAME)]) {
+        *byte = get(At { offset, size: 1, mask: 0xff }) as u8;
+    }
+    ThreadName::new(&bytes)
+}
+
 impl At {
-    /// The field of this name. Of `args[6]`, a system call's arguments, the second: an ioctl's command.
+    /// The field of this name. Of `args[6]`, a system call's arguments, the second: an ioctl's command. Of characters, all.
     fn named(format: &Format, name: &str) -> Option<At> {
         let (name, elements) = name.split_once('[').unwrap_or((name, ""));
         let field = format.field(name)?;
         Some(match elements.trim_end_matches(']').parse() {
-            Ok(elements) => {
+            Ok(elements) if elements != field.size => {
                 let size = field.size.checked_div(elements)?;
                 At::new(field.offset.saturating_add(size), size)
             }
-            Err(_) => At::new(field.offset, field.size),
+            _ => At::new(field.offset, field.size),
         })
     }
 
@@ -382,6 +404,8 @@ impl At {
             (Ok(offset), 1 | 2 | 4 | 8) if offset < 1 << 16 => {
                 At { offset, size: size as u8, mask: u64::MAX >> (64 - 8 * size) }
             }
+            // A thread's name.
+            (Ok(offset), NAME) if offset < 1 << 16 => At { offset, size: NAME as u8, mask: 0 },
             _ => At::default(),
         }
     }
@@ -420,7 +444,7 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::PleWindow => &[NewWindow, OldWindow],
         TracepointMeaning::Wfx => &[Wfe],
         TracepointMeaning::RunCore => &[Leaves, Runnable],
-        TracepointMeaning::Switch => &[Prev, PrevState, Next],
+        TracepointMeaning::Switch => &[Prev, PrevState, Next, PrevName],
         TracepointMeaning::Wakeup => &[Woken],
         TracepointMeaning::Enter
         | TracepointMeaning::KvmOut

@@ -2,7 +2,9 @@
 
 use super::KVM_RUN;
 use exitscope_model::codes::{KICK_CPU, loongarch_instruction, system_register_parts, system_register_trap};
-use exitscope_model::{CodeList, Event, EventKind, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind};
+use exitscope_model::{
+    CodeList, Event, EventKind, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind, ThreadName,
+};
 use exitscope_units::Tid;
 
 /// `_IOR(0xAE, 0x81, struct kvm_regs)` of x86, for all calls that read or write registers.
@@ -212,6 +214,14 @@ impl FieldContent {
             (FieldContent::Prev | FieldContent::PrevName, EventKind::Switch { prev, .. }) => Some(prev),
             (FieldContent::Next | FieldContent::NextName, EventKind::Switch { next, .. }) => Some(next),
             (FieldContent::Woken | FieldContent::WokenName, EventKind::Wakeup { tid }) => Some(tid),
+            _ => None,
+        }
+    }
+
+    /// The name that `event` itself says.
+    pub fn name(self, event: &Event) -> Option<ThreadName> {
+        match (self, event.kind) {
+            (FieldContent::PrevName, EventKind::Switch { prev_name, .. }) => Some(prev_name),
             _ => None,
         }
     }

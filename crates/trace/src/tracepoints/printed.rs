@@ -14,6 +14,7 @@ use exitscope_model::codes::{
 };
 use exitscope_model::{
     CodeList, EventKind, ExitCode, ExitInfo, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord,
+    ThreadName,
 };
 use exitscope_units::{Tid, VcpuId};
 use rustc_hash::FxHashMap;
@@ -832,22 +833,26 @@ pub(super) fn run_core(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
 /// libtraceevent's plugin `a:1 [120] R ==> b:2 [120]`. Thread names may hold anything, so it is read from the right.
 pub(super) fn switch(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let (prev, next) = split_last(scan.rest, " ==> ")?;
-    let (prev, state, next) = match split_last(prev, " prev_state=") {
-        Some((prev, state)) => (pid_after(prev, " prev_pid=")?, state, pid_after(next, " next_pid=")?),
+    let ((name, prev), state, next) = match split_last(prev, " prev_state=") {
+        Some((prev, state)) => {
+            let (name, pid) = split_last(prev, " prev_pid=")?;
+            let name = name.strip_prefix(b"prev_comm=").unwrap_or_default();
+            ((name, Scan::new(pid).decimal32()?), state, pid_after(next, " next_pid=")?)
+        }
         None => {
             let (prev, state) = split_last(prev, "] ")?;
-            (plugin_pid(prev)?, state, plugin_pid(next)?)
+            (plugin_task(prev)?, state, plugin_task(next)?.1)
         }
     };
-    let sleeps = *state.first()? != b'R';
-    unnamed(EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next) })
+    let (sleeps, prev_name) = (*state.first()? != b'R', ThreadName::new(name));
+    unnamed(EventKind::Switch { prev: Tid(prev), sleeps, next: Tid(next), prev_name })
 }
 
 /// `comm=a pid=1 prio=120 target_cpu=000`, or by the plugin `a:1 [120] CPU:000`.
 pub(super) fn wakeup(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     let tid = match scan.rest.starts_with(b"comm=") {
         true => pid_after(scan.rest, " pid=")?,
-        false => plugin_pid(scan.rest)?,
+        false => plugin_task(scan.rest)?.1,
     };
     unnamed(EventKind::Wakeup { tid: Tid(tid) })
 }
@@ -856,18 +861,18 @@ fn pid_after(text: &[u8], mark: &str) -> Option<u32> {
     Scan::new(split_last(text, mark)?.1).decimal32()
 }
 
-/// The 17 of `kworker/0:1:17 [120]`. The name may hold anything, and so may what programs put behind it: trace-cmd's
+/// The `kworker/0:1` and the 17 of `kworker/0:1:17 [120]`. The name may hold anything, and so may what programs put behind it: trace-cmd's
 /// `Latency: 97.796 usecs`, the address and symbol that perf is asked for.
-fn plugin_pid(text: &[u8]) -> Option<u32> {
+fn plugin_task(text: &[u8]) -> Option<(&[u8], u32)> {
     let mut rest = text;
     while let Some((before, after)) = split_last(rest, " [") {
         let mut scan = Scan::new(after);
         if scan.decimal().is_some()
             && (scan.rest.is_empty() || scan.rest.starts_with(b"]"))
             && let Some((name, pid)) = ends_with_number(before)
-            && name.ends_with(b":")
+            && let Some(name) = name.strip_suffix(b":")
         {
-            return Some(pid);
+            return Some((name, pid));
         }
         rest = before;
     }

@@ -1,9 +1,11 @@
 //! Rules about CPUs that vCPUs wait for, overcommit and steal; and Xen's long way of a port access.
 
+mod takers;
 mod wording;
 
 pub(crate) use wording::pins;
 
+use self::takers::CpuHolder;
 use super::device_rules::NO_RUN_STATES;
 use super::not_judged::{Gap, Lacks};
 use super::xen_waits::{self, WaitCure};
@@ -116,7 +118,7 @@ pub(crate) struct Crowd {
     pub taken: Taking,
     /// vCPUs of the largest VM, where each of them fits on a CPU of its own.
     pub pinned: Option<u64>,
-    /// Whether another vCPU of the same VM mostly had the CPU.
+    /// Whether another vCPU of the same VM mostly took the CPU.
     pub own: bool,
 }
 
@@ -127,6 +129,8 @@ pub(crate) enum Taking {
     AfterWakeUps,
     /// The one that took most, and the next.
     By(String, Option<String>),
+    /// The one that had the CPUs for most of the waiting, and the next.
+    Had(CpuHolder, Option<CpuHolder>),
 }
 
 /// VMs whose waiting is felt, and what it is made of.
@@ -141,6 +145,8 @@ struct Felt {
     /// Time that all VMs run or wait.
     wanted: u64,
     intruders: Vec<(String, Taken)>,
+    /// Who had the CPUs, if that is known of most of the waiting: longest first.
+    holders: Vec<CpuHolder>,
 }
 
 impl Felt {
@@ -153,6 +159,7 @@ impl Felt {
             from_preemptions: total(vms.iter().map(|(vm, _)| input.preempted_for(*vm))).min(waited),
             wanted: total(input.vms.values().map(VmTime::wanted)),
             intruders: intruders(input, host, &vms),
+            holders: takers::holders(input, host, &vms),
             vms,
         }
     }
@@ -180,7 +187,7 @@ fn decide(
     facts: &mut Vec<CitedFactId>,
 ) -> WaitsFor {
     let wanted = input.busy(None, felt.wanted);
-    if !felt.throttled.is_empty() {
+    if !felt.throttled.is_empty() || takers::are_mostly_idle(&felt.holders) {
         return WaitsFor::Quota;
     }
     if host.cpus > 0 && felt.wanted > host_time(input, host) {
@@ -190,6 +197,7 @@ fn decide(
     let fits = |(vm, time): &(VmId, VmTime)| time.vcpus < u64::from(host.cpus) && !input.is_several(*vm);
     let largest = felt.vms.iter().map(|(_, time)| time.vcpus).max();
     let taken = match &felt.intruders[..] {
+        _ if let [first, more @ ..] = &felt.holders[..] => Taking::Had(first.clone(), more.first().cloned()),
         [] => Taking::Unknown,
         _ if felt.from_preemptions > 0 && felt.from_preemptions.saturating_mul(2) < felt.waited => Taking::AfterWakeUps,
         [(name, _), more @ ..] => Taking::By(name.clone(), more.first().map(|next| next.0.clone())),
@@ -250,7 +258,19 @@ fn note(input: &AdviceInput, host: &RecordedHost, felt: &Felt, judgement: &mut J
         let what = "part of that steal which follows a wake-up, not a preemption".into();
         cite(what, share(felt.waited - felt.from_preemptions, felt.waited));
     }
-    for (name, taken) in &felt.intruders {
+    for holder in felt.holders.iter().take(INTRUDERS) {
+        cite(wording::had_the_cpu(holder), share(holder.time, felt.waited));
+    }
+    let known = total(felt.holders.iter().map(|holder| holder.time));
+    if known > 0 && (felt.waited - known.min(felt.waited)).saturating_mul(FELT) >= felt.waited {
+        cite(
+            "part of that steal in which it is not known who had the CPU".into(),
+            share(felt.waited - known, felt.waited),
+        );
+    }
+    // What took the CPU first is a part of what had it.
+    let takers = if felt.holders.is_empty() { &felt.intruders[..] } else { &[] };
+    for (name, taken) in takers {
         if taken.times > 0 {
             cite(format!("preemptions of these vCPUs by {name}"), CitedValue::Count(taken.times));
         }
@@ -361,8 +381,81 @@ mod tests {
     use crate::setting::AdviceSetting;
     use crate::test_exits::{end, exit, preemption, spent, vcpu};
     use exitscope_analysis::Selection;
-    use exitscope_model::{CodeList, EventKinds, Exit, ExitCode, TimePart};
+    use exitscope_analysis::TraceSink;
+    use exitscope_model::{
+        BesideRow, CodeList, CpuTaker, EventKinds, Exit, ExitCode, StealPiece, ThreadName, TimePart,
+    };
     use exitscope_units::{Moment, Nanos, Tid};
+
+    /// Two vCPUs wait for a fifth of the time that they want a CPU, on a host of four: these had it for so much of each microsecond.
+    fn had(takers: &[(CpuTaker, u64)]) -> Judgement {
+        let mut input = AdviceInput::new(&Selection::default());
+        input.begin(Moment::from_nanos(0));
+        input.note_event_kinds(EventKinds { switches: true, ..EventKinds::default() });
+        for (number, of) in (1..=2_000).flat_map(|number| [(number, 0), (number, 1)]) {
+            let left = exit(vcpu(of), number * 500 * US, ExitCode::new(CodeList::Vmx, 1));
+            let parts = spent(TimePart::Kernel, 2 * US).with(TimePart::Steal, Nanos(100 * US));
+            input.absorb(&Exit { guest: Nanos(398 * US), parts, ..left });
+            for &(taker, share) in takers {
+                let to = Moment::from_nanos(left.at.as_nanos() + 100 * share);
+                input.beside_row(BesideRow::StealPiece(&StealPiece { who: left.who, from: left.at, to, taker }));
+            }
+        }
+        end(&mut input, &[vcpu(0), vcpu(1)], SECOND);
+        let comms = [(7, "web".to_string())].into_iter().collect();
+        let host = RecordedHost { arch: "x86_64".to_string(), cpus: 4, comms, ..RecordedHost::default() };
+        let mut judgement = Judgement::default();
+        judge(&input, &host, &mut judgement);
+        judgement
+    }
+
+    #[test]
+    fn the_cure_is_that_of_who_had_the_cpu() {
+        let thread = |tid: u32, process: VmId, name: &str| CpuTaker::Thread {
+            tid: Tid(tid),
+            process,
+            name: ThreadName::new(name.as_bytes()),
+        };
+        let own = vcpu(0).vm;
+        for (taker, change, cure) in [
+            (
+                thread(70, VmId(7), "CPU 0/KVM"),
+                "while vCPUs of VM web 7 had the CPU longest, then make",
+                "share CPUs: fewer vCPUs on them",
+            ),
+            (thread(vcpu(1).tid.0, own, ""), "while other vCPUs of the same VM had", "take each other's CPUs"),
+            (thread(90, own, "IO disk0"), "while IO disk0 of the VM's own VMM had", "<emulatorpin> and <iothreadpin>"),
+            (
+                thread(50, VmId(50), "yes"),
+                "while yes (PID 50) had the CPU longest, then make (PID 60)",
+                "keep yes off the vCPUs' CPUs",
+            ),
+            (thread(51, VmId(51), ""), "while thread 51 (PID 51) had", "keep that process off"),
+            (thread(5, VmId(5), "ksoftirqd/1"), "while ksoftirqd of the kernel had", "smp_affinity_list"),
+            (thread(5, VmId(5), "kworker/1:2"), "while kworker of the kernel had", "workqueue/cpumask"),
+            (thread(5, VmId(5), "jbd2/sda1-8"), "while jbd2 of the kernel had", "a thread of the kernel"),
+            (CpuTaker::WakingUp, "while nobody had the CPU longest, then make (PID 60)", "idle states"),
+            (CpuTaker::Idle, "look for a CPU quota", "cpu.max of the VM's cgroup"),
+        ] {
+            let make = thread(60, VmId(60), "make");
+            let judgement = had(&[(taker, 600), (make, 250)]);
+            let [advice] = judgement.advice() else { panic!("{judgement:#?}") };
+            let (said, settings) = (&advice.plan().change, format!("{:?}", advice.plan().settings));
+            assert!(said.contains(change) && settings.contains(cure), "{taker:?}: {said}\n{settings}");
+            let figure = |what: &str| {
+                judgement
+                    .facts()
+                    .iter()
+                    .find(|fact| fact.what.starts_with("part of that steal") && fact.what.contains(what))
+            };
+            assert_eq!(figure("make (PID 60) had the CPU").map(|fact| fact.figure), Some(CitedValue::Share(0.25)));
+            assert_eq!(figure("not known").map(|fact| fact.figure), Some(CitedValue::Share(0.15)));
+            assert_eq!(judgement.facts().iter().filter(|fact| fact.figure == CitedValue::Share(0.6)).count(), 1);
+        }
+        // Of less than half of the waiting, nobody is named.
+        let judgement = had(&[(thread(50, VmId(50), "yes"), 499)]);
+        assert!(!format!("{judgement:?}").contains("yes"));
+    }
 
     const US: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;

@@ -1,11 +1,13 @@
 //! What is said to VMs whose vCPUs wait for a CPU, for each thing that they may wait for.
 
+use super::takers::CpuHolder;
 use super::{Crowd, Taking, WaitsFor};
 use crate::cures::cure::by_hand;
 use crate::cures::vmm_settings::for_vmm;
 use crate::evidence::input::Vmm;
 use crate::judgement::AdviceWords;
 use crate::setting::AdviceSetting;
+use exitscope_analysis::TakerKind;
 use exitscope_units::VcpuId;
 
 /// vCPUs that are pinned at most.
@@ -16,6 +18,11 @@ pub(super) const WHAT_IS_LACKING: &str =
     "from what the host is short of, what follows yields left out, to all of the waiting";
 pub(super) const ALL_OF_IT: &str = "from nothing, to all of the waiting";
 pub(super) const ALL_THAT_IS_KNOWN: &str = "from nothing, to all of the waiting that is known";
+
+/// What is done about vCPUs that take each other's CPUs.
+const OWN_VCPUS: &str =
+    "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset";
+pub(super) const TIMEHIST: &str = "neighbours: `perf sched timehist -w` says which task ran instead";
 
 const WHOEVER: &str = "whoever has the CPUs now";
 const LOWER_PEAK: &str = "fewer vCPUs are a lower peak";
@@ -85,6 +92,23 @@ fn short(wanted: f64, cpus: u32) -> AdviceWords {
     }
 }
 
+/// The fact that somebody had the CPU, or nobody.
+pub(super) fn had_the_cpu(holder: &CpuHolder) -> String {
+    match holder.kind {
+        TakerKind::WakingUp => "part of that steal in which the CPU had been idle and was waking up".to_string(),
+        TakerKind::Idle => "part of that steal in which the CPU was idle".to_string(),
+        _ => format!("part of that steal in which {} had the CPU", holder.label),
+    }
+}
+
+/// Who had the CPU, within a sentence.
+fn had(holder: &CpuHolder) -> &str {
+    match holder.kind {
+        TakerKind::WakingUp | TakerKind::Idle => "nobody",
+        _ => &holder.label,
+    }
+}
+
 impl Crowd {
     fn change(&self) -> String {
         let Crowd { wanted, cpus, .. } = self;
@@ -98,6 +122,10 @@ impl Crowd {
             Taking::AfterWakeUps => ", mostly after wake-ups,".to_string(),
             Taking::By(name, None) => format!(", preempted by {name},"),
             Taking::By(name, Some(next)) => format!(", preempted mostly by {name}, then {next},"),
+            Taking::Had(first, None) => format!(", while {} had the CPU,", had(first)),
+            Taking::Had(first, Some(next)) => {
+                format!(", while {} had the CPU longest, then {},", had(first), had(next))
+            }
         };
         let own = if self.pinned.is_some() { "give vCPUs CPUs of their own, or keep" } else { "keep" };
         format!(
@@ -110,15 +138,14 @@ impl Crowd {
             "first the limits: cpu.max and cpuset.cpus of the VM's cgroup (libvirt: <cputune>), and its affinity (taskset \
                 -p); under a quota, which nr_throttled in cpu.stat shows, pinning does not help",
         );
-        let whose = by_hand(match (self.own, &self.taken) {
-            (true, _) => {
-                "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset"
-            }
-            (false, Taking::Unknown) => "neighbours: `perf sched timehist -w` says which task ran instead",
-            (false, Taking::AfterWakeUps | Taking::By(..)) => {
-                "affinities and cpusets that keep such tasks off the vCPUs' CPUs; a kernel thread of one CPU (kworker/CPU:…) stays there"
-            }
-        });
+        let whose = match (self.own, &self.taken) {
+            (_, Taking::Had(first, _)) => first.cure(),
+            (true, _) => by_hand(OWN_VCPUS),
+            (false, Taking::Unknown) => by_hand(TIMEHIST),
+            (false, Taking::AfterWakeUps | Taking::By(..)) => by_hand(
+                "affinities and cpusets that keep such tasks off the vCPUs' CPUs; a kernel thread of one CPU (kworker/CPU:…) stays there",
+            ),
+        };
         [limits, whose].into_iter().chain(self.pinned.map(pins)).collect()
     }
 }

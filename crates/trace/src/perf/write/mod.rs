@@ -21,7 +21,7 @@ use crate::perf::records::{COMM, FINISHED_ROUND, LOST, SAMPLE};
 use crate::tracefs::{Decoder, Format};
 use bytes::{Bytes, put};
 use compress::Compressor;
-use exitscope_model::{Event, EventKind, EventNames, HostSetting, NameId};
+use exitscope_model::{Event, EventKind, EventNames, HostSetting, NameId, ThreadName};
 use exitscope_units::{Moment, Tid, VmId};
 use head::{DATA_SIZE, DUMMY_ID, Front, Known, VALUE, sample_id};
 use layout::{Layout, WriteFieldPlace};
@@ -90,7 +90,7 @@ pub struct WrittenTrace {
 pub struct PerfWriter<W> {
     to: W,
     tracepoints: Vec<Tracepoint>,
-    threads: FxHashMap<u32, [u8; NAME]>,
+    threads: FxHashMap<u32, ThreadName>,
     block: Bytes,
     compressor: Option<Compressor>,
     /// Where data begin, and where the block in hand will be written.
@@ -165,15 +165,13 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// Says from `at` on how a thread of the process `vm` is called; names have up to 15 bytes. Virtual machine monitors
     /// call the threads of virtual CPUs `CPU 0/KVM` and so on.
     pub fn thread(&mut self, at: Moment, vm: VmId, tid: Tid, name: &str) -> io::Result<()> {
-        let mut comm = [0; NAME];
         let name = beginning(name, NAME - 1);
-        let len = name.len();
-        comm[..len].copy_from_slice(name.as_bytes());
+        let (len, comm) = (name.len(), ThreadName::new(name.as_bytes()));
         self.threads.insert(tid.0, comm);
         let record = self.block.begin_record(COMM, 0);
         self.block.u32(vm.0);
         self.block.u32(tid.0);
-        self.block.bytes.extend_from_slice(&comm[..(len + 1).next_multiple_of(8)]);
+        self.block.bytes.extend_from_slice(&comm.bytes()[..(len + 1).next_multiple_of(8)]);
         self.trailer(vm, tid, at, 0);
         self.block.end_record(record);
         self.end_full_block()
@@ -256,6 +254,7 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// Adds the sample that says what `event` says; false if there is none.
     fn sample(&mut self, event: &Event) -> bool {
         let Some(tracepoint) = self.tracepoints.get(usize::from(event.name.0)) else { return false };
+        let event = &self.with_name(*event);
         let order = self.block.order;
         let begin = self.block.len();
         self.block.bytes.extend_from_slice(&tracepoint.sample);
@@ -268,9 +267,11 @@ impl<W: Write + Seek> PerfWriter<W> {
             }
         }
         for field in tracepoint.fields.iter().filter(|field| field.carries.is_name()) {
-            if let Some(name) = field.carries.thread(event).and_then(|tid| self.threads.get(&tid.0)) {
+            let said = field.carries.name(event).filter(|name| name.is_known());
+            let known = || self.threads.get(&field.carries.thread(event)?.0).copied();
+            if let Some(name) = said.or_else(known) {
                 let at = SAMPLE_RECORD + field.offset;
-                sample[at..at + NAME].copy_from_slice(name);
+                sample[at..at + NAME].copy_from_slice(name.bytes());
             }
         }
         let read = tracepoint.decoder.decode(&sample[SAMPLE_RECORD..], order);
@@ -279,6 +280,17 @@ impl<W: Write + Seek> PerfWriter<W> {
             self.block.bytes.truncate(begin);
         }
         is_same
+    }
+
+    /// The event, which says of the thread that is switched out what it is called, if that is known.
+    fn with_name(&self, event: Event) -> Event {
+        match event.kind {
+            EventKind::Switch { prev, sleeps, next, prev_name: ThreadName::NONE } => {
+                let prev_name = self.threads.get(&prev.0).copied().unwrap_or_default();
+                Event { kind: EventKind::Switch { prev, sleeps, next, prev_name }, ..event }
+            }
+            _ => event,
+        }
     }
 
     /// What records that are no samples end with.

@@ -295,7 +295,10 @@ fn details_are_what_the_formats_print() {
 #[test]
 fn the_scheduler_names_threads_in_two_ways() {
     let switch = |fields: &str| read("sched", "sched_switch", fields);
-    let expected = |sleeps| unnamed(EventKind::Switch { prev: Tid(15), sleeps, next: Tid(0) });
+    let expected = |sleeps, comm: &str| {
+        let prev_name = ThreadName::new(comm.as_bytes());
+        unnamed(EventKind::Switch { prev: Tid(15), sleeps, next: Tid(0), prev_name })
+    };
     let long = |comm: &str, state: &str| {
         format!(
             "prev_comm={comm} prev_pid=15 prev_prio=120 prev_state={state} ==> next_comm={comm} next_pid=0 next_prio=1"
@@ -304,8 +307,8 @@ fn the_scheduler_names_threads_in_two_ways() {
     let short = |comm: &str, state: &str| format!("{comm}:15 [120] {state} ==> {comm}:0 [120]");
     for comm in ["a", "kworker/0:1", "x prev_pid=9", "a ] b", ":7 [1] S", "next_pid=1 "] {
         for (state, sleeps) in [("R", false), ("R+", false), ("S", true), ("D", true), ("I", true), ("W", true)] {
-            assert_eq!(switch(&long(comm, state)), expected(sleeps), "{comm} {state}");
-            assert_eq!(switch(&short(comm, state)), expected(sleeps), "{comm} {state}");
+            assert_eq!(switch(&long(comm, state)), expected(sleeps, comm), "{comm} {state}");
+            assert_eq!(switch(&short(comm, state)), expected(sleeps, comm), "{comm} {state}");
         }
     }
     for (name, fields) in [

@@ -1,0 +1,70 @@
+//! Steal, by who had the CPU meanwhile.
+
+use exitscope_analysis::{Facts, StealTaker, TakerKind};
+use exitscope_model::{TraceInfo, VcpuIdentity, WhoRow};
+use exitscope_units::{Tid, VcpuId, VmId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Who had the CPUs for which the vCPUs of a VM waited: after a wake-up the CPU that the vCPU then got, after a preemption the one that
+/// it lost, up to when that was idle, and from then on the one that it got.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StealTakerRow {
+    /// The VM whose vCPUs waited.
+    #[serde(flatten)]
+    pub who: WhoRow,
+    /// `other_vm` and `same_vm` (vCPUs), `some_vcpu` (of which VM is not recorded), `own_vmm` (another thread of the VM's process),
+    /// `process`, `kernel_thread` (so its name says), `waking_up` (nobody: a CPU that was idle for less than 1 ms after a wake-up), `idle`
+    /// (nobody), `others` (further threads than are told apart) or `unknown`.
+    #[schemars(extend("enum" = TakerKind::ALL.map(TakerKind::name)))]
+    pub taker: &'static str,
+    /// The other VM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taker_vm: Option<u32>,
+    /// The name of its process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taker_vm_name: Option<String>,
+    /// What the thread was called when it left the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its process, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Processes of this name.
+    pub processes: usize,
+    /// Steal for that long; all rows of a VM come to its steal.
+    pub steal_ns: u64,
+    /// Of the VM's steal, 0 to 1.
+    pub share: f64,
+    /// For a person.
+    #[serde(skip)]
+    pub label: String,
+}
+
+impl StealTakerRow {
+    /// Those of all VMs with steal, longest first, what is not known last.
+    pub(crate) fn all(facts: &Facts, info: &TraceInfo) -> Vec<StealTakerRow> {
+        let rows = facts.vms().into_iter().flat_map(|vm| {
+            let takers = facts.steal_takers(vm);
+            let steal: u64 = takers.iter().map(|taker| taker.time).sum();
+            takers.into_iter().map(move |taker| StealTakerRow::of(vm, taker, steal, info))
+        });
+        rows.collect()
+    }
+
+    fn of(vm: VmId, taker: StealTaker, steal: u64, info: &TraceInfo) -> StealTakerRow {
+        let processes = &taker.processes;
+        StealTakerRow {
+            who: WhoRow::of(VcpuIdentity { vm, vcpu: VcpuId::UNKNOWN, tid: Tid(0) }, info),
+            taker: taker.kind.name(),
+            taker_vm: taker.vm.and_then(VmId::number),
+            taker_vm_name: taker.vm.and_then(|vm| info.vm_name(vm)),
+            pid: processes.first().copied().filter(|_| processes.len() == 1),
+            processes: processes.len(),
+            steal_ns: taker.time,
+            share: taker.time as f64 / steal.max(1) as f64,
+            label: taker.label(&info.comms),
+            name: taker.name,
+        }
+    }
+}
