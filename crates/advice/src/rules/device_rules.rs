@@ -237,7 +237,7 @@ pub(crate) fn judge_halts(
 }
 
 /// VMX's exit at which a guest's timer expires.
-const PREEMPTION_TIMER: u64 = 52;
+pub(crate) const PREEMPTION_TIMER: u64 = 52;
 
 /// Whether what is in no table is judged, too.
 fn is_judged(kind: SubjectKind) -> bool {
@@ -547,9 +547,9 @@ impl JudgedVm<'_> {
     }
 
     /// What to do about switches of modules: by the values that were in force, or else how to find them out.
-    fn in_force(&self, Switch { module, knob, on, off }: &Switch) -> Vec<AdviceSetting> {
+    fn in_force(&self, Switch { module, knob, on, off, of_apic }: &Switch) -> Vec<AdviceSetting> {
         let name = knob.name;
-        if let Some(inhibited) = self.inhibited() {
+        if let Some(inhibited) = self.inhibited().filter(|_| *of_apic) {
             return inhibited;
         }
         let write = format!("`options {module} {name}=1` in modprobe.d switches it on where the processor can");

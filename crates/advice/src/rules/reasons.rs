@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! npf, write not allowed ──► "writes to protected memory" ─┐
-//! EXTERNAL_INTERRUPT 0xec ─► "interrupts of the host" ─────┼─► worth a word? ─► advice, or why nothing can be set
+//! EXTERNAL_INTERRUPT 0xec ─► "the host's timer" ───────────┼─► worth a word? ─► advice, or why nothing can be set
 //! VMREAD, VMRESUME ────────► "nested hypervisor" ──────────┤
 //! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
 //! ```
 
-use super::device_rules::{JudgedVm, Thing, VmSubjectExits, medians};
+use super::device_rules::{JudgedVm, PREEMPTION_TIMER, Thing, VmSubjectExits, medians};
 use super::gangs::{self, DOORBELLS};
 use super::polling::{self, is_short};
 use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer, is_told_apart};
@@ -17,13 +17,18 @@ use crate::cures::cure::{
     Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand, libvirt,
     qemu,
 };
-use crate::cures::msr_cures::{CPUID, RDPMC};
+use crate::cures::host_interrupts::{
+    DEVICE, FUNCTION_CALL, GUEST_TIMER, GUEST_TIMERS_TOO, HOST_INTERRUPTS, POSTED, POSTED_WAKEUP,
+    PREEMPTION_TIMER_SWITCH, RESCHEDULE, TIMER,
+};
+use crate::cures::msr_cures::{CPUID, RDPMC, TIMERS};
+use crate::cures::table::source;
 use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
 use crate::evidence::input::{AdviceInput, RecordedHost};
 use crate::judgement::{CitedValue, Judgement, Topic};
 use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
-use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
+use exitscope_model::codes::{HostVectorKind, KVM_EXIT_MEMORY_FAULT, is_of_pcs};
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
@@ -40,6 +45,8 @@ pub(crate) struct ExitGroup {
     pub exits: &'static str,
     /// Whether exits from this are among them.
     has: fn(&ExitCause) -> bool,
+    /// Of interrupts of the host: those of vectors for this alone.
+    vector: Option<HostVectorKind>,
     /// What else KVM's events may show of where they come from.
     activities: &'static [KvmActivity],
     /// What may be said of them.
@@ -57,7 +64,17 @@ const fn row(
     has: fn(&ExitCause) -> bool,
     answers: &'static [Remedy],
 ) -> ExitGroup {
-    ExitGroup { name, exits, has, activities: &[], answers, choose: |_| 0, may_wait: false }
+    ExitGroup { name, exits, has, vector: None, activities: &[], answers, choose: |_| 0, may_wait: false }
+}
+
+/// A group of interrupts of the host, by what their vectors are for.
+const fn vectors(
+    name: &'static str,
+    exits: &'static str,
+    vector: HostVectorKind,
+    answers: &'static [Remedy],
+) -> ExitGroup {
+    ExitGroup { vector: Some(vector), may_wait: true, ..row(name, exits, is_interrupt, answers) }
 }
 
 /// In the order in which they are looked for.
@@ -102,13 +119,57 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         )
     },
     ExitGroup {
-        may_wait: true,
+        choose: whose_timer,
+        ..vectors(
+            "the host's timer",
+            "EXTERNAL_INTERRUPT: LOCAL_TIMER",
+            HostVectorKind::Timer,
+            &[Remedy::Cure(&TIMER), Remedy::Cure(&GUEST_TIMER), Remedy::Cure(&GUEST_TIMERS_TOO)],
+        )
+    },
+    ExitGroup {
         choose: |vm| usize::from(are_kicks(vm)),
+        ..vectors(
+            "reschedule interrupts of the host",
+            "EXTERNAL_INTERRUPT: RESCHEDULE",
+            HostVectorKind::Reschedule,
+            &[Remedy::Cure(&RESCHEDULE), Remedy::Leave(KICKS)],
+        )
+    },
+    ExitGroup {
+        activities: &[KvmActivity::Unmapped],
+        ..vectors(
+            "function calls of the host's other CPUs",
+            "EXTERNAL_INTERRUPT: CALL_FUNCTION, CALL_FUNCTION_SINGLE",
+            HostVectorKind::FunctionCall,
+            &[Remedy::Cure(&FUNCTION_CALL)],
+        )
+    },
+    vectors(
+        "notifications of posted interrupts",
+        "EXTERNAL_INTERRUPT: POSTED_INTR, POSTED_INTR_NESTED",
+        HostVectorKind::Posted,
+        &[Remedy::Cure(&POSTED)],
+    ),
+    vectors(
+        "wake-ups by posted interrupts",
+        "EXTERNAL_INTERRUPT: POSTED_INTR_WAKEUP",
+        HostVectorKind::PostedWakeup,
+        &[Remedy::Cure(&POSTED_WAKEUP)],
+    ),
+    vectors(
+        "interrupts of the host's devices",
+        "EXTERNAL_INTERRUPT: vectors below the kernel's own",
+        HostVectorKind::Device,
+        &[Remedy::Cure(&DEVICE)],
+    ),
+    ExitGroup {
+        may_wait: true,
         ..row(
-            INTERRUPTS,
-            "EXTERNAL_INTERRUPT, interrupt",
+            "interrupts of the host",
+            "EXTERNAL_INTERRUPT without a vector, or of another one; interrupt",
             is_interrupt,
-            &[Remedy::Cure(&HOST_INTERRUPTS), Remedy::Leave(KICKS)],
+            &[Remedy::Cure(&HOST_INTERRUPTS)],
         )
     },
     ExitGroup {
@@ -202,7 +263,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     row(
         "expiries of the guest's timer",
         "PREEMPTION_TIMER",
-        |of| is(of, CodeList::Vmx, &[52]),
+        |of| is(of, CodeList::Vmx, &[PREEMPTION_TIMER]),
         &[Remedy::Leave(EXPIRY)],
     ),
     row(
@@ -243,20 +304,25 @@ const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged];
 
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
-const INTERRUPTS: &str = "interrupts of the host";
 
 /// What exits from this are about; none where nothing tells them apart but their reason.
 pub(crate) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
     let key = cause.subject().filter(|key| is_told_apart(key.kind));
-    match (key.map(|key| CureLookup::of(host, is_qemu, key)), group(cause)) {
+    match (key.map(|key| CureLookup::of(host, is_qemu, key)), group(host, cause)) {
         (Some(CureLookup::Other(..)) | None, Some(group)) => Some(CureLookup::Named(group.name)),
         (asked, _) => asked,
     }
 }
 
 /// The group of exits that come from this.
-pub(crate) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
-    GROUPS.iter().find(|group| (group.has)(cause))
+pub(crate) fn group(host: &RecordedHost, cause: &ExitCause) -> Option<&'static ExitGroup> {
+    let vector = || cause.about.and_then(|key| host_vector(host, key));
+    GROUPS.iter().find(|group| (group.has)(cause) && group.vector.is_none_or(|kind| vector() == Some(kind)))
+}
+
+/// What an interrupt of the host is for.
+fn host_vector(host: &RecordedHost, about: SubjectKey) -> Option<HostVectorKind> {
+    if about.kind == SubjectKind::HostVector { host.names.host_vector(about.key) } else { None }
 }
 
 fn is(cause: &ExitCause, list: CodeList, numbers: &[u64]) -> bool {
@@ -345,7 +411,7 @@ struct Grouped {
 pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
     let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
     for (cause, stats) in vm.input.causes(vm.id) {
-        if let Some(group) = group(cause)
+        if let Some(group) = group(vm.host, cause)
             && asked(vm.host, vm.is_qemu(), cause) == Some(CureLookup::Named(group.name))
         {
             let of = Grouped { group, stats: ExitStats::default(), about: Vec::new(), forces: 0 };
@@ -362,7 +428,10 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
         }
         let mut account = VmSubjectExits::of(stats, group.answers[(group.choose)(vm)]);
         account.forces = forces;
-        if let Some((key, share)) = costliest(&about, account.all.stats.cost().0) {
+        if group.vector == Some(HostVectorKind::Timer) {
+            account.more.extend(injected_by_timer(vm));
+        }
+        for (key, share) in costliest(&about, account.all.stats.cost().0) {
             let number = match vm.host.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
                 None => format!("{:#x}", key.key),
@@ -430,10 +499,18 @@ fn mostly_at(vm: &JudgedVm<'_>) -> Option<(String, f64)> {
     (place != BELOW).then(|| (place, most as f64 / all as f64))
 }
 
-/// What the costliest of exits that cost `all` are about.
-fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)> {
-    let (key, cost) = about.iter().max_by_key(|(key, cost)| (*cost, std::cmp::Reverse(*key)))?;
-    Some((*key, *cost as f64 / all.max(1) as f64))
+/// Vectors of which it is said what part they are, at most.
+const VECTORS: usize = 3;
+
+/// What the costliest of exits that cost `all` are about; of interrupts of the host the costliest vectors.
+fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Vec<(SubjectKey, f64)> {
+    let mut by_key: BTreeMap<SubjectKey, u64> = BTreeMap::new();
+    about.iter().for_each(|(key, cost)| *by_key.entry(*key).or_default() += cost);
+    let mut rows: Vec<(SubjectKey, u64)> = by_key.into_iter().collect();
+    rows.sort_by_key(|(key, cost)| (std::cmp::Reverse(*cost), *key));
+    let is_vector = rows.first().is_some_and(|(key, _)| key.kind == SubjectKind::HostVector);
+    rows.truncate(if is_vector { VECTORS } else { 1 });
+    rows.into_iter().map(|(key, cost)| (key, cost as f64 / all.max(1) as f64)).collect()
 }
 
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
@@ -550,21 +627,60 @@ const GUEST_PAGE_FAULTS: &str = "the guest accesses memory that is not mapped fo
 /// VMX's exit for a full page of PML.
 const PML_FULL: (CodeList, u64) = (CodeList::Vmx, 62);
 
+/// How many of a VM's exits are for vectors of the host's of this kind.
+fn host_interrupts(vm: &JudgedVm<'_>, kind: HostVectorKind) -> u64 {
+    let is_it = |cause: &ExitCause| cause.about.and_then(|key| host_vector(vm.host, key)) == Some(kind);
+    let causes = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause) && is_it(cause));
+    causes.map(|(_, stats)| stats.count).sum()
+}
+
 /// `kvm_vcpu_trigger_posted_interrupt` of arch/x86/kvm/vmx/vmx.c and `kvm_vcpu_kick` of virt/kvm/kvm_main.c: without APICv the kick is
 /// the host's reschedule interrupt.
 fn are_kicks(vm: &JudgedVm<'_>) -> bool {
-    let causes = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
-    let (mut kicks, mut all) = (0_u64, 0_u64);
-    for (cause, stats) in causes {
-        let name = cause.about.and_then(|key| vm.host.names.of_key(&[vm.id], key.kind, key.key));
-        all += stats.count;
-        kicks += if name.as_deref() == Some("RESCHEDULE") { stats.count } else { 0 };
-    }
-    kicks.saturating_mul(2) > all && vm.input.ipis(vm.id).all() > 0 && !has_apicv(vm)
+    let sent = vm.input.ipis(vm.id).all();
+    sent.saturating_mul(2) > host_interrupts(vm, HostVectorKind::Reschedule) && !has_apicv(vm)
 }
 
-const KICKS: &str = "most are the host's reschedule interrupts, by which KVM has a vCPU take an interrupt that a sibling sent: they are the \
-    other half of the guest's IPIs, and go with them (see IPIs)";
+/// Whether a vector is the host's timer's.
+fn is_timer(vm: &JudgedVm<'_>, vector: u64) -> bool {
+    vm.host.names.host_vector(vector) == Some(HostVectorKind::Timer)
+}
+
+/// The interrupt that most expiries of the host's timer end with, if there is one.
+fn injected_by_timer(vm: &JudgedVm<'_>) -> Option<(Topic, String, CitedValue)> {
+    let (vector, count) = vm.input.injected_after(vm.id, |vector| is_timer(vm, vector))?;
+    let name = vm.host.names.guest_vector(&[vm.id], vector.into()).map_or(String::new(), |name| format!(", {name}"));
+    let what =
+        format!("part of the host's timer interrupts at which KVM injects vector {vector:#x}{name} into the guest");
+    Some((
+        Topic::Devices,
+        what,
+        CitedValue::Share(count as f64 / host_interrupts(vm, HostVectorKind::Timer).max(1) as f64),
+    ))
+}
+
+/// What is said of the host's timer: whose most expiries are, or that those of guests must be among them. A guest's own are those at
+/// which one and the same interrupt is injected, where the guest arms a timer and VMX's preemption timer ends none: `apic_timer_fn` and
+/// `kvm_inject_apic_timer_irqs` of arch/x86/kvm/lapic.c. With APICv nothing says what was injected: kvm_inj_virq is of `vmx_inject_irq`.
+fn whose_timer(vm: &JudgedVm<'_>) -> usize {
+    let is_armed = |key: &SubjectKey| {
+        source(vm.host, vm.is_qemu(), key.kind, key.key).is_some_and(|row| row.name == TIMERS) && key.write
+    };
+    let has_other = vm.input.of_reasons(vm.id, &[(CodeList::Vmx, PREEMPTION_TIMER)]).count > 0;
+    if has_other || vm.input.of_details(vm.id, is_armed).count == 0 {
+        return 0;
+    }
+    let injected = vm.input.injected_after(vm.id, |vector| is_timer(vm, vector)).map_or(0, |(_, count)| count);
+    let is_off = vm.host.switch(PREEMPTION_TIMER_SWITCH.module, PREEMPTION_TIMER_SWITCH.knob.name) == Some(false);
+    match injected.saturating_mul(2) > host_interrupts(vm, HostVectorKind::Timer) {
+        true => 1,
+        false if is_off => 2,
+        false => 0,
+    }
+}
+
+const KICKS: &str = "KVM has a vCPU take an interrupt that a sibling sent, by the host's reschedule interrupt: they are the other half of the \
+    guest's IPIs, and go with them (see IPIs)";
 
 const LOGGING: &str = "the guest's memory is logged, as the exits for full pages of the log show (PML_FULL), and these pages fault for it when \
     they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
@@ -786,38 +902,6 @@ static DIRTY: Cure = Cure {
     payer: NOBODY,
 };
 
-/// `handle_external_interrupt` of arch/x86/kvm/vmx/vmx.c: the host's handler runs, and nothing else is done. `hrtimer`s are what
-/// emulates guests' timers where VMX's preemption timer does not (`start_hv_timer`, `start_sw_timer` of
-/// arch/x86/kvm/lapic.c).
-static HOST_INTERRUPTS: Cure = Cure {
-    change: "keep interrupts that are not the VM's away from the CPUs of its vCPUs: each makes the guest leave",
-    switches: &[],
-    settings: &[
-        by_hand(
-            "which they are: the columns of those CPUs in the host's /proc/interrupts, twice, some seconds apart; rows with \
-                numbers are devices, LOC is the timer, RES and CAL are asked for by other CPUs",
-        ),
-        by_hand(
-            "devices: /proc/irq/N/smp_affinity_list, or irqaffinity= on the host's command line; of devices that the VM itself \
-                has (VFIO), posted interrupts, for which the IOMMU remaps interrupts",
-        ),
-        by_hand(
-            "the timer: where each vCPU has a CPU of its own, nohz_full= and rcu_nocbs= on the host's command line stop its tick; \
-                but where VMX's preemption timer does not keep a guest's timers, as on AMD's processors, these are timers of the \
-                host, and stay",
-        ),
-        by_hand("whoever records: perf's own interrupts, if it samples cycles, are among them"),
-    ],
-    xen: "",
-    helps: CureCondition::Always,
-    least: Least::Nothing(
-        "from nothing, where the interrupts are the VM's own or must come to this CPU, to all their time",
-    ),
-    acts: Acts::AtHost,
-    risk: "other CPUs take what these no longer take",
-    payer: "the CPUs that take the interrupts",
-};
-
 /// `kvm_enable_irq_window`; with APICv or AVIC hardware waits for the guest itself.
 static WINDOWS: Cure = Cure {
     change: "have the processor virtualise the APIC: without that, an interrupt that the guest cannot take yet waits for an exit at \
@@ -871,8 +955,8 @@ static SHADOWING: Cure = Cure {
     change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG and \
         writes of CR3 are exits",
     switches: &[
-        Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[] },
-        Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[] },
+        Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[], of_apic: false },
+        Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[], of_apic: false },
     ],
     settings: &[by_hand("if the host is a guest itself: its own hypervisor has to offer EPT or NPT to it")],
     xen: "hap=1",
@@ -890,8 +974,8 @@ static NESTED: Cure = Cure {
     change: "the guest is a hypervisor itself, and these are its own instructions, some for each exit of its guest: what counts is \
         how often that guest leaves",
     switches: &[
-        Switch { module: "kvm_intel", knob: &SHADOW_VMCS, on: NESTED_STILL, off: &[] },
-        Switch { module: "kvm_amd", knob: &VLS, on: NESTED_STILL, off: &[] },
+        Switch { module: "kvm_intel", knob: &SHADOW_VMCS, on: NESTED_STILL, off: &[], of_apic: false },
+        Switch { module: "kvm_amd", knob: &VLS, on: NESTED_STILL, off: &[], of_apic: false },
     ],
     settings: &[
         by_hand(
@@ -1011,7 +1095,7 @@ mod tests {
         use SubjectKind as D;
         let ept = |key| Some((D::EptViolation, false, key));
         let npf = |key| Some((D::PageFault, false, key));
-        let vector = Some((D::HostVector, false, 0xec));
+        let vector = |vector| made(vmx(1), Some((D::HostVector, false, vector)));
         let cases = [
             (Made { values: 5_000, ..made(vmx(48), ept(0x182)) }, "for the first time", "<hugepages/>", "0x182, write"),
             (
@@ -1049,9 +1133,15 @@ mod tests {
             (made(vmx(48), ept(0x192)), "may only read for now", "domjobinfo", "0x192, write, not allowed"),
             (Made { values: 5_000, ..made(svm(0x400), npf(0x1_0000_0014)) }, "first time", "hugetlb=on", "fetch, not"),
             (made(svm(0x400), npf(0x1_0000_0007)), "may only read", "pages_sharing", "write, not allowed"),
-            (made(vmx(1), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            (vector(0xec), "the host's own timer", "nohz_full", "with vector 0xec, LOCAL_TIMER, of recent Linux"),
             // It is the host's, whoever runs meanwhile.
-            (made(vmx(1).of_nested(), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            (Made { code: vmx(1).of_nested(), ..vector(0xec) }, "own timer", "apic_timer_fn", "with vector 0xec"),
+            (vector(0xfd), "asks these to reschedule", "kvm_vcpu_kick", "with vector 0xfd, RESCHEDULE"),
+            (vector(0xfb), "call a function", "membarrier", "with vector 0xfb, CALL_FUNCTION_SINGLE"),
+            (vector(0xf2), "notifications of posted interrupts", "kvm_apicv_inhibit_changed", "0xf2, POSTED_INTR"),
+            (vector(0xf1), "wake vCPUs that halted", "<vcpupin>", "0xf1, POSTED_INTR_WAKEUP"),
+            (vector(0x31), "devices of the host", "managed_irq", "with vector 0x31"),
+            (vector(0xf6), "keep interrupts", "/proc/interrupts", "with vector 0xf6, IRQ_WORK"),
             (made(svm(0x60), None), "keep interrupts", "nohz_full", "exits a second for interrupts of the host"),
             (made(vmx(7), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
@@ -1223,6 +1313,61 @@ mod tests {
         assert!(verdict(true, false));
         assert!(!verdict(false, false), "nobody sends any");
         assert!(!verdict(true, true), "APICv is in force: they are somebody else's");
+    }
+
+    /// A guest that arms its timer and is interrupted by the host's, at which KVM injects an interrupt or does not; beside it VMX's preemption
+    /// timer expires, or does not.
+    #[test]
+    fn a_guests_own_timer_is_told_from_the_hosts_by_what_it_injects() {
+        let change = |injected: Option<u32>, arms: bool, beside: bool, in_force: Option<&str>| {
+            let settings =
+                in_force.map(|value| exitscope_model::HostSetting::new("kvm_intel", "preemption_timer", value));
+            let settings = settings.into_iter().collect();
+            let host = RecordedHost { arch: "x86_64".into(), settings, ..RecordedHost::default() };
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            let about =
+                |kind, write, key| Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value: 0 });
+            for number in 1..=1_000 {
+                let at = number * 1_000 * US;
+                let parts = spent(TimePart::Kernel, 20 * US);
+                let subject = about(SubjectKind::HostVector, false, 0xec);
+                // An interrupt of a device's now and then is not the timer's.
+                let injected = if number % 10 == 0 { Some(0x31) } else { injected };
+                input.absorb(&Exit { subject, parts, injected, ..exit(vcpu(0), at, vmx(1)) });
+                if arms {
+                    let parts = spent(TimePart::Kernel, US);
+                    let subject = about(SubjectKind::Msr, true, 0x6e0);
+                    input.absorb(&Exit { subject, parts, ..exit(vcpu(0), at + 100 * US, vmx(32)) });
+                }
+                if beside {
+                    let parts = spent(TimePart::Kernel, US);
+                    input.absorb(&Exit { parts, ..exit(vcpu(0), at + 200 * US, vmx(PREEMPTION_TIMER)) });
+                }
+            }
+            end(&mut input, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            let advice = &judgement.advice()[0];
+            (advice.plan().change.clone(), format!("{:?} {:?}", advice.plan().settings, judgement.facts()))
+        };
+        let (own, settings) = change(Some(0xec), true, false, None);
+        assert!(own.contains("the guest's own timer"), "{own}");
+        assert!(settings.contains("preemption_timer") && settings.contains("injects vector 0xec"), "{settings}");
+        let (own, settings) = change(Some(0xec), true, false, Some("N"));
+        assert!(own.contains("own timer") && settings.contains("Knob"), "{settings}");
+        let (own, settings) = change(Some(0xec), true, false, Some("Y"));
+        assert!(own.contains("own timer") && settings.contains("cpu-pm"), "{settings}");
+        for (injected, arms, beside) in [(None, true, false), (Some(0xec), false, false), (Some(0xec), true, true)] {
+            let (hosts, settings) = change(injected, arms, beside, None);
+            assert!(hosts.contains("its tick"), "{injected:?} {arms} {beside}: {hosts}");
+            assert!(!settings.contains("preemption_timer"), "{settings}");
+        }
+        let (too, settings) = change(None, true, false, Some("N"));
+        assert!(too.contains("for the guest's timers too") && settings.contains("apic_timer_fn"), "{too} {settings}");
+        let (hosts, _) = change(None, true, true, Some("N"));
+        assert!(hosts.contains("its tick"), "it expires, whatever a setting says: {hosts}");
     }
 
     /// A tick of 5 us at which the CPU goes to another task for 2 ms now and then: without sched_switch all of it looks like cost.
