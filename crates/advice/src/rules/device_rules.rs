@@ -6,6 +6,7 @@
 use super::not_judged::{Gap, Lacks};
 use super::reasons;
 use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
+use super::unknown_devices::BY_IOEVENTFD;
 use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use crate::cures::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch, by_hand};
 use crate::cures::device_cures::{
@@ -202,6 +203,11 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
                 CureLookup::Named(IPIS) => vm.look_at_targets(account),
                 CureLookup::Named(TSC) if account.writes.stats.count.saturating_mul(2) > account.all.stats.count => {
                     account.answer = Some(Remedy::Unjudged(TSC_WRITES));
+                }
+                CureLookup::Other(..)
+                    if !host.xen && account.all.by_ioeventfd.saturating_mul(2) > account.all.stats.count =>
+                {
+                    account.answer = Some(Remedy::Leave(BY_IOEVENTFD));
                 }
                 CureLookup::Named(TSC) if input.is_vmx => account.answer = Some(Remedy::Passed(&TSC_READS)),
                 _ => {}

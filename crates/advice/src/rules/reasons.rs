@@ -1209,6 +1209,8 @@ mod tests {
             ("x86_64", made(vmx(18), call(D::Hypercall, 11)), "kvm-pv-sched-yield"),
             ("x86_64", made(svm(0x403), call(D::Vmgexit, 0x8000_0010)), "shares pages with the host"),
             ("x86_64", made(svm(0x403), call(D::GhcbMsr, 0x14)), "shares pages with the host"),
+            // A write without a size: kvm_fast_mmio.
+            ("x86_64", made(vmx(49), Some((D::Mmio, true, 0xfebf_b000))), "an ioeventfd does (kvm_fast_mmio)"),
             ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
             ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
             // A nested guest's exits are its hypervisor's to spare, whatever they are for.
