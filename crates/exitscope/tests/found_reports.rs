@@ -19,7 +19,17 @@ const REPORTS: &[(&str, &[&str], &[&str])] = &[
         ],
         &["doorbell", "ioeventfd"],
     ),
-    ("r04b-ple-pinned", &["the guest's locks are contended while all its vCPUs run"], &["keep lock holders running"]),
+    (
+        "r04b-ple-pinned",
+        &[
+            "the guest's locks are contended while all its vCPUs run",
+            "ple_gap=0",
+            "ple_window=16384",
+            "when the module is reloaded",
+            "perf lock contention",
+        ],
+        &["keep lock holders running", "Accepted costs", "not judged: the guest's locks"],
+    ),
     (
         "r05-guest-tick",
         &[
