@@ -222,6 +222,9 @@ fn faults_and_nested() -> Vec<Case> {
     vec![
         Case::new("CPUID", (CodeList::Vmx, 10)).about("kvm:kvm_cpuid", SubjectKind::Cpuid, 1, 0),
         Case::new("nested guests", (CodeList::Vmx, 10)).then("kvm:kvm_nested_vmexit", EventKind::Nested),
+        Case::new("halts of nested guests", (CodeList::Vmx, 12))
+            .then("kvm:kvm_nested_vmexit", EventKind::Nested)
+            .then("kvm:kvm_vcpu_wakeup", EventKind::HaltEnd { ns: 1_000, waited: false, valid: true }),
         fault("writes to protected memory", WRITE_TO_READABLE),
         fault("code in huge pages", FETCH_FROM_READABLE),
         fault("memory faults", MISSING),

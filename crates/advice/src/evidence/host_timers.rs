@@ -47,3 +47,34 @@ impl InjectedAfter {
         sums.into_iter().max_by_key(|(vector, count)| (*count, std::cmp::Reverse(*vector)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_exits::{exit, vcpu};
+    use exitscope_model::{CodeList, ExitCode, PortAccessForm, Subject};
+
+    fn interrupted(host: u64, injected: Option<u32>) -> Exit {
+        let (kind, form) = (SubjectKind::HostVector, PortAccessForm::Unknown);
+        let subject = Some(Subject { kind, write: false, form, size: 0, key: host, value: 0 });
+        Exit { subject, injected, ..exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 1)) }
+    }
+
+    #[test]
+    fn the_vector_that_most_exits_inject_is_that_of_all_stretches_together() {
+        let of = |exits: &[(u64, Option<u32>)]| {
+            let mut injected = InjectedAfter::default();
+            exits.iter().for_each(|(host, vector)| injected.absorb(&interrupted(*host, *vector)));
+            injected
+        };
+        let mut all =
+            of(&[(0xec, Some(0x31)), (0xec, Some(0x31)), (0xec, Some(0xfb)), (0xec, None), (0xfd, Some(0xfb))]);
+        let vm = vcpu(0).vm;
+        assert_eq!(all.most(vm, |host| host == 0xec), Some((0x31, 2)));
+        all.merge(&of(&[(0xec, Some(0xfb)), (0xec, Some(0xfb)), (0xec, Some(0x1_00fb))]));
+        assert_eq!(all.most(vm, |host| host == 0xec), Some((0xfb, 3)));
+        assert_eq!(all.most(vm, |_| true), Some((0xfb, 4)));
+        assert_eq!(all.most(vm, |host| host == 0x31), None);
+        assert_eq!(all.most(VmId(vm.0 + 1), |_| true), None, "another VM's");
+    }
+}

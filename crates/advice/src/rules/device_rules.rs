@@ -114,6 +114,16 @@ pub(crate) const GAPS: &[Gap] = &[
         },
     },
     Gap {
+        what: "who handles the halts of nested guests (L2): the host (L0), or their hypervisor (L1)",
+        lacks: Lacks::Events(&[Missed::Reflected]),
+        missing: |of| {
+            let mut causes = of.selected.vms.keys().flat_map(|vm| of.selected.causes(*vm));
+            let halts = causes.any(|(cause, _)| reasons::is_halt_of_nested(cause));
+            (halts && !reasons::tells_who_halts(of.selected, of.host))
+                .then_some("there is no kvm_nested_vmexit_inject in it")
+        },
+    },
+    Gap {
         what: "which exits go on beyond the kernel",
         lacks: Lacks::Events(&[Missed::UserExits]),
         missing: |of| {

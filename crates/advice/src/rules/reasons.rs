@@ -27,9 +27,10 @@ use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_pr
 use crate::evidence::input::{AdviceInput, RecordedHost};
 use crate::judgement::{CitedValue, Judgement, Topic};
 use crate::setting::{AdviceSetting, SettingCondition};
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{HostVectorKind, KVM_EXIT_MEMORY_FAULT, is_of_pcs};
-use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
+use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 use exitscope_units::Nanos;
@@ -79,6 +80,15 @@ const fn vectors(
 
 /// In the order in which they are looked for.
 pub(crate) static GROUPS: &[ExitGroup] = &[
+    ExitGroup {
+        choose: who_halts,
+        ..row(
+            "halts of nested guests",
+            "HLT, hlt (L2)",
+            is_halt_of_nested,
+            &[Remedy::Unjudged(WHOSE_HALTS), Remedy::Unjudged(ALSO_OF_L0), Remedy::Leave(NESTED_GUESTS)],
+        )
+    },
     row(
         "nested guests",
         "every exit (L2) but for an interrupt of the host",
@@ -304,6 +314,26 @@ const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged];
 
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
+
+/// Whether a nested guest halts.
+pub(crate) fn is_halt_of_nested(cause: &ExitCause) -> bool {
+    cause.code.nested && cause.code.is_halt()
+}
+
+/// Whether a recording tells which exits of nested guests KVM handed to their hypervisor.
+pub(crate) fn tells_who_halts(input: &AdviceInput, host: &RecordedHost) -> bool {
+    input.facts.event_kinds.reflects || host.how_recorded.was_recorded(Missed::Reflected)
+}
+
+/// What is said of a nested guest's halts: what KVM hands on is not halted within the exit, which ends with L1's entry.
+fn who_halts(vm: &JudgedVm<'_>) -> usize {
+    let halted = |stats: &ExitStats| stats.part(TimePart::Halted).0 + stats.part(TimePart::Polling).0 > 0;
+    let mut causes = vm.input.causes(vm.id).iter();
+    match tells_who_halts(vm.input, vm.host) {
+        true => 2,
+        false => usize::from(causes.any(|(cause, stats)| is_halt_of_nested(cause) && halted(stats))),
+    }
+}
 
 /// What exits from this are about; none where nothing tells them apart but their reason.
 pub(crate) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
@@ -734,6 +764,15 @@ const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's 
 const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and KVM handles such exits or hands them to the guest's hypervisor: what \
     L2 leaves for, and what would spare it, `exitscope record` shows in the guest";
 
+/// `nested_vmx_l1_wants_exit` of arch/x86/kvm/vmx/nested.c, `nested_svm_intercept` of arch/x86/kvm/svm/nested.c: by whether L1 asked for
+/// exits at HLT; the tracepoint is fired where an exit is handed to it.
+const WHOSE_HALTS: &str = "a nested guest (L2) halts, and who handles it the recording does not say: its hypervisor (L1), which asked for \
+    these exits, or the host (L0), where the vCPU halts then; `perf record -e kvm:kvm_nested_vmexit -e kvm:kvm_nested_vmexit_inject -e \
+    kvm:kvm_exit -e kvm:kvm_entry` tells";
+const ALSO_OF_L0: &str = "a nested guest (L2) halts, and the host (L0) has the vCPU halt at a part of these exits at least, as their time halted or polled \
+    shows; how many it hands to the nested guest's hypervisor (L1) the recording does not say: `perf record -e kvm:kvm_nested_vmexit -e \
+    kvm:kvm_nested_vmexit_inject -e kvm:kvm_exit -e kvm:kvm_entry` tells";
+
 const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
     (NMIs, a nested guest, an APIC that is inhibited now and then), `perf record -e kvm:kvm_inj_virq -e kvm:kvm_nested_vmexit -e \
     kvm:kvm_apicv_inhibit_changed -e kvm:kvm_exit` shows";
@@ -1022,9 +1061,7 @@ mod tests {
     use crate::test_exits::{end, exit, spent, vcpu};
     use crate::{CauseSubject, CauseVerdict};
     use exitscope_analysis::Selection;
-    use exitscope_model::{
-        EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, TimePart, VcpuWakeup,
-    };
+    use exitscope_model::{EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, VcpuWakeup};
     use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
@@ -1041,10 +1078,12 @@ mod tests {
         per_s: u64,
         beside: Option<ExitCode>,
         activities: &'static [KvmActivity],
+        /// Whether KVM hands exits of nested guests to their hypervisor.
+        reflects: bool,
     }
 
     const fn made(code: ExitCode, about: Option<(SubjectKind, bool, u64)>) -> Made {
-        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, activities: &[] }
+        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, activities: &[], reflects: false }
     }
 
     const fn vmx(number: u64) -> ExitCode {
@@ -1064,7 +1103,8 @@ mod tests {
         };
         let mut input = AdviceInput::new(&Selection::default());
         input.begin(Moment::from_nanos(0));
-        input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
+        let reflects = made.reflects;
+        input.note_event_kinds(EventKinds { handlers: true, reflects, ..EventKinds::default() });
         for number in 1..=made.per_s {
             let at = number * (SECOND / made.per_s);
             let detail = made.about.map(|(kind, write, key)| {
@@ -1217,7 +1257,9 @@ mod tests {
             ("x86_64", made(vmx(32).of_nested(), call(D::Msr, 0x6e0)), "own guest (L2)"),
             ("x86_64", made(vmx(48).of_nested(), call(D::EptViolation, 0x182)), "own guest (L2)"),
             ("x86_64", made(vmx(30).of_nested(), call(D::Port, 0x71)), "own guest (L2)"),
-            ("x86_64", made(svm(0x78).of_nested(), None), "own guest (L2)"),
+            ("x86_64", made(svm(0x72).of_nested(), None), "own guest (L2)"),
+            ("x86_64", Made { reflects: true, ..made(svm(0x78).of_nested(), None) }, "own guest (L2)"),
+            ("x86_64", Made { reflects: true, ..made(vmx(12).of_nested(), None) }, "own guest (L2)"),
         ];
         for (arch, made, says) in inherent {
             let judgement = judged(arch, &made);
@@ -1237,6 +1279,12 @@ mod tests {
                 "kvm_inj_virq",
                 CauseSubject::Group("interrupt windows"),
             ),
+            (
+                made(vmx(12).of_nested(), None),
+                "kvm_nested_vmexit_inject",
+                CauseSubject::Group("halts of nested guests"),
+            ),
+            (made(svm(0x78).of_nested(), None), "(L1)", CauseSubject::Group("halts of nested guests")),
             (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
             (made(vmx(77), None), "no tracepoint says", CauseSubject::Group("what TDX guests ask for")),
             (
@@ -1370,6 +1418,35 @@ mod tests {
         assert!(too.contains("for the guest's timers too") && settings.contains("apic_timer_fn"), "{too} {settings}");
         let (hosts, _) = change(None, true, true, Some("N"));
         assert!(hosts.contains("its tick"), "it expires, whatever a setting says: {hosts}");
+    }
+
+    /// A nested guest that halts within its exits, by the host, and whether the recording has those that its hypervisor handles.
+    #[test]
+    fn halts_of_nested_guests_within_their_exits_are_the_hosts_at_least_in_part() {
+        let verdict = |reflects: bool| {
+            let host = RecordedHost { arch: "x86_64".into(), ..RecordedHost::default() };
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            input.note_event_kinds(EventKinds { reflects, ..EventKinds::default() });
+            for number in 1..=1_000 {
+                let parts = spent(TimePart::Kernel, 50 * US).with(TimePart::Halted, Nanos(100 * US));
+                input.absorb(&Exit { parts, ..exit(vcpu(0), number * 1_000 * US, vmx(12).of_nested()) });
+            }
+            end(&mut input, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            causes::list(&input, &input, &host, &mut judgement);
+            judgement.causes[0].verdict.clone()
+        };
+        let is =
+            |verdict: &CauseVerdict, says: &str| matches!(verdict, CauseVerdict::NotJudged(why) if why.contains(says));
+        assert!(
+            is(&verdict(false), "the host (L0) has the vCPU halt at a part of these exits"),
+            "{:?}",
+            verdict(false)
+        );
+        assert!(matches!(verdict(true), CauseVerdict::Inherent(why) if why.contains("own guest (L2)")));
     }
 
     /// A tick of 5 us at which the CPU goes to another task for 2 ms now and then: without sched_switch all of it looks like cost.
