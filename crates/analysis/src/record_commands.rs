@@ -27,6 +27,8 @@ pub enum Missed {
     HaltEnds,
     /// Which exits are a nested guest's.
     Nested,
+    /// Which of those were handed to the nested guest's hypervisor.
+    Reflected,
     /// Who had the CPUs.
     Scheduler,
     /// What user space does.
@@ -36,13 +38,14 @@ pub enum Missed {
 }
 
 impl Missed {
-    const ALL: [Missed; 9] = [
+    const ALL: [Missed; 10] = [
         Missed::Exits,
         Missed::Subjects,
         Missed::Entries,
         Missed::UserExits,
         Missed::HaltEnds,
         Missed::Nested,
+        Missed::Reflected,
         Missed::Scheduler,
         Missed::Calls,
         Missed::ApicvChanges,
@@ -61,6 +64,7 @@ impl Missed {
             Missed::UserExits => &["kvm:kvm_userspace_exit"],
             Missed::HaltEnds => &["kvm:kvm_vcpu_wakeup", "kvm_hv:kvmppc_vcore_wakeup"],
             Missed::Nested => &["kvm:kvm_nested_vmexit"],
+            Missed::Reflected => &["kvm:kvm_nested_vmexit_inject"],
             Missed::Scheduler => &["sched:sched_switch"],
             Missed::ApicvChanges => &["kvm:kvm_apicv_inhibit_changed"],
             Missed::Calls => &["raw_syscalls:sys_enter", "syscalls:sys_enter_ioctl"],

@@ -49,6 +49,15 @@ impl Case {
         self.then(name, EventKind::Detail(Subject { kind, write, form, size, key, value }))
     }
 
+    /// What is found in trace-cmd's text: libtraceevent's plugin of KVM prints `info1` and `info2`, without `intr_info`.
+    fn printed_by_trace_cmd(&self) -> &'static str {
+        match (self.word, self.reason) {
+            (Some((ExitWord::IntrInfo, _)), 0) => UNTOLD_EXCEPTION,
+            (Some((ExitWord::IntrInfo, _)), _) => "interrupts of the host",
+            _ => self.cause,
+        }
+    }
+
     /// As `uname -m` has it, and the CPU as perf spells it.
     fn machine(&self) -> (&'static str, &'static str) {
         match self.list {
@@ -239,6 +248,17 @@ const REQUESTS: &[(&str, u64)] = &[
     ("other requests of a confidential guest", 0x89),
 ];
 
+/// Interrupts of the host, by their vector.
+const VECTORS: &[(&str, u64)] = &[
+    ("the host's timer", 0xec),
+    ("reschedule interrupts of the host", 0xfd),
+    ("function calls of the host's other CPUs", 0xfc),
+    ("notifications of posted interrupts", 0xf2),
+    ("wake-ups by posted interrupts", 0xf1),
+    ("interrupts of the host's devices", 0x31),
+    ("interrupts of the host", 0xf6),
+];
+
 /// EPT_VIOLATION's qualification of a read, a write and a fetch of what is not there, or not allowed.
 const MISSING: u64 = 0x181;
 const WRITE_TO_READABLE: u64 = 0x18a;
@@ -264,6 +284,9 @@ fn faults_and_nested() -> Vec<Case> {
     vec![
         Case::new("CPUID", (CodeList::Vmx, 10)).about("kvm:kvm_cpuid", SubjectKind::Cpuid, 1, 0),
         Case::new("nested guests", (CodeList::Vmx, 10)).then("kvm:kvm_nested_vmexit", EventKind::Nested),
+        Case::new("halts of nested guests", (CodeList::Vmx, 12))
+            .then("kvm:kvm_nested_vmexit", EventKind::Nested)
+            .then("kvm:kvm_vcpu_wakeup", EventKind::HaltEnd { ns: 1_000, waited: false, valid: true }),
         fault("writes to protected memory", WRITE_TO_READABLE),
         fault("code in huge pages", FETCH_FROM_READABLE),
         fault("memory faults", MISSING),
@@ -286,6 +309,10 @@ fn cases() -> Vec<Case> {
     let exceptions = EXCEPTIONS.iter();
     let exceptions =
         exceptions.map(|&(cause, word)| Case::new(cause, (CodeList::Vmx, 0)).with(ExitWord::IntrInfo, word));
+    let interrupts = VECTORS.iter().map(|&(cause, vector)| {
+        // VM_EXIT_INTR_INFO: valid, an external interrupt.
+        Case::new(cause, (CodeList::Vmx, 1)).with(ExitWord::IntrInfo, 0x8000_0000 | vector)
+    });
     let by_reason = REASONS.iter().map(|&(cause, reason)| Case::new(cause, reason)).collect();
     let cases = [
         about(PORTS, IO, "kvm:kvm_pio", SubjectKind::Port),
@@ -300,6 +327,7 @@ fn cases() -> Vec<Case> {
         about(REQUESTS, VMGEXIT, "kvm:kvm_vmgexit_enter", SubjectKind::Vmgexit),
         faults_and_nested(),
         exceptions.collect(),
+        interrupts.collect(),
         by_reason,
     ];
     cases.into_iter().flatten().collect()
@@ -451,11 +479,9 @@ fn each_documented_cause_is_found_in_each_format() {
         wrong.extend(flaws("perf.data", &perf, case.cause));
         let dat = write("trace.dat", &trace_dat(&bytes, case.machine().0));
         wrong.extend(flaws("trace.dat", &dat, case.cause));
-        let has_vector = case.word.is_some_and(|word| word.0 == ExitWord::IntrInfo);
         let tools: [(&[&str], _, _); 2] = [
             (&["perf", "script", "--ns", "-i"], &perf, case.cause),
-            // It prints no vector.
-            (&["trace-cmd", "report", "-t", "-i"], &dat, if has_vector { UNTOLD_EXCEPTION } else { case.cause }),
+            (&["trace-cmd", "report", "-t", "-i"], &dat, case.printed_by_trace_cmd()),
         ];
         for (tool, file, cause) in tools {
             let text = printed(tool, file).map(|text| write("trace.txt", &text));

@@ -85,6 +85,8 @@ pub struct EventKinds {
     pub sleeps: u64,
     /// See there.
     pub unwoken_sleeps: u64,
+    /// Exits of nested guests that KVM handed to their hypervisor: `kvm_nested_vmexit_inject`.
+    pub reflects: bool,
     /// powerpc: exits name their vCPU, and up to POWER8 one thread records for all vCPUs of a virtual core.
     pub by_runner: bool,
 }
@@ -110,6 +112,7 @@ impl EventKinds {
         // A recording says again what it said before, and more.
         self.sleeps = self.sleeps.max(other.sleeps);
         self.unwoken_sleeps = self.unwoken_sleeps.max(other.unwoken_sleeps);
+        self.reflects |= other.reflects;
         self.by_runner |= other.by_runner;
     }
 }
@@ -331,6 +334,10 @@ impl Assembler {
                     self.now_recorded(RecordedTracepoints { polls, ..self.recorded });
                 }
                 self.alias(event);
+                self.find(event)
+            }
+            EventKind::Reflect => {
+                self.kinds.reflects = true;
                 self.find(event)
             }
             // Only an event of a thread that is a lane can fall into an exit.

@@ -4,7 +4,9 @@ mod subject_names;
 pub mod tables;
 mod unlisted;
 
-pub use subject_names::{REGION_BITS, detail_name, has_known_vectors, is_of_pcs, vector_name};
+pub use subject_names::{
+    HostVectorKind, REGION_BITS, detail_name, has_known_vectors, host_vector_kind, is_of_pcs, vector_name,
+};
 use tables as t;
 
 /// Whose list of exit reasons a number is from.

@@ -312,6 +312,12 @@ impl Subject {
         self.kind == SubjectKind::Port && !self.write
     }
 
+    /// Whether an ioeventfd took the write within the kernel: of KVM, what `kvm_fast_mmio` says, and its writes alone have no size
+    /// (`handle_ept_misconfig` of arch/x86/kvm/vmx/vmx.c). Xen's log has no sizes at all.
+    pub fn is_by_ioeventfd(&self) -> bool {
+        self.kind == SubjectKind::Mmio && self.write && self.size == 0
+    }
+
     /// Whether the guest halts by it.
     #[inline]
     pub fn is_halt(&self) -> bool {

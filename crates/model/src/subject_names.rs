@@ -5,7 +5,9 @@
 //! host's release, architecture ─► TraceInfo ────┴─► SubjectNames ─► "virtio-blk vda notify", or nothing
 //! ```
 
-use crate::codes::{REGION_BITS, detail_name, has_known_vectors, is_of_pcs, vector_name};
+use crate::codes::{
+    HostVectorKind, REGION_BITS, detail_name, has_known_vectors, host_vector_kind, is_of_pcs, vector_name,
+};
 use crate::given_names::{GivenByVm, GivenNames};
 use crate::{Exit, SubjectKind, TraceInfo, version};
 use exitscope_units::VmId;
@@ -146,6 +148,12 @@ impl SubjectNames {
     /// What a vector is called that guests of these VMs are interrupted with, where somebody said which Linux they are.
     pub fn guest_vector(&self, vms: &[VmId], vector: u32) -> Option<SubjectName> {
         self.of_key(vms, SubjectKind::EoiVector, vector.into())
+    }
+
+    /// What a vector of the host's is for, where it is a Linux of which a table says so.
+    pub fn host_vector(&self, vector: u64) -> Option<HostVectorKind> {
+        let kind = || host_vector_kind(self.known(SubjectKind::HostVector, vector), vector);
+        if self.is_xen || self.is_no_pc { None } else { kind() }
     }
 
     fn known(&self, kind: SubjectKind, key: u64) -> Option<&'static str> {

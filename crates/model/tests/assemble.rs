@@ -735,9 +735,10 @@ fn kinds_of_events_add_up_each_for_itself() {
         runs: at == 4,
         sleeps: u64::from(at == 5),
         unwoken_sleeps: u64::from(at == 6),
-        by_runner: at == 7,
+        reflects: at == 7,
+        by_runner: at == 8,
     };
-    for at in 0..8 {
+    for at in 0..9 {
         for (mut one, other) in [(only(at), EventKinds::default()), (EventKinds::default(), only(at))] {
             one.merge(other);
             assert_eq!(one, only(at));
@@ -748,8 +749,9 @@ fn kinds_of_events_add_up_each_for_itself() {
 #[test]
 fn which_kinds_of_events_there_were_is_told_by_the_events() {
     let poll = EventKind::HaltPoll { grow: true, new: 20, old: 10 };
-    let cases: [(&[EventKind], EventKinds); 7] = [
+    let cases: [(&[EventKind], EventKinds); 8] = [
         (&[EventKind::Enter, EventKind::VcpuHint], EventKinds::default()),
+        (&[EventKind::Nested, EventKind::Reflect], EventKinds { reflects: true, ..EventKinds::default() }),
         (&[EventKind::UserspaceExit { reason: 2, errno: 0 }], EventKinds { handlers: true, ..EventKinds::default() }),
         (&[EventKind::KvmOut], EventKinds { handlers: true, ..EventKinds::default() }),
         (&[poll, EventKind::VcpuHint], EventKinds { polls: true, ..EventKinds::default() }),

@@ -34,6 +34,7 @@ pub(crate) const AVIC_SWITCH: Switch = Switch {
     on: "what inhibits it for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on; QEMU's PIT does by \
         default (-global kvm-pit.lost_tick_policy=discard; libvirt: <timer name='pit' tickpolicy='discard'/>)",
     off: DISABLED,
+    of_apic: true,
 };
 
 /// `APICV_INHIBIT_REASON_DISABLE` of arch/x86/include/asm/kvm_host.h, which `kvm_apicv_init` of arch/x86/kvm/x86.c sets where the
@@ -47,6 +48,7 @@ pub(crate) static APICV: &[Switch] = &[
         knob: &ENABLE_APICV,
         on: "what inhibits it for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on",
         off: DISABLED,
+        of_apic: true,
     },
     AVIC_SWITCH,
 ];

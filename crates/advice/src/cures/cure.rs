@@ -76,6 +76,8 @@ pub(crate) struct Switch {
     pub on: &'static str,
     /// Signs by which a VM shows that it was off, or the processor cannot.
     pub off: &'static [KvmActivity],
+    /// Whether it does nothing while something inhibits a VM's virtual APIC.
+    pub of_apic: bool,
 }
 
 /// A change that makes a guest ask less often, or less dearly.

@@ -5,6 +5,7 @@ pub(crate) mod arm_cures;
 pub(crate) mod cure;
 pub(crate) mod device_cures;
 pub(crate) mod halt_poll_scope;
+pub(crate) mod host_interrupts;
 pub(crate) mod msr_cures;
 pub(crate) mod passed_msrs;
 pub(crate) mod table;

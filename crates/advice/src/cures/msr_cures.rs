@@ -177,6 +177,7 @@ static IPIV: &[Switch] = &[
         on: "see that enable_apicv is on, too; what inhibits both for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says \
             from the VM's start on",
         off: &[],
+        of_apic: true,
     },
     // `avic_hardware_setup` of arch/x86/kvm/svm/avic.c; the switch is there since Linux 6.17.
     Switch {

@@ -1,6 +1,7 @@
 //! What the rules look at: the facts of a report, and what only advice needs: exits and what they were about by VM, how
 //! vCPUs spin, and which kinds of events the recording has.
 
+use super::host_timers::InjectedAfter;
 use super::ipis::{Ipis, SentIpis};
 use super::polling_guests::PollingGuests;
 use super::subject_stats::SubjectStats;
@@ -196,6 +197,7 @@ pub struct AdviceInput {
     touched: TouchedPages,
     unmappings: Unmappings,
     ipis: SentIpis,
+    injected_after: InjectedAfter,
     /// How vCPUs spin before they yield.
     pub(crate) spins: SpinSurvey,
     polling_guests: PollingGuests,
@@ -246,6 +248,7 @@ impl AdviceInput {
             touched: TouchedPages::default(),
             unmappings: Unmappings::default(),
             ipis: SentIpis::default(),
+            injected_after: InjectedAfter::default(),
             spins: SpinSurvey::default(),
             polling_guests: PollingGuests::default(),
             selection: selection.clone(),
@@ -283,6 +286,7 @@ impl AdviceInput {
         self.polling_guests.absorb(exit);
         self.touched.absorb(exit);
         self.ipis.absorb(exit);
+        self.injected_after.absorb(exit);
         if let Some(detail) = exit.subject().filter(|detail| SubjectStats::tells(exit, detail)) {
             self.about.absorb((exit.who.vm, SubjectKey::of(detail)), exit);
         }
@@ -388,6 +392,7 @@ impl AdviceInput {
             touched: _,
             unmappings: _,
             ipis: _,
+            injected_after: _,
             spins,
             polling_guests,
             selection: _,
@@ -416,6 +421,7 @@ impl AdviceInput {
             touched,
             unmappings,
             ipis,
+            injected_after,
             spins,
             polling_guests,
             selection: _,
@@ -429,6 +435,7 @@ impl AdviceInput {
         self.touched.merge(touched);
         self.unmappings.merge(unmappings);
         self.ipis.merge(ipis);
+        self.injected_after.merge(injected_after);
         for ((vm, by), taken) in preempted {
             self.note_preemptions(*vm, *by, *taken);
         }
@@ -554,6 +561,11 @@ impl AdviceInput {
     pub(crate) fn ipis(&self, vm: VmId) -> Ipis {
         let ipis = self.ipis.of(vm);
         if self.is_several(vm) { Ipis { others: ipis.all(), ..Ipis::default() } } else { ipis }
+    }
+
+    /// The vector that most of a VM's exits for these vectors of the host's injected into the guest, as [`InjectedAfter::most`].
+    pub(crate) fn injected_after(&self, vm: VmId, is: impl Fn(u64) -> bool) -> Option<(u8, u64)> {
+        self.injected_after.most(vm, is)
     }
 
     /// Whether vCPUs of several VMs bear this one's number: its vCPUs may be no siblings.

@@ -81,6 +81,8 @@ pub(crate) struct SubjectStats {
     pub written: Values,
     /// Reads of ports that Xen answered itself with ones, as no device is there.
     pub unanswered: u64,
+    /// Of KVM, writes that an ioeventfd took within the kernel, as [`Subject::is_by_ioeventfd`].
+    pub by_ioeventfd: u64,
     /// Accesses to MSRs that user space answers as it asked for, or as KVM does not know or refuses them; which
     /// (KVM_MSR_EXIT_REASON_*) is in no tracepoint.
     pub refused: u64,
@@ -110,7 +112,10 @@ impl Tally for SubjectStats {
     fn absorb(&mut self, exit: &Exit) {
         let Some(detail) = exit.subject else { return };
         self.strings += u64::from(detail.form == PortAccessForm::String);
-        if detail.write && detail.form != PortAccessForm::String {
+        // Which value an ioeventfd took, nothing says.
+        let is_by_ioeventfd = detail.is_by_ioeventfd();
+        self.by_ioeventfd += u64::from(is_by_ioeventfd);
+        if detail.write && detail.form != PortAccessForm::String && !is_by_ioeventfd {
             self.written.add(detail.value);
         }
         self.unanswered += u64::from(is_unanswered(&detail));
@@ -137,13 +142,15 @@ impl Tally for SubjectStats {
     }
 
     fn merge(&mut self, other: &SubjectStats) {
-        let SubjectStats { stats, trip, asleep, strings, written, unanswered, refused, address_spread } = other;
+        let SubjectStats { stats, trip, asleep, strings, written, unanswered, by_ioeventfd, refused, address_spread } =
+            other;
         self.stats.merge(stats);
         self.trip = self.trip.saturating_add(*trip);
         self.asleep = self.asleep.saturating_add(*asleep);
         self.strings += strings;
         self.refused += refused;
         self.unanswered += unanswered;
+        self.by_ioeventfd += by_ioeventfd;
         self.written.merge(written);
         self.address_spread = match (self.address_spread, *address_spread) {
             (Some(a), Some(b)) => {

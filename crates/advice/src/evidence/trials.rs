@@ -287,6 +287,32 @@ const PLE_WINDOWS: [u64; 4] = [8_192, 16_384, 65_536, 1_048_576];
 const PAUSE_COUNTS: [u64; 3] = [10_000, 30_000, 65_535];
 const SPIN_RETRIES: [u64; 3] = [10_000, 100_000, 1_000_000];
 
+/// What sets how long vCPUs spin before they yield.
+pub(crate) struct SpinKnobs {
+    /// Whose kernel has them.
+    pub side: SettingSide,
+    /// How long, or how often.
+    pub window: &'static str,
+    /// Has them never yield, where it is zero.
+    pub off: Option<&'static str>,
+    /// Values of the window that are tried.
+    pub values: &'static [u64],
+}
+
+impl SpinKnobs {
+    /// Of vCPUs that yield in this way.
+    pub fn of(call: YieldCall) -> SpinKnobs {
+        let (side, window, off, values): (_, _, _, &[u64]) = match call {
+            YieldCall::Pause => (SettingSide::Host, "ple_window", Some("ple_gap"), &PLE_WINDOWS),
+            YieldCall::PauseFilter => {
+                (SettingSide::Host, "pause_filter_count", Some("pause_filter_count"), &PAUSE_COUNTS)
+            }
+            _ => (SettingSide::Guest, "spin_retry", None, &SPIN_RETRIES),
+        };
+        SpinKnobs { side, window, off, values }
+    }
+}
+
 /// How vCPUs spin, tried.
 #[derive(Clone, Debug)]
 struct SpinCandidates {
@@ -309,13 +335,7 @@ impl SpinCandidates {
         }
         let in_force = survey.in_force(call);
         let typical = survey.typical(&in_force)?;
-        let (side, name, off, values): (_, _, _, &[u64]) = match call {
-            YieldCall::Pause => (SettingSide::Host, "ple_window", Some("ple_gap"), &PLE_WINDOWS),
-            YieldCall::PauseFilter => {
-                (SettingSide::Host, "pause_filter_count", Some("pause_filter_count"), &PAUSE_COUNTS)
-            }
-            _ => (SettingSide::Guest, "spin_retry", None, &SPIN_RETRIES),
-        };
+        let SpinKnobs { side, window: name, off, values } = SpinKnobs::of(call);
         let row = |name, value| Some((side, knob(name)?, value));
         let mut knobs: Vec<_> = values.iter().filter_map(|value| row(name, *value)).collect();
         knobs.extend(off.and_then(|name| row(name, 0)));

@@ -5,6 +5,7 @@
 
 use super::not_judged::{Gap, Lacks};
 use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
+use super::unknown_devices::BY_IOEVENTFD;
 use super::{polling, reasons};
 use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use crate::cures::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch, by_hand};
@@ -121,6 +122,16 @@ pub(crate) const GAPS: &[Gap] = &[
         },
     },
     Gap {
+        what: "who handles the halts of nested guests (L2): the host (L0), or their hypervisor (L1)",
+        lacks: Lacks::Events(&[Missed::Reflected]),
+        missing: |of| {
+            let mut causes = of.selected.vms.keys().flat_map(|vm| of.selected.causes(*vm));
+            let halts = causes.any(|(cause, _)| reasons::is_halt_of_nested(cause));
+            (halts && !reasons::tells_who_halts(of.selected, of.host))
+                .then_some("there is no kvm_nested_vmexit_inject in it")
+        },
+    },
+    Gap {
         what: "which exits go on beyond the kernel",
         lacks: Lacks::Events(&[Missed::UserExits]),
         missing: |of| {
@@ -216,6 +227,11 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
                 CureLookup::Named(TSC) if account.writes.stats.count.saturating_mul(2) > account.all.stats.count => {
                     account.answer = Some(Remedy::Unjudged(TSC_WRITES));
                 }
+                CureLookup::Other(..)
+                    if !host.xen && account.all.by_ioeventfd.saturating_mul(2) > account.all.stats.count =>
+                {
+                    account.answer = Some(Remedy::Leave(BY_IOEVENTFD));
+                }
                 CureLookup::Named(TSC) if input.is_vmx => account.answer = Some(Remedy::Passed(&TSC_READS)),
                 _ => {}
             }
@@ -250,7 +266,7 @@ pub(crate) fn judge_halts(
 }
 
 /// VMX's exit at which a guest's timer expires.
-const PREEMPTION_TIMER: u64 = 52;
+pub(crate) const PREEMPTION_TIMER: u64 = 52;
 
 /// Whether what is in no table is judged, too.
 fn is_judged(kind: SubjectKind) -> bool {
@@ -569,9 +585,9 @@ impl JudgedVm<'_> {
     }
 
     /// What to do about switches of modules: by the values that were in force, or else how to find them out.
-    fn in_force(&self, Switch { module, knob, on, off }: &Switch) -> Vec<AdviceSetting> {
+    fn in_force(&self, Switch { module, knob, on, off, of_apic }: &Switch) -> Vec<AdviceSetting> {
         let name = knob.name;
-        if let Some(inhibited) = self.inhibited() {
+        if let Some(inhibited) = self.inhibited().filter(|_| *of_apic) {
             return inhibited;
         }
         let write = format!("`options {module} {name}=1` in modprobe.d switches it on where the processor can");

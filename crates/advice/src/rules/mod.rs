@@ -164,15 +164,15 @@ pub(crate) fn judge(of: &RuleInput<'_>) -> Judgement {
 pub(crate) fn asked(host: &RecordedHost, is_qemu: bool, cause: &ExitCause) -> Option<CureLookup> {
     match CureLookup::of_subject(host, is_qemu, cause) {
         Some(CureLookup::Named(name)) => Some(CureLookup::Named(name)),
-        other => named(cause).map(|exits| CureLookup::Named(exits.name)).or(other),
+        other => named(host, cause).map(|exits| CureLookup::Named(exits.name)).or(other),
     }
 }
 
 /// Those of the exits with a name that come from this.
-fn named(cause: &ExitCause) -> Option<&'static NamedExits> {
+fn named(host: &RecordedHost, cause: &ExitCause) -> Option<&'static NamedExits> {
     let of_rules = RULES.iter().flat_map(|row| row.names);
     let mut others = of_rules.chain(KNOWN.iter().map(|row| &row.exits));
-    reasons::group(cause).map(|group| &group.exits).or_else(|| others.find(|exits| (exits.has)(cause)))
+    reasons::group(host, cause).map(|group| &group.exits).or_else(|| others.find(|exits| (exits.has)(cause)))
 }
 
 /// What any rule cannot judge without what a recording may lack.

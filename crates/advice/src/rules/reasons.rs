@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! npf, write not allowed ──► "writes to protected memory" ─┐
-//! EXTERNAL_INTERRUPT 0xec ─► "interrupts of the host" ─────┼─► worth a word? ─► advice, or why nothing can be set
+//! EXTERNAL_INTERRUPT 0xec ─► "the host's timer" ───────────┼─► worth a word? ─► advice, or why nothing can be set
 //! VMREAD, VMRESUME ────────► "nested hypervisor" ──────────┤
 //! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
 //! ```
 
-use super::device_rules::{JudgedVm, Thing, VmSubjectExits, medians};
+use super::device_rules::{JudgedVm, PREEMPTION_TIMER, Thing, VmSubjectExits, medians};
 use super::gangs::{self, DOORBELLS};
 use super::polling::{self, is_short};
 use crate::cause::{CauseSubject, Covered, CureLookup, NamedExits, RuleAnswer, is_about, is_for};
@@ -17,20 +17,26 @@ use crate::cures::cure::{
     Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand, libvirt,
     qemu,
 };
-use crate::cures::msr_cures::{CPUID, RDPMC};
+use crate::cures::host_interrupts::{
+    DEVICE, FUNCTION_CALL, GUEST_TIMER, GUEST_TIMERS_TOO, HOST_INTERRUPTS, POSTED, POSTED_WAKEUP,
+    PREEMPTION_TIMER_SWITCH, RESCHEDULE, TIMER,
+};
+use crate::cures::msr_cures::{CPUID, RDPMC, TIMERS};
+use crate::cures::table::source;
 use crate::cures::unmapping_cures::{
     BY_COMPACTION, BY_KHUGEPAGED, BY_KSM, BY_RECLAIM, BY_VCPUS, BY_VCPUS_WITHOUT_NUMA, BY_VMM, PERHAPS_TAKEN,
     TAKEN_AWAY,
 };
 use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
-use crate::evidence::input::AdviceInput;
+use crate::evidence::input::{AdviceInput, RecordedHost};
 use crate::evidence::unmappings::{Unmapper, mostly};
 use crate::judgement::{CitedValue, Judgement, Topic};
+use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
-use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
+use exitscope_model::codes::{HostVectorKind, KVM_EXIT_MEMORY_FAULT, is_of_pcs};
 use exitscope_model::host_memory::NUMA_BALANCING;
 use exitscope_model::version;
-use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
+use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_policy::{Knob, KnobLocation, KnobUnit};
 use exitscope_units::Nanos;
@@ -42,6 +48,8 @@ const HANDLER: Nanos = Nanos(500_000);
 /// Exits that are judged together.
 pub(crate) struct ExitGroup {
     pub exits: NamedExits,
+    /// Of interrupts of the host: those of vectors for this alone.
+    vector: Option<HostVectorKind>,
     /// What else KVM's events may show of where they come from.
     activities: &'static [KvmActivity],
     /// What may be said of them.
@@ -59,11 +67,37 @@ const fn row(
     has: fn(&ExitCause) -> bool,
     answers: &'static [Remedy],
 ) -> ExitGroup {
-    ExitGroup { exits: NamedExits { name, exits, has }, activities: &[], answers, choose: |_| 0, may_wait: false }
+    ExitGroup {
+        exits: NamedExits { name, exits, has },
+        vector: None,
+        activities: &[],
+        answers,
+        choose: |_| 0,
+        may_wait: false,
+    }
+}
+
+/// A group of interrupts of the host, by what their vectors are for.
+const fn vectors(
+    name: &'static str,
+    exits: &'static str,
+    vector: HostVectorKind,
+    answers: &'static [Remedy],
+) -> ExitGroup {
+    ExitGroup { vector: Some(vector), may_wait: true, ..row(name, exits, is_interrupt, answers) }
 }
 
 /// In the order in which they are looked for.
 pub(crate) static GROUPS: &[ExitGroup] = &[
+    ExitGroup {
+        choose: who_halts,
+        ..row(
+            "halts of nested guests",
+            "HLT, hlt (L2)",
+            is_halt_of_nested,
+            &[Remedy::Unjudged(WHOSE_HALTS), Remedy::Unjudged(ALSO_OF_L0), Remedy::Leave(NESTED_GUESTS)],
+        )
+    },
     row(
         "nested guests",
         "every exit (L2) but for an interrupt of the host",
@@ -112,13 +146,57 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         )
     },
     ExitGroup {
-        may_wait: true,
+        choose: whose_timer,
+        ..vectors(
+            "the host's timer",
+            "EXTERNAL_INTERRUPT: LOCAL_TIMER",
+            HostVectorKind::Timer,
+            &[Remedy::Cure(&TIMER), Remedy::Cure(&GUEST_TIMER), Remedy::Cure(&GUEST_TIMERS_TOO)],
+        )
+    },
+    ExitGroup {
         choose: |vm| usize::from(are_kicks(vm)),
+        ..vectors(
+            "reschedule interrupts of the host",
+            "EXTERNAL_INTERRUPT: RESCHEDULE",
+            HostVectorKind::Reschedule,
+            &[Remedy::Cure(&RESCHEDULE), Remedy::Leave(KICKS)],
+        )
+    },
+    ExitGroup {
+        activities: &[KvmActivity::Unmapped],
+        ..vectors(
+            "function calls of the host's other CPUs",
+            "EXTERNAL_INTERRUPT: CALL_FUNCTION, CALL_FUNCTION_SINGLE",
+            HostVectorKind::FunctionCall,
+            &[Remedy::Cure(&FUNCTION_CALL)],
+        )
+    },
+    vectors(
+        "notifications of posted interrupts",
+        "EXTERNAL_INTERRUPT: POSTED_INTR, POSTED_INTR_NESTED",
+        HostVectorKind::Posted,
+        &[Remedy::Cure(&POSTED)],
+    ),
+    vectors(
+        "wake-ups by posted interrupts",
+        "EXTERNAL_INTERRUPT: POSTED_INTR_WAKEUP",
+        HostVectorKind::PostedWakeup,
+        &[Remedy::Cure(&POSTED_WAKEUP)],
+    ),
+    vectors(
+        "interrupts of the host's devices",
+        "EXTERNAL_INTERRUPT: vectors below the kernel's own",
+        HostVectorKind::Device,
+        &[Remedy::Cure(&DEVICE)],
+    ),
+    ExitGroup {
+        may_wait: true,
         ..row(
-            INTERRUPTS,
-            "EXTERNAL_INTERRUPT, interrupt",
+            "interrupts of the host",
+            "EXTERNAL_INTERRUPT without a vector, or of another one; interrupt",
             is_interrupt,
-            &[Remedy::Cure(&HOST_INTERRUPTS), Remedy::Leave(KICKS)],
+            &[Remedy::Cure(&HOST_INTERRUPTS)],
         )
     },
     ExitGroup {
@@ -236,7 +314,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     row(
         "expiries of the guest's timer",
         "PREEMPTION_TIMER",
-        |of| is_for(of, CodeList::Vmx, &[52]),
+        |of| is_for(of, CodeList::Vmx, &[PREEMPTION_TIMER]),
         &[Remedy::Leave(EXPIRY)],
     ),
     row(
@@ -277,11 +355,36 @@ const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged, KvmAct
 
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
-const INTERRUPTS: &str = "interrupts of the host";
+
+/// Whether a nested guest halts.
+pub(crate) fn is_halt_of_nested(cause: &ExitCause) -> bool {
+    cause.code.nested && cause.code.is_halt()
+}
+
+/// Whether a recording tells which exits of nested guests KVM handed to their hypervisor.
+pub(crate) fn tells_who_halts(input: &AdviceInput, host: &RecordedHost) -> bool {
+    input.facts.event_kinds.reflects || host.how_recorded.was_recorded(Missed::Reflected)
+}
+
+/// What is said of a nested guest's halts: what KVM hands on is not halted within the exit, which ends with L1's entry.
+fn who_halts(vm: &JudgedVm<'_>) -> usize {
+    let halted = |stats: &ExitStats| stats.part(TimePart::Halted).0 + stats.part(TimePart::Polling).0 > 0;
+    let mut causes = vm.input.causes(vm.id).iter();
+    match tells_who_halts(vm.input, vm.host) {
+        true => 2,
+        false => usize::from(causes.any(|(cause, stats)| is_halt_of_nested(cause) && halted(stats))),
+    }
+}
 
 /// The group of exits that come from this.
-pub(crate) fn group(cause: &ExitCause) -> Option<&'static ExitGroup> {
-    GROUPS.iter().find(|group| (group.exits.has)(cause))
+pub(crate) fn group(host: &RecordedHost, cause: &ExitCause) -> Option<&'static ExitGroup> {
+    let vector = || cause.about.and_then(|key| host_vector(host, key));
+    GROUPS.iter().find(|group| (group.exits.has)(cause) && group.vector.is_none_or(|kind| vector() == Some(kind)))
+}
+
+/// What an interrupt of the host is for.
+fn host_vector(host: &RecordedHost, about: SubjectKey) -> Option<HostVectorKind> {
+    if about.kind == SubjectKind::HostVector { host.names.host_vector(about.key) } else { None }
 }
 
 /// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
@@ -364,7 +467,7 @@ struct Grouped {
 pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
     let mut groups: BTreeMap<&'static str, Grouped> = BTreeMap::new();
     for (cause, stats) in vm.input.causes(vm.id) {
-        if let Some(group) = group(cause)
+        if let Some(group) = group(vm.host, cause)
             && !matches!(CureLookup::of_subject(vm.host, vm.is_qemu(), cause), Some(CureLookup::Named(_)))
         {
             let of = Grouped { group, stats: ExitStats::default(), about: Vec::new(), forces: 0 };
@@ -381,7 +484,10 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
         }
         let mut account = VmSubjectExits::of(stats, group.answers[(group.choose)(vm)]);
         account.forces = forces;
-        if let Some((key, share)) = costliest(&about, account.all.stats.cost().0) {
+        if group.vector == Some(HostVectorKind::Timer) {
+            account.more.extend(injected_by_timer(vm));
+        }
+        for (key, share) in costliest(&about, account.all.stats.cost().0) {
             let number = match vm.host.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
                 None => format!("{:#x}", key.key),
@@ -455,10 +561,18 @@ fn mostly_at(vm: &JudgedVm<'_>) -> Option<(String, f64)> {
     (place != BELOW).then(|| (place, most as f64 / all as f64))
 }
 
-/// What the costliest of exits that cost `all` are about.
-fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Option<(SubjectKey, f64)> {
-    let (key, cost) = about.iter().max_by_key(|(key, cost)| (*cost, std::cmp::Reverse(*key)))?;
-    Some((*key, *cost as f64 / all.max(1) as f64))
+/// Vectors of which it is said what part they are, at most.
+const VECTORS: usize = 3;
+
+/// What the costliest of exits that cost `all` are about; of interrupts of the host the costliest vectors.
+fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Vec<(SubjectKey, f64)> {
+    let mut by_key: BTreeMap<SubjectKey, u64> = BTreeMap::new();
+    about.iter().for_each(|(key, cost)| *by_key.entry(*key).or_default() += cost);
+    let mut rows: Vec<(SubjectKey, u64)> = by_key.into_iter().collect();
+    rows.sort_by_key(|(key, cost)| (std::cmp::Reverse(*cost), *key));
+    let is_vector = rows.first().is_some_and(|(key, _)| key.kind == SubjectKind::HostVector);
+    rows.truncate(if is_vector { VECTORS } else { 1 });
+    rows.into_iter().map(|(key, cost)| (key, cost as f64 / all.max(1) as f64)).collect()
 }
 
 /// What is said of halts if no rule about polls says more: those that found an event pending, and otherwise why not.
@@ -599,21 +713,60 @@ const GUEST_PAGE_FAULTS: &str = "the guest accesses memory that is not mapped fo
 /// VMX's exit for a full page of PML.
 const PML_FULL: (CodeList, u64) = (CodeList::Vmx, 62);
 
+/// How many of a VM's exits are for vectors of the host's of this kind.
+fn host_interrupts(vm: &JudgedVm<'_>, kind: HostVectorKind) -> u64 {
+    let is_it = |cause: &ExitCause| cause.about.and_then(|key| host_vector(vm.host, key)) == Some(kind);
+    let causes = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause) && is_it(cause));
+    causes.map(|(_, stats)| stats.count).sum()
+}
+
 /// `kvm_vcpu_trigger_posted_interrupt` of arch/x86/kvm/vmx/vmx.c and `kvm_vcpu_kick` of virt/kvm/kvm_main.c: without APICv the kick is
 /// the host's reschedule interrupt.
 fn are_kicks(vm: &JudgedVm<'_>) -> bool {
-    let causes = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_interrupt(cause));
-    let (mut kicks, mut all) = (0_u64, 0_u64);
-    for (cause, stats) in causes {
-        let name = cause.about.and_then(|key| vm.host.names.of_key(&[vm.id], key.kind, key.key));
-        all += stats.count;
-        kicks += if name.as_deref() == Some("RESCHEDULE") { stats.count } else { 0 };
-    }
-    kicks.saturating_mul(2) > all && vm.input.ipis(vm.id).all() > 0 && !has_apicv(vm)
+    let sent = vm.input.ipis(vm.id).all();
+    sent.saturating_mul(2) > host_interrupts(vm, HostVectorKind::Reschedule) && !has_apicv(vm)
 }
 
-const KICKS: &str = "most are the host's reschedule interrupts, by which KVM has a vCPU take an interrupt that a sibling sent: they are the \
-    other half of the guest's IPIs, and go with them (see IPIs)";
+/// Whether a vector is the host's timer's.
+fn is_timer(vm: &JudgedVm<'_>, vector: u64) -> bool {
+    vm.host.names.host_vector(vector) == Some(HostVectorKind::Timer)
+}
+
+/// The interrupt that most expiries of the host's timer end with, if there is one.
+fn injected_by_timer(vm: &JudgedVm<'_>) -> Option<(Topic, String, CitedValue)> {
+    let (vector, count) = vm.input.injected_after(vm.id, |vector| is_timer(vm, vector))?;
+    let name = vm.host.names.guest_vector(&[vm.id], vector.into()).map_or(String::new(), |name| format!(", {name}"));
+    let what =
+        format!("part of the host's timer interrupts at which KVM injects vector {vector:#x}{name} into the guest");
+    Some((
+        Topic::Devices,
+        what,
+        CitedValue::Share(count as f64 / host_interrupts(vm, HostVectorKind::Timer).max(1) as f64),
+    ))
+}
+
+/// What is said of the host's timer: whose most expiries are, or that those of guests must be among them. A guest's own are those at
+/// which one and the same interrupt is injected, where the guest arms a timer and VMX's preemption timer ends none: `apic_timer_fn` and
+/// `kvm_inject_apic_timer_irqs` of arch/x86/kvm/lapic.c. With APICv nothing says what was injected: kvm_inj_virq is of `vmx_inject_irq`.
+fn whose_timer(vm: &JudgedVm<'_>) -> usize {
+    let is_armed = |key: &SubjectKey| {
+        source(vm.host, vm.is_qemu(), key.kind, key.key).is_some_and(|row| row.name == TIMERS) && key.write
+    };
+    let has_other = vm.input.of_reasons(vm.id, &[(CodeList::Vmx, PREEMPTION_TIMER)]).count > 0;
+    if has_other || vm.input.of_details(vm.id, is_armed).count == 0 {
+        return 0;
+    }
+    let injected = vm.input.injected_after(vm.id, |vector| is_timer(vm, vector)).map_or(0, |(_, count)| count);
+    let is_off = vm.host.switch(PREEMPTION_TIMER_SWITCH.module, PREEMPTION_TIMER_SWITCH.knob.name) == Some(false);
+    match injected.saturating_mul(2) > host_interrupts(vm, HostVectorKind::Timer) {
+        true => 1,
+        false if is_off => 2,
+        false => 0,
+    }
+}
+
+const KICKS: &str = "KVM has a vCPU take an interrupt that a sibling sent, by the host's reschedule interrupt: they are the other half of the \
+    guest's IPIs, and go with them (see IPIs)";
 
 const LOGGING: &str = "the guest's memory is logged, as the exits for full pages of the log show (PML_FULL), and these pages fault for it when \
     they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
@@ -666,6 +819,15 @@ const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's 
 /// `nested_vmx_reflect_vmexit` of arch/x86/kvm/vmx/nested.c hands most of them to L1.
 const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and KVM handles such exits or hands them to the guest's hypervisor: what \
     L2 leaves for, and what would spare it, `exitscope record` shows in the guest";
+
+/// `nested_vmx_l1_wants_exit` of arch/x86/kvm/vmx/nested.c, `nested_svm_intercept` of arch/x86/kvm/svm/nested.c: by whether L1 asked for
+/// exits at HLT; the tracepoint is fired where an exit is handed to it.
+const WHOSE_HALTS: &str = "a nested guest (L2) halts, and who handles it the recording does not say: its hypervisor (L1), which asked for \
+    these exits, or the host (L0), where the vCPU halts then; `perf record -e kvm:kvm_nested_vmexit -e kvm:kvm_nested_vmexit_inject -e \
+    kvm:kvm_exit -e kvm:kvm_entry` tells";
+const ALSO_OF_L0: &str = "a nested guest (L2) halts, and the host (L0) has the vCPU halt at a part of these exits at least, as their time halted or polled \
+    shows; how many it hands to the nested guest's hypervisor (L1) the recording does not say: `perf record -e kvm:kvm_nested_vmexit -e \
+    kvm:kvm_nested_vmexit_inject -e kvm:kvm_exit -e kvm:kvm_entry` tells";
 
 const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
     (NMIs, a nested guest, an APIC that is inhibited now and then), `perf record -e kvm:kvm_inj_virq -e kvm:kvm_nested_vmexit -e \
@@ -869,38 +1031,6 @@ static DIRTY: Cure = Cure {
     payer: NOBODY,
 };
 
-/// `handle_external_interrupt` of arch/x86/kvm/vmx/vmx.c: the host's handler runs, and nothing else is done. `hrtimer`s are what
-/// emulates guests' timers where VMX's preemption timer does not (`start_hv_timer`, `start_sw_timer` of
-/// arch/x86/kvm/lapic.c).
-static HOST_INTERRUPTS: Cure = Cure {
-    change: "keep interrupts that are not the VM's away from the CPUs of its vCPUs: each makes the guest leave",
-    switches: &[],
-    settings: &[
-        by_hand(
-            "which they are: the columns of those CPUs in the host's /proc/interrupts, twice, some seconds apart; rows with \
-                numbers are devices, LOC is the timer, RES and CAL are asked for by other CPUs",
-        ),
-        by_hand(
-            "devices: /proc/irq/N/smp_affinity_list, or irqaffinity= on the host's command line; of devices that the VM itself \
-                has (VFIO), posted interrupts, for which the IOMMU remaps interrupts",
-        ),
-        by_hand(
-            "the timer: where each vCPU has a CPU of its own, nohz_full= and rcu_nocbs= on the host's command line stop its tick; \
-                but where VMX's preemption timer does not keep a guest's timers, as on AMD's processors, these are timers of the \
-                host, and stay",
-        ),
-        by_hand("whoever records: perf's own interrupts, if it samples cycles, are among them"),
-    ],
-    xen: "",
-    helps: CureCondition::Always,
-    least: Least::Nothing(
-        "from nothing, where the interrupts are the VM's own or must come to this CPU, to all their time",
-    ),
-    acts: Acts::AtHost,
-    risk: "other CPUs take what these no longer take",
-    payer: "the CPUs that take the interrupts",
-};
-
 /// `kvm_enable_irq_window`; with APICv or AVIC hardware waits for the guest itself.
 static WINDOWS: Cure = Cure {
     change: "have the processor virtualise the APIC: without that, an interrupt that the guest cannot take yet waits for an exit at \
@@ -954,8 +1084,8 @@ static SHADOWING: Cure = Cure {
     change: "have the processor translate the guest's addresses (EPT, NPT): KVM shadows its page tables, and page faults, INVLPG, \
         INVPCID and writes of CR3 are exits",
     switches: &[
-        Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[] },
-        Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[] },
+        Switch { module: "kvm_intel", knob: &EPT, on: SHADOWS_STILL, off: &[], of_apic: false },
+        Switch { module: "kvm_amd", knob: &NPT, on: SHADOWS_STILL, off: &[], of_apic: false },
     ],
     settings: &[by_hand("if the host is a guest itself: its own hypervisor has to offer EPT or NPT to it")],
     xen: "hap=1",
@@ -973,8 +1103,8 @@ static NESTED: Cure = Cure {
     change: "the guest is a hypervisor itself, and these are its own instructions, some for each exit of its guest: what counts is \
         how often that guest leaves",
     switches: &[
-        Switch { module: "kvm_intel", knob: &SHADOW_VMCS, on: NESTED_STILL, off: &[] },
-        Switch { module: "kvm_amd", knob: &VLS, on: NESTED_STILL, off: &[] },
+        Switch { module: "kvm_intel", knob: &SHADOW_VMCS, on: NESTED_STILL, off: &[], of_apic: false },
+        Switch { module: "kvm_amd", knob: &VLS, on: NESTED_STILL, off: &[], of_apic: false },
     ],
     settings: &[
         by_hand(
@@ -1023,9 +1153,7 @@ mod tests {
     use crate::{CauseSubject, CauseVerdict};
     use exitscope_analysis::Selection;
     use exitscope_model::VcpuIdentity;
-    use exitscope_model::{
-        EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, TimePart, VcpuWakeup,
-    };
+    use exitscope_model::{EventKinds, Exit, ExitCode, Halt, KvmActivityEvent, PortAccessForm, Subject, VcpuWakeup};
     use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 
     const US: u64 = 1_000;
@@ -1042,10 +1170,12 @@ mod tests {
         per_s: u64,
         beside: Option<ExitCode>,
         activities: &'static [KvmActivity],
+        /// Whether KVM hands exits of nested guests to their hypervisor.
+        reflects: bool,
     }
 
     const fn made(code: ExitCode, about: Option<(SubjectKind, bool, u64)>) -> Made {
-        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, activities: &[] }
+        Made { code, about, values: 1, apart: 12, per_s: 2_000, beside: None, activities: &[], reflects: false }
     }
 
     const fn vmx(number: u64) -> ExitCode {
@@ -1071,7 +1201,8 @@ mod tests {
     fn judged_on(host: &RecordedHost, made: &Made, activities: impl Iterator<Item = KvmActivityEvent>) -> Judgement {
         let mut input = AdviceInput::new(&Selection::default());
         input.begin(Moment::from_nanos(0));
-        input.note_event_kinds(EventKinds { handlers: true, ..EventKinds::default() });
+        let reflects = made.reflects;
+        input.note_event_kinds(EventKinds { handlers: true, reflects, ..EventKinds::default() });
         for number in 1..=made.per_s {
             let at = number * (SECOND / made.per_s);
             let detail = made.about.map(|(kind, write, key)| {
@@ -1100,7 +1231,7 @@ mod tests {
         use SubjectKind as D;
         let ept = |key| Some((D::EptViolation, false, key));
         let npf = |key| Some((D::PageFault, false, key));
-        let vector = Some((D::HostVector, false, 0xec));
+        let vector = |vector| made(vmx(1), Some((D::HostVector, false, vector)));
         let cases = [
             (Made { values: 5_000, ..made(vmx(48), ept(0x182)) }, "for the first time", "<hugepages/>", "0x182, write"),
             (
@@ -1138,9 +1269,15 @@ mod tests {
             (made(vmx(48), ept(0x192)), "may only read for now", "domjobinfo", "0x192, write, not allowed"),
             (Made { values: 5_000, ..made(svm(0x400), npf(0x1_0000_0014)) }, "first time", "hugetlb=on", "fetch, not"),
             (made(svm(0x400), npf(0x1_0000_0007)), "may only read", "pages_sharing", "write, not allowed"),
-            (made(vmx(1), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            (vector(0xec), "the host's own timer", "nohz_full", "with vector 0xec, LOCAL_TIMER, of recent Linux"),
             // It is the host's, whoever runs meanwhile.
-            (made(vmx(1).of_nested(), vector), "keep interrupts", "/proc/interrupts", "with vector 0xec"),
+            (Made { code: vmx(1).of_nested(), ..vector(0xec) }, "own timer", "apic_timer_fn", "with vector 0xec"),
+            (vector(0xfd), "asks these to reschedule", "kvm_vcpu_kick", "with vector 0xfd, RESCHEDULE"),
+            (vector(0xfb), "call a function", "membarrier", "with vector 0xfb, CALL_FUNCTION_SINGLE"),
+            (vector(0xf2), "notifications of posted interrupts", "kvm_apicv_inhibit_changed", "0xf2, POSTED_INTR"),
+            (vector(0xf1), "wake vCPUs that halted", "<vcpupin>", "0xf1, POSTED_INTR_WAKEUP"),
+            (vector(0x31), "devices of the host", "managed_irq", "with vector 0x31"),
+            (vector(0xf6), "keep interrupts", "/proc/interrupts", "with vector 0xf6, IRQ_WORK"),
             (made(svm(0x60), None), "keep interrupts", "nohz_full", "exits a second for interrupts of the host"),
             (made(vmx(7), None), "virtualise the APIC", "enable_apicv", "interrupt windows"),
             (made(svm(0x64), None), "virtualise the APIC", "avic", "interrupt windows"),
@@ -1226,13 +1363,17 @@ mod tests {
             ("x86_64", made(vmx(18), call(D::Hypercall, 11)), "kvm-pv-sched-yield"),
             ("x86_64", made(svm(0x403), call(D::Vmgexit, 0x8000_0010)), "shares pages with the host"),
             ("x86_64", made(svm(0x403), call(D::GhcbMsr, 0x14)), "shares pages with the host"),
+            // A write without a size: kvm_fast_mmio.
+            ("x86_64", made(vmx(49), Some((D::Mmio, true, 0xfebf_b000))), "an ioeventfd does (kvm_fast_mmio)"),
             ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
             ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
             // A nested guest's exits are its hypervisor's to spare, whatever they are for.
             ("x86_64", made(vmx(32).of_nested(), call(D::Msr, 0x6e0)), "own guest (L2)"),
             ("x86_64", made(vmx(48).of_nested(), call(D::EptViolation, 0x182)), "own guest (L2)"),
             ("x86_64", made(vmx(30).of_nested(), call(D::Port, 0x71)), "own guest (L2)"),
-            ("x86_64", made(svm(0x78).of_nested(), None), "own guest (L2)"),
+            ("x86_64", made(svm(0x72).of_nested(), None), "own guest (L2)"),
+            ("x86_64", Made { reflects: true, ..made(svm(0x78).of_nested(), None) }, "own guest (L2)"),
+            ("x86_64", Made { reflects: true, ..made(vmx(12).of_nested(), None) }, "own guest (L2)"),
         ];
         for (arch, made, says) in inherent {
             let judgement = judged(arch, &made);
@@ -1251,6 +1392,12 @@ mod tests {
                 "kvm_inj_virq",
                 CauseSubject::Group("interrupt windows"),
             ),
+            (
+                made(vmx(12).of_nested(), None),
+                "kvm_nested_vmexit_inject",
+                CauseSubject::Group("halts of nested guests"),
+            ),
+            (made(svm(0x78).of_nested(), None), "(L1)", CauseSubject::Group("halts of nested guests")),
             (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
             (made(vmx(77), None), "no tracepoint says", CauseSubject::Group("what TDX guests ask for")),
             (
@@ -1401,6 +1548,90 @@ mod tests {
         assert!(verdict(true, false));
         assert!(!verdict(false, false), "nobody sends any");
         assert!(!verdict(true, true), "APICv is in force: they are somebody else's");
+    }
+
+    /// A guest that arms its timer and is interrupted by the host's, at which KVM injects an interrupt or does not; beside it VMX's preemption
+    /// timer expires, or does not.
+    #[test]
+    fn a_guests_own_timer_is_told_from_the_hosts_by_what_it_injects() {
+        let change = |injected: Option<u32>, arms: bool, beside: bool, in_force: Option<&str>| {
+            let settings =
+                in_force.map(|value| exitscope_model::HostSetting::new("kvm_intel", "preemption_timer", value));
+            let settings = settings.into_iter().collect();
+            let host = RecordedHost { arch: "x86_64".into(), settings, ..RecordedHost::default() };
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            let about =
+                |kind, write, key| Some(Subject { kind, write, form: PortAccessForm::Unknown, size: 0, key, value: 0 });
+            for number in 1..=1_000 {
+                let at = number * 1_000 * US;
+                let parts = spent(TimePart::Kernel, 20 * US);
+                let subject = about(SubjectKind::HostVector, false, 0xec);
+                // An interrupt of a device's now and then is not the timer's.
+                let injected = if number % 10 == 0 { Some(0x31) } else { injected };
+                input.absorb(&Exit { subject, parts, injected, ..exit(vcpu(0), at, vmx(1)) });
+                if arms {
+                    let parts = spent(TimePart::Kernel, US);
+                    let subject = about(SubjectKind::Msr, true, 0x6e0);
+                    input.absorb(&Exit { subject, parts, ..exit(vcpu(0), at + 100 * US, vmx(32)) });
+                }
+                if beside {
+                    let parts = spent(TimePart::Kernel, US);
+                    input.absorb(&Exit { parts, ..exit(vcpu(0), at + 200 * US, vmx(PREEMPTION_TIMER)) });
+                }
+            }
+            end(&mut input, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            let advice = &judgement.advice()[0];
+            (advice.plan().change.clone(), format!("{:?} {:?}", advice.plan().settings, judgement.facts()))
+        };
+        let (own, settings) = change(Some(0xec), true, false, None);
+        assert!(own.contains("the guest's own timer"), "{own}");
+        assert!(settings.contains("preemption_timer") && settings.contains("injects vector 0xec"), "{settings}");
+        let (own, settings) = change(Some(0xec), true, false, Some("N"));
+        assert!(own.contains("own timer") && settings.contains("Knob"), "{settings}");
+        let (own, settings) = change(Some(0xec), true, false, Some("Y"));
+        assert!(own.contains("own timer") && settings.contains("cpu-pm"), "{settings}");
+        for (injected, arms, beside) in [(None, true, false), (Some(0xec), false, false), (Some(0xec), true, true)] {
+            let (hosts, settings) = change(injected, arms, beside, None);
+            assert!(hosts.contains("its tick"), "{injected:?} {arms} {beside}: {hosts}");
+            assert!(!settings.contains("preemption_timer"), "{settings}");
+        }
+        let (too, settings) = change(None, true, false, Some("N"));
+        assert!(too.contains("for the guest's timers too") && settings.contains("apic_timer_fn"), "{too} {settings}");
+        let (hosts, _) = change(None, true, true, Some("N"));
+        assert!(hosts.contains("its tick"), "it expires, whatever a setting says: {hosts}");
+    }
+
+    /// A nested guest that halts within its exits, by the host, and whether the recording has those that its hypervisor handles.
+    #[test]
+    fn halts_of_nested_guests_within_their_exits_are_the_hosts_at_least_in_part() {
+        let verdict = |reflects: bool| {
+            let host = RecordedHost { arch: "x86_64".into(), ..RecordedHost::default() };
+            let mut input = AdviceInput::new(&Selection::default());
+            input.begin(Moment::from_nanos(0));
+            input.note_event_kinds(EventKinds { reflects, ..EventKinds::default() });
+            for number in 1..=1_000 {
+                let parts = spent(TimePart::Kernel, 50 * US).with(TimePart::Halted, Nanos(100 * US));
+                input.absorb(&Exit { parts, ..exit(vcpu(0), number * 1_000 * US, vmx(12).of_nested()) });
+            }
+            end(&mut input, &[vcpu(0)], SECOND);
+            let mut judgement = Judgement::default();
+            crate::rules::device_rules::judge(&input, &host, &|_, _| Vec::new(), &mut judgement);
+            judgement.rank();
+            causes::list(&input, &input, &host, &mut judgement);
+            judgement.causes[0].verdict.clone()
+        };
+        let is =
+            |verdict: &CauseVerdict, says: &str| matches!(verdict, CauseVerdict::NotJudged(why) if why.contains(says));
+        assert!(
+            is(&verdict(false), "the host (L0) has the vCPU halt at a part of these exits"),
+            "{:?}",
+            verdict(false)
+        );
+        assert!(matches!(verdict(true), CauseVerdict::Inherent(why) if why.contains("own guest (L2)")));
     }
 
     /// A tick of 5 us at which the CPU goes to another task for 2 ms now and then: without sched_switch all of it looks like cost.

@@ -24,6 +24,13 @@ pub(crate) const DOORBELL: Rule = Rule::new("doorbell");
 /// Replace the device behind the subject.
 pub(crate) const REPLACE_DEVICE: Rule = Rule::new("replace_device");
 
+/// Why nothing is to be set where the kernel takes the writes already: `virtio_queue_host_notifier_aio_poll_begin` of QEMU's
+/// hw/virtio/virtio.c, `vhost_disable_notify` of drivers/vhost/vhost.c, event_idx of `DEFINE_VIRTIO_COMMON_FEATURES` in QEMU's
+/// include/hw/virtio/virtio.h.
+pub(crate) const BY_IOEVENTFD: &str = "a doorbell that the kernel takes already: an ioeventfd does (kvm_fast_mmio), as for virtio queues, so that \
+    each notification is one exit without a way to user space; fewer are rung where driver and device agree on it (event_idx, which QEMU \
+    offers by default), and none while the device's side polls the queue (an iothread's poll-max-ns, a busy vhost worker)";
+
 /// Of a doorbell, one access in so many may be something else.
 const ELSE: u64 = 100;
 

@@ -138,6 +138,47 @@ pub fn vector_name(version: (u32, u32), vector: u64) -> Option<&'static str> {
     LINUX_VECTORS.iter().find(|row| row.0 == vector && row.1.contains(&version)).map(|row| row.2)
 }
 
+/// What interrupts a host's CPU, as its vector says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostVectorKind {
+    /// The CPU's own timer: the tick, and whatever else has armed one.
+    Timer,
+    /// Another CPU asks this one to look at its run queue, or to leave its guest.
+    Reschedule,
+    /// Another CPU has this one call a function.
+    FunctionCall,
+    /// Interrupts were posted for a vCPU that runs.
+    Posted,
+    /// Interrupts were posted for a vCPU that is blocked.
+    PostedWakeup,
+    /// A device.
+    Device,
+}
+
+/// What a vector is for, by its name.
+const VECTOR_KINDS: &[(&str, HostVectorKind)] = &[
+    ("LOCAL_TIMER", HostVectorKind::Timer),
+    ("RESCHEDULE", HostVectorKind::Reschedule),
+    ("CALL_FUNCTION", HostVectorKind::FunctionCall),
+    ("CALL_FUNCTION_SINGLE", HostVectorKind::FunctionCall),
+    ("POSTED_INTR", HostVectorKind::Posted),
+    ("POSTED_INTR_NESTED", HostVectorKind::Posted),
+    ("POSTED_INTR_WAKEUP", HostVectorKind::PostedWakeup),
+];
+
+/// Vectors that any version gives to devices: `FIRST_EXTERNAL_VECTOR` of `arch/x86/include/asm/irq_vectors.h` is 0x20, which
+/// `IRQ_MOVE_CLEANUP_VECTOR` was up to 6.5, and its `FIRST_SYSTEM_VECTOR` is above 0xe9.
+const DEVICE_VECTORS: RangeInclusive<u64> = 0x21..=0xe9;
+
+/// What a host's vector of this name and number is for; none where no table says, as of rare ones.
+pub fn host_vector_kind(name: Option<&str>, vector: u64) -> Option<HostVectorKind> {
+    match name {
+        // Without the versions that have it, where nothing says which this is.
+        Some(name) => VECTOR_KINDS.iter().find(|row| name.split(',').next() == Some(row.0)).map(|row| row.1),
+        None => DEVICE_VECTORS.contains(&vector).then_some(HostVectorKind::Device),
+    }
+}
+
 /// Whether it was looked up where Linux of this version has its vectors.
 pub fn has_known_vectors(version: (u32, u32)) -> bool {
     version >= OLDEST && !((4, 15)..=(4, 18)).contains(&version)
@@ -521,6 +562,27 @@ mod tests {
         ] {
             assert_eq!(vector_name(version, vector), name, "{version:?} {vector:#x}");
         }
+        for (version, vector, kind) in [
+            ((3, 10), 0xef, Some(HostVectorKind::Timer)),
+            ((6, 18), 0xef, None),
+            ((6, 18), 0xec, Some(HostVectorKind::Timer)),
+            ((6, 18), 0xfb, Some(HostVectorKind::FunctionCall)),
+            ((6, 18), 0xf1, Some(HostVectorKind::PostedWakeup)),
+            ((6, 18), 0xf6, None),
+            ((6, 18), 0x31, Some(HostVectorKind::Device)),
+            ((6, 18), 0x20, None),
+            ((6, 18), 0xeb, None),
+        ] {
+            assert_eq!(host_vector_kind(vector_name(version, vector), vector), kind, "{version:?} {vector:#x}");
+        }
+        let unknown = |vector| host_vector_kind(detail_name(SubjectKind::HostVector, vector), vector);
+        assert_eq!(
+            [0xec, 0xef, 0xfd].map(unknown),
+            [HostVectorKind::Timer, HostVectorKind::Timer, HostVectorKind::Reschedule].map(Some)
+        );
+        let named = |kind: &(&str, HostVectorKind)| LINUX_VECTORS.iter().any(|row| row.2 == kind.0);
+        assert!(VECTOR_KINDS.iter().all(named), "of names that Linux has");
+        assert!(LINUX_VECTORS.iter().all(|row| !DEVICE_VECTORS.contains(&row.0)));
         assert_eq!(
             [(3, 9), (3, 10), (4, 14), (4, 15), (4, 18), (4, 19)].map(has_known_vectors),
             [false, true, true, false, false, true]

@@ -12,7 +12,7 @@ use super::not_judged::{Gap, Lacks};
 use super::steal::WAITED;
 use crate::cause::{Covered, CureLookup, RuleAnswer};
 use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, total};
-use crate::evidence::trials::{SpinTrial, Trials};
+use crate::evidence::trials::{SpinKnobs, SpinTrial, Trials};
 use crate::judgement::{
     CitedFactId, CitedValue, Gain, GainMethod, GainOf, Judgement, MIN_COST_SHARE, Rule, Topic, share,
 };
@@ -20,6 +20,7 @@ use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{SubjectKey, YieldStats};
 use exitscope_model::codes::{KICK_CPU, SCHED_OP as SCHED_OP_CALL};
 use exitscope_model::{CodeList, SubjectKind, TargetState, YieldCall};
+use exitscope_policy::knob;
 use exitscope_units::{Nanos, VmId};
 
 /// Keep lock holders running.
@@ -45,7 +46,7 @@ pub(crate) const GAPS: &[Gap] = &[Gap {
 }];
 
 pub(crate) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, judgement: &mut Judgement) {
-    let (mut in_vain, mut of_vms) = (Vec::new(), Vec::new());
+    let (mut in_vain, mut of_vms, mut cost_in_vain) = (Vec::new(), Vec::new(), 0_u64);
     for (&vm, time) in &input.vms {
         let yields = input.yields(vm, YieldCall::waits);
         if input.is_several(vm) {
@@ -78,6 +79,7 @@ pub(crate) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
             false if worth(cost) => {
                 in_vain.extend(note(input, host, vm, time, &yields, judgement));
                 of_vms.push(vm);
+                cost_in_vain = cost_in_vain.saturating_add(cost);
             }
             _ => say(input, vm, &RuleAnswer::NotJudged(wording::LITTLE.into()), judgement),
         }
@@ -85,7 +87,7 @@ pub(crate) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
     if let Some((first, more)) = in_vain.split_first() {
         let said = match trials.untried.yields {
             true => RuleAnswer::NotJudged(wording::YIELDS_UNTRIED.into()),
-            false => idle_yields(input, trials, host, (*first, more), judgement),
+            false => idle_yields(input, trials, host, (*first, more), cost_in_vain, judgement),
         };
         of_vms.into_iter().for_each(|vm| say(input, vm, &said, judgement));
     }
@@ -270,6 +272,7 @@ fn idle_yields(
     trials: &Trials,
     host: &RecordedHost,
     facts: (CitedFactId, &[CitedFactId]),
+    cost: u64,
     judgement: &mut Judgement,
 ) -> RuleAnswer {
     let wall = total(input.vms.values().map(|time| time.wall));
@@ -281,7 +284,7 @@ fn idle_yields(
         let has_window = host.arch.starts_with("x86") && !host.xen || host.is_s390();
         let why = match trials.spins.is_empty() {
             _ if !has_window => wording::CONTENDED,
-            true => return RuleAnswer::NotJudged(wording::CONTENDED_AND_UNTRIED.into()),
+            true => return untried(input, facts, cost, judgement),
             false => wording::CONTENDED_AND_TRIED,
         };
         judgement.accept_cost(facts.0, facts.1, why);
@@ -295,6 +298,28 @@ fn idle_yields(
         how: GainMethod::Replayed("yielding"),
     };
     let words = wording::spin_longer(trial.side, trial.knob, trial.value);
+    RuleAnswer::Advice(judgement.advise(facts.0, facts.1, words.of(SPIN_LONGER, None, gain)))
+}
+
+/// The same where the recording does not tell how long they spin: exits for PAUSE can be made fewer, and nothing tells what that wins.
+fn untried(
+    input: &AdviceInput,
+    facts: (CitedFactId, &[CitedFactId]),
+    cost: u64,
+    judgement: &mut Judgement,
+) -> RuleAnswer {
+    let knobs = input.spins.main_call().map(SpinKnobs::of);
+    let host_has = |of: &SpinKnobs| Some((knob(of.window)?, knob(of.off?)?, *of.values.get(1)?));
+    let Some((window, off, longer)) = knobs.as_ref().and_then(host_has) else {
+        return RuleAnswer::NotJudged(wording::CONTENDED_AND_UNTRIED.into());
+    };
+    let gain = Gain {
+        of: GainOf::Exits,
+        low: Nanos::ZERO,
+        high: input.per_second(None, cost),
+        how: GainMethod::Counted(wording::OF_SPINNING_ON),
+    };
+    let words = wording::try_spinning(off, window, longer);
     RuleAnswer::Advice(judgement.advise(facts.0, facts.1, words.of(SPIN_LONGER, None, gain)))
 }
 
@@ -423,6 +448,23 @@ mod tests {
         let untried = judged_by(YieldCall::Pause, 20 * US, 0, |trials| trials.spins.clear());
         assert_eq!([&nothing, &untried].map(|judgement| judgement.left_alone.len()), [1, 0]);
         assert_eq!([&nothing, &untried].map(won), [true, false]);
+        assert_eq!(nothing.advice().len(), 0);
+        for (call, off, longer) in [
+            (YieldCall::Pause, "ple_gap", "ple_window=16384"),
+            (YieldCall::PauseFilter, "pause_filter_count", "pause_filter_count=30000"),
+        ] {
+            let untried = judged_by(call, 20 * US, 0, |trials| trials.spins.clear());
+            let [advice] = untried.advice() else { panic!("{untried:#?}") };
+            let plan = advice.plan();
+            let AdviceSetting::Knob { knob, value, .. } = plan.settings[0] else { panic!("{:?}", plan.settings) };
+            assert_eq!((plan.rule, knob.name, value), (SPIN_LONGER, off, 0));
+            assert!(format!("{:?}", plan.settings).contains(longer), "{:?}", plan.settings);
+            assert!(plan.acts.contains("when the module is reloaded"), "{}", plan.acts);
+            // From nothing to what the yields take: 4,000 times 20 us.
+            assert_eq!((plan.gain.low, plan.gain.high), (Nanos::ZERO, material_rate(4_000 * 20 * US)));
+        }
+        let guests = judged_by(YieldCall::Diag9c, 20 * US, 0, |trials| trials.spins.clear());
+        assert_eq!((guests.advice().len(), guests.left_alone.len()), (0, 0), "what a guest's code does is its own");
     }
 
     #[test]

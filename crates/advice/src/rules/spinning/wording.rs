@@ -1,7 +1,7 @@
 //! What is said of vCPUs that spin and yield.
 
 use super::{ParavirtualLocks, PreemptedHolders};
-use crate::cures::cure::by_hand;
+use crate::cures::cure::{by_hand, qemu};
 use crate::cures::vmm_settings::for_vmm;
 use crate::evidence::input::Vmm;
 use crate::judgement::AdviceWords;
@@ -35,6 +35,10 @@ pub(super) const CONTENDED_AND_TRIED: &str = "the guest's locks are contended wh
 
 /// What the gain of lock holders that keep running goes by.
 pub(super) const OF_HOLDERS: &str = "from nothing to the sum of CPU time of yields and time that siblings yielded for a vCPU without a CPU, which is steal, too";
+
+/// What the gain of no exits for PAUSE goes by, where nothing says how long vCPUs spin.
+pub(super) const OF_SPINNING_ON: &str =
+    "from nothing, where vCPUs spin on in the guest for as long, to all the time of these yields";
 
 impl PreemptedHolders {
     pub(super) fn words(&self, vmm: &Vmm) -> AdviceWords {
@@ -88,18 +92,45 @@ impl ParavirtualLocks {
     }
 }
 
+/// The same for one VM alone.
+const OF_ONE_VM: [AdviceSetting; 2] = [
+    qemu("-overcommit cpu-pm=on"),
+    by_hand("cpu-pm=on does it for one VM, and lets it halt the CPU itself as well: only with a CPU for each vCPU"),
+];
+
+/// No exits for PAUSE, or a longer window, to be tried. `ple_gap`, `ple_window` (arch/x86/kvm/vmx/vmx.c) and `pause_filter_count`
+/// (arch/x86/kvm/svm/svm.c) are of mode 0444: they are set when the module is loaded, by any kernel.
+pub(super) fn try_spinning(off: &'static Knob, window: &'static Knob, longer: u64) -> AdviceWords {
+    let (off_name, name) = (off.name, window.name);
+    let mut settings = vec![AdviceSetting::Knob { side: SettingSide::Host, knob: off, value: 0 }];
+    settings.extend(OF_ONE_VM);
+    settings.push(AdviceSetting::ByHand(
+        format!("or fewer of them, by a longer window: {name}={longer} ({} by default)", window.text(window.default))
+            .into(),
+    ));
+    settings.push(by_hand(
+        "`exitscope try` sets neither, as both are read when the module is loaded: record before and after, and compare by `exitscope diff`",
+    ));
+    settings.push(by_hand(
+        "either way the guest's locks stay contended: in a Linux guest `perf lock contention -ab sleep 10` names them",
+    ));
+    AdviceWords {
+        change: format!(
+            "the guest's locks are contended while all its vCPUs run: try without PAUSE exits ({off_name}=0), or with fewer; how long vCPUs \
+             spin the recording does not tell, so that neither was replayed"
+        ),
+        settings,
+        ..spin_longer(SettingSide::Host, off, 0)
+    }
+}
+
 /// A longer window of PAUSE loops, or none; or of a guest, lock code that looks more often before it yields.
 pub(super) fn spin_longer(side: SettingSide, knob: &'static Knob, value: u64) -> AdviceWords {
     let is_guests = side == SettingSide::Guest;
     let off = value == 0 && !is_guests;
     let mut settings = vec![AdviceSetting::Knob { side, knob, value }];
     if off {
-        settings.extend([
-            AdviceSetting::Qemu("-overcommit cpu-pm=on".into()),
-            by_hand(
-                "cpu-pm=on does it for one VM, and lets it halt the CPU itself as well: only with a CPU for each vCPU",
-            ),
-        ]);
+        settings.extend(OF_ONE_VM);
     }
     let name = knob.name;
     AdviceWords {
