@@ -7,3 +7,4 @@ pub(crate) mod polling_guests;
 pub(crate) mod subject_stats;
 pub(crate) mod touched;
 pub(crate) mod trials;
+pub(crate) mod usual_cost;

@@ -170,7 +170,8 @@ impl JudgedVm<'_> {
             payer: "a thread of the host, for the device's work",
             acts: Acts::AtStart,
         };
-        let range = GainRange { low: 0, high: stats.cost().0, how: GainMethod::Counted(REPLACES) };
+        let headline = self.usual_cost(stats);
+        let range = GainRange { headline, low: 0, high: stats.cost().0, how: GainMethod::Counted(REPLACES) };
         self.advise(words, settings, range, facts, judgement)
     }
 
