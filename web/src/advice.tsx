@@ -35,11 +35,12 @@ const causeColumns: Column<AdvisedCauseRow>[] = [
 const see = (fact: Fact) => go(document.getElementById(fact.topic) ? fact.topic : "reasons");
 
 function Gain({ item, most }: { item: Item; most: number }) {
-  const { low_ns_per_s: low, high_ns_per_s: high, method, source, text } = item.gain;
+  const { headline_ns_per_s: headline, low_ns_per_s: low, high_ns_per_s: high, method, source, text } = item.gain;
   return (
     <p class="gain">
       <span class="track" aria-hidden="true">
         <i style={{ width: `${(high / most) * 100}%`, background: colors.value.accent + "55" }} />
+        <i style={{ width: `${(headline / most) * 100}%`, background: colors.value.accent + "99" }} />
         <i style={{ width: `${(low / most) * 100}%`, background: colors.value.accent }} />
       </span>
       Gain: <b>{text}</b> ({method}: {source})

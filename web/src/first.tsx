@@ -174,9 +174,14 @@ const momentColumns = (): Column<SlowOne>[] => [
 
 type Change = AdviceReport["advice"][number];
 
-function inVcpus({ low_ns_per_s: low, high_ns_per_s: high }: Change["gain"]): string {
-  const [least, most] = [low, high].map((ns) => Number((ns / 1e9).toPrecision(2)));
-  return `${least === most ? most : least === 0 ? `up to ${most}` : `${least} to ${most}`} vCPUs`;
+function inVcpus({ headline_ns_per_s, low_ns_per_s, high_ns_per_s }: Change["gain"]): string {
+  const [headline, low, high] = [headline_ns_per_s, low_ns_per_s, high_ns_per_s].map((ns) => Number((ns / 1e9).toPrecision(2)));
+  const figures = () => {
+    if (low === high) return high;
+    if (low_ns_per_s === 0) return headline === high ? `up to ${high}` : `up to about ${headline} (at most ${high})`;
+    return `about ${headline} (${low} to ${high})`;
+  };
+  return `${figures()} vCPUs`;
 }
 
 const changeColumns: Column<Change>[] = [
@@ -188,7 +193,7 @@ const changeColumns: Column<Change>[] = [
   },
   {
     title: "gain",
-    value: (row) => row.gain.high_ns_per_s,
+    value: (row) => row.gain.headline_ns_per_s,
     // Shares of two VMs are of different times.
     show: ({ gain }) => (severalVms() && gain.high_share !== null ? inVcpus(gain) : gain.range_text),
   },

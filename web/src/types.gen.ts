@@ -251,6 +251,20 @@ export interface AdviceRow {
  */
 export interface GainRow {
   /**
+   * What is said first, and what advice is ranked by: what the change usually wins where it does what it is made for, in each second
+   * in which the vCPUs concerned were seen, all of them together.
+   */
+  headline_ns_per_s: number;
+  /**
+   * The headline as a part of the time of the VM's vCPUs, from each one's first event to its last; of all vCPUs' in advice for
+   * the host. Absent of `host_cpu`, and where nothing says which vCPUs there are.
+   */
+  headline_share: number | null;
+  /**
+   * Whether waits for a CPU may be in that, as nothing in the recording tells them apart.
+   */
+  high_may_wait: boolean;
+  /**
    * At most so much.
    */
   high_ns_per_s: number;
@@ -265,12 +279,11 @@ export interface GainRow {
    */
   kind: string;
   /**
-   * At least so much, in each second in which the vCPUs concerned were seen, all of them together.
+   * At least so much.
    */
   low_ns_per_s: number;
   /**
-   * At least this part of the time of the VM's vCPUs, from each one's first event to its last; of all vCPUs' in advice for
-   * the host. Absent of `host_cpu`, and where nothing says which vCPUs there are.
+   * At least this part.
    */
   low_share: number | null;
   /**
@@ -278,7 +291,7 @@ export interface GainRow {
    */
   method: string;
   /**
-   * The range alone: `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
+   * The figures alone: `about 2.9% (2.1% to 9.7%)` or `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
    */
   range_text: string;
   /**

@@ -7,6 +7,7 @@
 //! cargo xtask prose CRATE  prints what a crate says to its users, with files and lines
 //! cargo xtask docs    writes the generated documents anew, and the front end's types
 //! cargo xtask bench   measures exitscope and its simulator against their peers, and writes docs/benchmarks.md
+//! cargo xtask gains   holds what advice says that changes win against made recordings of which that is known; writes docs/gains.md
 //! cargo xtask fuzz    takes damaged traces through the command: no panic, no hang, no unbounded memory, sums that add up
 //! cargo xtask metamorphic  leaves tracepoints out of recordings, cuts and reorders them, and holds the accounts against each other
 //! cargo xtask rig     boots a KVM host under emulation, and checks what exitscope says about it
@@ -21,6 +22,7 @@ mod bench;
 mod ci;
 mod excerpts;
 mod fuzz;
+mod gains;
 mod house;
 mod measures;
 mod mutants;
@@ -65,6 +67,8 @@ enum Task {
     Fuzz(fuzz::Flags),
     /// Leave tracepoints out of recordings, cut and reorder them, and compare the accounts of their time
     Metamorphic(fuzz::MetamorphicFlags),
+    /// Hold the gains of advice against the truth of made recordings; write docs/gains.md
+    Gains(gains::Flags),
     /// Boot a KVM host under QEMU software emulation and run exitscope in it
     Rig(rig::Flags),
     /// Compare what two builds say of recordings
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Task::Bench(flags) => bench::run(&flags).map(done),
         Task::Fuzz(flags) => fuzz::run(&flags).map(done),
         Task::Metamorphic(flags) => fuzz::metamorphic(&flags).map(done),
+        Task::Gains(flags) => gains::run(&flags).map(done),
         Task::Rig(flags) => rig::run(&flags),
         Task::Same(flags) => same::run(&flags).map(done),
         Task::Mutants(flags) => mutants::run(&flags).map(done),

@@ -487,13 +487,20 @@ mod tests {
             vm: None,
             change: String::new(),
             settings: Vec::new(),
-            gain: Gain { of: GainOf::Exits, low: Nanos(1), high: Nanos(2), how: GainMethod::Counted("") },
+            gain: Gain {
+                of: GainOf::Exits,
+                headline: Nanos(2),
+                low: Nanos(1),
+                high: Nanos(2),
+                may_wait: false,
+                how: GainMethod::Counted(""),
+            },
             risk: "".into(),
             payer: "".into(),
             undo: "".into(),
             acts: "".into(),
         };
-        let larger = AdviceDraft { gain: Gain { high: Nanos(9), ..plan.gain }, ..plan.clone() };
+        let larger = AdviceDraft { gain: Gain { headline: Nanos(9), high: Nanos(9), ..plan.gain }, ..plan.clone() };
         let (small, large) = (judgement.advise(fact, &[], plan), judgement.advise(fact, &[], larger));
         judgement.rank();
         let unjudged = || RuleAnswer::NotJudged("why".to_string());

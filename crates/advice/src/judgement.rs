@@ -182,10 +182,15 @@ pub enum GainMethod {
 pub struct Gain {
     /// Of what.
     pub of: GainOf,
+    /// What is said first, and what advice is ranked by: what the change usually wins where it does what it is made for. Waits for a
+    /// CPU are not in it.
+    pub headline: Nanos,
     /// At least.
     pub low: Nanos,
     /// At most.
     pub high: Nanos,
+    /// Whether waits for a CPU may be in that, as nothing in the recording tells them apart.
+    pub may_wait: bool,
     /// How it was found out.
     pub how: GainMethod,
 }
@@ -433,12 +438,12 @@ impl Judgement {
         }
     }
 
-    /// Puts the advice into the order of what it wins, by the middle of the range, and the facts into that in which they
-    /// are cited.
+    /// Puts the advice into the order of what it wins, by the headline, then by what is sure of it, and the facts into that in which
+    /// they are cited.
     pub(crate) fn rank(&mut self) {
         self.advice.sort_by_key(|advice| {
-            let Gain { low, high, .. } = advice.plan.gain;
-            std::cmp::Reverse(low.0.saturating_add(high.0))
+            let Gain { headline, low, .. } = advice.plan.gain;
+            std::cmp::Reverse((headline, low))
         });
         let mut numbers = vec![0; self.facts.len() + 1];
         let mut facts = Vec::with_capacity(self.facts.len());
@@ -463,7 +468,14 @@ mod tests {
     use super::*;
 
     fn plan(high: u64) -> AdviceDraft {
-        let gain = Gain { of: GainOf::Exits, low: Nanos(0), high: Nanos(high), how: GainMethod::Counted("") };
+        let gain = Gain {
+            of: GainOf::Exits,
+            headline: Nanos(high),
+            low: Nanos(0),
+            high: Nanos(high),
+            may_wait: false,
+            how: GainMethod::Counted(""),
+        };
         let text = || Cow::Borrowed("");
         AdviceDraft {
             rule: Rule::new("cure"),

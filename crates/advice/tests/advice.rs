@@ -162,7 +162,8 @@ fn words(of: &Judgement) -> String {
         }
         _ = writeln!(
             text,
-            "  wins {} to {} ns/s of {}, {:?}",
+            "  wins {} ({} to {}) ns/s of {}, {:?}",
+            plan.gain.headline.0,
             plan.gain.low.0,
             plan.gain.high.0,
             plan.gain.of.id(),

@@ -37,7 +37,8 @@ fn advised(trace: &Path, arguments: &[&str]) -> Value {
         let evidence = advice["evidence"].as_array().unwrap();
         assert!(!evidence.is_empty() && evidence.iter().all(|fact| (1..=facts).contains(&fact.as_u64().unwrap())));
         let gain = |name: &str| advice["gain"][name].as_u64().unwrap();
-        assert!(gain("low_ns_per_s") <= gain("high_ns_per_s") && gain("high_ns_per_s") > 0, "{advice}");
+        let [low, headline, high] = ["low_ns_per_s", "headline_ns_per_s", "high_ns_per_s"].map(gain);
+        assert!(low <= headline && headline <= high && high > 0, "{advice}");
     }
     let numbers = advised["advice"].as_array().unwrap().len() as u64;
     for cause in advised["causes"].as_array().unwrap() {

@@ -181,14 +181,21 @@ pub struct GainRow {
     pub kind: &'static str,
     /// All of it for a person, but for how it was found out.
     pub text: String,
-    /// The range alone: `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
+    /// The figures alone: `about 2.9% (2.1% to 9.7%)` or `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
     pub range_text: String,
-    /// At least so much, in each second in which the vCPUs concerned were seen, all of them together.
+    /// What is said first, and what advice is ranked by: what the change usually wins where it does what it is made for, in each second
+    /// in which the vCPUs concerned were seen, all of them together.
+    pub headline_ns_per_s: u64,
+    /// At least so much.
     pub low_ns_per_s: u64,
     /// At most so much.
     pub high_ns_per_s: u64,
-    /// At least this part of the time of the VM's vCPUs, from each one's first event to its last; of all vCPUs' in advice for
+    /// Whether waits for a CPU may be in that, as nothing in the recording tells them apart.
+    pub high_may_wait: bool,
+    /// The headline as a part of the time of the VM's vCPUs, from each one's first event to its last; of all vCPUs' in advice for
     /// the host. Absent of `host_cpu`, and where nothing says which vCPUs there are.
+    pub headline_share: Option<f64>,
+    /// At least this part.
     pub low_share: Option<f64>,
     /// At most this part.
     pub high_share: Option<f64>,
@@ -491,7 +498,8 @@ fn scope(vm: Option<VmId>) -> &'static str {
 impl GainRow {
     fn of(gain: Gain, vm: Option<VmId>, vcpu_time: Nanos) -> GainRow {
         let is_known = vcpu_time > Nanos::ZERO && gain.of != GainOf::HostCpu;
-        let shares = is_known.then(|| [gain.low, gain.high].map(|part| part.0 as f64 / vcpu_time.0 as f64));
+        let figures = [gain.headline, gain.low, gain.high];
+        let shares = is_known.then(|| figures.map(|part| part.0 as f64 / vcpu_time.0 as f64));
         let (how, source) = match gain.how {
             GainMethod::Replayed(policy) => ("replayed", policy),
             GainMethod::Counted(range) => ("counted", range),
@@ -499,39 +507,59 @@ impl GainRow {
             GainMethod::Published(source) => ("published", source),
         };
         let (text, range_text) = gain_texts(gain, vm, shares);
+        let share = |at: usize| shares.map(|shares| shares[at]);
         GainRow {
             kind: gain.of.id(),
             text,
             range_text,
+            headline_ns_per_s: gain.headline.0,
             low_ns_per_s: gain.low.0,
             high_ns_per_s: gain.high.0,
-            low_share: shares.map(|[low, _]| low),
-            high_share: shares.map(|[_, high]| high),
+            high_may_wait: gain.may_wait,
+            headline_share: share(0),
+            low_share: share(1),
+            high_share: share(2),
             method: how,
             source,
         }
     }
 }
 
-/// `1.2% to 4.8% of its vCPUs' time (0.012 to 0.048 vCPUs), in exits`, `up to 0.11 of the host's CPUs`; and the range alone.
-fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 2]>) -> (String, String) {
-    let range = |low: String, high: String| match (gain.low, low == high) {
-        (_, true) => high,
-        (Nanos::ZERO, _) => format!("up to {high}"),
-        _ => format!("{low} to {high}"),
-    };
-    let (low, high) = (names::all_the_time(gain.low), names::all_the_time(gain.high));
+/// `about 2.9% of its vCPUs' time (0.029 vCPUs), in exits; 2.1% to 9.7%, as far as that is not waiting for a CPU`, `up to 0.11 of the
+/// host's CPUs`; and the figures alone: `about 2.9% (2.1% to 9.7%)`.
+fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 3]>) -> (String, String) {
+    let cpus = [gain.headline, gain.low, gain.high].map(names::all_the_time);
     let Some(shares) = shares.map(|shares| shares.map(names::share)) else {
         let whose = if gain.of == GainOf::HostCpu { "" } else { " vCPUs," };
-        let range = range(low, high);
-        return (format!("{range}{whose} {}", gain.of.text()), format!("{range} CPUs"));
+        let (first, rest) = figures_text(gain, &cpus);
+        return (format!("{first}{whose} {}{rest}", gain.of.text()), short_text(gain, &cpus) + " CPUs");
     };
     // Of a host's advice also where some of its vCPUs are selected.
     let whose = if vm.is_some() { "its" } else { "all" };
-    let vcpus = if low == high || gain.low == Nanos::ZERO { high } else { format!("{low} to {high}") };
-    let [least, most] = shares;
-    let range = range(least, most);
-    (format!("{range} of {whose} vCPUs' time ({vcpus} vCPUs), {}", gain.of.text()), range)
+    let [vcpus, ..] = &cpus;
+    let (first, rest) = figures_text(gain, &shares);
+    let text = format!("{first} of {whose} vCPUs' time ({vcpus} vCPUs), {}{rest}", gain.of.text());
+    (text, short_text(gain, &shares))
+}
+
+/// The headline, and the range as far as that says more.
+fn figures_text(gain: Gain, [headline, low, high]: &[String; 3]) -> (String, String) {
+    let waits = if gain.may_wait && headline != high { ", as far as that is not waiting for a CPU" } else { "" };
+    match (gain.low, headline == high) {
+        _ if low == high => (high.clone(), String::new()),
+        (Nanos::ZERO, true) => (format!("up to {high}"), String::new()),
+        (Nanos::ZERO, false) => (format!("up to about {headline}"), format!("; at most {high}{waits}")),
+        _ => (format!("about {headline}"), format!("; {low} to {high}{waits}")),
+    }
+}
+
+/// The figures in one.
+fn short_text(gain: Gain, figures: &[String; 3]) -> String {
+    let (first, rest) = figures_text(Gain { may_wait: false, ..gain }, figures);
+    match rest.strip_prefix("; ") {
+        Some(range) => format!("{first} ({range})"),
+        None => first,
+    }
 }
 
 fn side_name(side: SettingSide) -> &'static str {

@@ -2,6 +2,7 @@
 
 use super::passed_msrs::PassedMsr;
 use crate::setting::AdviceSetting;
+use exitscope_analysis::SubjectKey;
 use exitscope_model::{KvmActivity, SubjectKind};
 use exitscope_policy::Knob;
 use std::borrow::Cow;
@@ -44,10 +45,15 @@ pub(crate) enum CureCondition {
 }
 
 /// What is won at least; at most it is all the time of the exits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Least {
-    /// Their median length times their number: nothing asks for it any more.
+    /// Their time, without what long ones take beyond the median: nothing asks for it any more.
     All,
+    /// The same, without those that stay, or in whose place others come: so many for each exit about this. The text says why, as a
+    /// range.
+    But(fn(&SubjectKey) -> u64, &'static str),
+    /// What they take longer than exits that the kernel answers: as many of those come at worst. The text says why, as a range.
+    InKernel(&'static str),
     /// Nothing: this says why, as a range.
     Nothing(&'static str),
 }

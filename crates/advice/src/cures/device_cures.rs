@@ -14,7 +14,33 @@ use exitscope_model::SubjectKind;
 
 use Remedy::{Cure as C, Leave};
 
-const CLOCK: Least = Least::Nothing("from nothing, where it is not the guest's clock, to all their time");
+/// `get_time_ref_counter` of arch/x86/kvm/hyperv.c, which Windows reads if it does not trust the reference TSC page, is the kernel's;
+/// the port has nothing but the time, and `clocksource_watchdog` of kernel/time/clocksource.c looks at it twice a second only.
+const CLOCK: Least = Least::InKernel(
+    "from what they take longer than exits that the kernel answers, as a guest that does not trust its new clock reads an MSR, to \
+        all their time",
+);
+
+/// `hpet_clkevt_set_next_event` of arch/x86/kernel/hpet.c reads the counter before and after it writes when the timer is to expire;
+/// the local APIC's timer is one exit instead.
+const HPET_READS: Least = Least::But(
+    |key| if key.write { 3 } else { 0 },
+    "from the reads beyond two for each write, which are looks at the clock, to all their time",
+);
+
+/// `serial8250_console_putchar` and `wait_for_xmitr` of drivers/tty/serial/8250/8250_port.c look whether the port is ready; the
+/// virtual console has no such register, and at worst a doorbell for each byte.
+const SERIAL_LOOKS: Least = Least::But(
+    |key| u64::from(key.write),
+    "from the reads, as the other console has no status to look at, to all their time",
+);
+
+/// The register that starts an ATA command is the eighth; a virtio disk has one doorbell for each request at most (`virtqueue_kick`
+/// of drivers/virtio/virtio_ring.c).
+const IDE_REGISTERS: Least = Least::But(
+    |key| u64::from(key.write && matches!(key.key, 0x177 | 0x1f7)),
+    "from all but one for each command, as a virtio disk has a doorbell for each at most, to all their time",
+);
 
 /// On a condition that no recording tells.
 macro_rules! when {
@@ -128,7 +154,7 @@ static HPET: Cure = Cure {
     xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource; viridian=1 for \
         Windows; then hpet=0 in the domain's xl.cfg",
     helps: CureCondition::Outside,
-    least: REPLACED,
+    least: HPET_READS,
     acts: Acts::AtStart,
     risk: "without the HPET and without such a clock the guest falls back to the PM timer, the RTC or the PIT, which cost as much: the \
         clock comes first; Windows may need another restart before it uses it",
@@ -286,7 +312,7 @@ pub(crate) static SERIAL: Cure = Cure {
     ],
     xen: "use the PV console: console=hvc0 in the guest",
     helps: CureCondition::Outside,
-    least: REPLACED,
+    least: SERIAL_LOOKS,
     acts: Acts::AtStart,
     risk: "firmware and boot loaders go on using the serial port; messages from before the driver is up are missing \
         on hvc0",
@@ -331,7 +357,7 @@ static IDE: Cure = Cure {
     ],
     xen: "use the PV disk driver (xvda)",
     helps: CureCondition::Outside,
-    least: REPLACED,
+    least: IDE_REGISTERS,
     acts: Acts::AtStart,
     risk: "the guest needs the virtio driver before its disk moves (Windows: virtio-win), and names of disks change",
     payer: "a thread of the host for the I/O",

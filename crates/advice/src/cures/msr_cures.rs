@@ -69,9 +69,9 @@ pub(crate) static MSRS: &[ExitSource] = &[
     msr(0x4c1, 0x4c8, "performance counters", C(&PMU)),
     // MSR_IA32_DS_AREA.
     msr(0x600, 0x600, "performance counters", C(&PMU)),
-    msr(0xc001_0000, 0xc001_0007, "performance counters", C(&PMU)),
-    msr(0xc001_0200, 0xc001_020b, "performance counters", C(&PMU)),
-    msr(0xc000_0300, 0xc000_0303, "performance counters", C(&PMU)),
+    msr(0xc001_0000, 0xc001_0007, "performance counters", C(&AMD_PMU)),
+    msr(0xc001_0200, 0xc001_020b, "performance counters", C(&AMD_PMU)),
+    msr(0xc000_0300, 0xc000_0303, "performance counters", C(&AMD_PMU)),
     ExitSource { kind: SubjectKind::Cpuid, range: (0, u64::MAX), name: "CPUID", of_qemu: false, answer: C(&CPUID) },
     call(Hypercall, 5, "wake-ups of those who wait for locks", Leave(KICK)),
     call(Hypercall, 10, "IPIs by hypercall", Leave(PV_IPI)),
@@ -405,6 +405,9 @@ const MEDIATED: AdviceSetting = AdviceSetting::When {
     ),
 };
 
+/// `pmu=off`: leaf 0xa of CPUID is empty (`cpu_x86_cpuid` of QEMU's target/i386/cpu.c), and `intel_pmu_init` of
+/// arch/x86/events/intel/core.c has no driver; on arm64 ID_AA64DFR0_EL1 has no PMU, and `armv8pmu_probe_pmu` of
+/// drivers/perf/arm_pmuv3.c none either.
 pub(crate) static PMU: Cure = Cure {
     change: "stop counting in the guest: every change of a performance counter is an exit, also for the watchdog that \
         uses one",
@@ -418,12 +421,18 @@ pub(crate) static PMU: Cure = Cure {
     ],
     xen: "vpmu=off on Xen's command line",
     helps: CureCondition::Always,
-    least: Least::Nothing(
-        "from nothing, where others than those that are switched off go on counting, to all their time",
-    ),
+    least: Least::All,
     acts: Acts::AtStart,
     risk: "no profiles and no hard-lockup watchdog in the guest",
     payer: "whoever profiles in the guest",
+};
+
+/// AMD's: no CPUID leaf takes the counters of the K7 away, for which `amd_pmu_init` of arch/x86/events/amd/core.c has a driver.
+static AMD_PMU: Cure = Cure {
+    least: Least::Nothing(
+        "from nothing, where others than those that are switched off go on counting, to all their time",
+    ),
+    ..PMU
 };
 
 /// RDPMC's exit is kept unless the PMU is mediated: `kvm_need_rdpmc_intercept` of arch/x86/kvm/pmu.c, and always before Linux 7.0.

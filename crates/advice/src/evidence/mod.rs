@@ -9,3 +9,4 @@ pub(crate) mod subject_stats;
 pub(crate) mod touched;
 pub(crate) mod trials;
 pub(crate) mod unmappings;
+pub(crate) mod usual_cost;

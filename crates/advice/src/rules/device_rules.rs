@@ -5,7 +5,6 @@
 
 use super::not_judged::{Gap, Lacks};
 use super::simulated_gain::{InKernelPath, SOURCE, Simulate, spared};
-use super::unknown_devices::BY_IOEVENTFD;
 use super::{polling, reasons};
 use crate::cause::{CauseSubject, Covered, CureLookup, RuleAnswer};
 use crate::cures::cure::{Acts, Cure, CureCondition, Least, Remedy, Switch, by_hand};
@@ -21,6 +20,7 @@ use crate::cures::table::source;
 use crate::cures::vmm_settings::{for_vmm, in_force, is_qemus};
 use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, Vmm};
 use crate::evidence::subject_stats::{AddressSpread, SubjectStats};
+use crate::evidence::usual_cost::{sure_cost, usual_cost};
 use crate::judgement::{
     AdviceDraft, AdviceId, CitedValue, Gain, GainMethod, GainOf, Judgement, MIN_COST_SHARE, Rule, Topic, share,
 };
@@ -31,7 +31,7 @@ use exitscope_analysis::{ExitStats, SubjectKey, Tally, is_part};
 use exitscope_model::host_memory::{KSM_RUN, NUMA_BALANCING, THP_ENABLED};
 use exitscope_model::version;
 use exitscope_model::{APICV_HYPERV, CodeList, KvmActivity, SubjectKind, SubjectName, TimePart};
-use exitscope_units::{Nanos, VmId};
+use exitscope_units::VmId;
 use std::collections::BTreeMap;
 
 /// What the table of devices and registers has for the subject.
@@ -61,6 +61,13 @@ const BY_AVIC: Remedy = Remedy::Cure(&LOCAL_APIC_BY_AVIC);
 const TIMERS_ALONE: Remedy = Remedy::Unjudged(HPET_TIMER);
 const STATUS_ALONE: Remedy = Remedy::Cure(&SERIAL_STATUS);
 const NO_PORT: Remedy = Remedy::Cure(&NO_SERIAL_PORT);
+
+/// Why nothing is to be set where the kernel takes the writes already: `virtio_queue_host_notifier_aio_poll_begin` of QEMU's
+/// hw/virtio/virtio.c, `vhost_disable_notify` of drivers/vhost/vhost.c, event_idx of `DEFINE_VIRTIO_COMMON_FEATURES` in QEMU's
+/// include/hw/virtio/virtio.h.
+const BY_IOEVENTFD: &str = "a doorbell that the kernel takes already: an ioeventfd does (kvm_fast_mmio), as for virtio queues, so that \
+    each notification is one exit without a way to user space; fewer are rung where driver and device agree on it (event_idx, which QEMU \
+    offers by default), and none while the device's side polls the queue (an iothread's poll-max-ns, a busy vhost worker)";
 
 /// Of an MSR that is in no table, nobody can say that the guest should ask for it less.
 const OTHER_MSR: &str = "no table says what the guest wants of this MSR: what the hypervisor does not let through, it answers by an exit, \
@@ -158,16 +165,20 @@ pub(crate) struct VmSubjectExits {
     pub more: Vec<(Topic, String, CitedValue)>,
     /// What they cost for sure, if a part of their time may be something else.
     pub for_sure: Option<u64>,
+    /// What they cost for sure, if some stay after the change or others come in their place.
+    pub sure: u64,
+    /// What of that stays, or comes in its place.
+    pub stays: u64,
     /// powerpc: what other vCPUs lost because these exits forced them out, while no other virtual core had the CPU.
     pub forces: u64,
 }
 
 impl VmSubjectExits {
-    /// Without the scheduler's events, long exits may be waits for a CPU: how much of the time is beyond the medians.
+    /// Without the scheduler's events, long exits may be waits for a CPU: how much of the time is beyond what they usually take.
     pub fn note_long_ones(&mut self, input: &AdviceInput) {
         let cell = &self.all.stats;
-        let beyond = cell.cost().0.saturating_sub(medians(cell));
-        if !input.facts.event_kinds.switches && beyond.saturating_mul(MIN_ASLEEP_SHARE) > cell.cost().0 {
+        let beyond = cell.cost().0.saturating_sub(usual_cost(cell, input.facts.event_kinds.switches));
+        if beyond.saturating_mul(MIN_ASLEEP_SHARE) > cell.cost().0 {
             let what = "part of that time which is of long ones, and may be waiting for a CPU";
             self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
@@ -207,6 +218,11 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
                 EOIS if reasons::has_apicv(&vm) => WITH_APICV,
                 _ => row.answer,
             });
+            if let Some(Remedy::Cure(Cure { least: Least::But(stay, _), .. })) = account.answer {
+                let sure = sure_cost(&about.stats);
+                account.sure = account.sure.saturating_add(sure);
+                account.stays = account.stays.saturating_add(stay(key).saturating_mul(sure));
+            }
         }
         for (asked, account) in &mut accounts {
             match asked {
@@ -237,7 +253,7 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
             }
             // Nothing says what of an exit Xen's scheduler had, or the device model.
             if host.xen && !input.facts.event_kinds.switches {
-                account.for_sure = Some(medians(&account.all.stats));
+                account.for_sure = Some(usual_cost(&account.all.stats, false));
             }
             account.note_long_ones(input);
             let covered = Covered::Subject(*asked);
@@ -355,7 +371,7 @@ impl JudgedVm<'_> {
     }
 
     fn is_worth_it(&self, account: &VmSubjectExits) -> bool {
-        self.is_worth(account.most())
+        self.is_worth(self.usual(account))
     }
 
     fn is_worth(&self, cost: u64) -> bool {
@@ -453,7 +469,9 @@ impl JudgedVm<'_> {
     /// What is said of exits that take too little time for an advice, for sure or at most.
     fn little(&self, account: &VmSubjectExits) -> RuleAnswer {
         let cell = &account.all.stats;
-        if self.is_worth(cell.cost().0) {
+        // Where nothing can be set, nothing can be whatever they wait for.
+        let is_known = matches!(account.answer, Some(Remedy::Leave(_))) && account.for_sure.is_none();
+        if self.is_worth(cell.cost().0) && !is_known {
             return self.not_recorded(if self.host.xen { MAY_WAIT_ON_XEN } else { MAY_WAIT }, &[Missed::Scheduler]);
         }
         match account.answer {
@@ -646,25 +664,7 @@ impl JudgedVm<'_> {
                 self.of_vmm(switches.chain(cure.settings.iter().cloned()).collect())
             }
         };
-        let cell = &account.all.stats;
-        let (low, how) = match cure.least {
-            Least::All => (medians(cell), GainMethod::Counted(MEDIANS)),
-            Least::Nothing(range) => (0, GainMethod::Counted(range)),
-        };
-        let range = match (cure.helps, key) {
-            (CureCondition::ByMovingIn, Some(key)) => self.moved_in(&account.all, key, InKernelPath::Device),
-            _ if self.is_idle() => GainRange {
-                low,
-                high: self.time.cost,
-                how: GainMethod::Counted(match cure.least {
-                    Least::All => {
-                        "from their median length times their number, to the time of all exits of this idle VM"
-                    }
-                    Least::Nothing(_) => "from nothing, to the time of all exits of this idle VM",
-                }),
-            },
-            _ => GainRange { low, high: account.most(), how },
-        };
+        let range = self.gain(cure, key, account);
         let forces =
             if account.forces > 0 { "; these exits force other vCPUs out, which is a part of the gain" } else { "" };
         let change = format!("{}{name}: {}{forces}", self.idle_words(), cure.change);
@@ -674,6 +674,40 @@ impl JudgedVm<'_> {
         let risk = if self.input.is_vmx && cure.risk == OF_AVIC { OF_APICV } else { cure.risk };
         let (rule, payer) = (CURE, cure.payer);
         self.advise(AdviceText { rule, subject, change, risk, payer, acts }, settings, range, facts, judgement)
+    }
+
+    /// What a cure wins.
+    fn gain(&self, cure: &Cure, key: Option<SubjectKey>, account: &VmSubjectExits) -> GainRange {
+        let cell = &account.all.stats;
+        let moved_in = |key| self.moved_in(&account.all, key, InKernelPath::Device);
+        if let (CureCondition::ByMovingIn, Some(key)) = (cure.helps, key) {
+            return moved_in(key);
+        }
+        let (low, range) = match cure.least {
+            Least::All => (sure_cost(cell), MEDIANS),
+            Least::But(_, range) => (account.sure.saturating_sub(account.stays), range),
+            Least::InKernel(range) => (key.map_or(0, |key| moved_in(key).low), range),
+            Least::Nothing(range) => (0, range),
+        };
+        let (high, range) = match (self.is_idle(), low) {
+            (false, _) => (account.most(), range),
+            (true, 0) => (self.time.cost, "from nothing, to the time of all exits of this idle VM"),
+            (true, _) => {
+                (self.time.cost, "from what surely goes of their time, to the time of all exits of this idle VM")
+            }
+        };
+        GainRange { headline: self.usual(account), low, high, how: GainMethod::Counted(range) }
+    }
+
+    /// What exits usually cost, waits for a CPU left out.
+    pub(crate) fn usual_cost(&self, cell: &ExitStats) -> u64 {
+        usual_cost(cell, self.input.facts.event_kinds.switches)
+    }
+
+    /// The same of an account; those that they force out included.
+    fn usual(&self, account: &VmSubjectExits) -> u64 {
+        let usual = self.usual_cost(&account.all.stats);
+        account.for_sure.unwrap_or(u64::MAX).min(usual).saturating_add(account.forces)
     }
 
     /// QEMU's options, if they are all that a cure has, and are in force.
@@ -728,23 +762,32 @@ impl JudgedVm<'_> {
     /// recording, or else by what the simulator says.
     pub(crate) fn moved_in(&self, about: &SubjectStats, key: SubjectKey, way: InKernelPath) -> GainRange {
         let cell = &about.stats;
+        let usual = self.usual_cost(cell);
         let then = self.input.facts.accesses.typical().in_kernel(key.kind, key.write);
         if let Some(then) = then.filter(|_| self.input.facts.event_kinds.handlers && !self.host.xen) {
             let then = then.0.saturating_mul(cell.timed);
-            let (low, high) = (medians(cell).saturating_sub(then), cell.cost().0.saturating_sub(then));
-            // A typical access that is served inside may be another than these.
-            let (low, high) = if high > 0 { (low, high) } else { (0, about.trip) };
-            return GainRange { low, high, how: GainMethod::Counted(IN_KERNEL) };
+            let [low, headline, high] = [sure_cost(cell), usual, cell.cost().0].map(|cost| cost.saturating_sub(then));
+            let how = GainMethod::Counted(IN_KERNEL);
+            return match high {
+                // A typical access that is served inside may be another than these.
+                0 => GainRange { headline: about.trip.min(usual), low: 0, high: about.trip, how },
+                _ => GainRange { headline, low, high, how },
+            };
         }
+        let of = |nanos: u64, share: f64| (nanos as f64 * share) as u64;
         match spared(self.simulate, key.kind, way) {
-            Some((least, most)) => {
-                let of = |nanos: u64, share: f64| (nanos as f64 * share) as u64;
-                let (low, high) = (of(medians(cell), least), of(cell.cost().0, most));
-                GainRange { low, high, how: GainMethod::Simulated(SOURCE) }
-            }
-            None => {
-                GainRange { low: about.trip.min(medians(cell)), high: cell.cost().0, how: GainMethod::Counted(BEYOND) }
-            }
+            Some((least, most)) => GainRange {
+                headline: of(usual, (least + most) / 2.0),
+                low: of(sure_cost(cell), least),
+                high: of(cell.cost().0, most),
+                how: GainMethod::Simulated(SOURCE),
+            },
+            None => GainRange {
+                headline: about.trip.min(usual),
+                low: about.trip.min(sure_cost(cell)),
+                high: cell.cost().0,
+                how: GainMethod::Counted(BEYOND),
+            },
         }
     }
 
@@ -757,7 +800,7 @@ impl JudgedVm<'_> {
         &self,
         words: AdviceText,
         settings: Vec<AdviceSetting>,
-        GainRange { low, high, how }: GainRange,
+        GainRange { headline, low, high, how }: GainRange,
         facts: &[CitedFactId],
         judgement: &mut Judgement,
     ) -> AdviceId {
@@ -776,8 +819,10 @@ impl JudgedVm<'_> {
         };
         let gain = Gain {
             of: GainOf::Exits,
-            low: self.input.per_second(Some(self.id), low.min(high)),
+            headline: self.input.per_second(Some(self.id), headline.min(high)),
+            low: self.input.per_second(Some(self.id), low.min(headline).min(high)),
             high: self.input.per_second(Some(self.id), high),
+            may_wait: !self.input.facts.event_kinds.switches,
             how,
         };
         let plan = AdviceDraft {
@@ -798,6 +843,7 @@ impl JudgedVm<'_> {
 
 /// What is won in the whole recording, in nanoseconds.
 pub(crate) struct GainRange {
+    pub headline: u64,
     pub low: u64,
     pub high: u64,
     pub how: GainMethod,
@@ -823,10 +869,11 @@ const OF_APICV: &str = "none known";
 const UNTIMED: &str = "none of these exits is timed";
 
 /// What ranges go by.
-const MEDIANS: &str = "from their median length times their number, to all their time";
-const BEYOND: &str = "from their way out of the kernel and back, at most their medians together, to all their time";
-const IN_KERNEL: &str = "what they take longer than accesses that the kernel serves in this recording, from their median \
-    length to all their time";
+const MEDIANS: &str = "from their time without what long ones take beyond the median, to all their time";
+const BEYOND: &str =
+    "from their way out of the kernel and back, without what long ones take beyond the median, to all their time";
+const IN_KERNEL: &str = "what they take longer than accesses that the kernel serves in this recording, from their time without what \
+    long ones take beyond the median, to all their time";
 
 /// What an advice is about, as far as facts and words go.
 #[derive(Clone, Copy)]
@@ -845,11 +892,6 @@ pub(crate) struct AdviceText {
     pub risk: &'static str,
     pub payer: &'static str,
     pub acts: Acts,
-}
-
-/// The time of the exits without the few that took very long, which may have had other reasons.
-pub(crate) fn medians(cell: &ExitStats) -> u64 {
-    cell.quantile(5_000).unwrap_or(Nanos::ZERO).0.saturating_mul(cell.timed).min(cell.cost().0)
 }
 
 /// `port 0x608`, `MSR 0x7777`, `MSR_IA32_TSC_DEADLINE`, `MMIO page 0xfed00000`, `CPUID`, `APIC_TMICT`.
@@ -877,7 +919,7 @@ mod tests {
         CodeList, EventKinds, Exit, ExitCode, GivenByVm, GivenNames, Handler, PortAccessForm, Subject, SubjectNames,
         TraceInfo,
     };
-    use exitscope_units::Moment;
+    use exitscope_units::{Moment, Nanos};
 
     const US: u64 = 1_000;
     const SECOND: u64 = 1_000_000_000;
@@ -1002,11 +1044,11 @@ mod tests {
             (SubjectKind::Msr, 0x830, "IPIs (x2APIC_ICR)", "enable_ipiv", false),
             (SubjectKind::Msr, 0x4000_0071, "Hyper-V IPIs", "hv-ipi", false),
             (SubjectKind::Msr, 0x80b, "APIC's EOI and TPR", "enable_apicv", false),
-            (SubjectKind::Msr, 0x38f, "performance counters", "nmi_watchdog=0", false),
+            (SubjectKind::Msr, 0x38f, "performance counters", "nmi_watchdog=0", true),
             (SubjectKind::Cpuid, 4, "CPUID", "RDTSCP", false),
             (SubjectKind::Port, 0x60, "keyboard controller (port 0x60)", "i8042=off", true),
             (SubjectKind::Port, 0x80, "delay port 0x80", "io_delay=none", false),
-            (SubjectKind::Port, 0x1f7, "IDE disk", "bus='virtio'", false),
+            (SubjectKind::Port, 0x1f7, "IDE disk", "bus='virtio'", true),
             (SubjectKind::Mmio, 0xb_8000, "VGA", "virtio-gpu", false),
         ] {
             let judgement = judged(kind, key, 2_000, 20 * US, false, false);
@@ -1329,11 +1371,11 @@ mod tests {
             let range = with_vm(VmTime::default(), &RecordedHost::default(), shares, true, |vm| {
                 vm.moved_in(about, key, InKernelPath::Device)
             });
-            (range.low, range.high)
+            (range.low, range.headline, range.high)
         };
-        assert_eq!(of(&[0.5, 0.75], &about), (165, 247));
-        assert_eq!(of(&[], &about), (250, 330));
-        assert_eq!(of(&[], &SubjectStats { trip: 400, ..about }), (330, 330), "no more than all of it");
+        assert_eq!(of(&[0.5, 0.75], &about), (165, 206, 247));
+        assert_eq!(of(&[], &about), (250, 250, 330));
+        assert_eq!(of(&[], &SubjectStats { trip: 400, ..about }), (330, 330, 330), "no more than all of it");
     }
 
     #[test]
@@ -1351,7 +1393,6 @@ mod tests {
             assert_eq!(place(SubjectKey { kind, key, write: false }), name);
         }
         assert!(is_judged(SubjectKind::Cpuid) && is_judged(SubjectKind::Mmio) && !is_judged(SubjectKind::Hypercall));
-        assert_eq!((medians(&cell(7, 0, 33)), medians(&ExitStats::default())), (231, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! EPT_VIOLATION (L2) ──────► "nested guests" ──────────────┘
 //! ```
 
-use super::device_rules::{JudgedVm, PREEMPTION_TIMER, Thing, VmSubjectExits, medians};
+use super::device_rules::{JudgedVm, PREEMPTION_TIMER, Thing, VmSubjectExits};
 use super::gangs::{self, DOORBELLS};
 use super::polling::{self, is_short};
 use crate::cause::{CauseSubject, Covered, CureLookup, NamedExits, RuleAnswer, is_about, is_for};
@@ -30,6 +30,7 @@ use crate::cures::unmapping_cures::{
 use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
 use crate::evidence::input::{AdviceInput, RecordedHost};
 use crate::evidence::unmappings::{Unmapper, mostly};
+use crate::evidence::usual_cost::usual_cost;
 use crate::judgement::{CitedValue, Judgement, Topic};
 use exitscope_analysis::record_commands::Missed;
 use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
@@ -502,7 +503,7 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
         }
         if group.may_wait && !vm.input.facts.event_kinds.switches {
             let median = account.all.stats.quantile(5_000).unwrap_or(Nanos::ZERO);
-            account.for_sure = Some(if median > HANDLER { 0 } else { medians(&account.all.stats) });
+            account.for_sure = Some(if median > HANDLER { 0 } else { usual_cost(&account.all.stats, false) });
         }
         let touched = vm.input.touched(vm.id);
         if name == FAULTS && touched.all() > 0 {

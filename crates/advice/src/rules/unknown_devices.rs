@@ -24,13 +24,6 @@ pub(crate) const DOORBELL: Rule = Rule::new("doorbell");
 /// Replace the device behind the subject.
 pub(crate) const REPLACE_DEVICE: Rule = Rule::new("replace_device");
 
-/// Why nothing is to be set where the kernel takes the writes already: `virtio_queue_host_notifier_aio_poll_begin` of QEMU's
-/// hw/virtio/virtio.c, `vhost_disable_notify` of drivers/vhost/vhost.c, event_idx of `DEFINE_VIRTIO_COMMON_FEATURES` in QEMU's
-/// include/hw/virtio/virtio.h.
-pub(crate) const BY_IOEVENTFD: &str = "a doorbell that the kernel takes already: an ioeventfd does (kvm_fast_mmio), as for virtio queues, so that \
-    each notification is one exit without a way to user space; fewer are rung where driver and device agree on it (event_idx, which QEMU \
-    offers by default), and none while the device's side polls the queue (an iothread's poll-max-ns, a busy vhost worker)";
-
 /// Of a doorbell, one access in so many may be something else.
 const ELSE: u64 = 100;
 
@@ -180,7 +173,8 @@ impl JudgedVm<'_> {
             payer: "a thread of the host, for the device's work",
             acts: Acts::AtStart,
         };
-        let range = GainRange { low: 0, high: stats.cost().0, how: GainMethod::Counted(REPLACES) };
+        let headline = self.usual_cost(stats);
+        let range = GainRange { headline, low: 0, high: stats.cost().0, how: GainMethod::Counted(REPLACES) };
         self.advise(words, settings, range, facts, judgement)
     }
 

@@ -145,7 +145,7 @@ fn advise(
     input: &AdviceInput,
     host: &RecordedHost,
     (threads, width): (u32, usize),
-    (low, _, high): GainEstimateNs,
+    (low, mean, high): GainEstimateNs,
     lost: u64,
     judgement: &mut Judgement,
 ) -> AdviceId {
@@ -163,10 +163,12 @@ fn advise(
     let time = |nanos: f64| input.per_second(vm, nanos.max(0.0) as u64);
     let gain = Gain {
         of: GainOf::ForcedOut,
+        headline: time(mean.min(most_lost)),
         // Nobody knows whether there are as many cores.
         low: if host.cpus == 0 { Nanos::ZERO } else { time(low.min(most_lost)) },
         // What was lost bounds it, whatever its parts differ by.
         high: time(high.min(most_lost)),
+        may_wait: false,
         how: GainMethod::Replayed("vcore"),
     };
     let vmm = vm.map_or(Vmm::Unknown, |vm| input.vmm(vm, host));

@@ -75,8 +75,10 @@ fn advise(
     }
     let gain = Gain {
         of: GainOf::HostCpu,
+        headline: input.per_second(Some(vm), polled),
         low: Nanos::ZERO,
         high: input.per_second(Some(vm), polled),
+        may_wait: false,
         how: GainMethod::Counted(wording::RANGE),
     };
     let words = wording::no_polls(knob);

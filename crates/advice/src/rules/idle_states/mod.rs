@@ -67,8 +67,10 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     ];
     let gain = Gain {
         of: GainOf::WakeUps,
+        headline: input.per_second(None, won),
         low: Nanos::ZERO,
         high: input.per_second(None, won),
+        may_wait: false,
         how: GainMethod::Counted(wording::RANGE),
     };
     // It is of no exits: of the way back from a halt.

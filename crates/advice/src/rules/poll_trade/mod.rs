@@ -49,8 +49,10 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     let (low, high) = (chosen.freed.0.min(all.poll_hit), chosen.freed.1.min(all.poll_hit));
     let gain = Gain {
         of: GainOf::HostCpu,
+        headline: input.per_second(None, low),
         low: input.per_second(None, low),
         high: input.per_second(None, high),
+        may_wait: false,
         how: GainMethod::Counted(wording::RANGE),
     };
     let (cpus, later) = (busy(input, &all), input.rate(None, chosen.later));

@@ -334,11 +334,18 @@ fn advise(
     let Some(knob) = knob(name) else { return };
     let (won, saved) = (candidates.latency_gain(trial), candidates.cpu_gain(trial));
     let time = |nanos: f64| input.per_second(vm, nanos.max(0.0) as u64);
-    let (of, (low, _, high), price) = match what {
+    let (of, (low, mean, high), price) = match what {
         PollLimitChange::LongerHost | PollLimitChange::Guest => (GainOf::WakeUps, won, -saved.1),
         PollLimitChange::ShorterHost => (GainOf::HostCpu, saved, -won.1),
     };
-    let gain = Gain { of, low: time(low), high: time(high), how: GainMethod::Replayed(policy) };
+    let gain = Gain {
+        of,
+        headline: time(mean),
+        low: time(low),
+        high: time(high),
+        may_wait: false,
+        how: GainMethod::Replayed(policy),
+    };
     let vmm = vm.map_or(Vmm::Unknown, |vm| input.vmm(vm, host));
     let words = wording::PollWords {
         what,

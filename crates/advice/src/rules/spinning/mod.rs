@@ -234,9 +234,11 @@ fn preempted_holders(
     };
     let gain = Gain {
         of: GainOf::Yields,
+        headline: input.per_second(Some(vm), cost.saturating_add(waited_for.0)),
         // Fewer vCPUs, or paravirtual locks, need not win any of it.
         low: Nanos::ZERO,
         high: input.per_second(Some(vm), cost.saturating_add(waited_for.0)),
+        may_wait: false,
         how: GainMethod::Counted(wording::OF_HOLDERS),
     };
     let words = holders.words(&input.vmm(vm, host));
@@ -291,10 +293,13 @@ fn idle_yields(
         return RuleAnswer::Inherent(why.into());
     };
     let time = |nanos: f64| input.per_second(None, nanos.max(0.0) as u64);
+    let high = trial.most.2.max(trial.least.0);
     let gain = Gain {
         of: GainOf::Exits,
+        headline: time(trial.least.1.min(high)),
         low: time(trial.least.0),
-        high: time(trial.most.2.max(trial.least.0)),
+        high: time(high),
+        may_wait: false,
         how: GainMethod::Replayed("yielding"),
     };
     let words = wording::spin_longer(trial.side, trial.knob, trial.value);
@@ -315,8 +320,10 @@ fn untried(
     };
     let gain = Gain {
         of: GainOf::Exits,
+        headline: input.per_second(None, cost),
         low: Nanos::ZERO,
         high: input.per_second(None, cost),
+        may_wait: !input.facts.event_kinds.switches,
         how: GainMethod::Counted(wording::OF_SPINNING_ON),
     };
     let words = wording::try_spinning(off, window, longer);

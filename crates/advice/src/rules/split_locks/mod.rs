@@ -101,8 +101,10 @@ fn answer(input: &AdviceInput, vm: VmId, told: Told, all: &ExitStats, judgement:
     ];
     let gain = Gain {
         of: GainOf::Exits,
+        headline: input.per_second(Some(vm), cost),
         low: Nanos::ZERO,
         high: input.per_second(Some(vm), cost),
+        may_wait: !input.facts.event_kinds.switches,
         how: GainMethod::Counted(wording::RANGE),
     };
     RuleAnswer::Advice(judgement.advise(facts[0], &facts[1..], words.of(SPLIT_LOCKS, Some(vm), gain)))

@@ -235,8 +235,10 @@ fn gain(input: &AdviceInput, host: &RecordedHost, felt: &Felt, waiting: &WaitsFo
     };
     Gain {
         of: GainOf::Steal,
+        headline: input.per_second(None, if low > 0 { low } else { felt.waited }),
         low: input.per_second(None, low),
         high: input.per_second(None, felt.waited),
+        may_wait: false,
         how: GainMethod::Counted(range),
     }
 }
@@ -307,8 +309,10 @@ fn turns(input: &AdviceInput, host: &RecordedHost, felt: Vec<(VmId, VmTime)>, ju
     let vm = if let [(vm, _)] = felt[..] { Some(vm) } else { None };
     let gain = Gain {
         of: GainOf::Steal,
+        headline: input.per_second(vm, waited),
         low: Nanos::ZERO,
         high: input.per_second(vm, waited),
+        may_wait: false,
         how: GainMethod::Counted(wording::ALL_THAT_IS_KNOWN),
     };
     let words = wording::turns(vm.is_some(), host.cpus == 1);
@@ -370,7 +374,8 @@ fn long_way(input: &AdviceInput, host: &RecordedHost, vm: VmId, time: &VmTime, j
     ];
     let per_second = input.per_second(Some(vm), saved);
     let how = GainMethod::Published("xen-devel, 2008: a port read of 16,112 cycles took 13,296 with the short way");
-    let gain = Gain { of: GainOf::Exits, low: per_second, high: per_second, how };
+    let (headline, low, high) = (per_second, per_second, per_second);
+    let gain = Gain { of: GainOf::Exits, headline, low, high, may_wait: !input.facts.event_kinds.switches, how };
     // Each port's exits have what is said of their device.
     let _ = judgement.advise(facts[0], &facts[1..], wording::newer_xen(&host.release).of(NEWER_XEN, Some(vm), gain));
 }
