@@ -9,6 +9,7 @@
 //! Does not know: files, vendors' byte layouts, Arrow.
 
 mod anonymous;
+mod architecture;
 mod assemble;
 mod beside_row;
 pub mod codes;
@@ -33,6 +34,7 @@ mod turns;
 mod yields;
 
 pub use anonymous::Anonymous;
+pub use architecture::{Architecture, ArchitectureRow};
 pub use assemble::{Assembler, EventKinds};
 pub use beside_row::BesideRow;
 pub use codes::{CodeList, ExitCode};

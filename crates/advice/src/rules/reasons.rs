@@ -26,7 +26,7 @@ use exitscope_analysis::{ExitCause, ExitStats, SubjectKey};
 use exitscope_model::codes::{KVM_EXIT_MEMORY_FAULT, is_of_pcs};
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName};
 use exitscope_policy::vcore::H_DOORBELL;
-use exitscope_policy::{Knob, KnobLocation, KnobUnit};
+use exitscope_policy::{Knob, KnobLocation, KnobMachines, KnobUnit};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -842,6 +842,7 @@ static SHADOW_VMCS: Knob = Knob {
     min: 0,
     max: 1,
     location: KnobLocation::ModuleAtLoad("kvm_intel"),
+    machines: KnobMachines::Of("x86"),
     about: "VMX: whether a nested hypervisor reads and writes its VMCS without an exit",
 };
 
