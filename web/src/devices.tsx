@@ -26,7 +26,7 @@ const same = (row: Subject, about: AboutRow) => row.subject_kind === about.kind 
 let joined = new Map<number, Pick<Row, "detail" | "pio">>();
 let joinedOf: unknown = null;
 
-function rows(kind: string): Row[] {
+function rows(kind: Kind): Row[] {
   if (joinedOf !== data.report) [joined, joinedOf] = [new Map(), data.report];
   return [...bySubject.value]
     .filter(([at]) => data.timelines.subjects[at]?.kind === kind)
@@ -76,7 +76,38 @@ const columns = (heading: string): Column<Row>[] => {
   ];
 };
 
-const NAMES: Record<string, string> = { port: "port", mmio: "MMIO page", msr: "MSR", cpuid: "CPUID leaf" };
+type Kind = AboutRow["kind"];
+
+/** One of each kind. */
+const NAMES: Record<Kind, string> = {
+  vmgexit: "request",
+  ghcb_msr: "request",
+  exception: "exception",
+  host_vector: "vector",
+  eoi_vector: "vector",
+  incomplete_ipi: "vector",
+  task_switch: "what led to it",
+  page_fault: "fault",
+  ept_violation: "violation",
+  memory_fault: "fault",
+  debug_register: "register",
+  apic: "register",
+  control_register: "register",
+  system_register: "register",
+  instruction: "instruction",
+  program_interruption: "interruption",
+  sigp: "order",
+  cpuid: "CPUID leaf",
+  mmio: "MMIO page",
+  port: "port",
+  msr: "MSR",
+  hypercall: "hypercall",
+  hyperv_hypercall: "hypercall",
+  xen_hypercall: "hypercall",
+  hcall: "hypercall",
+  hvc: "function",
+  diagnose: "diagnose",
+};
 
 /** Goes to the things of this kind. */
 export function seeKind(kind: string): void {
@@ -91,7 +122,7 @@ export const subjectName = (at: number): string => data.timelines.subjects[at]?.
 
 export function Devices() {
   const kinds = [...new Set(data.timelines.subjects.map((about) => about.kind))];
-  const order = ["port", "mmio", "msr"];
+  const order: Kind[] = ["port", "mmio", "msr"];
   kinds.sort((a, b) => (order.indexOf(a) + 1 || 9) - (order.indexOf(b) + 1 || 9));
   const hottest = (): (Bar & { cost: number; about: number })[] =>
     [...bySubject.value]
@@ -122,7 +153,7 @@ export function Devices() {
             <summary>
               {heading} ({list.length})
             </summary>
-            <DataTable columns={columns(NAMES[kind] ?? "which")} rows={list} caption={heading} top={8} chosen={(row) => chosen.value === subjectId(row.about)} />
+            <DataTable columns={columns(NAMES[kind])} rows={list} caption={heading} top={8} chosen={(row) => chosen.value === subjectId(row.about)} />
           </details>
         );
       })}

@@ -17,6 +17,9 @@ const COST = "cost_ns_per_s";
 /** Before a value, behind a figure. */
 const WHERE = { kernel: "with", host: "on", week: "in", day: "on" } as const;
 
+/** What a side consists of. */
+const UNITS = { kernel: "host", host: "recording", week: "host", day: "host" } as const;
+
 /** Hosts that are drawn; the table has all. */
 const MOST_BARS = 20;
 
@@ -165,7 +168,7 @@ function sureColumns({ by, against, comparisons }: Fleet): Column<SignificantCha
 
 /** What the intervals do not cover. */
 function uncovered(by: Fleet["by"], { before, after }: FleetComparison): string {
-  if (by === "host") return Math.min(before.recordings, after.recordings) === 1 ? " One recording on a side: what differs from one recording to the next is not in the intervals." : "";
+  if (UNITS[by] === "recording") return Math.min(before.recordings, after.recordings) === 1 ? " One recording on a side: what differs from one recording to the next is not in the intervals." : "";
   return Math.min(before.hosts, after.hosts) === 1 ? " One host on a side: what differs from host to host is not in the intervals." : "";
 }
 
@@ -189,7 +192,7 @@ function Comparisons({ fleet, sure }: { fleet: Fleet; sure: SignificantChange[] 
     <>
       <h3>What is certain of the cost</h3>
       <DataTable columns={sureColumns(fleet)} rows={sure} caption="What is certain of the cost" top={MOST_LINES} chosen={(row) => row.of === of} />
-      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero, and no side has fewer than ${FEWEST} ${by === "host" ? "recordings" : "hosts"}; the intervals are of hosts, and of stretches of time within each, drawn anew.`}</p>
+      <p class="note">{`Cost is per second of a vCPU. A difference is certain where its ${confidence} % interval excludes zero, and no side has fewer than ${FEWEST} ${UNITS[by]}s; the intervals are of hosts, and of stretches of time within each, drawn anew.`}</p>
       {comparisons.length > 1 && (
         <p class="choices">
           <label>

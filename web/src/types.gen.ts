@@ -70,6 +70,10 @@ export type ResultPage =
  * The unit of a figure.
  */
 export type FigureUnit = "ns" | "cycles" | "1/s" | "share" | "count";
+/**
+ * By what a fleet is compared.
+ */
+export type FleetBy = "kernel" | "host" | "week" | "day";
 
 /**
  * A report, and what of it is shown over time.
@@ -3257,7 +3261,34 @@ export interface AboutRow {
   direction: string | null;
   heading: string;
   key: number;
-  kind: string;
+  kind:
+    | "vmgexit"
+    | "ghcb_msr"
+    | "exception"
+    | "host_vector"
+    | "eoi_vector"
+    | "incomplete_ipi"
+    | "task_switch"
+    | "page_fault"
+    | "ept_violation"
+    | "memory_fault"
+    | "debug_register"
+    | "apic"
+    | "control_register"
+    | "system_register"
+    | "instruction"
+    | "program_interruption"
+    | "sigp"
+    | "cpuid"
+    | "mmio"
+    | "port"
+    | "msr"
+    | "hypercall"
+    | "hyperv_hypercall"
+    | "xen_hypercall"
+    | "hcall"
+    | "hvc"
+    | "diagnose";
   /**
    * What it is called beside others of its kind, and beside those of other kinds.
    */
@@ -3919,9 +3950,9 @@ export interface Fleet {
    */
   against: string | null;
   /**
-   * What is compared: `kernel`, `host`, `week` or `day`.
+   * What is compared.
    */
-  by: "kernel" | "host" | "week" | "day";
+  by: FleetBy;
   /**
    * Each of the others, shape by shape.
    */

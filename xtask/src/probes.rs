@@ -22,6 +22,12 @@ const FILE: &str = "xtask/probes.toml";
 /// Built by hand, and read when pages are built: not tracked, but of the tree.
 const FRONT_END: &str = "web/dist/page.html";
 
+/// The front end's packages, which a copy of the tree shares.
+const PACKAGES: &str = "web/node_modules";
+
+/// What checks the front end's types, as a probe asks for it, and where its packages have it.
+const TSC: (&str, &str) = ("tsc", ".bin/tsc");
+
 /// The rows of probes.toml.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,7 +56,7 @@ struct Probe {
     /// What does the step then; if there is something, the command must pass with it.
     #[serde(default)]
     done: Vec<Edit>,
-    /// Arguments of cargo, by blanks.
+    /// Arguments of cargo, by blanks; or `tsc`, which checks the front end.
     run: String,
     /// What the command prints, among other things, when it fails as it should.
     notices: String,
@@ -208,6 +214,7 @@ impl Scratch {
         }
         let is_gone = |file: &Path| !files.contains(file);
         remove_gone(&scratch.tree, Path::new(""), &is_gone)?;
+        std::os::unix::fs::symlink(root().join(PACKAGES), scratch.tree.join(PACKAGES)).context(PACKAGES)?;
         Ok(scratch)
     }
 
@@ -253,8 +260,12 @@ impl Scratch {
         Ok(())
     }
 
-    /// Runs cargo in the copy: whether it passed, and what it printed.
+    /// Runs cargo or tsc in the copy: whether it passed, and what it printed.
     fn run(&self, arguments: &str) -> anyhow::Result<(bool, String)> {
+        if arguments == TSC.0 {
+            let mut tsc = Command::new(root().join(PACKAGES).join(TSC.1));
+            return finished(tsc.arg("--noEmit").current_dir(self.tree.join("web")));
+        }
         let mut cargo = crate::cargo()?;
         // A new snapshot is a difference, not a file.
         cargo.args(arguments.split_whitespace()).env("INSTA_UPDATE", "no").env("CARGO_INCREMENTAL", "1");

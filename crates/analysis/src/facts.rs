@@ -71,7 +71,7 @@ impl SubjectKey {
     /// Whether it is a port, or emulated memory.
     #[inline]
     pub(crate) fn is_accessed(&self) -> bool {
-        matches!(self.kind, SubjectKind::Port | SubjectKind::Mmio)
+        self.kind.is_place_of_devices()
     }
 }
 

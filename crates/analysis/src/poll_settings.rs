@@ -5,9 +5,9 @@
 //! halt 900 us: poll 200000 ─► 100000 (shrink)     cut from 320000 to 200000: halt_poll_ns; shrink 2
 //! ```
 
-use exitscope_model::{PollChange, TraceInfo, VcpuIdentity, VcpuWakeup};
+use exitscope_model::{Architecture, PollChange, TraceInfo, VcpuIdentity, VcpuWakeup};
 use exitscope_policy::Knob;
-use exitscope_policy::host_halt_poll::{HALT_POLL_NS_DEFAULTS, HALT_POLL_NS_SHRINK_DEFAULTS, Params, PollOwner};
+use exitscope_policy::host_halt_poll::{HALT_POLL_NS_SHRINK_DEFAULTS, Params, PollOwner};
 use exitscope_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -182,7 +182,8 @@ pub struct RecordedHaltPolling {
 impl RecordedHaltPolling {
     /// Of the machine on which this was recorded.
     pub fn of(info: &TraceInfo) -> RecordedHaltPolling {
-        let mut params = Params { halt_poll_ns: default_poll(&info.arch), ..Params::default() };
+        let architecture = Architecture::or_x86(&info.arch).row();
+        let mut params = Params { halt_poll_ns: architecture.halt_poll_ns, ..Params::default() };
         let version = exitscope_model::version(&info.release);
         let shrink = HALT_POLL_NS_SHRINK_DEFAULTS.iter().find(|row| version.is_some_and(|version| version >= row.0));
         // A release that does not say (a simulated host) is as new ones are.
@@ -193,7 +194,7 @@ impl RecordedHaltPolling {
             let _ = params.set(name, value);
         }
         let in_force = info.setting("kvm", "halt_poll_ns").and(Some(params.halt_poll_ns));
-        let whose = if info.arch.starts_with("ppc") { PollOwner::Vcore } else { PollOwner::Vcpu };
+        let whose = if architecture.vcores_poll { PollOwner::Vcore } else { PollOwner::Vcpu };
         RecordedHaltPolling { params, in_force, whose }
     }
 
@@ -201,17 +202,6 @@ impl RecordedHaltPolling {
     pub fn is_of_vcores(&self) -> bool {
         self.whose == PollOwner::Vcore
     }
-}
-
-/// What `halt_poll_ns` is unless it was set, on a machine that `uname -m` calls `arch`.
-fn default_poll(arch: &str) -> Nanos {
-    let kernel = match arch {
-        "aarch64" => "arm64",
-        _ if arch.starts_with("ppc") => "powerpc",
-        // The others' machines have the kernel's name and a width: s390x, riscv64, loongarch64.
-        _ => HALT_POLL_NS_DEFAULTS.iter().map(|row| row.0).find(|name| arch.starts_with(name)).unwrap_or("x86"),
-    };
-    HALT_POLL_NS_DEFAULTS.iter().find(|row| row.0 == kernel).map_or(Nanos(0), |row| row.1)
 }
 
 #[cfg(test)]
@@ -263,7 +253,8 @@ mod tests {
             ("loongarch64", 500_000),
             ("", 200_000),
         ] {
-            assert_eq!(default_poll(arch), Nanos(ns), "{arch}");
+            let info = TraceInfo { arch: arch.to_string(), ..TraceInfo::default() };
+            assert_eq!(RecordedHaltPolling::of(&info).params.halt_poll_ns, Nanos(ns), "{arch}");
         }
     }
 

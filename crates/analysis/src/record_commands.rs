@@ -9,7 +9,7 @@
 //! ```
 
 use crate::Facts;
-use exitscope_model::{EventNames, TraceInfo};
+use exitscope_model::{Architecture, EventNames, TraceInfo};
 use std::borrow::Cow;
 
 /// What is missed in a recording.
@@ -60,7 +60,7 @@ impl Missed {
         match self {
             Missed::Exits => &["kvm:kvm_exit", "kvm_hv:kvm_guest_exit", "kvm:kvm_s390_sie_exit"],
             Missed::Subjects => &["kvm:kvm_pio"],
-            Missed::Entries => &["kvm:kvm_entry", "kvm_hv:kvm_guest_enter", "kvm:kvm_s390_sie_enter"],
+            Missed::Entries => &["kvm:kvm_entry", "kvm_hv:kvm_guest_enter", "kvm:kvm_s390_sie_enter", "kvm:kvm_enter"],
             Missed::UserExits => &["kvm:kvm_userspace_exit"],
             Missed::HaltEnds => &["kvm:kvm_vcpu_wakeup", "kvm_hv:kvmppc_vcore_wakeup"],
             Missed::Nested => &["kvm:kvm_nested_vmexit"],
@@ -165,7 +165,7 @@ impl HowToRecord {
     pub fn again(&self) -> &'static str {
         match () {
             _ if self.xen => XEN,
-            _ if self.arch.starts_with("ppc") => POWERPC,
+            _ if Architecture::or_x86(&self.arch).row().has_kvm_hv => POWERPC,
             _ => KVM,
         }
     }
@@ -230,6 +230,16 @@ const XEN: &str = "`xentrace -D -e 0x000af000 -T 10 FILE`";
 mod tests {
     use super::*;
     use exitscope_model::HostSetting;
+
+    #[test]
+    fn exits_and_entries_of_each_architecture_are_missed_by_name() {
+        for of in Architecture::ALL.iter().filter(|of| !of.row().exits.is_empty()) {
+            for (missed, names) in [(Missed::Exits, of.row().exits), (Missed::Entries, of.row().entries)] {
+                let is_listed = names.iter().any(|name| missed.tracepoints().contains(name));
+                assert!(is_listed, "{missed:?} of {of:?}: {names:?}");
+            }
+        }
+    }
 
     fn of(arch: &str, xen: bool) -> HowToRecord {
         HowToRecord::of(&TraceInfo { arch: arch.into(), by_vcpu: xen, ..TraceInfo::default() })

@@ -5,9 +5,9 @@ use crate::html_output;
 use crate::sql;
 use crate::terminal::terminal_style;
 use crate::{Outcome, write_json};
-use exitscope_fleet::{FleetBy, FleetOptions};
+use exitscope_fleet::FleetOptions;
 use exitscope_page::{ResultPage, write_result_data, write_result_page};
-use exitscope_view::{Fleet, fleet_page, write_page};
+use exitscope_view::{Fleet, FleetBy, fleet_page, write_page};
 use std::io::Write;
 use std::path::Path;
 

@@ -15,7 +15,8 @@ use exitscope_analysis::{Diff, DiffBlock, fleet};
 use exitscope_query::{QueryEngine, QueryError};
 use exitscope_store::RecordingRow;
 use exitscope_view::{
-    Fleet, FleetAdvice, FleetComparison, FleetSide, Headline, LeftOutFile, Outlier, ReasonComparison, Shape,
+    Fleet, FleetAdvice, FleetBy, FleetComparison, FleetSide, FleetUnit, Headline, LeftOutFile, Outlier,
+    ReasonComparison, Shape,
 };
 use recorded::RecordedByShape;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,38 +38,15 @@ pub struct FleetOptions {
     pub confidence_percent: f64,
 }
 
-/// By what a fleet is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FleetBy {
-    /// Kernel releases.
-    Kernel,
-    /// Hosts.
-    Host,
-    /// Weeks, as 2026-W47.
-    Week,
-    /// Days.
-    Day,
-}
-
-impl FleetBy {
-    fn name(self) -> &'static str {
-        match self {
-            FleetBy::Kernel => "kernel",
-            FleetBy::Host => "host",
-            FleetBy::Week => "week",
-            FleetBy::Day => "day",
-        }
-    }
-
-    fn value_of(self, run: &RecordingRow) -> String {
-        let week = || run.day.parse::<NaiveDate>().map(|day| day.format("%G-W%V").to_string());
-        match self {
-            FleetBy::Kernel if run.release.is_empty() => "unknown".to_string(),
-            FleetBy::Kernel => run.release.clone(),
-            FleetBy::Host => run.host.clone(),
-            FleetBy::Week => week().unwrap_or_default(),
-            FleetBy::Day => run.day.clone(),
-        }
+/// What a recording is of, by which a fleet is compared.
+fn value_of(by: FleetBy, run: &RecordingRow) -> String {
+    let week = || run.day.parse::<NaiveDate>().map(|day| day.format("%G-W%V").to_string());
+    match by {
+        FleetBy::Kernel if run.release.is_empty() => "unknown".to_string(),
+        FleetBy::Kernel => run.release.clone(),
+        FleetBy::Host => run.host.clone(),
+        FleetBy::Week => week().unwrap_or_default(),
+        FleetBy::Day => run.day.clone(),
     }
 }
 
@@ -118,7 +96,7 @@ pub fn report(engine: &QueryEngine, options: &FleetOptions) -> Result<Fleet, Fle
             .iter()
             .map(|file| LeftOutFile { path: file.path.clone(), why: file.why.clone() })
             .collect(),
-        by: options.by.name(),
+        by: options.by,
         against: Some(groups.against).filter(|_| !runs.is_empty()),
         confidence_percent: options.confidence_percent,
         comparisons,
@@ -141,7 +119,7 @@ impl Groups {
     fn new(options: &FleetOptions, runs: &Runs<'_>) -> Result<Groups, FleetError> {
         let mut first_days: BTreeMap<String, &str> = BTreeMap::new();
         for run in runs.values() {
-            let day = first_days.entry(options.by.value_of(run)).or_insert(&run.day);
+            let day = first_days.entry(value_of(options.by, run)).or_insert(&run.day);
             *day = (*day).min(&run.day);
         }
         let mut values: Vec<(&str, String)> = first_days.into_iter().map(|(value, day)| (day, value)).collect();
@@ -188,7 +166,7 @@ impl Groups {
                 let rows = new.against(&old, (options.confidence_percent * 100.0).round() as u64);
                 let rows = rows.iter().map(|row| ReasonComparison::of(row, &MeasureChange::verdict)).collect();
                 let sides = [before.clone(), after];
-                let of = FleetComparison::new(self.by.name(), value.clone(), shape.clone(), sides, rows);
+                let of = FleetComparison::new(self.by, value.clone(), shape.clone(), sides, rows);
                 comparisons.push(of.top(options.top));
             }
         }
@@ -200,13 +178,16 @@ impl Groups {
         let mut units: BTreeMap<&str, Vec<DiffBlock>> = BTreeMap::new();
         let (mut side, mut hosts) = (FleetSide::default(), BTreeSet::new());
         for ((of, id), recorded) in all {
-            let Some(run) = runs.get(id.as_str()).filter(|run| of == shape && self.by.value_of(run) == value) else {
+            let Some(run) = runs.get(id.as_str()).filter(|run| of == shape && value_of(self.by, run) == value) else {
                 continue;
             };
             hosts.insert(&run.host);
             side.recordings += 1;
             side.vcpu_ns += recorded.blocks.iter().map(|block| block.duration).sum::<u64>();
-            let unit = if self.by == FleetBy::Host { id.as_str() } else { run.host.as_str() };
+            let unit = match self.by.unit() {
+                FleetUnit::Recordings => id.as_str(),
+                FleetUnit::Hosts => run.host.as_str(),
+            };
             units.entry(unit).or_default().extend(recorded.blocks.iter().cloned());
         }
         side.hosts = hosts.len() as u64;

@@ -21,7 +21,7 @@ use crate::run_loop::{OutboundSink, Setup, parkers, serve};
 use crate::setting_file::{SettingFile, create_folder};
 use crate::yielding::{HELD_NS, SLICE, THREADS, VCPUS, WaiterCall};
 use crate::{LabError, LabMachine, LabVm, Payload, PrivilegeRing, VmConfig, Watch, step};
-use exitscope_policy::{Knob, KnobLocation, KnobUnit, Policies, knob};
+use exitscope_policy::{Knob, KnobLocation, KnobMachines, KnobUnit, Policies, knob};
 use exitscope_scenario::TimeDistribution;
 use exitscope_signals::signalled;
 use exitscope_units::Picos;
@@ -57,6 +57,7 @@ static WORKER_DELAY: Knob = Knob {
     min: 0,
     max: 1_000_000_000,
     location: KnobLocation::File("/worker_delay_ns"),
+    machines: KnobMachines::All,
     about: "How long the disk's worker waits before it answers a request",
 };
 static YIELD: Knob = Knob {
@@ -66,6 +67,7 @@ static YIELD: Knob = Knob {
     min: 0,
     max: 3,
     location: KnobLocation::File("/yield"),
+    machines: KnobMachines::All,
     about: "What a waiter for a lock says to the hypervisor",
 };
 

@@ -271,7 +271,7 @@ impl Assembler {
             EventKind::Exit { code, .. } => {
                 self.has_hardware(ledger);
                 if self.arch.is_none() {
-                    self.arch = code.list.arch();
+                    self.arch = code.list.architecture().map(|of| of.row().machine);
                 }
                 if code.list == CodeList::PpcTrap && !self.lanes_by_vcpu {
                     self.go_by_vcpu(event, ledger);

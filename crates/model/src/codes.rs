@@ -4,6 +4,7 @@ mod subject_names;
 pub mod tables;
 mod unlisted;
 
+use crate::Architecture;
 pub use subject_names::{
     HostVectorKind, REGION_BITS, detail_name, has_known_vectors, host_vector_kind, is_of_pcs, vector_name,
 };
@@ -38,15 +39,15 @@ pub enum CodeList {
 }
 
 impl CodeList {
-    /// The architecture of a host that has these, as far as it tells: what `uname -m` begins with.
-    pub const fn arch(self) -> Option<&'static str> {
+    /// The architecture of a host that has these, as far as they tell it.
+    pub const fn architecture(self) -> Option<Architecture> {
         match self {
-            CodeList::Vmx | CodeList::Svm => Some("x86"),
-            CodeList::Arm64Exit | CodeList::Arm64Ec => Some("aarch64"),
-            CodeList::S390 => Some("s390x"),
-            CodeList::PpcTrap | CodeList::PpcBooke => Some("ppc"),
-            CodeList::Riscv => Some("riscv"),
-            CodeList::Loongarch => Some("loongarch"),
+            CodeList::Vmx | CodeList::Svm => Some(Architecture::X86),
+            CodeList::Arm64Exit | CodeList::Arm64Ec => Some(Architecture::Arm64),
+            CodeList::S390 => Some(Architecture::S390),
+            CodeList::PpcTrap | CodeList::PpcBooke => Some(Architecture::Powerpc),
+            CodeList::Riscv => Some(Architecture::Riscv),
+            CodeList::Loongarch => Some(Architecture::Loongarch),
             CodeList::KvmExit | CodeList::Text => None,
         }
     }

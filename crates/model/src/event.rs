@@ -483,6 +483,11 @@ impl SubjectKind {
         self.names().1
     }
 
+    /// Whether devices are at such places, and may have names of their own.
+    pub const fn is_place_of_devices(self) -> bool {
+        matches!(self, SubjectKind::Port | SubjectKind::Mmio)
+    }
+
     /// Which way the guest went, where that has a meaning: `out`, `in`, `write`, `read`.
     pub const fn direction(self, write: bool) -> Option<&'static str> {
         match (self, write) {

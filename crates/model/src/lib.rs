@@ -10,6 +10,7 @@
 
 mod anonymous;
 mod apicv_inhibit;
+mod architecture;
 mod assemble;
 mod beside_row;
 pub mod codes;
@@ -40,6 +41,7 @@ mod yields;
 
 pub use anonymous::Anonymous;
 pub use apicv_inhibit::{APICV_DISABLED, APICV_HYPERV, ApicvInhibit, apicv_inhibit_words, apicv_inhibits};
+pub use architecture::{Architecture, ArchitectureRow};
 pub use assemble::{Assembler, EventKinds};
 pub use beside_row::BesideRow;
 pub use codes::{CodeList, ExitCode};

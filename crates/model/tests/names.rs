@@ -64,40 +64,41 @@ fn a_setting_is_found_by_its_module_and_its_name() {
 }
 
 #[test]
-fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction() {
+fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction_and_devices() {
     let shown = SubjectKind::ALL.map(|kind| {
         let directions = [true, false].map(|write| kind.direction(write).unwrap_or("-"));
-        (kind.name(), kind.heading(), directions, kind.is_hypercall())
+        let [is_call, has_devices] = [kind.is_hypercall(), kind.is_place_of_devices()];
+        (kind.name(), kind.heading(), directions, is_call, has_devices)
     });
     let (none, access) = (["-", "-"], ["write", "read"]);
     let expected = [
-        ("vmgexit", "VMGEXITs, by what the guest asks for", none, false),
-        ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request", none, false),
-        ("exception", "Exceptions and NMIs, by vector", none, false),
-        ("host_vector", "Interrupts of the host, by vector", none, false),
-        ("eoi_vector", "Ends of the guest's interrupts, by vector", none, false),
-        ("incomplete_ipi", "IPIs not delivered whole, by vector", none, false),
-        ("task_switch", "Task switches, by what led to them", none, false),
-        ("page_fault", "Page faults, by error code or fault status", none, false),
-        ("ept_violation", "EPT violations, by access and what the entry allowed", none, false),
-        ("memory_fault", "Memory faults that KVM could not resolve", none, false),
-        ("debug_register", "Debug registers", access, false),
-        ("apic", "Local APIC registers", access, false),
-        ("control_register", "Control registers", access, false),
-        ("system_register", "System registers", access, false),
-        ("instruction", "Intercepted instructions", none, false),
-        ("program_interruption", "Program interruptions", none, false),
-        ("sigp", "SIGP orders", none, false),
-        ("cpuid", "CPUID leaves", none, false),
-        ("mmio", "MMIO regions", access, false),
-        ("port", "I/O ports", ["out", "in"], false),
-        ("msr", "MSRs", access, false),
-        ("hypercall", "Hypercalls", none, true),
-        ("hyperv_hypercall", "Hyper-V hypercalls", none, true),
-        ("xen_hypercall", "Xen hypercalls", none, true),
-        ("hcall", "Hypercalls", none, true),
-        ("hvc", "HVC and SMC calls, by function", none, true),
-        ("diagnose", "Diagnoses", none, true),
+        ("vmgexit", "VMGEXITs, by what the guest asks for", none, false, false),
+        ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request", none, false, false),
+        ("exception", "Exceptions and NMIs, by vector", none, false, false),
+        ("host_vector", "Interrupts of the host, by vector", none, false, false),
+        ("eoi_vector", "Ends of the guest's interrupts, by vector", none, false, false),
+        ("incomplete_ipi", "IPIs not delivered whole, by vector", none, false, false),
+        ("task_switch", "Task switches, by what led to them", none, false, false),
+        ("page_fault", "Page faults, by error code or fault status", none, false, false),
+        ("ept_violation", "EPT violations, by access and what the entry allowed", none, false, false),
+        ("memory_fault", "Memory faults that KVM could not resolve", none, false, false),
+        ("debug_register", "Debug registers", access, false, false),
+        ("apic", "Local APIC registers", access, false, false),
+        ("control_register", "Control registers", access, false, false),
+        ("system_register", "System registers", access, false, false),
+        ("instruction", "Intercepted instructions", none, false, false),
+        ("program_interruption", "Program interruptions", none, false, false),
+        ("sigp", "SIGP orders", none, false, false),
+        ("cpuid", "CPUID leaves", none, false, false),
+        ("mmio", "MMIO regions", access, false, true),
+        ("port", "I/O ports", ["out", "in"], false, true),
+        ("msr", "MSRs", access, false, false),
+        ("hypercall", "Hypercalls", none, true, false),
+        ("hyperv_hypercall", "Hyper-V hypercalls", none, true, false),
+        ("xen_hypercall", "Xen hypercalls", none, true, false),
+        ("hcall", "Hypercalls", none, true, false),
+        ("hvc", "HVC and SMC calls, by function", none, true, false),
+        ("diagnose", "Diagnoses", none, true, false),
     ];
     assert_eq!(shown, expected);
 }

@@ -75,7 +75,7 @@ impl ResultPage<'_> {
             }
             ResultPage::Sweep { sweep } => format!("sweep of {}", sweep.scenario.name),
             ResultPage::Lab { lab } => format!("lab {}", lab.experiment),
-            ResultPage::Fleet { fleet } => format!("fleet by {}", fleet.by),
+            ResultPage::Fleet { fleet } => format!("fleet by {}", fleet.by.name()),
             ResultPage::Trial { trials: [trial] } => format!("trial on {}", trial.host),
             ResultPage::Trial { trials } => format!("{} trials", trials.len()),
         }

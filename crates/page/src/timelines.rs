@@ -12,7 +12,7 @@ use exitscope_analysis::over_time::{
     BELOW_CAUSE, BucketRow, CAUSES, REASONS, TimelineKeys, Timelines, lane_of, number_of, place,
 };
 use exitscope_analysis::{ExitCause, KeyNumbering, SubjectKey};
-use exitscope_model::{Exit, ExitCode, ExitPhase, TimePart, TraceInfo, VcpuIdentity, WhoRow};
+use exitscope_model::{Exit, ExitCode, ExitPhase, SubjectKind, TimePart, TraceInfo, VcpuIdentity, WhoRow};
 use exitscope_units::{Moment, Tid};
 use exitscope_view::{SlowExitRow, detail_label, detail_of_kind};
 use rustc_hash::FxHashMap;
@@ -47,6 +47,7 @@ struct LaneRow {
 /// What exits were about.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct AboutRow {
+    #[schemars(extend("enum" = SubjectKind::ALL.map(SubjectKind::name)))]
     kind: &'static str,
     heading: &'static str,
     key: u64,

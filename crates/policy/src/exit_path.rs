@@ -19,24 +19,24 @@
 //! Documentation/virt/kvm/api.rst (KVM_CAP_SYNC_REGS, KVM_CAP_IMMEDIATE_EXIT); KVM Forum 2016, "As Time Goes By".
 
 use crate::bounded_list::BoundedList;
-use crate::knob::{KnobLocation, KnobUnit, choice, params};
+use crate::knob::{KnobLocation, KnobMachines, KnobUnit, choice, params};
 
 params! {
     /// The choices that make an exit short or long.
-    early_exit: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
+    early_exit: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design, KnobMachines::All,
         "Whether one look decides that no timer, signal or request is pending; otherwise each is tested for";
-    request_tests: u32, KnobUnit::Count, 30, 0 => 64, KnobLocation::Design,
+    request_tests: u32, KnobUnit::Count, 30, 0 => 64, KnobLocation::Design, KnobMachines::All,
         "How many kinds of requests are tested for one by one; x86 has about 30";
-    lazy_fpu: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
+    lazy_fpu: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design, KnobMachines::All,
         "Whether the guest's floating-point state stays loaded until KVM_RUN returns; otherwise every exit saves and every entry loads it";
-    signal_mask: bool, KnobUnit::Bool, 0, 0 => 1, KnobLocation::Ioctl("KVM_SET_SIGNAL_MASK"),
+    signal_mask: bool, KnobUnit::Bool, 0, 0 => 1, KnobLocation::Ioctl("KVM_SET_SIGNAL_MASK"), KnobMachines::All,
         "Whether KVM_RUN switches to a signal mask of its own and back, instead of being told by immediate_exit";
     register_sync: RegisterSync, KnobUnit::Choice(RegisterSync::WORDS), RegisterSync::Needed, 0 => RegisterSync::ALL.len() - 1,
-        KnobLocation::Ioctl("KVM_CAP_SYNC_REGS"), "How user space gets at a vCPU's registers: all by ioctl, those needed by ioctl, or through the shared page";
-    register_ioctls: u32, KnobUnit::Count, 15, 0 => 64, KnobLocation::Design,
+        KnobLocation::Ioctl("KVM_CAP_SYNC_REGS"), KnobMachines::All, "How user space gets at a vCPU's registers: all by ioctl, those needed by ioctl, or through the shared page";
+    register_ioctls: u32, KnobUnit::Count, 15, 0 => 64, KnobLocation::Design, KnobMachines::All,
         "System calls of synchronising all registers, reading and writing together; x86 needs 14 to 16";
     device_lock: DeviceLock, KnobUnit::Choice(DeviceLock::WORDS), DeviceLock::Big, 0 => DeviceLock::ALL.len() - 1,
-        KnobLocation::Design, "Whether user space holds one lock for all devices, registers included, or each device's own";
+        KnobLocation::Design, KnobMachines::All, "Whether user space holds one lock for all devices, registers included, or each device's own";
 }
 
 choice! {

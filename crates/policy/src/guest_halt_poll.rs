@@ -21,7 +21,7 @@
 
 pub use crate::poll_adjustment::PollAdjustment;
 
-use crate::knob::{KnobLocation, KnobUnit, params};
+use crate::knob::{KnobLocation, KnobMachines, KnobUnit, params};
 use exitscope_units::Nanos;
 
 /// After how many rounds of its loop `poll_idle` looks at the clock.
@@ -29,21 +29,21 @@ pub const RELAX_COUNT: u64 = 201;
 
 params! {
     /// The tunables of guest halt polling.
-    guest_halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
+    guest_halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
         "The longest a vCPU polls before it halts, in nanoseconds; 0 switches guest polling off";
-    guest_halt_poll_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
+    guest_halt_poll_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
         "The limit is divided by this after a long halt; 0 resets it to 0";
-    guest_halt_poll_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
+    guest_halt_poll_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
         "The limit is multiplied by this after a halt that a longer poll would have caught";
-    guest_halt_poll_grow_start: Nanos, KnobUnit::Nanos, 50_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"),
+    guest_halt_poll_grow_start: Nanos, KnobUnit::Nanos, 50_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
         "The limit at which growing begins, in nanoseconds, and the smallest but 0 if guest_halt_poll_reset is Y";
-    guest_halt_poll_allow_shrink: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Module("haltpoll"),
+    guest_halt_poll_allow_shrink: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
         "Whether the limit may shrink";
-    guest_halt_poll_reset: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
+    guest_halt_poll_reset: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design, KnobMachines::Of("x86"),
         "Whether a limit that shrinks below guest_halt_poll_grow_start becomes 0: Y in guests of Linux 6.9 and later, N in older ones, where it goes on shrinking";
-    cpu_relax_ns: Nanos, KnobUnit::Nanos, 0, 0 => 1_000_000, KnobLocation::Machine,
+    cpu_relax_ns: Nanos, KnobUnit::Nanos, 0, 0 => 1_000_000, KnobLocation::Machine, KnobMachines::All,
         "What one round of the poll loop takes, in nanoseconds; 201 of them pass between looks at the clock. 0: the limit is met exactly";
-    tick_ns: Nanos, KnobUnit::Nanos, 4_000_000, 100_000 => 10_000_000, KnobLocation::Design,
+    tick_ns: Nanos, KnobUnit::Nanos, 4_000_000, 100_000 => 10_000_000, KnobLocation::Design, KnobMachines::All,
         "The guest kernel's tick, in nanoseconds (CONFIG_HZ): a poll without a limit lasts a sixteenth of it";
 }
 

@@ -21,33 +21,22 @@
 
 pub use crate::poll_adjustment::PollAdjustment;
 
-use crate::knob::{KnobLocation, KnobUnit, params};
+use crate::knob::{KnobLocation, KnobMachines, KnobUnit, params};
 use exitscope_units::Nanos;
 
 params! {
     /// The tunables of host halt polling.
-    halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::Module("kvm"),
+    halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::Module("kvm"), KnobMachines::All,
         "The longest KVM polls for a halted vCPU, in nanoseconds; 0 switches host polling off";
-    halt_poll_ns_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"),
+    halt_poll_ns_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"), KnobMachines::All,
         "The poll is multiplied by this after a halt that a longer poll would have caught; 0 never grows";
-    halt_poll_ns_grow_start: Nanos, KnobUnit::Nanos, 10_000, 0 => u32::MAX, KnobLocation::Module("kvm"),
+    halt_poll_ns_grow_start: Nanos, KnobUnit::Nanos, 10_000, 0 => u32::MAX, KnobLocation::Module("kvm"), KnobMachines::All,
         "The smallest poll but 0, in nanoseconds";
-    halt_poll_ns_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"),
+    halt_poll_ns_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("kvm"), KnobMachines::All,
         "The poll is divided by this after a long halt; 0 resets it to 0. The default is 2 from Linux 6.11 on, before 0";
-    halt_poll_max_steal: u32, KnobUnit::Percent, 10, 0 => 255, KnobLocation::Module("kvm"),
+    halt_poll_max_steal: u32, KnobUnit::Percent, 10, 0 => 255, KnobLocation::Module("kvm"), KnobMachines::Of("s390"),
         "s390: no polling while the hypervisor below takes at least this share of the time";
 }
-
-/// What `halt_poll_ns` is by default on each architecture (KVM_HALT_POLL_NS_DEFAULT in its kvm_host.h).
-pub const HALT_POLL_NS_DEFAULTS: &[(&str, Nanos)] = &[
-    ("x86", Nanos(200_000)),
-    ("arm64", Nanos(500_000)),
-    ("riscv", Nanos(500_000)),
-    ("s390", Nanos(50_000)),
-    ("powerpc", Nanos(10_000)),
-    ("loongarch", Nanos(500_000)),
-    ("mips", Nanos(500_000)),
-];
 
 /// What `halt_poll_ns_shrink` is by default from which version of Linux on, newest first (virt/kvm/kvm_main.c; "KVM: Enable
 /// halt polling shrink parameter by default" came with 6.11).

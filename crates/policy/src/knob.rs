@@ -51,6 +51,25 @@ pub enum KnobLocation {
     Machine,
 }
 
+/// On which machines something asks a knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnobMachines {
+    /// All.
+    All,
+    /// Those of one architecture, by the name of its folder in the kernel's `arch/`.
+    Of(&'static str),
+}
+
+impl KnobMachines {
+    /// Whether those of this architecture are among them.
+    pub fn has(self, kernel_name: &str) -> bool {
+        match self {
+            KnobMachines::All => true,
+            KnobMachines::Of(name) => name == kernel_name,
+        }
+    }
+}
+
 /// One tunable number of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knob {
@@ -66,6 +85,8 @@ pub struct Knob {
     pub max: u64,
     /// Where a running system has it.
     pub location: KnobLocation,
+    /// On which machines something asks it.
+    pub machines: KnobMachines,
     /// What it does, in a sentence.
     pub about: &'static str,
 }
@@ -292,10 +313,10 @@ impl KnobType for bool {
     }
 }
 
-/// Declares a policy's tunables, one line each: field, type, unit, default, bounds, place, and what it does. Makes the
+/// Declares a policy's tunables, one line each: field, type, unit, default, bounds, place, machines, and what it does. Makes the
 /// struct `Params` with its defaults, its rows `KNOBS`, and `get` and `set` by name.
 macro_rules! params {
-    ($(#[$doc:meta])* $($name:ident: $type:ty, $unit:expr, $default:expr, $min:expr => $max:expr, $place:expr, $about:expr;)*) => {
+    ($(#[$doc:meta])* $($name:ident: $type:ty, $unit:expr, $default:expr, $min:expr => $max:expr, $place:expr, $machines:expr, $about:expr;)*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Params {
@@ -311,6 +332,7 @@ macro_rules! params {
                 min: $min as u64,
                 max: $max as u64,
                 location: $place,
+                machines: $machines,
                 about: $about,
             }),*];
 
@@ -385,6 +407,7 @@ mod tests {
         min: 10,
         max: 1_000_000,
         location: KnobLocation::Module("haltpoll"),
+        machines: KnobMachines::Of("s390"),
         about: "",
     };
     static SWITCH: Knob = Knob { name: "some_switch", unit: KnobUnit::Bool, default: 1, min: 0, max: 1, ..TIME };
@@ -449,6 +472,11 @@ mod tests {
         ] {
             assert_eq!(place.to_string(), says);
         }
+    }
+
+    #[test]
+    fn a_knob_is_asked_on_all_machines_or_on_those_of_one_architecture() {
+        assert!(KnobMachines::All.has("x86") && TIME.machines.has("s390") && !TIME.machines.has("x86"));
     }
 
     #[test]

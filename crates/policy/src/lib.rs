@@ -26,7 +26,7 @@ pub mod vcore;
 pub mod yielding;
 
 pub use bounded_list::BoundedList;
-pub use knob::{Knob, KnobBoot, KnobError, KnobFile, KnobLocation, KnobText, KnobUnit};
+pub use knob::{Knob, KnobBoot, KnobError, KnobFile, KnobLocation, KnobMachines, KnobText, KnobUnit};
 
 /// Lists the policies: makes `Policies`, a field each, and all that goes through every one of them.
 macro_rules! policies {

@@ -20,14 +20,14 @@
 //! (kvm_fast_pio), virt/kvm/eventfd.c, virt/kvm/coalesced_mmio.c.
 
 use crate::bounded_list::BoundedList;
-use crate::knob::{KnobLocation, KnobUnit, choice, params};
+use crate::knob::{KnobLocation, KnobMachines, KnobUnit, choice, params};
 
 params! {
     /// The choices of a hypervisor about port accesses.
-    quick_path: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design,
+    quick_path: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design, KnobMachines::Of("x86"),
         "Whether plain port accesses are decoded from the exit (Xen 3.1, Xen since 2010, KVM) or all are emulated (Xen 3.3)";
     device_model: DeviceModel, KnobUnit::Choice(DeviceModel::WORDS), DeviceModel::Inline, 0 => DeviceModel::ALL.len() - 1,
-        KnobLocation::Design, "Where the device model runs: in the vCPU's own thread (KVM), or in one that the scheduler must run (Xen)";
+        KnobLocation::Design, KnobMachines::All, "Where the device model runs: in the vCPU's own thread (KVM), or in one that the scheduler must run (Xen)";
 }
 
 choice! {

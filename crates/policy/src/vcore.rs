@@ -18,20 +18,20 @@
 //! Sources: Linux arch/powerpc/kvm/book3s_hv_builtin.c (kvmhv_commence_exit), book3s_hv.c (kvmppc_run_core,
 //! subcore_config_ok), book3s_hv_rmhandlers.S (H_CEDE); the gang-exits script posted to linuxppc-dev in May 2015.
 
-use crate::knob::{KnobLocation, KnobUnit, params};
+use crate::knob::{KnobLocation, KnobMachines, KnobUnit, params};
 use exitscope_units::VcpuId;
 
 params! {
     /// The topology of cores and virtual cores.
-    threads_per_core: u32, KnobUnit::Count, 8, 1 => 8, KnobLocation::Machine,
+    threads_per_core: u32, KnobUnit::Count, 8, 1 => 8, KnobLocation::Machine, KnobMachines::Of("powerpc"),
         "Hardware threads of a core";
-    subcores_per_core: u32, KnobUnit::Count, 1, 1 => 4, KnobLocation::File("/sys/devices/system/cpu/subcores_per_core"),
+    subcores_per_core: u32, KnobUnit::Count, 1, 1 => 4, KnobLocation::File("/sys/devices/system/cpu/subcores_per_core"), KnobMachines::Of("powerpc"),
         "Into how many subcores each core is split for good: 1, 2 or 4";
-    smt_mode: u32, KnobUnit::Count, 1, 1 => 8, KnobLocation::Ioctl("KVM_CAP_PPC_SMT"),
+    smt_mode: u32, KnobUnit::Count, 1, 1 => 8, KnobLocation::Ioctl("KVM_CAP_PPC_SMT"), KnobMachines::Of("powerpc"),
         "Consecutive vCPUs that form a virtual core: 1, 2, 4 or 8";
-    dynamic_mt_modes: u32, KnobUnit::Count, 6, 0 => 6, KnobLocation::Module("kvm_hv"),
+    dynamic_mt_modes: u32, KnobUnit::Count, 6, 0 => 6, KnobLocation::Module("kvm_hv"), KnobMachines::Of("powerpc"),
         "Into how many subcores a core may be split for one run: 0 none, 2, 4, or 6 for either";
-    one_vm_per_core: bool, KnobUnit::Bool, 0, 0 => 1, KnobLocation::Module("kvm_hv"),
+    one_vm_per_core: bool, KnobUnit::Bool, 0, 0 => 1, KnobLocation::Module("kvm_hv"), KnobMachines::Of("powerpc"),
         "Only virtual cores of the same VM may share a core for one run";
 }
 

@@ -343,3 +343,23 @@ fn path_of(number: u64) -> String {
 fn number_of(name: &str) -> Option<u64> {
     name.strip_suffix(".json").filter(|digits| digits.len() == 20)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the fields that all entries have had; what came later has to have a default.
+    const FIRST: &str = r#"{"schema": "exitscope.store/1", "what": "add", "runs": [{"id": "1f", "name": "perf.data", "host": "a",
+        "day": "2026-11-22", "format": "perf.data", "arch": "x86_64", "release": "6.1.0", "cpu": "", "cpus": 4, "clock": "",
+        "first_ns": 1, "last_ns": 2, "events": 3, "exits": 4, "timed": 5, "lost": 6,
+        "settings": [{"component": "kvm", "name": "halt_poll_ns", "value": "200000"}]}],
+        "add": [], "remove": [], "forget": []}"#;
+
+    #[test]
+    fn entries_of_the_first_version_are_read() {
+        let entry = parse("1.json", FIRST.as_bytes()).unwrap();
+        let run = &entry.runs[0];
+        assert_eq!((run.host.as_str(), run.lost, run.settings.len(), run.advice.len()), ("a", 6, 1, 0));
+        assert_eq!(entry.trials, []);
+    }
+}

@@ -37,5 +37,5 @@ pub const MAX_MEMORY: usize = 1 << 30;
 pub use devices::{Devices, NoDevices};
 pub use input::Input;
 pub use kallsyms::{GuestSymbols, SymbolsError};
-pub use perf::{PerfWriter, TraceDescription as PerfHead, WrittenTrace};
+pub use perf::{PerfWriter, TraceDescription as PerfHead, WrittenTrace, known_formats};
 pub use source::{EventFilter, EventSource, SourceOptions, TraceError, XenMode, open, open_input};

@@ -350,7 +350,7 @@ impl AdviceSubjectRow {
             (_, SubjectKind::Port, None) => format!("port {key:#x}"),
             (_, SubjectKind::Msr, None) => format!("MSR {key:#x}"),
             (_, SubjectKind::Mmio, None) => format!("MMIO page {key:#x}"),
-            (_, SubjectKind::Port | SubjectKind::Mmio, Some(name)) => format!("{name} ({key:#x})"),
+            (_, kind, Some(name)) if kind.is_place_of_devices() => format!("{name} ({key:#x})"),
             (_, _, Some(name)) => name.to_string(),
             (_, kind, None) => names::detail(None, kind, key, false),
         };

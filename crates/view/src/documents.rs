@@ -3,11 +3,11 @@
 use exitscope_advice::{
     KnownAnswer, KnownCause, RuleSummary, UnjudgedCause, known_and_unjudged, known_causes, rule_list,
 };
-use exitscope_model::{Column, LedgerLine, Severity, exit_columns, gang_columns, halt_columns, sum_columns};
-use exitscope_policy::host_halt_poll::HALT_POLL_NS_DEFAULTS;
+use exitscope_model::{
+    Architecture, Column, LedgerLine, Severity, exit_columns, gang_columns, halt_columns, sum_columns,
+};
 use exitscope_policy::{Knob, KnobUnit, POLICIES};
 use exitscope_scenario::CostModel;
-use exitscope_units::Nanos;
 use std::io::{self, Write};
 
 /// The lines of coverage.
@@ -194,8 +194,9 @@ pub fn knobs(out: &mut dyn Write) -> io::Result<()> {
             let default = match *name {
                 // Each architecture's own.
                 "halt_poll_ns" => {
-                    let of = |(arch, nanos): &(&str, Nanos)| format!("{} ({arch})", knob.text(nanos.0));
-                    HALT_POLL_NS_DEFAULTS.iter().map(of).collect::<Vec<_>>().join(", ")
+                    let rows = Architecture::ALL.iter().map(|of| of.row());
+                    let of = rows.map(|row| format!("{} ({})", knob.text(row.halt_poll_ns.0), row.kernel_name));
+                    of.collect::<Vec<_>>().join(", ")
                 }
                 _ => knob.text(knob.default).to_string(),
             };

@@ -31,9 +31,8 @@ pub struct Fleet {
     pub lost: u64,
     /// Files that could not be read, with which nothing here was counted.
     pub left_out: Vec<LeftOutFile>,
-    /// What is compared: `kernel`, `host`, `week` or `day`.
-    #[schemars(extend("enum" = ["kernel", "host", "week", "day"]))]
-    pub by: &'static str,
+    /// What is compared.
+    pub by: FleetBy,
     /// What the others are compared with; absent if there are no others.
     pub against: Option<String>,
     /// Confidence of the intervals, in per cent.
@@ -95,15 +94,64 @@ pub struct FleetSide {
 }
 
 impl FleetSide {
-    /// What is drawn as a whole: hosts; where hosts are compared, recordings.
-    fn units(&self, by: &str) -> u64 {
-        if by == "host" { self.recordings } else { self.hosts }
+    fn units(&self, unit: FleetUnit) -> u64 {
+        match unit {
+            FleetUnit::Hosts => self.hosts,
+            FleetUnit::Recordings => self.recordings,
+        }
     }
 }
 
-/// What sides consist of.
-fn unit(by: &str) -> &'static str {
-    if by == "host" { "recordings" } else { "hosts" }
+/// By what a fleet is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetBy {
+    /// Kernel releases.
+    Kernel,
+    /// Hosts.
+    Host,
+    /// Weeks, as 2026-W47.
+    Week,
+    /// Days.
+    Day,
+}
+
+impl FleetBy {
+    /// As in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FleetBy::Kernel => "kernel",
+            FleetBy::Host => "host",
+            FleetBy::Week => "week",
+            FleetBy::Day => "day",
+        }
+    }
+
+    /// What a side consists of.
+    pub const fn unit(self) -> FleetUnit {
+        match self {
+            FleetBy::Host => FleetUnit::Recordings,
+            FleetBy::Kernel | FleetBy::Week | FleetBy::Day => FleetUnit::Hosts,
+        }
+    }
+}
+
+/// What a side of a comparison consists of, which is drawn as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FleetUnit {
+    /// Hosts.
+    Hosts,
+    /// Recordings, where hosts are compared.
+    Recordings,
+}
+
+impl FleetUnit {
+    const fn name(self) -> &'static str {
+        match self {
+            FleetUnit::Hosts => "hosts",
+            FleetUnit::Recordings => "recordings",
+        }
+    }
 }
 
 /// VMs of one shape, with one kernel (or week, …) and with another.
@@ -129,14 +177,14 @@ pub struct FleetComparison {
 impl FleetComparison {
     /// VMs of one shape, of two sides `by` which a fleet is compared. What no five hosts on each side say is not certain.
     pub fn new(
-        by: &str,
+        by: FleetBy,
         value: String,
         shape: Shape,
         sides: [FleetSide; 2],
         mut rows: Vec<ReasonComparison>,
     ) -> FleetComparison {
         let [before, after] = sides;
-        let too_few = before.units(by).min(after.units(by)) < FEWEST as u64;
+        let too_few = before.units(by.unit()).min(after.units(by.unit())) < FEWEST as u64;
         if too_few {
             for change in rows.iter_mut().flat_map(|row| &mut row.changes) {
                 change.verdict = "too few";
@@ -270,16 +318,17 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
             plural(after.hosts, "host"),
             fleet.confidence_percent
         );
-        let note = match (fleet.by, before.hosts.min(after.hosts), before.recordings.min(after.recordings)) {
-            (by, ..) if of.too_few && before.units(by).min(after.units(by)) > 1 => {
+        let unit = fleet.by.unit();
+        let note = match (unit, before.units(unit).min(after.units(unit))) {
+            (_, units) if of.too_few && units > 1 => {
                 "Of so few on a side the intervals are too narrow, and no verdict stands. Rates and cost are per second of a \
                  vCPU."
             }
-            ("host", _, 1) => {
+            (FleetUnit::Recordings, 1) => {
                 "Of one recording on a side, the intervals cover what differs over time in it, and not what differs from one \
                  recording to the next. Rates and cost are per second of a vCPU."
             }
-            (by, 1, _) if by != "host" => {
+            (FleetUnit::Hosts, 1) => {
                 "Of one host on a side, the intervals cover what differs over time there, and not what differs from host to \
                  host. Rates and cost are per second of a vCPU."
             }
@@ -328,13 +377,13 @@ fn verdicts(fleet: &Fleet) -> PageSection {
         })
         .collect();
     sentences.extend(uncertain(fleet, certain.is_empty()).map(|text| Sentence { text, warning: false }));
-    PageSection { title: format!("What differs by {}", fleet.by), sentences, ..PageSection::default() }
+    PageSection { title: format!("What differs by {}", fleet.by.name()), sentences, ..PageSection::default() }
 }
 
 /// What is not certain, and why, if `none` is or some are not.
 fn uncertain(fleet: &Fleet, none: bool) -> Option<String> {
     let few = fleet.comparisons.iter().filter(|of| of.too_few).count();
-    let too_few = format!("fewer than {FEWEST} {} on a side", unit(fleet.by));
+    let too_few = format!("fewer than {FEWEST} {} on a side", fleet.by.unit().name());
     match (&fleet.against, fleet.comparisons.len()) {
         (Some(_), all) if few > 0 && few == all => {
             Some(format!("Nothing is called certain: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
@@ -343,7 +392,7 @@ fn uncertain(fleet: &Fleet, none: bool) -> Option<String> {
             Some(format!("Nothing is called certain in {few} of {all} comparisons: {too_few}."))
         }
         (Some(_), all) if all > 0 => none.then(|| "No difference in cost is certain.".to_string()),
-        _ => Some(format!("There is nothing to compare by {}.", fleet.by)),
+        _ => Some(format!("There is nothing to compare by {}.", fleet.by.name())),
     }
 }
 
@@ -434,7 +483,7 @@ mod tests {
     use super::*;
 
     /// A comparison of which the bootstrap of whatever hosts there are says "more".
-    fn comparison(by: &str, hosts: [u64; 2], recordings: [u64; 2]) -> FleetComparison {
+    fn comparison(by: FleetBy, hosts: [u64; 2], recordings: [u64; 2]) -> FleetComparison {
         let side = |at: usize| FleetSide { hosts: hosts[at], recordings: recordings[at], vcpu_ns: 1_000_000_000 };
         let change = ChangeRow {
             measure: "cost_ns_per_s",
@@ -457,7 +506,7 @@ mod tests {
         FleetComparison::new(by, "6.8.0".to_string(), shape, [side(0), side(1)], vec![row])
     }
 
-    fn fleet(by: &'static str, comparisons: Vec<FleetComparison>) -> Fleet {
+    fn fleet(by: FleetBy, comparisons: Vec<FleetComparison>) -> Fleet {
         Fleet {
             schema: Fleet::SCHEMA,
             verdict: Headline::default(),
@@ -481,26 +530,27 @@ mod tests {
     #[test]
     fn nothing_is_certain_below_five_hosts_a_side_and_the_headline_says_so() {
         for (by, hosts, recordings, says) in [
-            ("kernel", [5, 5], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
-            ("week", [2, 2], [9, 9], "Nothing is called certain: fewer than 5 hosts on a side."),
-            ("kernel", [4, 900], [4, 900], "Nothing is called certain: fewer than 5 hosts on a side."),
-            ("kernel", [900, 1], [900, 1], "Nothing is called certain: fewer than 5 hosts on a side."),
-            ("host", [1, 1], [4, 40], "Nothing is called certain: fewer than 5 recordings on a side."),
-            ("host", [1, 1], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
+            (FleetBy::Kernel, [5, 5], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
+            (FleetBy::Week, [2, 2], [9, 9], "Nothing is called certain: fewer than 5 hosts on a side."),
+            (FleetBy::Kernel, [4, 900], [4, 900], "Nothing is called certain: fewer than 5 hosts on a side."),
+            (FleetBy::Kernel, [900, 1], [900, 1], "Nothing is called certain: fewer than 5 hosts on a side."),
+            (FleetBy::Host, [1, 1], [4, 40], "Nothing is called certain: fewer than 5 recordings on a side."),
+            (FleetBy::Host, [1, 1], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
         ] {
             let of = comparison(by, hosts, recordings);
             let verdict = of.rows[0].changes[0].verdict;
-            assert_eq!(verdict, if of.too_few { "too few" } else { "more" }, "{by} {hosts:?} {recordings:?}");
+            assert_eq!(verdict, if of.too_few { "too few" } else { "more" }, "{by:?} {hosts:?} {recordings:?}");
             let sentences = verdicts(&fleet(by, vec![of])).sentences;
-            assert_eq!(sentences.len(), 1, "{by} {hosts:?} {recordings:?}");
-            assert!(sentences[0].text.starts_with(says), "{by} {hosts:?} {recordings:?}: {}", sentences[0].text);
+            assert_eq!(sentences.len(), 1, "{by:?} {hosts:?} {recordings:?}");
+            assert!(sentences[0].text.starts_with(says), "{by:?} {hosts:?} {recordings:?}: {}", sentences[0].text);
         }
-        let both = vec![comparison("kernel", [6, 6], [6, 6]), comparison("kernel", [6, 3], [6, 3])];
-        let texts: Vec<String> = verdicts(&fleet("kernel", both)).sentences.into_iter().map(|of| of.text).collect();
+        let both = vec![comparison(FleetBy::Kernel, [6, 6], [6, 6]), comparison(FleetBy::Kernel, [6, 3], [6, 3])];
+        let texts: Vec<String> =
+            verdicts(&fleet(FleetBy::Kernel, both)).sentences.into_iter().map(|of| of.text).collect();
         assert!(texts[0].contains("more in msr exits"), "{texts:?}");
         assert_eq!(texts[1..], ["Nothing is called certain in 1 of 2 comparisons: fewer than 5 hosts on a side."]);
-        let few = vec![comparison("day", [1, 1], [1, 1]), comparison("day", [2, 3], [2, 3])];
-        let few = fleet("day", few);
+        let few = vec![comparison(FleetBy::Day, [1, 1], [1, 1]), comparison(FleetBy::Day, [2, 3], [2, 3])];
+        let few = fleet(FleetBy::Day, few);
         assert_eq!(few.headline().state, "cannot_tell");
         let texts = verdicts(&few).sentences;
         assert_eq!(texts[0].text, "Nothing is called certain: fewer than 5 hosts on a side in every comparison.");
@@ -508,19 +558,19 @@ mod tests {
 
     #[test]
     fn the_largest_certain_difference_comes_first() {
-        let mut small = comparison("kernel", [6, 6], [6, 6]);
+        let mut small = comparison(FleetBy::Kernel, [6, 6], [6, 6]);
         small.rows[0].changes[0].after = Some(101.0);
-        let mut large = comparison("kernel", [6, 6], [6, 6]);
+        let mut large = comparison(FleetBy::Kernel, [6, 6], [6, 6]);
         large.value = "6.12.0".to_string();
         large.rows[0].changes[0].verdict = "less";
         large.rows[0].changes[0].after = Some(50.0);
-        let found = fleet("kernel", vec![small.clone(), large]);
+        let found = fleet(FleetBy::Kernel, vec![small.clone(), large]);
         let headline = found.headline();
         assert!(headline.text.starts_with("6.12.0 costs 50.0% less in msr exits than 6.1.0"), "{}", headline.text);
         assert!(headline.text.contains(": 100ns/s with 6.1.0, 50ns/s with 6.12.0 ("), "{}", headline.text);
         assert_eq!((headline.state.as_str(), headline.details.len()), ("better", 1));
         small.rows[0].changes[0].verdict = "unclear";
-        let headline = fleet("kernel", vec![small]).headline();
+        let headline = fleet(FleetBy::Kernel, vec![small]).headline();
         assert_eq!(
             (headline.state.as_str(), headline.text.as_str()),
             ("no_clear_difference", "No difference in cost is certain")

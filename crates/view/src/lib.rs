@@ -70,7 +70,9 @@ pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_c
 pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};
 pub use figure_unit::FigureUnit;
-pub use fleet::{Fleet, FleetAdvice, FleetComparison, FleetSide, LeftOutFile, Outlier, Shape, fleet_page};
+pub use fleet::{
+    Fleet, FleetAdvice, FleetBy, FleetComparison, FleetSide, FleetUnit, LeftOutFile, Outlier, Shape, fleet_page,
+};
 pub use gang::{ForcingExitsRow, GangRows};
 pub use halt::{ClockRow, DurationStatsRow, GapRow, HaltRows, PollSettingsRow};
 pub use headline::Headline;

@@ -1,7 +1,7 @@
 //! The steps of exits as plain data.
 
 use exitscope_analysis::{Facts, PhaseStats};
-use exitscope_model::{ExitPhase, PhaseBoundary, TimePart};
+use exitscope_model::{Architecture, ExitPhase, PhaseBoundary, TimePart};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -181,8 +181,7 @@ fn removable(facts: &Facts, outside: &PhaseStats, arch: &str) -> Vec<RemovableRo
                    typically take that the kernel serves in this recording; for writes of several values see --view pio",
         });
     }
-    // KVM_CAP_SYNC_REGS: kvm_vm_ioctl_check_extension of arch/x86/kvm/x86.c and arch/s390/kvm/kvm-s390.c have it.
-    let can_sync = arch.starts_with("x86") || arch.starts_with("s390");
+    let can_sync = Architecture::of(arch).is_some_and(|of| of.row().shares_registers);
     if outside.stats.timed > 0 && can_sync {
         let calls_seen = outside.marked(PhaseBoundary::KvmRunReturned) > 0;
         rows.push(RemovableRow {

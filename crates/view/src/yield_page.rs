@@ -5,23 +5,15 @@ use crate::page::{PageSection, Table, column, length, more_in_json, plain, spark
 use crate::report::{Report, TimelineRows};
 use crate::yields::{PleWindowRow, PreemptedRow, PreemptionRow, QueueRow, TargetRow, YieldRow, YieldRows};
 use exitscope_analysis::record_commands::Missed;
+use exitscope_model::Architecture;
 use exitscope_units::{Moment, Nanos};
 
 /// vCPUs and targets that are listed.
 const MOST_ROWS: usize = 24;
 
-fn arch(report: &Report) -> &str {
-    report.traces.first().map_or("", |trace| trace.arch.as_str())
-}
-
-/// How vCPUs yield on the machines of a report.
-fn how_to_yield(report: &Report) -> &'static str {
-    match arch(report) {
-        arch if arch.starts_with("s390") => "diagnose X'44' or X'9C'",
-        arch if arch.starts_with("ppc") => "H_CONFER or H_PROD",
-        "aarch64" => "WFE",
-        _ => "exit of PAUSE, no KVM_HC_SCHED_YIELD and no SCHEDOP_yield",
-    }
+/// The architecture of the machines of a report.
+fn architecture(report: &Report) -> Architecture {
+    Architecture::or_x86(report.traces.first().map_or("", |trace| trace.arch.as_str()))
 }
 
 /// The page `--view yield`.
@@ -29,7 +21,7 @@ pub(crate) fn yield_sections(report: &Report) -> Vec<PageSection> {
     let none = || {
         plain(format!(
             "No vCPU yields in this trace: there is no {}. {}",
-            how_to_yield(report),
+            architecture(report).row().yields,
             report.how.sentence(&[Missed::Exits], "while vCPUs contend")
         ))
     };
@@ -175,7 +167,7 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
     }
     let says = |call: &str| rows.vcpus.iter().any(|row| row.call == Some(call));
     if all.count > 0 && all.known() == 0 {
-        let powerpc = report.traces.iter().any(|trace| trace.arch.starts_with("ppc"));
+        let powerpc = report.traces.iter().any(|trace| Architecture::of(&trace.arch) == Some(Architecture::Powerpc));
         notes.push(match powerpc {
             true => "Which vCPUs waited for a CPU is unknown: on powerpc the thread of one runs others, so that the \
                      scheduler's events do not say."
@@ -189,7 +181,7 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
     if says("KVM_HC_KICK_CPU") || says("H_PROD") {
         notes.push("KVM_HC_KICK_CPU and H_PROD wake a vCPU; all: without them".to_string());
     }
-    let is_s390 = arch(report).starts_with("s390");
+    let is_s390 = architecture(report) == Architecture::S390;
     if says("X'9C'") && is_s390 {
         notes.push(
             "No tracepoint says whom X'9C' names, or whether KVM ignored it or passed it on; it counts that in \

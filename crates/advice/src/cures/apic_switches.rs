@@ -2,7 +2,7 @@
 
 use super::cure::Switch;
 use exitscope_model::{APICV_DISABLED, KvmActivity};
-use exitscope_policy::{Knob, KnobLocation, KnobUnit};
+use exitscope_policy::{Knob, KnobLocation, KnobMachines, KnobUnit};
 
 /// KVM's APIC virtualisation on Intel.
 pub(crate) static ENABLE_APICV: Knob = Knob {
@@ -13,6 +13,7 @@ pub(crate) static ENABLE_APICV: Knob = Knob {
     min: 0,
     max: 1,
     location: KnobLocation::ModuleAtLoad("kvm_intel"),
+    machines: KnobMachines::Of("x86"),
     about: "VMX: whether the processor virtualises the APIC",
 };
 

@@ -5,8 +5,7 @@ use super::device_cures::DEVICES;
 use super::msr_cures::{HCALLS, MSRS};
 use crate::cures::cure::ExitSource;
 use crate::evidence::input::RecordedHost;
-use exitscope_model::SubjectKind;
-use exitscope_model::codes::is_of_pcs;
+use exitscope_model::{Architecture, SubjectKind};
 
 /// Every row, of all machines.
 pub(crate) fn sources() -> impl Iterator<Item = &'static ExitSource> {
@@ -17,13 +16,12 @@ pub(crate) fn sources() -> impl Iterator<Item = &'static ExitSource> {
 /// virt has a PL011 at 0x9000000 (VIRT_UART in hw/arm/virt.c), another VMM or machine something else. QEMU's own places have a
 /// meaning only where the VMM is QEMU, and under Xen, whose device model it is on a PC.
 pub(crate) fn source(host: &RecordedHost, is_qemu: bool, kind: SubjectKind, key: u64) -> Option<&'static ExitSource> {
-    let arch = host.arch.as_str();
-    let is_pc = is_of_pcs(arch);
-    let rows: &[&[ExitSource]] = match arch {
-        _ if is_pc => &[DEVICES, MSRS],
-        _ if arch.starts_with("ppc") => &[HCALLS],
-        "aarch64" => &[ARM64],
-        _ => &[],
+    let rows: &[&[ExitSource]] = match Architecture::of(&host.arch) {
+        None if host.arch.is_empty() => &[DEVICES, MSRS],
+        Some(Architecture::X86) => &[DEVICES, MSRS],
+        Some(Architecture::Powerpc) => &[HCALLS],
+        Some(Architecture::Arm64) => &[ARM64],
+        Some(Architecture::Riscv | Architecture::S390 | Architecture::Loongarch | Architecture::Mips) | None => &[],
     };
     let is_here = |row: &&ExitSource| !row.of_qemu || is_qemu || host.xen;
     let mut rows = rows.iter().copied().flatten().filter(is_here);

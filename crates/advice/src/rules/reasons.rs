@@ -39,7 +39,7 @@ use exitscope_model::host_memory::NUMA_BALANCING;
 use exitscope_model::version;
 use exitscope_model::{CodeList, ExitCode, KvmActivity, SubjectKind, SubjectName, TimePart};
 use exitscope_policy::vcore::H_DOORBELL;
-use exitscope_policy::{Knob, KnobLocation, KnobUnit};
+use exitscope_policy::{Knob, KnobLocation, KnobMachines, KnobUnit};
 use exitscope_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -1056,6 +1056,7 @@ static SHADOW_VMCS: Knob = Knob {
     min: 0,
     max: 1,
     location: KnobLocation::ModuleAtLoad("kvm_intel"),
+    machines: KnobMachines::Of("x86"),
     about: "VMX: whether a nested hypervisor reads and writes its VMCS without an exit",
 };
 

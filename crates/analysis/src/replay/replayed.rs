@@ -2,7 +2,7 @@
 
 use super::{HaltOutcome, InKernelHandling, PollDecisionCheck, PortOutcome};
 use crate::{HaltStats, Halts, RecordedHaltPolling, TypicalAccesses};
-use exitscope_policy::{Knob, KnobLocation, KnobUnit, POLICIES};
+use exitscope_policy::{Knob, KnobLocation, KnobMachines, KnobUnit, POLICIES};
 
 /// What the replay can vary besides the policy's knobs.
 pub const IN_KERNEL: Knob = Knob {
@@ -12,6 +12,7 @@ pub const IN_KERNEL: Knob = Knob {
     min: 0,
     max: InKernelHandling::WORDS.len() as u64 - 1,
     location: KnobLocation::Design,
+    machines: KnobMachines::All,
     about: "What the kernel handles of the port accesses that left it",
 };
 

@@ -2,7 +2,7 @@
 
 use super::lookup;
 use super::tables as t;
-use crate::{ExitCode, SubjectKind};
+use crate::{Architecture, ExitCode, SubjectKind};
 use std::ops::RangeInclusive;
 
 /// Bits of an address that a region of guest-physical memory spans: accesses are told apart by 4 KiB page.
@@ -186,7 +186,7 @@ pub fn has_known_vectors(version: (u32, u32)) -> bool {
 
 /// Whether machines of this architecture have a PC's ports and addresses; one of which nothing says which it is (text) may.
 pub fn is_of_pcs(arch: &str) -> bool {
-    arch.is_empty() || arch.starts_with("x86") || arch.starts_with('i')
+    arch.is_empty() || Architecture::of(arch) == Some(Architecture::X86)
 }
 
 /// What leads to a task switch: bits 30 and 31 of the exit qualification (`TASK_SWITCH_*` of

@@ -16,9 +16,10 @@ use exitscope_trace::tracefs::{ByteOrder, CountRole, FieldLocation, Format};
 const WORD: usize = 8;
 
 /// The fields of records that are arguments of the same name as they are (`TP_PROTO` and `TP_fast_assign` of
-/// `arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`). `kvm_exit` is given the vCPU, and asks the back end for the reason
-/// when it makes its record.
-const ARGUMENTS: [(&str, &[&str]); 8] = [
+/// `arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`). Each tracepoint that is counted by fields has a row; a program looks at
+/// the record where the row has none. `kvm_exit` is given the vCPU, and asks the back end for the reason when it makes its
+/// record; of the others without arguments, nothing here says which fields are.
+const ARGUMENTS: &[(&str, &[&str])] = &[
     ("kvm_fpu", &["load"]),
     ("kvm_userspace_exit", &["reason", "errno"]),
     ("kvm_pio", &["rw", "port"]),
@@ -27,6 +28,24 @@ const ARGUMENTS: [(&str, &[&str]); 8] = [
     ("kvm_cr", &["rw", "cr"]),
     ("kvm_apic", &["rw", "reg"]),
     ("kvm_vcpu_wakeup", &["ns", "waited", "valid"]),
+    ("kvm_exit", &[]),
+    ("kvm_s390_sie_exit", &[]),
+    ("kvm_fast_mmio", &[]),
+    ("kvm_cpuid", &[]),
+    ("kvm_hypercall", &[]),
+    ("kvm_hv_hypercall", &[]),
+    ("kvm_xen_hypercall", &[]),
+    ("kvm_page_fault", &[]),
+    ("kvm_vmgexit_enter", &[]),
+    ("kvm_halt_poll_ns", &[]),
+    ("kvm_guest_fault", &[]),
+    ("kvm_hvc_arm64", &[]),
+    ("kvm_handle_sys_reg", &[]),
+    ("kvm_s390_handle_diag", &[]),
+    ("kvm_s390_intercept_prog", &[]),
+    ("kvm_s390_handle_sigp", &[]),
+    ("kvm_s390_handle_sigp_pei", &[]),
+    ("kvm_iocsr", &[]),
 ];
 
 /// The same role and the same place of the virtual CPU's number, in arguments instead of records; `None` if one of the
@@ -72,7 +91,9 @@ pub fn among_arguments(
 mod tests {
     use super::*;
     use crate::btf::made::Made;
-    use exitscope_trace::tracefs::WriteRule;
+    use exitscope_model::EventNames;
+    use exitscope_trace::tracefs::{Decoder, WriteRule};
+    use std::cell::RefCell;
 
     const NOWHERE: FieldLocation = FieldLocation { offset: 0, size: 0 };
 
@@ -110,6 +131,37 @@ mod tests {
 
     /// Where the low 4 bytes of a word are.
     const LOW: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
+
+    #[test]
+    fn of_each_tracepoint_of_kvm_that_is_counted_it_is_said_which_fields_are_arguments() {
+        let (mut counted, mut missing) = (Vec::new(), Vec::new());
+        for (event, text) in exitscope_trace::known_formats().filter(|(event, _)| event.starts_with("kvm:")) {
+            let format = Format::parse(&text).expect("a format");
+            let decoder = Decoder::new("kvm", &format, &mut EventNames::default());
+            let looked_at = RefCell::new(Vec::new());
+            let note = |place: FieldLocation| {
+                let of_place = format.fields.iter().filter(|field| place.size > 0 && field.offset == place.offset);
+                looked_at.borrow_mut().extend(of_place.map(|field| field.name.clone()));
+                Some(place)
+            };
+            if decoder.role().and_then(|role| role.moved(note)).is_none() || looked_at.borrow().is_empty() {
+                continue;
+            }
+            counted.push(format.name.clone());
+            let Some((_, arguments)) = ARGUMENTS.iter().find(|row| row.0 == format.name) else {
+                missing.push(format!("{event} is counted: which of {:?} are arguments?", looked_at.borrow()));
+                continue;
+            };
+            let are = looked_at.borrow().iter().all(|name| arguments.contains(&name.as_str()));
+            assert!(
+                are || arguments.is_empty(),
+                "{event} has the arguments {arguments:?}, and counting looks at {looked_at:?}"
+            );
+        }
+        assert_eq!(missing, [""; 0]);
+        let unknown: Vec<_> = ARGUMENTS.iter().filter(|row| !counted.iter().any(|name| name == row.0)).collect();
+        assert_eq!(unknown, Vec::<&(&str, &[&str])>::new(), "nothing counts these");
+    }
 
     #[test]
     fn what_a_role_looks_at_is_found_among_the_arguments_or_the_record_is_made() {

@@ -30,7 +30,7 @@ pub use header::looks_like;
 use records::{RecordBlock, Thread};
 use rustc_hash::FxHashMap;
 use stream::PerfStream;
-pub use write::{PerfWriter, TraceDescription, WrittenTrace};
+pub use write::{PerfWriter, TraceDescription, WrittenTrace, known_formats};
 
 /// Events that one call to [`EventSource::read`] aims to append: they are to stay in a core's first cache, where they were merged.
 const BATCH: usize = 512;

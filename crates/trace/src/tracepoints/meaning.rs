@@ -1,9 +1,8 @@
 //! What tracepoints mean, and what the fields of their records carry of an event.
 
-use super::KVM_RUN;
 use exitscope_model::codes::{KICK_CPU, loongarch_instruction, system_register_parts, system_register_trap};
 use exitscope_model::{
-    CodeList, Event, EventKind, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind, ThreadName,
+    Architecture, CodeList, Event, EventKind, ExitWord, KvmActivity, PortAccessForm, Subject, SubjectKind, ThreadName,
 };
 use exitscope_units::Tid;
 
@@ -160,7 +159,7 @@ impl FieldContent {
             (C::Reason, EventKind::UserspaceExit { reason, .. }) => reason.into(),
             (C::Errno, EventKind::UserspaceExit { errno, .. }) => errno as u64,
             (C::Load, EventKind::Fpu { load }) => load.into(),
-            (C::Command, EventKind::RunEnter) => KVM_RUN,
+            (C::Command, EventKind::RunEnter) => Architecture::X86.row().kvm_run,
             (C::Command, EventKind::Syscall { registers: true }) => KVM_GET_REGS,
             (C::Write, _) => detail(|detail| detail.write.into()),
             (C::MmioType, _) => detail(|detail| if detail.write { 2 } else { 1 }),

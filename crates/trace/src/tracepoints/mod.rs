@@ -16,11 +16,11 @@ mod rows;
 mod tests;
 
 use exitscope_model::{
-    ApicvChange, EventKind, ExitCode, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord,
+    ApicvChange, Architecture, EventKind, ExitCode, KvmActivity, PortAccessForm, Subject, SubjectKind, SubjectWord,
 };
 pub(crate) use meaning::{FieldContent, TracepointMeaning};
 use printed::ReadFields;
-use rows::ROWS;
+pub(crate) use rows::ROWS;
 
 /// One tracepoint, as one architecture has it.
 pub(crate) struct TracepointRow {
@@ -147,17 +147,11 @@ pub fn recorded(is_wanted: impl Fn(RecordWhen) -> bool) -> Vec<&'static str> {
     events
 }
 
-/// `_IO(0xAE, 0x80)`, `include/uapi/linux/kvm.h`.
-const KVM_RUN: u64 = 0xae80;
-
-/// The same on powerpc, whose `_IOC_NONE` is 1 (`arch/powerpc/include/uapi/asm/ioctl.h`).
-const POWERPC_KVM_RUN: u64 = 0x2000_ae80;
-
 /// A system call of user space, by an ioctl's command. x86 can share with user space in `kvm_run` (KVM_CAP_SYNC_REGS) what
 /// KVM_{GET,SET}_{REGS,SREGS,VCPU_EVENTS,SREGS2} of `include/uapi/linux/kvm.h` read or write.
-pub(crate) const fn call(command: u64) -> EventKind {
+pub(crate) fn call(command: u64) -> EventKind {
     match command {
-        KVM_RUN | POWERPC_KVM_RUN => EventKind::RunEnter,
+        _ if Architecture::ALL.iter().any(|of| of.row().kvm_run == command) => EventKind::RunEnter,
         0x8090_ae81 | 0x4090_ae82 | 0x8138_ae83 | 0x4138_ae84 | 0x8040_ae9f | 0x4040_aea0 | 0x8140_aecc
         | 0x4140_aecd => EventKind::Syscall { registers: true },
         _ => EventKind::Syscall { registers: false },

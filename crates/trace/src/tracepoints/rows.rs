@@ -30,7 +30,7 @@ const fn refined(event: &'static str) -> TracepointRow {
 
 /// Every tracepoint that says something. Of equal names, the first one is written for architectures that have none of
 /// their own.
-pub(super) static ROWS: &[TracepointRow] = &[
+pub(crate) static ROWS: &[TracepointRow] = &[
     row(
         "x86",
         "kvm:kvm_exit",
@@ -338,7 +338,7 @@ pub(super) static ROWS: &[TracepointRow] = &[
     )
     .when(RecordWhen::Never("no rule looks at it")),
     row(
-        "arm64",
+        "aarch64",
         "kvm:kvm_timer_emulate",
         M::KvmActivity(S::TimerEmulated),
         |_, _| printed::kvm_activity(S::TimerEmulated),

@@ -55,7 +55,7 @@ const PRINTED: &[(&str, &str, &str)] = &[
         "kvm:kvm_rmp_fault",
         "vcpu 0 gpa 0000000000005000 pfn 0x1234 error_code 0x80000007 rmp_level 1 psmash_ret 0",
     ),
-    ("arm64", "kvm:kvm_timer_emulate", "arch_timer_ctx_index: 1 (should_fire: 1)"),
+    ("aarch64", "kvm:kvm_timer_emulate", "arch_timer_ctx_index: 1 (should_fire: 1)"),
     ("x86", "kvm:kvm_apicv_inhibit_changed", "set reason=2, inhibits=0x4"),
     ("x86", "kvm:kvm_apicv_inhibit_changed", "cleared reason=8, inhibits=0x0"),
     ("x86", "kvm:kvm_apicv_inhibit_changed", "set reason=8, inhibits=0x300 IRQWIN|PIT_REINJ"),
@@ -221,6 +221,49 @@ fn rows_of_one_tracepoint_differ_only_in_what_tells_them_apart() {
             assert!(row.meaning == other.meaning || !row.distinguishing_field.is_empty(), "{}", row.event);
         }
     }
+}
+
+#[test]
+fn each_form_of_a_tracepoint_is_told_by_a_field_that_no_other_form_has() {
+    for row in ROWS.iter().filter(|row| !row.distinguishing_field.is_empty()) {
+        let has =
+            |row: &TracepointRow, name: &str| row.fields.iter().any(|field| names_of(field.0).any(|of| of == name));
+        assert!(
+            has(row, row.distinguishing_field),
+            "{} on {} has no {}",
+            row.event,
+            row.arch,
+            row.distinguishing_field
+        );
+        for other in ROWS.iter().filter(|other| other.event == row.event && other.arch != row.arch) {
+            let is_alone = !has(other, row.distinguishing_field);
+            assert!(is_alone, "{} on {} has {}, too", row.event, other.arch, row.distinguishing_field);
+        }
+    }
+}
+
+#[test]
+fn architectures_are_called_as_their_machines_and_have_the_tracepoints_of_their_exits() {
+    for row in ROWS {
+        let is_known = row.arch.is_empty() || Architecture::of(row.arch).is_some();
+        assert!(is_known, "no machine is called {}, which has {}", row.arch, row.event);
+    }
+    for of in Architecture::ALL {
+        for (events, is_meant) in [(of.row().exits, is_exit as fn(_) -> bool), (of.row().entries, is_entry)] {
+            let rows = ROWS.iter().filter(|row| Architecture::of(row.arch) == Some(*of) && is_meant(row.meaning));
+            let found: Vec<&str> = rows.map(|row| row.event).collect();
+            assert_eq!(events, found, "{of:?}");
+        }
+    }
+}
+
+fn is_exit(meaning: TracepointMeaning) -> bool {
+    use TracepointMeaning::{ExitArm64, ExitCeded, ExitOf, ExitX86};
+    matches!(meaning, ExitX86 | ExitArm64 | ExitCeded | ExitOf(_))
+}
+
+fn is_entry(meaning: TracepointMeaning) -> bool {
+    meaning == TracepointMeaning::Enter
 }
 
 #[test]

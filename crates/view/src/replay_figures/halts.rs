@@ -6,6 +6,7 @@ use crate::{DecisionsRow, KnobValueRow, Replay, thousands};
 use exitscope_analysis::record_commands::{HowToRecord, Missed};
 use exitscope_analysis::replay::{HaltOutcome, HaltPolicy, ReplayedHalts, knobs_of};
 use exitscope_analysis::{HaltStats, PollSettings};
+use exitscope_model::Architecture;
 use exitscope_policy::Knob;
 
 const NOT_BLOCKED: ReplayFigure<HaltOutcome> =
@@ -97,7 +98,7 @@ impl ReplayTable<'_> {
         let params = halts.settings.values().next().unwrap_or(&PollSettings::default()).params(&done.host);
         let value = |knob: &Knob| Some(knob.text(params.get(knob.name)?).to_string());
         replay.in_force = knobs_of("host_halt_poll")
-            .filter(|knob| arch.starts_with("s390") || knob.name != "halt_poll_max_steal")
+            .filter(|knob| knob.machines.has(Architecture::or_x86(arch).row().kernel_name))
             .filter_map(|knob| Some(KnobValueRow { knob: knob.name, value: value(knob)? }))
             .collect();
         replay.decisions = (decisions.changes > 0).then_some(DecisionsRow {

@@ -7,7 +7,7 @@
 //! Records are laid out as the kernel lays them out: common fields, then each field at its natural alignment.
 
 use crate::tracefs::Format;
-use crate::tracepoints::{FieldContent, to_write};
+use crate::tracepoints::{FieldContent, ROWS, to_write};
 use exitscope_model::codes::tables as t;
 
 /// A field of a record.
@@ -79,6 +79,11 @@ impl Layout {
         text += &format!("\nprint fmt: {}\n", with_symbols(print));
         Layout { system: plain(system), text, places, size: at }
     }
+}
+
+/// Each form of each tracepoint that is read: `system:name`, and its `format` text as this writes it.
+pub fn known_formats() -> impl Iterator<Item = (&'static str, String)> {
+    ROWS.iter().map(|row| (row.event, Layout::new(row.arch, row.event, 1).text))
 }
 
 /// A name as names of tracepoints are, whatever trace it is from: perf refuses a file with any other.

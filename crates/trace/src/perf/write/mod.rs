@@ -21,9 +21,10 @@ use crate::perf::records::{COMM, FINISHED_ROUND, LOST, SAMPLE};
 use crate::tracefs::{Decoder, Format};
 use bytes::{Bytes, put};
 use compress::Compressor;
-use exitscope_model::{Event, EventKind, EventNames, HostSetting, NameId, ThreadName};
+use exitscope_model::{Architecture, Event, EventKind, EventNames, HostSetting, NameId, ThreadName};
 use exitscope_units::{Moment, Tid, VmId};
 use head::{DATA_SIZE, DUMMY_ID, Front, Known, VALUE, sample_id};
+pub use layout::known_formats;
 use layout::{Layout, WriteFieldPlace};
 use rustc_hash::FxHashMap;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -135,7 +136,8 @@ impl<W: Write + Seek> PerfWriter<W> {
     }
 
     fn with(mut to: W, head: &TraceDescription, layouts: &[Layout]) -> io::Result<PerfWriter<W>> {
-        let order = if head.arch == "s390x" { ByteOrder::Big } else { ByteOrder::Little };
+        let is_big_endian = Architecture::or_x86(head.arch).row().is_big_endian;
+        let order = if is_big_endian { ByteOrder::Big } else { ByteOrder::Little };
         let tracepoints = (1..).zip(layouts).map(|(number, layout)| Tracepoint::new(number, layout, order));
         let tracepoints = tracepoints.collect::<Option<_>>().ok_or(io::ErrorKind::InvalidInput)?;
         let settings = [head.settings, &[HostSetting::new(ENDED.0, ENDED.1, "no")]].concat();
