@@ -33,7 +33,7 @@ const SCHEMA: &str = "exitscope.applied/1";
 pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
 /// What to do about a file that cannot be used.
-const REMOVE: &str = "if nothing of it has to be restored, remove it";
+const REMOVE: &str = "if nothing in it has to be restored, remove it";
 
 /// Why a state file cannot be used. Each has the file.
 #[derive(Debug, thiserror::Error)]
@@ -56,22 +56,22 @@ pub enum AppliedSettingsError {
     )]
     SharedFolder(PathBuf),
     /// It is larger than any of ours.
-    #[error("{path}: too large for a file of what was applied; {REMOVE}", path = .0.display())]
+    #[error("{path}: too large for a state file; {REMOVE}", path = .0.display())]
     TooLarge(PathBuf),
     /// It is not such JSON.
     #[error("{path}: not a file of what was applied; {REMOVE}", path = .0.display())]
     NotJson(PathBuf, #[source] serde_json::Error),
     /// It is of another version.
-    #[error("{path}: layout {1:?}, and this version knows {SCHEMA}", path = .0.display())]
+    #[error("{path}: has layout {1:?}, and this version reads {SCHEMA}", path = .0.display())]
     OtherLayout(PathBuf, String),
     /// It says what no such file says.
     #[error("{path}: not a file of what was applied: {1}; {REMOVE}", path = .0.display())]
     NotSettings(PathBuf, String),
     /// It is of another host; that one, and this one.
-    #[error("{path}: says what was applied to {1}, and this host is {2}; {REMOVE}", path = .0.display())]
+    #[error("{path}: holds settings that were applied to {1}, and this host is {2}; {REMOVE}", path = .0.display())]
     OtherHost(PathBuf, String, String),
     /// It has settings of threads or control groups as another container sees them.
-    #[error("{path}: says what was applied to threads or control groups from another container, or from outside of this one; restore it there", path = .0.display())]
+    #[error("{path}: holds settings of threads or control groups that were applied from another container, or from outside of this one; restore them there", path = .0.display())]
     OtherContainer(PathBuf),
     /// It is of another tree; the root of that one, and of this one.
     #[error(
@@ -90,7 +90,7 @@ pub enum AppliedSettingsError {
     )]
     NoTree(PathBuf, String),
     /// The tree below this root cannot be told from others.
-    #[error("cannot look at {path}, so that its settings could not be told from those of another --root", path = .0.display())]
+    #[error("cannot read {path}, by which its settings are told from those of another --root", path = .0.display())]
     TreeNotRead(PathBuf, #[source] io::Error),
     /// It cannot be written.
     #[error("cannot write {path}; --state names another place", path = .0.display())]
@@ -108,7 +108,7 @@ pub enum AppliedSettingsError {
     )]
     HostHeld(Option<String>),
     /// The host's own lock cannot be taken.
-    #[error("cannot lock {path}, so that another trial of this host would not be excluded", path = .0.display())]
+    #[error("cannot lock {path}: another trial of this host could run at the same time", path = .0.display())]
     HostNotLocked(PathBuf, #[source] io::Error),
     /// The kernel does not say which boot this is.
     #[error("cannot read /{BOOT_ID}: changes of this boot cannot be distinguished from earlier ones")]

@@ -90,7 +90,7 @@ pub enum HostLimitError {
     #[error("{0}: cannot read {path}{hint}", path = .1.display(), hint = hint(.1))]
     NotMeasured(&'static str, PathBuf, #[source] io::Error),
     /// It is beyond the limit before anything was set.
-    #[error("{0}: no trial is begun; `--abort-on` with a higher limit allows it")]
+    #[error("{0}: the trial does not start; `--abort-on` with a higher limit allows it")]
     Passed(String),
 }
 

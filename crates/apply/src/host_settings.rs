@@ -95,7 +95,7 @@ pub enum RestoreError {
     #[error("{0} is not the tree below {1} in which it was set")]
     OtherTree(String, String),
     /// It had only CPUs that are off now, or that its cpuset has no longer; the setting, the old value, and the one in force.
-    #[error("{0} was {1}, of which nothing is left; it is {2}")]
+    #[error("{0} was {1}, but none of these CPUs can be used now; it is {2}")]
     Lost(String, String, String),
 }
 
@@ -422,7 +422,10 @@ pub(crate) mod tests {
         // It has lost those of the trial, too, so that what it has now is not somebody else's.
         let error = restore(&applied, Path::new("/"), false).unwrap_err();
         assert!(matches!(error, RestoreError::Lost(..)), "{error}");
-        assert!(error.to_string().ends_with(&format!("was 1023, of which nothing is left; it is {before}")), "{error}");
+        assert!(
+            error.to_string().ends_with(&format!("was 1023, but none of these CPUs can be used now; it is {before}")),
+            "{error}"
+        );
         assert_eq!(place.read().unwrap(), before);
     }
 
@@ -474,7 +477,7 @@ pub(crate) mod tests {
         write(NAME, "pod-b\n");
         write(BOOT_ID, "boot-2\n");
         let other = open().err().unwrap().to_string();
-        assert!(other.contains("says what was applied to pod-a, and this host is pod-b"), "{other}");
+        assert!(other.contains("holds settings that were applied to pod-a, and this host is pod-b"), "{other}");
         // A tree that is no host's has no boot of its own.
         fs::remove_file(root.path().join(BOOT_ID)).unwrap();
         fs::remove_file(root.path().join(NAME)).unwrap();

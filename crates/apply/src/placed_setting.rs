@@ -98,7 +98,7 @@ pub enum PlaceError {
     #[error("{0} needs {1}")]
     NotNamed(&'static str, &'static str),
     /// It is not a setting of a guest.
-    #[error("{0} is not set in a guest; {names} are", names = guest_names())]
+    #[error("{0} cannot be set in a guest; {names} can", names = guest_names())]
     NotInGuest(String),
     /// The guest's command is none.
     #[error("{0:?} is no command that reaches a guest: one line, like 'ssh vm1'")]
@@ -755,7 +755,7 @@ pub(crate) mod tests {
         assert!(std::process::Command::new("sh").args(["-c", &by_hand]).status().unwrap().success());
         assert_eq!(guest.now(), "200000");
         let said = all("thp_enabled").unwrap_err().to_string();
-        assert!(said.starts_with("thp_enabled is not set in a guest; guest_halt_poll_ns, "), "{said}");
+        assert!(said.starts_with("thp_enabled cannot be set in a guest; guest_halt_poll_ns, "), "{said}");
         assert!(all("guest_halt_poll_reset").is_err());
         let gone = PlacedSetting::find("guest_halt_poll_ns", Some("guest exit 255;"), Path::new("/")).unwrap();
         let said = gone.read().unwrap_err().to_string();

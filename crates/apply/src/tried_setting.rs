@@ -25,7 +25,7 @@ pub enum TriedSettingError {
     #[error("{0:?} sets nothing: write a setting and the values to try, like halt_poll_ns=0,50us")]
     NoValue(String),
     /// No row has that name.
-    #[error("nothing that can be tried is called {0:?}; there are {1}")]
+    #[error("no setting {0:?} can be tried; there are {1}")]
     NoName(String, String),
     /// It is not on this host, or cannot be changed while the host runs.
     #[error(transparent)]
@@ -41,11 +41,11 @@ pub enum TriedSettingError {
     NotAllowed(String, String, String),
     /// A nice value could not be lowered again.
     #[error(
-        "{0}: what was raised could not be lowered again: that needs CAP_SYS_NICE in the host's user namespace, or a limit of nice values"
+        "{0}: a nice value that was raised could not be lowered again: lowering needs CAP_SYS_NICE in the host's user namespace, or a limit of nice values"
     )]
     NotLowered(String),
     /// The same value again.
-    #[error("{0}={1} is there twice")]
+    #[error("{0}={1} is given twice")]
     Twice(&'static str, String),
     /// It is in force.
     #[error("{0} is {1} already: there is nothing to compare it with")]
@@ -152,14 +152,17 @@ mod tests {
                 "halt_poll_ns=",
                 "\"halt_poll_ns=\" sets nothing: write a setting and the values to try, like halt_poll_ns=0,50us",
             ),
-            ("halt_poll_ns=0,0ns", "halt_poll_ns=0 is there twice"),
+            ("halt_poll_ns=0,0ns", "halt_poll_ns=0 is given twice"),
             ("halt_poll_ns=200us", "halt_poll_ns is 200000 already: there is nothing to compare it with"),
             ("ple_gap=0", "ple_gap cannot be set at run time"),
         ] {
             assert_eq!(find(text).unwrap_err().to_string(), says, "{text}");
         }
         let error = find("hlt_poll=1").unwrap_err().to_string();
-        assert!(error.contains("\"hlt_poll\"; there are ") && error.contains(", thp_enabled, "), "{error}");
+        assert!(
+            error.contains("no setting \"hlt_poll\" can be tried; there are ") && error.contains(", thp_enabled, "),
+            "{error}"
+        );
         let error = find("halt_poll_ns=0,,1").unwrap_err().to_string();
         assert!(error.starts_with("\"\": halt_poll_ns is a time from 0 to "), "{error}");
         fs::write(&path, "two words\n").unwrap();

@@ -82,7 +82,7 @@ pub fn watch_trial(stream: UnixStream, lock: File) -> Option<TrialEnding> {
                 Err(why) => Err(why),
             },
             Received::Message(WatchRequest::Restore) => break watched.restore(None),
-            Received::Message(WatchRequest::Begin(_)) => Err("the watchdog was begun twice".to_string()),
+            Received::Message(WatchRequest::Begin(_)) => Err("the watchdog was started twice".to_string()),
             Received::Nothing => Err(format!("nothing came from the trial for {} ms", lease.as_millis())),
             Received::Closed => Err("the trial has ended without restoring".to_string()),
         };
@@ -108,7 +108,7 @@ impl Watched {
             && places.iter().zip(&order.in_force).all(fits)
             && order.values.iter().all(|value| places.iter().all(|place| place.is_value(value)));
         if !is_sound {
-            return Err("the trial sent what is no value".to_string());
+            return Err("the trial sent an invalid value".to_string());
         }
         if places.iter().any(PlacedSetting::is_in_guest) {
             can_hold_command(&order.state).map_err(|error| chain(&error))?;
@@ -134,7 +134,7 @@ impl Watched {
 
     /// Sets a value at each place, unless somebody else has set another.
     fn set(&mut self, value: usize) -> Result<(), String> {
-        let changes = self.changes(value).ok_or("the trial sent what is no value")?;
+        let changes = self.changes(value).ok_or("the trial sent an invalid value")?;
         for SettingChange { place, old, .. } in &changes {
             let now = place.read().map_err(|error| chain(&error))?;
             if !place.may_have_become(old, &now) {
@@ -498,7 +498,7 @@ mod tests {
     fn only_what_was_ordered_is_set() {
         let mut host = watched(LONG);
         let ended = host.ended(WatchRequest::Set(3));
-        assert_eq!((ended.why.as_deref(), host.now().as_str()), (Some("the trial sent what is no value"), "777"));
+        assert_eq!((ended.why.as_deref(), host.now().as_str()), (Some("the trial sent an invalid value"), "777"));
     }
 
     fn watched_guest(guest: &FakeGuest) -> Host {

@@ -290,10 +290,8 @@ impl Assembler {
                 self.kinds.handlers = true;
                 self.lane(event)
             }
-            EventKind::KvmOut => {
-                self.kinds.handlers = true;
-                self.find(event)
-            }
+            EventKind::KvmOut => self.noted(event, |kinds| kinds.handlers = true),
+            EventKind::Reflect => self.noted(event, |kinds| kinds.reflects = true),
             EventKind::Detail(_) => {
                 self.alias(event);
                 self.lane(event)
@@ -336,10 +334,6 @@ impl Assembler {
                 self.alias(event);
                 self.find(event)
             }
-            EventKind::Reflect => {
-                self.kinds.reflects = true;
-                self.find(event)
-            }
             // Only an event of a thread that is a lane can fall into an exit.
             _ => self.find(event),
         };
@@ -371,6 +365,12 @@ impl Assembler {
                 _ => LedgerLine::OutsideExit,
             }),
         }
+    }
+
+    /// The lane of an event of a kind that says something of the recording.
+    fn noted(&mut self, event: &Event, note: impl FnOnce(&mut EventKinds)) -> Option<usize> {
+        note(&mut self.kinds);
+        self.find(event)
     }
 
     /// Ends the recording: open exits become rows that are counted but not timed. Returns every lane's span.

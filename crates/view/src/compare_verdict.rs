@@ -420,6 +420,7 @@ mod tests {
         );
         let mut same = row(None, 310, 310, (-60, 80));
         same.counts = (100, 100);
+        same.timed = (100, 100);
         same.changes.truncate(1);
         let found = judged(&same, &[], sides).headline;
         assert_eq!((found.state.as_str(), found.details.len()), ("same", 1), "{found:?}");

@@ -225,32 +225,7 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, simulate: &Simulat
             }
         }
         for (asked, account) in &mut accounts {
-            match asked {
-                CureLookup::Named(APIC_PAGE) if vm.is_beyond_kernel(&account.all.stats) => {
-                    account.answer = Some(OUTSIDE)
-                }
-                CureLookup::Named(APIC_PAGE) if !input.is_vmx => {
-                    account.answer = Some(if host.xen { ON_SVM } else { BY_AVIC });
-                }
-                CureLookup::Named(HPET_PAGE) if account.writes.stats.count == account.all.stats.count => {
-                    account.answer = Some(TIMERS_ALONE);
-                }
-                CureLookup::Named(SERIAL_PORT) if account.all.unanswered == account.all.stats.count => {
-                    account.answer = Some(NO_PORT);
-                }
-                CureLookup::Named(SERIAL_PORT) if !vm.uses_serial() => account.answer = Some(STATUS_ALONE),
-                CureLookup::Named(IPIS) => vm.look_at_targets(account),
-                CureLookup::Named(TSC) if account.writes.stats.count.saturating_mul(2) > account.all.stats.count => {
-                    account.answer = Some(Remedy::Unjudged(TSC_WRITES));
-                }
-                CureLookup::Other(..)
-                    if !host.xen && account.all.by_ioeventfd.saturating_mul(2) > account.all.stats.count =>
-                {
-                    account.answer = Some(Remedy::Leave(BY_IOEVENTFD));
-                }
-                CureLookup::Named(TSC) if input.is_vmx => account.answer = Some(Remedy::Passed(&TSC_READS)),
-                _ => {}
-            }
+            vm.choose(asked, account);
             // Nothing says what of an exit Xen's scheduler had, or the device model.
             if host.xen && !input.facts.event_kinds.switches {
                 account.for_sure = Some(usual_cost(&account.all.stats, false));
@@ -315,6 +290,34 @@ impl JudgedVm<'_> {
     /// Whether it has nothing to do.
     fn is_idle(&self) -> bool {
         self.time.in_halts.saturating_mul(100) >= self.time.wall.saturating_mul(IDLE_PERCENT).max(1)
+    }
+
+    /// What else the recording shows may choose another answer than the table's.
+    fn choose(&self, asked: &CureLookup, account: &mut VmSubjectExits) {
+        match asked {
+            CureLookup::Named(APIC_PAGE) if self.is_beyond_kernel(&account.all.stats) => account.answer = Some(OUTSIDE),
+            CureLookup::Named(APIC_PAGE) if !self.input.is_vmx => {
+                account.answer = Some(if self.host.xen { ON_SVM } else { BY_AVIC });
+            }
+            CureLookup::Named(HPET_PAGE) if account.writes.stats.count == account.all.stats.count => {
+                account.answer = Some(TIMERS_ALONE);
+            }
+            CureLookup::Named(SERIAL_PORT) if account.all.unanswered == account.all.stats.count => {
+                account.answer = Some(NO_PORT);
+            }
+            CureLookup::Named(SERIAL_PORT) if !self.uses_serial() => account.answer = Some(STATUS_ALONE),
+            CureLookup::Named(IPIS) => self.look_at_targets(account),
+            CureLookup::Named(TSC) if account.writes.stats.count.saturating_mul(2) > account.all.stats.count => {
+                account.answer = Some(Remedy::Unjudged(TSC_WRITES));
+            }
+            CureLookup::Other(..)
+                if !self.host.xen && account.all.by_ioeventfd.saturating_mul(2) > account.all.stats.count =>
+            {
+                account.answer = Some(Remedy::Leave(BY_IOEVENTFD));
+            }
+            CureLookup::Named(TSC) if self.input.is_vmx => account.answer = Some(Remedy::Passed(&TSC_READS)),
+            _ => {}
+        }
     }
 
     /// Whether bytes go through a serial port: by its first register, of eight (hw/char/serial.c of QEMU), or unless all that is done

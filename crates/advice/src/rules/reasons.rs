@@ -505,30 +505,10 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
             let median = account.all.stats.quantile(5_000).unwrap_or(Nanos::ZERO);
             account.for_sure = Some(if median > HANDLER { 0 } else { usual_cost(&account.all.stats, false) });
         }
-        let touched = vm.input.touched(vm.id);
-        if name == FAULTS && touched.all() > 0 {
-            let what = format!("part of the {FAULTS} at pages at which there was one before in this recording");
-            let share = touched.again as f64 / touched.all() as f64;
-            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
-            let what = format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first);
-            account.more.push((Topic::Devices, what, CitedValue::Count(touched.regions)));
-            let what = format!("part of the time of the {FAULTS} that is of those alone in their 2 MiB");
-            let share = touched.alone as f64 / touched.time.max(1) as f64;
-            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
-        }
-        if name == FAULTS
-            && let Some((place, share)) = mostly_at(vm)
-        {
-            let what = format!("part of the {FAULTS} in {place}");
-            account.more.push((Topic::Devices, what, CitedValue::Share(share)));
+        if name == FAULTS {
+            account.more.extend(of_faults(vm));
         }
         account.note_long_ones(vm.input);
-        if name == FAULTS {
-            for (unmapper, count) in vm.input.unmappers(vm.id, vm.host) {
-                let what = format!("memory mappings of VMMs changed (kvm_unmap_hva_range) in {}", unmapper.threads());
-                account.more.push((Topic::Devices, what, CitedValue::Count(count)));
-            }
-        }
         for (activity, count) in vm.input.kvm_activity(vm.id, group.activities) {
             let what = format!("{} ({}) meanwhile", activity.what(&vm.host.release), activity.event());
             account.more.push((Topic::Devices, what, CitedValue::Count(count)));
@@ -536,6 +516,34 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
         let said = vm.judge_as(Thing { subject: CauseSubject::Group(name), key: None, name }, &account, judgement);
         judgement.say(Some(vm.id), Covered::Subject(CureLookup::Named(name)), said);
     }
+}
+
+/// Where a VM's memory was missing, whether again, and who took it away.
+fn of_faults(vm: &JudgedVm<'_>) -> Vec<(Topic, String, CitedValue)> {
+    let touched = vm.input.touched(vm.id);
+    let mut facts = Vec::new();
+    if touched.all() > 0 {
+        let of = |part: u64, all: u64| CitedValue::Share(part as f64 / all.max(1) as f64);
+        facts.push((
+            format!("part of the {FAULTS} at pages at which there was one before in this recording"),
+            of(touched.again, touched.all()),
+        ));
+        facts.push((
+            format!("regions of 2 MiB in which the first {FAULTS} at {} pages were", touched.first),
+            CitedValue::Count(touched.regions),
+        ));
+        facts.push((
+            format!("part of the time of the {FAULTS} that is of those alone in their 2 MiB"),
+            of(touched.alone, touched.time),
+        ));
+    }
+    let place = mostly_at(vm);
+    facts.extend(place.map(|(place, share)| (format!("part of the {FAULTS} in {place}"), CitedValue::Share(share))));
+    facts.extend(vm.input.unmappers(vm.id, vm.host).into_iter().map(|(unmapper, count)| {
+        let what = format!("memory mappings of VMMs changed (kvm_unmap_hva_range) in {}", unmapper.threads());
+        (what, CitedValue::Count(count))
+    }));
+    facts.into_iter().map(|(what, figure)| (Topic::Devices, what, figure)).collect()
 }
 
 /// As much as every PC may have.

@@ -133,12 +133,16 @@ fn is_kick(detail: &Subject) -> bool {
     detail.kind == SubjectKind::Hypercall && detail.key == KICK_CPU
 }
 
+/// What an exit was about, of the event that says so.
+fn detail(event: &Event) -> Option<Subject> {
+    if let EventKind::Detail(detail) = event.kind { Some(detail) } else { None }
+}
+
 impl FieldContent {
     /// Its number in `event`; zero if the event is not about such a thing.
     pub fn number(self, event: &Event) -> u64 {
         use FieldContent as C;
-        let detail =
-            |part: fn(Subject) -> u64| if let EventKind::Detail(detail) = event.kind { part(detail) } else { 0 };
+        let detail = |part: fn(Subject) -> u64| detail(event).map_or(0, part);
         match (self, event.kind) {
             (C::Vcpu, _) => event.vcpu.0.into(),
             (C::Process, _) => event.vm.0.into(),
