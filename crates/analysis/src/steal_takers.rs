@@ -237,7 +237,7 @@ fn row(vm: VmId, taker: CpuTaker, time: u64, known: &KnownThreads) -> StealTaker
     // Of vCPUs that are not looked at, their threads' names tell.
     let by_name = |name: ThreadName| vcpu_by_name(&name.text()?).map(|_| process);
     match known.vm_of.get(&tid).copied().or_else(|| by_name(name)) {
-        Some(of) if of == VmId::UNKNOWN || of == vm && known.is_several => {
+        Some(of) if of == VmId::UNKNOWN && of != vm || of == vm && known.is_several => {
             return StealTaker { kind: TakerKind::SomeVcpu, ..row };
         }
         Some(of) if of == vm => return StealTaker { kind: TakerKind::SameVm, ..row },

@@ -551,11 +551,11 @@ fn threads_that_are_each_vcpu_0_are_of_several_vms() {
     };
     let (siblings, strangers) = (said(1), said(0));
     assert!(
-        siblings.contains("VM without a name · 2 vCPUs") && siblings.contains("a vCPU of the same VM"),
+        siblings.contains("VM without a name · 2 vCPUs") && siblings.contains("other vCPUs of the same VM"),
         "{siblings}"
     );
     assert!(strangers.contains("at least 2 VMs without names · 2 vCPUs"), "{strangers}");
-    assert!(strangers.contains("a vCPU of this VM or of another"), "{strangers}");
+    assert!(strangers.contains("vCPUs of this VM or of another"), "{strangers}");
     assert!(strangers.contains("it does not say which of several VMs a vCPU is of"), "{strangers}");
     for words in ["same VM", "vcpupin", "lock holders"] {
         assert!(!strangers.contains(words), "{words}: {strangers}");

@@ -181,7 +181,7 @@ pub struct GainRow {
     pub kind: &'static str,
     /// All of it for a person, but for how it was found out.
     pub text: String,
-    /// The figures alone: `about 2.9% (2.1% to 9.7%)` or `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
+    /// The headline alone: `about 2.9%` or `up to 2.7%`, of vCPU time; `0.11 CPUs`.
     pub range_text: String,
     /// What is said first, and what advice is ranked by: what the change usually wins where it does what it is made for, in each second
     /// in which the vCPUs concerned were seen, all of them together.
@@ -526,20 +526,20 @@ impl GainRow {
 }
 
 /// `about 2.9% of its vCPUs' time (0.029 vCPUs), in exits; 2.1% to 9.7%, as far as that is not waiting for a CPU`, `up to 0.11 of the
-/// host's CPUs`; and the figures alone: `about 2.9% (2.1% to 9.7%)`.
+/// host's CPUs`; and the figures alone: `about 2.9%`.
 fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 3]>) -> (String, String) {
     let cpus = [gain.headline, gain.low, gain.high].map(names::all_the_time);
     let Some(shares) = shares.map(|shares| shares.map(names::share)) else {
         let whose = if gain.of == GainOf::HostCpu { "" } else { " vCPUs," };
         let (first, rest) = figures_text(gain, &cpus);
-        return (format!("{first}{whose} {}{rest}", gain.of.text()), short_text(gain, &cpus) + " CPUs");
+        return (format!("{first}{whose} {}{rest}", gain.of.text()), first + " CPUs");
     };
     // Of a host's advice also where some of its vCPUs are selected.
     let whose = if vm.is_some() { "its" } else { "all" };
     let [vcpus, ..] = &cpus;
     let (first, rest) = figures_text(gain, &shares);
     let text = format!("{first} of {whose} vCPUs' time ({vcpus} vCPUs), {}{rest}", gain.of.text());
-    (text, short_text(gain, &shares))
+    (text, first)
 }
 
 /// The headline, and the range as far as that says more.
@@ -550,15 +550,6 @@ fn figures_text(gain: Gain, [headline, low, high]: &[String; 3]) -> (String, Str
         (Nanos::ZERO, true) => (format!("up to {high}"), String::new()),
         (Nanos::ZERO, false) => (format!("up to about {headline}"), format!("; at most {high}{waits}")),
         _ => (format!("about {headline}"), format!("; {low} to {high}{waits}")),
-    }
-}
-
-/// The figures in one.
-fn short_text(gain: Gain, figures: &[String; 3]) -> String {
-    let (first, rest) = figures_text(Gain { may_wait: false, ..gain }, figures);
-    match rest.strip_prefix("; ") {
-        Some(range) => format!("{first} ({range})"),
-        None => first,
     }
 }
 
