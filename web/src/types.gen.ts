@@ -295,7 +295,7 @@ export interface GainRow {
    */
   method: string;
   /**
-   * The figures alone: `about 2.9% (2.1% to 9.7%)` or `up to 2.7%`, of vCPU time; `0.05 to 0.11 CPUs`.
+   * The headline alone: `about 2.9%` or `up to 2.7%`, of vCPU time; `0.11 CPUs`.
    */
   range_text: string;
   /**
