@@ -332,7 +332,7 @@ const fn registers() -> [Twins; 10] {
 const VMCALL: &str = "VMCALL rip 0xffffffff81000000 info1 0x0 info2 0x0 intr_info 0x00000000 error_code 0x00000000";
 const CPUID: &str = "CPUID rip 0xffffffff81000000 info1 0x0 info2 0x0 intr_info 0x00000000 error_code 0x00000000";
 
-const fn by_reason() -> [Twins; 8] {
+const fn by_reason() -> [Twins; 7] {
     [
         twins(
             "CPUID",
@@ -348,12 +348,6 @@ const fn by_reason() -> [Twins; 8] {
                 &["kvm_nested_vmexit: vcpu 0 reason CPUID rip 0x1000 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0"],
             ),
             "L2's, of which L1's hypervisor decides",
-        ),
-        twins(
-            "interrupts of the host",
-            bare("EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x80000031 error_code 0x0"),
-            bare("EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x800000ec error_code 0x0"),
-            "the host's local timer, which no affinity of a device's moves",
         ),
         twins(
             "interrupt windows",
@@ -392,6 +386,77 @@ const fn by_reason() -> [Twins; 8] {
             )
             .on(Arch::Powerpc),
             "wake-ups of the guest's own vCPUs: printing less changes none",
+        ),
+    ]
+}
+
+const OF_NO_VECTOR: &str = "EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x00000000 error_code 0x0";
+const OF_DEVICE: &str = "EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x80000031 error_code 0x0";
+const OF_TIMER: &str = "EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x800000ec error_code 0x0";
+const RESCHEDULES: &str = "EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x800000fd error_code 0x0";
+const CALLS: &str = "EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x800000fb error_code 0x0";
+const POSTED: &str = "EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x800000f2 error_code 0x0";
+const POSTED_WAKEUP: &str = "EXTERNAL_INTERRUPT rip 0x1000 info1 0x0 info2 0x0 intr_info 0x800000f1 error_code 0x0";
+
+const fn interrupts() -> [Twins; 7] {
+    [
+        twins(
+            "interrupts of the host",
+            bare(OF_NO_VECTOR),
+            bare(OF_DEVICE),
+            "with a vector it is known that a device interrupts, and not a timer",
+        ),
+        twins(
+            "interrupts of the host's devices",
+            bare(OF_DEVICE),
+            bare(OF_TIMER),
+            "the host's local timer, which no affinity of a device's moves",
+        ),
+        twins(
+            "the host's timer",
+            bare(OF_TIMER),
+            made(
+                OF_TIMER,
+                &[
+                    "kvm_inj_virq: IRQ 0xec",
+                    "kvm_entry: vcpu 0, rip 0x1000",
+                    "kvm_exit: vcpu 0 reason MSR_WRITE rip 0x1000 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0",
+                    "kvm_msr: msr_write 6e0 = 0x{n}",
+                ],
+            ),
+            "the guest's own timer, which nohz_full= on the host does not stop",
+        ),
+        twins(
+            "reschedule interrupts of the host",
+            bare(RESCHEDULES),
+            made(
+                RESCHEDULES,
+                &[
+                    "kvm_inj_virq: IRQ 0xfd",
+                    "kvm_entry: vcpu 0, rip 0x1000",
+                    "kvm_exit: vcpu 0 reason MSR_WRITE rip 0x1000 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0",
+                    "kvm_msr: msr_write 830 = 0x1000000fd",
+                ],
+            ),
+            "the other half of the guest's IPIs, which go with them",
+        ),
+        twins(
+            "function calls of the host's other CPUs",
+            bare(CALLS),
+            bare(RESCHEDULES),
+            "somebody wakes a task, or KVM kicks the vCPU: no TLB is flushed",
+        ),
+        twins(
+            "notifications of posted interrupts",
+            bare(POSTED),
+            bare(POSTED_WAKEUP),
+            "they wake a vCPU that has halted on that CPU: the notification cannot spare that",
+        ),
+        twins(
+            "wake-ups by posted interrupts",
+            bare(POSTED_WAKEUP),
+            bare(POSTED),
+            "the interrupt is for a vCPU that runs",
         ),
     ]
 }
@@ -444,7 +509,14 @@ const fn faults() -> [Twins; 4] {
 }
 
 fn all() -> Vec<Twins> {
-    ports().into_iter().chain(pages()).chain(registers()).chain(by_reason()).chain(faults()).collect()
+    ports()
+        .into_iter()
+        .chain(pages())
+        .chain(registers())
+        .chain(by_reason())
+        .chain(interrupts())
+        .chain(faults())
+        .collect()
 }
 
 #[test]
