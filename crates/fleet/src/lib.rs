@@ -164,7 +164,10 @@ impl Groups {
                     _ => {}
                 }
                 let rows = new.against(&old, (options.confidence_percent * 100.0).round() as u64);
-                let rows = rows.iter().map(|row| ReasonComparison::of(row, &MeasureChange::verdict)).collect();
+                let rows = rows
+                    .iter()
+                    .map(|row| ReasonComparison::of(row, &|_, change: &MeasureChange| change.verdict()))
+                    .collect();
                 let sides = [before.clone(), after];
                 let of = FleetComparison::new(self.by, value.clone(), shape.clone(), sides, rows);
                 comparisons.push(of.top(options.top));

@@ -15,7 +15,7 @@ use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, total};
 use crate::judgement::MIN_COST_SHARE;
 use crate::judgement::share;
 use crate::judgement::{CitedValue, Gain, GainMethod, GainOf, Judgement, NotJudged, Rule, Topic};
-use exitscope_analysis::DurationStats;
+use exitscope_analysis::{DurationStats, StealTaker, TakerKind};
 use exitscope_units::Nanos;
 
 /// Idle states of the host's CPUs that are left sooner.
@@ -35,7 +35,11 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     if host.xen || all.latencies().sum.saturating_mul(MIN_COST_SHARE) < wall.max(1) {
         return;
     }
-    let waiting = total(input.vms.values().map(|time| time.steal));
+    // Waiting for a CPU that wakes up is what this is about: nobody else has it.
+    let waking_up = total(
+        input.vms.keys().flat_map(|vm| input.facts.steal_takers(*vm)).filter(is_waking_up).map(|taker| taker.time),
+    );
+    let waiting = total(input.vms.values().map(|time| time.steal)).saturating_sub(waking_up);
     let wanted = total(input.vms.values().map(VmTime::wanted));
     let short = median(&all.after_short);
     let long = median(&all.after_long);
@@ -75,6 +79,10 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     };
     // It is of no exits: of the way back from a halt.
     let _ = judgement.advise(facts[0], &facts[1..], wording::shallower().of(IDLE_STATES, None, gain));
+}
+
+fn is_waking_up(taker: &StealTaker) -> bool {
+    taker.kind == TakerKind::WakingUp
 }
 
 fn median(of: &DurationStats) -> Option<Nanos> {
