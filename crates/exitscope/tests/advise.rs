@@ -557,7 +557,7 @@ fn threads_that_are_each_vcpu_0_are_of_several_vms() {
     assert!(strangers.contains("at least 2 VMs without names · 2 vCPUs"), "{strangers}");
     assert!(strangers.contains("vCPUs of this VM or of another"), "{strangers}");
     assert!(strangers.contains("it does not say which of several VMs a vCPU is of"), "{strangers}");
-    for words in ["same VM", "vcpupin", "lock holders"] {
+    for words in ["same VM", "<vcpupin vcpu", "lock holders"] {
         assert!(!strangers.contains(words), "{words}: {strangers}");
     }
 }
@@ -1183,4 +1183,45 @@ fn on_powerpc_events_of_the_scheduler_are_missing_where_they_are_not_recorded() 
         "{page}"
     );
     assert!(page.contains("-e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch"), "{page}");
+}
+
+/// What a CPU takes to leave an idle state is waiting for it, as the scheduler's events have it, and nobody else has the CPU.
+#[test]
+fn who_waits_for_a_cpu_that_wakes_up_is_told_of_idle_states() {
+    let mut lines = String::new();
+    let mut at = 1_000_000_000;
+    let mut event = |after: u64, thread: &str, cpu: u32, says: &str| {
+        at += after;
+        let (second, nano) = (at / 1_000_000_000, at % 1_000_000_000);
+        lines += &format!("     {thread} [{cpu:03}] d....  {second}.{nano:09}: {says}\n");
+    };
+    let exit = |reason: &str| {
+        format!("kvm_exit: vcpu 0 reason {reason} rip 0x10 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0")
+    };
+    let (vcpu, idle) = ("comm=CPU 0/KVM prev_pid=4100 prev_prio=120", "comm=swapper/1 prev_pid=0 prev_prio=120");
+    for (sleeps, late) in (0..400).flat_map(|_| [(40_000, 5_000), (5_000_000, 250_000)]) {
+        event(1_000, "CPU 0/KVM-4100", 1, &exit("HLT"));
+        let leaves = format!("sched_switch: prev_{vcpu} prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120");
+        event(1_000, "CPU 0/KVM-4100", 1, &leaves);
+        event(sleeps, "<idle>-0", 2, "sched_wakeup: comm=CPU 0/KVM pid=4100 prio=120 target_cpu=001");
+        let returns =
+            format!("sched_switch: prev_{idle} prev_state=R ==> next_comm=CPU 0/KVM next_pid=4100 next_prio=120");
+        event(late, "<idle>-0", 1, &returns);
+        event(1_000, "CPU 0/KVM-4100", 1, &format!("kvm_vcpu_wakeup: wait time {} ns, polling valid", sleeps + late));
+        event(1_000, "CPU 0/KVM-4100", 1, "kvm_entry: vcpu 0, rip 0x10");
+        event(20_000, "CPU 0/KVM-4100", 1, &exit("CPUID"));
+        event(1_000, "CPU 0/KVM-4100", 1, "kvm_entry: vcpu 0, rip 0x10");
+        event(20_000, "CPU 0/KVM-4100", 1, &exit("CPUID"));
+        event(1_000, "CPU 0/KVM-4100", 1, "kvm_entry: vcpu 0, rip 0x10");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, lines).unwrap();
+    let said = stdout(&run(&["advise", path.to_str().unwrap()]));
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("One thing to do") && said.contains("after sleeps of 2 ms and more"), "{said}");
+    assert!(said.contains("they were idle, and took that long to wake up"), "{said}");
+    for words in ["cpu.max", "vcpupin", "other tasks"] {
+        assert!(!said.contains(words), "{words}: {said}");
+    }
 }

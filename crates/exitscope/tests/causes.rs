@@ -52,7 +52,8 @@ impl Case {
     /// What is found in trace-cmd's text: libtraceevent's plugin of KVM prints `info1` and `info2`, without `intr_info`.
     fn printed_by_trace_cmd(&self) -> &'static str {
         match (self.word, self.reason) {
-            (Some((ExitWord::IntrInfo, _)), 0) => UNTOLD_EXCEPTION,
+            (Some((ExitWord::IntrInfo, _)), 0) if self.events.is_empty() => UNTOLD_EXCEPTION,
+            (Some((ExitWord::IntrInfo, _)), 0) => self.cause,
             (Some((ExitWord::IntrInfo, _)), _) => "interrupts of the host",
             _ => self.cause,
         }
@@ -277,6 +278,13 @@ fn fault(cause: &'static str, qualification: u64) -> Case {
     )
 }
 
+/// A write to a private page of SEV-SNP's: PFERR_GUEST_ENC, _FINAL, _RMP, present, a write, by the guest.
+fn rmp_fault() -> Case {
+    let code = 0x5_8000_0007;
+    let case = Case::new("faults of SEV-SNP's reverse map", (CodeList::Svm, 0x400)).with(ExitWord::Info1, code);
+    case.about("kvm:kvm_page_fault", SubjectKind::PageFault, code, 0x1_2345_6000)
+}
+
 /// Those that need more than a number.
 fn faults_and_nested() -> Vec<Case> {
     let returns = |reason, errno| EventKind::UserspaceExit { reason, errno };
@@ -290,6 +298,13 @@ fn faults_and_nested() -> Vec<Case> {
         fault("writes to protected memory", WRITE_TO_READABLE),
         fault("code in huge pages", FETCH_FROM_READABLE),
         fault("memory faults", MISSING),
+        rmp_fault(),
+        Case::new("page tables that KVM shadows", (CodeList::Vmx, 0)).with(ExitWord::IntrInfo, 0x8000_0b0e).about(
+            "kvm:kvm_page_fault",
+            SubjectKind::PageFault,
+            0x6,
+            0x1_2345_6000,
+        ),
         Case::new("returns for a signal", (CodeList::KvmExit, ExitCode::INTR.number)).then(USERSPACE, returns(10, -4)),
         // libtraceevent prints the reason, and no error.
         fault("conversions of a confidential guest's memory", MISSING).then(USERSPACE, returns(39, -14)),

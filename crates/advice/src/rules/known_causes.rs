@@ -5,6 +5,7 @@
 //! ```
 
 use crate::cause::{Covered, CureLookup, NamedExits, RuleAnswer, is_about, is_for};
+use crate::evidence::faults::is_of_reverse_map;
 use crate::evidence::input::AdviceInput;
 use crate::judgement::Judgement;
 use exitscope_analysis::{ExitCause, SubjectKey};
@@ -56,6 +57,15 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
             its first access on until it leaves for anything else",
         "KVM_EXIT_DEBUG among the exits to user space is the VMM's debugger; otherwise the rip of the exits says whose code it is \
             (`report --by rip`)",
+    ),
+    // `sev_handle_rmp_fault` of arch/x86/kvm/svm/sev.c.
+    row(
+        "faults of SEV-SNP's reverse map",
+        "npf with bit 31 of its error code",
+        is_of_reverse_map,
+        "the guest accesses a page as private that is shared, or the other way round, or by 4 KiB where the reverse map has 2 MiB: KVM \
+            converts the page or splits it",
+        "`perf record -e kvm:kvm_rmp_fault -e kvm:kvm_exit` has the page, and whether it is private",
     ),
     // `handle_ud` of arch/x86/kvm/x86.c emulates what it can, as the other vendor's hypercall, and hands the rest back.
     row(

@@ -107,7 +107,10 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     ),
     ExitGroup {
         activities: LOGGED,
-        choose: |vm| usize::from(vm.input.of_reasons(vm.id, &[PML_FULL]).count > 0),
+        choose: |vm| {
+            let ring = happened(vm, KvmActivity::DirtyRingFull);
+            usize::from(vm.input.of_reasons(vm.id, &[PML_FULL]).count > 0 || ring > 0)
+        },
         ..row(
             PROTECTED,
             "EPT_VIOLATION, npf, aborts of the second stage: write, not allowed",
@@ -441,7 +444,9 @@ fn is_nested(cause: &ExitCause) -> bool {
 /// it has NPT, unless the guest's CPUID lacks INVPCID: then each is a #UD).
 fn is_shadowing(cause: &ExitCause) -> bool {
     const PF: u64 = 14;
-    (is_for(cause, CodeList::Vmx, &[0]) && is_about(cause, SubjectKind::Exception, &[PF]))
+    // kvm_page_fault (`kvm_handle_page_fault` of arch/x86/kvm/mmu/mmu.c) tells more than the exit's own word.
+    let is_fault = || cause.subject().is_some_and(|key| key.kind == SubjectKind::PageFault);
+    (is_for(cause, CodeList::Vmx, &[0]) && (is_about(cause, SubjectKind::Exception, &[PF]) || is_fault()))
         || is_of_register(cause, 3)
         || is_for(cause, CodeList::Vmx, &[14, 58])
         || is_for(cause, CodeList::Svm, &[0x4e, 0x79, 0x13, 0xa2])
@@ -777,8 +782,8 @@ fn whose_timer(vm: &JudgedVm<'_>) -> usize {
 const KICKS: &str = "KVM has a vCPU take an interrupt that a sibling sent, by the host's reschedule interrupt: they are the other half of the \
     guest's IPIs, and go with them (see IPIs)";
 
-const LOGGING: &str = "the guest's memory is logged, as the exits for full pages of the log show (PML_FULL), and these pages fault for it when \
-    they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
+const LOGGING: &str = "the guest's memory is logged, as the exits for a full log show (PML_FULL, KVM_EXIT_DIRTY_RING_FULL), and these pages \
+    fault for it when they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
 
 /// EXIT_REASON_TDCALL of arch/x86/include/uapi/asm/vmx.h; `handle_tdvmcall` of arch/x86/kvm/vmx/tdx.c.
 const TDCALLS: &str = "a TDX guest asks for something, and no tracepoint says what for: `trace-cmd record -p function -l 'tdx_*' -l \

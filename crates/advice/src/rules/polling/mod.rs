@@ -70,7 +70,8 @@ pub(crate) const GAPS: &[Gap] = &[
         what: "what other halt polling would win",
         lacks: Lacks::Events(&[Missed::Scheduler]),
         missing: |of| {
-            let is_exact = halting(of) && of.selected.facts.halts.all().is_exact();
+            let all = of.selected.facts.halts.all();
+            let is_exact = halting(of) && all.is_exact() && all.has_wakeups();
             (is_exact && !is_known(of.selected)).then_some(wording::NO_POLLS)
         },
     },

@@ -168,6 +168,12 @@ impl Felt {
 /// vCPUs that wait for a CPU.
 fn waiting(input: &AdviceInput, host: &RecordedHost, felt: Vec<(VmId, VmTime)>, judgement: &mut Judgement) {
     let felt = Felt::new(input, host, felt);
+    if takers::were_waking_up(&felt.holders) {
+        let say = |(vm, _): (VmId, VmTime)| {
+            judgement.say(Some(vm), Covered::Steal, RuleAnswer::Inherent(wording::WAKING_UP.into()));
+        };
+        return felt.vms.into_iter().for_each(say);
+    }
     let mut facts = note(input, host, &felt, judgement);
     let waiting = decide(input, host, &felt, judgement, &mut facts);
     let gain = gain(input, host, &felt, &waiting);

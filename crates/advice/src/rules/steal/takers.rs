@@ -44,6 +44,12 @@ pub(super) fn are_mostly_idle(holders: &[CpuHolder]) -> bool {
     idle > 0 && idle.saturating_mul(2) >= total(holders.iter().map(|holder| holder.time))
 }
 
+/// Whether for nearly all of the time that is known the CPUs were waking up.
+pub(super) fn were_waking_up(holders: &[CpuHolder]) -> bool {
+    let waking = total(holders.iter().filter(|holder| holder.kind == TakerKind::WakingUp).map(|holder| holder.time));
+    waking > 0 && waking.saturating_mul(10) >= total(holders.iter().map(|holder| holder.time)).saturating_mul(9)
+}
+
 /// What kernel threads do, by the beginnings of their names, and what keeps them off a CPU.
 const KERNEL_THREADS: &[(&str, &str)] = &[
     (

@@ -19,6 +19,10 @@ pub(super) const WHAT_IS_LACKING: &str =
 pub(super) const ALL_OF_IT: &str = "from nothing, to all of the waiting";
 pub(super) const ALL_THAT_IS_KNOWN: &str = "from nothing, to all of the waiting that is known";
 
+/// Where nobody had the CPUs; what can be done about that, the rule about idle states says.
+pub(super) const WAKING_UP: &str = "nobody had the CPUs for which these vCPUs waited: they were idle, and took that long to wake up (see idle \
+    states)";
+
 /// What is done about vCPUs that take each other's CPUs.
 const OWN_VCPUS: &str =
     "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset";
