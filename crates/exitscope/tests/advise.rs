@@ -750,6 +750,11 @@ fn a_form_says_everything_in_lines_or_in_comments() {
     let value = all.iter().find_map(|row| row.strip_prefix("knob ")).unwrap().to_string();
     assert!(form("tuned", "host").contains("\n[sysfs]\n/sys/module/kvm/parameters/halt_poll_ns="));
     // The guest's polls would be instead of the host's: both at once are not set.
+    // What is undone is the file, which sets it again at each boot; and TuneD's profile goes beside the one that is there.
+    for name in ["tuned", "modprobe", "sysfs"] {
+        assert!(!form(name, "host").contains("advise --undo"), "{name}");
+    }
+    assert!(form("tuned", "host").contains("`tuned-adm profile ACTIVE exitscope`"));
     let guests = form("tuned", "guest");
     assert!(guests.contains("\n# Instead of better advice to the same end, not beside it:\n"), "{guests}");
     assert!(guests.lines().all(|line| line.is_empty() || line.starts_with('#')), "{guests}");

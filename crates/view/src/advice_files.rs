@@ -29,6 +29,16 @@ pub enum SettingsFormat {
     Script,
 }
 
+impl SettingsFormat {
+    /// Whether it is a file of the host's that sets what is in it at each boot.
+    fn is_file(self) -> bool {
+        match self {
+            SettingsFormat::Tuned | SettingsFormat::Modprobe | SettingsFormat::Sysfs => true,
+            SettingsFormat::Libvirt | SettingsFormat::Qemu | SettingsFormat::Script => false,
+        }
+    }
+}
+
 /// Prints the settings of `side` (`host` or `guest`) in a form; those that it cannot express as comments.
 pub fn write_settings(advised: &AdviceReport, form: SettingsFormat, side: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut file = File {
@@ -126,7 +136,9 @@ impl File<'_> {
         for row in &advised.advice {
             say(out, &format!("{}. {}: {}", row.number, row.scope_text, row.change))?;
             say(out, &format!("   wins {}", gain(&row.gain)))?;
-            say(out, &format!("   acts {}; undo: {}", row.takes_effect, row.undo))?;
+            // What a file sets comes back with it at each boot: how to undo that is said of the file.
+            let undo = if self.form.is_file() { String::new() } else { format!("; undo: {}", row.undo) };
+            say(out, &format!("   acts {}{undo}", row.takes_effect))?;
             say(out, &format!("   risk: {}", row.risk))?;
             say(out, &format!("   who pays: {}", row.who_pays))?;
         }
@@ -168,11 +180,12 @@ impl File<'_> {
                 profile has set; `tuned-adm profile ACTIVE` undoes it".to_string(),
             SettingsFormat::Modprobe => {
                 "Put it into /etc/modprobe.d/exitscope.conf; it acts when the modules are loaded. Where one is built into \
-                 the kernel, the words after it go onto the kernel's command line"
+                 the kernel, the words after it go onto the kernel's command line. To undo it, remove the file and load the \
+                 modules anew"
                     .to_string()
             }
             SettingsFormat::Sysfs => "Put it into /etc/tmpfiles.d/exitscope.conf; `systemd-tmpfiles --create` does it \
-                now".to_string(),
+                now. To undo it, remove the file and write the old values back".to_string(),
             SettingsFormat::Libvirt => "To be merged into the domains with `virsh edit`; they must be restarted".to_string(),
             SettingsFormat::Qemu => "To be added to QEMU's command line".to_string(),
             SettingsFormat::Script if self.sections.is_empty() => format!("For the {}: nothing of it can be done by a script", self.side),
