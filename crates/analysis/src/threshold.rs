@@ -4,6 +4,7 @@ use crate::{ExitStats, Facts};
 use exitscope_model::codes::is_called;
 use exitscope_model::{Ledger, LedgerLine, Severity};
 use exitscope_units::Nanos;
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -354,8 +355,11 @@ impl Threshold {
     }
 
     /// The exits that it is about.
-    fn stats(&self, facts: &Facts) -> ExitStats {
-        self.reason.as_ref().map_or_else(|| facts.all.clone(), |reason| facts.of_reason(reason))
+    fn stats<'a>(&self, facts: &'a Facts) -> Cow<'a, ExitStats> {
+        match &self.reason {
+            Some(reason) => Cow::Owned(facts.of_reason(reason)),
+            None => Cow::Borrowed(&facts.all),
+        }
     }
 
     /// The figure, and why it may be more; or why the recording does not tell it.
@@ -368,7 +372,10 @@ impl Threshold {
             }
             Of::Lengths(value) => {
                 has_exits(facts, ledger)?;
-                let stats = if self.reason.is_some() { self.stats(facts) } else { facts.without_halts().0 };
+                let stats = match &self.reason {
+                    Some(reason) => facts.of_reason(reason),
+                    None => facts.without_halts().0,
+                };
                 match value(&stats) {
                     Some(_) if !are_most_timed(stats.timed, stats.count) => Err(UNTIMED),
                     value => value.ok_or("of no such exit both ends were seen"),

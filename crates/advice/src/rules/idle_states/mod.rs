@@ -15,7 +15,7 @@ use crate::evidence::input::{AdviceInput, RecordedHost, VmTime, total};
 use crate::judgement::MIN_COST_SHARE;
 use crate::judgement::share;
 use crate::judgement::{CitedValue, Gain, GainMethod, GainOf, Judgement, NotJudged, Rule, Topic};
-use exitscope_analysis::{DurationStats, StealTaker, TakerKind};
+use exitscope_analysis::{DurationStats, TakerKind};
 use exitscope_units::Nanos;
 
 /// Idle states of the host's CPUs that are left sooner.
@@ -35,16 +35,11 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     if host.xen || all.latencies().sum.saturating_mul(MIN_COST_SHARE) < wall.max(1) {
         return;
     }
-    // Waiting for a CPU that wakes up is what this is about: nobody else has it.
-    let waking_up = total(
-        input.vms.keys().flat_map(|vm| input.facts.steal_takers(*vm)).filter(is_waking_up).map(|taker| taker.time),
-    );
-    let waiting = total(input.vms.values().map(|time| time.steal)).saturating_sub(waking_up);
-    let wanted = total(input.vms.values().map(VmTime::wanted));
+    let are_cpus_short = are_cpus_short(input);
     let short = median(&all.after_short);
     let long = median(&all.after_long);
     let later = match (short, long) {
-        (Some(short), Some(long)) if !is_short(waiting, wanted) => long.0.saturating_sub(short.0),
+        (Some(short), Some(long)) if !are_cpus_short => long.0.saturating_sub(short.0),
         _ => 0,
     };
     let is_later =
@@ -53,7 +48,7 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     if !is_later || won.saturating_mul(MIN_COST_SHARE) < wall {
         let what = wording::UNJUDGED;
         let missing = match (short, long) {
-            _ if is_short(waiting, wanted) => wording::SHORT,
+            _ if are_cpus_short => wording::SHORT,
             (Some(_), Some(_)) => wording::UNSEEN,
             _ => wording::FEW,
         };
@@ -81,8 +76,15 @@ pub(crate) fn judge(input: &AdviceInput, host: &RecordedHost, judgement: &mut Ju
     let _ = judgement.advise(facts[0], &facts[1..], wording::shallower().of(IDLE_STATES, None, gain));
 }
 
-fn is_waking_up(taker: &StealTaker) -> bool {
-    taker.kind == TakerKind::WakingUp
+/// Whether vCPUs wait for CPUs that others have; a CPU that wakes up is what this rule is about.
+fn are_cpus_short(input: &AdviceInput) -> bool {
+    let waiting = total(input.vms.values().map(|time| time.steal));
+    let wanted = total(input.vms.values().map(VmTime::wanted));
+    let waking_up = || {
+        let takers = input.vms.keys().flat_map(|vm| input.facts.steal_takers(*vm));
+        total(takers.filter(|taker| taker.kind == TakerKind::WakingUp).map(|taker| taker.time))
+    };
+    is_short(waiting, wanted) && is_short(waiting.saturating_sub(waking_up()), wanted)
 }
 
 fn median(of: &DurationStats) -> Option<Nanos> {

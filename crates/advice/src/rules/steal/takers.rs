@@ -40,14 +40,18 @@ pub(super) fn holders(input: &AdviceInput, host: &RecordedHost, vms: &[(VmId, Vm
 
 /// Whether for most of the time that is known the CPUs were idle, for longer than they take to wake up.
 pub(super) fn are_mostly_idle(holders: &[CpuHolder]) -> bool {
-    let idle = total(holders.iter().filter(|holder| holder.kind == TakerKind::Idle).map(|holder| holder.time));
-    idle > 0 && idle.saturating_mul(2) >= total(holders.iter().map(|holder| holder.time))
+    is_part_of(holders, TakerKind::Idle, (1, 2))
 }
 
 /// Whether for nearly all of the time that is known the CPUs were waking up.
 pub(super) fn were_waking_up(holders: &[CpuHolder]) -> bool {
-    let waking = total(holders.iter().filter(|holder| holder.kind == TakerKind::WakingUp).map(|holder| holder.time));
-    waking > 0 && waking.saturating_mul(10) >= total(holders.iter().map(|holder| holder.time)).saturating_mul(9)
+    is_part_of(holders, TakerKind::WakingUp, (9, 10))
+}
+
+/// Whether one kind had the CPUs for such a part of the time, if it had them at all.
+fn is_part_of(holders: &[CpuHolder], kind: TakerKind, (part, whole): (u64, u64)) -> bool {
+    let own = total(holders.iter().filter(|holder| holder.kind == kind).map(|holder| holder.time));
+    own > 0 && own.saturating_mul(whole) >= total(holders.iter().map(|holder| holder.time)).saturating_mul(part)
 }
 
 /// What kernel threads do, by the beginnings of their names, and what keeps them off a CPU.
