@@ -1151,7 +1151,7 @@ export interface HaltRow {
    */
   has_wakeup_events: boolean;
   /**
-   * Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor traces them.
+   * Halts that user space does (`KVM_EXIT_HLT`): KVM neither polls for them nor traces them.
    */
   in_user_space: number;
   /**

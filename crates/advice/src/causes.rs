@@ -445,6 +445,8 @@ mod tests {
             (CodeList::Vmx, 30, None, "the recording does not say what they are about"),
             (CodeList::Vmx, 49, None, "the recording does not say what they are about"),
             (CodeList::Svm, 0x7b, None, "the recording does not say what they are about"),
+            (CodeList::Vmx, 18, None, "the recording does not say what they are about"),
+            (CodeList::Svm, 0x81, None, "the recording does not say what they are about"),
             (CodeList::Vmx, 30, asked, NO_RULE),
             (CodeList::Vmx, 49, asked, NO_RULE),
             (CodeList::Vmx, 48, None, "the recording does not say what they are about"),

@@ -8,11 +8,11 @@ use crate::{
     Accesses, Dimension, DimensionValue, ExitGroups, ExitSlots, ExitStats, GangFacts, Halts, InterruptFacts, PhaseKey,
     PhasesByReason, RunStates, Selection, Slowest, StatsByKey, StealTaker, Timeline, VcpuTime, YieldFacts,
 };
-use exitscope_model::codes::REGION_BITS;
+use exitscope_model::codes::{KVM_EXIT_HLT, REGION_BITS};
 use exitscope_model::{
-    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, KvmActivity, KvmActivityEvent,
-    PleUpdate, Preemption, RunQueueInterval, StealPiece, Subject, SubjectKind, TimePart, VcpuIdentity, Yield,
-    least_vms,
+    ApicvChangeEvent, CodeList, CpuInterval, Event, EventKinds, Exit, ExitCode, Halt, Handler, KvmActivity,
+    KvmActivityEvent, PleUpdate, Preemption, RunQueueInterval, StealPiece, Subject, SubjectKind, TimePart,
+    VcpuIdentity, Yield, least_vms,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -207,7 +207,8 @@ impl Facts {
         if exit.at < window.0 || exit.at > window.1 {
             return Some(ExitSlots { vcpu, kind: None });
         }
-        if exit.code.list == CodeList::KvmExit && exit.code.is_halt() {
+        let is_in_user_space = exit.code.list == CodeList::KvmExit || exit.handler == Handler::Userspace(KVM_EXIT_HLT);
+        if is_in_user_space && exit.code.is_halt() {
             self.halts.absorb_in_user_space(exit.who);
         } else if exit.is_halt && exit.code.is_halt() && !exit.timed {
             self.halts.absorb_cut(exit.who);

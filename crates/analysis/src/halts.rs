@@ -65,7 +65,7 @@ pub struct HaltStats {
     pub changes: (u64, u64),
     /// Idle exits that the recording's end or a loss cut off.
     pub cut: u64,
-    /// Halts that user space does (`KVM_EXIT_HLT`, seen without `kvm_exit`): KVM neither polls for them nor tells of them.
+    /// Halts that user space does (`KVM_EXIT_HLT`): KVM neither polls for them nor tells of them.
     pub in_user_space: u64,
 }
 

@@ -19,11 +19,10 @@ use exitscope_export::{
 };
 use exitscope_exporter::{RecordingMetrics, SeriesLimits};
 use exitscope_model::{BesideRow, Exit, Halt, LedgerLine, TraceInfo, VcpuIdentity, WhoRow};
-use exitscope_pipeline::{EarlierFiles, ReadOptions, read_input, read_with_vcpus};
+use exitscope_pipeline::{EarlierFiles, FirstReading, ReadOptions, read_again, read_input};
 use exitscope_trace::{Devices, Input};
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use exitscope_view::{Coverage, plural, thousands};
-use rustc_hash::FxHashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -148,7 +147,7 @@ impl ExportFormat {
 struct Known {
     lanes: ExportedVcpus,
     totals: Totals,
-    vcpu_of: Vec<FxHashMap<Tid, VcpuId>>,
+    readings: Vec<FirstReading>,
 }
 
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -190,7 +189,7 @@ fn plan(args: &ExportArgs) -> anyhow::Result<ExportPlan> {
 
 /// The first reading.
 fn survey(plan: &ExportPlan) -> anyhow::Result<Known> {
-    let (mut lanes, mut totals, mut vcpu_of) = (ExportedVcpus::default(), Totals::default(), Vec::new());
+    let (mut lanes, mut totals, mut readings) = (ExportedVcpus::default(), Totals::default(), Vec::new());
     let (mut earlier, mut before) = (EarlierFiles::of_run(&plan.inputs), None);
     let SelectedExits { selection, options, .. } = &plan.exits;
     // `ExportedVcpus` learns the numbers for --vcpu at the end.
@@ -203,31 +202,34 @@ fn survey(plan: &ExportPlan) -> anyhow::Result<Known> {
             // Hosts without names are told apart by what they are.
             let info = &trace.info;
             let host = [trace.hostname(), &info.clock, &info.arch, &info.release].map(str::to_string);
-            if let Some((earlier_host, last)) = before {
+            if let Some((earlier_host, (first, last))) = before {
                 if host != earlier_host {
                     bail!(
                         "the traces are of different hosts or clocks, and have no common time: export each for itself"
                     );
                 }
+                if trace.span.is_some_and(|span| span.0.as_nanos() < last && first < span.1.as_nanos()) {
+                    bail!("{} and one before it were recorded at the same time: export each for itself", trace.name);
+                }
                 if trace.span.is_some_and(|span| span.0.as_nanos() < last) {
                     bail!("{} is of an earlier time: name the traces in order of time", trace.name);
                 }
             }
-            before = Some((host, trace.span.map_or(0, |span| span.1.as_nanos())));
+            before = Some((host, trace.span.map_or((0, 0), |span| (span.0.as_nanos(), span.1.as_nanos()))));
         }
         lanes.add(survey, &trace.vcpu_of, selection);
-        vcpu_of.push(trace.vcpu_of.clone());
+        readings.push(trace.first_reading());
         totals.add(trace);
     }
     devices::name(&mut totals.info, plan.devices.as_ref());
     lanes.end(&totals.info);
-    Ok(Known { lanes, totals, vcpu_of })
+    Ok(Known { lanes, totals, readings })
 }
 
 /// The second reading.
 fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Result<ExportCounts> {
     let ExportPlan { inputs, exits: SelectedExits { selection, options, .. }, .. } = plan;
-    let Known { lanes, totals, vcpu_of } = known;
+    let Known { lanes, totals, readings } = known;
     let names: Vec<&str> = totals.traces.iter().map(|trace| trace.name.as_str()).collect();
     let title = format!("VM exits of {}", names.join(", "));
     let mut export: Box<dyn Export + '_> = match plan.format {
@@ -246,7 +248,7 @@ fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Resul
     let mut earlier = EarlierFiles::of_run(inputs);
     let mut options = *options;
     options.source.exit_info = true;
-    for (input, vcpu_of) in inputs.iter().zip(vcpu_of) {
+    for (input, first) in inputs.iter().zip(readings) {
         let mut passing = Passing {
             selection: selection.clone(),
             window: (Moment::default(), Moment::MAX),
@@ -254,7 +256,7 @@ fn write(plan: &ExportPlan, known: &Known, out: &mut dyn Write) -> anyhow::Resul
             export: export.as_mut(),
             failed: None,
         };
-        read_with_vcpus(input, &mut earlier, vcpu_of, options, &mut passing)?;
+        read_again(input, &mut earlier, first, options, &mut passing)?;
         if let Some(error) = passing.failed {
             return Err(error.into());
         }

@@ -1230,3 +1230,29 @@ fn who_waits_for_a_cpu_that_wakes_up_is_told_of_idle_states() {
         assert!(!said.contains(words), "{words}: {said}");
     }
 }
+
+/// Where user space halts, KVM fires no kvm_vcpu_wakeup: nothing asks for it.
+#[test]
+fn of_halts_in_user_space_no_wakeup_of_kvm_is_asked_for() {
+    let mut trace = "# tracer: nop\n# entries-in-buffer/entries-written: 900/900   #P:8\n".to_string();
+    for halt in 0..300 {
+        let at = |us: u64| format!("       CPU 0/KVM-4100 [002] d....   1000.{:06}:", halt * 1_000 + us);
+        let exit = "kvm_exit: vcpu 0 reason HLT rip 0xffffffff81c0de43 info1 0x0 info2 0x0 intr_info 0x00000000 error_code 0x00000000";
+        let events = [
+            (0, exit),
+            (2, "kvm_userspace_exit: reason KVM_EXIT_HLT (5)"),
+            (700, "kvm_entry: vcpu 0, rip 0xffffffff81c0de43"),
+        ];
+        events.iter().for_each(|(us, event)| trace.push_str(&format!("{} {event}\n", at(*us))));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, trace).unwrap();
+    let said = |args: &[&str]| stdout(&exitscope().args(args).arg(&path).output().unwrap());
+    let advice = said(&["advise"]);
+    assert!(advice.contains("user space halts these vCPUs"), "{advice}");
+    assert!(!advice.contains("kvm_vcpu_wakeup"), "{advice}");
+    let halts = said(&["report", "--view", "halt"]);
+    assert!(halts.contains("Halts that user space does (KVM_EXIT_HLT), for which KVM does not poll"), "{halts}");
+    assert!(!halts.contains("kvm_vcpu_wakeup"), "{halts}");
+}

@@ -545,6 +545,84 @@ fn copies_of_a_recording_are_one_recording() {
     }
 }
 
+/// A part of a recording and the same one on another clock are no further recordings either; of no host by name, as texts are.
+#[test]
+fn parts_of_a_recording_and_shifted_clocks_are_no_further_recordings() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = String::from_utf8(unpacked("reports/r13b-haltpoll-cap.txt.gz")).unwrap();
+    let put = |name: &str, lines: Vec<String>| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+        text(&path)
+    };
+    let is_event = |line: &&str| !line.starts_with('#');
+    let events = lines.lines().filter(is_event).count();
+    let head = || lines.lines().take_while(|line| line.starts_with('#')).map(str::to_string);
+    let part = |name, from: usize, to: usize| {
+        let of = lines.lines().filter(is_event).take(to).skip(from).map(str::to_string);
+        put(name, head().chain(of).collect())
+    };
+    let (begin, end) = (part("begin", 0, events / 2), part("end", events / 2, events));
+    let later = |line: &str| {
+        let (thread, event) = line.split_once("] ")?;
+        let at = event.split_whitespace().find(|word| word.ends_with(':'))?;
+        let (seconds, rest) = at.split_once('.')?;
+        let moved = format!("{}.{rest}", seconds.parse::<u64>().ok()? + 5000);
+        Some(format!("{thread}] {}", event.replacen(at, &moved, 1)))
+    };
+    let moved = lines.lines().map(|line| later(line).unwrap_or_else(|| line.to_string())).collect();
+    let shifted = put("shifted", moved);
+    let whole = put("whole", lines.lines().map(str::to_string).collect());
+    let other = folder.path().join("other");
+    std::fs::write(&other, unpacked("x86-svm/t2.data.gz")).unwrap();
+    let other = text(&other);
+    for also in [begin.clone(), end.clone(), shifted] {
+        let output = run(&["diff", &whole, &other, "--before", &also, "--format", "json"]);
+        let both: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(both["before"]["traces"].as_array().unwrap().len(), 1, "{also}");
+    }
+    // The other way round, what the part holds is counted once.
+    let exits = |of: &[&str]| -> serde_json::Value {
+        let output = run(&[&["report", "--format", "json"], of].concat());
+        let count = serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["coverage"]["exits"].clone();
+        assert!(count.as_u64() > Some(0));
+        count
+    };
+    for files in [[&begin, &whole], [&whole, &begin]] {
+        assert_eq!(exits(&files.map(String::as_str)), exits(&[&whole]), "{files:?}");
+    }
+}
+
+/// A clock that begins anew comes by the same moments again: other events at the same time are other exits.
+#[test]
+fn recordings_of_one_host_by_name_whose_events_differ_are_all_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |seed: &str| {
+        let path = text(&folder.path().join(seed));
+        let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/web.toml");
+        assert!(run(&["sim", scenario, "--seed", seed, "--trace", &path]).status.success());
+        path
+    };
+    let exits = |of: &[&str]| {
+        let output = run(&[&["report", "--format", "json"], of].concat());
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["coverage"]["exits"].as_u64().unwrap()
+    };
+    let exported = |of: &[&str]| {
+        let path = text(&folder.path().join("folded"));
+        assert!(run(&[&["export", "--format", "folded", "--output", &path], of].concat()).status.success());
+        let stacks = std::fs::read_to_string(&path).unwrap();
+        stacks.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let (one, two) = (record("1"), record("2"));
+    for files in [[&one, &two], [&two, &one]].map(|files| files.map(String::as_str)) {
+        assert_eq!(exits(&files), exits(&[&one]) + exits(&[&two]));
+        assert_eq!(exported(&files), exported(&[&one]) + exported(&[&two]));
+        // One after the other by time is no order of them.
+        let output = run(&[&["export", "--format", "csv", "-o", "/dev/null"][..], &files].concat());
+        assert!(stderr(&output).contains("recorded at the same time"), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn a_closed_pipe_takes_no_finding_back() {
     for (limit, code) in [("count(io)>1", 1), ("p99(rdpmc)>1us", 2), ("count(io)<1", 0)] {

@@ -5,9 +5,7 @@ use exitscope_advice::{AdviceInput, Judgement};
 use exitscope_analysis::{DurationStats, Selection, SumsByTime, TraceSink};
 use exitscope_export::{ExportedVcpus, VcpuSurvey};
 use exitscope_model::{BesideRow, Exit, HostSetting, LedgerLine, TraceInfo};
-use exitscope_pipeline::{
-    EarlierFiles, Judged, ReadOptions, ReadTrace, judgement, read_alone, read_with_vcpus, reread,
-};
+use exitscope_pipeline::{EarlierFiles, Judged, ReadOptions, ReadTrace, judgement, read_again, read_alone, reread};
 use exitscope_store::{
     AddOutcome, AdvisedRow, PendingRecording, RecordingRow, RecordingStats, Store, StoreError, StoredSettingRow,
 };
@@ -84,7 +82,7 @@ pub fn add_recording(
     adding.name_subjects(first.info.subject_names());
     let mut passing = Passing { vcpus: &vcpus, adding, sums: SumsByTime::new(row.first_ns, row.last_ns), failed: None };
     let options = ReadOptions { source: SourceOptions { exit_info: true, ..options.source }, ..options };
-    let trace = read_with_vcpus(input, &mut EarlierFiles::default(), &first.vcpu_of, options, &mut passing)?;
+    let trace = read_again(input, &mut EarlierFiles::default(), &first.first_reading(), options, &mut passing)?;
     let Passing { adding, sums, failed, .. } = passing;
     if let Some(error) = failed {
         return Err(error.into());

@@ -132,6 +132,11 @@ impl OpenHalt {
         self.ended.and_then(|halt| halt.change)
     }
 
+    /// User space halts (`KVM_EXIT_HLT`): KVM does not, and fires nothing when it is over.
+    pub fn hand_over(&mut self) {
+        self.idle_since = None;
+    }
+
     /// A sibling kicks the vCPU (`KVM_HC_KICK_CPU`): if it halts, it waited for a paravirtual spinlock.
     pub fn kick(&mut self) {
         self.kicked |= self.is_open();

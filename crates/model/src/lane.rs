@@ -509,6 +509,9 @@ impl Lane {
             self.ends_unseen(ledger);
         }
         self.stay.begin();
+        if stay == UserStay::Halted {
+            self.halt.hand_over();
+        }
         if let Some(exit) = &mut self.open {
             exit.note_return(stay, reason);
             if code.leaves_fault_unresolved() && exit.code.is_page_fault() {

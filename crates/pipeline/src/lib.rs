@@ -10,6 +10,7 @@
 mod advice;
 mod bundle;
 mod diff_side;
+mod event_sketch;
 mod exit_tracer;
 mod gathered;
 mod read_trace;
@@ -29,8 +30,8 @@ pub use diff_side::{DiffSide, read_side};
 pub use exit_tracer::ExitTracer;
 pub use gathered::{Gathered, Gathering};
 pub use read_trace::{
-    EarlierFiles, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_all, read_alone, read_input,
-    read_source, read_with_vcpus,
+    EarlierFiles, FirstReading, Progress, ReadError, ReadOptions, ReadTrace, pass_halts_and_yields, read_again,
+    read_all, read_alone, read_input, read_source,
 };
 pub use reasons::{ReasonError, check_reasons};
 pub use recent_slices::{MergedSlices, RecentSlices, SliceSnapshot};

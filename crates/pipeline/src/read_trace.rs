@@ -1,5 +1,6 @@
 //! Reads traces: bytes → events → exit rows → whoever wants them.
 
+use crate::event_sketch::{EventSketch, MAX_CLOCK_SKEW_NS};
 use exitscope_analysis::TraceSink;
 use exitscope_model::{
     ApicvChangeEvent, Assembler, BesideRow, CpuInterval, EventKind, Exit, ExitSink, Halt, KvmActivityEvent, LaneSpan,
@@ -10,9 +11,7 @@ use exitscope_trace::tracedat::{self, Session};
 use exitscope_trace::{EventSource, Input, SourceOptions, TraceError};
 use exitscope_units::{Moment, Tid, VcpuId};
 use rustc_hash::FxHashMap;
-
-/// Nanoseconds by which two recorders' moments of one and the same event may differ: each reads the clock itself.
-const MAX_CLOCK_SKEW_NS: u64 = 10_000;
+use std::rc::Rc;
 
 /// Told how many bytes of a trace were read.
 pub type Progress = Box<dyn FnMut(u64)>;
@@ -66,6 +65,16 @@ pub struct ReadTrace {
     pub timed_exits: u64,
     /// Whether nothing was made of it: a guest's own, beside others.
     pub is_left_out: bool,
+    /// What tells whether others hold its events; `None` of one that is read alone.
+    sketch: Option<Rc<EventSketch>>,
+    /// Which of the earlier traces hold events of it.
+    held_by: Vec<bool>,
+}
+
+/// What a first reading of a trace found that a second needs.
+pub struct FirstReading {
+    vcpu_of: FxHashMap<Tid, VcpuId>,
+    held_by: Vec<bool>,
 }
 
 impl ReadTrace {
@@ -79,15 +88,21 @@ impl ReadTrace {
         self.info.format.starts_with("xentrace")
     }
 
-    /// Whether it adds something to `earlier` traces. Of a host with a name, what overlaps them is known; of one without, a trace that
-    /// begins and ends with another and has as many events is a copy of it.
+    /// Whether it adds something to `earlier` traces. What overlaps them is known; a trace that lasts as long as another, to the
+    /// nanosecond, and has as many events is a copy of it on another clock.
     pub(crate) fn adds_to(&self, earlier: &[ReadTrace]) -> bool {
         let identity = |trace: &ReadTrace| {
             let TraceInfo { arch, release, clock, .. } = &trace.info;
             let of = [trace.hostname(), arch, release, clock].map(str::to_string);
-            (of, trace.ends, trace.ledger.events, trace.exits)
+            let (first, last) = trace.ends;
+            (of, last.since(first), trace.ledger.events, trace.exits)
         };
         self.span.is_some() && !earlier.iter().any(|other| identity(other) == identity(self))
+    }
+
+    /// What a second reading needs.
+    pub fn first_reading(&self) -> FirstReading {
+        FirstReading { vcpu_of: self.vcpu_of.clone(), held_by: self.held_by.clone() }
     }
 
     /// Fails if nothing could be read of the trace.
@@ -103,14 +118,21 @@ impl ReadTrace {
 #[derive(Default)]
 pub struct EarlierFiles {
     traces: Vec<EarlierTrace>,
+    /// Whether there are several, so that their events are compared.
+    is_compared: bool,
     /// The names of guests' own recordings beside others, of which nothing is made.
     left_out: Vec<String>,
 }
 
 struct EarlierTrace {
     host: (String, String),
+    machine: [String; 2],
+    ends: (Moment, Moment),
+    sketch: Option<Rc<EventSketch>>,
     span: (Moment, Moment),
     lanes: Vec<LaneSpan>,
+    /// Whether it holds events of the trace that is being read; `None` where the events do not tell.
+    holds_next: Option<bool>,
 }
 
 /// Reads traces, of each of which `end` makes what `add` puts together; `None` of no trace.
@@ -144,7 +166,8 @@ pub fn read_alone<S: TraceSink>(
     read_input(input, &mut EarlierFiles::default(), options, fresh)
 }
 
-/// Reads one trace into a sink; if need be a second time, into a fresh one.
+/// Reads one trace into a sink; if need be a second time, into a fresh one: with what turned out of its vCPUs, and of which
+/// earlier traces hold its events.
 pub fn read_input<S: TraceSink>(
     input: &Input,
     earlier: &mut EarlierFiles,
@@ -153,8 +176,10 @@ pub fn read_input<S: TraceSink>(
 ) -> Result<(ReadTrace, S), ReadError> {
     let mut sink = fresh();
     let mut reading = read_once(input, options, &FxHashMap::default(), earlier, &mut sink)?;
-    if options.need_vcpus && reading.late {
-        let vcpu_of = reading.trace.vcpu_of;
+    let is_late = options.need_vcpus && reading.late;
+    let is_held_otherwise = earlier.compare_events(&reading.trace);
+    if is_late || is_held_otherwise {
+        let vcpu_of = if is_late { reading.trace.vcpu_of } else { FxHashMap::default() };
         sink = fresh();
         reading = read_once(input, options, &vcpu_of, earlier, &mut sink)?;
     }
@@ -162,15 +187,18 @@ pub fn read_input<S: TraceSink>(
     Ok((reading.trace, sink))
 }
 
-/// Reads a trace into `sink`, once, as one in which threads are known to run these vCPUs.
-pub fn read_with_vcpus(
+/// Reads a trace into `sink` once more.
+pub fn read_again(
     input: &Input,
     earlier: &mut EarlierFiles,
-    vcpu_of: &FxHashMap<Tid, VcpuId>,
+    first: &FirstReading,
     options: ReadOptions,
     sink: &mut impl TraceSink,
 ) -> Result<ReadTrace, ReadError> {
-    let trace = read_once(input, options, vcpu_of, earlier, sink)?.trace;
+    for (trace, is_held) in earlier.traces.iter_mut().zip(&first.held_by) {
+        trace.holds_next = Some(*is_held);
+    }
+    let trace = read_once(input, options, &first.vcpu_of, earlier, sink)?.trace;
     earlier.add(&trace);
     Ok(trace)
 }
@@ -222,8 +250,10 @@ fn read_events(
     let mut events = Vec::new();
     let mut vcpu_of = known.clone();
     vcpu_of.extend(vcpus_by_name(source.info()));
-    let before = earlier.of_host(source.info());
-    let mut rows = Passing { sink, vcpu_of, before, exits: 0, timed_exits: 0, overlapping: 0, unnamed: Vec::new() };
+    let before = earlier.holding(source.info());
+    let sketch = earlier.is_compared.then(EventSketch::default);
+    let mut rows =
+        Passing { sink, vcpu_of, before, sketch, exits: 0, timed_exits: 0, overlapping: 0, unnamed: Vec::new() };
     let (mut first, mut last) = (None, Moment::default());
     loop {
         events.clear();
@@ -255,12 +285,8 @@ fn read_events(
             rows.pass_beside(&assembler);
             ledger.add(LedgerLine::Overlapping, rows.overlapping);
             let info = learned(source.info().clone(), &mut assembler);
-            let (first, last) = match (first, ledger.skipped()) {
-                (Some(first), Some(skipped)) => (first.min(skipped.0), last.max(skipped.1)),
-                (None, Some(skipped)) => skipped,
-                (first, None) => (first.unwrap_or_default(), last),
-            };
-            let Passing { vcpu_of, before, exits, timed_exits, unnamed, .. } = rows;
+            let (first, last) = ends(first, last, &ledger);
+            let Passing { vcpu_of, before, sketch, exits, timed_exits, unnamed, .. } = rows;
             let spans: Vec<_> = before.iter().map(|trace| trace.span).collect();
             let late = unnamed.iter().any(|tid| vcpu_of.contains_key(tid));
             let is_used = ledger.events > 0 && !is_left_out;
@@ -277,9 +303,20 @@ fn read_events(
                 exits,
                 timed_exits,
                 is_left_out,
+                sketch: sketch.map(Rc::new),
+                held_by: earlier.traces.iter().map(|trace| trace.holds_next_of(source.info())).collect(),
             };
             return Ok(Reading { trace, late });
         }
+    }
+}
+
+/// From the first event to the last, those that were counted and not passed on included.
+fn ends(first: Option<Moment>, last: Moment, ledger: &Ledger) -> (Moment, Moment) {
+    match (first, ledger.skipped()) {
+        (Some(first), Some(skipped)) => (first.min(skipped.0), last.max(skipped.1)),
+        (None, Some(skipped)) => skipped,
+        (first, None) => (first.unwrap_or_default(), last),
     }
 }
 
@@ -289,6 +326,7 @@ struct Passing<'a, S> {
     vcpu_of: FxHashMap<Tid, VcpuId>,
     /// What may hold some of it already.
     before: Vec<&'a EarlierTrace>,
+    sketch: Option<EventSketch>,
     exits: u64,
     timed_exits: u64,
     /// Events of rows that an earlier trace holds.
@@ -300,8 +338,8 @@ struct Passing<'a, S> {
 impl<S: TraceSink> ExitSink for Passing<'_, S> {
     #[inline(always)]
     fn take(&mut self, row: &Exit) {
-        // Most say their vCPU, and most traces are of a time of their own.
-        if row.who.vcpu != VcpuId::UNKNOWN && self.before.is_empty() {
+        // Most say their vCPU, and most traces are read alone.
+        if row.who.vcpu != VcpuId::UNKNOWN && self.sketch.is_none() {
             self.pass(row);
         } else {
             self.complete(row);
@@ -320,6 +358,9 @@ impl<S: TraceSink> Passing<'_, S> {
     /// Passes the row on with its vCPU, if no earlier trace holds it.
     #[inline(never)]
     fn complete(&mut self, row: &Exit) {
+        if let Some(sketch) = &mut self.sketch {
+            sketch.absorb(row);
+        }
         let exit = Exit { who: row.who.completed(&self.vcpu_of), ..*row };
         if exit.who.vcpu == VcpuId::UNKNOWN && !self.unnamed.contains(&exit.who.tid) {
             self.unnamed.push(exit.who.tid);
@@ -445,23 +486,48 @@ impl EarlierFiles {
     /// Nothing yet of a run of these files.
     pub fn of_run(inputs: &[Input]) -> EarlierFiles {
         let left_out = if inputs.len() > 1 { guests_beside_hosts(inputs) } else { Vec::new() };
-        EarlierFiles { traces: Vec::new(), left_out }
+        EarlierFiles { traces: Vec::new(), is_compared: inputs.len() > 1, left_out }
     }
 
     fn add(&mut self, trace: &ReadTrace) {
+        self.traces.iter_mut().for_each(|trace| trace.holds_next = None);
         if let Some(span) = trace.span {
-            let host = (named_host(&trace.info).to_string(), trace.info.clock.clone());
-            self.traces.push(EarlierTrace { host, span, lanes: trace.lanes.clone() });
+            self.traces.push(EarlierTrace {
+                host: host_and_clock(&trace.info),
+                machine: machine(&trace.info),
+                ends: trace.ends,
+                sketch: trace.sketch.clone(),
+                span,
+                lanes: trace.lanes.clone(),
+                holds_next: None,
+            });
         }
     }
 
-    /// EarlierFiles traces of the same host on the same clock.
-    fn of_host(&self, info: &TraceInfo) -> Vec<&EarlierTrace> {
-        let same = |trace: &&EarlierTrace| {
-            !named_host(info).is_empty() && trace.host.0 == named_host(info) && trace.host.1 == info.clock
-        };
-        self.traces.iter().filter(same).collect()
+    /// Those that hold events of the trace that is read next.
+    fn holding(&self, info: &TraceInfo) -> Vec<&EarlierTrace> {
+        self.traces.iter().filter(|trace| trace.holds_next_of(info)).collect()
     }
+
+    /// Notes of each whether it holds events of a trace that was read as one of its host; whether that says otherwise of one.
+    fn compare_events(&mut self, trace: &ReadTrace) -> bool {
+        let mut is_otherwise = false;
+        for earlier in &mut self.traces {
+            let is_same = earlier.has_events_of(trace);
+            is_otherwise |= is_same.is_some_and(|is_same| is_same != earlier.is_of_host(&trace.info));
+            earlier.holds_next = is_same;
+        }
+        is_otherwise
+    }
+}
+
+/// What else tells machines apart, where a recording says it.
+fn machine(info: &TraceInfo) -> [String; 2] {
+    [info.arch.clone(), info.release.clone()]
+}
+
+fn host_and_clock(info: &TraceInfo) -> (String, String) {
+    (named_host(info).to_string(), info.clock.clone())
 }
 
 /// The names of those that are guests' own: whose clock was measured against a host's, or which the recording of their
@@ -476,6 +542,26 @@ fn guests_beside_hosts(inputs: &[Input]) -> Vec<String> {
 }
 
 impl EarlierTrace {
+    /// Whether of the same host by name, on the same clock: then what was recorded at the same time is taken for the same, unless
+    /// the events say otherwise.
+    fn is_of_host(&self, info: &TraceInfo) -> bool {
+        !self.host.0.is_empty() && self.host == host_and_clock(info)
+    }
+
+    fn holds_next_of(&self, info: &TraceInfo) -> bool {
+        self.holds_next.unwrap_or(self.is_of_host(info))
+    }
+
+    /// Whether the events of the time of both are the same ones. A clock that begins anew, with each boot or simulation, comes by the
+    /// same moments again.
+    fn has_events_of(&self, trace: &ReadTrace) -> Option<bool> {
+        let between = (self.ends.0.max(trace.ends.0), self.ends.1.min(trace.ends.1));
+        let is_like = |(ours, theirs): (&String, &String)| ours.is_empty() || theirs.is_empty() || ours == theirs;
+        let is_of_machine = self.machine.iter().zip(&machine(&trace.info)).all(is_like);
+        let is_possible = between.0 <= between.1 && host_and_clock(&trace.info) == self.host && is_of_machine;
+        trace.sketch.as_ref()?.is_same(self.sketch.as_ref().filter(|_| is_possible)?, between)
+    }
+
     fn holds(&self, who: &VcpuIdentity, at: Moment) -> bool {
         let at = at.as_nanos();
         self.lanes.iter().any(|lane| {

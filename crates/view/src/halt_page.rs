@@ -155,10 +155,10 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     }
     if report.is_xen() {
         notes.push("Xen does not poll for a halted vCPU: all of them blocked.".to_string());
-    } else if !all.has_wakeup_events {
+    } else if !all.has_wakeup_events && all.halts > 0 {
         let record = report.how.sentence(&[Missed::HaltEnds], "");
         notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. {record}"));
-    } else if all.poll_fail_ns.is_none() {
+    } else if all.poll_fail_ns.is_none() && all.halts > 0 {
         let most = all.before_block_ns.map_or(String::new(), |most| {
             format!(" From the beginning of halts until threads blocked it was {} at most.", Nanos(most))
         });

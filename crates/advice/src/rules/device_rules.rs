@@ -83,9 +83,10 @@ pub(crate) const OTHERWISE: [(&str, &[Remedy]); 6] = [
     (IPIS, &[TO_ITSELF, TO_HALTED, TO_HALTED_ALONE]),
 ];
 
-/// Exits whose trace should say what they were about: port, MSR, CPUID leaf.
+/// Exits whose trace should say what they were about: port, MSR, CPUID leaf, hypercall.
 pub(crate) const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Vmx, 10),
+    (CodeList::Vmx, 18),
     (CodeList::Vmx, 30),
     (CodeList::Vmx, 31),
     (CodeList::Vmx, 32),
@@ -95,6 +96,7 @@ pub(crate) const ABOUT: &[(CodeList, u64)] = &[
     (CodeList::Svm, 0x72),
     (CodeList::Svm, 0x7b),
     (CodeList::Svm, 0x7c),
+    (CodeList::Svm, 0x81),
     // KVM_EXIT_IO, KVM_EXIT_MMIO, KVM_EXIT_X86_RDMSR and KVM_EXIT_X86_WRMSR, where no kvm_exit is.
     (CodeList::KvmExit, 2),
     (CodeList::KvmExit, 6),
@@ -108,14 +110,14 @@ const ENTRIES: &[(CodeList, u64)] = &[(CodeList::Vmx, 20), (CodeList::Vmx, 24), 
 /// What is not judged of exits by what they are about.
 pub(crate) const GAPS: &[Gap] = &[
     Gap {
-        what: "which ports, MSRs and CPUID leaves guests ask for",
+        what: "which ports, MSRs, CPUID leaves and hypercalls guests ask for",
         lacks: Lacks::Events(&[Missed::Subjects]),
         missing: |of| {
             let input = of.selected;
             let about: u64 = input.vms.keys().map(|vm| input.of_reasons(*vm, ABOUT).count).sum();
             let said = input.vms.keys().flat_map(|vm| input.subjects_of(*vm)).map(|(_, about)| about.stats.count);
             (about > 2 * said.sum::<u64>())
-                .then_some("there is no kvm_pio, kvm_msr or kvm_cpuid with most of those exits")
+                .then_some("there is no kvm_pio, kvm_msr, kvm_cpuid or kvm_hypercall with most of those exits")
         },
     },
     Gap {

@@ -72,7 +72,7 @@ pub struct HaltRow<L> {
     pub kicked: u64,
     /// Exits for a halt whose end a loss or the recording's end hides.
     pub unfinished: u64,
-    /// Halts that user space does (`KVM_EXIT_HLT`, where KVM fires no `kvm_exit`): KVM neither polls for them nor traces them.
+    /// Halts that user space does (`KVM_EXIT_HLT`): KVM neither polls for them nor traces them.
     pub in_user_space: u64,
     /// Lengths of the gaps.
     pub gaps: L,
