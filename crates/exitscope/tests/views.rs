@@ -412,7 +412,7 @@ fn a_view_says_what_to_record_where_the_trace_has_nothing_for_it() {
             "No exit in this trace has both ends, so none has phases. Record",
         ),
         ("x86-svm/t2.data.gz", "phases", "because no system calls are in the trace"),
-        ("x86-svm/t4-kvmstat.data.gz", "phases", "what user space did is the handler's. Record with"),
+        ("x86-svm/t4-kvmstat.data.gz", "phases", "time in user space is counted as the handler's. Record with"),
         ("xen/hvm1_boot_mem.xentrace.gz", "pio", "The log has no records of the scheduler"),
     ] {
         let hz = if trace.starts_with("xen/") { &["--tsc-hz", "2596120000"][..] } else { &[] };
@@ -460,7 +460,7 @@ fn what_takes_steps_away_is_told_in_cycles_too_and_never_by_another_machines_fig
     assert!((lock["avoidable_cycles_per_exit"].as_f64().unwrap() - cycles).abs() <= 1.0, "{lock} {cycles}");
     assert_eq!(row("synced_registers")["avoidable_cycles_per_exit"], Value::Null);
     let page = stdout(&run(&["report", corpus("x86-svm/t2.data.gz").to_str().unwrap(), "--view", "phases"]));
-    assert!(page.contains("in cycles as well with --tsc-hz") && !page.contains("cycles an exit"), "{page}");
+    assert!(page.contains("adds a column in cycles") && !page.contains("cycles an exit"), "{page}");
     assert!(!page.contains("early exit") && !page.contains("s390"), "{page}");
 }
 
@@ -605,7 +605,7 @@ fn what_no_tracepoint_sees_is_exits_times_the_bounds_of_their_reasons() {
         assert_eq!(output.status.code(), Some(2));
         stderr(&output)
     };
-    assert!(refused(&lab, &["--reason", "io"]).contains("leave --reason"));
+    assert!(refused(&lab, &["--reason", "io"]).contains("omit --reason"));
     assert!(refused(&lab, &["--format", "csv"]).contains("--hidden goes with text and JSON"));
     let why = "no kvm_exit fires with KVM's back end here";
     let none = saved_bounds(folder.path(), "", &[json!({"labels": ["every exit"], "figures": [], "unavailable": why})]);

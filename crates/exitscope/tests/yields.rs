@@ -121,7 +121,7 @@ fn what_is_said_of_calls_fits_the_host_that_they_were_recorded_on() {
         let output = exitscope().args(["report", "--view", "yield"]).arg(trace).output().unwrap();
         stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let (counters, lab, pause) = ("diag_9c_ignored", "X'44' and X'9C' are the lab's", "PAUSE names nobody");
+    let (counters, lab, pause) = ("diag_9c_ignored", "X'44' and X'9C' are the lab's", "PAUSE names no vCPU");
     let on_x86 = corpus("lab/contended.data.gz");
     let says = |trace: &Path| [counters, lab, pause].map(|words| note(trace).contains(words));
     assert_eq!(says(&on_x86), [false, true, false]);
