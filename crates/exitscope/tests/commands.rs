@@ -635,7 +635,7 @@ fn halts_without_an_end_are_not_none_and_shares_of_unknown_times_are_not_zero() 
     };
     std::fs::write(&trace, (0..20).map(|at| line(at * 10)).collect::<String>()).unwrap();
     let page = stdout(&run(&["report", &text(&trace), "--all"]));
-    assert!(page.contains("20 halts, of none of which both ends were seen"), "{page}");
+    assert!(page.contains("20 halts, none of them with both ends in the recording"), "{page}");
     assert!(
         page.lines().any(|line| line.split_whitespace().eq(["vCPU", "wall", "unknown", "exits", "exits/s"])),
         "{page}"
