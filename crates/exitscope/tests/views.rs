@@ -485,7 +485,7 @@ fn a_cost_model_says_what_the_recording_has_no_cost_of() {
     assert_eq!(figure(&with, 2, "gain_ns"), Some(0));
     for (arguments, words) in [
         (&["--policy", "port_path", "--costs", "no-such-model"][..], "no-such-model"),
-        (&["--policy", "yielding", "--costs", "default"], "--costs is for port_path"),
+        (&["--policy", "yielding", "--costs", "default"], "--costs requires --policy port_path"),
     ] {
         let output =
             exitscope().arg("replay").arg(&trace).args(["--tsc-hz", "2596120000"]).args(arguments).output().unwrap();
@@ -503,7 +503,7 @@ fn what_a_replay_cannot_do_is_said() {
         (&["--set", "guest_halt_poll_ns=1"], "host_halt_poll has no knob guest_halt_poll_ns"),
         (&["--vary", "halt_poll_ns=0", "--vary", "halt_poll_ns=1"], "names halt_poll_ns twice"),
         (&["--best", "speed"], "there is no figure speed; there are not_blocked, "),
-        (&["--reason", "hlt"], "--reason, --longer-than and --where have no meaning here"),
+        (&["--reason", "hlt"], "omit --reason, --longer-than and --where"),
     ] {
         let output = exitscope()
             .arg("replay")

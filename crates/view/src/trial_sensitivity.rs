@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(row.exit(), "exit to user space");
         let notes = row.notes();
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].starts_with("warning: 1.1% of exits were not delayed with 5.00us"), "{notes:?}");
+        assert!(notes[0].starts_with("warning: 1.1% of exits were not delayed by 5.00us"), "{notes:?}");
         assert!(notes[1].contains("from 0 to 5.10us"), "{notes:?}");
         row.missed = 31;
         assert_eq!(row.notes().len(), 3);
