@@ -865,7 +865,7 @@ fn an_advice_is_tried_by_its_number() {
     std::fs::write(root.join("proc/sys/kernel/hostname"), "another\n").unwrap();
     let refused = tried(&advice["number"].to_string(), &[]);
     assert!(
-        stderr(&refused).contains("the recording is of simulated and this host is another"),
+        stderr(&refused).contains("the recording is from simulated, and this host is another"),
         "{}",
         stderr(&refused)
     );
@@ -1095,7 +1095,7 @@ fn what_cannot_be_applied_says_the_remedy() {
     let other = apply(&root, &[trace, "--apply", "--yes"]);
     assert_eq!(other.status.code(), Some(2));
     assert!(
-        stderr(&other).contains("the recording is of simulated and this host is other: --any-host"),
+        stderr(&other).contains("the recording is from simulated, and this host is other: --any-host"),
         "{}",
         stderr(&other)
     );
@@ -1114,7 +1114,7 @@ fn what_cannot_be_applied_says_the_remedy() {
     let state = root.join("state/applied.json");
     std::fs::create_dir_all(state.parent().unwrap()).unwrap();
     for (text, says) in [
-        ("[]", "not a file of what was applied"),
+        ("[]", "not a state file"),
         (
             "{\"schema\": \"exitscope.applied/1\", \"host\": \"third\", \"boot\": \"\", \"changes\": []}",
             "applied to third",

@@ -285,7 +285,7 @@ fn what_an_older_version_left_is_restored_only_by_force() {
     fs::write(&tried, &noted).unwrap();
     for refused in [host.command(&["advise", "--undo"]).output(), host.try_zero(NOISE, &[]).output()] {
         let said = stderr(&refused.unwrap());
-        assert!(said.contains("an earlier version, which did not note below which --root"), "{said}");
+        assert!(said.contains("an earlier version, which did not note the --root of its settings"), "{said}");
         assert_eq!((host.now(), fs::read_to_string(&tried).unwrap()), (left.clone(), noted.clone()), "{said}");
     }
     let undone = host.command(&["advise", "--undo", "--force"]).output().unwrap();
