@@ -87,7 +87,7 @@ pub enum TrialPlanError {
     #[error("{0} settings; a trial compares 2 to {MAX_SETTINGS}, with the one in force")]
     Settings(usize),
     /// The same setting again.
-    #[error("{0} is there twice")]
+    #[error("{0} is given twice")]
     Twice(String),
     /// Turns in which nothing is measured.
     #[error("turns must be longer than 0")]
