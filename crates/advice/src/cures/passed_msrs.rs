@@ -172,7 +172,7 @@ impl PassedMsr {
         match why.split_last() {
             Some((last, [])) => _ = write!(text, ": repeated exits mean {last}"),
             Some((last, more)) => _ = write!(text, ": repeated exits mean {} or {last}", more.join(", ")),
-            None => text += "; why there are exits all the same, nothing in the recording says",
+            None => text += "; nothing in the recording shows why there are exits nevertheless",
         }
         let _ = write!(text, "; {LOOK}");
         text
@@ -253,7 +253,7 @@ mod tests {
         says(
             &BASES,
             MsrEvidence { no_nested: true, kernel: old, ..OPEN },
-            &["nothing in the recording says"],
+            &["nothing in the recording shows"],
             &["mean"],
         );
         says(&SYSCALL, OPEN, &["each access is an exit, and kernels write it"], &["AMD", "without an exit", "nested"]);

@@ -50,12 +50,12 @@ pub(crate) const OF_ALL: &[Gap] = &[
     Gap {
         what: Judgement::ANYTHING,
         lacks: Lacks::Events(&[Missed::Exits]),
-        missing: |of| (of.selected.facts.all.count == 0).then_some("there is no exit of a guest in it"),
+        missing: |of| (of.selected.facts.all.count == 0).then_some("the recording has no exit of a guest"),
     },
     Gap {
         what: Judgement::COST,
         lacks: Lacks::Events(&[Missed::Entries]),
-        missing: |of| (of.selected.facts.all.timed == 0).then_some("there are no entries into the guest in it"),
+        missing: |of| (of.selected.facts.all.timed == 0).then_some("the recording has no entries into the guest"),
     },
     Gap {
         what: "what vCPUs of one VM do to each other",
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn nobody_is_told_to_record_what_was_recorded_and_never_came() {
-        for (recorded, says) in [(false, "with most of those exits"), (true, "was recorded, and did not come")] {
+        for (recorded, says) in [(false, "most of those exits have no"), (true, "was recorded, and did not come")] {
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));

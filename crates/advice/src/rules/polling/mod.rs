@@ -610,7 +610,7 @@ mod tests {
         for (what, case, why) in [
             ("all is known", case, None),
             ("too few halts", Case { halts: 199, in_force: None, ..case }, None),
-            ("enough", Case { halts: 200, in_force: None, ..case }, Some("does not say what halt_poll_ns was")),
+            ("enough", Case { halts: 200, in_force: None, ..case }, Some("does not show halt_poll_ns")),
             ("Xen", Case { xen: true, in_force: None, ..case }, None),
             ("no wake-ups", Case { inexact: 101, in_force: None, ..case }, None),
             ("no polls", Case { switches: false, in_force: None, ..case }, None),
