@@ -329,7 +329,7 @@ mod tests {
         };
         let fine = lengths(SECOND, 100 * SECOND);
         assert_eq!(of("0", fine, 0.05), "1 settings; a trial compares 2 to 5, with the one in force");
-        assert_eq!(of("0 1 0", fine, 0.05), "0 is there twice");
+        assert_eq!(of("0 1 0", fine, 0.05), "0 is given twice");
         assert_eq!(of("0 1", lengths(0, SECOND), 0.05), "turns must be longer than 0");
         assert_eq!(of("0 1", fine, 1.5), "the chance of a false alarm must be above 0% and at most 50%, not 150%");
         assert_eq!(
