@@ -149,7 +149,7 @@ fn a_recording_that_is_cut_gives_a_bundle_that_says_so() {
     std::fs::write(&cut, bytes).unwrap();
     let (_folder, made) = bundle(&cut);
     let said = stdout(&run(&["report", made.to_str().unwrap(), "--all"]));
-    assert!(said.contains("Files that their recorder did not end in order"), "{said}");
+    assert!(said.contains("Files that their recorder did not finish"), "{said}");
 }
 
 #[test]

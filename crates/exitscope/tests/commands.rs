@@ -539,7 +539,10 @@ fn copies_of_a_recording_are_one_recording() {
         let page = stdout(&run(&["diff", &one, &other, "--before", &copy, "--after", &others]));
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         for side in ["before", "after"] {
-            let said = format!("1 file {side} adds nothing to the others, as copies do, and is no further recording");
+            let said = format!(
+                "1 file {side} adds nothing to the others, as copies do, and does not count as a \
+                recording"
+            );
             assert!(page.contains(&said), "{page}");
         }
     }

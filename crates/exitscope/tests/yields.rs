@@ -217,7 +217,7 @@ fn a_replay_says_that_not_to_yield_costs_where_holders_are_preempted_and_pays_wh
 fn a_trace_without_yields_says_what_to_record_and_a_replay_what_it_cannot_do() {
     for (trace, words) in [
         ("x86-svm/t4-none.dat.gz", "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a"),
-        ("powerpc/p8_smt4_one_thread.data.gz", "did not come: record while vCPUs contend"),
+        ("powerpc/p8_smt4_one_thread.data.gz", "never occurred: record while vCPUs contend"),
         ("arm64/arm.dat.gz", "No vCPU yields in this trace"),
     ] {
         let page = stdout(&run(&["report", corpus(trace).to_str().unwrap(), "--view", "yield"]));

@@ -283,9 +283,9 @@ impl Words<'_> {
         };
         for (name, count) in names.into_iter().zip(self.sides.map(copied)).filter(|side| side.1 > 0) {
             let (files, add, are) = if count == 1 {
-                ("file", "adds", "is no further recording")
+                ("file", "adds", "does not count as a recording")
             } else {
-                ("files", "add", "are no further recordings")
+                ("files", "add", "do not count as recordings")
             };
             doubts.push(format!(
                 "{} {files} {name} {add} nothing to the others, as copies do, and {are}",
