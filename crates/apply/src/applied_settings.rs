@@ -116,7 +116,7 @@ pub enum AppliedSettingsError {
     NoBootId(#[source] io::Error),
 }
 
-/// What was changed.
+/// The state file: settings that were changed, with their old values.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AppliedSettings {

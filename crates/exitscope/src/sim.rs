@@ -125,7 +125,7 @@ pub fn limits(args: &LimitArgs) -> Limits {
     limits
 }
 
-/// What is said of the scenario.
+/// The scenario as reports show it.
 pub fn row(args: &ScenarioArgs, scenario: &Scenario) -> ScenarioRow {
     let set = args.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     ScenarioRow::of(scenario, args.scenario.display().to_string(), set)

@@ -197,7 +197,7 @@ impl Timed {
 /// Samples of the first turn, which tells how long one takes.
 const FIRST_TURN: u64 = 5;
 
-/// Who answers.
+/// The handler of an exit.
 #[derive(Clone, Copy, PartialEq)]
 enum By {
     Kernel,

@@ -121,7 +121,7 @@ impl PingPong {
         Ok(PingPong { polls, policies, guests: LoadedVm::new(machine, config)?, parkers: parkers(2), work })
     }
 
-    /// Plays so many round trips.
+    /// Plays `rounds` round trips.
     pub fn turn(
         &mut self,
         machine: &LabMachine,

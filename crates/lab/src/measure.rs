@@ -88,7 +88,7 @@ pub struct Summary {
     pub spread: (f64, f64),
     /// The largest.
     pub largest: f64,
-    /// How many there are.
+    /// The number of samples.
     pub samples: u64,
     /// How many of them are beyond the middle half by more than three times its width. They are in all figures.
     pub outliers: u64,

@@ -83,7 +83,7 @@ pub enum GuestProgram {
 }
 
 impl GuestProgram {
-    /// What is counted.
+    /// What the file `throughput` counts.
     pub fn counts(self) -> &'static str {
         match self {
             GuestProgram::PingPong => "round trips",

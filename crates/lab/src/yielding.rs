@@ -42,10 +42,10 @@ const LEVELS: [(u64, &str); 3] = [
 /// A turn that takes longer has gone astray.
 const TURN_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a waiter says to the hypervisor.
+/// The yield that a waiter for a lock makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaiterCall {
-    /// Nothing.
+    /// None.
     Nothing,
     /// X'44'.
     Diag44,
@@ -88,9 +88,9 @@ impl WaiterCall {
 pub struct ContentionCase {
     /// How long a vCPU sleeps before it wants the lock again, in nanoseconds; 0: it computes.
     pub sleep_ns: u64,
-    /// What a waiter says.
+    /// The yield that a waiter makes.
     pub says: WaiterCall,
-    /// After how many looks.
+    /// Looks at the lock before each yield.
     pub spin_retry: u32,
 }
 

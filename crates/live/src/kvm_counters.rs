@@ -22,7 +22,7 @@ pub struct KvmHalts {
     pub attempted_polls: u64,
     /// Those that were woken while they polled.
     pub successful_polls: u64,
-    /// Wake-ups for nothing.
+    /// Polls that ended although the vCPU had nothing to do (`halt_poll_invalid`).
     pub invalid_polls: u64,
     /// Wake-ups of halts.
     pub wakeups: u64,

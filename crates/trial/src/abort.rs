@@ -37,7 +37,7 @@ pub enum AbortLimitError {
     /// The trial does not measure it.
     #[error("{name:?} is not measured in this trial; there are {names}")]
     NoMetric {
-        /// What was written.
+        /// The metric that was written.
         name: String,
         /// The names of all metrics, as a list.
         names: String,
@@ -47,9 +47,9 @@ pub enum AbortLimitError {
     BadLimit {
         /// The metric.
         metric: String,
-        /// What was written.
+        /// The limit that was written.
         limit: String,
-        /// What is expected.
+        /// The unit that the metric needs.
         unit: &'static str,
     },
 }

@@ -27,9 +27,9 @@ const SHOWN_BLOCKS: usize = 3;
 /// How long the parts of a trial are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialLengths {
-    /// Between a setting and what is measured of it.
+    /// From setting a value until its turn is measured.
     pub settle: Nanos,
-    /// What is measured of a turn.
+    /// The measured part of a turn.
     pub turn: Nanos,
     /// The whole trial at most; what is left of it after the last whole block is not used.
     pub total: Nanos,

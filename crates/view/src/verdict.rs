@@ -56,11 +56,11 @@ fn state_ids(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 /// What the words need besides the parts.
 #[derive(Clone, Debug)]
 pub struct VerdictWords {
-    /// vCPUs.
+    /// The number of vCPUs.
     pub vcpus: u64,
-    /// CPUs that they want, and CPUs of the machine, zero if unknown.
+    /// CPUs that the vCPUs ran on or waited for, on average.
     pub wanted: f64,
-    /// See there.
+    /// CPUs of the machine; 0 if unknown, or if other vCPUs than those selected use them, too.
     pub cpus: u32,
     /// For how long they were seen.
     pub seen: Nanos,
