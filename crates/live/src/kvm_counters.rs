@@ -22,7 +22,7 @@ pub struct KvmHalts {
     pub attempted_polls: u64,
     /// Those that were woken while they polled.
     pub successful_polls: u64,
-    /// Polls that ended although the vCPU had nothing to do (`halt_poll_invalid`).
+    /// Successful polls whose wake-up was not valid (`halt_poll_invalid`).
     pub invalid_polls: u64,
     /// Wake-ups of halts.
     pub wakeups: u64,
