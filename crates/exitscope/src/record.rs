@@ -171,7 +171,7 @@ fn finish(file: Recording, args: &RecordArgs, took: Duration) -> anyhow::Result<
         );
     }
     if recorded.events == 0 {
-        say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
+        say!("no virtual machine had an exit; `exitscope doctor` shows what can be seen here");
     }
     Ok(())
 }

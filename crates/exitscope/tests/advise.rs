@@ -557,7 +557,7 @@ fn threads_that_are_each_vcpu_0_are_of_several_vms() {
     );
     assert!(strangers.contains("at least 2 VMs without names · 2 vCPUs"), "{strangers}");
     assert!(strangers.contains("vCPUs of this VM or of another"), "{strangers}");
-    assert!(strangers.contains("it does not say which of several VMs a vCPU is of"), "{strangers}");
+    assert!(strangers.contains("the recording does not show which of several VMs a vCPU belongs to"), "{strangers}");
     for words in ["same VM", "<vcpupin vcpu", "lock holders"] {
         assert!(!strangers.contains(words), "{words}: {strangers}");
     }

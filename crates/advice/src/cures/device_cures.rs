@@ -267,8 +267,9 @@ pub(crate) const APIC_PAGE: &str = "local APIC";
 
 /// Xen has APIC virtualisation for Intel's processors alone (XEN_SYSCTL_PHYSCAP_X86_ASSISTED_X2APIC).
 pub(crate) static LOCAL_APIC_ON_SVM: Cure = Cure {
-    change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare the exit as well: it \
-        reaches its local APIC through memory, with an exit each time, and Xen has no APIC virtualisation on AMD's processors",
+    change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare \
+        the exit as well: the guest reaches its local APIC through memory, with an exit each time, and Xen has no \
+        APIC virtualisation on AMD's processors",
     switches: &[],
     settings: &[],
     xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it; PVH, or PV drivers in an HVM guest, use event channels",

@@ -57,9 +57,10 @@ pub(crate) static SPEC_CTRL: PassedMsr = PassedMsr {
     on_amd: Passing::AfterWrite { or_virtual: true },
     toggled: Some((
         IBRS,
-        "the guest's kernel switches IBRS on and off, as Linux does at each entry into its kernel where the mitigation is IBRS: \
-        enhanced IBRS, where the processor has it, is written once, and spectre_v2= and retbleed= on the guest's command line choose \
-        another (its /sys/devices/system/cpu/vulnerabilities says which is in force, and what the choice leaves open); ",
+        "the guest's kernel switches IBRS on and off, as Linux does at each entry into its kernel where the \
+        mitigation is IBRS: enhanced IBRS, where the processor has it, is written once, and spectre_v2= and retbleed= \
+        on the guest's command line choose another (its /sys/devices/system/cpu/vulnerabilities shows which is in \
+        force, and what the choice leaves open); ",
     )),
 };
 

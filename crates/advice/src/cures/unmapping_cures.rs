@@ -15,15 +15,16 @@ const NUMA: AdviceSetting = by_hand(
 
 /// Documentation/admin-guide/mm/ksm.rst; `MADV_MERGEABLE` is what QEMU asks for (`ram_block_add` of system/physmem.c).
 const KSM: AdviceSetting = by_hand(
-    "/sys/kernel/mm/ksm/run: 0 stops it, 2 also takes merged pages apart; pages_sharing beside it says how much memory it saves, \
-        full_scans how often it looks at all",
+    "/sys/kernel/mm/ksm/run: 0 stops it, 2 also takes merged pages apart; pages_sharing beside it shows how much \
+     memory it saves, and full_scans how often it has scanned all memory",
 );
 
 /// `collapse_huge_page` of mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.
 const COLLAPSE: AdviceSetting = by_hand(
-    "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed, twice, says how much it collapses; pages_to_scan and \
-        scan_sleep_millisecs beside it how fast it goes. With enabled at madvise or always, and defrag that lets faults wait for huge \
-        pages, memory is huge from its first touch, and nothing is left to collapse",
+    "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed, twice, shows how much it collapses; \
+        pages_to_scan and scan_sleep_millisecs beside it set how fast it goes. With enabled at madvise or always, and \
+        defrag that lets faults wait for huge pages, memory is huge from its first touch, and nothing is left to \
+        collapse",
 );
 
 /// `inflate` of hw/virtio/virtio-balloon.c of QEMU, `ram_block_discard_range` of system/physmem.c; migration/postcopy-ram.c and
@@ -51,12 +52,13 @@ const IF_COLLAPSE: AdviceSetting = AdviceSetting::When { condition: SettingCondi
 
 /// Pages fault again, and no event says who took them.
 pub(crate) static TAKEN_AWAY: Cure = Cure {
-    change: "most of these pages faulted before in this recording, so that something unmapped them meanwhile: find out what",
+    change: "most of these pages faulted before in this recording, so something unmapped them meanwhile: find out what",
     switches: &[],
     settings: &[
         by_hand(
-            "`perf record -a -e kvm:kvm_unmap_hva_range -e huge_memory:mm_collapse_huge_page -e migrate:mm_migrate_pages -- sleep 10` \
-                on the host, and `perf report --sort comm,sym`: the thread says who does it (khugepaged, ksmd, kswapd, the VMM's own)",
+            "`perf record -a -e kvm:kvm_unmap_hva_range -e huge_memory:mm_collapse_huge_page -e \
+                migrate:mm_migrate_pages -- sleep 10` on the host, and `perf report --sort comm,sym`: the thread \
+                shows who does it (khugepaged, ksmd, kswapd, the VMM's own)",
         ),
         IF_NUMA,
         IF_KSM,

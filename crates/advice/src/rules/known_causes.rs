@@ -125,8 +125,8 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "MONITOR and MWAIT",
         "MONITOR_INSTRUCTION, MWAIT_INSTRUCTION, monitor, mwait, mwait_cond",
         |of| is_for(of, CodeList::Vmx, &[36, 39]) || is_for(of, CodeList::Svm, &[0x8a, 0x8b, 0x8c]),
-        "the guest waits by MWAIT, which KVM lets do nothing, so that the guest's idle loop goes round: QEMU offers MWAIT by CPUID only \
-            with -overcommit cpu-pm=on, where it does not exit",
+        "the guest waits by MWAIT, which KVM lets do nothing, so the guest's idle loop spins: QEMU offers MWAIT by \
+            CPUID only with -overcommit cpu-pm=on, where it does not exit",
         "the rip of the exits shows whose code it is (`report --by rip`); `cat \
             /sys/devices/system/cpu/cpuidle/current_driver` in a Linux guest",
     ),
@@ -184,7 +184,7 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "device accesses of a confidential guest",
         "VMGEXIT for mmio_read or mmio_write (kvm_vmgexit_enter), without kvm_mmio",
         |of| is_about(of, SubjectKind::Vmgexit, &[0x8000_0001, 0x8000_0002]),
-        "a confidential guest asks for an access to a device's memory, and the recording does not say which",
+        "a confidential guest asks for an access to a device's memory, and the recording does not show which",
         "`perf record -e kvm:kvm_vmgexit_enter -e kvm:kvm_mmio -e kvm:kvm_exit` has the address",
     ),
     // `kvm_emulate_ap_reset_hold` of arch/x86/kvm/x86.c; SVM_VMGEXIT_AP_CREATION of arch/x86/include/uapi/asm/svm.h.
@@ -230,7 +230,7 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         UNTOLD_EXCEPTION,
         "EXCEPTION_NMI without its vector",
         |of| of.subject().is_none() && is_for(of, CodeList::Vmx, &[0]),
-        "an exception of the guest's, or an NMI of the host's, and the recording does not say which",
+        "an exception of the guest's, or an NMI of the host's, and the recording does not show which",
         "perf.data and trace.dat have the vector, `perf script` prints it (intr_info), and `trace-cmd report` leaves it out",
     ),
 ];

@@ -62,8 +62,10 @@ pub(crate) const OF_ALL: &[Gap] = &[
         lacks: Lacks::AnotherRecording,
         missing: |of| {
             let several = of.selected.vms.keys().any(|vm| of.selected.is_several(*vm));
-            several
-                .then_some("it does not say which of several VMs a vCPU is of: a vCPU's number occurs more than once")
+            several.then_some(
+                "the recording does not show which of several VMs a vCPU belongs to: a vCPU's number \
+                    occurs more than once",
+            )
         },
     },
 ];
@@ -75,7 +77,7 @@ pub(crate) const OF_NO_RULE: &[Gap] = &[
         lacks: Lacks::AnotherRecording,
         missing: |of| {
             (of.selected.facts.duration < SHORT)
-                .then_some("it is shorter than a second, so that the advice is about that moment")
+                .then_some("the recording is shorter than a second, so the advice is about that moment")
         },
     },
     Gap {

@@ -825,9 +825,10 @@ const ILLEGAL: &str = "the guest runs instructions that the processor does not h
     an illegal instruction: only the guest can show who runs them";
 
 /// `handle_pml_full` of arch/x86/kvm/vmx/vmx.c: the processor has filled a page with the addresses of pages that the guest wrote.
-const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes by itself which \
-    pages are written (PML): an exit for each 512 of them, where each page would fault otherwise. `virsh domjobinfo DOMAIN`, or \
-    `info migrate` in QEMU's monitor, says whether it is a migration or a backup: then this ends with it";
+const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes \
+    by itself which pages are written (PML): an exit for each 512 of them, where each page would fault otherwise. \
+    `virsh domjobinfo DOMAIN`, or `info migrate` in QEMU's monitor, shows whether it is a migration or a backup: then \
+    this ends with it";
 
 /// `handle_preemption_timer` of arch/x86/kvm/vmx/vmx.c.
 const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's preemption timer ends the stay in the \

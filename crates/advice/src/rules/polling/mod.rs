@@ -67,7 +67,7 @@ pub(crate) const GAPS: &[Gap] = &[
         missing: |of| (lacks_wakeups(of) && !of.selected.facts.event_kinds.by_runner).then_some(wording::NO_WAKEUPS),
     },
     Gap {
-        what: "what other halt polling would win",
+        what: "what other halt polling would gain",
         lacks: Lacks::Events(&[Missed::Scheduler]),
         missing: |of| {
             let all = of.selected.facts.halts.all();
@@ -86,7 +86,7 @@ pub(crate) const GAPS: &[Gap] = &[
         missing: |of| (halting(of) && of.selected.facts.halts.guest_polls).then_some(wording::GUEST_POLLED),
     },
     Gap {
-        what: "what other halt polling would win",
+        what: "what other halt polling would gain",
         lacks: Lacks::AnotherRecording,
         missing: |of| of.trials.untried.halts.then_some(wording::HALTS_UNTRIED),
     },
