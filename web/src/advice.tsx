@@ -94,13 +94,13 @@ export function AdviceView() {
       <h2>What to change</h2>
       {!advice && <p class="note">Advice is about all that happened to a vCPU: it needs one recording, all its reasons and lengths.</p>}
       {advice && <p class="note">Of {fullRange()}. Without evidence there is no advice; <code>exitscope advise --apply</code> sets what can be set on a running host.</p>}
-      {advice?.advice.length === 0 && <p>No advice. What weighs most, and whether any rule looks at it, is listed under Causes.</p>}
+      {advice?.advice.length === 0 && <p>No advice. Causes lists what costs most, and whether a rule judges it.</p>}
       {items.map((item) => (
         <article class="card wide" key={item.id}>
           <h3>
             {item.number}. {item.change}
           </h3>
-          <p class="soft">For {item.scope_text}. Takes effect: {item.takes_effect}.{item.instead_of !== undefined && ` Instead of ${item.instead_of}, to the same end: not beside it.`}</p>
+          <p class="soft">For {item.scope_text}. Takes effect: {item.takes_effect}.{item.instead_of !== undefined && ` Alternative to ${item.instead_of} for the same problem: apply one or the other, not both.`}</p>
           <Gain item={item} most={most} />
           <ul class="plain-list">
             {item.settings.map((of) => (
@@ -125,7 +125,7 @@ export function AdviceView() {
       {advice && advice.causes.length > 0 && (
         <>
           <h3>Causes</h3>
-          <p class="note">What takes more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time. Not judged does not say that nothing is to be done: no rule looks at it.</p>
+          <p class="note">Causes above 5 % of the cost of their VM's exits, or 1 % of its vCPUs' time. Not judged: no rule looks at it, which does not mean that nothing can be done.</p>
           <DataTable columns={causeColumns} rows={advice.causes} caption="Causes, and what the rules say of them" />
         </>
       )}

@@ -215,7 +215,7 @@ export function Lists() {
   const causes = [...data.report.causes].sort((a, b) => b.time_ns - a.time_ns);
   const { advice } = data;
   const of = isAll.value && reasons.value === null && chosen.value === null ? undefined : fullRange();
-  const changes = !advice ? "Advice needs one recording, all its reasons and lengths." : "None. What weighs most, and whether any rule looks at it, is listed under Advice.";
+  const changes = !advice ? "Advice needs one recording, all its reasons and lengths." : "None. Advice lists what costs most, and whether a rule judges it.";
   const isTimed = data.report.coverage.timed_exits > 0;
   const none = isTimed ? "None takes 5 % of the cost, or 1 % of vCPU time." : "No exit has a length.";
   return (

@@ -48,13 +48,13 @@ function OfVm({ vm }: { vm: VmApicvRow }) {
   if (vm.of_vms > 1)
     return (
       <p class="note">
-        VM {nameOf(vm)}: {count(vm.events)} events, of {vm.of_vms} VMs at least. The recording does not say whose, so that no state is known.
+        VM {nameOf(vm)}: {count(vm.events)} events of at least {vm.of_vms} VMs. The recording does not show which VM each belongs to, so no state is known.
       </p>
     );
   return (
     <>
       <h3>VM {nameOf(vm)}</h3>
-      {isOff(vm) && <p class="note">Where it is off, KVM sets and clears no other reason: what stands beside it is of the VM's start.</p>}
+      {isOff(vm) && <p class="note">While the module or the processor has it off, KVM sets and clears no other reason: other reasons are from the VM's start.</p>}
       {vm.inhibits.length > 0 && <DataTable caption={`What inhibits APICv or AVIC: VM ${nameOf(vm)}`} rows={vm.inhibits} columns={inhibitColumns(vm)} />}
       {vm.exits.length > 0 && <DataTable caption={`Exits for the local APIC: VM ${nameOf(vm)}`} rows={vm.exits} columns={exitColumns} />}
     </>
@@ -89,7 +89,7 @@ export function Interrupts() {
         <OfVm vm={vm} />
       ))}
       {vms.some((vm) => vm.inhibits.some((row) => row.from_begin)) && (
-        <p class="note">*: in force already before the VM's first event, or the first moment looked at.</p>
+        <p class="note">*: already in force before the VM's first event, or before the first moment selected.</p>
       )}
     </section>
   );

@@ -546,7 +546,7 @@ export function TrialPage({ trials, version }: Extract<ResultPage, { kind: "tria
       {trial.causes.length > 0 && (
         <section id="exits" aria-label="Exits by reason">
           <h2>Exits by reason</h2>
-          <p class="note">In per cent and in each second of vCPU time, in the turns of each setting.</p>
+          <p class="note">In per cent and per second of vCPU time, in the turns of each setting.</p>
           <DataTable columns={causeColumns(trial)} rows={trial.causes} caption="Exits by reason" />
         </section>
       )}

@@ -368,8 +368,8 @@ testWith("sql", "a fleet has its report's figures, for any comparison", async ()
   const again = await open(browser, fleetPage(), { hash: await page.evaluate(() => location.hash) });
   assert.deepEqual(await csvOf(again, "changes"), shown);
   await done(again);
-  // Of one recording on a side, nothing is called certain.
-  assert.match(await page.locator("#overview").textContent(), /Nothing is called certain: fewer than 5 recordings on a side/);
+  // With one recording on a side there is no verdict.
+  assert.match(await page.locator("#overview").textContent(), /No verdict: fewer than 5 recordings on a side/);
   assert.ok(report.comparisons.every((of) => of.too_few && of.rows.every((row) => row.changes.every((change) => change.verdict === "too few"))));
   // What is certain is what has a verdict, and leads to its comparison.
   const certain = await open(

@@ -36,7 +36,7 @@ const EPT_MISCONFIG: u64 = 49;
 pub const NO_RULE: &str = "no rule looks at it";
 
 /// The same of exits whose subject is not in the recording.
-const UNTOLD: &str = "the recording does not say what they are about";
+const UNTOLD: &str = "the recording does not show their subject";
 
 /// Why nothing is said of halts that are not divided …
 const UNDIVIDED: &str = "a halt, most likely idle; no event divides it into polling, halted and steal";
@@ -45,7 +45,7 @@ const UNDIVIDED: &str = "a halt, most likely idle; no event divides it into poll
 const UNKNOWN: &str = "nothing in the recording explains it";
 
 /// The same of what a rule says that it judges.
-pub const UNANSWERED: &str = "the rule about it says nothing of this recording: please report that";
+pub const UNANSWERED: &str = "its rule gave no answer for this recording: please report that";
 
 /// How rules tell exits of a reason apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -442,14 +442,14 @@ mod tests {
     fn what_names_nothing_is_said_of_reasons_that_should_name_something() {
         let asked = Some(CureLookup::Other(SubjectKind::Port, 1));
         for (list, number, about, says) in [
-            (CodeList::Vmx, 30, None, "the recording does not say what they are about"),
-            (CodeList::Vmx, 49, None, "the recording does not say what they are about"),
-            (CodeList::Svm, 0x7b, None, "the recording does not say what they are about"),
-            (CodeList::Vmx, 18, None, "the recording does not say what they are about"),
-            (CodeList::Svm, 0x81, None, "the recording does not say what they are about"),
+            (CodeList::Vmx, 30, None, "the recording does not show their subject"),
+            (CodeList::Vmx, 49, None, "the recording does not show their subject"),
+            (CodeList::Svm, 0x7b, None, "the recording does not show their subject"),
+            (CodeList::Vmx, 18, None, "the recording does not show their subject"),
+            (CodeList::Svm, 0x81, None, "the recording does not show their subject"),
             (CodeList::Vmx, 30, asked, NO_RULE),
             (CodeList::Vmx, 49, asked, NO_RULE),
-            (CodeList::Vmx, 48, None, "the recording does not say what they are about"),
+            (CodeList::Vmx, 48, None, "the recording does not show their subject"),
             (CodeList::Vmx, 47, None, NO_RULE),
             (CodeList::Svm, 49, None, NO_RULE),
         ] {

@@ -83,17 +83,17 @@ impl Missed {
 }
 
 /// Of a host without kvm_exit.
-const NEVER_FIRES: &str = "this KVM fires no kvm_exit, as a back end in software or PVM does not, and no recording tells its guests' time \
-    from the kernel's";
+const NEVER_FIRES: &str = "this KVM fires no kvm_exit (it is a back end in software, or PVM), and no recording \
+    separates its guests' time from the kernel's";
 
 /// Of what `exitscope record` made.
-const ALL_RECORDED: &str =
-    "`exitscope record` made it, and took what this kernel has: was a guest running, and long enough?";
+const ALL_RECORDED: &str = "`exitscope record` made this recording, and took all that this kernel has: was a guest running, and for long \
+     enough?";
 
 /// Of a log of Xen's with run states.
-const RUN_STATES: &str = "the log has run states already, and another such log would leave it open, too";
+const RUN_STATES: &str = "the log already has run states, and another such log would not show more";
 
-const RECORDED: &str = "what is missing was recorded, and did not come";
+const RECORDED: &str = "what is missing was recorded and never occurred";
 
 /// Whose settings say that this is so.
 const RECORDER: &str = "exitscope";
@@ -176,10 +176,10 @@ impl HowToRecord {
         match self.command(missed) {
             Ok(command) => format!("Record with {command}{blank}{meanwhile}."),
             Err(RECORDED) if !meanwhile.is_empty() => {
-                format!("What is missing was recorded, and did not come: record {meanwhile}.")
+                format!("What is missing was recorded and never occurred: record {meanwhile}.")
             }
-            Err(RECORDED) => "What is missing was recorded, and did not come.".to_string(),
-            Err(why) => format!("Nothing is to be recorded besides: {why}"),
+            Err(RECORDED) => "What is missing was recorded and never occurred.".to_string(),
+            Err(why) => format!("Recording more would not help: {why}"),
         }
     }
 
@@ -292,7 +292,7 @@ mod tests {
         info.names.intern("kvm:kvm_entry");
         let how = HowToRecord::of(&info);
         assert_eq!(how.command(&[Missed::Exits, Missed::Entries]), Err(RECORDED));
-        assert_eq!(how.sentence(&[Missed::Exits], ""), "What is missing was recorded, and did not come.");
+        assert_eq!(how.sentence(&[Missed::Exits], ""), "What is missing was recorded and never occurred.");
         assert!(
             how.sentence(&[Missed::Exits], "while guests are idle")
                 .ends_with("did not come: record while guests are idle.")

@@ -259,8 +259,7 @@ pub enum LimitCheck {
 }
 
 /// Why a limit is not judged that what was lost may decide.
-pub(crate) const LOST: &str =
-    "records were lost, or exits have no length, and with what these hide it may come out otherwise";
+pub(crate) const LOST: &str = "records were lost, or exits have no length; what these hide could change the result";
 
 /// What a sum comes to if the records that were lost are like those that were kept, as a factor.
 pub(crate) fn with_lost(lost: u64, events: u64) -> f64 {

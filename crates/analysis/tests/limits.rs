@@ -116,7 +116,8 @@ fn what_is_found_is_said_in_the_unit_of_the_figure() {
     ] {
         assert_eq!(checked(limit, &timed, &ledger), expected, "{limit}");
     }
-    const HIDDEN: &str = " cannot be judged: records were lost, or exits have no length, and with what these hide it may come out otherwise";
+    const HIDDEN: &str = " cannot be judged: records were lost, or exits have no length; what these hide could change \
+        the result";
     const UNTIMED: &str = " cannot be judged: more than a tenth of these exits have no length";
     for (limit, expected) in [
         ("user_space(IO_INSTRUCTION)>24.99%", ": found 25.00%"),

@@ -59,13 +59,13 @@ pub enum AppliedSettingsError {
     #[error("{path}: too large for a state file; {REMOVE}", path = .0.display())]
     TooLarge(PathBuf),
     /// It is not such JSON.
-    #[error("{path}: not a file of what was applied; {REMOVE}", path = .0.display())]
+    #[error("{path}: not a state file; {REMOVE}", path = .0.display())]
     NotJson(PathBuf, #[source] serde_json::Error),
     /// It is of another version.
     #[error("{path}: has layout {1:?}, and this version reads {SCHEMA}", path = .0.display())]
     OtherLayout(PathBuf, String),
     /// It says what no such file says.
-    #[error("{path}: not a file of what was applied: {1}; {REMOVE}", path = .0.display())]
+    #[error("{path}: not a state file: {1}; {REMOVE}", path = .0.display())]
     NotSettings(PathBuf, String),
     /// It is of another host; that one, and this one.
     #[error("{path}: holds settings that were applied to {1}, and this host is {2}; {REMOVE}", path = .0.display())]
@@ -75,22 +75,23 @@ pub enum AppliedSettingsError {
     OtherContainer(PathBuf),
     /// It is of another tree; the root of that one, and of this one.
     #[error(
-        "{path}: says what was set below {1}, which is not the tree below {2}: nothing was restored, and the file is kept; \
-         `exitscope advise --undo --root {1}`, or with the path at which that tree is now, and with the same --state, restores it; if it \
-         is gone, the file has the old values: restore them by hand and remove it",
+        "{path}: has settings of the tree below {1}, which is not the tree below {2}: nothing was restored, and the \
+         file is kept; `exitscope advise --undo --root {1}` restores them, with the same --state, and with that \
+         tree's present path if it has moved; if the tree is gone, restore the old values in the file by hand, and \
+         remove it",
         path = .0.display()
     )]
     OtherTree(PathBuf, String, String),
     /// It does not say of which tree it is; the root of this one.
     #[error(
-        "{path}: written by an earlier version, which did not note below which --root it has set something: nothing was \
-         restored, and the file is kept; if that was {1}, `exitscope advise --undo --force --root {1}`, with the same --state, \
-         restores it",
+        "{path}: written by an earlier version, which did not note the --root of its settings: nothing was restored, \
+         and the file is kept; if their root was {1}, `exitscope advise --undo --force --root {1}`, with the same \
+         --state, restores them",
         path = .0.display()
     )]
     NoTree(PathBuf, String),
     /// The tree below this root cannot be told from others.
-    #[error("cannot read {path}, by which its settings are told from those of another --root", path = .0.display())]
+    #[error("cannot read {path}, which distinguishes its settings from those of another --root", path = .0.display())]
     TreeNotRead(PathBuf, #[source] io::Error),
     /// It cannot be written.
     #[error("cannot write {path}; --state names another place", path = .0.display())]
@@ -115,7 +116,7 @@ pub enum AppliedSettingsError {
     NoBootId(#[source] io::Error),
 }
 
-/// What was changed.
+/// The state file: settings that were changed, with their old values.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AppliedSettings {
@@ -566,12 +567,9 @@ mod tests {
         write(&path, &with(&sound));
         assert!(AppliedSettings::load(&path).unwrap().is_some());
         for (text, says) in [
-            (String::new(), "not a file of what was applied"),
-            ("{\"schema\": 1}".to_string(), "not a file of what was applied"),
-            (
-                format!("{{\"schema\": \"{SCHEMA}\", \"host\": \"\", \"changes\": []}}"),
-                "not a file of what was applied",
-            ),
+            (String::new(), "not a state file"),
+            ("{\"schema\": 1}".to_string(), "not a state file"),
+            (format!("{{\"schema\": \"{SCHEMA}\", \"host\": \"\", \"changes\": []}}"), "not a state file"),
             (with("").replace("/1", "/2"), "layout \"exitscope.applied/2\""),
             (with("").replace("\"h\"", "\"\\u001b[31m\""), "host or boot is not a name"),
             (with(&change("/etc/passwd", "x", "y")), "there is no knob \"/etc/passwd\""),
@@ -582,7 +580,7 @@ mod tests {
             (with(&change("thp_enabled", "always", "sometimes")), "\"sometimes\" is not a value of thp_enabled"),
             (with(&change("affinity", "0", "1")), "\"\" is not a place of affinity"),
             (with(&format!("{sound}, {sound}")), "halt_poll_ns occurs twice"),
-            (with(&sound.replace('}', ", \"path\": \"/etc/passwd\"}")), "not a file of what was applied"),
+            (with(&sound.replace('}', ", \"path\": \"/etc/passwd\"}")), "not a state file"),
             (" ".repeat(MOST as usize + 1), "too large"),
         ] {
             write(&path, &text);

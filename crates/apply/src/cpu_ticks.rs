@@ -14,7 +14,7 @@ pub struct CpuTicks {
     pub idle: u64,
     /// Time in which they, themselves virtual, could run and had no CPU.
     pub steal: u64,
-    /// All of it.
+    /// All time of all CPUs.
     pub all: u64,
 }
 

@@ -110,7 +110,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         place: SettingPlace::File("/sys/kernel/mm/transparent_hugepage/enabled"),
         values: SettingValues::Words(&["always", "madvise", "never"]),
         judged_by_cost: true,
-        about: "Memory that is given huge pages at a page fault; pages that are there stay as they are",
+        about: "Which memory gets huge pages at a page fault; existing pages stay as they are",
         source: THP,
     },
     SettingDefinition {
@@ -118,7 +118,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         place: SettingPlace::File("/sys/kernel/mm/transparent_hugepage/defrag"),
         values: SettingValues::Words(&["always", "defer", "defer+madvise", "madvise", "never"]),
         judged_by_cost: true,
-        about: "Whether a page fault waits until a huge page was made free",
+        about: "Whether a page fault waits until a huge page has been made free",
         source: THP,
     },
     number(
@@ -173,7 +173,7 @@ pub const SETTINGS: &[SettingDefinition] = &[
         place: SettingPlace::File("/sys/devices/system/cpu/cpuidle/current_governor"),
         values: SettingValues::Listed("available_governors"),
         judged_by_cost: false,
-        about: "What chooses the idle state of the host's CPUs",
+        about: "The governor that chooses the idle state of the host's CPUs",
         source: "Documentation/admin-guide/pm/cpuidle.rst",
     },
     SettingDefinition {
@@ -185,8 +185,9 @@ pub const SETTINGS: &[SettingDefinition] = &[
         },
         values: SettingValues::Listed("scaling_available_governors"),
         judged_by_cost: false,
-        about: "What chooses the frequency of the host's CPUs, of each cpufreq policy. A governor that is left loses its tunables \
-                (up_threshold, rate_limit_us, scaling_setspeed, …): they have their defaults when it is restored",
+        about: "The governor that chooses the frequency of the host's CPUs, for each cpufreq policy. A governor that \
+            is replaced loses its tunables (up_threshold, rate_limit_us, scaling_setspeed, …): they have their \
+            defaults when it is restored",
         source: "Documentation/admin-guide/pm/cpufreq.rst; drivers/cpufreq/cpufreq_governor.c, cpufreq_dbs_governor_exit",
     },
     SettingDefinition {

@@ -30,7 +30,7 @@ pub enum TriedSettingError {
     /// It is not on this host, or cannot be changed while the host runs.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// Not a value of it.
+    /// Not a value of the setting.
     #[error("{0:?}: {1}")]
     BadValue(String, String),
     /// The host does not list this value.

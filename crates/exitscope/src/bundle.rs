@@ -33,7 +33,7 @@ fn the_file(files: &[PathBuf]) -> anyhow::Result<&PathBuf> {
     let [file] = files else { bail!("--bundle holds one recording, and {} are named", files.len()) };
     match file.metadata() {
         Ok(about) if about.is_file() => Ok(file),
-        Ok(_) => bail!("--bundle reads the recording twice, and {} is no file", file.display()),
+        Ok(_) => bail!("--bundle reads the recording twice, and {} is not a regular file", file.display()),
         Err(why) => Err(why).with_context(|| file.display().to_string()),
     }
 }
@@ -43,7 +43,7 @@ pub fn run(plan: &BundlePlan, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let survey = BundleSurvey::of(input, *options)?;
     if survey.info.by_vcpu {
         bail!(
-            "{}: of Xen's logs there are no bundles: they name no process; domains have numbers alone",
+            "{}: a Xen log cannot be bundled: it names no process, and its domains have only numbers",
             file.display()
         );
     }
@@ -63,8 +63,8 @@ pub fn run(plan: &BundlePlan, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     writeln!(
         out,
-        "Replaced: the host's name, names of threads, numbers of processes, addresses; left out: what was read and written.\n\
-         Look through it before you send it (`exitscope events {}`); docs/bundle.md says what it holds.",
+        "Replaced: the host's name, names of threads, numbers of processes, addresses; left out: values read and \
+         written.\nLook through it before you send it (`exitscope events {}`); docs/bundle.md says what it holds.",
         to.display()
     )?;
     Ok(Outcome::Fine)

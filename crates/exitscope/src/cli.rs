@@ -77,13 +77,13 @@ pub enum Command {
     /// Each change has a gain with its range and source, evidence from the recording, a risk, who pays, and how to undo it.
     /// `--apply` sets the knobs of the running host after showing them and asking; `--undo` restores the old values.
     Advise(AdviseArgs),
-    /// Try values of a setting on the running host, and tell whether they pay
+    /// Try values of a setting on the running host, and measure whether they pay
     ///
-    /// The host takes turns between the value in force and the others, in random order, and what is measured in the turns is
-    /// compared, with an interval that may be looked at all the time. A watchdog process restores the value in force if the
-    /// command ends in any way. With --delay, one VM's exits are made longer on purpose, to tell what shorter ones are worth.
-    /// docs/try.md shows trials. Exit status: 0 certain, also that there is no difference that matters; 2 not judged, aborted or
-    /// not restored.
+    /// The value in force and the others take turns on the host, in random order. The metrics of the turns are
+    /// compared, with an interval that stays valid however often one looks at it. A watchdog process restores the value
+    /// in force if the command ends in any way. With --delay, one VM's exits are made longer on purpose, to find what
+    /// shorter ones are worth. docs/try.md shows trials. Exit status: 0 if the result is certain, also if it is that no
+    /// difference matters; 2 if it is not judged, or the trial was aborted or not restored.
     Try(crate::trial_args::TryArgs),
     /// Keep exits of many recordings as Parquet files, by host and day
     ///
@@ -115,8 +115,8 @@ pub enum Command {
     Sim(SimArgs),
     /// Simulate a scenario with every combination of values, and rank them
     ///
-    /// Each configuration is run several times, with the same seeds as the others. Configurations whose intervals overlap
-    /// the best are marked as it is. Exit status 2 if any configuration failed.
+    /// Each configuration is run several times, with the same seeds as the others. Configurations whose intervals
+    /// overlap that of the best are marked like it. Exit status 2 if any configuration failed.
     Sweep(SweepArgs),
     /// Compare the simulator with published measurements
     ///
@@ -235,12 +235,12 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub names: NameArgs,
     /// Show at most this many groups, or `all` [default: 20 in text, all in JSON and CSV]; in text also at most this
-    /// many rows of each table of what exits were about (ports, MSRs, …) [default: 8], and of vCPUs, of which 32 are shown
-    /// in any case
+    /// many rows of each table of subjects (ports, MSRs, …) [default: 8], and of the table of vCPUs, which shows at
+    /// least 32
     #[arg(long, value_name = "N", value_parser = parse_top)]
     pub top: Option<usize>,
     /// Order of the groups, largest first [default: cost; with `--by time`, time]; perf's names (sample, time,
-    /// percent_sample, percent_time, mean_t, max_t, min_t) are taken too
+    /// percent_sample, percent_time, mean_t, max_t, min_t) are accepted, too
     #[arg(short = 'k', long, visible_alias = "key", value_enum)]
     pub sort: Option<SortArg>,
     /// Show this many of the slowest single exits; 0 for none [default: 10]
@@ -263,10 +263,11 @@ pub struct ReportArgs {
     /// Exit with status 1 if a figure passes a limit: 'p99(io)>200us', 'rate(*)>50000', 'share(npf)>30%', 'lost>0'; may
     /// be given several times
     ///
-    /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share answered there); mean, p50, p90, p99,
-    /// p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that docs/losses.md calls a
-    /// loss or an error). `*` or nothing in the parentheses stands for all reasons together. Exit status 2 if a limit cannot
-    /// be judged: the recording is empty or cut, nothing is selected, or the figure was not recorded.
+    /// Figures: count, rate, exit_time, cost, share (of cost), user_space (share that user space answered); mean, p50,
+    /// p90, p99, p99.9, max (from exit to entry; of all reasons together without halts); lost (everything that
+    /// docs/losses.md calls a loss or an error). `*` or nothing in the parentheses stands for all reasons together.
+    /// Exit status 2 if a limit cannot be judged: the recording is empty or cut, nothing is selected, or the figure was
+    /// not recorded.
     #[arg(long, value_name = "LIMIT")]
     pub fail_on: Vec<Threshold>,
 }
@@ -325,12 +326,12 @@ pub struct SelectArgs {
     /// like 200us
     #[arg(long, visible_alias = "than", value_name = "LENGTH", value_parser = parse_length)]
     pub longer_than: Option<Nanos>,
-    /// Only exits of which this condition holds, like 'reason = io and cost > 100us and subject ~ PCI'
+    /// Only exits for which this condition holds, like 'reason = io and cost > 100us and subject ~ PCI'
     ///
     /// Comparisons joined by `and`, as in the query box of pages. Texts: vm, vcpu, reason, subject, handler, cpu, rip and, with
     /// --guestkallsyms, function: = (also the number at its end), != and ~ (contains), in any case. Lengths: cost, exit_time, and
     /// the parts of exits (kernel, user_space, polling, halted, halt_not_divided, waiting_for_memory, steal, stopped, unknown),
-    /// by =, !=, <, <=, > and >=. Exits without length are within no limit.
+    /// by =, !=, <, <=, > and >=. An exit without a length is within no limit.
     #[arg(long = "where", value_name = "CONDITION", value_parser = str::parse::<Condition>)]
     pub condition: Option<Condition>,
     #[command(flatten)]
@@ -377,7 +378,7 @@ pub struct ExportArgs {
     /// output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Of hdr, how long an interval of the log is, like 1s [default: all of the recording]
+    /// With --format hdr: length of an interval of the log, like 1s [default: the whole recording]
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub interval: Option<Nanos>,
     #[command(flatten)]
@@ -533,18 +534,18 @@ pub enum ClusterCommand {
         #[command(flatten)]
         access: ClusterAccessArgs,
     },
-    /// Work on queries, for a scheduler
+    /// Execute queries for a scheduler
     ///
-    /// It reads the store's files itself: they have to be under the same path as for whoever asks. Other executors and
-    /// whoever asks fetch results from it, with the same token.
+    /// An executor reads the store's files itself: they must be under the same path as on the machine that asks. That
+    /// machine and other executors fetch results from it, with the same token.
     Executor(ExecutorArgs),
 }
 
 /// Who may connect to a program of a cluster.
 #[derive(Debug, Args)]
 pub struct ClusterAccessArgs {
-    /// Require the token in this file of every connection: one for all programs of the cluster, and for whoever asks
-    /// (--cluster-token-file)
+    /// Require the token in this file for every connection: the same for all programs of the cluster, and for those
+    /// that ask (--cluster-token-file)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Run without a token, as root, or beyond this machine without TLS
@@ -557,7 +558,7 @@ pub struct ExecutorArgs {
     /// The scheduler, like df://host:50050
     #[arg(long, value_name = "ADDRESS", default_value = "df://127.0.0.1:50050", value_parser = parse_scheduler)]
     pub scheduler: (String, u16),
-    /// Where to listen for those who fetch what it made
+    /// Where to listen for those that fetch results
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub listen: SocketAddr,
     #[command(flatten)]
@@ -568,8 +569,8 @@ pub struct ExecutorArgs {
     /// Memory for all tasks together, with M or G
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
     pub memory: u64,
-    /// Where to make a private directory for results and temporary files, removed in the end [default: where temporary
-    /// files are]
+    /// Where to make a private directory for results and temporary files, removed at the end [default: the directory of
+    /// temporary files]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
 }
@@ -586,7 +587,7 @@ pub struct SqlArgs {
     /// Write rows to a file; what was there is kept as FILE.old
     #[arg(short, long, value_name = "FILE", requires = "query")]
     pub output: Option<PathBuf>,
-    /// Rows that text has at most
+    /// The most rows in text
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub rows: usize,
     #[command(flatten)]
@@ -631,7 +632,7 @@ pub struct FleetReportArgs {
     pub limits: QueryLimits,
 }
 
-/// What of a store is compared with what.
+/// The comparison that a report of a fleet makes.
 #[derive(Clone, Debug, Args)]
 #[group(requires = "dir")]
 pub struct ComparedArgs {
@@ -641,10 +642,10 @@ pub struct ComparedArgs {
     /// Baseline [default: the earliest, by its first day]
     #[arg(long, value_name = "VALUE")]
     pub against: Option<String>,
-    /// Only recordings of this day and later
+    /// Only recordings from this day on
     #[arg(long, value_name = "DAY", value_parser = parse_day)]
     pub since: Option<NaiveDate>,
-    /// Only recordings of before this day
+    /// Only recordings from before this day
     #[arg(long, value_name = "DAY", value_parser = parse_day)]
     pub before: Option<NaiveDate>,
     /// Reasons shown of each comparison
@@ -688,11 +689,11 @@ pub struct ReplayArgs {
     /// Set a knob in every row; may be given several times
     #[arg(long, value_name = "KNOB=VALUE", value_parser = parse_setting)]
     pub set: Vec<(String, String)>,
-    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net_gain; of
-    /// port_path, yielding and vcore, gain]
+    /// The figure that decides which row is the best: NAME for the highest, -NAME for the lowest [default: net_gain;
+    /// with port_path, yielding and vcore: gain]
     #[arg(long, value_name = "[-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
-    /// With port_path: the machine whose costs stand in for those the recording lacks, by its name in docs/models.md, or a
+    /// With port_path: take costs that the recording lacks from this machine, by its name in docs/models.md, or from a
     /// file of that form, as `lab exits` writes it
     #[arg(long, value_name = "MODEL")]
     pub costs: Option<String>,
@@ -751,7 +752,8 @@ pub struct AdviseArgs {
     /// Trace to read, with the flag of perf and trace-cmd
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["file", "undo"])]
     pub input: Option<PathBuf>,
-    /// Print the settings in the form of the system that takes them; what a form cannot express becomes a comment
+    /// Print the settings in the form of the system that applies them; settings that a form cannot express become
+    /// comments
     #[arg(long = "as", value_enum, value_name = "FORM", conflicts_with_all = ["apply", "undo"])]
     pub form: Option<AdviceForm>,
     /// With --as: settings of the host or of the guests; libvirt and qemu are always the VMs'
@@ -760,8 +762,8 @@ pub struct AdviseArgs {
     /// Set the host's knobs as advised: shows the changes, asks, saves the old values, and verifies the new ones
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Restore the knobs that --apply has set since the last boot; --force restores those that somebody else has changed
-    /// since, too, and what an earlier version has noted without its --root
+    /// Restore the knobs that --apply has set since the last boot; --force also restores those that somebody else has
+    /// changed since, and those that an earlier version has noted without its --root
     #[arg(long)]
     pub undo: bool,
     /// Try the value that the advice of this number sets, as `exitscope try` does; flags of the trial follow after `--`, like
@@ -771,7 +773,7 @@ pub struct AdviseArgs {
     /// With --apply: do not ask
     #[arg(long, requires = "apply")]
     pub yes: bool,
-    /// With --apply and --try: also if the recording is of another host
+    /// With --apply and --try: also if the recording is from another host
     #[arg(long)]
     pub any_host: bool,
     /// Flags of the trial
@@ -856,7 +858,7 @@ pub struct ScenarioArgs {
 /// When a simulated run is stopped.
 #[derive(Debug, Args)]
 pub struct LimitArgs {
-    /// Stop a run after so many events of the simulated machine [default: 10,000,000,000]
+    /// Stop a run after this many events of the simulated machine [default: 10,000,000,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_events: Option<u64>,
     /// Stop a run that takes longer than this, like 60s
@@ -895,8 +897,9 @@ pub struct SweepArgs {
     /// if several do), and of the first VM latency_p99, exits, and those shares of its time that vary]
     #[arg(long = "metric", value_name = "NAME", value_delimiter = ',')]
     pub metrics: Vec<String>,
-    /// The figure that decides which is best: the highest of a throughput or of polls that paid, the lowest of all else;
-    /// +NAME is the highest, -NAME the lowest of any; `help` lists them [default: the first one shown]
+    /// The figure that decides which configuration is best: for a throughput and for successful polls the highest, for
+    /// all else the lowest; +NAME takes the highest of any figure, -NAME the lowest; `help` lists them [default: the
+    /// first one shown]
     #[arg(long, value_name = "[+-]NAME", allow_hyphen_values = true)]
     pub best: Option<String>,
     /// Runs at a time [default: the machine's CPUs]; the results do not depend on it
@@ -930,27 +933,27 @@ pub struct ValidateArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// What an exit costs: by what caused it and who answers it; registers, locks, numbers of devices
+    /// What an exit costs, by its cause and its handler; also registers, locks and numbers of devices
     ///
     /// An unsupported case is a row with the reason.
     Exits(LabExitsArgs),
     /// How throughput falls when every exit takes 0 to 30,000 ns longer
     ///
-    /// Two vCPUs exchange a byte each way, with an exit each. In every second round trip the lab waits so long after each
-    /// exit; what that adds is against the round trips between.
+    /// Two vCPUs exchange a byte each way, with an exit each. In every second round trip the lab waits this long after
+    /// each exit; the added time is the difference to the round trips between.
     Delay(LabArgs),
-    /// What the way of a port access costs: emulated or not, by a device model's thread or in place
+    /// What a port access costs, by its way: emulated or not, by a device model's thread or in place
     Pio(LabArgs),
     /// Run a scenario's programs on real guests, as far as that can be done
     ///
     /// Counts are exact, and are those of `exitscope sim` for programs that do not depend on time; times are this machine's.
     /// Differences from the scenario are listed.
     Run(LabRunArgs),
-    /// Who polls before a halt, nobody, KVM, the guest or the run loop, and how long: what that wins and burns
+    /// What polling before a halt gains and costs, by who polls (nobody, KVM, the guest or the run loop) and how long
     ///
-    /// Two vCPUs play ping-pong and halt between.
+    /// Two vCPUs play ping-pong, and halt between balls.
     Haltpoll(LabArgs),
-    /// What waiters for a spinlock say to the hypervisor: nothing, X'44', X'9C', X'9C' with sense-running
+    /// Which yield waiters for a spinlock make: none, X'44', X'9C', X'9C' with sense-running
     ///
     /// More vCPUs than threads contend, under a dispatcher of the lab's own.
     Yield(LabArgs),
@@ -960,7 +963,7 @@ pub enum LabCommand {
     ///
     /// The files have the kernel's paths below /sys and /proc, and act on these guests alone.
     Guests(LabGuestsArgs),
-    /// Show a run that was saved with --format json again, as a page for one
+    /// Show a run that was saved with --format json again, for example as a page
     Show(LabShowArgs),
     /// List the experiments
     List,
@@ -978,11 +981,11 @@ pub struct LabExitsArgs {
 
 #[derive(Debug, Args)]
 pub struct LabArgs {
-    /// How long each row is measured, all rounds together, like 500ms. All takes that times the rows (exits 79, delay 16,
-    /// pio 7, haltpoll 22, yield 39, gang 12), and a third more or so for making guests and warming up
+    /// How long each row is measured, all rounds together, like 500ms. An experiment takes that times its rows (exits
+    /// 79, delay 16, pio 7, haltpoll 22, yield 39, gang 12), and about a third more for making guests and warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
-    /// Rounds, in which all rows take turns; the intervals are of what differs from round to round
+    /// Rounds, in which all rows take turns; the intervals cover the variation from round to round
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeat: u32,
     /// Compare with an earlier run, saved with --format json: sizes only; given several times, with verdicts by the spread from
@@ -1009,7 +1012,7 @@ pub struct LabGuestsArgs {
     /// What the guests do
     #[arg(value_enum)]
     pub program: LabGuestsProgram,
-    /// The directory with the files of settings, and with throughput, a counter of work done; values that are there are in
+    /// The directory of the settings' files, and of `throughput`, a counter of work done; values already there are in
     /// force from the beginning
     #[arg(long, value_name = "DIRECTORY")]
     pub root: PathBuf,
@@ -1019,13 +1022,13 @@ pub struct LabGuestsArgs {
     /// vCPUs, all of one VM [default: ping-pong 2, locks 8, io 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub vcpus: Option<u32>,
-    /// How long a vCPU computes between two balls, locks or requests; on the mean, for io
+    /// How long a vCPU computes between two balls, locks or requests; for io, on average
     #[arg(long, value_name = "LENGTH", default_value = "20us", value_parser = parse_length)]
     pub gap: Nanos,
     /// Keep each vCPU on a CPU (ping-pong, io)
     #[arg(long)]
     pub pin: bool,
-    /// End when standard input does: with the program at its other end
+    /// End when standard input ends, as it does with the program at its other end
     #[arg(long)]
     pub until_eof: bool,
 }
@@ -1092,7 +1095,7 @@ pub enum LabFormat {
     Benchstat,
 }
 
-/// Whose exits are looked at.
+/// The processes whose exits are recorded or counted.
 #[derive(Debug, Args)]
 pub struct ProcessArgs {
     /// Only this process; several with commas [default: every virtual machine's]
@@ -1111,7 +1114,7 @@ pub struct ProcessArgs {
 pub struct RecordArgs {
     #[command(flatten)]
     pub whose: ProcessArgs,
-    /// For how long, like 10s; a number alone is of seconds [default: until the command ends, or Ctrl-C]
+    /// For how long, like 10s; a number alone is in seconds [default: until the command ends, or Ctrl-C]
     #[arg(long = "for", value_name = "LENGTH", value_parser = parse_seconds)]
     pub length: Option<Nanos>,
     /// The file; an existing one is kept as FILE.old
@@ -1184,10 +1187,10 @@ pub struct ExporterArgs {
     pub no_bpf: bool,
 }
 
-/// Who may ask a server.
+/// Access to a server.
 #[derive(Debug, Args)]
 pub struct AccessArgs {
-    /// Speak TLS, with this certificate (PEM, those that vouch for it in the same file)
+    /// Use TLS, with this certificate (PEM, with the rest of its chain in the same file)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM)
@@ -1273,7 +1276,7 @@ pub enum SimFormat {
     Text,
     /// One object; `exitscope docs` prints the schemas
     Json,
-    /// Of sim, the figures: metric, value, unit. Of sweep and replay, the configurations, one a line
+    /// For sim, the figures: metric, value, unit. For sweep and replay, one configuration a line
     Csv,
 }
 
@@ -1283,7 +1286,7 @@ pub enum ReportFormat {
     Text,
     /// One object; `exitscope docs report-schema` describes it
     Json,
-    /// The groups, one a line, under the names that JSON gives to their fields: numbers as they are, lengths in ns
+    /// One group a line, with the names of JSON's fields; lengths in ns
     Csv,
 }
 

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// What is compared where nothing is named, as with `perf diff`.
 const DEFAULTS: [&str; 2] = ["perf.data.old", "perf.data"];
 
-/// What is compared, and how.
+/// The traces of both sides, and how they are compared.
 struct DiffPlan {
     /// The traces of before and of after the change.
     sides: [Vec<Input>; 2],

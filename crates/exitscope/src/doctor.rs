@@ -50,8 +50,8 @@ fn recording() -> Vec<Check> {
             let looked_at = match arguments.iter().any(|name| *name != "kvm_entry") {
                 true => row("programs that count look at", CheckState::Good, found, None),
                 false => {
-                    let remedy = "a kernel with BTF (CONFIG_DEBUG_INFO_BTF) says what is which argument: looking at these \
-                                  costs guests less";
+                    let remedy = "a kernel with BTF (CONFIG_DEBUG_INFO_BTF) describes the arguments; reading \
+                        arguments costs guests less than reading records";
                     row("programs that count look at", CheckState::Limited, found, Some(remedy.to_string()))
                 }
             };

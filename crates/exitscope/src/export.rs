@@ -127,7 +127,7 @@ struct FormatTraits {
 
 impl ExportFormat {
     fn traits(self) -> FormatTraits {
-        const PROTOBUF: &str = "a trace of Perfetto's is not for a terminal: name a file (-o trace.pftrace), or a pipe";
+        const PROTOBUF: &str = "Perfetto's format is not for a terminal: write to a file (-o trace.pftrace) or a pipe";
         let (instants, without_times) =
             (Some(["is an instant", "are instants"]), Some(["is without times", "are without times"]));
         let of = |intervals, binary, moments, untimed, most| FormatTraits { intervals, binary, moments, untimed, most };
@@ -205,14 +205,14 @@ fn survey(plan: &ExportPlan) -> anyhow::Result<Known> {
             if let Some((earlier_host, (first, last))) = before {
                 if host != earlier_host {
                     bail!(
-                        "the traces are of different hosts or clocks, and have no common time: export each for itself"
+                        "the traces are from different hosts or clocks, and have no common time: export each by itself"
                     );
                 }
                 if trace.span.is_some_and(|span| span.0.as_nanos() < last && first < span.1.as_nanos()) {
                     bail!("{} and one before it were recorded at the same time: export each for itself", trace.name);
                 }
                 if trace.span.is_some_and(|span| span.0.as_nanos() < last) {
-                    bail!("{} is of an earlier time: name the traces in order of time", trace.name);
+                    bail!("{} is from an earlier time: name the traces in order of time", trace.name);
                 }
             }
             before = Some((host, trace.span.map_or((0, 0), |span| (span.0.as_nanos(), span.1.as_nanos()))));

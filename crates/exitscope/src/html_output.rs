@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Why there are no pages.
 pub const NOT_BUILT: &str = "this exitscope was built without the front end of pages. With Node 20 or later and npm: \
-                             `make page`, or `npm ci` and `npm run build` in web/; then build exitscope anew";
+                             `make page`, or `npm ci` and `npm run build` in web/; then build exitscope again";
 
 /// Fails if there will be no page: there is no front end, or the file is one of those that are read.
 pub fn check(to: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {

@@ -26,11 +26,15 @@ use std::time::Duration;
 
 /// Every experiment: its name and what it shows.
 const EXPERIMENTS: &[(&str, &str)] = &[
-    ("exits", "what an exit costs: by what caused it and who answers it; registers, locks, numbers of devices"),
+    ("exits", "what an exit costs, by its cause and its handler; also registers, locks and numbers of devices"),
     ("delay", "how throughput falls when every exit takes 0 to 30,000 ns longer"),
-    ("run", "any scenario file, as far as real guests can be what it says"),
-    ("pio", "the way of a port access: emulated or read off the exit, a device thread or in place, ioeventfd"),
-    ("haltpoll", "two vCPUs play ping-pong: who polls before a halt, how long, and what that wins and burns"),
+    ("run", "a scenario's programs on real guests, as far as that can be done"),
+    (
+        "pio",
+        "what a port access costs, by its way: emulated or decoded from the exit, a device thread or in place, \
+        ioeventfd",
+    ),
+    ("haltpoll", "what polling before a halt gains and costs, by who polls and how long: two vCPUs play ping-pong"),
     ("yield", "vCPUs contend for a spinlock over few threads: no yield, X'44', X'9C', X'9C' with sense-running"),
     ("gang", "a compute loop beside idle, spinning and exiting vCPUs of its virtual core"),
 ];

@@ -21,7 +21,7 @@ const PRIVATE: u32 = 0o600;
 pub fn is_none_of(to: &Path, inputs: &[PathBuf], flag: &str) -> anyhow::Result<()> {
     let same = |path: &PathBuf| path.canonicalize().is_ok_and(|path| to.canonicalize().is_ok_and(|to| path == to));
     match inputs.iter().any(same) {
-        true => bail!("{flag}: {} is what is read", to.display()),
+        true => bail!("{flag}: {} is the file that is read", to.display()),
         false => Ok(()),
     }
 }

@@ -59,7 +59,7 @@ impl RecordingAccess {
             && fs::metadata("/proc/self").is_ok_and(|own| own.uid() != about.uid())
         {
             anyhow::bail!(
-                "{} is owned by another user (uid {}); -f reads it all the same",
+                "{} is owned by another user (uid {}); -f reads it nevertheless",
                 path.display(),
                 about.uid()
             );

@@ -46,7 +46,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     match args.for_view {
         Some(EventsOnRequest::SystemCalls) => tracepoints
-            .extend(of_calls(&tracefs).context("a kernel needs CONFIG_FTRACE_SYSCALLS to tell of system calls")?),
+            .extend(of_calls(&tracefs).context("the kernel needs CONFIG_FTRACE_SYSCALLS to trace system calls")?),
         None => {}
     }
     let processes = args.whose.processes()?;
@@ -78,7 +78,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     file.note_cost(&capture);
     ended.and(drained.map_err(Into::into)).with_context(|| {
-        format!("{} holds what was recorded until then, but for its last second", args.output.display())
+        format!("{} holds what was recorded until then, except for the last second", args.output.display())
     })?;
     finish(file, args, took)?;
     let failed = workload.as_mut().map(Workload::wait).transpose()?.flatten();
@@ -165,13 +165,13 @@ fn finish(file: Recording, args: &RecordArgs, took: Duration) -> anyhow::Result<
     if !recorded.cpus_online.is_empty() {
         let cpus: Vec<String> = recorded.cpus_online.iter().map(u32::to_string).collect();
         say!(
-            "CPU {} came on line meanwhile: what happened there in its first moments is missing and not counted \
-             (BPF misses nothing then)",
+            "CPU {} came online during the recording: events of its first moments there are missing and not counted \
+             (with BPF, none are missing)",
             cpus.join(", ")
         );
     }
     if recorded.events == 0 {
-        say!("no virtual machine had an exit; `exitscope doctor` says what can be seen here");
+        say!("no virtual machine had an exit; `exitscope doctor` shows what can be seen here");
     }
     Ok(())
 }

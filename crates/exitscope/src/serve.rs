@@ -34,7 +34,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<Outcome> {
         bail!("{NOT_BUILT}");
     }
     if !args.live && (!args.whose.pid.is_empty() || args.whose.vm.is_some() || args.whose.all) {
-        bail!("--pid, --vm and --all-cpus say whose exits are shown as they happen, with --live");
+        bail!("--pid, --vm and --all-cpus require --live");
     }
     catch_signals()?;
     let files = if args.live || args.dir.is_some() { Vec::new() } else { read::files(&args.files, &[])? };

@@ -91,7 +91,7 @@ pub fn read_text(args: &ScenarioArgs) -> anyhow::Result<(String, String)> {
         false => File::open(path).and_then(|file| file.take(more).read_to_end(&mut text)),
     };
     read.with_context(|| format!("cannot read {name}"))?;
-    let text = String::from_utf8(text).with_context(|| format!("{name} is not a text"))?;
+    let text = String::from_utf8(text).with_context(|| format!("{name} is not text"))?;
     Ok((if name == "-" { "standard input".to_string() } else { name }, text))
 }
 
@@ -125,7 +125,7 @@ pub fn limits(args: &LimitArgs) -> Limits {
     limits
 }
 
-/// What is said of the scenario.
+/// The scenario as reports show it.
 pub fn row(args: &ScenarioArgs, scenario: &Scenario) -> ScenarioRow {
     let set = args.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     ScenarioRow::of(scenario, args.scenario.display().to_string(), set)

@@ -49,12 +49,12 @@ pub fn run(command: &StoreCommand, out: &mut dyn Write) -> anyhow::Result<Outcom
             let (runs, trials) = Store::open(dir)?.drop_before(&before.to_string(), host.as_deref())?;
             let trials = if trials > 0 { format!(" and {}", counted(trials, "trial")) } else { String::new() };
             let runs = counted(runs, "recording");
-            writeln!(out, "{runs}{trials} dropped; their files go with the first `compact` a day later")?;
+            writeln!(out, "{runs}{trials} dropped; the first `compact` a day later removes their files")?;
             Ok(Outcome::Fine)
         }
         StoreCommand::Check { dir } => {
             let StoreCheck { whole, damaged, unlisted } = Store::open(dir)?.check()?;
-            writeln!(out, "{whole} files are as they should be")?;
+            writeln!(out, "{whole} files are intact")?;
             for DamagedFile { path, why } in &damaged {
                 writeln!(out, "{}", line(&format!("damaged: {path}: {why}")))?;
             }
@@ -151,7 +151,7 @@ fn add_file(
                 sums.div_ceil(1000),
             )
         }
-        AddOutcome::Already => "somebody else added it just now".to_string(),
+        AddOutcome::Already => "another process added it just now".to_string(),
     };
     there.insert(run.id.clone(), run);
     Ok(Done { says, warnings })

@@ -13,8 +13,9 @@ pub struct TryArgs {
     /// written, or a setting of docs/settings.md
     #[arg(value_name = "NAME=VALUE[,VALUE...]", required_unless_present_any = ["history", "delay"])]
     pub setting: Option<String>,
-    /// Instead of a setting, slow one VM down on purpose: add these delays to each of its exits, and tell what 100 ns less in
-    /// each exit are worth. 200ns..5us is three delays, or name up to four, like 500ns,2us; at most 20us. Needs --vm and a metric
+    /// Instead of a setting, slow one VM down on purpose: add these delays to each of its exits, and find what 100 ns
+    /// less in each exit is worth. 200ns..5us is three delays, or name up to four, like 500ns,2us; at most 20us. Needs
+    /// --vm and a metric
     #[arg(long, value_name = "LOW..HIGH", value_parser = Delays::parse, requires = "vm",
           conflicts_with_all = ["setting", "history", "keep", "cgroup", "guest"])]
     pub delay: Option<Delays>,
@@ -24,27 +25,28 @@ pub struct TryArgs {
     /// Show the trials that were made on this host, and how good their predictions were
     #[arg(long, conflicts_with_all = ["setting", "keep", "metric", "metric_file", "metric_query", "dry_run"])]
     pub history: bool,
-    /// The VM, by name or process id: its vCPU threads are those of affinity and nice, its devices' those of worker_affinity and
-    /// worker_nice, and its exits are counted
+    /// The VM, by name or process id: affinity and nice set its vCPU threads, worker_affinity and worker_nice the
+    /// threads of its devices, and its exits are counted
     #[arg(short = 'p', long, visible_alias = "pid", value_name = "NAME|PID")]
     pub vm: Option<String>,
     /// The control group whose quota is set, by its path below /sys/fs/cgroup
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
-    /// The command that reaches a guest, like 'ssh vm1': the setting, one of guest_halt_poll_*, is the guest's. It is given a
-    /// line of shell as its last argument
+    /// The command that reaches a guest, like 'ssh vm1', to set one of guest_halt_poll_* there. It is given a line of
+    /// shell as its last argument
     #[arg(long, value_name = "COMMAND", conflicts_with = "cgroup")]
     pub guest: Option<String>,
-    /// What is to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn, as soon as
-    /// the setting has settled; a turn waits for it for up to four times its length, and at least two seconds [default: exit cost,
-    /// the share of vCPU time in exits, for the settings of which docs/settings.md says so]
+    /// The metric to improve: a command that prints a number as its last line. It is run by `sh -c` once in each turn,
+    /// as soon as the setting has settled; a turn waits for it for up to four times its length, and at least two
+    /// seconds [default: exit cost, the share of vCPU time in exits, for the settings of which docs/settings.md says
+    /// so]
     #[arg(long, value_name = "COMMAND", group = "number")]
     pub metric: Option<String>,
-    /// What is to improve: a file with a counter, whose rate per second over each turn is compared
+    /// The metric to improve: a file with a counter, whose rate per second over each turn is compared
     #[arg(long, value_name = "FILE", conflicts_with = "metric")]
     pub metric_file: Option<PathBuf>,
-    /// What is to improve: an instant query to a Prometheus server at the end of each turn, whose answer is one number.
-    /// $__range in it is replaced by the turn's length, as in rate(requests_total[$__range])
+    /// The metric to improve: an instant query to a Prometheus server at the end of each turn, whose answer is one
+    /// number. $__range in it is replaced by the turn's length, as in rate(requests_total[$__range])
     #[arg(long, value_name = "PROMQL", group = "number", requires = "prometheus", conflicts_with = "metric_file")]
     pub metric_query: Option<String>,
     /// The Prometheus server of --metric-query, like http://localhost:9090
@@ -53,8 +55,8 @@ pub struct TryArgs {
     /// Unit of the number of --metric or --metric-query: ns, us, ms, s, % or /s
     #[arg(long, value_name = "UNIT", requires = "number", value_parser = MetricScale::parse)]
     pub unit: Option<MetricScale>,
-    /// Whether lower or higher values of the metric are better; needed where it is neither a time nor a rate [default: higher of
-    /// --metric-file and of --unit /s, lower of times]
+    /// Whether lower or higher values of the metric are better; needed where it is neither a time nor a rate [default:
+    /// higher for --metric-file and --unit /s, lower for times]
     #[arg(long, value_enum, value_name = "WHICH", overrides_with = "better")]
     pub better: Option<BetterWhich>,
     /// How long the trial takes: it ends as soon as the result is certain, and begins no block after this time
@@ -78,13 +80,14 @@ pub struct TryArgs {
     /// host_memory_pressure>10%]
     #[arg(long, value_name = "LIMIT")]
     pub abort_on: Vec<String>,
-    /// Leave a value in force that is certainly better by a metric of the workload; `exitscope advise --undo` restores the old one
+    /// Keep a value that is certainly better by a metric of the workload; `exitscope advise --undo` restores the old
+    /// one
     #[arg(long)]
     pub keep: bool,
     /// Restore the value in force at the end, whatever was found; this is the default
     #[arg(long, conflicts_with = "keep")]
     pub revert: bool,
-    /// Draw the order of the turns with this number [default: the time]
+    /// Seed of the random order of the turns [default: the time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Show the plan, and change nothing
@@ -106,10 +109,10 @@ pub struct TryArgs {
     /// $XDG_STATE_HOME, or /var/lib/exitscope/applied.json]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// Also write the trial as one HTML page to this file; of --history, all trials, in place of text
+    /// Also write the trial as one HTML page to this file; with --history, all trials, instead of text
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub html: Option<PathBuf>,
-    /// Also add the trial to this store, from which `exitscope sql` has it in the table trials
+    /// Also add the trial to this store; `exitscope sql` has it in the table trials
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "history"])]
     pub store: Option<PathBuf>,
     /// Output format

@@ -207,7 +207,8 @@ fn an_idle_guest_that_burns_a_cpu_gets_the_name_of_the_device_and_the_line_that_
     let hpet = of_device("{ mmio_read = 0xfed000f0 }, { mmio_write = 0xfed00108 }");
     assert_one(
         &hpet,
-        "this VM has nothing to do and keeps the host busy; HPET (MMIO page 0xfed00000): give the guest a clock that it reads without an exit, and then take the HPET away",
+        "this VM has nothing to do and keeps the host busy; HPET (MMIO page 0xfed00000): give the guest a clock that \
+         it reads without an exit, and then remove the HPET",
     );
     let hpets: Vec<&Value> = causes(&hpet).into_iter().filter(|row| row["subject"]["text"] == "HPET").collect();
     assert!(
@@ -269,13 +270,13 @@ fn storms_are_named() {
     // Nothing in it goes on to user space, so that it does not say who answers.
     let untold = |row: &&Value| {
         row["verdict"] == "not_recorded"
-            && row["why"].as_str().unwrap().starts_with("the recording does not say who answers it; ")
+            && row["why"].as_str().unwrap().starts_with("the recording does not show who answers it; ")
     };
     assert!(causes(&kernel).iter().any(untold), "{:#?}", causes(&kernel));
     let both = of("[[vm]]\nname = 'busy'\nregister = [{ kind = 'kernel', port = 0x4d0 }]\n\
                    [[vm.program]]\nsteps = [{ forever = [{ compute = '20us' }, { port_in = 0x4d0 }, { port_in = 0x71 }] }]\n");
     let inherent =
-        |row: &&Value| row["verdict"] == "inherent" && row["why"].as_str().unwrap().contains("itself answers");
+        |row: &&Value| row["verdict"] == "inherent" && row["why"].as_str().unwrap().contains("itself already answers");
     assert!(causes(&both).iter().any(inherent), "{:#?}", causes(&both));
     assert_eq!(both["accepted_costs"].as_array().unwrap().len(), 1);
 }
@@ -556,7 +557,7 @@ fn threads_that_are_each_vcpu_0_are_of_several_vms() {
     );
     assert!(strangers.contains("at least 2 VMs without names · 2 vCPUs"), "{strangers}");
     assert!(strangers.contains("vCPUs of this VM or of another"), "{strangers}");
-    assert!(strangers.contains("it does not say which of several VMs a vCPU is of"), "{strangers}");
+    assert!(strangers.contains("the recording does not show which of several VMs a vCPU belongs to"), "{strangers}");
     for words in ["same VM", "<vcpupin vcpu", "lock holders"] {
         assert!(!strangers.contains(words), "{words}: {strangers}");
     }
@@ -676,7 +677,7 @@ fn real_recordings_get_what_their_guests_were_made_to_do() {
     assert!(has(&boot, "for the first time in this recording"), "{:#?}", changes(&boot));
     assert!(!has(&boot, "find an event pending"), "{:#?}", changes(&boot));
     let radix = advised(&corpus("powerpc/p9_smt2_two_vms.data.gz"), &[]);
-    assert!(has(&radix, "no event of this kernel says where"), "{:#?}", changes(&radix));
+    assert!(has(&radix, "no event of this kernel shows where"), "{:#?}", changes(&radix));
     assert!(has(&radix, "serial console (H_PUT_TERM_CHAR)"), "{:#?}", changes(&radix));
     let nobody = run(&["advise", corpus("x86-svm/t2.data.gz").to_str().unwrap(), "-p", "5"]);
     assert!(nobody.status.code() == Some(2) && stderr(&nobody).contains("no VM \"5\" in "), "{}", stderr(&nobody));
@@ -686,7 +687,7 @@ fn real_recordings_get_what_their_guests_were_made_to_do() {
         blind["not_judged"].as_array().unwrap().iter().map(|row| row["what"].as_str().unwrap()).collect();
     assert!(said.contains(&"what exits cost") && said.contains(&"what ganged exits cost"), "{said:?}");
     let page = run(&["advise", corpus("powerpc/p8_2core_smt4_gang_exits_rfc.data.gz").to_str().unwrap()]);
-    assert!(stdout(&page).contains("No advice: too little was recorded"), "{}", stdout(&page));
+    assert!(stdout(&page).contains("No advice: the recording has too little"), "{}", stdout(&page));
 }
 
 #[test]
@@ -756,12 +757,18 @@ fn a_form_says_everything_in_lines_or_in_comments() {
     }
     assert!(form("tuned", "host").contains("`tuned-adm profile ACTIVE exitscope`"));
     let guests = form("tuned", "guest");
-    assert!(guests.contains("\n# Instead of better advice to the same end, not beside it:\n"), "{guests}");
+    assert!(
+        guests.contains(
+            "\n# Alternatives to better advice for the same problem; apply one or the other, not \
+        both:\n"
+        ),
+        "{guests}"
+    );
     assert!(guests.lines().all(|line| line.is_empty() || line.starts_with('#')), "{guests}");
     assert!(form("modprobe", "host").contains("\noptions kvm halt_poll_ns="), "{value}");
     assert!(form("sysfs", "host").contains("\nw /sys/module/kvm/parameters/halt_poll_ns - - - - "));
     for name in ["libvirt", "qemu"] {
-        assert!(form(name, "host").contains("Instead of better advice"), "{name}");
+        assert!(form(name, "host").contains("Alternatives to better advice"), "{name}");
     }
     let script = folder.path().join("set.sh");
     std::fs::write(&script, form("script", "host")).unwrap();
@@ -859,7 +866,7 @@ fn an_advice_is_tried_by_its_number() {
     std::fs::write(root.join("proc/sys/kernel/hostname"), "another\n").unwrap();
     let refused = tried(&advice["number"].to_string(), &[]);
     assert!(
-        stderr(&refused).contains("the recording is of simulated and this host is another"),
+        stderr(&refused).contains("the recording is from simulated, and this host is another"),
         "{}",
         stderr(&refused)
     );
@@ -1050,7 +1057,7 @@ fn only_one_at_a_time_changes_anything() {
     drop(held);
     let applied = apply(&root, &[trace, "--apply", "--yes"]);
     assert_eq!((applied.status.code(), now()), (Some(0), set));
-    let undo = format!("`exitscope advise --undo --root {}` restores what was there", root.display());
+    let undo = format!("`exitscope advise --undo --root {}` restores the old values", root.display());
     assert!(stdout(&applied).contains(&undo), "{}", stdout(&applied));
 }
 
@@ -1089,7 +1096,7 @@ fn what_cannot_be_applied_says_the_remedy() {
     let other = apply(&root, &[trace, "--apply", "--yes"]);
     assert_eq!(other.status.code(), Some(2));
     assert!(
-        stderr(&other).contains("the recording is of simulated and this host is other: --any-host"),
+        stderr(&other).contains("the recording is from simulated, and this host is other: --any-host"),
         "{}",
         stderr(&other)
     );
@@ -1108,7 +1115,7 @@ fn what_cannot_be_applied_says_the_remedy() {
     let state = root.join("state/applied.json");
     std::fs::create_dir_all(state.parent().unwrap()).unwrap();
     for (text, says) in [
-        ("[]", "not a file of what was applied"),
+        ("[]", "not a state file"),
         (
             "{\"schema\": \"exitscope.applied/1\", \"host\": \"third\", \"boot\": \"\", \"changes\": []}",
             "applied to third",
@@ -1184,7 +1191,7 @@ fn on_powerpc_events_of_the_scheduler_are_missing_where_they_are_not_recorded() 
     let trace = corpus("powerpc/p8_smt4_two_vms.data.gz");
     let page = stdout(&run(&["advise", trace.to_str().unwrap()]));
     assert!(
-        page.contains("overcommit, and lock holders that were preempted: there is no sched_switch in it"),
+        page.contains("overcommit, and lock holders that were preempted: the recording has no sched_switch"),
         "{page}"
     );
     assert!(page.contains("-e 'kvm_hv:*' -e 'kvm:*' -e sched:sched_switch"), "{page}");

@@ -149,7 +149,7 @@ fn a_recording_that_is_cut_gives_a_bundle_that_says_so() {
     std::fs::write(&cut, bytes).unwrap();
     let (_folder, made) = bundle(&cut);
     let said = stdout(&run(&["report", made.to_str().unwrap(), "--all"]));
-    assert!(said.contains("Files that their recorder did not end in order"), "{said}");
+    assert!(said.contains("Files that their recorder did not finish"), "{said}");
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn what_cannot_be_bundled_is_refused_and_nothing_is_written() {
     let to = to.to_str().unwrap();
     for (arguments, why) in [
         (&[t2, p8, "--bundle", to][..], "one recording, and 2 are named"),
-        (&["/dev/null", "--bundle", to], "is no file"),
-        (&[xen, "--tsc-hz", "2596120000", "--bundle", to], "of Xen's logs there are no bundles"),
+        (&["/dev/null", "--bundle", to], "is not a regular file"),
+        (&[xen, "--tsc-hz", "2596120000", "--bundle", to], "a Xen log cannot be bundled"),
         (&[t2, "--vcpu", "0", "--bundle", to], "cannot be used with"),
-        (&[t2, "--bundle", t2], "is what is read"),
+        (&[t2, "--bundle", t2], "is the file that is read"),
         (&["/nowhere", "--bundle", to], "/nowhere"),
     ] {
         let refused = run(&[&["report"], arguments].concat());

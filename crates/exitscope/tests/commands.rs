@@ -410,7 +410,7 @@ fn percentiles_of_all_exits_leave_halts_out_in_the_table_and_in_gates() {
     assert!(total["max_ns"].as_u64() < hlt["max_ns"].as_u64());
     assert_eq!(total["count"], 16632, "they are counted");
     let page = stdout(&run(&["report", &t2(), "--all"]));
-    assert!(page.contains("all: mean to max are of exits without halts (hlt)"), "{page}");
+    assert!(page.contains("all: mean to max are without halts (hlt)"), "{page}");
     for (figure, found) in [("p99", &total["p99_ns"]), ("max", &total["max_ns"]), ("mean", &total["mean_ns"])] {
         let found = found.as_u64().unwrap();
         for (limit, code) in [(found - 1, 1), (found, 0)] {
@@ -539,7 +539,10 @@ fn copies_of_a_recording_are_one_recording() {
         let page = stdout(&run(&["diff", &one, &other, "--before", &copy, "--after", &others]));
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         for side in ["before", "after"] {
-            let said = format!("1 file {side} adds nothing to the others, as copies do, and is no further recording");
+            let said = format!(
+                "1 file {side} adds nothing to the others, as copies do, and does not count as a \
+                recording"
+            );
             assert!(page.contains(&said), "{page}");
         }
     }
@@ -713,7 +716,7 @@ fn halts_without_an_end_are_not_none_and_shares_of_unknown_times_are_not_zero() 
     };
     std::fs::write(&trace, (0..20).map(|at| line(at * 10)).collect::<String>()).unwrap();
     let page = stdout(&run(&["report", &text(&trace), "--all"]));
-    assert!(page.contains("20 halts, of none of which both ends were seen"), "{page}");
+    assert!(page.contains("20 halts, none of them with both ends in the recording"), "{page}");
     assert!(
         page.lines().any(|line| line.split_whitespace().eq(["vCPU", "wall", "unknown", "exits", "exits/s"])),
         "{page}"

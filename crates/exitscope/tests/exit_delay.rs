@@ -246,9 +246,9 @@ fn delays_are_refused_without_a_metric_or_one_vm_and_beyond_their_bounds() {
     or_skip!(start(&one.guest, None));
     let (vm, own) = (one.guest.id().to_string(), std::process::id().to_string());
     for (vm, arguments, says) in [
-        (vm.as_str(), &["--delay", "1us", "--yes"][..], "--delay needs a metric that it can change"),
+        (vm.as_str(), &["--delay", "1us", "--yes"][..], "--delay needs a metric of the workload"),
         (&vm, &["--delay", "30us", "--metric", "echo 1", "--yes"], "a single exit is delayed by at most 20.0us"),
-        (&vm, &["--delay", "1us", "--metric", "echo 1"], "there is nobody to ask"),
+        (&vm, &["--delay", "1us", "--metric", "echo 1"], "there is no terminal to ask on"),
         (&vm, &["--delay", "1us", "--metric", "echo 1", "--keep"], "cannot be used with"),
         (&vm, &["nice=5", "--delay", "1us", "--metric", "echo 1"], "cannot be used with"),
         (&vm, &["nice=5", "--reason", "io", "--metric", "echo 1", "--yes"], "it needs --delay"),

@@ -128,7 +128,7 @@ fn of_more_than_is_kept_it_is_said_that_nothing_was_tried() {
         assert!(counted > 300_000, "{counted}");
         let not_judged = page["advice"]["not_judged"].as_array().unwrap().iter();
         let what: Vec<_> = not_judged.map(|row| row["what"].as_str().unwrap()).collect();
-        assert!(what.contains(&"what other windows of PAUSE loops, or none, would win"), "{keep}: {what:?}");
+        assert!(what.contains(&"what other windows of PAUSE loops, or none, would gain"), "{keep}: {what:?}");
         assert_eq!((changes(&page), page["advice"]["accepted_costs"].as_array().unwrap().len()), (String::new(), 0));
     }
 }

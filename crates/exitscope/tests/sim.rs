@@ -259,7 +259,10 @@ fn a_sweep_of_the_hosts_polling_shows_the_cpu_time_that_the_longest_poll_takes()
     assert!(figure(0, "pair.polling_mean") == 0.0 && figure(2, "pair.polling_mean") > 0.7, "{by_work:#}");
     assert_eq!(by_work["rows"][0]["pareto"], true, "what takes less CPU time is not beaten");
     let page_of = page("sweep", "ping-pong", &sweep(&[]));
-    assert!(page_of.contains("CPU time: * keeps 2.00 CPUs busy at least, halt_poll_ns=0 0.4"), "{page_of}");
+    assert!(
+        page_of.contains("CPU time: rows with * keep at least 2.00 CPUs busy, halt_poll_ns=0 keeps 0.4"),
+        "{page_of}"
+    );
     let by_cpu = json("sweep", "ping-pong", &sweep(&["--best", "throughput_per_cpu"]));
     assert_eq!(best(&by_cpu, "halt_poll_ns"), [(0, true), (50_000, false), (200_000, false)]);
     let guest = page("sweep", "spin", &["--vary", "seed=1,2", "--set", "duration=50ms"]);

@@ -509,7 +509,7 @@ fn a_kernel_that_costs_more_is_told_from_one_that_does_not() {
         made(&store, host, "2026-11-02", "6.1.0", msr_ns);
         made(&store, host, "2026-11-16", "6.8.0", msr_ns * 107 / 100);
         let text = stdout(&run(&["fleet", "report", place]));
-        let few = "Nothing is called certain: fewer than 5 hosts on a side.";
+        let few = "No verdict: fewer than 5 hosts on a side.";
         assert_eq!(text.contains(few), at < 4, "{} hosts: {text}", at + 1);
         assert_eq!(text.contains("costs"), at == 4, "{} hosts: {text}", at + 1);
     }

@@ -106,7 +106,7 @@ fn what_was_added_is_what_the_report_counts() {
     assert_eq!(stdout(&list).lines().count(), hosts.len());
     let files = Store::open(&place).unwrap().contents().unwrap().pieces.len();
     let check = run(&["store", "check", place.to_str().unwrap()]);
-    assert!(stdout(&check).starts_with(&format!("{files} files are as they should be\n")), "{}", stdout(&check));
+    assert!(stdout(&check).starts_with(&format!("{files} files are intact\n")), "{}", stdout(&check));
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn what_an_older_version_left_is_restored_only_by_force() {
     fs::write(&tried, &noted).unwrap();
     for refused in [host.command(&["advise", "--undo"]).output(), host.try_zero(NOISE, &[]).output()] {
         let said = stderr(&refused.unwrap());
-        assert!(said.contains("an earlier version, which did not note below which --root"), "{said}");
+        assert!(said.contains("an earlier version, which did not note the --root of its settings"), "{said}");
         assert_eq!((host.now(), fs::read_to_string(&tried).unwrap()), (left.clone(), noted.clone()), "{said}");
     }
     let undone = host.command(&["advise", "--undo", "--force"]).output().unwrap();
@@ -401,7 +401,11 @@ fn no_difference_of_what_running_vms_do_not_feel_is_no_judgement() {
         let output = host.try_zero(metric, &["--matters", "5%"]).output().unwrap();
         let said = stdout(&output);
         assert_eq!((output.status.code(), host.is_restored()), (Some(code), true), "{said}");
-        assert_eq!(said.contains("acts only in VMs started afterwards on kernels like this one"), code == 2, "{said}");
+        assert_eq!(
+            said.contains("on kernels like this one, halt_poll_ns takes effect only in VMs started afterwards"),
+            code == 2,
+            "{said}"
+        );
     }
 }
 
@@ -668,7 +672,7 @@ fn nothing_is_changed_without_consent_and_what_makes_no_sense_is_refused() {
         std::fs::write(path, text).unwrap();
     }
     for (arguments, code, says) in [
-        (&["halt_poll_ns=0", "--metric", NOISE][..], 2, "there is nobody to ask"),
+        (&["halt_poll_ns=0", "--metric", NOISE][..], 2, "there is no terminal to ask on"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--dry-run"], 0, ""),
         (&["halt_poll_ns=200us", "--metric", NOISE, "--yes"], 2, "halt_poll_ns is 200000 already"),
         (&["halt_poll_ns=0", "--metric", NOISE, "--yes", "--for", "1s"], 2, "1.00s is too short"),

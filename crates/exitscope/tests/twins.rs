@@ -312,7 +312,7 @@ const fn registers() -> [Twins; 10] {
             "TSC",
             made("msr rip 0x1000 info1 0x0 info2 0x0 intr_info 0x0 error_code 0x0", &["kvm_msr: msr_read 10 = 0x{n}"]),
             rdmsr(&["kvm_msr: msr_read 10 = 0x{n}"]),
-            "Intel's processors let the guest read it: why it leaves all the same, the recording does not say",
+            "Intel's processors let the guest read it: the recording does not show why it leaves nevertheless",
         ),
         twins(
             "APERF and MPERF",

@@ -121,7 +121,7 @@ fn what_is_said_of_calls_fits_the_host_that_they_were_recorded_on() {
         let output = exitscope().args(["report", "--view", "yield"]).arg(trace).output().unwrap();
         stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let (counters, lab, pause) = ("diag_9c_ignored", "X'44' and X'9C' are the lab's", "PAUSE names nobody");
+    let (counters, lab, pause) = ("diag_9c_ignored", "X'44' and X'9C' are the lab's", "PAUSE names no vCPU");
     let on_x86 = corpus("lab/contended.data.gz");
     let says = |trace: &Path| [counters, lab, pause].map(|words| note(trace).contains(words));
     assert_eq!(says(&on_x86), [false, true, false]);
@@ -217,7 +217,7 @@ fn a_replay_says_that_not_to_yield_costs_where_holders_are_preempted_and_pays_wh
 fn a_trace_without_yields_says_what_to_record_and_a_replay_what_it_cannot_do() {
     for (trace, words) in [
         ("x86-svm/t4-none.dat.gz", "perf record -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a"),
-        ("powerpc/p8_smt4_one_thread.data.gz", "did not come: record while vCPUs contend"),
+        ("powerpc/p8_smt4_one_thread.data.gz", "never occurred: record while vCPUs contend"),
         ("arm64/arm.dat.gz", "No vCPU yields in this trace"),
     ] {
         let page = stdout(&run(&["report", corpus(trace).to_str().unwrap(), "--view", "yield"]));

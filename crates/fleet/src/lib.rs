@@ -28,9 +28,9 @@ pub struct FleetOptions {
     pub by: FleetBy,
     /// The value that others are compared with; none for the one whose first day is the earliest.
     pub against: Option<String>,
-    /// Only recordings of this day and later.
+    /// Only recordings from this day on.
     pub since: Option<NaiveDate>,
-    /// Only recordings of before this day.
+    /// Only recordings from before this day.
     pub before: Option<NaiveDate>,
     /// Reasons of each comparison at most.
     pub top: usize,

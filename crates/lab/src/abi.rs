@@ -30,7 +30,7 @@ pub const PAYLOAD: u64 = 0x10_0000;
 pub const WAKE_INTERRUPT: u64 = PAYLOAD;
 /// Locks, boxes and counters: a memory of its own, which several VMs may share.
 pub const SHARED: u64 = 0x20_0000;
-/// Bytes of it.
+/// The size of that memory, in bytes.
 pub const SHARED_SIZE: u64 = PROGRAMS - SHARED;
 /// Programs and tables of random lengths.
 pub const PROGRAMS: u64 = 0x22_0000;
@@ -92,7 +92,7 @@ pub mod bell {
     pub const REPLY: u16 = 8;
     /// A request for disk `value`, of this vCPU.
     pub const SUBMIT: u16 = 9;
-    /// How many there are.
+    /// The number of doorbells.
     pub const COUNT: u16 = 10;
 }
 
@@ -393,6 +393,6 @@ pub mod op {
     pub const DOORBELL: u32 = 38;
     /// Takes over the knobs and flags of `Control`, if they have changed since (`Shared::control_changes`).
     pub const LOAD_KNOBS: u32 = 39;
-    /// How many kinds there are.
+    /// The number of kinds of steps.
     pub const COUNT: usize = 40;
 }

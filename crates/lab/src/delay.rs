@@ -105,15 +105,15 @@ fn summary(rows: &[FindingRow], rounds: u32) -> Vec<String> {
         .and_then(|(first, last)| Some((first.figure("time")?, last.figure("time")?, last.figure("added")?)));
     if let (Some((without, with, added)), Some(most)) = (ends, DELAYS.last()) {
         said.push(format!(
-            "At the median, a delay of {most} ns after each exit takes a round trip from {} to {}; with its {EXITS:.0} exits it \
-             gets {} ns longer for each ns of delay.",
+            "At the median, a delay of {most} ns after each exit lengthens a round trip from {} to {}; with its \
+             {EXITS:.0} exits, it gets {} ns longer for each ns of delay.",
             without.micros(),
             with.micros(),
             added.with_margin(*most as f64, 2)
         ));
         said.push(
-            "round trips, a second, are by the mean, which holds what other programs took away as well; added is against the \
-             round trips between the delayed ones."
+            "round trips, per second, are by the mean, which includes time that other programs took; added is the \
+             difference to the round trips between the delayed ones."
                 .to_string(),
         );
     }

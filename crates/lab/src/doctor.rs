@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const KVM: &str = "KVM";
-const DOORS: &str = "What guests can do here, by a guest that did it, and how long it took";
+const DOORS: &str = "What guests can do here, tried by a guest, and how long it took";
 const TRACING: &str = "Tracepoints";
 const KNOBS: &str = "Knobs";
 const MACHINE: &str = "Machine";
@@ -186,7 +186,7 @@ fn tracing(machine: Option<&LabMachine>, checks: &mut Vec<Check>) -> Result<(), 
     let Some(machine) = machine else { return Ok(()) };
     match fired(machine, &tracefs) {
         Err(LabError::System { error, .. }) => checks.push(
-            Check::new(TRACING, "which really fire", CheckState::Missing, format!("cannot be found out: {error}"))
+            Check::new(TRACING, "which really fire", CheckState::Missing, format!("not known: {error}"))
                 .remedy("run exitscope doctor as root once"),
         ),
         Err(error) => return Err(error),
@@ -197,7 +197,7 @@ fn tracing(machine: Option<&LabMachine>, checks: &mut Vec<Check>) -> Result<(), 
                         Check::new(TRACING, name, CheckState::Good, format!("fires ({count} for the probing guest)"))
                     }
                     None => Check::new(TRACING, name, CheckState::Missing, "never fires with this back end")
-                        .remedy(&format!("it would tell {for_what}; reports fall back to what does fire")),
+                        .remedy(&format!("it would show {for_what}; reports use the events that do fire")),
                 };
                 checks.push(check);
             }

@@ -80,9 +80,9 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
     if machine.emulates_ring_0 {
         findings.warnings.push(
-            "IPI to a running vCPU: its time is from the sender's write until the other vCPU's handler has run; here KVM \
-             emulates both, and one that spins was seen to take it milliseconds later than one that halted. Neither row is \
-             what an IPI costs where ring 0 runs natively"
+            "IPI to a running vCPU: its time is from the sender's write until the other vCPU's handler has run; here \
+             KVM emulates both vCPUs, and a vCPU that spins was seen to take the IPI milliseconds later than one that \
+             had halted. Neither row is what an IPI costs where ring 0 runs natively"
                 .to_string(),
         );
     }
@@ -197,7 +197,7 @@ impl Timed {
 /// Samples of the first turn, which tells how long one takes.
 const FIRST_TURN: u64 = 5;
 
-/// Who answers.
+/// The handler of an exit.
 #[derive(Clone, Copy, PartialEq)]
 enum By {
     Kernel,

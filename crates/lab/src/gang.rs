@@ -177,8 +177,9 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     };
     findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
     findings.warnings.push(
-        "the hardware threads of the virtual cores are host threads, which share no core: what threads take from each other \
-         by sharing one is not shown, and a kick is a signal, which takes longer than an interrupt between threads"
+        "the hardware threads of the virtual cores are host threads, which share no core: how much threads of one \
+         core slow each other down is not shown, and a kick is a signal, which takes longer than an interrupt between \
+         hardware threads"
             .to_string(),
     );
     if group.active + 1 < WIDTHS[WIDTHS.len() - 1] {
@@ -218,8 +219,9 @@ fn summary(table: &FindingsTable) -> Vec<String> {
     };
     let sentence = |beside: SiblingLoad| {
         Some(format!(
-            "Beside {}, of its throughput alone the compute loop keeps {} where each vCPU is a virtual core of its own, {} in \
-             one of 2 ({:.0} gang exits a second, {:.0} % of its time forced out), {} in one of 4.",
+            "Beside {}, the compute loop keeps {} of its throughput alone where each vCPU is a virtual core of its \
+             own, {} in a virtual core of 2 ({:.0} gang exits a second, {:.0} % of its time forced out), {} in one of \
+             4.",
             beside.name(),
             of(1, beside)?,
             of(2, beside)?,
@@ -231,8 +233,8 @@ fn summary(table: &FindingsTable) -> Vec<String> {
     let mut said: Vec<String> =
         [SiblingLoad::Spin, SiblingLoad::Exits, SiblingLoad::Storm].into_iter().filter_map(sentence).collect();
     said.push(
-        "rounds: of the compute loop, of about 5 us if nobody disturbs it; forced out: the share of the time for which it was \
-         not in the guest though it had no reason of its own."
+        "rounds: of the compute loop, about 5 us each if nothing disturbs it; forced out: the share of the time in \
+         which it was not in the guest though it had no reason of its own to leave."
             .to_string(),
     );
     said

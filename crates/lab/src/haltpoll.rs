@@ -121,7 +121,7 @@ impl PingPong {
         Ok(PingPong { polls, policies, guests: LoadedVm::new(machine, config)?, parkers: parkers(2), work })
     }
 
-    /// Plays so many round trips.
+    /// Plays `rounds` round trips.
     pub fn turn(
         &mut self,
         machine: &LabMachine,
@@ -332,8 +332,8 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         findings.tables.push(table);
     }
     findings.summary.push(
-        "A halt and a wake-up are an exit each (or an interrupt); a poll by the guest that pays needs neither, one by the \
-         host only spares its thread the sleep."
+        "A halt and a wake-up take an exit each (or an interrupt). A successful poll of the guest needs neither; a \
+         successful poll of the host only saves its thread the sleep."
             .to_string(),
     );
     let events = games.into_iter().flatten().flat_map(|played| played.events).collect();

@@ -18,7 +18,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// How much slower than ring 3 ring 0 has to be to count as emulated.
 const EMULATED: u32 = 20;
 
-/// What is known of the machine.
+/// KVM on this machine, and what was measured of it.
 #[derive(Debug)]
 pub struct LabMachine {
     /// KVM.
@@ -70,12 +70,12 @@ impl LabMachine {
         if self.emulates_ring_0 { PrivilegeRing::Three } else { PrivilegeRing::Zero }
     }
 
-    /// Ticks in so many nanoseconds.
+    /// Ticks of the time stamp counter in `ns` nanoseconds.
     pub fn ticks_in(&self, ns: u64) -> u64 {
         (u128::from(ns) * u128::from(self.tsc_hz) / 1_000_000_000) as u64
     }
 
-    /// Nanoseconds in so many ticks.
+    /// Nanoseconds in `ticks` of the time stamp counter.
     pub fn ns_in(&self, ticks: f64) -> f64 {
         ticks * 1e9 / self.tsc_hz as f64
     }

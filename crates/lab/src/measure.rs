@@ -88,7 +88,7 @@ pub struct Summary {
     pub spread: (f64, f64),
     /// The largest.
     pub largest: f64,
-    /// How many there are.
+    /// The number of samples.
     pub samples: u64,
     /// How many of them are beyond the middle half by more than three times its width. They are in all figures.
     pub outliers: u64,
@@ -210,8 +210,8 @@ impl Noise {
         let switches = (now.switches - self.switches) as f64 / seconds;
         if switches > 50.0 {
             warnings.push(format!(
-                "threads of the lab lost their CPU {switches:.0} times a second, to other programs or to each other: for \
-                 figures to rely on, run it on a quiet machine with a CPU for each vCPU"
+                "threads of the lab were preempted {switches:.0} times a second, by other programs or by each other: \
+                 for reliable figures, use a quiet machine with a CPU for each vCPU"
             ));
         }
         let moved = now.migrations.zip(self.migrations).map_or(0.0, |(now, then)| (now - then) as f64 / seconds);
@@ -244,8 +244,8 @@ pub fn machine_warnings(machine: &LabMachine) -> Vec<String> {
     let mut warnings = Vec::new();
     if machine.emulates_ring_0 {
         warnings.push(format!(
-            "KVM's back end here ({}) emulates ring 0 of guests: what needs ring 0 costs what emulating it costs, and no \
-             figure is one of hardware",
+            "KVM's back end here ({}) emulates ring 0 of guests: whatever needs ring 0 costs what its emulation \
+             costs, and no figure is hardware's",
             machine.back_end
         ));
     }
@@ -253,7 +253,7 @@ pub fn machine_warnings(machine: &LabMachine) -> Vec<String> {
         && (machine.tsc_hz as f64 / said as f64 - 1.0).abs() > 0.005
     {
         warnings.push(format!(
-            "the time stamp counter ran at {} Hz, but KVM says {said} Hz: lengths are by the former",
+            "the time stamp counter ran at {} Hz, but KVM says {said} Hz: lengths use the former",
             machine.tsc_hz
         ));
     }

@@ -61,8 +61,8 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     })?;
     let mut findings = Findings {
         experiment: "pio",
-        description: "What the way of a port access costs: emulated or read off the exit, by a device model with a thread or in \
-                place",
+        description: "What a port access costs, by its way: emulated or decoded from the exit, by a device model with \
+            a thread or in place",
         manifest: manifest(machine, plan, plan.pin),
         warnings: machine_warnings(machine),
         ..Findings::default()
@@ -156,10 +156,10 @@ fn summary(machine: &LabMachine, rows: &[FindingRow]) -> Vec<String> {
     if machine.emulates_ring_0 {
         said.push("This back end emulates the instruction of every access: it has no quick path to show.".to_string());
     } else if let (Some(emulated), Some(quick)) = (time(1), time(3)) {
-        said.push(format!("Of that, emulating the instruction is {}.", emulated.longer_than(quick)));
+        said.push(format!("Emulating the instruction takes {} of that.", emulated.longer_than(quick)));
     }
     if let (Some(thread), Some(quick)) = (time(2), time(3)) {
-        said.push(format!("The hop to the device thread and back is {}.", thread.longer_than(quick)));
+        said.push(format!("The hop to the device thread and back takes {}.", thread.longer_than(quick)));
     }
     said
 }

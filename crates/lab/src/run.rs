@@ -304,7 +304,7 @@ fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<String> {
         said.push(format!("the scenario's host has {}, this one {}", counted(cpus as u64, "CPU"), machine.cpus.len()));
     }
     if host.ganged {
-        said.push("threads of a core do not leave together here; lab gang does that".to_string());
+        said.push("threads of a core do not leave together here; lab gang shows that".to_string());
     }
     if scenario.vms.iter().any(|vm| vm.pinned || !vm.cpus.is_empty() || vm.weight != 1_024) {
         said.push("vCPUs are not pinned and all weigh the same here".to_string());
@@ -318,7 +318,9 @@ fn differences(machine: &LabMachine, scenario: &Scenario) -> Vec<String> {
     }
     let kinds = scenario.vms.iter().flat_map(|vm| &vm.registrations);
     if kinds.into_iter().any(|registration| registration.kind == RegistrationKind::Kernel) {
-        said.push("KVM has no device in the kernel to put at any place: those accesses go to user space".to_string());
+        said.push(
+            "KVM has no in-kernel device that can be put at any address: those accesses go to user space".to_string(),
+        );
     }
     if scenario.vms.iter().any(|vm| matches!(vm.spin, SpinWait::Diagnose(_))) {
         let text = "yields let the kernel choose who runs, as the lab has no dispatcher here; lab yield has one";

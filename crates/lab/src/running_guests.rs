@@ -68,7 +68,7 @@ static YIELD: Knob = Knob {
     max: 3,
     location: KnobLocation::File("/yield"),
     machines: KnobMachines::All,
-    about: "What a waiter for a lock says to the hypervisor",
+    about: "Which yield a waiter for a lock makes",
 };
 
 /// What the guests do.
@@ -83,7 +83,7 @@ pub enum GuestProgram {
 }
 
 impl GuestProgram {
-    /// What is counted.
+    /// What the file `throughput` counts.
     pub fn counts(self) -> &'static str {
         match self {
             GuestProgram::PingPong => "round trips",
@@ -166,7 +166,7 @@ impl<'a> RunningGuests<'a> {
     pub fn new(machine: &'a LabMachine, plan: GuestsPlan) -> Result<RunningGuests<'a>, LabError> {
         let (program, vcpus) = (plan.program, plan.vcpus);
         if program == GuestProgram::PingPong && !vcpus.is_multiple_of(2) {
-            return Err(LabError::CannotDo(format!("ping-pong takes pairs: {vcpus} vCPUs are none")));
+            return Err(LabError::CannotDo(format!("ping-pong takes pairs of vCPUs, and {vcpus} are none")));
         }
         prepare_root(&plan.root)?;
         let throughput = CounterFile::new(plan.root.join("throughput"))?;

@@ -69,7 +69,7 @@ pub(crate) fn trouble_with_kvm(error: &io::Error) -> (String, String) {
             let about = std::fs::metadata("/dev/kvm").ok();
             let (mode, group) = about.map_or((0, 0), |about| (about.mode() & 0o777, about.gid()));
             (
-                format!("/dev/kvm may not be opened: its mode is {mode:04o}, its group {group}"),
+                format!("no permission to open /dev/kvm: its mode is {mode:04o}, its group {group}"),
                 match mode & 0o060 {
                     0o060 => format!("become root, or a member of its group (its name: `getent group {group}`)"),
                     _ => "become root, or have root let its group in: `chgrp kvm /dev/kvm && chmod 0660 /dev/kvm`; its mode \

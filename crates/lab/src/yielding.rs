@@ -42,10 +42,10 @@ const LEVELS: [(u64, &str); 3] = [
 /// A turn that takes longer has gone astray.
 const TURN_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a waiter says to the hypervisor.
+/// The yield that a waiter for a lock makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaiterCall {
-    /// Nothing.
+    /// None.
     Nothing,
     /// X'44'.
     Diag44,
@@ -88,9 +88,9 @@ impl WaiterCall {
 pub struct ContentionCase {
     /// How long a vCPU sleeps before it wants the lock again, in nanoseconds; 0: it computes.
     pub sleep_ns: u64,
-    /// What a waiter says.
+    /// The yield that a waiter makes.
     pub says: WaiterCall,
-    /// After how many looks.
+    /// Looks at the lock before each yield.
     pub spin_retry: u32,
 }
 
@@ -219,15 +219,16 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
     })?;
     let mut findings = Findings {
         experiment: "yield",
-        description: "vCPUs contend for a spinlock under the lab's own dispatcher: what waiters say to it, and after how many looks",
+        description: "vCPUs contend for a spinlock under the lab's own dispatcher: which yield waiters make, and \
+            after how many looks at the lock",
         manifest: manifest(machine, plan, false),
         warnings: machine_warnings(machine),
         ..Findings::default()
     };
     findings.warnings.extend(noise.warnings(began.elapsed(), machine.cpus.len()));
     findings.warnings.push(
-        "sense-running looks into a page of memory that the dispatcher keeps, so that it costs no exit; and neither it nor the \
-         dispatcher knows when the host's own scheduler took the CPU of a thread away"
+        "sense-running reads a page of memory that the dispatcher keeps, so it costs no exit; neither it nor the \
+         dispatcher knows when the host's own scheduler has preempted a thread"
             .to_string(),
     );
     let in_table = all.len() / LEVELS.len();
@@ -271,7 +272,7 @@ fn summary(title: &str, table: &FindingsTable) -> Option<String> {
         Some(format!("{} times with {} (spin_retry {retry}{noise})", times.with_margin(1.0, 2), says.name()))
     };
     Some(format!(
-        "{}: {} locks a second if waiters say nothing; at best {}, {}, {}.",
+        "{}: {} locks a second if waiters make no call; at best {}, {}, {}.",
         title.split(':').next().unwrap_or(title),
         table.rows.first()?.figure("locks")?.with_margin(1.0, 0),
         said(WaiterCall::Diag44)?,

@@ -48,9 +48,9 @@ impl CountInterval {
 #[derive(Debug, Default)]
 pub struct Deltas {
     at: u64,
-    /// vCPUs that had not ended.
+    /// States of the vCPUs that had not ended by the last interval.
     lanes: BTreeMap<CountedVcpu, CountedVcpuState>,
-    /// What was given of them.
+    /// Totals up to the last interval, by vCPU and group.
     given: BTreeMap<(CountedVcpu, LiveGroup), CountAndTime>,
     cost: CountingCost,
 }

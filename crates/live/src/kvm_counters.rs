@@ -22,7 +22,7 @@ pub struct KvmHalts {
     pub attempted_polls: u64,
     /// Those that were woken while they polled.
     pub successful_polls: u64,
-    /// Wake-ups for nothing.
+    /// Successful polls whose wake-up was not valid (`halt_poll_invalid`).
     pub invalid_polls: u64,
     /// Wake-ups of halts.
     pub wakeups: u64,
@@ -135,7 +135,7 @@ impl KvmCounters {
             let why = why.unwrap_or("the VMM keeps no statistics descriptor open (QEMU does from 8.1 on)".to_string());
             let path = match by_debugfs.get(process) {
                 Some(trouble) => trouble.clone(),
-                None => format!("{KVM_DEBUGFS} has no folder PID-FD of it"),
+                None => format!("{KVM_DEBUGFS} has no folder PID-FD for it"),
             };
             kvm.trouble.insert(*process, format!("{why}, and {path}"));
         }

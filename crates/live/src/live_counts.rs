@@ -6,9 +6,9 @@ use exitscope_record::{Aggregation, CountingOptions, RecordError};
 /// Counting at work, of VMs that come and go.
 #[derive(Debug)]
 pub struct LiveCounts {
-    /// What counts.
+    /// Counts exits in the kernel, or from perf events.
     pub counting: Aggregation,
-    /// Whose exits.
+    /// The VMs whose exits are counted.
     pub vms: VmWatch,
     cycle: CostCycle,
     deltas: Deltas,

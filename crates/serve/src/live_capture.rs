@@ -142,7 +142,7 @@ fn record(
     while !stop.load(Ordering::Relaxed) {
         let drained = capture.drain(|sample| decoder.take(sample)).map_err(LiveError::GoOn)?;
         for cpu in drained.came {
-            say(&format!("CPU {cpu} came on line: what happened there in its first moments is not shown"));
+            say(&format!("CPU {cpu} came online: events of its first moments there are not shown"));
         }
         for (cpu, count) in drained.lost {
             decoder.lose(drained.until, cpu, count);

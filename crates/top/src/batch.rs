@@ -21,7 +21,7 @@ pub fn write_text(frame: &Frame, state: &ScreenState, look: TerminalStyle, out: 
         let whose = if frame.vms.len() > 1 { format!(" of {} ({})", vm.name, vm.pid) } else { String::new() };
         sections.push(list(format!("Exits{whose} by reason"), &vm.figures.reasons));
         if !vm.figures.subjects.is_empty() {
-            sections.push(list(format!("What exits{whose} were about"), &vm.figures.subjects));
+            sections.push(list(format!("Exits{whose} by subject"), &vm.figures.subjects));
         }
         if !vm.figures.halts.is_empty() {
             sections.push(list(format!("Halts{whose}"), &vm.figures.halts));

@@ -144,7 +144,7 @@ pub fn no_kvm(vms: &[&VmRow]) -> Vec<String> {
 pub fn gangs(gangs: &TopGangRow) -> [String; 2] {
     [
         format!(
-            "{} core runs/s, {} ended by one thread's exit for others that worked",
+            "{} core runs/s, {} ended for working threads by another thread's exit",
             rate(gangs.runs_per_s),
             measured(gangs.ganged)
         ),

@@ -40,7 +40,7 @@ pub fn draw(to: &mut ratatui::Frame, frame: &Frame) {
     say("p99      99 % of exits were shorter; halts left out");
     if !frame.has_kvm_exit {
         say("kvm_exit does not fire on this host: only exits to user space have a length;");
-        say("what the kernel serves itself is counted as far as its events tell.");
+        say("exits that the kernel handles are counted as far as its events show them.");
     }
     say("The first line is the verdict on the last 10 intervals; other figures are of");
     say("the last. The timeline of the selected row needs 120 columns. Any key: back.");

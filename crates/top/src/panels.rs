@@ -237,7 +237,7 @@ fn draw_halts(to: &mut ratatui::Frame, area: Rect, chosen: &Chosen, list: &List)
     draw_said(to, lower, &said);
 }
 
-/// What is said below the halts.
+/// The lines below the table of halts.
 fn said_of_halts(chosen: &Chosen) -> Vec<String> {
     let mut said = Vec::new();
     if chosen.figures.halts.is_empty() {

@@ -24,7 +24,7 @@ const NAME: usize = 64;
 /// Bytes of a report that are shown, at most.
 const REPORT: u64 = 1 << 22;
 
-/// What is recorded.
+/// The VMs that a recording is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordTarget {
     /// All that is watched.
@@ -33,7 +33,7 @@ pub enum RecordTarget {
     Vm {
         /// Its process.
         pid: u32,
-        /// What it is called.
+        /// Its name.
         name: String,
     },
 }
@@ -108,7 +108,7 @@ impl<'a> ChildRecorder<'a> {
         Ok(())
     }
 
-    /// How far it is.
+    /// The progress of a recording, in a line.
     pub fn progress(&self) -> Option<String> {
         let job = self.job.as_ref()?;
         Some(match &job.kind {

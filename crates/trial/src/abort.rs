@@ -32,12 +32,12 @@ const OPERATORS: &[(&str, Beyond)] =
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AbortLimitError {
     /// No comparison in it.
-    #[error("{0:?} compares nothing: write a metric, an operator and a limit, like 'p99>5ms'")]
+    #[error("{0:?} is not a limit: write a metric, an operator and a limit, like 'p99>5ms'")]
     NoOperator(String),
     /// The trial does not measure it.
     #[error("{name:?} is not measured in this trial; there are {names}")]
     NoMetric {
-        /// What was written.
+        /// The metric that was written.
         name: String,
         /// The names of all metrics, as a list.
         names: String,
@@ -47,9 +47,9 @@ pub enum AbortLimitError {
     BadLimit {
         /// The metric.
         metric: String,
-        /// What was written.
+        /// The limit that was written.
         limit: String,
-        /// What is expected.
+        /// The unit that the metric needs.
         unit: &'static str,
     },
 }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_what_to_write() {
         for (text, says) in [
-            ("p99", "\"p99\" compares nothing: write a metric, an operator and a limit, like 'p99>5ms'"),
+            ("p99", "\"p99\" is not a limit: write a metric, an operator and a limit, like 'p99>5ms'"),
             ("p98>5ms", "\"p98\" is not measured in this trial; there are p99, steal, requests"),
             ("p99>5", "\"5\" is no limit for p99, which is a length of time, like 5ms"),
             ("steal>", "\"\" is no limit for steal, which is a share in per cent, like 30%"),

@@ -27,9 +27,9 @@ const SHOWN_BLOCKS: usize = 3;
 /// How long the parts of a trial are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialLengths {
-    /// Between a setting and what is measured of it.
+    /// From setting a value until its turn is measured.
     pub settle: Nanos,
-    /// What is measured of a turn.
+    /// The measured part of a turn.
     pub turn: Nanos,
     /// The whole trial at most; what is left of it after the last whole block is not used.
     pub total: Nanos,
@@ -87,7 +87,7 @@ pub enum TrialPlanError {
     #[error("{0} settings; a trial compares 2 to {MAX_SETTINGS}, with the one in force")]
     Settings(usize),
     /// The same setting again.
-    #[error("{0} is there twice")]
+    #[error("{0} is given twice")]
     Twice(String),
     /// Turns in which nothing is measured.
     #[error("turns must be longer than 0")]
@@ -329,7 +329,7 @@ mod tests {
         };
         let fine = lengths(SECOND, 100 * SECOND);
         assert_eq!(of("0", fine, 0.05), "1 settings; a trial compares 2 to 5, with the one in force");
-        assert_eq!(of("0 1 0", fine, 0.05), "0 is there twice");
+        assert_eq!(of("0 1 0", fine, 0.05), "0 is given twice");
         assert_eq!(of("0 1", lengths(0, SECOND), 0.05), "turns must be longer than 0");
         assert_eq!(of("0 1", fine, 1.5), "the chance of a false alarm must be above 0% and at most 50%, not 150%");
         assert_eq!(

@@ -57,7 +57,7 @@ pub enum SlopeRuling {
     Found,
     /// It is smaller than what matters.
     Negligible,
-    /// Nothing.
+    /// Nothing is certain of it yet.
     Undecided,
 }
 

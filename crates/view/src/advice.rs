@@ -525,7 +525,7 @@ impl GainRow {
     }
 }
 
-/// `about 2.9% of its vCPUs' time (0.029 vCPUs), in exits; 2.1% to 9.7%, as far as that is not waiting for a CPU`, `up to 0.11 of the
+/// `about 2.9% of its vCPUs' time (0.029 vCPUs), in exits; 2.1% to 9.7%, part of which may be waiting for a CPU`, `up to 0.11 of the
 /// host's CPUs`; and the figures alone: `about 2.9%`.
 fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 3]>) -> (String, String) {
     let cpus = [gain.headline, gain.low, gain.high].map(names::all_the_time);
@@ -544,7 +544,7 @@ fn gain_texts(gain: Gain, vm: Option<VmId>, shares: Option<[f64; 3]>) -> (String
 
 /// The headline, and the range as far as that says more.
 fn figures_text(gain: Gain, [headline, low, high]: &[String; 3]) -> (String, String) {
-    let waits = if gain.may_wait && headline != high { ", as far as that is not waiting for a CPU" } else { "" };
+    let waits = if gain.may_wait && headline != high { ", part of which may be waiting for a CPU" } else { "" };
     match (gain.low, headline == high) {
         _ if low == high => (high.clone(), String::new()),
         (Nanos::ZERO, true) => (format!("up to {high}"), String::new()),
@@ -618,7 +618,10 @@ impl AdviceSettingRow {
             }
             AdviceSetting::Qemu(option) => {
                 let why = match option.starts_with(CPU_FEATURES) {
-                    true => " (… is the model that the VM has; another one would change what it can be migrated to)",
+                    true => {
+                        " (… stands for the VM's own CPU model; another model would change the hosts that it can \
+                        migrate to)"
+                    }
                     false => "",
                 };
                 plain("qemu", option, format!("QEMU: {option}{why}"))

@@ -135,10 +135,10 @@ impl File<'_> {
         }
         for row in &advised.advice {
             say(out, &format!("{}. {}: {}", row.number, row.scope_text, row.change))?;
-            say(out, &format!("   wins {}", gain(&row.gain)))?;
+            say(out, &format!("   gain: {}", gain(&row.gain)))?;
             // What a file sets comes back with it at each boot: how to undo that is said of the file.
             let undo = if self.form.is_file() { String::new() } else { format!("; undo: {}", row.undo) };
-            say(out, &format!("   acts {}{undo}", row.takes_effect))?;
+            say(out, &format!("   takes effect: {}{undo}", row.takes_effect))?;
             say(out, &format!("   risk: {}", row.risk))?;
             say(out, &format!("   who pays: {}", row.who_pays))?;
         }
@@ -152,17 +152,21 @@ impl File<'_> {
                         writeln!(out, "{option}")?;
                     }
                     if !features.is_empty() {
-                        say(out, &format!("add to the -cpu that the VM has: ,{}", features.join(",")))?;
-                        say(out, "(a -cpu of its own would replace its model, and so what it can be migrated to)")?;
+                        say(out, &format!("append to the VM's own -cpu option: ,{}", features.join(",")))?;
+                        say(
+                            out,
+                            "(a second -cpu option would replace the VM's CPU model, and with it the hosts that \
+                            it can migrate to)",
+                        )?;
                     }
                 }
             }
             _ => self.write_sections(out)?,
         }
         for (heading, lines) in [
-            ("What fits the guest of these, which the recording does not tell:", &self.conditional),
-            ("Instead of better advice to the same end, not beside it:", &self.instead),
-            ("Not in this form:", &self.comments),
+            ("Only those that fit the guest; the recording does not show which do:", &self.conditional),
+            ("Alternatives to better advice for the same problem; apply one or the other, not both:", &self.instead),
+            ("Cannot be written in this form:", &self.comments),
         ] {
             if !lines.is_empty() {
                 say(out, heading)?;
@@ -175,20 +179,25 @@ impl File<'_> {
     fn purpose(&self) -> String {
         match self.form {
             // TuneD merges the profiles that it is given, and takes back the settings of those that it is no longer given.
-            SettingsFormat::Tuned => "Put it into /etc/tuned/profiles/exitscope/tuned.conf (older versions of TuneD look in /etc/tuned/exitscope), \
-                then `tuned-adm profile ACTIVE exitscope`, where `tuned-adm active` prints ACTIVE: alone it would take back what that \
-                profile has set; `tuned-adm profile ACTIVE` undoes it".to_string(),
+            SettingsFormat::Tuned => "Save as /etc/tuned/profiles/exitscope/tuned.conf (older versions of TuneD look \
+                in /etc/tuned/exitscope), then run `tuned-adm profile ACTIVE exitscope`, where ACTIVE is what \
+                `tuned-adm active` prints: without ACTIVE, TuneD would revert that profile's settings. To undo it, \
+                run `tuned-adm profile ACTIVE`"
+                .to_string(),
             SettingsFormat::Modprobe => {
-                "Put it into /etc/modprobe.d/exitscope.conf; it acts when the modules are loaded. Where one is built into \
-                 the kernel, the words after it go onto the kernel's command line. To undo it, remove the file and load the \
-                 modules anew"
+                "Save as /etc/modprobe.d/exitscope.conf; it takes effect when the modules are loaded. If a module is \
+                 built into the kernel, add the words of the comment below its line to the kernel's command line \
+                 instead. To undo it, remove the file and reload the modules"
                     .to_string()
             }
-            SettingsFormat::Sysfs => "Put it into /etc/tmpfiles.d/exitscope.conf; `systemd-tmpfiles --create` does it \
-                now. To undo it, remove the file and write the old values back".to_string(),
-            SettingsFormat::Libvirt => "To be merged into the domains with `virsh edit`; they must be restarted".to_string(),
-            SettingsFormat::Qemu => "To be added to QEMU's command line".to_string(),
-            SettingsFormat::Script if self.sections.is_empty() => format!("For the {}: nothing of it can be done by a script", self.side),
+            SettingsFormat::Sysfs => "Save as /etc/tmpfiles.d/exitscope.conf; `systemd-tmpfiles --create` applies it \
+                now. To undo it, remove the file and write the old values back"
+                .to_string(),
+            SettingsFormat::Libvirt => "Merge this into the domains with `virsh edit`, then restart them".to_string(),
+            SettingsFormat::Qemu => "Add this to QEMU's command line".to_string(),
+            SettingsFormat::Script if self.sections.is_empty() => {
+                format!("For the {}: a script can apply none of it", self.side)
+            }
             SettingsFormat::Script => format!("For the {}; prints how to undo each step", self.side),
         }
     }
@@ -262,9 +271,10 @@ fn blank(xml: &str) -> Option<&'static str> {
     const BLANKS: &[(&str, &str)] = &[
         (
             "<vcpupin ",
-            "for each vCPU the number of a CPU that nobody else needs: which are free, the recording does not say",
+            "for each vCPU, the number of a CPU that nobody else needs; the recording does not show which CPUs are \
+             free",
         ),
-        ("<topology ", "the number of cores: that of the VM's vCPUs by that of threads"),
+        ("<topology ", "the number of cores: the VM's vCPUs divided by the threads per core"),
         ("<disk ", "the disk's own attributes and elements, as they are now"),
         ("<driver ", "the driver's other attributes, as they are now"),
     ];

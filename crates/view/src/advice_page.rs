@@ -45,15 +45,15 @@ fn head(advised: &AdviceReport) -> PageSection {
     }
     head.sentences.extend(advised.damage().map(|line| Sentence { text: line.to_string(), warning: true }));
     head.sentences.push(plain(match (advised.advice.len(), advised.exits) {
-        (0, 1..) if lacks(advised, Judgement::ANYTHING) => "No exit is left by the selection.".to_string(),
-        (0, 1..) if lacks(advised, Judgement::COST) => "No advice: too little was recorded to judge what \
-            costs."
-            .to_string(),
+        (0, 1..) if lacks(advised, Judgement::ANYTHING) => "The selection contains no exit.".to_string(),
+        (0, 1..) if lacks(advised, Judgement::COST) => {
+            "No advice: the recording has too little to judge costs by.".to_string()
+        }
         (0, 0) => "No exit of a guest is in this recording, so there is nothing to judge.".to_string(),
         (0, _) if advised.causes.is_empty() => {
             "No advice: nothing takes 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time.".to_string()
         }
-        (0, _) => "No advice. What weighs most, and whether any rule looks at it, is listed under Causes.".to_string(),
+        (0, _) => "No advice. Causes lists what costs most, and whether a rule judges it.".to_string(),
         (1, _) => "One thing to do:".to_string(),
         (things, _) => format!("{things} things to do, largest gain first:"),
     }));
@@ -67,8 +67,12 @@ fn lacks(advised: &AdviceReport, what: &str) -> bool {
 
 fn advice(row: &AdviceRow) -> PageSection {
     let mut sentences = vec![plain(row.change.clone()), plain(format!("Gain: {}", gain(&row.gain)))];
-    sentences
-        .extend(row.instead_of.map(|better| plain(format!("Instead of {better}, to the same end: not beside it"))));
+    sentences.extend(row.instead_of.map(|better| {
+        plain(format!(
+            "Alternative to {better} for the same problem: apply one or \
+            the other, not both"
+        ))
+    }));
     sentences.extend(row.settings.iter().map(|setting| plain(format!("- {}", setting.text))));
     sentences.push(plain(format!("Evidence: facts {}", list(&row.evidence))));
     sentences.push(plain(format!("Takes effect: {}", row.takes_effect)));
@@ -137,8 +141,8 @@ fn causes(advised: &AdviceReport) -> Option<PageSection> {
     };
     let rows: Vec<Vec<String>> = advised.causes.iter().take(MOST_CAUSES).map(row).collect();
     let mut notes = vec![
-        "more than 5 % of the cost of its VM's exits, or 1 % of its vCPUs' time; not judged does not say that nothing is to be \
-         done"
+        "listed: causes above 5 % of the cost of their VM's exits, or 1 % of its vCPUs' time; not judged: no rule \
+         looks at it, which does not mean that nothing can be done"
             .to_string(),
     ];
     let more = advised.causes.len().saturating_sub(MOST_CAUSES);
@@ -185,7 +189,7 @@ fn not_judged(advised: &AdviceReport) -> Option<PageSection> {
         sentences.extend(record.map(|record| plain(format!("Record with {record}"))));
     }
     (!sentences.is_empty()).then(|| PageSection {
-        title: "Not judged, for what the recording lacks".into(),
+        title: "Not judged, because the recording lacks data".into(),
         sentences,
         ..PageSection::default()
     })

@@ -150,7 +150,10 @@ impl Words<'_> {
             DiffState::Better => format!("Better: {what} {}{}", much.unwrap_or_default(), self.carried()),
             DiffState::RecordingsDiffer => {
                 let much = much.unwrap_or_else(|| format!("{} of vCPU time, and nothing before", of_time(after)));
-                format!("These recordings differ: {what} {much}{}; nothing is known of the change", self.carried())
+                format!(
+                    "These recordings differ: {what} {much}{}; whether a change caused that is unknown",
+                    self.carried()
+                )
             }
             DiffState::Same => "No difference: every figure is the same on both sides".to_string(),
             DiffState::NoClearDifference => {
@@ -162,12 +165,12 @@ impl Words<'_> {
                 let Some((old, new)) = &self.verdict.unlike else {
                     return "Cannot tell: no exit reason is on both sides".to_string();
                 };
-                format!("Cannot tell: one side is {old}, the other {new}, whose exits are not the same")
+                format!("Cannot tell: one side is {old}, the other {new}, and their exits are not comparable")
             }
             DiffState::CannotTell(NotCompared::Steal) => {
                 let [on, other] =
                     if self.sides[0].event_kinds.all_steal { ["before", "after"] } else { ["after", "before"] };
-                format!("Cannot tell: steal was recorded {on} only; {other}, it is in what exits cost")
+                format!("Cannot tell: steal was recorded only {on}; {other}, it is part of what exits cost")
             }
             DiffState::CannotTell(why) => format!("Cannot tell: {}", lacking(why)),
         }
@@ -234,7 +237,7 @@ impl Words<'_> {
         if is_told && guest.iter().all(|guest| *guest > 0.0) {
             let [before, after] = guest.map(of_time);
             details.push(format!(
-                "guests ran {before} of vCPU time before, {after} after; how much work that was, recordings do not say"
+                "guests ran {before} of vCPU time before, {after} after; recordings do not show how much work that was"
             ));
         }
         details
@@ -247,7 +250,7 @@ impl Words<'_> {
         for (name, side) in names.into_iter().zip(self.sides) {
             let bad = side.lines.iter().filter(|line| matches!(line.severity, "loss" | "error")).count();
             if bad > 0 {
-                doubts.push(format!("the recording {name} is not whole, see below"));
+                doubts.push(format!("the recording {name} is incomplete, see below"));
             }
         }
         let cpus = self.sides.map(|side| {
@@ -263,14 +266,15 @@ impl Words<'_> {
         }
         let is_told = !matches!(self.verdict.state, DiffState::CannotTell(_) | DiffState::Same);
         if is_told && !self.has_steal() {
-            doubts.push("steal cannot be told from what exits cost in these recordings".to_string());
+            doubts.push("in these recordings, steal cannot be separated from what exits cost".to_string());
         }
         let is_doubtful = !doubts.is_empty() || self.verdict.state == DiffState::RecordingsDiffer;
         let is_one = |side: &SideRow| side.compared().recordings.len() == 1;
         if is_told && self.sides.iter().any(|side| is_one(side)) {
             let sides = if self.sides.iter().all(|side| is_one(side)) { "each side" } else { "one side" };
             doubts.push(format!(
-                "one recording on {sides}: what differs from run to run is not in the interval (--before, --after take several)"
+                "one recording on {sides}: the interval does not cover variation from run to run (--before, --after \
+                 take several)"
             ));
         }
         let copied = |side: &SideRow| {
@@ -279,9 +283,9 @@ impl Words<'_> {
         };
         for (name, count) in names.into_iter().zip(self.sides.map(copied)).filter(|side| side.1 > 0) {
             let (files, add, are) = if count == 1 {
-                ("file", "adds", "is no further recording")
+                ("file", "adds", "does not count as a recording")
             } else {
-                ("files", "add", "are no further recordings")
+                ("files", "add", "do not count as recordings")
             };
             doubts.push(format!(
                 "{} {files} {name} {add} nothing to the others, as copies do, and {are}",
@@ -307,7 +311,7 @@ fn lacking(why: NotCompared) -> String {
         NotCompared::TooShort => "the recordings are too short for an interval".to_string(),
         NotCompared::Unlike | NotCompared::Steal => "the sides are not alike".to_string(),
         NotCompared::Losses => {
-            "records were lost, or exits have no length, and with what these hide it may come out otherwise".to_string()
+            "records were lost, or exits have no length; what these hide could change the result".to_string()
         }
     }
 }
@@ -397,7 +401,7 @@ mod tests {
             [
                 "timed exits cost 3.1% of vCPU time before, 8.7% after; change +5.6 points (99 % interval +4.1 to +7.0)",
                 "exits: 100/s of vCPU time before, 13.0/s after (-87.0%)",
-                "guests ran 50.0% of vCPU time before, 50.0% after; how much work that was, recordings do not say"
+                "guests ran 50.0% of vCPU time before, 50.0% after; recordings do not show how much work that was"
             ]
         );
         assert_eq!((worse.headline.is_doubtful, &worse.headline.doubts[..]), (false, &[][..]));
@@ -431,13 +435,17 @@ mod tests {
         let all = row(None, 310, 870, (410, 700));
         let (told, untold) = (side(3, true), side(3, false));
         let found = judged(&all, &[], [&untold, &told]);
-        assert_eq!(found.headline.text, "Cannot tell: steal was recorded after only; before, it is in what exits cost");
+        assert_eq!(
+            found.headline.text,
+            "Cannot tell: steal was recorded only after; before, it is part of what exits \
+            cost"
+        );
         assert_eq!((found.headline.state.as_str(), found.reason), ("cannot_tell", None));
         assert!(!found.headline.details[0].contains("change"), "{:?}", found.headline.details);
         let mut other = side(3, true);
         other.traces.iter_mut().for_each(|trace| trace.arch = "aarch64".into());
         let text = judged(&all, &[], [&told, &other]).headline.text;
-        assert_eq!(text, "Cannot tell: one side is x86_64, the other aarch64, whose exits are not the same");
+        assert_eq!(text, "Cannot tell: one side is x86_64, the other aarch64, and their exits are not comparable");
         // A text that does not say more than `x86` may be of the same.
         other.traces.iter_mut().for_each(|trace| trace.arch = "x86".into());
         assert_eq!(judged(&all, &[], [&told, &other]).headline.state, "worse");
@@ -453,7 +461,8 @@ mod tests {
         assert_eq!((one.state.as_str(), one.details.len()), ("recordings_differ", 3), "{one:?}");
         assert_eq!(
             one.text,
-            "These recordings differ: exits cost 2.8 times as much; no reason's own change is clear; nothing is known of the change"
+            "These recordings differ: exits cost 2.8 times as much; no reason's own change is clear; whether a change \
+             caused that is unknown"
         );
         let one = judged(&all, &[], [&side(3, true), &side(1, true)]).headline;
         assert_eq!(one.state, "recordings_differ", "one recording on one side");
@@ -476,7 +485,7 @@ mod tests {
         let lossy = judged(&all, &[], [&side(3, true), &lossy]).headline;
         assert_eq!(
             (lossy.is_doubtful, &lossy.doubts[..]),
-            (true, &["the recording after is not whole, see below".to_string()][..])
+            (true, &["the recording after is incomplete, see below".to_string()][..])
         );
     }
 

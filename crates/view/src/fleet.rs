@@ -282,7 +282,7 @@ impl Fleet {
         let rest = certain.len().saturating_sub(1);
         let more = (rest > 0).then(|| {
             let noun = plural(rest as u64, "difference");
-            format!("{} further {noun} in cost certain, the largest first below", thousands(rest as u64))
+            format!("{} more {noun} in cost certain, listed below, largest first", thousands(rest as u64))
         });
         let mut doubts = Vec::new();
         if self.lost > 0 {
@@ -321,16 +321,16 @@ pub fn fleet_page(fleet: &Fleet) -> Page {
         let unit = fleet.by.unit();
         let note = match (unit, before.units(unit).min(after.units(unit))) {
             (_, units) if of.too_few && units > 1 => {
-                "Of so few on a side the intervals are too narrow, and no verdict stands. Rates and cost are per second of a \
+                "With so few on a side the intervals are too narrow for a verdict. Rates and cost are per second of a \
                  vCPU."
             }
             (FleetUnit::Recordings, 1) => {
-                "Of one recording on a side, the intervals cover what differs over time in it, and not what differs from one \
-                 recording to the next. Rates and cost are per second of a vCPU."
+                "With one recording on a side, the intervals cover variation over time in it, but not variation from \
+                 one recording to the next. Rates and cost are per second of a vCPU."
             }
             (FleetUnit::Hosts, 1) => {
-                "Of one host on a side, the intervals cover what differs over time there, and not what differs from host to \
-                 host. Rates and cost are per second of a vCPU."
+                "With one host on a side, the intervals cover variation over time there, but not variation from host \
+                 to host. Rates and cost are per second of a vCPU."
             }
             _ => "Rates and cost are per second of a vCPU.",
         };
@@ -386,11 +386,9 @@ fn uncertain(fleet: &Fleet, none: bool) -> Option<String> {
     let too_few = format!("fewer than {FEWEST} {} on a side", fleet.by.unit().name());
     match (&fleet.against, fleet.comparisons.len()) {
         (Some(_), all) if few > 0 && few == all => {
-            Some(format!("Nothing is called certain: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
+            Some(format!("No verdict: {too_few}{}.", if all > 1 { " in every comparison" } else { "" }))
         }
-        (Some(_), all) if few > 0 => {
-            Some(format!("Nothing is called certain in {few} of {all} comparisons: {too_few}."))
-        }
+        (Some(_), all) if few > 0 => Some(format!("No verdict in {few} of {all} comparisons: {too_few}.")),
         (Some(_), all) if all > 0 => none.then(|| "No difference in cost is certain.".to_string()),
         _ => Some(format!("There is nothing to compare by {}.", fleet.by.name())),
     }
@@ -446,8 +444,8 @@ fn outliers(fleet: &Fleet) -> Option<PageSection> {
         title: "Hosts that stand out".into(),
         table: Some(Table { columns, rows: fleet.outliers.iter().map(row).collect() }),
         notes: vec![
-            "What exits cost per second of a vCPU, against the median of the hosts with such VMs; more than 3.5 times the \
-             usual distance from it (modified z-score)."
+            "cost: of exits, per second of a vCPU; usual: the median of the hosts with such VMs; score: the modified \
+             z-score, above 3.5 or below -3.5 for the hosts listed."
                 .to_string(),
         ],
         ..PageSection::default()
@@ -470,8 +468,8 @@ fn advice(fleet: &Fleet) -> Option<PageSection> {
         title: "What is advised".into(),
         sentences: fleet.advice.iter().map(sentence).collect(),
         notes: vec![
-            "By the newest recording of each host. `exitscope advise` on that recording says how, with what evidence, and \
-             who pays."
+            "From the newest recording of each host. Run `exitscope advise` on that recording for the steps, the \
+             evidence and who pays."
                 .to_string(),
         ],
         ..PageSection::default()
@@ -531,10 +529,10 @@ mod tests {
     fn nothing_is_certain_below_five_hosts_a_side_and_the_headline_says_so() {
         for (by, hosts, recordings, says) in [
             (FleetBy::Kernel, [5, 5], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
-            (FleetBy::Week, [2, 2], [9, 9], "Nothing is called certain: fewer than 5 hosts on a side."),
-            (FleetBy::Kernel, [4, 900], [4, 900], "Nothing is called certain: fewer than 5 hosts on a side."),
-            (FleetBy::Kernel, [900, 1], [900, 1], "Nothing is called certain: fewer than 5 hosts on a side."),
-            (FleetBy::Host, [1, 1], [4, 40], "Nothing is called certain: fewer than 5 recordings on a side."),
+            (FleetBy::Week, [2, 2], [9, 9], "No verdict: fewer than 5 hosts on a side."),
+            (FleetBy::Kernel, [4, 900], [4, 900], "No verdict: fewer than 5 hosts on a side."),
+            (FleetBy::Kernel, [900, 1], [900, 1], "No verdict: fewer than 5 hosts on a side."),
+            (FleetBy::Host, [1, 1], [4, 40], "No verdict: fewer than 5 recordings on a side."),
             (FleetBy::Host, [1, 1], [5, 5], "6.8.0 costs 20.0% more in msr exits than 6.1.0"),
         ] {
             let of = comparison(by, hosts, recordings);
@@ -548,12 +546,12 @@ mod tests {
         let texts: Vec<String> =
             verdicts(&fleet(FleetBy::Kernel, both)).sentences.into_iter().map(|of| of.text).collect();
         assert!(texts[0].contains("more in msr exits"), "{texts:?}");
-        assert_eq!(texts[1..], ["Nothing is called certain in 1 of 2 comparisons: fewer than 5 hosts on a side."]);
+        assert_eq!(texts[1..], ["No verdict in 1 of 2 comparisons: fewer than 5 hosts on a side."]);
         let few = vec![comparison(FleetBy::Day, [1, 1], [1, 1]), comparison(FleetBy::Day, [2, 3], [2, 3])];
         let few = fleet(FleetBy::Day, few);
         assert_eq!(few.headline().state, "cannot_tell");
         let texts = verdicts(&few).sentences;
-        assert_eq!(texts[0].text, "Nothing is called certain: fewer than 5 hosts on a side in every comparison.");
+        assert_eq!(texts[0].text, "No verdict: fewer than 5 hosts on a side in every comparison.");
     }
 
     #[test]

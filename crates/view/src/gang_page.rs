@@ -100,16 +100,13 @@ fn by_vm(rows: &GangRows) -> PageSection {
         "2015 script: runs with more than one vCPU runnable at the end, less those that ceded (the script prints this \
          number for each process); it misses a thread that needs user space"
             .to_string(),
-        "several active: runs that two threads or more left that had not ceded; decrementer: of these, those that the shared \
-         decrementer ended for all, so that nobody forced anybody; ganged: the others, unless fewer than two of the threads \
-         got into the guest"
+        "several active: runs that two or more threads left without having ceded; decrementer: such runs that the \
+         shared decrementer ended for all threads, so that none forced another; ganged: the other such runs, except \
+         those in which fewer than two of the threads got into the guest"
             .to_string(),
     ];
     if rows.unpaired_runs > 0 {
-        notes.push(format!(
-            "Runs of which only one end was seen, which are not counted: {}",
-            thousands(rows.unpaired_runs)
-        ));
+        notes.push(format!("Runs not counted, because only one end was seen: {}", thousands(rows.unpaired_runs)));
     }
     PageSection {
         title: "Ganged exits, by VM and rule".into(),
@@ -149,8 +146,8 @@ fn by_vcore(rows: &GangRows, how: &HowToRecord) -> PageSection {
         ]
     });
     let mut notes = vec![
-        "exits: of threads that had not ceded; forced exits: by a sibling's doorbell (0xe80), with no reason of their own; time \
-         lost: from there to their next entry, other VMs' turns on the core included"
+        "exits: of threads that had not ceded; forced exits: by a sibling's doorbell (0xe80), with no reason of their \
+         own; time lost: from a forced exit to the thread's next entry, other VMs' turns on the core included"
             .to_string(),
     ];
     notes.extend(shared_cores(rows));
@@ -164,8 +161,8 @@ fn by_vcore(rows: &GangRows, how: &HowToRecord) -> PageSection {
     }
     if forced == 0 && ganged > 0 {
         notes.push(
-            "No thread has the doorbell's trap 0xe80. On POWER7 threads are forced out by an external interrupt (0x500), \
-             which may as well be one of their own."
+            "No thread has the doorbell's trap 0xe80. On POWER7 threads are forced out by an external interrupt \
+             (0x500), which cannot be told from an interrupt of their own."
                 .to_string(),
         );
     }
@@ -185,7 +182,7 @@ fn shared_cores(rows: &GangRows) -> Option<String> {
     let shared: Vec<u32> = vcores.into_iter().filter(|(_, vcores)| *vcores > 1).map(|(cpu, _)| cpu).collect();
     (!shared.is_empty()).then(|| {
         format!(
-            "On CPU {} several virtual cores ran in turn: time lost there is in part the others' turns",
+            "On CPU {} several virtual cores ran in turn: part of the time lost there is the others' turns",
             ranges(&shared)
         )
     })
@@ -229,14 +226,14 @@ fn causes(rows: &GangRows) -> PageSection {
         notes.push(format!("and {} more (--format json)", rows.causes.len() - MOST_CAUSES));
     }
     notes.push(
-        "where several threads of a run had a reason, nobody can tell which left first: each has all that were forced, and \
-         an equal part of the time"
+        "if several threads of a run had a reason, the recording does not show which left first: each row counts all \
+         forced exits of the run, and an equal part of the time"
             .to_string(),
     );
     let lost: u64 = rows.vms.iter().map(|row| row.forced_out.sum_ns).sum();
     let of_causes: u64 = rows.causes.iter().map(|cause| cause.forced_out_ns).sum();
     if lost > of_causes {
-        notes.push(format!("time lost in runs of which no thread shows the cause: {}", length(Some(lost - of_causes))));
+        notes.push(format!("time lost in runs in which no thread shows the cause: {}", length(Some(lost - of_causes))));
     }
     PageSection {
         title: "Who forced others out".into(),

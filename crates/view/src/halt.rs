@@ -51,8 +51,8 @@ impl ClockRow {
     /// What that means for whoever reads lengths.
     pub(crate) fn warning(&self) -> Sentence {
         let text = format!(
-            "--tsc-hz is not the clock's rate: {} of {} halts of more than 1 ms are not as long as kvm_vcpu_wakeup says, by more than \
-             2 %. By them its rate is at most about {} MHz",
+            "--tsc-hz is not the clock's rate: {} of {} halts of more than 1 ms differ from the length in \
+             kvm_vcpu_wakeup by more than 2 %. By these halts, the rate is at most about {} MHz",
             thousands(self.mismatched),
             thousands(self.compared),
             thousands(self.at_most_hz.saturating_add(500_000) / 1_000_000)

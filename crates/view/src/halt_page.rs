@@ -31,7 +31,9 @@ pub(crate) fn halt_summary(rows: &HaltRows) -> PageSection {
         _ if all.halts + all.unfinished == 0 => {
             format!("{} halts, all of them in user space", thousands(all.in_user_space))
         }
-        _ if all.halts == 0 => format!("{} halts, of none of which both ends were seen", thousands(all.unfinished)),
+        _ if all.halts == 0 => {
+            format!("{} halts, none of them with both ends in the recording", thousands(all.unfinished))
+        }
         (Some(not_blocked), Some(blocked)) => format!(
             "{} halts: {} ended before they blocked ({}), {} blocked",
             thousands(all.halts),
@@ -148,8 +150,8 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     }
     if rows.of_vcores {
         return vec![
-            "A halt is a virtual core's, when all its vCPUs have ceded, by kvmppc_vcore_wakeup, and is shown under the \
-             vCPU that ran it; gaps include the way back to the CPU."
+            "A halt is a virtual core's, while all its vCPUs have ceded (kvmppc_vcore_wakeup); it is shown under the \
+             vCPU that ran the core. Gaps include the way back to the CPU."
                 .to_string(),
         ];
     }
@@ -160,11 +162,11 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
         notes.push(format!("No kvm_vcpu_wakeup in the trace: which halts blocked is unknown. {record}"));
     } else if all.poll_fail_ns.is_none() && all.halts > 0 {
         let most = all.before_block_ns.map_or(String::new(), |most| {
-            format!(" From the beginning of halts until threads blocked it was {} at most.", Nanos(most))
+            format!(" It is at most {}, the time from the beginning of halts until threads blocked.", Nanos(most))
         });
         notes.push(format!(
-            "No kvm_halt_poll_ns in the trace: either KVM never changed a poll, or it was not recorded; CPU time of polls \
-             that failed is unknown.{most}"
+            "No kvm_halt_poll_ns in the trace: either KVM never changed the length of a poll, or the event was not \
+             recorded; the CPU time of failed polls is unknown.{most}"
         ));
     }
     if all.inexact_gaps > 0 {
@@ -182,19 +184,19 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     }
     if all.kicked > 0 {
         notes.push(format!(
-            "Halts that a sibling ended by KVM_HC_KICK_CPU, which are waits for a paravirtual spinlock: {}",
+            "Halts ended by a sibling's KVM_HC_KICK_CPU (waits for a paravirtual spinlock): {}",
             thousands(all.kicked)
         ));
     }
     if all.unfinished > 0 {
         notes.push(format!(
-            "Halts cut off by the recording's end or by a loss, which are not in the table: {}",
+            "Halts not in the table, because the recording's end or a loss cuts them off: {}",
             thousands(all.unfinished)
         ));
     }
     if all.in_user_space > 0 {
         notes.push(format!(
-            "Halts that user space does (KVM_EXIT_HLT), for which KVM does not poll and which are not in the table: {}",
+            "Halts not in the table, because user space handles them (KVM_EXIT_HLT) and KVM does not poll for them: {}",
             thousands(all.in_user_space)
         ));
     }
@@ -206,11 +208,9 @@ fn notes(rows: &HaltRows, report: &Report) -> Vec<String> {
     }
     notes.push(match rows.guest_polls {
         true => "A guest switched the host's polling off (MSR_KVM_POLL_CONTROL), so it polls itself before it halts: \
-                 the gaps that its successful polls end never leave the guest and are missing here."
+            gaps that end in one of its successful polls cause no exit, and are missing here."
             .to_string(),
-        false => {
-            "Gaps that a guest's own successful polls end never leave the guest and would be missing here.".to_string()
-        }
+        false => "Gaps that end in a guest's own successful poll cause no exit, and would be missing here.".to_string(),
     });
     notes
 }
@@ -243,7 +243,9 @@ fn by_length(rows: &HaltRows, xen: bool) -> PageSection {
         table: Some(Table { columns, rows: table.collect() }),
         // Xen does not poll.
         notes: (!xen)
-            .then(|| "cumulative: as many would end in a poll of that length, were every halt polled".to_string())
+            .then(|| {
+                "cumulative: gaps that would end within a poll of that length, if every halt were polled".to_string()
+            })
             .into_iter()
             .collect(),
         ..PageSection::default()

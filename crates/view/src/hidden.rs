@@ -42,16 +42,19 @@ impl HiddenTime {
     /// By the bounds of this run of `lab exits`; an error says why they say nothing of this report's recordings.
     pub fn of(report: &Report, facts: &Facts, lab: &LabReport) -> Result<HiddenTime, String> {
         if report.selection.narrows_exits() {
-            return Err("what is hidden is known of all exits together: leave --reason, --longer-than and --where out"
+            return Err("hidden time is known only for all exits together: omit --reason, --longer-than and --where"
                 .to_string());
         }
         let guest_ns = report.vcpus.iter().fold(0u64, |sum, vcpu| sum.saturating_add(vcpu.times.guest_ns));
         if guest_ns == 0 {
-            return Err("nothing in the recording says how long vCPUs were in their guests".to_string());
+            return Err("the recording does not show how long vCPUs were in their guests".to_string());
         }
         let cpu = &lab.manifest.cpu;
         if let Some(other) = report.traces.iter().find(|of| !of.cpu.is_empty() && !cpu.is_empty() && of.cpu != *cpu) {
-            return Err(format!("the bounds are of another CPU ({cpu}) than {} ({})", other.name, other.cpu));
+            return Err(format!(
+                "the bounds were measured on another CPU ({cpu}) than that of {} ({})",
+                other.name, other.cpu
+            ));
         }
         let bounds = bounds(lab)?;
         let greatest = bounds.values().copied().fold(0, u64::max);
@@ -71,7 +74,8 @@ impl HiddenTime {
         let others = report.traces.iter().filter(|trace| !trace.release.is_empty() && trace.release != *kernel);
         let warnings = others.map(|trace| {
             format!(
-                "{} is of kernel {}, the bounds of {kernel}: what is done around entry and exit may differ",
+                "{} was recorded on kernel {}, the bounds were measured on {kernel}: the work around entry and exit \
+                 may differ",
                 trace.name, trace.release
             )
         });
@@ -86,7 +90,9 @@ impl HiddenTime {
             .collect();
         let of_others = match not_measured.is_empty() {
             true => String::new(),
-            false => format!("; the greatest bound measured stands for {}", not_measured.join(", ")),
+            false => {
+                format!("; the greatest bound is used for {}, which have none of their own", not_measured.join(", "))
+            }
         };
         let hidden = format!(
             "up to {} of guest time is hidden around entry and exit, by the bounds of lab exits{of_others}",

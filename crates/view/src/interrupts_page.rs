@@ -32,7 +32,7 @@ pub(crate) fn interrupts_sections(
 
 /// The same of a recording that cannot have any.
 pub(crate) fn of_x86_alone() -> PageSection {
-    let text = "APICv and AVIC are of x86 alone, and the event that tells what inhibits them is KVM's.".to_string();
+    let text = "APICv and AVIC exist only on x86, and only KVM has an event that shows what inhibits them.".to_string();
     PageSection { title: "APICv and AVIC".into(), sentences: vec![plain(text)], ..PageSection::default() }
 }
 
@@ -55,16 +55,15 @@ fn untold(rows: Option<&InterruptRows>, how: &HowToRecord, lost: Option<u64>) ->
     let mut sentences = Vec::new();
     if !has_events {
         let what = match how.was_recorded(Missed::ApicvChanges) {
-            true => "kvm_apicv_inhibit_changed was recorded, and did not come: nothing changed meanwhile",
+            true => "kvm_apicv_inhibit_changed was recorded and never occurred: nothing changed meanwhile",
             false => "No kvm_apicv_inhibit_changed in the recording (KVM on x86 has it from Linux 5.18 on)",
         };
-        sentences.push(plain(format!(
-            "{what}. Whether APICv or AVIC is inhibited is not known: KVM traces its changes alone."
-        )));
+        sentences
+            .push(plain(format!("{what}. Whether APICv or AVIC is inhibited is not known: KVM traces only changes.")));
         sentences.push(plain(how.sentence(&[Missed::ApicvChanges], "from before a VM starts")));
     } else if let Some(lost @ 1..) = lost {
         let text =
-            format!("{} events were lost: a change among them shows only with the VM's next one", thousands(lost));
+            format!("{} events were lost: a change among them shows only at the VM's next change", thousands(lost));
         sentences.push(Sentence { text, warning: true });
     }
     PageSection { title: "APICv and AVIC".into(), sentences, ..PageSection::default() }
@@ -114,16 +113,18 @@ fn in_short(vm: &VmApicvRow) -> String {
 fn notes(vm: &VmApicvRow) -> Vec<String> {
     let mut notes = Vec::new();
     if vm.inhibits.iter().any(|row| row.from_begin) {
-        notes.push("*: in force already before the VM's first event, or the first moment looked at".to_string());
+        notes.push("*: already in force before the VM's first event, or before the first moment selected".to_string());
     }
     if vm.inhibits.iter().any(|row| row.is_ambiguous) {
         notes.push(
-            "a reason's number differs between kernels: the recording does not tell which its kernel has".to_string(),
+            "a reason's number differs between kernels, and the recording does not show which numbers its kernel has"
+                .to_string(),
         );
     }
     if is_off(vm) {
         notes.push(
-            "where it is off, KVM sets and clears no other reason: what stands beside it is of the VM's start"
+            "while the module or the processor has it off, KVM sets and clears no other reason: other reasons are \
+             from the VM's start"
                 .to_string(),
         );
         return notes;
@@ -138,7 +139,7 @@ fn inhibits(vm: &VmApicvRow) -> PageSection {
     let mut section = PageSection { title: title("What inhibits APICv or AVIC", vm), ..PageSection::default() };
     if vm.of_vms > 1 {
         section.sentences.push(plain(format!(
-            "{} events, of {} VMs at least: the recording does not say whose, so that no state is known",
+            "{} events of at least {} VMs: the recording does not show which VM each belongs to, so no state is known",
             thousands(vm.events),
             vm.of_vms
         )));
@@ -206,8 +207,8 @@ fn exits(vm: &VmApicvRow) -> PageSection {
         title: title("Exits for the local APIC", vm),
         table: Some(Table { columns, rows: vm.exits.iter().map(row).collect() }),
         notes: vec![
-            "/s: per second of that state; which of them APICv or AVIC spares depends on the processor; not the APIC's timer, nor \
-             nested guests"
+            "/s: per second of that state; not counted: exits for the APIC's timer, and of nested guests; which of \
+             the exits APICv or AVIC avoids depends on the processor"
                 .to_string(),
         ],
         say_hidden: true,

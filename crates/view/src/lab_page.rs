@@ -28,7 +28,8 @@ pub fn lab_comparison_page(before: &[LabReport], after: &LabReport) -> Page {
     }
     let other = |was: &ManifestRow| was.vendor != after.manifest.vendor || was.back_end != after.manifest.back_end;
     if before.iter().any(|run| other(&run.manifest)) {
-        let text = "the runs are of different machines or back ends: what differs may be that".to_string();
+        let text =
+            "the runs are from different machines or back ends, which alone may explain the differences".to_string();
         head.sentences.push(Sentence { text, warning: true });
     }
     head.sentences.extend(after.warnings.iter().map(|text| Sentence { text: text.clone(), warning: true }));
@@ -132,7 +133,7 @@ fn against(figures: &[ComparedFigure], is_judged: bool) -> PageSection {
     };
     if !is_judged {
         return PageSection {
-            title: "Sizes only, no verdict: one earlier run does not say how runs differ without any change"
+            title: "Sizes only, no verdict: one earlier run does not show how much runs vary without any change"
                 .to_string(),
             sentences: largest(&mut figures.iter().filter(|figure| figure.change().is_some()))
                 .into_iter()
@@ -150,7 +151,7 @@ fn against(figures: &[ComparedFigure], is_judged: bool) -> PageSection {
         (0, _) => "Cannot tell: no figure is in two earlier runs".to_string(),
         (_, None) => format!("No clear difference in {of}"),
         (_, Some(largest)) => format!(
-            "{} of {of} {} outside what the earlier runs predict, where chance makes {}; the {largest}",
+            "{} of {of} {} outside what the earlier runs predict; chance alone puts {} there; the {largest}",
             thousands(outside as u64),
             if outside == 1 { "is" } else { "are" },
             by_chance(judged)
@@ -180,7 +181,7 @@ fn head(report: &LabReport) -> PageSection {
             m.tsc_hz as f64 / 1e9,
             counted(m.rounds.into(), "round"),
             Nanos(m.duration_ns),
-            if m.pinned { ", vCPUs kept on a CPU each where there are enough" } else { "" }
+            if m.pinned { ", each vCPU pinned to its own CPU if there are enough" } else { "" }
         )),
     ];
     PageSection { title: format!("Lab: {}", report.experiment), sentences, ..PageSection::default() }
@@ -236,14 +237,14 @@ fn section(table: &LabTable) -> PageSection {
     });
     let rows = rows.collect();
     if names.contains(&"time") && table.rows.iter().any(|row| !row.figures.is_empty()) {
-        let text = "time: median; ± half of its 95 % confidence interval, from round to round; far out: samples beyond \
-                    the middle half by more than three times its width, which count like the others";
+        let text = "time: median; ± half of its 95 % confidence interval, from round to round; far out: samples that \
+            are more than three times the width of the middle half away from it; they count like the others";
         notes.insert(0, text.to_string());
     }
     if names.contains(&HIDDEN_BOUND) {
-        let text = "hidden: what the guest's own round trip takes beyond kvm_exit to kvm_entry as traced, median; bound: 95 \
-                    of 100 exits are within it. What tracing takes beside its stamps is in both. report --hidden reads \
-                    bounds of a run that was saved with --format json";
+        let text = "hidden: the part of the guest's own round trip outside the traced time from kvm_exit to \
+            kvm_entry, median; bound: 95 of 100 exits are within it. Both include what tracing takes outside its \
+            stamps. report --hidden reads the bounds of a run that was saved with --format json";
         notes.insert(0, text.to_string());
     }
     PageSection {
@@ -293,8 +294,8 @@ fn compared_section(table: &LabTable, figures: &[ComparedFigure], is_judged: boo
         cells
     };
     let rows = figures.iter().map(row).collect();
-    let note = "before: the mean of the earlier runs. A verdict stands only outside of what, by these, one more run would be \
-                within in 95 % of cases; the more of them, the narrower that is.";
+    let note = "before: the mean of the earlier runs. A figure has a verdict only outside the range in which one more \
+        run would be in 95 % of cases; more earlier runs make that range narrower.";
     let notes = is_judged.then(|| note.to_string()).into_iter().collect();
     PageSection { title: table.title.clone(), table: Some(Table { columns, rows }), notes, ..PageSection::default() }
 }
@@ -491,7 +492,7 @@ mod tests {
             let page = lab_comparison_page(&[report(&[100.0, 102.0, 101.0])], &report(&after));
             assert_eq!(
                 page.sections[0].title,
-                "Sizes only, no verdict: one earlier run does not say how runs differ without any change"
+                "Sizes only, no verdict: one earlier run does not show how much runs vary without any change"
             );
             let table = page.sections[2].table.as_ref().unwrap();
             let titles: Vec<&str> = table.columns.iter().map(|column| column.title.as_ref()).collect();
@@ -516,13 +517,13 @@ mod tests {
             (
                 170.0,
                 "more",
-                "1 of 1 figure is outside what the earlier runs predict, where chance makes fewer than 1; the largest \
-                 change: port read, handler, 1, time 120ns → 170ns (+41.7%)",
+                "1 of 1 figure is outside what the earlier runs predict; chance alone puts fewer than 1 there; the \
+                 largest change: port read, handler, 1, time 120ns → 170ns (+41.7%)",
             ),
             (
                 70.0,
                 "less",
-                "1 of 1 figure is outside what the earlier runs predict, where chance makes fewer than 1; the largest \
+                "1 of 1 figure is outside what the earlier runs predict; chance alone puts fewer than 1 there; the largest \
                  change: port read, handler, 1, time 120ns → 70ns (-41.7%)",
             ),
         ] {

@@ -166,7 +166,7 @@ fn head(report: &Report) -> PageSection {
         };
         sentences.push(Sentence { text, warning: true });
     } else if report.total.count == 0 {
-        sentences.push(Sentence { text: "No exit is left by the selection.".to_string(), warning: true });
+        sentences.push(Sentence { text: "The selection contains no exit.".to_string(), warning: true });
     }
     if coverage.exits > 0 && coverage.timed_exits == 0 {
         let text = "No exit has a length, because no entry into a guest follows one: record the tracepoint of entries \
@@ -185,7 +185,7 @@ fn head(report: &Report) -> PageSection {
 /// What lengths rest on, where the clock's rate was given by hand.
 pub(crate) fn by_hand(trace: &TraceRow) -> Option<Sentence> {
     let hz = thousands(trace.given_hz?);
-    Some(plain(format!("Lengths are as right as --tsc-hz: {hz} ticks of its clock in a second, given by hand")))
+    Some(plain(format!("Lengths depend on --tsc-hz, given by hand: {hz} ticks of the trace's clock per second")))
 }
 
 /// What the trace does not tell, and what was made of it.
@@ -193,8 +193,8 @@ fn untold(report: &Report) -> Option<Sentence> {
     let EventKindsRow { user_space: user, scheduler, all_steal, kvm_run, by_runner, switches, sleeps } =
         report.event_kinds;
     let unwoken = format!(
-        "For {} of {} sleeps no sched_wakeup is in the trace: waiting for a CPU at their end is counted as the sleep, or not divided from \
-         it",
+        "{} of {} sleeps have no sched_wakeup in the trace: the wait for a CPU at their end is counted as sleep, or \
+         not divided from it",
         thousands(sleeps.1),
         thousands(sleeps.0)
     );
@@ -202,14 +202,16 @@ fn untold(report: &Report) -> Option<Sentence> {
         _ if report.coverage.timed_exits == 0 => return None,
         _ if report.is_xen() && user && scheduler => vec![],
         _ if report.is_xen() => vec![
-            "No run states in the trace: waiting for the device model, and steal, is counted as Xen's time, and halts are not divided",
+            "No run states in the trace: waiting for the device model and steal are counted as Xen's time, and halts \
+             are not divided",
         ],
         (false, false) => vec![
-            "No kvm_userspace_exit and no sched_switch in the trace: what user space did, and steal, is counted as the kernel's time",
+            "No kvm_userspace_exit and no sched_switch in the trace: user space and steal are counted as the kernel's \
+             time",
         ],
         (false, true) => vec![
-            "No kvm_userspace_exit in the trace: what user space did, or did not let run, is counted as what the exit is for: the kernel's \
-             time, halted, or waiting for memory",
+            "No kvm_userspace_exit in the trace: user space, and the time in which it kept vCPUs from running, are \
+             counted under what the exit is for: the kernel's time, halted, or waiting for memory",
         ],
         (true, false) => {
             vec!["No sched_switch in the trace: steal is counted as the kernel's, user space's or the halt's time"]
@@ -219,14 +221,14 @@ fn untold(report: &Report) -> Option<Sentence> {
     let more = [
         (
             by_runner && !switches,
-            "On powerpc without sched_switch steal is only what other virtual cores had of the CPU: what other tasks had of it is counted \
-             as the kernel's, user space's or the halt's time",
+            "On powerpc without sched_switch, steal is only the time in which other virtual cores had the CPU: the \
+             time in which other tasks had it is counted as the kernel's, user space's or the halt's",
         ),
         (switches && !all_steal, &unwoken),
         (
             user && !kvm_run,
-            "Nothing in the trace says when KVM_RUN is entered (kvm_fpu, sys_enter_ioctl): the kernel's way back into the guest may be \
-             counted as user space's time",
+            "The trace does not show when KVM_RUN is entered (kvm_fpu, sys_enter_ioctl): the kernel's way back into \
+             the guest may be counted as user space's time",
         ),
     ];
     let more = more.into_iter().filter(|row| row.0).map(|row| row.1);
@@ -266,8 +268,8 @@ fn on_parts(report: &Report) -> Vec<String> {
     let is_there = |part: TimePart| report.vcpus.iter().any(|row| row.times.get(part) > 0);
     let mut notes = Vec::new();
     if is_there(TimePart::Undivided) {
-        let untold = "halt, not divided: the recording tells too little of these halts to say what of them is polling, halted, steal \
-            or cost";
+        let untold = "halt, not divided: the recording has too little to divide these halts into polling, halted, \
+            steal and cost";
         // Where the scheduler's events are there, it is not they that are missing.
         notes.push(match report.event_kinds.scheduler {
             true => untold.to_string(),
@@ -282,7 +284,7 @@ fn on_parts(report: &Report) -> Vec<String> {
         notes.push(what.to_string());
     }
     if is_there(TimePart::Excluded) {
-        notes.push("excluded: a loss hides what happened then; no figure holds it".to_string());
+        notes.push("excluded: a loss hides what happened in this time; no other figure includes it".to_string());
     }
     notes
 }
@@ -405,7 +407,8 @@ fn steal_takers(report: &Report, most: usize) -> Option<PageSection> {
         let share = percent(row.steal_ns, of_vm(row));
         vec![row.who.vm_label(), row.label.clone(), length(Some(row.steal_ns)), share]
     });
-    let meaning = "who had the CPU that a vCPU lost, or after a wake-up the CPU that it then got; threads of the kernel by their names";
+    let meaning = "who had the CPU: the CPU that the vCPU lost, or, after a wake-up, the CPU that it then got; kernel \
+        threads by their names";
     Some(PageSection {
         title: "Steal by who had the CPU".into(),
         table: Some(Table {
@@ -489,7 +492,7 @@ fn groups(report: &Report) -> PageSection {
     }
     let mut notes: Vec<String> = and_more(report.rows_left_out).into_iter().collect();
     if report.rows.len() > 1 && !report.exit_times_without.is_empty() {
-        notes.push(format!("all: mean to max are of exits without halts ({})", report.exit_times_without.join(", ")));
+        notes.push(format!("all: mean to max are without halts ({})", report.exit_times_without.join(", ")));
     }
     if report.ungrouped_exits > 0 {
         let dims = names(report.by.iter().filter(|&&dim| ABOUT.contains(&dim) || dim == Dimension::Rip));
@@ -721,8 +724,9 @@ pub fn comparison_page(comparison: &Comparison, folded: bool) -> Page {
     let is_judged = comparison.rows.iter().flat_map(|row| &row.changes).all(|change| change.verdict != "not judged");
     let note = match is_judged {
         true => {
-            "Cost and rates are per second of vCPU time. A verdict stands only where the interval of the change excludes zero. The intervals \
-             cover the variation within the recordings; that from run to run only if each side has several (--before, --after)."
+            "Cost and rates are per second of vCPU time. A row has a verdict only where the interval of its change \
+             excludes zero. The intervals cover the variation within the recordings; they cover that from run to run \
+             only if each side has several (--before, --after)."
         }
         false => {
             "Cost and rates are per second of vCPU time. No row has a verdict, for the reason above. The intervals cover the variation within \

@@ -177,8 +177,9 @@ fn removable(facts: &Facts, outside: &PhaseStats, arch: &str) -> Vec<RemovableRo
             avoidable_ns: saves,
             avoidable_cycles_per_exit: None,
             method: COUNTED,
-            rule: "writes to user space of always the same value to one register, which a datamatch passes on, would take what writes \
-                   typically take that the kernel serves in this recording; for writes of several values see --view pio",
+            rule: "writes to user space that always write the same value to one register, which an ioeventfd with \
+                datamatch could take; each would then take as long as writes that the kernel serves in this recording \
+                typically do; for writes of several values see --view pio",
         });
     }
     let can_sync = Architecture::of(arch).is_some_and(|of| of.row().shares_registers);
@@ -201,7 +202,8 @@ fn removable(facts: &Facts, outside: &PhaseStats, arch: &str) -> Vec<RemovableRo
             avoidable_ns: (asleep > 0 || outside.stats.part(TimePart::Steal).0 > 0).then_some(asleep),
             avoidable_cycles_per_exit: None,
             method: COUNTED,
-            rule: "time in which vCPU threads were asleep in user space, all of it if they waited for a lock of all devices",
+            rule: "time in which vCPU threads were asleep in user space; all of it is avoidable only if they waited \
+                for a lock of all devices",
         });
     }
     rows

@@ -50,7 +50,7 @@ pub(crate) fn phases_summary(rows: &PhaseRows) -> Option<PageSection> {
             length(Some(of.cost_ns())),
             parts.join(", ")
         ))],
-        notes: vec!["by reason, and what is avoidable of them: --view phases".to_string()],
+        notes: vec!["by reason, and what is avoidable: --view phases".to_string()],
         ..PageSection::default()
     })
 }
@@ -119,12 +119,12 @@ fn steps(rows: &PhaseRows, how: &HowToRecord) -> PageSection {
     if rows.rows.len() > MOST {
         notes.push(format!("and {} more (--format json)", rows.rows.len() - MOST));
     }
-    notes.push("mean lengths; the phases add up to the cost; steal and halts are beside it".to_string());
+    notes.push("mean lengths; the phases add up to the cost; steal and halts are not part of it".to_string());
     if rows.xen {
         notes.push(
-            "device model: waiting for it; re-entry: from when the vCPU runs again, it having answered, or from its answer \
-             where that came before the vCPU had stopped. Xen's handlers write records without a time of their own, so when \
-             they begin is not known"
+            "device model: waiting for it; re-entry: from when the vCPU runs again after the device model's answer, \
+             or from the answer if it came before the vCPU had stopped. Xen's handlers write records without a time \
+             of their own, so their beginning is not known"
                 .to_string(),
         );
         return PageSection {
@@ -136,13 +136,13 @@ fn steps(rows: &PhaseRows, how: &HowToRecord) -> PageSection {
         };
     }
     notes.push(
-        "to handler: until the first event of the handler, which some handlers write at their end (kvm_msr, kvm_cpuid, reads of \
-         ports); - where there is none"
+        "to handler: until the first event of the handler, which some handlers write at their end (kvm_msr, \
+         kvm_cpuid, reads of ports); -: no such event"
             .to_string(),
     );
     notes.push(match rows.in_user_space.with_syscall_return > 0 {
         _ if rows.in_user_space.exits == 0 => format!(
-            "No kvm_userspace_exit in the trace, so what user space did is the handler's. {}",
+            "No kvm_userspace_exit in the trace, so time in user space is counted as the handler's. {}",
             how.sentence(&[Missed::UserExits, Missed::Calls], "")
         ),
         true => "to user space: from kvm_fpu, or kvm_userspace_exit, until the system call returns; re-entry: from KVM_RUN to kvm_entry"
@@ -194,7 +194,7 @@ fn within(rows: &PhaseRows) -> Option<PageSection> {
         }
         cells
     };
-    let calls = "; system calls: what user space called before KVM_RUN, and mean time an exit in these";
+    let calls = "; system calls: those of user space before KVM_RUN, and the mean time per exit in them";
     let emulated = "emulated: exits for which the kernel decoded and executed an instruction (kvm_emulate_insn)";
     (!some.is_empty()).then(|| PageSection {
         title: "Within the phases".into(),
@@ -233,10 +233,10 @@ fn removable(rows: &PhaseRows, how: &HowToRecord) -> PageSection {
     let mut notes: Vec<String> =
         rows.removable.iter().map(|row| format!("{}: {}", row.change.replace('_', " "), row.rule)).collect();
     if rows.removable.iter().any(|row| row.avoidable_ns.is_none()) {
-        notes.push(format!("- where the trace does not say. {}", how.sentence(&[Missed::Calls], "")));
+        notes.push(format!("-: not in the trace. {}", how.sentence(&[Missed::Calls], "")));
     }
     if rows.cycles_per_s.is_none() {
-        notes.push("in cycles as well with --tsc-hz, the processor's cycles in a second".to_string());
+        notes.push("--tsc-hz, the processor's cycles per second, adds a column in cycles".to_string());
     }
     PageSection {
         title: "What changes would avoid".into(),

@@ -119,12 +119,12 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, how: &HowToRecord) -> Optio
     notes.push(match rows.has_handlers {
         true => {
             format!(
-                "cost: of all of them; mean, p50, p99: from exit to entry; {}, {}, steal: its parts, on average",
+                "cost: of all accesses; mean, p50, p99: from exit to entry; {}, {}, steal: its parts, on average",
                 inside(rows),
                 server(rows, true)
             )
         }
-        false => "cost: of all of them; mean, p50, p99: from exit to entry; cost each, steal: its parts, on average"
+        false => "cost: of all accesses; mean, p50, p99: from exit to entry; cost each, steal: its parts, on average"
             .to_string(),
     });
     if !rows.has_handlers {
@@ -136,15 +136,18 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, how: &HowToRecord) -> Optio
         notes.push(format!("{what} cannot be distinguished from others. {record}"));
     } else if of_kind.iter().any(|row| row.in_user_space) {
         notes.push(match rows.xen {
-            true => "to handover: from the exit until a vCPU of the device model's domain was woken on that CPU, or this one \
-                     stopped running; to completion: until this one was runnable again, from blocked or from offline, or was woken \
-                     before it had stopped"
+            true => "to handover: from the exit until a vCPU of the device model's domain was woken on that CPU, or \
+                this vCPU stopped running; to completion: from the exit until this vCPU, blocked or offline, was \
+                runnable again, or was woken before it had stopped"
                 .to_string(),
-            false => "to handover: from the exit until kvm_userspace_exit; to completion: until KVM_RUN was called again".to_string(),
+            false => {
+                "to handover: from the exit until kvm_userspace_exit; to completion: until KVM_RUN was called again"
+                    .to_string()
+            }
         });
         if !rows.xen && of_kind.iter().all(|row| row.to_completion.count == 0) {
             let record = how.sentence(&[Missed::Calls], "");
-            notes.push(format!("Nothing in the trace says when KVM_RUN was called again. {record}"));
+            notes.push(format!("The trace does not show when KVM_RUN was called again. {record}"));
         }
     }
     (!of_kind.is_empty()).then(|| PageSection {
@@ -172,28 +175,29 @@ fn quick_path(rows: &PioRows) -> PageSection {
     );
     let unsaid = exits - in_register - string;
     if unsaid > 0 {
-        text += &format!("; of {} the trace does not say", thousands(unsaid));
+        text += &format!("; for {} the trace does not show which", thousands(unsaid));
     }
     let mut sentences = vec![plain(text + ".")];
     sentences.push(plain(
         match rows.xen {
             true => {
-                "Xen 3.1, and Xen since 2010, decode plain ones from what the exit says; Xen 3.3 emulates a write once and a read \
-                 twice. The log does not say which of them it is from."
+                "Xen 3.1, and Xen since 2010, decode plain accesses from the exit's own information; Xen 3.3 emulates \
+                 a write once and a read twice. The log does not show its version of Xen."
             }
-            false => "KVM decodes plain ones from what the exit says already: nothing is to be gained.",
+            false => "KVM already decodes plain accesses from the exit's own information: there is nothing to gain.",
         }
         .to_string(),
     ));
     if let Some(emulation) = rows.emulation_ns {
         sentences.push(plain(format!(
-            "What an emulation takes here: string accesses are handed over {} later than plain ones (by the medians).",
+            "An emulation takes about {} here: string accesses are handed over that much later than plain ones, by \
+             the medians.",
             Nanos(emulation)
         )));
     } else if rows.xen {
         sentences.push(plain(
-            "No string access is there to tell what an emulation takes, so what the quick path saves is not known from this \
-             recording."
+            "The recording has no string access, which would show what an emulation takes, so the gain of the quick \
+             path is not known."
                 .to_string(),
         ));
     }
@@ -238,19 +242,21 @@ fn cheaper(rows: &PioRows) -> Option<PageSection> {
     };
     let mut notes = more(outside.len());
     notes.push(
-        "ioeventfd: for a write to one register that only signals; one value is passed on by a datamatch, several fit only if the \
-         device does not look at them, which no trace says"
+        "ioeventfd: for writes to one register that only signal. With datamatch, an ioeventfd passes one value on; \
+         several values fit only if the device does not look at them, which no trace shows"
             .to_string(),
     );
     let bases = [&rows.ports, &rows.mmio].into_iter().filter(|sum| sum.user_space_exits > 0);
     notes.push(match bases.clone().any(|sum| sum.write_in_kernel_ns.is_some()) {
         true => format!(
-            "{}: what accesses of this recording typically take (median) that are served there, of the same direction if there \
-             are any; gain at most: the cost of all, less that for each. Work that the device still has to do moves to another \
-             thread",
+            "{}: the median cost of this recording's accesses that are served there, of the same direction if there \
+             are any; gain at most: the cost of all accesses, less that median for each. Work that the device still \
+             has to do moves to another thread",
             inside(rows)
         ),
-        false => "No access is served in the kernel in this recording, so there is no cost to compare with.".to_string(),
+        false => {
+            "No access is served in the kernel in this recording, so there is no cost to compare with.".to_string()
+        }
     });
     Some(PageSection {
         title: format!(

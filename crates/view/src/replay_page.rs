@@ -18,8 +18,8 @@ pub fn replay_page(replay: &Replay) -> Page {
     }
     if let Some(decisions) = replay.decisions {
         head.sentences.push(plain(format!(
-            "With these, the policy decides as the kernel did after {} of the {} halts since each vCPU's first change, and \
-             makes {} of the {} changes that the kernel traced, value by value",
+            "With these settings, the replay decides as the kernel did after {} of the {} halts since each vCPU's \
+             first change, and makes {} of the {} changes that the kernel traced, to the same values",
             thousands(decisions.same),
             thousands(decisions.known),
             thousands(decisions.same_changes),
@@ -40,9 +40,8 @@ pub fn replay_page(replay: &Replay) -> Page {
         notes.push(format!("r the settings in force when it was recorded, {how}"));
     }
     if replay.rows.iter().any(|row| row.recorded && !row.in_force) {
-        notes.push(
-            "as recorded: what was done, not replayed; from r it differs by what the replay gets wrong".to_string(),
-        );
+        notes
+            .push("as recorded: what happened, not replayed; it differs from r by the error of the replay".to_string());
     }
     if let Some(best) = &replay.best_by {
         let direction = if best.higher_is_better { "highest" } else { "lowest" };

@@ -174,7 +174,7 @@ fn gangs(run: &SimReport) -> Option<PageSection> {
         column("/s by the script of 2015", false, 0),
     ];
     (!rows.is_empty()).then(|| PageSection {
-        title: "Gang exits: two threads of a core or more left though they wanted to go on".into(),
+        title: "Gang exits: two or more threads of a core left though they could have run on".into(),
         table: Some(Table { columns, rows }),
         ..PageSection::default()
     })
@@ -189,7 +189,7 @@ fn polls(run: &SimReport) -> Option<PageSection> {
     let both = [("of guests before a halt", &run.guest_polls), ("of the host after a halt", &run.host_polls)];
     let rows: Vec<_> = both.into_iter().filter(|polls| polls.1.attempted > 0).map(row).collect();
     (!rows.is_empty()).then(|| PageSection {
-        title: "Polls, and how many ended because there was something to do".into(),
+        title: "Polls, and how many were successful".into(),
         table: Some(Table { columns, rows }),
         ..PageSection::default()
     })
@@ -221,7 +221,7 @@ fn locks(run: &SimReport) -> Option<PageSection> {
     columns.extend(LATENCY.map(|title| column(title, false, 0)));
     let row = vec![rate(locks.taken as f64 / seconds), percent(locks.contended, locks.taken)];
     Some(PageSection {
-        title: "Spinlocks, and how long those waited who did not get one at once".into(),
+        title: "Spinlocks, and how long vCPUs that did not get one at once waited".into(),
         table: Some(Table { columns, rows: vec![[row, latency(locks.wait.as_ref()).to_vec()].concat()] }),
         ..PageSection::default()
     })
@@ -232,9 +232,9 @@ fn others(run: &SimReport) -> Option<PageSection> {
     let per_s = |count: u64| rate(count as f64 / seconds);
     let mut sentences = vec![format!("On average {:.2} CPUs are busy.", run.busy_cpus)];
     sentences.push(match run.queue_depth {
-        0.0 => "Nobody ever waited for a CPU.".to_string(),
+        0.0 => "No task ever waited for a CPU.".to_string(),
         depth => format!(
-            "On average {depth:.2} tasks wait for each CPU; none does {} of the time.",
+            "On average {depth:.2} tasks wait for each CPU; none waits {} of the time.",
             share(run.queue_empty_share)
         ),
     });

@@ -362,7 +362,7 @@ impl Summary<'_> {
         for (count, what, not) in [(damage, "warning", ""), (notes, "note", ""), (not_judged, "rule", " not judged")] {
             words.extend((count > 0).then(|| format!("{}{not}", many(count, what))));
         }
-        words.extend(self.advised.is_none().then(|| "no advice: it is on one whole recording".to_string()));
+        words.extend(self.advised.is_none().then(|| "no advice: it needs one whole recording".to_string()));
         let advise = if self.advised.is_some() { "advise, " } else { "" };
         let too_narrow = match left_out {
             [] => String::new(),

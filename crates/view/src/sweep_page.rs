@@ -92,7 +92,8 @@ fn cpu_note(sweep: &Sweep) -> Option<String> {
     (best.1 > fewest * NOTEWORTHY).then(|| {
         let frugal = sweep.vary.iter().zip(&frugal).map(|(axis, value)| format!("{}={value}", axis.key));
         format!(
-            "CPU time: * keeps {:.2} CPUs busy at least, {} {fewest:.2}; --best throughput_per_cpu ranks by work for CPU time",
+            "CPU time: rows with * keep at least {:.2} CPUs busy, {} keeps {fewest:.2}; --best throughput_per_cpu \
+             ranks by work per CPU time",
             best.1,
             frugal.collect::<Vec<_>>().join(", ")
         )
@@ -110,9 +111,11 @@ fn notes(sweep: &Sweep) -> Vec<String> {
         let best = sweep.rows.iter().filter(|row| row.best).count();
         match best {
             0 => {}
-            1 => notes.push(format!("* {direction} {name}: no other interval reaches into its own")),
-            _ => notes
-                .push(format!("* {direction} {name}: the intervals of these meet, so chance may have ordered them")),
+            1 => notes.push(format!("* {direction} {name}: no other interval overlaps this row's")),
+            _ => notes.push(format!(
+                "* {direction} {name}: the intervals of these rows overlap, so chance may have ordered \
+                    them"
+            )),
         }
     }
     notes.extend(cpu_note(sweep));
@@ -127,24 +130,26 @@ fn notes(sweep: &Sweep) -> Vec<String> {
         };
         match of(None).as_str() {
             "" => {}
-            neither => direction.push_str(&format!("; {neither} do not count")),
+            neither => direction.push_str(&format!("; not compared: {neither}")),
         }
-        notes.push(format!("p by the means, no other is better in one figure and as good in all others ({direction})"));
+        notes.push(format!("p no other row's means are better in one figure and as good in all others ({direction})"));
     }
     for (at, metric) in sweep.metrics.iter().enumerate() {
         if sweep.rows.iter().all(|row| row.estimates[at].is_none()) {
-            notes.push(format!("{}: nothing was measured in any configuration", metric.name));
+            notes.push(format!("{}: measured in no configuration", metric.name));
         }
     }
     let widths = sweep.rows.iter().flat_map(|row| row.estimates.iter().flatten()).filter_map(|of| of.interval);
     let mut widths = widths.map(|(low, high)| high - low).peekable();
     if widths.peek().is_some() && widths.all(|width| width == 0.0) {
         notes.push(
-            "All runs of a configuration are alike, as nothing in them is random: no interval is wider than 0".into(),
+            "All runs of a configuration are the same, because nothing in them is random: no interval is wider than \
+             0"
+            .into(),
         );
     }
     notes.push(match sweep.replicates {
-        1 => "One run each, so no intervals: what differs may be chance (--replicates)".to_string(),
+        1 => "One run each, so no intervals: differences may be chance (--replicates)".to_string(),
         runs => format!("± half of the {} % confidence interval of the mean of {runs} runs", sweep.confidence_percent),
     });
     notes

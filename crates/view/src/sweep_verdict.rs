@@ -83,7 +83,7 @@ impl<'a> Found<'a> {
             (_, 0) => (
                 "tie",
                 format!("All {} configurations tie for the {most} {name}: no difference is clear", count(all)),
-                vec![format!("{}; all intervals meet that of the {most}", range())],
+                vec![format!("{}; all intervals overlap that of the {most}", range())],
             ),
             (_, 1) => {
                 let mut details = vec![format!("{name}: {}", self.named(best[0]))];

@@ -256,7 +256,7 @@ pub fn trial_causes_page(report: &TrialReport) -> Page {
     let rows: Vec<Vec<String>> = report.causes.iter().take(CAUSES).map(row).collect();
     let beyond = report.causes.len().saturating_sub(CAUSES);
     let notes = (beyond > 0).then(|| format!("{beyond} more reasons in --format json")).into_iter().collect();
-    let title = "Exits by reason, in per cent and in each second of vCPU time".to_string();
+    let title = "Exits by reason, in per cent and per second of vCPU time".to_string();
     let section = PageSection { title, table: Some(Table { columns, rows }), notes, ..PageSection::default() };
     Page { sections: if report.causes.is_empty() { Vec::new() } else { vec![section] } }
 }

@@ -103,8 +103,8 @@ impl SensitivityRow {
             if level.asked_ns > 0 && not_delayed * 100 > level.exits + level.lost {
                 let share = not_delayed as f64 * 100.0 / (level.exits + level.lost) as f64;
                 notes.push(format!(
-                    "warning: {share:.1}% of exits were not delayed with {}, as their vCPU had spent its share of the time; the \
-                     achieved delay counts",
+                    "warning: {share:.1}% of exits were not delayed by {}, because their vCPU had used up its share \
+                     of delayed time; the achieved delay counts",
                     Nanos(level.asked_ns)
                 ));
             }
@@ -113,13 +113,14 @@ impl SensitivityRow {
         if self.missed * 100 > exits {
             let missed = thousands(self.missed);
             notes.push(format!(
-                "warning: {missed} exits were neither delayed nor counted, as another program was at work"
+                "warning: {missed} exits were neither delayed nor counted, because another BPF program was running"
             ));
         }
         let most = self.levels.iter().filter_map(|level| level.achieved_ns).fold(0.0, f64::max);
         if most > 0.0 {
             notes.push(format!(
-                "assumed: a straight line over delays from 0 to {}, which also holds for exits that are shorter than now",
+                "assumed: the effect is a straight line over delays from 0 to {}, which goes on for exits shorter \
+                 than now",
                 Nanos(most.round() as u64)
             ));
         }
@@ -150,7 +151,7 @@ pub fn trial_delays_page(report: &TrialReport) -> Page {
         ]
     };
     let rows = of.levels.iter().map(row).collect();
-    let rate = of.exits_per_s.map_or(String::new(), |rate| format!(", {rate:.0} each second"));
+    let rate = of.exits_per_s.map_or(String::new(), |rate| format!(", {rate:.0} per second"));
     let title = format!("Delays of each {}{rate}", of.exit());
     let section =
         PageSection { title, table: Some(Table { columns, rows }), notes: of.notes(), ..PageSection::default() };
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(row.exit(), "exit to user space");
         let notes = row.notes();
         assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].starts_with("warning: 1.1% of exits were not delayed with 5.00us"), "{notes:?}");
+        assert!(notes[0].starts_with("warning: 1.1% of exits were not delayed by 5.00us"), "{notes:?}");
         assert!(notes[1].contains("from 0 to 5.10us"), "{notes:?}");
         row.missed = 31;
         assert_eq!(row.notes().len(), 3);

@@ -56,11 +56,11 @@ fn state_ids(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 /// What the words need besides the parts.
 #[derive(Clone, Debug)]
 pub struct VerdictWords {
-    /// vCPUs.
+    /// The number of vCPUs.
     pub vcpus: u64,
-    /// CPUs that they want, and CPUs of the machine, zero if unknown.
+    /// CPUs that the vCPUs ran on or waited for, on average.
     pub wanted: f64,
-    /// See there.
+    /// CPUs of the machine; 0 if unknown, or if other vCPUs than those selected use them, too.
     pub cpus: u32,
     /// For how long they were seen.
     pub seen: Nanos,
@@ -142,11 +142,12 @@ impl VerdictRow {
             }
             VerdictState::StealDominates if words.has_turns => {
                 format!(
-                    "Virtual cores take turns on a CPU: vCPUs wait {share} of their time, at least, while another one is in its guest there"
+                    "Virtual cores take turns on a CPU: vCPUs wait at least {share} of their time while another \
+                     virtual core runs there"
                 )
             }
             VerdictState::StealDominates if words.took_turns => {
-                format!("Virtual cores take turns on a CPU: vCPUs wait for one {share} of their time")
+                format!("Virtual cores take turns on a CPU: vCPUs wait {share} of their time for a CPU")
             }
             VerdictState::StealDominates => {
                 let there = if cpus > 0 { format!(", and there are {cpus}") } else { String::new() };
@@ -174,7 +175,7 @@ impl VerdictRow {
                 format!("vCPUs are halted {share} of their time, and little is lost of the rest")
             }
             VerdictState::Healthy => format!("Guests run {share} of vCPU time, and no part of the rest is large"),
-            VerdictState::NoExits => format!("Cannot tell: there is no VM exit in it; {}", record(&[Missed::Exits])),
+            VerdictState::NoExits => format!("Cannot tell: the recording has no VM exit; {}", record(&[Missed::Exits])),
             VerdictState::NoLengths if ganged > 0 => format!(
                 "Cannot tell what exits cost: no entry into a guest was recorded ({}); {} of {} core runs were ganged",
                 record(&[Missed::Entries]),

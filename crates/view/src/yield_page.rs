@@ -152,16 +152,19 @@ fn by_vcpu(rows: &YieldRows, report: &Report) -> PageSection {
 /// What has to be known to read the table.
 fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
     let all = &rows.all;
-    let mut notes = vec!["repeated: the exit before was a yield as well; between: in the guest since that".to_string()];
+    let mut notes =
+        vec!["repeated: the previous exit was a yield, too; between: time in the guest since then".to_string()];
     if all.known() > 0 {
         notes.push(
-            "sibling preempted, sibling runnable (woken, not preempted), none runnable: vCPUs of the same VM, at that moment"
+            "sibling preempted, sibling runnable (woken, not preempted), none runnable: the VM's other vCPUs at that \
+             moment"
                 .to_string(),
         );
     }
     if all.gave_target + all.gave_sibling + all.gave_other + all.kept_cpu > 0 {
         notes.push(
-            "to …: who had the CPU next; kept CPU: nobody else had, as the hypervisor ignored the yield or found nobody better"
+            "to …: who had the CPU next; kept CPU: the vCPU ran on, as the hypervisor ignored the yield or found no \
+             better one"
                 .to_string(),
         );
     }
@@ -169,8 +172,8 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
     if all.count > 0 && all.known() == 0 {
         let powerpc = report.traces.iter().any(|trace| Architecture::of(&trace.arch) == Some(Architecture::Powerpc));
         notes.push(match powerpc {
-            true => "Which vCPUs waited for a CPU is unknown: on powerpc the thread of one runs others, so that the \
-                     scheduler's events do not say."
+            true => "Which vCPUs waited for a CPU is unknown: on powerpc one vCPU's thread runs other vCPUs, so the \
+                scheduler's events do not show it."
                 .to_string(),
             false => format!(
                 "Which vCPUs waited for a CPU is unknown without the scheduler's events. {}",
@@ -179,39 +182,39 @@ fn notes(rows: &YieldRows, report: &Report) -> Vec<String> {
         });
     }
     if says("KVM_HC_KICK_CPU") || says("H_PROD") {
-        notes.push("KVM_HC_KICK_CPU and H_PROD wake a vCPU; all: without them".to_string());
+        notes.push("KVM_HC_KICK_CPU and H_PROD wake a vCPU; the row all is without them".to_string());
     }
     let is_s390 = architecture(report) == Architecture::S390;
     if says("X'9C'") && is_s390 {
         notes.push(
-            "No tracepoint says whom X'9C' names, or whether KVM ignored it or passed it on; it counts that in \
-             diag_9c_ignored and diag_9c_forward of /sys/kernel/debug/kvm."
+            "No tracepoint shows which vCPU X'9C' names, or whether KVM ignored it or passed it on; KVM counts that \
+             in diag_9c_ignored and diag_9c_forward of /sys/kernel/debug/kvm."
                 .to_string(),
         );
     }
     if (says("X'44'") || says("X'9C'")) && !is_s390 {
         notes.push(
-            "X'44' and X'9C' are the lab's, whose run loops serve them: this host's KVM knows none. The recording does not say \
-             whom X'9C' names."
+            "X'44' and X'9C' are the lab's, whose run loops serve them; this host's KVM has neither. The recording \
+             does not show which vCPU X'9C' names."
                 .to_string(),
         );
     }
     if says("PAUSE") && !report.is_xen() {
         notes.push(
-            "PAUSE names nobody: the processor ends a loop of PAUSEs with an exit, KVM chooses the vCPU to boost \
-             (kvm_vcpu_on_spin), and no tracepoint says which."
+            "PAUSE names no vCPU: the processor ends a loop of PAUSEs with an exit, KVM chooses the vCPU to boost \
+             (kvm_vcpu_on_spin), and no tracepoint shows which."
                 .to_string(),
         );
     }
     if says("KVM_HC_SCHED_YIELD") {
         notes.push(
-            "KVM_HC_SCHED_YIELD names a local APIC, which is taken for the vCPU of that number; guests say it after calls of \
-             functions on other CPUs, not for locks."
+            "KVM_HC_SCHED_YIELD names a local APIC, which is taken for the vCPU of that number; guests make it after \
+             calls of functions on other CPUs, not for locks."
                 .to_string(),
         );
     }
     if all.known() > 0 && rows.vcpus.iter().any(|row| row.who.vm.is_none()) {
-        notes.push("The trace does not say whose VM a vCPU is, so all count as siblings.".to_string());
+        notes.push("The trace does not show which VM a vCPU belongs to, so all count as siblings.".to_string());
     }
     notes
 }
@@ -242,10 +245,10 @@ fn by_target(rows: &YieldRows) -> PageSection {
             part(row.unknown),
         ]
     };
-    let mut notes = vec!["a yield to one that runs, or sleeps, is ignored".to_string()];
+    let mut notes = vec!["a yield to a vCPU that runs or sleeps is ignored".to_string()];
     let table = listed(&rows.targets, row, &mut notes);
     if rows.other_targets > 0 {
-        notes.push(format!("Yields to further vCPUs, which are not kept: {}", thousands(rows.other_targets)));
+        notes.push(format!("Yields to further vCPUs, not listed: {}", thousands(rows.other_targets)));
     }
     PageSection {
         title: "Yields, by the vCPU that was named".into(),
@@ -284,8 +287,9 @@ fn preempted(rows: &YieldRows) -> PageSection {
         ]
     };
     let mut notes = vec![
-        "preempted: how often it lost its CPU while runnable, and the steal until it ran again; with sibling yields: siblings yielded meanwhile; \
-         sibling wait: from the first such yield until it ran; of several that were preempted at once, each has all"
+        "preempted: how often the vCPU lost its CPU while runnable, and the steal until it ran again; with sibling \
+         yields: how often siblings yielded meanwhile; sibling wait: from the first such yield until the vCPU ran; if \
+         several vCPUs were preempted at once, each counts all of it"
             .to_string(),
     ];
     let mut table = listed(&rows.preempted, |of| row(of, of.who.vm_label(), of.who.vcpu_label()), &mut notes);
@@ -342,8 +346,8 @@ fn windows(rows: &YieldRows) -> Option<PageSection> {
         title: "Windows of PAUSE loops (kvm_ple_window_update)".into(),
         sentences: rows.windows.iter().map(sentence).collect(),
         notes: vec![
-            "how long a vCPU may loop on PAUSE before it exits: cycles on VMX, PAUSEs on SVM; what others would have done: \
-             exitscope replay --policy yielding"
+            "how long a vCPU may loop on PAUSE before it exits: cycles on VMX, PAUSEs on SVM; what other windows \
+             would have done: exitscope replay --policy yielding"
                 .to_string(),
         ],
         ..PageSection::default()
@@ -366,7 +370,7 @@ fn queue(queue: &QueueRow) -> PageSection {
         ]
     });
     let mut sentences = vec![format!(
-        "{:.2} wait for each CPU on average, at most {}; none does {} of the time",
+        "{:.2} vCPUs wait for each CPU on average, at most {}; none waits {} of the time",
         queue.mean,
         thousands(queue.max.into()),
         percent(queue.time_ns[0], queue.span_ns),
@@ -377,8 +381,8 @@ fn queue(queue: &QueueRow) -> PageSection {
         sentences: sentences.into_iter().map(plain).collect(),
         table: Some(Table { columns, rows: table.collect() }),
         notes: vec![
-            "of all VMs, each from its first exit in the trace on, under the CPU that it ran on last; time: summed over the CPUs \
-             that run vCPUs; other threads of the host are left out"
+            "vCPUs of all VMs, each from its first exit in the trace on, under the CPU that it last ran on; time: \
+             summed over the CPUs that run vCPUs; other threads of the host are not counted"
                 .to_string(),
         ],
         ..PageSection::default()

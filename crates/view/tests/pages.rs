@@ -228,8 +228,8 @@ fn a_rate_given_by_hand_is_said_and_warned_of_where_halts_contradict_it() {
     let hz = Some(2_000_000_000);
     assert_eq!(coverage(7 * US, hz), (true, None, serde_json::Value::Null));
     assert_eq!(coverage(250 * US, None), (false, None, serde_json::Value::Null), "the trace says the rate");
-    let warning = "--tsc-hz is not the clock's rate: 21 of 21 halts of more than 1 ms are not as long as kvm_vcpu_wakeup says, by \
-        more than 2 %. By them its rate is at most about 2,250 MHz";
+    let warning = "--tsc-hz is not the clock's rate: 21 of 21 halts of more than 1 ms differ from the \
+        length in kvm_vcpu_wakeup by more than 2 %. By these halts, the rate is at most about 2,250 MHz";
     let row = serde_json::json!({ "compared": 21, "mismatched": 21, "at_most_hz": 2_250_000_000_u64 });
     assert_eq!(coverage(250 * US, hz), (true, Some(warning.to_string()), row));
 }

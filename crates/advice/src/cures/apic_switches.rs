@@ -32,8 +32,9 @@ pub(crate) static AVIC: Knob = Knob {
 pub(crate) const AVIC_SWITCH: Switch = Switch {
     module: "kvm_amd",
     knob: &AVIC,
-    on: "what inhibits it for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on; QEMU's PIT does by \
-        default (-global kvm-pit.lost_tick_policy=discard; libvirt: <timer name='pit' tickpolicy='discard'/>)",
+    on: "`perf record -e kvm:kvm_apicv_inhibit_changed`, from the VM's start on, shows what inhibits it for this VM; \
+        QEMU's PIT does by default (-global kvm-pit.lost_tick_policy=discard; libvirt: <timer name='pit' \
+        tickpolicy='discard'/>)",
     off: DISABLED,
     of_apic: true,
 };
@@ -47,7 +48,8 @@ pub(crate) static APICV: &[Switch] = &[
     Switch {
         module: "kvm_intel",
         knob: &ENABLE_APICV,
-        on: "what inhibits it for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on",
+        on: "`perf record -e kvm:kvm_apicv_inhibit_changed`, from the VM's start on, shows what inhibits it for this \
+            VM",
         off: DISABLED,
         of_apic: true,
     },

@@ -67,14 +67,15 @@ static PL011: Cure = Cure {
 };
 
 /// `hw/rtc/pl031.c` of QEMU.
-const PL031: &str = "guests read the PL031 when they boot and when they sleep, and there is nothing to set; what goes on reading it, the \
-    vcpu_pc of the exits says";
+const PL031: &str = "guests read the PL031 when they boot and when they sleep: there is nothing to set; the vcpu_pc \
+    of the exits shows what goes on reading it";
 
 /// `virtio_mmio_ioeventfd_enabled` of QEMU's hw/virtio/virtio-mmio.c: doorbells do not go to user space where the kernel can take
 /// them; what else the page has (status, configuration, ends of interrupts) does.
 static VIRTIO_MMIO: Cure = Cure {
-    change: "connect the virtio devices by PCI: over virtio-mmio the device model answers each access to the device's page, as interrupts are \
-        read and ended there, and doorbells where no ioeventfd takes them; by PCI, with MSI-X, interrupts need no access",
+    change: "connect the virtio devices by PCI: over virtio-mmio the device model answers each access to the device's \
+        page: reads and ends of interrupts, and doorbells that no ioeventfd takes; by PCI, with MSI-X, interrupts \
+        need no access",
     settings: &[qemu("-device virtio-…-pci")],
     xen: "",
     least: REPLACED,
@@ -86,12 +87,13 @@ const COUNTERS: &str = "performance counters";
 const RANDOM: &str = "random numbers by a call";
 
 /// HCR_TID3 of `arch/arm64/include/asm/kvm_arm.h`, `access_id_reg` of `arch/arm64/kvm/sys_regs.c`.
-const ID: &str = "KVM answers reads of ID registers itself, as it does not show all that the processor has: each is an exit. Kernels \
-    read them while CPUs come up, programs get a copy of their kernel's; what goes on reading them, the vcpu_pc of the exits says";
+const ID: &str = "KVM answers reads of ID registers itself, as it does not show all that the processor has: each is \
+    an exit. Kernels read them while CPUs come up, and programs get a copy of their kernel's; the vcpu_pc of the \
+    exits shows what goes on reading them";
 
 /// `access_gic_sgi` of `arch/arm64/kvm/sys_regs.c`: HCR_EL2.IMO traps it, with GICv4.1 too, which spares the receiver its exit.
-const SGI: &str = "each interrupt that the guest sends from one vCPU to another is an exit of its sender, whatever the GIC; fewer \
-    vCPUs and fewer wake-ups need fewer";
+const SGI: &str = "each interrupt that the guest sends from one vCPU to another is an exit of its sender, whatever \
+    the GIC; fewer vCPUs and fewer wake-ups need fewer of them";
 
 /// `access_arch_timer` of `arch/arm64/kvm/sys_regs.c`; CNTHCTL_EL2 in `arch/arm64/kvm/arch_timer.c`.
 const PHYSICAL_TIMER: &str = "the guest programs the physical timer, which KVM emulates where the host has no VHE or other reasons to \
@@ -99,9 +101,9 @@ const PHYSICAL_TIMER: &str = "the guest programs the physical timer, which KVM e
 
 /// `timer_set_traps` of arch/arm64/kvm/arch_timer.c: CNTVCT and CNTV trap where CNTVOFF_EL2 cannot be used (an erratum), and for a nested
 /// guest.
-const VIRTUAL_TIMER: &str = "the guest programs its virtual timer, which needs no exit of a guest that is not nested, unless the processor \
-    has an erratum of its offset (has_broken_cntvoff): `dmesg | grep -i cntvoff` on the host, and whether the VM has nested \
-    virtualisation";
+const VIRTUAL_TIMER: &str = "the guest programs its virtual timer, which needs no exit of a guest that is not nested, \
+    unless the processor has an erratum of its offset (has_broken_cntvoff): see `dmesg | grep -i cntvoff` on the \
+    host, and whether the VM has nested virtualisation";
 
 const PHYSICAL_COUNTER: &str = "physical counter";
 
@@ -110,8 +112,8 @@ const COUNTER: &str = "the guest reads the physical counter, which KVM emulates 
     (no ECV); the virtual one (CNTVCT), which Linux uses in a VM, needs no exit";
 
 /// `trap_debug_regs` and `trap_oslar_el1` of arch/arm64/kvm/sys_regs.c, `kvm_arm_setup_mdcr_el2` of arch/arm64/kvm/debug.c.
-const DEBUG: &str = "the guest uses debug registers: a debugger or perf's breakpoints in it, or its kernel when a CPU comes up \
-    (OSLAR, OSDLR); the vcpu_pc of the exits says whose code it is";
+const DEBUG: &str = "the guest uses debug registers: a debugger or perf's breakpoints in it, or its kernel when a CPU \
+    comes up (OSLAR, OSDLR); the vcpu_pc of the exits shows whose code it is";
 
 const SET_AND_WAY: &str = "cache maintenance by set and way";
 
@@ -126,7 +128,7 @@ const CACHES_OFF: &str = "KVM traps these registers from a guest's cleaning by s
     there is nothing to set";
 
 /// `access_gic_sre` of arch/arm64/kvm/sys_regs.c.
-const SRE: &str = "the guest's kernel looks whether it reaches its GIC by system registers, once for each CPU";
+const SRE: &str = "the guest's kernel checks whether it reaches its GIC by system registers, once for each CPU";
 
 /// `kvm_psci_call` of `arch/arm64/kvm/psci.c`.
 const VERSION: &str =

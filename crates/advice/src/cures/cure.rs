@@ -120,11 +120,11 @@ pub(crate) const IN_GUEST: Cure = Cure {
 
 /// Why the least gain of a change is nothing.
 pub(crate) const LESS: &str =
-    "from nothing, as the recording does not say how many the guest can do without, to all their time";
+    "from 0 (the recording does not show how many of them the guest can do without) to all their time";
 pub(crate) const LESS_OFTEN: Least = Least::Nothing(LESS);
 pub(crate) const WITH_HARDWARE: Least =
-    Least::Nothing("from nothing, where the processor or a setting keeps each access an exit, to all their time");
-pub(crate) const REPLACES: &str = "from nothing, as what takes its place may need as many exits, to all their time";
+    Least::Nothing("from 0 (if the processor or a setting keeps each access an exit) to all their time");
+pub(crate) const REPLACES: &str = "from 0 (what replaces it may need as many exits) to all their time";
 pub(crate) const REPLACED: Least = Least::Nothing(REPLACES);
 
 pub(crate) const fn libvirt(within: &'static str, xml: &'static str) -> AdviceSetting {

@@ -17,29 +17,29 @@ use Remedy::{Cure as C, Leave};
 /// `get_time_ref_counter` of arch/x86/kvm/hyperv.c, which Windows reads if it does not trust the reference TSC page, is the kernel's;
 /// the port has nothing but the time, and `clocksource_watchdog` of kernel/time/clocksource.c looks at it twice a second only.
 const CLOCK: Least = Least::InKernel(
-    "from what they take longer than exits that the kernel answers, as a guest that does not trust its new clock reads an MSR, to \
-        all their time",
+    "from what they take beyond exits that the kernel answers (a guest that does not trust its new clock reads an \
+     MSR) to all their time",
 );
 
 /// `hpet_clkevt_set_next_event` of arch/x86/kernel/hpet.c reads the counter before and after it writes when the timer is to expire;
 /// the local APIC's timer is one exit instead.
 const HPET_READS: Least = Least::But(
     |key| if key.write { 3 } else { 0 },
-    "from the reads beyond two for each write, which are looks at the clock, to all their time",
+    "from the reads beyond two for each write (these look at the clock) to all their time",
 );
 
 /// `serial8250_console_putchar` and `wait_for_xmitr` of drivers/tty/serial/8250/8250_port.c look whether the port is ready; the
 /// virtual console has no such register, and at worst a doorbell for each byte.
 const SERIAL_LOOKS: Least = Least::But(
     |key| u64::from(key.write),
-    "from the reads, as the other console has no status to look at, to all their time",
+    "from the time of the reads (the other console has no status to look at) to all their time",
 );
 
 /// The register that starts an ATA command is the eighth; a virtio disk has one doorbell for each request at most (`virtqueue_kick`
 /// of drivers/virtio/virtio_ring.c).
 const IDE_REGISTERS: Least = Least::But(
     |key| u64::from(key.write && matches!(key.key, 0x177 | 0x1f7)),
-    "from all but one for each command, as a virtio disk has a doorbell for each at most, to all their time",
+    "from all but one exit for each command (a virtio disk has at most one doorbell for each) to all their time",
 );
 
 /// On a condition that no recording tells.
@@ -104,42 +104,51 @@ pub(crate) static DEVICES: &[ExitSource] = &[
     port(0xcf9, 0xcf9, "registers of the chipset", Remedy::Unjudged(CHIPSET)),
     // ECAM of q35: MCH_HOST_BRIDGE_PCIEXBAR_DEFAULT and _MAX of QEMU's include/hw/pci-host/q35.h.
     of_qemu(memory(0xb000_0000, 0xbfff_ffff, "PCI configuration", Leave(PCI))),
-    memory(0xfed4_0000, 0xfed4_4fff, "TPM", Leave("a TPM that is in use; nothing to set but to take it away")),
+    memory(
+        0xfed4_0000,
+        0xfed4_4fff,
+        "TPM",
+        Leave("a TPM that is in use: there is nothing to set, unless the TPM is removed"),
+    ),
 ];
 
 /// QEMU makes KVM's PIT without the port (`kvm_pit_realizefn` in hw/i386/kvm/i8254.c asks for flags 0, not for
 /// KVM_PIT_SPEAKER_DUMMY, with which `kvm_create_pit` in arch/x86/kvm/i8254.c would add speaker_dev) and answers for it
 /// itself (`pcspk_io_read` in hw/audio/pcspk.c).
-const SPEAKER: &str = "it gates the PIT's channel 2, at which a Linux guest that measures its TSC waits while it boots \
-    (pit_calibrate_tsc); QEMU answers for it also where KVM has the PIT, and there is nothing to set";
+const SPEAKER: &str = "it gates the PIT's channel 2, and a Linux guest polls it at boot while it measures its TSC \
+    (pit_calibrate_tsc); QEMU answers for it even if KVM has the PIT: there is nothing to set";
 
 pub(crate) const HPET_PAGE: &str = "HPET";
 
 /// `hpet_clkevt_set_next_event` of arch/x86/kernel/hpet.c: what arms a timer writes.
-pub(crate) const HPET_TIMER: &str = "the guest writes to the HPET and reads no time from it: it has timers there, which another clock would not replace. A \
-    Linux guest does so without a local APIC timer that it trusts: its /proc/timer_list says which device each CPU's timer is";
+pub(crate) const HPET_TIMER: &str = "the guest writes to the HPET and reads no time from it: it uses the HPET's \
+    timers, which another clock would not replace. A Linux guest does so if it has no local APIC timer that it \
+    trusts: its /proc/timer_list shows which device each CPU's timer is";
 
-const CHIPSET: &str = "a PC's chipset has registers there, which no queue is behind: firmware and drivers ask for them now and then; where \
-    it goes on after the boot, the rip of the exits says whose code asks (`report --by rip`)";
+const CHIPSET: &str = "these are registers of a PC's chipset, and no doorbells of a queue: firmware and drivers \
+    access them now and then; if that goes on after the boot, the rip of the exits shows whose code does it (`report \
+    --by rip`)";
 
 /// `apm_ioport_writeb` of QEMU's hw/isa/apm.c raises an SMI; `kvm_smm_transition` has each stay.
-const SMI: &str = "the guest asks its firmware for something by an SMI, as for each access to an UEFI variable where Secure Boot protects \
-    these: the rip of the exits says who asks, and `perf record -e kvm:kvm_smm_transition` how long each stay is";
+const SMI: &str = "the guest calls its firmware by an SMI, as it does for each access to a UEFI variable that Secure \
+    Boot protects: the rip of the exits shows the caller, and `perf record -e kvm:kvm_smm_transition` how long each \
+    stay is";
 
-pub(crate) const FW_CFG: &str = "firmware and kernels read it while they boot, and there is nothing to set";
-pub(crate) const PCI: &str = "guests ask for it when they boot and drivers start, and there is nothing to set; where it goes on after that, the \
-    rip of the exits says who asks (lspci, agents that look at devices)";
+pub(crate) const FW_CFG: &str = "firmware and kernels read it while they boot: there is nothing to set";
+pub(crate) const PCI: &str = "guests access it when they boot and when drivers start: there is nothing to set; if \
+    that goes on, the rip of the exits shows what accesses it (lspci, agents that look at devices)";
 
 /// `clocksource_watchdog` of kernel/time/clocksource.c has Linux leave an unstable TSC. Windows without the timers falls back to the
 /// RTC or the PM timer; what `hv-stimer` needs: QEMU's docs/system/i386/hyperv.rst.
 static HPET: Cure = Cure {
-    change: "give the guest a clock that it reads without an exit, and then take the HPET away: a Linux guest that keeps time with it \
-        has fallen back from the TSC or kvm-clock, and its dmesg says why; Windows needs Hyper-V's timers, all of them",
+    change: "give the guest a clock that it reads without an exit, and then remove the HPET: a Linux guest that keeps \
+        time with it has fallen back from the TSC or kvm-clock, and its dmesg shows why; Windows needs all of \
+        Hyper-V's timers",
     switches: &[],
     settings: &[
         when!(LinuxGuest: by_hand(
-            "first, /sys/devices/system/clocksource/clocksource0/current_clocksource says hpet if it has fallen back \
-                to it, dmesg why (a TSC found unstable); echo kvm-clock (or tsc) into it",
+            "first, /sys/devices/system/clocksource/clocksource0/current_clocksource is hpet if the guest has fallen \
+             back to it, and dmesg shows why (a TSC found unstable); echo kvm-clock (or tsc) into it",
         )),
         when!(LinuxGuest: libvirt("clock", "<timer name='kvmclock' present='yes'/>")),
         when!(LinuxGuest: qemu("-cpu …,kvmclock=on")),
@@ -171,8 +180,8 @@ static PM_TIMER: Cure = Cure {
         when!(WindowsGuest: libvirt("clock", "<timer name='hypervclock' present='yes'/>")),
         when!(WindowsGuest: qemu("-cpu …,hv-time=on")),
         by_hand(
-            "in a Linux guest /sys/devices/system/clocksource/clocksource0/current_clocksource says what it uses; echo \
-                kvm-clock (or tsc) into it; dmesg says why it left the TSC",
+            "in a Linux guest /sys/devices/system/clocksource/clocksource0/current_clocksource shows the clock in \
+             use; echo kvm-clock (or tsc) into it; dmesg shows why the guest left the TSC",
         ),
     ],
     xen: "in a Linux guest: echo xen (or tsc) > /sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -231,8 +240,8 @@ pub(crate) static IRQCHIP: Cure = Cure {
 };
 
 static LOCAL_APIC: Cure = Cure {
-    change: "let the guest use x2APIC, and the processor its APIC virtualisation: it reaches its local APIC through \
-        memory, with an exit each time",
+    change: "let the guest use x2APIC, and the processor its APIC virtualisation: the guest reaches its local APIC \
+        through memory, with an exit each time",
     switches: APICV,
     settings: &[qemu("-cpu …,x2apic=on"), libvirt("cpu", "<feature policy='require' name='x2apic'/>")],
     xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it: assisted_x2apic=1 in the domain's xl.cfg then \
@@ -258,8 +267,9 @@ pub(crate) const APIC_PAGE: &str = "local APIC";
 
 /// Xen has APIC virtualisation for Intel's processors alone (XEN_SYSCTL_PHYSCAP_X86_ASSISTED_X2APIC).
 pub(crate) static LOCAL_APIC_ON_SVM: Cure = Cure {
-    change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare the exit as well: it \
-        reaches its local APIC through memory, with an exit each time, and Xen has no APIC virtualisation on AMD's processors",
+    change: "let the guest use x2APIC, which spares the emulation of an instruction, or event channels, which spare \
+        the exit as well: the guest reaches its local APIC through memory, with an exit each time, and Xen has no \
+        APIC virtualisation on AMD's processors",
     switches: &[],
     settings: &[],
     xen: "x2apic is offered by default, and a Linux guest without nox2apic uses it; PVH, or PV drivers in an HVM guest, use event channels",
@@ -280,9 +290,9 @@ pub(crate) const SERIAL_PORT: &str = "serial port";
 
 /// Where no byte goes through.
 pub(crate) static SERIAL_STATUS: Cure = Cure {
-    change: "the guest only looks at the port's status, and no byte goes through: find out who polls it",
-    settings: &[by_hand("the rip of the exits says whose code it is: `exitscope report FILE --by rip`")],
-    xen: "the rip of the exits says whose code it is: `exitscope report FILE --tsc-hz … --by rip`",
+    change: "the guest only looks at the port's status, and no byte goes through: find out what polls it",
+    settings: &[by_hand("the rip of the exits shows whose code it is: `exitscope report FILE --by rip`")],
+    xen: "the rip of the exits shows whose code it is: `exitscope report FILE --tsc-hz … --by rip`",
     least: LESS_OFTEN,
     helps: CureCondition::Outside,
     risk: "none",
@@ -308,7 +318,7 @@ pub(crate) static SERIAL: Cure = Cure {
         libvirt("devices", "<console type='pty'><target type='virtio'/></console>"),
         qemu("-device virtio-serial-pci -chardev pty,id=console0 -device virtconsole,chardev=console0"),
         VIRTIO_CONSOLE,
-        by_hand("or say less: quiet, loglevel=4, no debug output of services on the console"),
+        by_hand("or print less: quiet, loglevel=4, no debug output of services on the console"),
     ],
     xen: "use the PV console: console=hvc0 in the guest",
     helps: CureCondition::Outside,
@@ -320,7 +330,7 @@ pub(crate) static SERIAL: Cure = Cure {
 };
 
 static KEYBOARD: Cure = Cure {
-    change: "take the keyboard controller away: the guest asks it",
+    change: "remove the keyboard controller: the guest accesses it",
     switches: &[],
     settings: &[
         libvirt("features", "<ps2 state='off'/>"),
@@ -342,9 +352,9 @@ static DELAY: Cure = Cure {
     settings: &[AdviceSetting::GuestBoot("io_delay=none")],
     xen: "io_delay=none on the guest kernel's command line",
     helps: CureCondition::Always,
-    least: Least::Nothing("from nothing, where it is not the kernel that writes it, to all their time"),
+    least: Least::Nothing("from 0 (if it is not the kernel that writes it) to all their time"),
     acts: Acts::AtStart,
-    risk: "none for emulated devices, which need no pauses; firmware writes the same port, to say how far it is",
+    risk: "none for emulated devices, which need no pauses; firmware writes the same port to show its progress",
     payer: NOBODY,
 };
 
@@ -371,14 +381,14 @@ static FLOPPY: Cure = Cure {
     settings: &[
         when!(LinuxGuest: AdviceSetting::GuestBoot("modprobe.blacklist=floppy")),
         by_hand(
-            "where the VM has a floppy drive: take it away (libvirt: the disk with device='floppy'; QEMU: -drive if=floppy)",
+            "if the VM has a floppy drive: remove it (libvirt: the disk with device='floppy'; QEMU: -drive if=floppy)",
         ),
     ],
     xen: "blacklist the module floppy in the guest",
     helps: CureCondition::Outside,
     least: Least::All,
     acts: Acts::AtStart,
-    risk: "no floppy drive; where the driver is no module of the guest's kernel, the line does nothing",
+    risk: "no floppy drive; if the driver is built into the guest's kernel, the line does nothing",
     payer: NOBODY,
 };
 
@@ -399,7 +409,7 @@ static VGA: Cure = Cure {
 };
 
 static DEBUG_CONSOLE: Cure = Cure {
-    change: "use a firmware without debug output, or take the debug console away",
+    change: "use a firmware without debug output, or remove the debug console",
     switches: &[],
     settings: &[qemu("(without) -device isa-debugcon,iobase=0x402")],
     xen: "use a release build of the firmware",
@@ -411,10 +421,10 @@ static DEBUG_CONSOLE: Cure = Cure {
 };
 
 static VMPORT: Cure = Cure {
-    change: "take VMware's backdoor away: something in the guest asks for it, as its mouse driver and open-vm-tools do",
+    change: "remove VMware's backdoor: something in the guest uses it, as its mouse driver and open-vm-tools do",
     switches: &[],
     settings: &[libvirt("features", "<vmport state='off'/>"), qemu("-machine vmport=off")],
-    xen: "take open-vm-tools and the driver vmmouse out of the guest",
+    xen: "remove open-vm-tools and the driver vmmouse from the guest",
     helps: CureCondition::Outside,
     least: Least::All,
     acts: Acts::AtStart,

@@ -8,9 +8,9 @@ use super::cure::{Acts, Cure, CureCondition, LESS_OFTEN, Least, NOBODY, Switch, 
 use crate::setting::AdviceSetting;
 use exitscope_policy::Knob;
 
-const MUST_COME: Least = Least::Nothing("from nothing, where they must come to this CPU, to all their time");
+const MUST_COME: Least = Least::Nothing("from 0 (if they must come to this CPU) to all their time");
 const NOT_THE_VMS: Least =
-    Least::Nothing("from nothing, where the interrupts are the VM's own or must come to this CPU, to all their time");
+    Least::Nothing("from 0 (if the interrupts are the VM's own or must come to this CPU) to all their time");
 
 /// `native_smp_send_reschedule` and `native_send_call_func_ipi` of arch/x86/kernel/smp.c are traced by ipi_send_cpu and
 /// ipi_send_cpumask of include/trace/events/ipi.h, since 6.4.
@@ -38,7 +38,7 @@ pub(crate) static HOST_INTERRUPTS: Cure = Cure {
                 but where VMX's preemption timer does not keep a guest's timers, as on AMD's processors, these are timers of the \
                 host, and stay",
         ),
-        by_hand("whoever records: perf's own interrupts, if it samples cycles, are among them"),
+        by_hand("perf itself: if it samples cycles, its own interrupts are among them"),
     ],
     xen: "",
     helps: CureCondition::Always,
@@ -63,9 +63,7 @@ pub(crate) static TIMER: Cure = Cure {
                 is the only task there",
         ),
     ],
-    least: Least::Nothing(
-        "from nothing, where these timers are the guest's or must expire on this CPU, to all their time",
-    ),
+    least: Least::Nothing("from 0 (if these timers are the guest's or must expire on this CPU) to all their time"),
     risk: "with nohz_full= each way into the kernel and back costs more on these CPUs, each exit to user space too",
     payer: NOBODY,
     ..HOST_INTERRUPTS
@@ -90,12 +88,12 @@ pub(crate) const PREEMPTION_TIMER_SWITCH: Switch = Switch {
 };
 
 pub(crate) static GUEST_TIMER: Cure = Cure {
-    change: "most of these interrupts are the guest's own timer, which a timer of the host's keeps: have VMX's preemption timer keep it, or \
-        let the guest arm it less often",
+    change: "most of these interrupts are the guest's own timer, which a timer of the host emulates: have VMX's \
+        preemption timer keep it, or let the guest arm it less often",
     switches: &[PREEMPTION_TIMER_SWITCH],
     settings: &[by_hand(
-        "an expiry stays an exit (PREEMPTION_TIMER), without the host's interrupt in it; only fewer timers of the guest are fewer exits \
-            (see timer)",
+        "an expiry stays an exit (PREEMPTION_TIMER), without the host's interrupt in it; only fewer timers of the \
+         guest mean fewer exits (see timer)",
     )],
     least: LESS_OFTEN,
     acts: Acts::WithModule,
@@ -142,9 +140,9 @@ pub(crate) static FUNCTION_CALL: Cure = Cure {
     settings: &[
         SENDERS,
         by_hand(
-            "by what the stacks say: flush_tlb: who unmaps memory of the VMM's (a balloon, NUMA balancing, KSM, its allocator); \
-                membarrier: the process that calls it; kvm_make_all_cpus_request: the MMU's changes, which `perf record -e \
-                kvm:kvm_unmap_hva_range` shows",
+            "by what the stacks show: flush_tlb: who unmaps memory of the VMM's (a balloon, NUMA balancing, KSM, its \
+                allocator); membarrier: the process that calls it; kvm_make_all_cpus_request: the MMU's changes, \
+                which `perf record -e kvm:kvm_unmap_hva_range` shows",
         ),
     ],
     ..RESCHEDULE
@@ -154,8 +152,9 @@ pub(crate) static FUNCTION_CALL: Cure = Cure {
 /// and `vmx_vcpu_pi_load` of arch/x86/kvm/vmx/posted_intr.c keep devices' interrupts posted while APICv is inhibited, and with
 /// `prepare_vmcs02_early` of arch/x86/kvm/vmx/nested.c L2 has another notification vector, or no posted interrupts.
 pub(crate) static POSTED: Cure = Cure {
-    change: "notifications of posted interrupts make the guest leave, which the processor would take without an exit if posted interrupts were \
-        in force for what runs: APICv is inhibited, a nested guest (L2) runs, or the notification is for another vCPU",
+    change: "notifications of posted interrupts make the guest leave; the processor would take them without an exit \
+        if posted interrupts were in force for the vCPU that runs. They are not: APICv is inhibited, a nested guest \
+        (L2) runs, or the notification is for another vCPU",
     settings: &[
         by_hand(
             "whether APICv is inhibited for this VM: `perf record -e kvm:kvm_apicv_inhibit_changed` from the VM's start on",
@@ -173,8 +172,8 @@ pub(crate) static POSTED: Cure = Cure {
 /// `pi_enable_wakeup_handler` and `pi_wakeup_handler` of arch/x86/kvm/vmx/posted_intr.c: the CPU on which a vCPU blocked gets its posted
 /// interrupts, of assigned devices and of IPI virtualisation (`vmx_needs_pi_wakeup`).
 pub(crate) static POSTED_WAKEUP: Cure = Cure {
-    change: "posted interrupts wake vCPUs that halted on these CPUs, on which others run meanwhile and leave their guest for it: give each vCPU a \
-        CPU of its own",
+    change: "posted interrupts wake vCPUs that halted on these CPUs, and the vCPUs that run there now leave their \
+        guest for it: give each vCPU a CPU of its own",
     settings: &[by_hand(
         "libvirt's <vcpupin>; only where there are CPUs enough. The interrupts are of devices that are assigned to a VM (VFIO), or IPIs \
             where IPI virtualisation is on",

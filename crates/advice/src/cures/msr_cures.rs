@@ -94,16 +94,16 @@ pub(crate) static MSRS: &[ExitSource] = &[
 const ASYNC_PF: &str = "asynchronous page faults";
 
 /// MSR_KVM_ASYNC_PF_EN, _INT and _ACK of Documentation/virt/kvm/x86/msr.rst; `kvm_async_pf_queue_task` of arch/x86/kernel/kvm.c.
-const ASYNC: &str = "the guest acknowledges that a page is there which the host had to read in first (MSR_KVM_ASYNC_PF_ACK), or switches \
-    that on: what is to be judged are the page faults, and `perf stat -a -e kvm:kvm_async_pf_not_present -e kvm:kvm_async_pf_ready \
-    sleep 10` says how many have to wait";
+const ASYNC: &str = "the guest acknowledges a page that the host had to read in first (MSR_KVM_ASYNC_PF_ACK), or \
+    switches that on: the page faults are what matters, and `perf stat -a -e kvm:kvm_async_pf_not_present -e \
+    kvm:kvm_async_pf_ready sleep 10` shows how many have to wait";
 
 /// Interrupts that one vCPU sends to another.
 pub(crate) const IPIS: &str = "IPIs";
 
 /// `tsc_verify_tsc_adjust` of arch/x86/kernel/tsc_sync.c.
-const TSC_ADJUST: &str = "a Linux guest looks at it when a CPU goes idle, at most once a second for each: more than that is a \
-    program's, and the rip of the exits says whose (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
+const TSC_ADJUST: &str = "a Linux guest looks at it when a CPU goes idle, at most once a second for each: more than \
+    that is a program's, and the rip of the exits shows whose (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
 
 /// What pseries guests ask for.
 pub(crate) static HCALLS: &[ExitSource] = &[
@@ -114,15 +114,15 @@ pub(crate) static HCALLS: &[ExitSource] = &[
 
 /// H_PROD of `kvmppc_pseries_do_hcall` in arch/powerpc/kvm/book3s_hv.c.
 const PROD: &str =
-    "the guest wakes a vCPU of its own that has ceded its turn (H_CEDE), or will: fewer waits are fewer calls";
+    "the guest wakes a vCPU of its own that has ceded its turn (H_CEDE), or is about to: fewer waits mean fewer calls";
 
 /// `kvm_pv_kick_cpu_op`, `kvm_pv_send_ipi`, `kvm_sched_yield` of arch/x86/kvm; Documentation/virt/kvm/x86/hypercalls.rst.
-const KICK: &str = "the guest has PV spinlocks, and who gives a lock back wakes who waits for it: fewer waits are fewer calls, so \
-    that a CPU for each vCPU is what helps (see steal)";
+const KICK: &str = "the guest has PV spinlocks: a vCPU that releases a lock wakes one that waits for it; fewer waits \
+    mean fewer calls, so a CPU for each vCPU helps (see steal)";
 const PV_IPI: &str = "one call sends an interrupt to many vCPUs (kvm-pv-ipi), where each would be an exit otherwise; only where the \
     processor delivers IPIs itself is kvm-pv-ipi=off better";
-const PV_YIELD: &str = "the guest gives its turn to a vCPU that has no CPU and whose answer it waits for (kvm-pv-sched-yield): a CPU \
-    for each vCPU is what helps (see steal)";
+const PV_YIELD: &str = "the guest yields to a vCPU that has no CPU and whose answer it waits for \
+    (kvm-pv-sched-yield): a CPU for each vCPU helps (see steal)";
 const CONVERSION: &str = "a confidential guest shares pages with the host, or takes them back, as its drivers ask for";
 
 /// `kvm_hv_flush_tlb`, `kvm_hv_send_ipi`, `kvm_hv_hypercall` of arch/x86/kvm/hyperv.c.
@@ -130,9 +130,9 @@ const FLUSHES: &str = "TLB flushes by hypercall";
 const FLUSH: &str =
     "one call flushes the TLBs of many vCPUs (hv-tlbflush), without an IPI to each; fewer vCPUs need fewer";
 const HV_IPI: &str = "one call sends an interrupt to many vCPUs (hv-ipi), where each would be an exit otherwise";
-const LONG_SPIN: &str = "the guest says that it waits long for a lock, and KVM lets another of its vCPUs run: a CPU for each vCPU is \
-    what helps (see steal)";
-const VMBUS: &str = "devices of Hyper-V's VMBus are asked by it, and there is nothing to set";
+const LONG_SPIN: &str = "the guest reports a long wait for a lock, and KVM lets another of its vCPUs run: a CPU for \
+    each vCPU helps (see steal)";
+const VMBUS: &str = "the guest calls devices of Hyper-V's VMBus: there is nothing to set";
 
 /// The local APIC's ends of interrupts and task priorities.
 pub(crate) const EOIS: &str = "APIC's EOI and TPR";
@@ -142,8 +142,9 @@ const HV_EOIS: &str = "Hyper-V's EOI and TPR";
 
 /// No bit of an MSR bitmap stands for these numbers (`svm_msrpm_offset` of arch/x86/kvm/svm; Intel's SDM, volume 3, "MSR-Bitmap
 /// Address"); `kvm_hv_vapic_msr_write` of arch/x86/kvm/hyperv.c answers.
-const HV_EOI: &str = "the guest ends its interrupts through Hyper-V's registers (hv-vapic), which no processor lets through: each access is \
-    an exit, also where the APIC is virtualised; KVM spares some by the page that the guest shares for it";
+const HV_EOI: &str = "the guest ends its interrupts through Hyper-V's registers (hv-vapic), which no processor lets \
+    through: each access is an exit, also where the APIC is virtualised; KVM avoids some of them by a page that the \
+    guest shares with it";
 
 /// `spapr_vty`: H_PUT_TERM_CHAR takes 16 bytes at most (hw/char/spapr_vty.c of QEMU).
 static TERM_CHAR: Cure = Cure {
@@ -159,7 +160,7 @@ static TERM_CHAR: Cure = Cure {
     helps: CureCondition::Always,
     least: LESS_OFTEN,
     acts: Acts::AtStart,
-    risk: "what is not on the console is not there when the guest hangs",
+    risk: "messages that are not on the console are missing when the guest hangs",
     payer: NOBODY,
 };
 
@@ -174,16 +175,17 @@ static IPIV: &[Switch] = &[
     Switch {
         module: "kvm_intel",
         knob: &ENABLE_IPIV,
-        on: "see that enable_apicv is on, too; what inhibits both for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says \
-            from the VM's start on",
+        on: "see that enable_apicv is on, too; `perf record -e kvm:kvm_apicv_inhibit_changed`, from the VM's start \
+            on, shows what inhibits both for this VM",
         off: &[],
         of_apic: true,
     },
     // `avic_hardware_setup` of arch/x86/kvm/svm/avic.c; the switch is there since Linux 6.17.
     Switch {
-        on: "see that its enable_ipiv, if there is one, is Y: KVM clears it on processors of family 17h, which miss IPIs (erratum 1235); \
-            what inhibits AVIC for this VM, `perf record -e kvm:kvm_apicv_inhibit_changed` says from the VM's start on, QEMU's PIT above \
-            all (-global kvm-pit.lost_tick_policy=discard; libvirt: <timer name='pit' tickpolicy='discard'/>)",
+        on: "see that its enable_ipiv, if there is one, is Y: KVM clears it on processors of family 17h, which miss \
+            IPIs (erratum 1235); `perf record -e kvm:kvm_apicv_inhibit_changed`, from the VM's start on, shows what \
+            inhibits AVIC for this VM, above all QEMU's PIT (-global kvm-pit.lost_tick_policy=discard; libvirt: \
+            <timer name='pit' tickpolicy='discard'/>)",
         ..AVIC_SWITCH
     },
 ];
@@ -213,9 +215,9 @@ static END_OF_MESSAGE: Cure = Cure {
     ],
     xen: "",
     helps: CureCondition::Always,
-    least: Least::Nothing("from nothing, where the messages are not the timers', to all their time"),
+    least: Least::Nothing("from 0 (if the messages are not the timers') to all their time"),
     acts: Acts::AtStart,
-    risk: "direct mode needs QEMU 4.1 and libvirt 5.7 or later, and a Windows that knows it",
+    risk: "direct mode needs QEMU 4.1 and libvirt 5.7 or later, and a Windows that supports it",
     payer: NOBODY,
 };
 
@@ -234,17 +236,17 @@ static REFERENCE_TIME: Cure = Cure {
         libvirt("clock", "<timer name='hypervclock' present='yes'/>"),
         qemu("-cpu …,hv-time"),
         by_hand(
-            "a guest that has it already and reads the register all the same found its TSC unstable: see to that on the host \
-                first (constant TSC). Then invtsc may help (-cpu …,invtsc=on,tsc-frequency=HZ; libvirt: <feature \
-                policy='require' name='invtsc'/> and <timer name='tsc' frequency='HZ'/>)",
+            "a guest that has the page and reads the register nevertheless has found its TSC unstable: mend that on \
+                the host first (constant TSC). Then invtsc may help (-cpu …,invtsc=on,tsc-frequency=HZ; libvirt: \
+                <feature policy='require' name='invtsc'/> and <timer name='tsc' frequency='HZ'/>)",
         ),
     ],
     xen: "viridian=[\"base\",\"reference_tsc\"] in the domain's xl.cfg",
     helps: CureCondition::Always,
-    least: Least::Nothing("from nothing, where the guest has the page and does not trust it, to all their time"),
+    least: Least::Nothing("from 0 (if the guest has the page and does not trust it) to all their time"),
     acts: Acts::AtStart,
-    risk: "of hv-time none known; with invtsc QEMU then refuses to migrate or to save the VM, unless tsc-frequency is given, and \
-        then it goes only to hosts of that frequency, or that scale it",
+    risk: "with hv-time, none known; with invtsc, QEMU refuses to migrate or to save the VM, unless tsc-frequency is \
+        given, and then it goes only to hosts of that frequency, or that scale it",
     payer: "with invtsc, whoever migrates VMs",
 };
 
@@ -265,7 +267,8 @@ const SENDERS: AdviceSetting = by_hand(
 /// `kvm_send_ipi_mask` and `kvm_flush_tlb_multi` of arch/x86/kernel/kvm.c.
 static IPI: Cure = Cure {
     change: "let the processor deliver interrupts between vCPUs (IPI virtualisation: Intel from Sapphire Rapids on, \
-        AVIC on AMD), or have fewer of them: fewer vCPUs, or, where CPUs are free, guest halt polling, which wakes without one",
+        AVIC on AMD), or reduce their number: by fewer vCPUs, or, if CPUs are free, by guest halt polling, which \
+        needs no interrupt to wake a vCPU",
     switches: IPIV,
     settings: &[
         by_hand(
@@ -287,8 +290,9 @@ static IPI: Cure = Cure {
 /// `avic_incomplete_ipi_interception` of arch/x86/kvm/svm/avic.c: AVIC_IPI_FAILURE_TARGET_NOT_RUNNING. Who waits for work in
 /// haltpoll says by TIF_POLLING_NRFLAG that nobody need send it an interrupt: drivers/cpuidle/poll_state.c.
 pub(crate) static IPI_TO_HALTED: Cure = Cure {
-    change: "most of these interrupts wake vCPUs that have halted, for which AVIC would leave the guest all the same: have fewer of \
-        them: fewer vCPUs, or, where CPUs are free, guest halt polling, which wakes without one",
+    change: "most of these interrupts wake vCPUs that have halted, and such a wake-up is an exit even with AVIC: \
+        reduce their number by fewer vCPUs, or, if CPUs are free, by guest halt polling, which needs no interrupt to \
+        wake a vCPU",
     settings: &[
         by_hand(
             "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
@@ -303,8 +307,8 @@ pub(crate) static IPI_TO_HALTED: Cure = Cure {
 
 /// The same, where a guest must not poll.
 pub(crate) static IPI_TO_HALTED_ALONE: Cure = Cure {
-    change: "most of these interrupts wake vCPUs that have halted, for which AVIC would leave the guest all the same: have fewer of \
-        them, by fewer vCPUs above all; not by guest halt polling, as CPUs are short",
+    change: "most of these interrupts wake vCPUs that have halted, and such a wake-up is an exit even with AVIC: \
+        reduce their number, above all by fewer vCPUs; not by guest halt polling, because CPUs are short",
     settings: &[SENDERS],
     risk: "none known",
     payer: NOBODY,
@@ -313,7 +317,8 @@ pub(crate) static IPI_TO_HALTED_ALONE: Cure = Cure {
 
 /// `arch_irq_work_raise` of arch/x86/kernel/irq_work.c; `vmx_update_msr_bitmap_x2apic` of arch/x86/kvm/vmx/vmx.c.
 pub(crate) static IPI_TO_ITSELF: Cure = Cure {
-    change: "most of these interrupts go to the vCPU that sends them: have fewer of them, or let the processor deliver them",
+    change: "most of these interrupts go to the vCPU that sends them: reduce their number, or let the processor \
+        deliver them",
     switches: APICV,
     settings: &[
         by_hand(
@@ -346,7 +351,7 @@ static HV_IPIS: Cure = Cure {
     ],
     xen: "viridian=[\"base\",\"hcall_remote_tlb_flush\",\"hcall_ipi\"] in the domain's xl.cfg",
     helps: CureCondition::Always,
-    least: Least::Nothing("from nothing, where each goes to a single vCPU, to all their time"),
+    least: Least::Nothing("from 0 (if each goes to a single vCPU) to all their time"),
     acts: Acts::AtStart,
     risk: "none known",
     payer: NOBODY,
@@ -363,20 +368,21 @@ static EOI: Cure = Cure {
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
-    risk: "KVM leaves it out where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; AVIC besides: the PIT's \
-        reinjection); AVIC with x2AVIC (AMD from Zen 4 on) serves guests in x2APIC mode, without it their registers still exit",
+    risk: "KVM leaves it off where it cannot be used (AutoEOI of Hyper-V's SynIC: hv-avic; AVIC besides: the PIT's \
+        reinjection); AVIC with x2AVIC (AMD from Zen 4 on) serves guests in x2APIC mode, without it their registers \
+        still exit",
     payer: NOBODY,
 };
 
 pub(crate) const TSC: &str = "TSC";
 
 /// `kvm_write_tsc` of arch/x86/kvm/x86.c.
-pub(crate) const TSC_WRITES: &str = "the guest sets its TSC, as kernels do while they boot and where they synchronise its CPUs: what goes on setting \
-    it, the rip of the exits says (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
+pub(crate) const TSC_WRITES: &str = "the guest sets its TSC, as kernels do while they boot and while they synchronise \
+    CPUs: the rip of the exits shows what goes on setting it (`perf record -e kvm:kvm_exit -e kvm:kvm_msr`)";
 
 static TSC_CURE: Cure = Cure {
     change: "let the guest read its clock with RDTSC instead of the MSR",
-    settings: &[by_hand("in the guest: whose code it is, the rip of the exits says (`perf record -e kvm:kvm_exit`)")],
+    settings: &[by_hand("in the guest: the rip of the exits shows whose code it is (`perf record -e kvm:kvm_exit`)")],
     ..IN_GUEST
 };
 
@@ -429,9 +435,7 @@ pub(crate) static PMU: Cure = Cure {
 
 /// AMD's: no CPUID leaf takes the counters of the K7 away, for which `amd_pmu_init` of arch/x86/events/amd/core.c has a driver.
 static AMD_PMU: Cure = Cure {
-    least: Least::Nothing(
-        "from nothing, where others than those that are switched off go on counting, to all their time",
-    ),
+    least: Least::Nothing("from 0 (if others than those that are switched off go on counting) to all their time"),
     ..PMU
 };
 
@@ -441,7 +445,7 @@ pub(crate) static RDPMC: Cure = Cure {
     settings: &[
         by_hand(
             "in the guest: profilers and libraries that count by themselves (PAPI, `perf stat` with short intervals); \
-                /sys/bus/event_source/devices/cpu/rdpmc says who may",
+                /sys/bus/event_source/devices/cpu/rdpmc shows who may",
         ),
         MEDIATED,
     ],
@@ -451,7 +455,7 @@ pub(crate) static RDPMC: Cure = Cure {
 pub(crate) static CPUID: Cure = Cure {
     change: "let the guest's program use CPUID less: it always exits, and no setting of the host changes that",
     settings: &[by_hand(
-        "in the guest: the rip of the exits says whose code it is; CPUID as a fence around RDTSC can be LFENCE or \
+        "in the guest: the rip of the exits shows whose code it is; CPUID as a fence around RDTSC can be LFENCE or \
             RDTSCP, features can be looked up once",
     )],
     ..IN_GUEST

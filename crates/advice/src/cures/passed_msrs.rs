@@ -57,9 +57,10 @@ pub(crate) static SPEC_CTRL: PassedMsr = PassedMsr {
     on_amd: Passing::AfterWrite { or_virtual: true },
     toggled: Some((
         IBRS,
-        "the guest's kernel switches IBRS on and off, as Linux does at each entry into its kernel where the mitigation is IBRS: \
-        enhanced IBRS, where the processor has it, is written once, and spectre_v2= and retbleed= on the guest's command line choose \
-        another (its /sys/devices/system/cpu/vulnerabilities says which is in force, and what the choice leaves open); ",
+        "the guest's kernel switches IBRS on and off, as Linux does at each entry into its kernel where the \
+        mitigation is IBRS: enhanced IBRS, where the processor has it, is written once, and spectre_v2= and retbleed= \
+        on the guest's command line choose another (its /sys/devices/system/cpu/vulnerabilities shows which is in \
+        force, and what the choice leaves open); ",
     )),
 };
 
@@ -172,7 +173,7 @@ impl PassedMsr {
         match why.split_last() {
             Some((last, [])) => _ = write!(text, ": repeated exits mean {last}"),
             Some((last, more)) => _ = write!(text, ": repeated exits mean {} or {last}", more.join(", ")),
-            None => text += "; why there are exits all the same, nothing in the recording says",
+            None => text += "; nothing in the recording shows why there are exits nevertheless",
         }
         let _ = write!(text, "; {LOOK}");
         text
@@ -253,7 +254,7 @@ mod tests {
         says(
             &BASES,
             MsrEvidence { no_nested: true, kernel: old, ..OPEN },
-            &["nothing in the recording says"],
+            &["nothing in the recording shows"],
             &["mean"],
         );
         says(&SYSCALL, OPEN, &["each access is an exit, and kernels write it"], &["AMD", "without an exit", "nested"]);

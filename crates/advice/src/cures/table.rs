@@ -124,7 +124,7 @@ mod tests {
             (
                 Msr,
                 0x4000_0020,
-                "QEMU then refuses to migrate or to save the VM, unless tsc-frequency is given",
+                "QEMU refuses to migrate or to save the VM, unless tsc-frequency is given",
                 "can be migrated only",
             ),
             // Linux, arch/x86/kvm/vmx/posted_intr.c, vmx_can_use_vtd_pi: irqchip_in_kernel.

@@ -15,15 +15,16 @@ const NUMA: AdviceSetting = by_hand(
 
 /// Documentation/admin-guide/mm/ksm.rst; `MADV_MERGEABLE` is what QEMU asks for (`ram_block_add` of system/physmem.c).
 const KSM: AdviceSetting = by_hand(
-    "/sys/kernel/mm/ksm/run: 0 stops it, 2 also takes merged pages apart; pages_sharing beside it says how much memory it saves, \
-        full_scans how often it looks at all",
+    "/sys/kernel/mm/ksm/run: 0 stops it, 2 also takes merged pages apart; pages_sharing beside it shows how much \
+     memory it saves, and full_scans how often it has scanned all memory",
 );
 
 /// `collapse_huge_page` of mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.
 const COLLAPSE: AdviceSetting = by_hand(
-    "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed, twice, says how much it collapses; pages_to_scan and \
-        scan_sleep_millisecs beside it how fast it goes. With enabled at madvise or always, and defrag that lets faults wait for huge \
-        pages, memory is huge from its first touch, and nothing is left to collapse",
+    "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_collapsed, twice, shows how much it collapses; \
+        pages_to_scan and scan_sleep_millisecs beside it set how fast it goes. With enabled at madvise or always, and \
+        defrag that lets faults wait for huge pages, memory is huge from its first touch, and nothing is left to \
+        collapse",
 );
 
 /// `inflate` of hw/virtio/virtio-balloon.c of QEMU, `ram_block_discard_range` of system/physmem.c; migration/postcopy-ram.c and
@@ -51,12 +52,13 @@ const IF_COLLAPSE: AdviceSetting = AdviceSetting::When { condition: SettingCondi
 
 /// Pages fault again, and no event says who took them.
 pub(crate) static TAKEN_AWAY: Cure = Cure {
-    change: "most of these pages faulted before in this recording, so that something unmapped them meanwhile: find out what",
+    change: "most of these pages faulted before in this recording, so something unmapped them meanwhile: find out what",
     switches: &[],
     settings: &[
         by_hand(
-            "`perf record -a -e kvm:kvm_unmap_hva_range -e huge_memory:mm_collapse_huge_page -e migrate:mm_migrate_pages -- sleep 10` \
-                on the host, and `perf report --sort comm,sym`: the thread says who does it (khugepaged, ksmd, kswapd, the VMM's own)",
+            "`perf record -a -e kvm:kvm_unmap_hva_range -e huge_memory:mm_collapse_huge_page -e \
+                migrate:mm_migrate_pages -- sleep 10` on the host, and `perf report --sort comm,sym`: the thread \
+                shows who does it (khugepaged, ksmd, kswapd, the VMM's own)",
         ),
         IF_NUMA,
         IF_KSM,
@@ -69,14 +71,15 @@ pub(crate) static TAKEN_AWAY: Cure = Cure {
     helps: CureCondition::Always,
     least: LESS_OFTEN,
     acts: Acts::AtHost,
-    risk: "what takes pages away has its use: memory that several VMs share, or that is near to who uses it",
+    risk: "what unmaps pages has its use: memory that several VMs share, or memory close to the CPU that uses it",
     payer: "whoever gains by it",
 };
 
 /// Where the host changes mappings meanwhile: that a page had no fault before in the recording does not say that it was not there before.
 pub(crate) static PERHAPS_TAKEN: Cure = Cure {
-    change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so that pages that were there before \
-        the recording may have been taken away; no thread does most of it: find out who, before huge pages or preallocation",
+    change: "the host changes the VMM's mappings meanwhile (kvm_unmap_hva_range, of its MMU notifier), so pages that \
+        were mapped before the recording may have been unmapped; no thread does most of it: find out which do it \
+        before trying huge pages or preallocation",
     ..TAKEN_AWAY
 };
 
@@ -84,44 +87,46 @@ pub(crate) static PERHAPS_TAKEN: Cure = Cure {
 /// mm/migrate.c, at the fault; `wp_page_copy` of mm/memory.c is a write to a shared page; `try_to_free_pages` of mm/vmscan.c and
 /// `try_to_compact_pages` of mm/compaction.c are asked by who allocates.
 pub(crate) static BY_VCPUS: Cure = Cure {
-    change: "the host may have taken this memory away, for the guest to fault it in again: the vCPU threads themselves change the mappings \
-        (kvm_unmap_hva_range, of its MMU notifier), as NUMA balancing, KSM's pages when they are written to, and a shortage of memory \
-        have them do; the recording does not tell these apart: find out which, before huge pages or preallocation",
+    change: "the host may have unmapped this memory, so that the guest faults it in again: the vCPU threads \
+        themselves change the mappings (kvm_unmap_hva_range, of its MMU notifier), as NUMA balancing, KSM's pages \
+        when they are written to, and a shortage of memory have them do; the recording does not tell these apart: \
+        find out which it is before trying huge pages or preallocation",
     settings: &[IF_NUMA, IF_KSM, RECLAIM],
     ..TAKEN_AWAY
 };
 
 /// The same where NUMA balancing is off.
 pub(crate) static BY_VCPUS_WITHOUT_NUMA: Cure = Cure {
-    change: "the host may have taken this memory away, for the guest to fault it in again: the vCPU threads themselves change the mappings \
-        (kvm_unmap_hva_range, of its MMU notifier), and NUMA balancing is off (kernel.numa_balancing=0); shared pages that are written \
-        to (KSM's) and a shortage of memory do so, too, and the recording does not tell these apart: find out which, before huge \
-        pages or preallocation",
+    change: "the host may have unmapped this memory, so that the guest faults it in again: the vCPU threads \
+        themselves change the mappings (kvm_unmap_hva_range, of its MMU notifier), and NUMA balancing is off \
+        (kernel.numa_balancing=0); shared pages that are written to (KSM's) and a shortage of memory do so, too, and \
+        the recording does not tell these apart: find out which it is before trying huge pages or preallocation",
     settings: &[IF_KSM, RECLAIM],
     ..TAKEN_AWAY
 };
 
 /// Any thread of the process may get the turn of `task_numa_work`.
 pub(crate) static BY_VMM: Cure = Cure {
-    change: "the VMM may have taken this memory away, for the guest to fault it in again: threads of its process that are no vCPUs change the \
-        mappings (kvm_unmap_hva_range), as a balloon, a migration or a snapshot has them do: find out which, before huge pages or \
-        preallocation",
+    change: "the VMM may have unmapped this memory, so that the guest faults it in again: threads of its process that \
+        are no vCPUs change the mappings (kvm_unmap_hva_range), as a balloon, a migration or a snapshot has them do: \
+        find out which it is before trying huge pages or preallocation",
     settings: &[VMM, IF_NUMA],
     ..TAKEN_AWAY
 };
 
 /// `collapse_huge_page` of mm/khugepaged.c takes what is mapped small away, and maps a huge page in its place.
 pub(crate) static BY_KHUGEPAGED: Cure = Cure {
-    change: "khugepaged makes huge pages of small ones (kvm_unmap_hva_range in its thread), for which it takes these away from \
-        guests once: that ends when all is collapsed, unless something splits it again; memory that is huge from the beginning spares it",
+    change: "khugepaged makes huge pages of small ones (kvm_unmap_hva_range in its thread), and unmaps these from \
+        guests once for it: that ends when all memory is collapsed, unless something splits it again; memory that is \
+        huge from the beginning avoids it",
     settings: &[COLLAPSE, libvirt("memoryBacking", "<hugepages/>")],
     ..TAKEN_AWAY
 };
 
 /// `write_protect_page` and `replace_page` of mm/ksm.c; a write to a merged page takes it away once more (`wp_page_copy`).
 pub(crate) static BY_KSM: Cure = Cure {
-    change: "ksmd merges equal pages (kvm_unmap_hva_range in its thread), for which it takes them away from guests: have it leave \
-        this VM's memory alone",
+    change: "ksmd merges equal pages (kvm_unmap_hva_range in its thread), and unmaps them from guests for it: have it \
+        leave this VM's memory alone",
     settings: &[KSM, qemu("-machine mem-merge=off"), libvirt("memoryBacking", "<nosharepages/>")],
     risk: "memory that is not merged is missing elsewhere: a host that counts on it may begin to swap",
     payer: "other users of the host's memory",
@@ -130,8 +135,8 @@ pub(crate) static BY_KSM: Cure = Cure {
 
 /// `mlock` keeps pages from `shrink_folio_list` of mm/vmscan.c: they are not evictable.
 pub(crate) static BY_RECLAIM: Cure = Cure {
-    change: "kswapd reclaims memory (kvm_unmap_hva_range in its thread), for which it takes pages away from guests: the host is short \
-        of memory; have fewer or smaller VMs, or lock this one's memory",
+    change: "kswapd reclaims memory (kvm_unmap_hva_range in its thread), and unmaps pages from guests for it: the \
+        host is short of memory; run fewer or smaller VMs, or lock this one's memory",
     settings: &[RECLAIM, libvirt("memoryBacking", "<locked/>"), qemu("-overcommit mem-lock=on")],
     risk: "locked memory is never reclaimed: the host has to find its memory elsewhere, or kills processes",
     payer: "other users of the host's memory",
@@ -140,8 +145,8 @@ pub(crate) static BY_RECLAIM: Cure = Cure {
 
 /// `proactive_compact_node` of mm/compaction.c (Linux 5.9), by sysctl_compaction_proactiveness; 20 by default.
 pub(crate) static BY_COMPACTION: Cure = Cure {
-    change: "kcompactd moves pages to make room for large ones (kvm_unmap_hva_range in its thread), for which it takes them away from \
-        guests",
+    change: "kcompactd moves pages to make room for large ones (kvm_unmap_hva_range in its thread), and unmaps them \
+        from guests for it",
     settings: &[by_hand(
         "`grep compact_ /proc/vmstat`, twice: compact_daemon_wake and compact_daemon_migrate_scanned grow with it; \
             `sysctl vm.compaction_proactiveness=0` leaves it to allocations that need it",

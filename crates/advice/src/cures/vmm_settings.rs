@@ -17,7 +17,7 @@ pub(crate) fn for_vmm(vmm: &Vmm, settings: Vec<AdviceSetting>) -> Vec<AdviceSett
             vec![AdviceSetting::ByHand(format!("on QEMU's command line already: {had}").into())]
         }
         Vmm::Other(name) => vec![AdviceSetting::ByHand(
-            format!("its threads are called {name}, so that it is not QEMU's: see what that offers for it").into(),
+            format!("its threads are called {name}, so its VMM is not QEMU: see what that VMM offers instead").into(),
         )],
         Vmm::Unknown => vec![by_hand(IF_QEMU)],
     };
@@ -51,4 +51,4 @@ pub(crate) fn in_force(options: &QemuOptions, settings: &[AdviceSetting]) -> Opt
 
 /// Where nothing says who runs the VM's devices.
 const IF_QEMU: &str =
-    "nothing in the recording says that QEMU runs this VM: its and libvirt's lines hold only if it does";
+    "nothing in the recording shows that QEMU runs this VM: the lines for QEMU and libvirt apply only if it does";

@@ -65,13 +65,14 @@ const NO_PORT: Remedy = Remedy::Cure(&NO_SERIAL_PORT);
 /// Why nothing is to be set where the kernel takes the writes already: `virtio_queue_host_notifier_aio_poll_begin` of QEMU's
 /// hw/virtio/virtio.c, `vhost_disable_notify` of drivers/vhost/vhost.c, event_idx of `DEFINE_VIRTIO_COMMON_FEATURES` in QEMU's
 /// include/hw/virtio/virtio.h.
-const BY_IOEVENTFD: &str = "a doorbell that the kernel takes already: an ioeventfd does (kvm_fast_mmio), as for virtio queues, so that \
-    each notification is one exit without a way to user space; fewer are rung where driver and device agree on it (event_idx, which QEMU \
-    offers by default), and none while the device's side polls the queue (an iothread's poll-max-ns, a busy vhost worker)";
+const BY_IOEVENTFD: &str = "a doorbell that the kernel already takes by an ioeventfd (kvm_fast_mmio), as for virtio \
+    queues: each notification is one exit that does not go to user space; there are fewer if driver and device agree \
+    on it (event_idx, which QEMU offers by default), and none while the device's side polls the queue (an iothread's \
+    poll-max-ns, a busy vhost worker)";
 
 /// Of an MSR that is in no table, nobody can say that the guest should ask for it less.
-const OTHER_MSR: &str = "no table says what the guest wants of this MSR: what the hypervisor does not let through, it answers by an exit, \
-    and the rip of the exits says whose code asks (`report --by rip`)";
+const OTHER_MSR: &str = "exitscope has no rule for this MSR: each access to an MSR that the hypervisor does not let \
+    through is an exit, and the rip of the exits shows whose code it is (`report --by rip`)";
 
 /// By the names of the causes.
 pub(crate) const OTHERWISE: [(&str, &[Remedy]); 6] = [
@@ -117,7 +118,7 @@ pub(crate) const GAPS: &[Gap] = &[
             let about: u64 = input.vms.keys().map(|vm| input.of_reasons(*vm, ABOUT).count).sum();
             let said = input.vms.keys().flat_map(|vm| input.subjects_of(*vm)).map(|(_, about)| about.stats.count);
             (about > 2 * said.sum::<u64>())
-                .then_some("there is no kvm_pio, kvm_msr, kvm_cpuid or kvm_hypercall with most of those exits")
+                .then_some("most of those exits have no kvm_pio, kvm_msr, kvm_cpuid or kvm_hypercall")
         },
     },
     Gap {
@@ -127,7 +128,7 @@ pub(crate) const GAPS: &[Gap] = &[
             let input = of.selected;
             let enters = input.vms.keys().any(|vm| input.of_reasons(*vm, ENTRIES).count > 0);
             let mut causes = input.vms.keys().flat_map(|vm| input.causes(*vm));
-            (enters && !causes.any(|(cause, _)| cause.code.nested)).then_some("there is no kvm_nested_vmexit in it")
+            (enters && !causes.any(|(cause, _)| cause.code.nested)).then_some("the recording has no kvm_nested_vmexit")
         },
     },
     Gap {
@@ -137,21 +138,21 @@ pub(crate) const GAPS: &[Gap] = &[
             let mut causes = of.selected.vms.keys().flat_map(|vm| of.selected.causes(*vm));
             let halts = causes.any(|(cause, _)| reasons::is_halt_of_nested(cause));
             (halts && !reasons::tells_who_halts(of.selected, of.host))
-                .then_some("there is no kvm_nested_vmexit_inject in it")
+                .then_some("the recording has no kvm_nested_vmexit_inject")
         },
     },
     Gap {
-        what: "which exits go on beyond the kernel",
+        what: "which exits go on to user space",
         lacks: Lacks::Events(&[Missed::UserExits]),
         missing: |of| {
             let is_unsaid = !of.selected.facts.event_kinds.handlers && !of.host.arch.starts_with("ppc");
-            is_unsaid.then_some(if of.host.xen { NO_RUN_STATES } else { "there is no kvm_userspace_exit in it" })
+            is_unsaid.then_some(if of.host.xen { NO_RUN_STATES } else { "the recording has no kvm_userspace_exit" })
         },
     },
 ];
 
 /// What a recording of Xen lacks.
-pub(crate) const NO_RUN_STATES: &str = "there are no run states in it";
+pub(crate) const NO_RUN_STATES: &str = "the recording has no run states";
 
 /// A VM's exits about one thing.
 #[derive(Default)]
@@ -181,7 +182,7 @@ impl VmSubjectExits {
         let cell = &self.all.stats;
         let beyond = cell.cost().0.saturating_sub(usual_cost(cell, input.facts.event_kinds.switches));
         if beyond.saturating_mul(MIN_ASLEEP_SHARE) > cell.cost().0 {
-            let what = "part of that time which is of long ones, and may be waiting for a CPU";
+            let what = "part of that time in long exits, which may be waiting for a CPU";
             self.more.push((Topic::Devices, what.to_string(), share(beyond, cell.cost().0)));
         }
     }
@@ -459,7 +460,7 @@ impl JudgedVm<'_> {
             (Some(Remedy::Cure(cure)), _) => match self.is_made(cure) {
                 Some(had) => leave(
                     RuleAnswer::NotJudged(format!(
-                        "what would spare them is on QEMU's command line already ({had}), and they come all the same"
+                        "QEMU's command line already has what would avoid them ({had}), and they occur nevertheless"
                     )),
                     judgement,
                 ),
@@ -513,7 +514,7 @@ impl JudgedVm<'_> {
     fn answered_inside(&self) -> RuleAnswer {
         match self.input.facts.event_kinds.handlers {
             true => RuleAnswer::Inherent(
-                "the hypervisor itself answers it already; only the guest can ask less often".into(),
+                "the hypervisor itself already answers it; only the guest can access it less often".into(),
             ),
             false => self.not_recorded(NOT_SAID_WHO, &[Missed::UserExits]),
         }
@@ -613,24 +614,26 @@ impl JudgedVm<'_> {
         if let Some(inhibited) = self.inhibited().filter(|_| *of_apic) {
             return inhibited;
         }
-        let write = format!("`options {module} {name}=1` in modprobe.d switches it on where the processor can");
+        let write = format!("`options {module} {name}=1` in modprobe.d switches it on if the processor can do it");
         let setting = match self.host.switch(module, name) {
             Some(false) => {
-                let also = format!("{module}'s {name} is N also where the processor cannot: then this changes nothing");
+                let also =
+                    format!("{module}'s {name} is N also if the processor cannot do it: then this changes nothing");
                 return vec![
                     AdviceSetting::Knob { side: SettingSide::Host, knob, value: 1 },
                     AdviceSetting::ByHand(also.into()),
                 ];
             }
-            Some(true) => format!("{module}'s {name} was on, and there are these exits all the same: {on}"),
+            Some(true) => format!("{module}'s {name} was on, and these exits occur nevertheless: {on}"),
             None => match self.input.kvm_activity(self.id, off).first() {
                 Some((activity, _)) => format!(
-                    "{module}'s {name} was off when this VM was made, or the processor cannot ({} says so): {write}",
+                    "{module}'s {name} was off when this VM was made, or the processor cannot do it ({} shows that): \
+                     {write}",
                     activity.event()
                 ),
                 None => format!(
-                    "the recording does not say whether {module}'s {name} is on: see /sys/module/{module}/parameters/{name}. \
-                     If it is N, {write}; if it is Y, {on}"
+                    "the recording does not show whether {module}'s {name} is on: see \
+                     /sys/module/{module}/parameters/{name}. If it is N, {write}; if it is Y, {on}"
                 ),
             },
         };
@@ -643,8 +646,9 @@ impl JudgedVm<'_> {
     fn inhibited(&self) -> Option<Vec<AdviceSetting>> {
         let (activity, _) = *self.input.kvm_activity(self.id, &[KvmActivity::ApicvInhibited(APICV_HYPERV)]).first()?;
         let says = format!(
-            "kvm_apicv_inhibit_changed says of this VM: {}, by its synthetic interrupt controller (hv-synic), and each interrupt between \
-             vCPUs then costs an exit at both ends: QEMU's -cpu …,hv-apicv (from 6.2 on) tells Windows to do without AutoEOI",
+            "kvm_apicv_inhibit_changed shows for this VM: {}, by its synthetic interrupt controller (hv-synic), and \
+             each interrupt between vCPUs then costs an exit at both ends: QEMU's -cpu …,hv-apicv (from 6.2 on) tells \
+             Windows to do without AutoEOI",
             activity.what(&self.host.release)
         );
         Some(vec![AdviceSetting::ByHand(says.into())])
@@ -696,10 +700,12 @@ impl JudgedVm<'_> {
         };
         let (high, range) = match (self.is_idle(), low) {
             (false, _) => (account.most(), range),
-            (true, 0) => (self.time.cost, "from nothing, to the time of all exits of this idle VM"),
-            (true, _) => {
-                (self.time.cost, "from what surely goes of their time, to the time of all exits of this idle VM")
-            }
+            (true, 0) => (self.time.cost, "from 0 to the time of all exits of this idle VM"),
+            (true, _) => (
+                self.time.cost,
+                "from the part of their time that is certain to go, to the time of all exits of this \
+                    idle VM",
+            ),
         };
         GainRange { headline: self.usual(account), low, high, how: GainMethod::Counted(range) }
     }
@@ -855,17 +861,17 @@ pub(crate) struct GainRange {
 }
 
 /// Why nothing is said of exits at which another task may have taken the CPU.
-const MAY_WAIT: &str = "most of their time is that of long ones, which may be waits for a CPU that another task took";
+const MAY_WAIT: &str = "most of their time is in long exits, which may be waits for a CPU that another task took";
 
-const MAY_WAIT_ON_XEN: &str = "most of their time is that of long ones, which may be waits for the device model or for a CPU: the recording \
-    has no run states, which say so";
+const MAY_WAIT_ON_XEN: &str = "most of their time is in long exits, which may be waits for the device model or for a \
+    CPU: the recording has no run states, which would show that";
 
 /// Of accesses on Xen.
 const MAY_WAIT_FOR_DEVICE_MODEL: &str =
-    "the recording has no run states, which say what of it is waiting for the device model or for a CPU";
+    "the recording has no run states, which would show how much of it is waiting for the device model or for a CPU";
 
 /// Of exits that may be answered in the kernel or beyond.
-const NOT_SAID_WHO: &str = "the recording does not say who answers it";
+const NOT_SAID_WHO: &str = "the recording does not show who answers it";
 
 /// The risk of APIC virtualisation on Intel's processors, where it is on by default.
 const OF_APICV: &str = "none known";
@@ -874,11 +880,10 @@ const OF_APICV: &str = "none known";
 const UNTIMED: &str = "none of these exits is timed";
 
 /// What ranges go by.
-const MEDIANS: &str = "from their time without what long ones take beyond the median, to all their time";
-const BEYOND: &str =
-    "from their way out of the kernel and back, without what long ones take beyond the median, to all their time";
-const IN_KERNEL: &str = "what they take longer than accesses that the kernel serves in this recording, from their time without what \
-    long ones take beyond the median, to all their time";
+const MEDIANS: &str = "from their time with long exits cut to the median, to all their time";
+const BEYOND: &str = "from their way out of the kernel and back, with long exits cut to the median, to all their time";
+const IN_KERNEL: &str = "what they take beyond accesses that the kernel serves in this recording: from their time \
+    with long exits cut to the median, to all their time";
 
 /// What an advice is about, as far as facts and words go.
 #[derive(Clone, Copy)]
@@ -1072,7 +1077,7 @@ mod tests {
     #[test]
     fn switches_of_the_module_are_offered_by_the_value_that_was_in_force() {
         for (told, says, is_offered) in [
-            (None, "does not say whether kvm_intel's enable_apicv is on", false),
+            (None, "does not show whether kvm_intel's enable_apicv is on", false),
             (Some("N"), "enable_apicv", true),
             (Some("0"), "enable_apicv", true),
             (Some("Y"), "kvm_intel's enable_apicv was on", false),
@@ -1121,7 +1126,8 @@ mod tests {
         for (command, is_offered) in [("kvm -machine hpet=on", true), ("firecracker", true), ("kvm -no-hpet", false)] {
             let judgement = judged_on(&on(command), SubjectKind::Mmio, hpet, 2_000, 20 * US, false);
             assert_eq!(judgement.advice().is_empty(), !is_offered, "{command}: {:?}", judgement.advice());
-            let says = format!("{judgement:?}").contains("is on QEMU's command line already (-machine hpet=off)");
+            let says = format!("{judgement:?}")
+                .contains("QEMU's command line already has what would avoid them (-machine hpet=off)");
             assert_eq!(says, !is_offered, "{command}: {judgement:?}");
         }
         // Lines for the guest are left.
@@ -1199,8 +1205,8 @@ mod tests {
         for (comm, says, has_lines) in [
             (Some("qemu-system-x86"), "-machine hpet=off", true),
             (Some("CPU 0/KVM"), "-machine hpet=off", true),
-            (None, "nothing in the recording says that QEMU runs this VM", true),
-            (Some("firecracker"), "called firecracker, so that it is not QEMU's", false),
+            (None, "nothing in the recording shows that QEMU runs this VM", true),
+            (Some("firecracker"), "called firecracker, so its VMM is not QEMU", false),
         ] {
             let comms = comm.map(|comm| (1, comm.to_string())).into_iter().collect();
             let host = RecordedHost { arch: "x86_64".into(), comms, ..RecordedHost::default() };
@@ -1265,7 +1271,7 @@ mod tests {
         // One value, not zero, again and again: it is no write of zero.
         assert!(!said_of(0x48, Some(1)).contains("writes of zero"));
         assert!(said_of(0x48, Some(0)).contains("writes of zero"));
-        assert!(said_of(0x7777, Some(1)).contains("no table says what"));
+        assert!(said_of(0x7777, Some(1)).contains("exitscope has no rule for this MSR"));
         // Intel's processors leave reads of the TSC to the guest, and nobody sets it to know the time.
         assert!(said_of(0x10, Some(1)).contains("the guest sets its TSC"));
         assert!(said_of(0x10, None).contains("always, to read it"));
@@ -1437,7 +1443,7 @@ mod tests {
         unjudged(judge(Port, 0x3f8, true, 0, 0, 10_000, true), "none of these exits is timed");
         unjudged(judge(Msr, 0x7777, true, 30, 16, 10_000, true), "or for those that it filters");
         unjudged(judge(Msr, 0x48, true, 30, 0, 10_000, true), "nested");
-        unjudged(judge(Msr, 0x7777, false, 30, 15, 99_000, true), "no table says what the guest wants");
+        unjudged(judge(Msr, 0x7777, false, 30, 15, 99_000, true), "exitscope has no rule for this MSR");
         assert!(matches!(judge(Port, 0x3f8, true, 30, 16, 100_000, true), RuleAnswer::Small(_)));
         assert!(matches!(judge(Msr, 0x6e0, true, 30, 0, 100_000, true), RuleAnswer::Small(_)));
         for (kind, number, outside) in [(Port, 0x3f8, 16), (Msr, 0x6e0, 0), (Port, 0x1234, 16)] {

@@ -55,8 +55,8 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         },
         "a debugger in the guest, or the VMM's (gdbstub), sets breakpoints or steps: KVM lets the guest have its debug registers from \
             its first access on until it leaves for anything else",
-        "KVM_EXIT_DEBUG among the exits to user space is the VMM's debugger; otherwise the rip of the exits says whose code it is \
-            (`report --by rip`)",
+        "KVM_EXIT_DEBUG among the exits to user space is the VMM's debugger; otherwise the rip of the exits shows \
+            whose code it is (`report --by rip`)",
     ),
     // `sev_handle_rmp_fault` of arch/x86/kvm/svm/sev.c.
     row(
@@ -99,7 +99,7 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         |of| is_for(of, CodeList::Vmx, &[75]),
         "the guest took no interrupt for as long as the VMM allows (QEMU: -accel kvm,notify-vmexit=run,notify-window=N): one \
             instruction that does not end, or a window that is too short",
-        "the rip of the exits says which code (`report --by rip`)",
+        "the rip of the exits shows which code (`report --by rip`)",
     ),
     // `handle_nmi_window` of arch/x86/kvm/vmx/vmx.c, `svm_enable_nmi_window` and `iret_interception` of arch/x86/kvm/svm/svm.c.
     row(
@@ -125,10 +125,10 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "MONITOR and MWAIT",
         "MONITOR_INSTRUCTION, MWAIT_INSTRUCTION, monitor, mwait, mwait_cond",
         |of| is_for(of, CodeList::Vmx, &[36, 39]) || is_for(of, CodeList::Svm, &[0x8a, 0x8b, 0x8c]),
-        "the guest waits by MWAIT, which KVM lets do nothing, so that the guest's idle loop goes round: QEMU offers MWAIT by CPUID only \
-            with -overcommit cpu-pm=on, where it does not exit",
-        "the rip of the exits says whose code it is (`report --by rip`); `cat /sys/devices/system/cpu/cpuidle/current_driver` in a \
-            Linux guest",
+        "the guest waits by MWAIT, which KVM lets do nothing, so the guest's idle loop spins: QEMU offers MWAIT by \
+            CPUID only with -overcommit cpu-pm=on, where it does not exit",
+        "the rip of the exits shows whose code it is (`report --by rip`); `cat \
+            /sys/devices/system/cpu/cpuidle/current_driver` in a Linux guest",
     ),
     // `cr4_guest_owned_bits` of arch/x86/kvm/vmx/vmx.c (CR4's PGE is the guest's own with EPT), `init_vmcb` of arch/x86/kvm/svm/svm.c
     // (writes of CR4 always exit).
@@ -141,7 +141,8 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         },
         "the guest changes bits of CR0 or CR4 that are not its own: kernels do while CPUs come up; what goes on may be flushes of the \
             TLB by CR4.PGE, as of a guest without INVPCID on AMD's processors, or changes of mode",
-        "`perf record -e kvm:kvm_cr` has the register and the value, and the rip of the exits says whose code it is (`report --by rip`)",
+        "`perf record -e kvm:kvm_cr` has the register and the value, and the rip of the exits shows whose code it is \
+         (`report --by rip`)",
     ),
     // `kvm_emulate_wbinvd_noskip` of arch/x86/kvm/x86.c: nothing, but for a VM with devices whose DMA caches do not see.
     row(
@@ -150,7 +151,8 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         |of| is_for(of, CodeList::Vmx, &[13, 54]) || is_for(of, CodeList::Svm, &[0x76, 0x89]),
         "the guest flushes its caches: KVM does nothing, unless the VM has devices that do not keep to them, and then flushes the \
             caches of each CPU that the vCPU was on",
-        "the rip of the exits says whose code it is (`report --by rip`): a graphics driver, suspending, or a change of memory types",
+        "the rip of the exits shows whose code it is (`report --by rip`): a graphics driver, suspending, or a change \
+         of memory types",
     ),
     // `kvm_emulate_xsetbv` of arch/x86/kvm/x86.c; Intel's SDM, volume 3, "Instructions That Cause VM Exits Unconditionally".
     row(
@@ -159,7 +161,7 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         |of| is_for(of, CodeList::Vmx, &[55]) || is_for(of, CodeList::Svm, &[0x8d]),
         "the guest writes XCR0, which always exits: kernels do once for each CPU, hypervisors in the guest at each entry of a guest of \
             theirs whose XCR0 is another",
-        "the rip of the exits says whose code it is (`report --by rip`)",
+        "the rip of the exits shows whose code it is (`report --by rip`)",
     ),
     // `handle_encls` of arch/x86/kvm/vmx/sgx.c.
     row(
@@ -182,7 +184,7 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "device accesses of a confidential guest",
         "VMGEXIT for mmio_read or mmio_write (kvm_vmgexit_enter), without kvm_mmio",
         |of| is_about(of, SubjectKind::Vmgexit, &[0x8000_0001, 0x8000_0002]),
-        "a confidential guest asks for an access to a device's memory, and the recording does not say which",
+        "a confidential guest asks for an access to a device's memory, and the recording does not show which",
         "`perf record -e kvm:kvm_vmgexit_enter -e kvm:kvm_mmio -e kvm:kvm_exit` has the address",
     ),
     // `kvm_emulate_ap_reset_hold` of arch/x86/kvm/x86.c; SVM_VMGEXIT_AP_CREATION of arch/x86/include/uapi/asm/svm.h.
@@ -220,15 +222,15 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         },
         "the guest reads or writes registers of its local APIC that the processor leaves to KVM: kernels do while CPUs come up; \
             others than those of timers, ends of interrupts, priorities and IPIs are seldom needed after that",
-        "`perf record -e kvm:kvm_apic -e kvm:kvm_avic_unaccelerated_access -e kvm:kvm_exit` has the register, and the rip of the \
-            exits says whose code it is (`report --by rip`)",
+        "`perf record -e kvm:kvm_apic -e kvm:kvm_avic_unaccelerated_access -e kvm:kvm_exit` has the register, and the \
+         rip of the exits shows whose code it is (`report --by rip`)",
     ),
     // libtraceevent's plugin_kvm prints two words of an exit, of which neither is VM_EXIT_INTR_INFO.
     row(
         UNTOLD_EXCEPTION,
         "EXCEPTION_NMI without its vector",
         |of| of.subject().is_none() && is_for(of, CodeList::Vmx, &[0]),
-        "an exception of the guest's, or an NMI of the host's, and the recording does not say which",
+        "an exception of the guest's, or an NMI of the host's, and the recording does not show which",
         "perf.data and trace.dat have the vector, `perf script` prints it (intr_info), and `trace-cmd report` leaves it out",
     ),
 ];

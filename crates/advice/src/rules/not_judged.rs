@@ -50,20 +50,22 @@ pub(crate) const OF_ALL: &[Gap] = &[
     Gap {
         what: Judgement::ANYTHING,
         lacks: Lacks::Events(&[Missed::Exits]),
-        missing: |of| (of.selected.facts.all.count == 0).then_some("there is no exit of a guest in it"),
+        missing: |of| (of.selected.facts.all.count == 0).then_some("the recording has no exit of a guest"),
     },
     Gap {
         what: Judgement::COST,
         lacks: Lacks::Events(&[Missed::Entries]),
-        missing: |of| (of.selected.facts.all.timed == 0).then_some("there are no entries into the guest in it"),
+        missing: |of| (of.selected.facts.all.timed == 0).then_some("the recording has no entries into the guest"),
     },
     Gap {
         what: "what vCPUs of one VM do to each other",
         lacks: Lacks::AnotherRecording,
         missing: |of| {
             let several = of.selected.vms.keys().any(|vm| of.selected.is_several(*vm));
-            several
-                .then_some("it does not say which of several VMs a vCPU is of: a vCPU's number occurs more than once")
+            several.then_some(
+                "the recording does not show which of several VMs a vCPU belongs to: a vCPU's number \
+                    occurs more than once",
+            )
         },
     },
 ];
@@ -75,7 +77,7 @@ pub(crate) const OF_NO_RULE: &[Gap] = &[
         lacks: Lacks::AnotherRecording,
         missing: |of| {
             (of.selected.facts.duration < SHORT)
-                .then_some("it is shorter than a second, so that the advice is about that moment")
+                .then_some("the recording is shorter than a second, so the advice is about that moment")
         },
     },
     Gap {
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn nobody_is_told_to_record_what_was_recorded_and_never_came() {
-        for (recorded, says) in [(false, "with most of those exits"), (true, "was recorded, and did not come")] {
+        for (recorded, says) in [(false, "most of those exits have no"), (true, "was recorded and never occurred")] {
             let mut input = AdviceInput::new(&Selection::default());
             input.begin(Moment::from_nanos(0));
             let of = exit(vcpu(0), 0, ExitCode::new(CodeList::Vmx, 30));

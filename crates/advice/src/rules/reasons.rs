@@ -635,20 +635,21 @@ fn may_poll(vm: &JudgedVm<'_>) -> Remedy {
 
 const POLLS_ALREADY: &str =
     "most halts find an event pending already, and the guest looks for a while before it halts (MSR_KVM_POLL_CONTROL)";
-const CPUS_UNKNOWN: &str = "most halts find an event pending already, which guest halt polling would spare; whether CPUs are free for \
-    that, a recording with sched_switch says";
-const CPUS_SHORT: &str = "most halts find an event pending already, which guest halt polling would spare; but vCPUs wait for CPUs here, \
-    and it takes CPU time";
+const CPUS_UNKNOWN: &str = "most halts find an event pending already, and guest halt polling would avoid these exits; \
+    a recording with sched_switch shows whether CPUs are free for that";
+const CPUS_SHORT: &str = "most halts find an event pending already, and guest halt polling would avoid these exits; \
+    but it takes CPU time, and vCPUs wait for CPUs here";
 
 const FEW_HALTS: &str = "there are fewer than 200 halts whose gaps the recording shows: too few to judge polls by";
 
 /// `hvm_hlt` of xen/arch/x86/hvm/hvm.c, `vcpu_block` of xen/common/sched/core.c.
-const XEN_HALTS: &str = "the guest has nothing to do: a halt gives the CPU to Xen's scheduler and gets it back from there, and Xen does not \
-    poll before it; fewer wake-ups of the guest's are fewer halts";
+const XEN_HALTS: &str = "the guest has nothing to do: a halt gives the CPU to Xen's scheduler and gets it back from \
+    there, and Xen does not poll before it; fewer wake-ups of the guest mean fewer halts";
 
 /// `kvm_emulate_halt` of arch/x86/kvm/x86.c: with the local APIC in user space a halt is KVM_EXIT_HLT.
-const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local APIC is in user space: KVM neither polls for them nor traces them; with \
-    an irqchip in the kernel (QEMU's default) it would do both, and what that wins, the recording does not say";
+const HALTS_OUTSIDE: &str = "user space halts these vCPUs, because their local APIC is in user space: KVM neither \
+    polls for them nor traces them; with an irqchip in the kernel (QEMU's default) it would do both; the recording \
+    does not show what that would gain";
 
 /// Memory is missing when it is touched first, or again; which, the addresses of the faults say. Where most of
 /// their time is that of faults alone in their 2 MiB, pages of that size need as many. The place among the group's answers.
@@ -698,8 +699,8 @@ fn happened(vm: &JudgedVm<'_>, activity: KvmActivity) -> u64 {
 /// arm64's trapped accesses to system registers.
 const SYSTEM_REGISTERS: (CodeList, u64) = (CodeList::Arm64Ec, 0x18);
 
-const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not say which: \
-    `perf record -e kvm:kvm_sys_access` does; the vcpu_pc of the exits says whose code it is";
+const UNTOLD_REGISTER: &str = "the guest accesses system registers that trap, and the recording does not show which: \
+    `perf record -e kvm:kvm_sys_access` does; the vcpu_pc of the exits shows whose code it is";
 
 /// `timer_emulate` of arch/arm64/kvm/arch_timer.c.
 fn is_timer_storm(vm: &JudgedVm<'_>) -> bool {
@@ -713,12 +714,13 @@ const TIMER_STORM: &str = "a timer storm: KVM emulates a timer of the guest's at
     guest arm it at once again: `perf record -e kvm:kvm_sys_access` says which register";
 
 /// `ARM_EXCEPTION_IRQ`, and scause with its highest bit (arch/riscv/kvm/vcpu_exit.c).
-const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and no event of KVM's says \
-    which: `perf record -e irq:irq_handler_entry -e 'ipi:*' -e 'kvm:*' -a -- sleep 10` does";
+const EITHERS_INTERRUPT: &str = "an interrupt ended the stay in the guest, the host's or the guest's own timer's, and \
+    no event of KVM shows which: `perf record -e irq:irq_handler_entry -e 'ipi:*' -e 'kvm:*' -a -- sleep 10` does";
 
 /// `kvm_riscv_vcpu_sbi_ecall` of arch/riscv/kvm/vcpu_sbi.c.
-const SBI_CALLS: &str = "the guest calls its firmware (timers, IPIs, remote fences, consoles), which KVM or user space answers, and no \
-    tracepoint says what it asks for: `trace-cmd record -p function -l 'kvm_sbi_*' -l 'kvm_riscv_vcpu_sbi_*'` does";
+const SBI_CALLS: &str = "the guest calls its firmware (timers, IPIs, remote fences, consoles), which KVM or user \
+    space answers, and no tracepoint shows what it asks for: `trace-cmd record -p function -l 'kvm_sbi_*' -l \
+    'kvm_riscv_vcpu_sbi_*'` does";
 
 /// `gstage_page_fault` of arch/riscv/kvm/vcpu_exit.c: `(htval << 2) | (stval & 3)`.
 const GUEST_PAGE_FAULTS: &str = "the guest accesses memory that is not mapped for it, or a device that is emulated there: kvm_exit's HTVAL is \
@@ -786,8 +788,8 @@ const LOGGING: &str = "the guest's memory is logged, as the exits for a full log
     fault for it when they are written first: it ends with the migration, the backup or the display that it is for (`virsh domjobinfo DOMAIN`)";
 
 /// EXIT_REASON_TDCALL of arch/x86/include/uapi/asm/vmx.h; `handle_tdvmcall` of arch/x86/kvm/vmx/tdx.c.
-const TDCALLS: &str = "a TDX guest asks for something, and no tracepoint says what for: `trace-cmd record -p function -l 'tdx_*' -l \
-    '*_tdvmcall'` shows which of KVM's functions answer";
+const TDCALLS: &str = "a TDX guest calls its host, and no tracepoint shows what for: `trace-cmd record -p function -l \
+    'tdx_*' -l '*_tdvmcall'` shows which of KVM's functions answer";
 
 /// KVM_EXIT_MEMORY_FAULT of Documentation/virt/kvm/api.rst; `kvm_mmu_prepare_memory_fault_exit` of arch/x86/kvm/mmu/mmu.c.
 const MEMORY_FAULT: &str = "the guest uses memory as private that is shared, or the other way round, and user space converts it: no \
@@ -801,8 +803,9 @@ const UNMAPPABLE: &str = "KVM_RUN failed, as KVM could not map memory that the g
     memory is (`perf trace -e ioctl,munmap,madvise` on the VMM)";
 
 /// `KVM_EXIT_INTR` of Documentation/virt/kvm/api.rst, and `immediate_exit` there.
-const SIGNALS: &str = "a signal has ended KVM_RUN, or user space had asked it to end: the VMM wants the thread for something else, and \
-    the recording does not say for what (`perf record -a -e signal:signal_generate` names who sends signals)";
+const SIGNALS: &str = "a signal has ended KVM_RUN, or user space had asked it to end: the VMM wants the thread for \
+    something else, and the recording does not show for what (`perf record -a -e signal:signal_generate` names who \
+    sends signals)";
 
 /// `__kvmppc_vcore_entry` of arch/powerpc/kvm/book3s_hv_interrupts.S puts the host's decrementer into the hypervisor's;
 /// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c: "the host merely wanted to get our attention".
@@ -818,34 +821,36 @@ const TOO_LATE: &str = "the thread was about to enter its guest when another thr
     back with it: nothing of the guest's asks for it";
 
 /// `kvmppc_handle_exit_hv` of arch/powerpc/kvm/book3s_hv.c hands it back as a program interrupt, or to a debugger of the guest.
-const ILLEGAL: &str = "the guest runs instructions that the processor does not have, and KVM hands each back to it as an illegal \
-    instruction: who runs them, only the guest can say";
+const ILLEGAL: &str = "the guest runs instructions that the processor does not have, and KVM hands each back to it as \
+    an illegal instruction: only the guest can show who runs them";
 
 /// `handle_pml_full` of arch/x86/kvm/vmx/vmx.c: the processor has filled a page with the addresses of pages that the guest wrote.
-const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes by itself which \
-    pages are written (PML): an exit for each 512 of them, where each page would fault otherwise. `virsh domjobinfo DOMAIN`, or \
-    `info migrate` in QEMU's monitor, says whether it is a migration or a backup: then this ends with it";
+const PML: &str = "the guest's memory is logged (a migration, a backup, an emulated display), and the processor notes \
+    by itself which pages are written (PML): an exit for each 512 of them, where each page would fault otherwise. \
+    `virsh domjobinfo DOMAIN`, or `info migrate` in QEMU's monitor, shows whether it is a migration or a backup: then \
+    this ends with it";
 
 /// `handle_preemption_timer` of arch/x86/kvm/vmx/vmx.c.
-const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's preemption timer ends the stay in the guest, which \
-    spares an interrupt of the host's; only fewer timers of the guest are fewer exits (see timer)";
+const EXPIRY: &str = "a timer that the guest armed expires while it runs: VMX's preemption timer ends the stay in the \
+    guest, which spares an interrupt of the host's; only fewer timers of the guest mean fewer exits (see timer)";
 
 /// `nested_vmx_reflect_vmexit` of arch/x86/kvm/vmx/nested.c hands most of them to L1.
-const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and KVM handles such exits or hands them to the guest's hypervisor: what \
-    L2 leaves for, and what would spare it, `exitscope record` shows in the guest";
+const NESTED_GUESTS: &str = "it is the guest's own guest (L2) that left, and KVM handles such exits or hands them to \
+    the guest's hypervisor: `exitscope record` in the guest shows what L2 leaves for, and what would avoid it";
 
 /// `nested_vmx_l1_wants_exit` of arch/x86/kvm/vmx/nested.c, `nested_svm_intercept` of arch/x86/kvm/svm/nested.c: by whether L1 asked for
 /// exits at HLT; the tracepoint is fired where an exit is handed to it.
-const WHOSE_HALTS: &str = "a nested guest (L2) halts, and who handles it the recording does not say: its hypervisor (L1), which asked for \
-    these exits, or the host (L0), where the vCPU halts then; `perf record -e kvm:kvm_nested_vmexit -e kvm:kvm_nested_vmexit_inject -e \
-    kvm:kvm_exit -e kvm:kvm_entry` tells";
-const ALSO_OF_L0: &str = "a nested guest (L2) halts, and the host (L0) has the vCPU halt at a part of these exits at least, as their time halted or polled \
-    shows; how many it hands to the nested guest's hypervisor (L1) the recording does not say: `perf record -e kvm:kvm_nested_vmexit -e \
-    kvm:kvm_nested_vmexit_inject -e kvm:kvm_exit -e kvm:kvm_entry` tells";
+const WHOSE_HALTS: &str = "a nested guest (L2) halts, and the recording does not show who handles it: its hypervisor \
+    (L1), which asked for these exits, or the host (L0), where the vCPU halts then; `perf record -e \
+    kvm:kvm_nested_vmexit -e kvm:kvm_nested_vmexit_inject -e kvm:kvm_exit -e kvm:kvm_entry` shows it";
+const ALSO_OF_L0: &str = "a nested guest (L2) halts, and the host (L0) has the vCPU halt at a part of these exits at \
+    least, as their time halted or polled shows; the recording does not show how many it hands to the nested guest's \
+    hypervisor (L1): `perf record -e kvm:kvm_nested_vmexit -e kvm:kvm_nested_vmexit_inject -e kvm:kvm_exit -e \
+    kvm:kvm_entry` shows it";
 
-const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: what still waits for a window \
-    (NMIs, a nested guest, an APIC that is inhibited now and then), `perf record -e kvm:kvm_inj_virq -e kvm:kvm_nested_vmexit -e \
-    kvm:kvm_apicv_inhibit_changed -e kvm:kvm_exit` shows";
+const WINDOWS_WITH_APICV: &str = "the processor virtualises the APIC, as other exits of this VM show: `perf record -e \
+    kvm:kvm_inj_virq -e kvm:kvm_nested_vmexit -e kvm:kvm_apicv_inhibit_changed -e kvm:kvm_exit` shows what still \
+    waits for a window (NMIs, a nested guest, an APIC that is inhibited now and then)";
 
 /// `vcpu_load_eoi_exitmap` of arch/x86/kvm/x86.c: vectors of level-triggered pins, and with a split irqchip of routes.
 pub(crate) const EOI_INDUCED: &str = "the processor virtualises the APIC, and leaves the guest only for the ends of interrupts of which an I/O \
@@ -886,9 +891,9 @@ const NOT_RUNNING: &str = "most went to vCPUs that did not run (kvm_avic_incompl
 const OF_OTHER_KIND: &str = "most are of a kind that AVIC leaves to KVM (kvm_avic_incomplete_ipi, id 0): NMIs, INIT, start-ups, and \
     interrupts of lowest priority or that are level-triggered";
 
-const INVALID_TARGET: &str = "most name a vCPU that AVIC does not find, or a vector that no IPI has (kvm_avic_incomplete_ipi, id 2 to 4): \
-    `perf record -e kvm:kvm_avic_incomplete_ipi -e kvm:kvm_exit` has the ICR of each, and the rip of the exits says whose code sends \
-    them (`report --by rip`)";
+const INVALID_TARGET: &str = "most name a vCPU that AVIC does not find, or a vector that no IPI has \
+    (kvm_avic_incomplete_ipi, id 2 to 4): `perf record -e kvm:kvm_avic_incomplete_ipi -e kvm:kvm_exit` has the ICR of \
+    each, and the rip of the exits shows whose code sends them (`report --by rip`)";
 
 /// #NM of `arch/x86/include/asm/trapnr.h`.
 const NM: u64 = 7;
@@ -901,20 +906,20 @@ const TRAPS_XFD: (u32, u32) = (5, 17);
 const AMX: &str = "a Linux guest has programs that use AMX: each thread's first use of it is a #NM (XFD), by which its kernel gives it room \
     for the tiles, and KVM traps every #NM from then on; it is once for each thread, and there is nothing to set";
 
-const NM_BEFORE: &str = "the guest's #NM exits, which Linux before 5.17 trapped for the guest's floating point alone, and later ones for \
-    AMX, too; the recording does not say which kernel it is, or it is an older one";
+const NM_BEFORE: &str = "the guest's #NM exits, which Linux before 5.17 trapped for the guest's floating point alone, \
+    and later ones for AMX, too; the recording does not show which kernel it is, or it is an older one";
 
 /// `kvm_smm_changed` of arch/x86/kvm/x86.c, from Linux 6.2 on smm.c. EDK2: SMM_REQUIRE of OvmfPkg.
-const SMM: &str = "the guest's firmware ends a stay in system management mode, as it makes for each access to an UEFI variable where \
-    Secure Boot protects these (OVMF built with SMM_REQUIRE); who asks for the stays, the rip of the exits at port 0xb2 says, and only \
-    fewer of these are fewer exits";
+const SMM: &str = "the guest's firmware leaves system management mode, which it enters for each access to a UEFI \
+    variable that Secure Boot protects (OVMF built with SMM_REQUIRE); the rip of the exits at port 0xb2 shows who \
+    asks for that, and only fewer of these requests mean fewer exits";
 
 /// `direct_page_fault` of arch/x86/kvm/mmu/mmu.c maps a page when the guest touches it first, whether or not the VMM has it
 /// already; KVM_PRE_FAULT_MEMORY of Linux 6.11 (Documentation/virt/kvm/api.rst) does so before.
 static FIRST_TOUCH: Cure = Cure {
-    change: "the guest touches most of these pages for the first time in this recording: back its memory with huge pages, so that \
-        one fault maps 2 MiB or 1 GiB, and have them there before the guest needs them; while a guest boots or its program \
-        grows this is no fault to cure",
+    change: "the guest touches most of these pages for the first time in this recording: back its memory with huge \
+        pages, so that one fault maps 2 MiB or 1 GiB, and have them there before the guest needs them; while a guest \
+        boots or its program grows, such faults are normal",
     switches: &[],
     settings: &[
         libvirt("memoryBacking", "<hugepages/>"),
@@ -927,19 +932,20 @@ static FIRST_TOUCH: Cure = Cure {
     ],
     xen: "",
     helps: CureCondition::Always,
-    least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
+    least: Least::Nothing("from 0 (if the guest touches this memory only once) to all their time"),
     acts: Acts::AtStart,
-    risk: "memory that is there before is there for this VM alone: nothing is left to overcommit",
+    risk: "memory that is preallocated is there for this VM alone: it cannot be overcommitted",
     payer: "other users of the host's memory",
 };
 
 static EITHER: Cure = Cure {
-    change: "the guest accesses memory that is not mapped for it, for the first time or because the host took it away meanwhile; \
-        without the addresses the recording does not say which",
+    change: "the guest accesses memory that is not mapped for it, for the first time or because the host unmapped it \
+        meanwhile; without the addresses the recording does not show which",
     switches: &[],
     settings: &[
         by_hand(
-            "`perf record -e kvm:kvm_page_fault`, where the kernel has it, says where: with it the advice says which it is",
+            "`perf record -e kvm:kvm_page_fault`, where the kernel has it, shows the addresses: with them, advice \
+             tells which it is",
         ),
         by_hand(
             "either way huge pages need fewer faults: <hugepages/> in libvirt's <memoryBacking>, or \
@@ -947,7 +953,7 @@ static EITHER: Cure = Cure {
         ),
     ],
     risk: "huge pages are taken as a whole: less memory is left to overcommit",
-    least: Least::Nothing("from nothing, where the guest touches this memory only once, to all their time"),
+    least: Least::Nothing("from 0 (if the guest touches this memory only once) to all their time"),
     ..FIRST_TOUCH
 };
 
@@ -966,19 +972,20 @@ static READ_IN: Cure = Cure {
                 -overcommit mem-lock=on",
         ),
     ],
-    risk: "memory that is locked is there for this VM alone: others are swapped instead",
+    risk: "memory that is locked is there for this VM alone: the host swaps other memory instead",
     ..TAKEN_AWAY
 };
 
 /// [`FIRST_TOUCH`] where a page of 2 MiB can spare no fault.
 static ONCE_EACH: Cure = Cure {
-    change: "the guest touches most of these pages for the first time in this recording, and most of the time goes into faults that are \
-        alone in their 2 MiB: huge pages are there already, or would not make them fewer; preallocate the guest's memory",
+    change: "the guest touches most of these pages for the first time in this recording, and most of the time goes \
+        into faults that are alone in their 2 MiB: the host maps huge pages already, or huge pages would not reduce \
+        the number of faults; preallocate the guest's memory",
     settings: &[
         libvirt("memoryBacking", "<allocation mode='immediate'/>"),
         qemu("-object memory-backend-memfd,id=mem,size=…,prealloc=on -machine memory-backend=mem"),
         by_hand(
-            "KVM still maps each page at its first touch: what is spared is finding and clearing the memory for it",
+            "KVM still maps each page at its first touch: only the time to find and clear the memory for it is saved",
         ),
     ],
     ..FIRST_TOUCH
@@ -987,8 +994,8 @@ static ONCE_EACH: Cure = Cure {
 /// `kvmppc_book3s_radix_page_fault` of arch/powerpc/kvm/book3s_64_mmu_radix.c has no tracepoint, and hands what is in no memslot to
 /// `kvmppc_hv_emulate_mmio`.
 static UNTOLD: Cure = Cure {
-    change: "the guest accesses memory that is not mapped for it, or a device that is emulated there: no event of this kernel says \
-        where",
+    change: "the guest accesses memory that is not mapped for it, or a device that is emulated there: no event of \
+        this kernel shows where",
     settings: &[
         by_hand(
             "whether it is a device: `perf record -e kvm:kvm_userspace_exit` beside the rest has KVM_EXIT_MMIO then, and the device is \
@@ -999,7 +1006,7 @@ static UNTOLD: Cure = Cure {
         ),
         libvirt("memoryBacking", "<hugepages/>"),
     ],
-    least: Least::Nothing("from nothing, where it is a device or memory that is touched once, to all their time"),
+    least: Least::Nothing("from 0 (if it is a device, or memory that is touched once) to all their time"),
     ..EITHER
 };
 
@@ -1010,13 +1017,13 @@ static NX_HUGE_PAGES: Cure = Cure {
         against a flaw of Intel's processors (iTLB multihit)",
     switches: &[],
     settings: &[by_hand(
-        "/sys/module/kvm/parameters/nx_huge_pages is Y where KVM does so, and \
-            /sys/devices/system/cpu/vulnerabilities/itlb_multihit says whether this processor has the flaw; where all guests are \
-            trusted, N; nx_huge_pages_recovery_ratio=0 leaves split pages split",
+        "/sys/module/kvm/parameters/nx_huge_pages is Y if KVM does so, and \
+         /sys/devices/system/cpu/vulnerabilities/itlb_multihit shows whether this processor has the flaw; if all \
+         guests are trusted, set it to N; nx_huge_pages_recovery_ratio=0 leaves split pages split",
     )],
     xen: "",
     helps: CureCondition::Always,
-    least: Least::Nothing("from nothing, where each page is split once, to all their time"),
+    least: Least::Nothing("from 0 (if each page is split only once) to all their time"),
     acts: Acts::AtHost,
     risk: "on a processor with the flaw a guest can stop the host where it is N",
     payer: "whoever shares the host with a guest that is not trusted",
@@ -1039,7 +1046,7 @@ static DIRTY: Cure = Cure {
     ],
     xen: "",
     helps: CureCondition::Always,
-    least: Least::Nothing("from nothing, where the guest's memory is logged for a purpose, to all their time"),
+    least: Least::Nothing("from 0 (if the guest's memory is logged for a purpose) to all their time"),
     acts: Acts::ByLooking,
     risk: "none by looking",
     payer: NOBODY,
@@ -1057,7 +1064,7 @@ static WINDOWS: Cure = Cure {
     helps: CureCondition::Always,
     least: WITH_HARDWARE,
     acts: Acts::WithModule,
-    risk: "KVM leaves it out where it cannot be used: kvm_apicv_inhibit_changed says what for",
+    risk: "KVM leaves it off where it cannot be used: kvm_apicv_inhibit_changed shows why",
     payer: NOBODY,
 };
 
@@ -1130,7 +1137,8 @@ static NESTED: Cure = Cure {
                 writes in memory",
         ),
         by_hand(
-            "where nobody needs it (Windows' virtualisation-based security): take the guest's virtualisation away (-cpu …,vmx=off or svm=off)",
+            "where nobody needs it (Windows' virtualisation-based security): remove virtualisation from the guest \
+             (-cpu …,vmx=off or svm=off)",
         ),
     ],
     xen: "",
@@ -1144,8 +1152,8 @@ static NESTED: Cure = Cure {
 /// `kvm_vcpu_halt` of virt/kvm/kvm_main.c: `kvm_vcpu_check_block` finds the event before anybody blocks; cpuidle's haltpoll
 /// looks before it halts (drivers/cpuidle/governors/haltpoll.c).
 static PENDING: Cure = Cure {
-    change: "most halts of this guest find an event pending already: it leaves and comes back at once. Guest halt polling \
-        looks for a while before it halts, which spares such exits",
+    change: "most halts of this guest find an event pending already: it leaves and comes back at once. Guest halt \
+        polling looks for events for a while before the guest halts, which avoids such exits",
     settings: &[
         by_hand(
             "in a Linux guest: the cpuidle-haltpoll driver (modprobe cpuidle-haltpoll force=1 where KVM does not hint at \
@@ -1371,7 +1379,7 @@ mod tests {
             ("x86_64", made(svm(0x402), Some((D::Apic, true, 0xb0))), "level-triggered"),
             ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x14)), "hv-tlbflush"),
             ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x15)), "hv-ipi"),
-            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x08)), "waits long for a lock"),
+            ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x08)), "long wait for a lock"),
             ("x86_64", made(vmx(18), call(D::HypervHypercall, 0x5d)), "VMBus"),
             ("x86_64", made(svm(0x81), call(D::Hypercall, 10)), "kvm-pv-ipi=off"),
             ("x86_64", made(svm(0x81), call(D::Hypercall, 5)), "PV spinlocks"),
@@ -1379,7 +1387,7 @@ mod tests {
             ("x86_64", made(svm(0x403), call(D::Vmgexit, 0x8000_0010)), "shares pages with the host"),
             ("x86_64", made(svm(0x403), call(D::GhcbMsr, 0x14)), "shares pages with the host"),
             // A write without a size: kvm_fast_mmio.
-            ("x86_64", made(vmx(49), Some((D::Mmio, true, 0xfebf_b000))), "an ioeventfd does (kvm_fast_mmio)"),
+            ("x86_64", made(vmx(49), Some((D::Mmio, true, 0xfebf_b000))), "by an ioeventfd (kvm_fast_mmio)"),
             ("x86_64", made(vmx(62), None), "notes by itself which pages are written (PML)"),
             ("x86_64", made(vmx(52), None), "only fewer timers of the guest"),
             // A nested guest's exits are its hypervisor's to spare, whatever they are for.
@@ -1414,7 +1422,7 @@ mod tests {
             ),
             (made(svm(0x78).of_nested(), None), "(L1)", CauseSubject::Group("halts of nested guests")),
             (made(ExitCode::INTR, None), "the VMM wants the thread for", CauseSubject::Group("returns for a signal")),
-            (made(vmx(77), None), "no tracepoint says", CauseSubject::Group("what TDX guests ask for")),
+            (made(vmx(77), None), "no tracepoint shows", CauseSubject::Group("what TDX guests ask for")),
             (
                 Made { activities: &[KvmActivity::AvicIncompleteIpi(2)], ..made(svm(0x401), None) },
                 "AVIC does not find",
@@ -1493,7 +1501,7 @@ mod tests {
             (&[("numa_balancing", "0")], &[(own, 500)], "NUMA balancing is off", "pgsteal", "kernel.numa_balancing=0"),
             (&[("ksm_run", "0")], &[(own, 500)], "vCPU threads themselves", "pgsteal", "ksm/run"),
             (&[("ksm_run", "1")], &[(own, 500)], "vCPU threads themselves", "ksm/run", "khugepaged"),
-            (&[], &[(vmm, 500), (own, 9)], "the VMM may have taken", "dommemstat", "pgsteal"),
+            (&[], &[(vmm, 500), (own, 9)], "the VMM may have unmapped", "dommemstat", "pgsteal"),
             (&[], &[(kernel(70), 500), (own, 9)], "khugepaged makes", "pages_collapsed", "numa"),
             (&[], &[(kernel(71), 500)], "ksmd merges", "mem-merge=off", "numa"),
             (&[], &[(kernel(72), 500)], "kswapd reclaims", "<locked/>", "numa"),
@@ -1727,11 +1735,11 @@ mod tests {
         let prod = made(ExitCode::new(CodeList::PpcTrap, 0xc00), Some((SubjectKind::PpcHcall, false, 0xe8)));
         let verdict = &judged("ppc64le", &prod).causes[0].verdict;
         assert!(
-            matches!(verdict, CauseVerdict::Inherent(why) if why.contains("fewer waits are fewer calls")),
+            matches!(verdict, CauseVerdict::Inherent(why) if why.contains("fewer waits mean fewer calls")),
             "{verdict:?}"
         );
         let faults = judged("ppc64le", &made(ExitCode::new(CodeList::PpcTrap, 0xe00), None));
-        assert!(faults.advice()[0].plan().change.contains("no event of this kernel says where"), "H_DATA_STORAGE");
+        assert!(faults.advice()[0].plan().change.contains("no event of this kernel shows where"), "H_DATA_STORAGE");
     }
 
     /// A vCPU that halts 2,000 times a second, 20 us each, and blocks at so many of these.

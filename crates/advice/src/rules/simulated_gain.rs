@@ -23,8 +23,8 @@ pub enum InKernelPath {
 pub type Simulate<'a> = dyn Fn(SubjectKind, InKernelPath) -> Vec<f64> + 'a;
 
 /// What the shares are of.
-pub(crate) const SOURCE: &str = "on the simulator's x86 hosts such a way spares a part of each access; from the least part \
-    of their time without what long ones take beyond the median, to the largest of all their time";
+pub(crate) const SOURCE: &str = "the part of each access that this way saves on the simulator's x86 hosts: from the \
+    smallest part, of their time with long exits cut to the median, to the largest part, of all their time";
 
 /// The least and the most that this way spares.
 pub(crate) fn spared(simulate: &Simulate<'_>, kind: SubjectKind, way: InKernelPath) -> Option<(f64, f64)> {

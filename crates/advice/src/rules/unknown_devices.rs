@@ -151,7 +151,8 @@ impl JudgedVm<'_> {
                     ),
                 },
                 by_hand(
-                    "then, as there is one: virtio instead of an emulated device, vhost behind it, or a device in the kernel",
+                    "then, if there is one: virtio instead of an emulated device, vhost behind it, or a device in the \
+                     kernel",
                 ),
             ],
         };

@@ -51,7 +51,7 @@ pub fn apply(host: &ChangedHost, yes: bool, advised: &Advised, out: &mut dyn Wri
     HostSettings::earlier(root, &path)?;
     if !yes {
         if !io::stdin().is_terminal() {
-            writeln!(out, "  there is no terminal to ask: --yes goes ahead")?;
+            writeln!(out, "  there is no terminal to ask on: --yes applies without asking")?;
             return Ok(Outcome::Failed);
         }
         if !agreed(out)? {
@@ -80,7 +80,7 @@ pub fn apply(host: &ChangedHost, yes: bool, advised: &Advised, out: &mut dyn Wri
     if !settings.applied().is_empty() {
         let path = path.display();
         let root = if root == Path::new("/") { String::new() } else { format!(" --root {}", root.display()) };
-        writeln!(out, "  `exitscope advise --undo{root}` restores what was there; it is kept in {path}")?;
+        writeln!(out, "  `exitscope advise --undo{root}` restores the old values, which are kept in {path}")?;
     }
     Ok(if failed { Outcome::Failed } else { Outcome::Fine })
 }
@@ -90,12 +90,12 @@ pub fn check_host(host: &ChangedHost, recorded_on: &str) -> anyhow::Result<()> {
     let name = host_name(&host.root);
     if recorded_on.is_empty() && !host.any_host {
         bail!(
-            "the recording does not say of which host it is, as text never does: --any-host uses its advice on {name} nevertheless"
+            "the recording does not name its host (text never does): --any-host uses its advice on {name} nevertheless"
         );
     }
     if recorded_on != name && !host.any_host {
         bail!(
-            "the recording is of {recorded_on} and this host is {name}: --any-host uses its advice here nevertheless"
+            "the recording is from {recorded_on}, and this host is {name}: --any-host uses its advice here nevertheless"
         );
     }
     Ok(())
@@ -159,10 +159,10 @@ fn planned(judgement: &Judgement, root: &Path, out: &mut dyn Write) -> io::Resul
         }
     }
     if changes.iter().any(|change| change.place.name() == "halt_poll_ns") {
-        writeln!(out, "  halt_poll_ns acts {}", halt_poll_scope(root).text())?;
+        writeln!(out, "  halt_poll_ns takes effect {}", halt_poll_scope(root).text())?;
     }
     if settings().any(|setting| knob(setting).is_none()) {
-        writeln!(out, "  what is not a knob of the host's kernel is not applied; --as prints it as files")?;
+        writeln!(out, "  settings other than knobs of the host's kernel are not applied; --as prints them as files")?;
     }
     for problem in &problems {
         writeln!(out, "  not possible: {problem}")?;

@@ -60,7 +60,7 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         return apply::undo(&host, select.clock.force, out);
     }
     if narrows_exits(select) {
-        bail!("advice is about all that happened to a vCPU: --reason, --longer-than and --where have no meaning here");
+        bail!("advice judges all that happened to a vCPU: omit --reason, --longer-than and --where");
     }
     let file = read::files(file.as_slice(), input.as_slice())?.remove(0);
     let input = RecordingAccess::of(&select.clock).open_one(&file)?;

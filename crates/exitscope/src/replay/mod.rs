@@ -27,13 +27,11 @@ const MAX_CONFIGURATIONS: u64 = 10_000;
 
 pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     if narrows_exits(&args.select) {
-        bail!(
-            "a policy is replayed over all that happened to a vCPU: --reason, --longer-than and --where have no meaning here"
-        );
+        bail!("a policy is replayed over all that happened to a vCPU: omit --reason, --longer-than and --where");
     }
     if args.costs.is_some() && args.policy != PolicyName::PortPath {
         bail!(
-            "--costs is for port_path: of {}, all that is needed is in the recording, or unknown",
+            "--costs requires --policy port_path: for {}, the recording has all the costs needed, or they are unknown",
             args.policy.name()
         );
     }
@@ -139,7 +137,7 @@ fn ports(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Rep
 
 fn vcores(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
     if !of.selection.vcpus.is_empty() {
-        bail!("the threads of a virtual core leave together: --vcpu has no meaning for the policy vcore");
+        bail!("the threads of a virtual core leave together: omit --vcpu with the policy vcore");
     }
     let (labels, sets) = grid.labels_and_sets(args.policy.name())?;
     let mut topologies = Vec::new();

@@ -15,7 +15,7 @@ const NAME: &str = "simulate";
 /// How long a sweep may take: it is stopped by hand, or by --wall-limit.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What is the same for all runs.
+/// The part of a sweep that is the same for all its runs.
 #[derive(Serialize, Deserialize)]
 struct Common {
     name: String,

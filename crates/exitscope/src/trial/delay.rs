@@ -25,7 +25,8 @@ pub fn run(args: &TryArgs, delays: &Delays, asks: bool, out: &mut dyn Write) -> 
     let vm = args.vm.as_deref().unwrap_or_default();
     let Some(source) = args.source().map_err(anyhow::Error::msg)? else {
         bail!(
-            "--delay needs a metric that it can change: --metric, --metric-file or --metric-query names one; exits cost more with each delay"
+            "--delay needs a metric of the workload (--metric, --metric-file or --metric-query): the cost of exits \
+             rises with every delay"
         );
     };
     let delayed = DelayedVm::find(vm, args.reason.as_deref(), &delays.0)?;
@@ -106,15 +107,17 @@ fn write_plan(
         (DelayedExits::ToUserSpace, Ok(())) => writeln!(out, "not delayed: exits that stay in the kernel")?,
         (DelayedExits::All, _) => writeln!(
             out,
-            "interrupts of the host and other threads wait for a delay, where kvm_exit is traced with interrupts disabled"
+            "where kvm_exit is traced with interrupts disabled, interrupts of the host and other threads wait during \
+             a delay"
         )?,
     }
     let (share, lease) = (ExitDelay::MAX_SHARE, ExitDelay::LEASE);
     writeln!(out, "bounds, kept by the kernel: {share}% of each vCPU's time, {} an exit", ExitDelay::MAX_DELAY)?;
     write!(out, "{}", trial.plan())?;
-    let matters = format!("the slope is told to a quarter of it; below {}% for 1us it does not matter", args.matters);
+    let matters =
+        format!("the slope is measured to within a quarter of it; below {}% per 1us it does not matter", args.matters);
     write_rules(args, &matters, trial, measured, host_limits, out)?;
-    writeln!(out, "at the end: nothing is delayed; if this command dies, at once; if it hangs, within {lease}")?;
+    writeln!(out, "at the end: delays stop; if this command dies, they stop at once; if it hangs, within {lease}")?;
     Ok(())
 }
 

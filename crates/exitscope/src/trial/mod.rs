@@ -64,7 +64,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     let is_text = args.is_text();
     let asks = !args.dry_run && !args.yes;
     if asks && (!is_text || !io::stdin().is_terminal()) {
-        bail!("there is nobody to ask: --yes goes ahead, --dry-run shows the plan");
+        bail!("there is no terminal to ask on: --yes starts without asking, --dry-run shows the plan");
     }
     if let Some(delays) = &args.delay {
         return delay::run(args, delays, asks, out);
@@ -104,7 +104,7 @@ pub fn run(args: &TryArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
             let (vms, folder) = (message(vms), folder.display());
             writeln!(
                 out,
-                "first: {length} of {vms} are recorded into {folder}, to predict from; --no-predict does without"
+                "first: {length} of {vms} are recorded into {folder}, for a prediction; --no-predict leaves that out"
             )?;
         }
         out.flush()?;
@@ -204,7 +204,7 @@ fn take_lock(root: &Path, state: &Path, is_text: bool, out: &mut dyn Write) -> a
     }
     match left {
         LeftByTrial::Restored(ending) if !ending.failed.is_empty() => {
-            bail!("an earlier trial cannot be undone, so no other is begun: {}", ending.failed.join("; "))
+            bail!("an earlier trial cannot be undone, so no new one begins: {}", ending.failed.join("; "))
         }
         _ => Ok(lock),
     }
@@ -252,8 +252,8 @@ fn measured(
     };
     if let (Err(why), None) = (&counted, &user) {
         bail!(
-            "exits are not counted ({why}), so there is nothing to compare: --metric, --metric-file or --metric-query names \
-             something"
+            "exits are not counted ({why}), so there is nothing to compare: name a metric by --metric, --metric-file \
+             or --metric-query"
         );
     }
     Ok(TurnMetrics { user, counted: counted.ok(), host_costs: HostCosts::new(&args.root, vm) })
@@ -321,7 +321,7 @@ fn write_plan(
         writeln!(out, "{place} is {now}")?;
     }
     if tried.name() == HALT_POLL {
-        writeln!(out, "{HALT_POLL} acts {}", halt_poll_scope(&args.root).text())?;
+        writeln!(out, "{HALT_POLL} takes effect {}", halt_poll_scope(&args.root).text())?;
         if acts_on_new_vms_alone(args, tried) {
             writeln!(out, "warning: the VMs that run now will show no difference")?;
         }
@@ -356,7 +356,7 @@ fn write_rules(
     writeln!(out, "decided by: {}; {better} is better; {matters}", message(&decided_by))?;
     if metrics.len() > 1 {
         let names: Vec<&str> = metrics[1..].iter().map(|metric| metric.name.as_str()).collect();
-        writeln!(out, "reported beside: {}", names.join(", "))?;
+        writeln!(out, "also reported: {}", names.join(", "))?;
     }
     for limit in args.abort_on.iter().filter(|text| !HostLimit::is_meant(text)).chain(&host_limits.texts()) {
         writeln!(out, "aborted if: {}", message(limit))?;
@@ -393,8 +393,8 @@ fn run_guarded(
         let verdict = trial.verdict();
         if verdict.settings.iter().all(|setting| setting.ruling == TrialRuling::NoDifference) {
             trial.take_back(format!(
-                "no difference may mean nothing: {HALT_POLL} acts only in VMs started afterwards on kernels like this one, unless the distribution \
-                 has the fix of 6.1"
+                "no difference may mean nothing: on kernels like this one, {HALT_POLL} takes effect only in VMs \
+                 started afterwards, unless the distribution has the fix of 6.1"
             ));
         }
     }

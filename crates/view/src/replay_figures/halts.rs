@@ -21,7 +21,7 @@ const EXITS_AVOIDED: ReplayFigure<HaltOutcome> =
     });
 
 const OF_POLLS: [ReplayFigure<HaltOutcome>; 5] = [
-    ReplayFigure::new(3, "share_of_halts", Share, true, "their share of the halts", |of, _| {
+    ReplayFigure::new(3, "share_of_halts", Share, true, "share of the halts that end so", |of, _| {
         (of.halts > 0).then(|| of.caught as f64 / of.halts as f64)
     }),
     ReplayFigure::new(
@@ -53,7 +53,7 @@ const OF_LATENCY: [ReplayFigure<HaltOutcome>; 5] = [
         "gain",
         Ns,
         true,
-        "wake-up latency less than with the settings in force, summed over the halts",
+        "reduction of wake-up latency against the settings in force, summed over the halts",
         |of, base| Some(won(of, base)),
     ),
     ReplayFigure::new(
@@ -61,7 +61,7 @@ const OF_LATENCY: [ReplayFigure<HaltOutcome>; 5] = [
         "net_gain",
         Ns,
         true,
-        "gain, less the CPU time that polls take more than with the settings in force",
+        "gain, less the CPU time that polls take beyond that with the settings in force",
         |of, base| Some(won(of, base) - (of.polling as f64 - base.polling as f64)),
     ),
 ];
@@ -117,8 +117,8 @@ impl ReplayTable<'_> {
         replay.notes = notes(policy, exact, all, halts.guest_polls, &record);
         let mut best = replay.rows[2..].iter().zip(&done.outcomes).filter(|(row, _)| row.best).peekable();
         if policy == HaltPolicy::Guest && best.peek().is_some() && best.all(|(_, outcome)| outcome.caught == 0) {
-            let instead = "the best let no guest poll for long enough to be successful: what they win is that the host does \
-                           not poll, as with its halt_poll_ns=0 (--policy host_halt_poll)";
+            let instead = "in the best rows no guest polls long enough to succeed: their gain is that the host does \
+                not poll, as with the host's halt_poll_ns=0 (--policy host_halt_poll)";
             replay.notes.insert(0, instead.to_string());
         }
         Ok(replay)
@@ -128,20 +128,22 @@ impl ReplayTable<'_> {
 fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, record: &HowToRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {
-        notes.push(
-            format!(
-                "What woke the vCPUs when is not in the trace, so what a poll wins cannot be told, and somewhat more polls are \
-                 successful than is shown. {}",
-                record.sentence(&[Missed::HaltEnds, Missed::Scheduler], "")
-            ),
-        );
+        notes.push(format!(
+            "The trace does not show when vCPUs were woken, so the gain of a poll is unknown, and somewhat more \
+                 polls are successful than shown. {}",
+            record.sentence(&[Missed::HaltEnds, Missed::Scheduler], "")
+        ));
     }
     match policy {
         HaltPolicy::Host => {
-            notes.push("a host's poll avoids no exit; it avoids that the thread gives its CPU away".to_string());
+            notes.push(
+                "a successful poll of the host avoids no exit; it keeps the thread from giving its CPU away"
+                    .to_string(),
+            );
             if all.late_caught.count + all.late_slept.count > 0 {
                 notes.push(format!(
-                    "what comes after a poll's end finds the vCPU not blocked as often as what came as late when this was recorded ({} of {})",
+                    "a wake-up after a poll's end is taken to find the vCPU not yet blocked as often as such wake-ups \
+                     did in the recording ({} of {})",
                     thousands(all.late_caught.count),
                     thousands(all.late_caught.count + all.late_slept.count)
                 ));
@@ -149,33 +151,34 @@ fn notes(policy: HaltPolicy, exact: bool, all: &HaltStats, guest_polls: bool, re
         }
         HaltPolicy::Guest => {
             notes.push(
-                "while a guest's governor polls its host does not (MSR_KVM_POLL_CONTROL), however short the limit; a \
-                 successful poll avoids the exit, and its wake-up counts as taking no time; an interrupt that ends the poll may \
-                 still cost an exit of its own"
+                "while a guest's governor polls, its host does not (MSR_KVM_POLL_CONTROL), however short the guest's \
+                 limit; a successful poll avoids the exit, and its wake-up counts as taking no time; an interrupt \
+                 that ends the poll may still cost an exit of its own"
                     .to_string(),
             );
             notes.push(
-                "a guest's poll ends when something is runnable, and an interrupt after which the guest halted again within \
-                 5us is taken to have made nothing so"
+                "a guest's poll ends when something is runnable, and an interrupt after which the guest halted again \
+                 within 5us is taken to have made nothing runnable"
                     .to_string(),
             );
         }
     }
     if all.changes == (0, 0) && policy == HaltPolicy::Host {
         notes.push(
-            "No change of a poll was traced (kvm_halt_poll_ns), so the settings in force are taken to be the defaults"
+            "The trace has no change of a poll (kvm_halt_poll_ns), so the defaults are assumed to be in force"
                 .to_string(),
         );
     }
     notes.push(
         match guest_polls {
             true => {
-                "A guest polled when this was recorded (MSR_KVM_POLL_CONTROL): the gaps that its successful polls ended are missing, \
-                 whatever is replayed, and the others are shorter by its polls. What is left is what its settings left"
+                "A guest polled when this was recorded (MSR_KVM_POLL_CONTROL): the gaps that its successful polls \
+                 ended are missing from every row, and its polls shorten the other gaps. The rows show only what its \
+                 settings left"
             }
             false => {
-                "Whether guests polled before they halted shows only where their driver started meanwhile: gaps that their \
-                 successful polls ended would be missing. The host's polls hide none"
+                "The recording shows whether guests polled before they halted only if their driver started meanwhile; \
+                 if they did, the gaps that their successful polls ended are missing. The host's polls hide no gap"
             }
         }
         .to_string(),

@@ -41,7 +41,7 @@ const FIGURES: [&ReplayFigure<PortOutcome>; 7] = [
     &ReplayFigure::new(2, "cost", Ns, false, "what the accesses cost, in the kernel and in user space", |of, _| {
         (of.unknown == 0).then_some(of.time as f64)
     }),
-    &ReplayFigure::new(0, "gain", Ns, true, "cost less than as recorded", |of, base| {
+    &ReplayFigure::new(0, "gain", Ns, true, "reduction of the cost against the recording", |of, base| {
         (of.unknown == 0).then_some(base.time as f64 - of.time as f64)
     }),
 ];
@@ -83,34 +83,35 @@ fn notes(done: &ReplayedPorts, model: Option<&CostModel>) -> Vec<String> {
     let in_kernel = |write| done.typical.in_kernel(SubjectKind::Port, write);
     let mut notes = vec![match (in_kernel(false), in_kernel(true)) {
         (Some(read), Some(write)) => format!(
-            "an access that the kernel then serves takes what those typically take (median) that it serves in this recording: a read \
-             {read}, a write {write}"
+            "an access that moves into the kernel takes the median of those that the kernel serves in this recording: \
+             a read {read}, a write {write}"
         ),
         _ => "The kernel served no port access in this recording, so what serving more of them there would cost is not known"
             .to_string(),
     }];
     if unknown {
         notes.push(
-            "- where the recording has no cost of that way: of another device model, or of an instruction that is emulated \
-             instead of decoded from the exit; --costs takes it from a cost model"
+            "-: the recording has no cost for that way (another device model, or an instruction that is emulated \
+             instead of decoded from the exit); --costs takes it from a cost model"
                 .to_string(),
         );
     }
     if let Some(model) = model.filter(|_| modelled) {
         notes.push(format!(
-            "what the recording has no cost of is what it was, changed by what the cost model {} says of the steps that differ: {}",
+            "a way without a cost in the recording has the recorded cost, adjusted for the steps that differ by the \
+             cost model {}: {}",
             model.name, model.description
         ));
     }
     if done.untold > 0 {
         notes.push(format!(
-            "Of {} accesses the trace does not say whether they are string accesses: they are taken for plain ones",
+            "For {} accesses the trace does not show whether they are string accesses: they are taken for plain ones",
             thousands(done.untold)
         ));
     }
     notes.push(
-        "ioeventfd and coalesced: all plain writes, whether or not their devices can do without the data or the answer; what \
-         the device then does is another thread's time"
+        "ioeventfd and coalesced: all plain writes, whether or not their devices can do without the data or the \
+         answer; the device's own work moves to another thread"
             .to_string(),
     );
     notes

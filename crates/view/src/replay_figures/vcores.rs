@@ -24,7 +24,7 @@ const FIGURES: &[ReplayFigure<GangOutcome>] = &[
     ReplayFigure::new(1, "forced_out", Ns, false, "from being forced out to the next entry", |of, _| {
         Some(of.lost as f64)
     }),
-    ReplayFigure::new(0, "gain", Ns, true, "time forced out, less than as recorded", |of, recorded| {
+    ReplayFigure::new(0, "gain", Ns, true, "reduction of the time forced out against the recording", |of, recorded| {
         Some(recorded.lost.saturating_sub(of.lost) as f64)
     }),
 ];
@@ -44,10 +44,11 @@ impl ReplayTable<'_> {
         let outcomes = labels.into_iter().zip(done.outcomes.iter().map(|row| &row.1));
         fill(&mut replay, &figures(timed), Some(best), Start::Recorded(&done.recorded), outcomes)?;
         replay.notes = vec![
-            "a virtual core of fewer vCPUs needs more cores or subcores (subcores_per_core) to run as many at a time: what that \
-             costs is not replayed"
+            "with fewer vCPUs in each virtual core, running as many vCPUs at a time takes more cores or subcores \
+             (subcores_per_core): that cost is not replayed"
                 .to_string(),
-            "vCPUs that were in different virtual cores when this was recorded stay so: wider ones cannot be replayed".to_string(),
+            "vCPUs of different virtual cores in the recording stay apart: wider virtual cores cannot be replayed"
+                .to_string(),
         ];
         if !timed {
             replay.notes.push(format!(

@@ -38,7 +38,7 @@ const FIGURES: [(Needs, ReplayFigure<SpinOutcome>); 7] = [
             "yields_skipped",
             Count,
             true,
-            "times at which sense-running said that the owner runs, so that none was made",
+            "yields not made, because sense-running said that the owner runs",
             |of, _| Some(of.not_made as f64),
         ),
     ),
@@ -112,38 +112,39 @@ fn notes(survey: &SpinSurvey, call: YieldCall, told: bool, record: &HowToRecord)
     let mut notes = Vec::new();
     if !told {
         notes.push(format!(
-            "Who waited for a CPU is not in the trace, so that what a yield can win is unknown. {}",
+            "The trace does not show which vCPUs waited for a CPU, so the gain of a yield is unknown. {}",
             record.sentence(&[Missed::Scheduler], "")
         ));
     }
     notes.push(match (call, survey.least_window) {
         (YieldCall::Pause | YieldCall::PauseFilter, Some(_)) => {
-            "the smallest window that was traced is taken for its base; the other settings in force are taken to be the defaults"
+            "the smallest window in the trace is taken for the base; for the other settings the defaults are assumed"
                 .to_string()
         }
         (YieldCall::Pause | YieldCall::PauseFilter, None) if survey.is_static() => {
-            "no change of a window was traced, and the time between yields is always the same: windows are taken not to grow, and \
-             that time for the default window"
+            "the trace has no change of a window, and the time between yields is always the same: windows are assumed \
+             not to grow, and that time to be the default window"
                 .to_string()
         }
-        _ => "the settings in force are not in the trace and are taken to be the defaults: the time between yields is set equal to \
-              what these make"
+        _ => "the settings in force are not in the trace: the defaults are assumed, and the recorded time between \
+            yields is taken for what they make"
             .to_string(),
     });
     notes.push(
-        "at least, at most: nobody knows which vCPU held the lock; a sibling that had lost its CPU may have, and a yield then \
-         may have ended the wait, or changed nothing. The CPU time of yields that are not made is in both"
+        "gain low, gain high: the trace does not show which vCPU held the lock. A preempted sibling may have held it, \
+         and a yield may then have ended the wait, or changed nothing. Both include the CPU time of yields that are \
+         not made"
             .to_string(),
     );
     notes.push(
-        "the waits are taken as they were: those that ended before a yield are not in the trace, so that who yields sooner \
-         yields more often than is shown; and a guest whose locks are free sooner has fewer"
+        "waits are replayed unchanged. Waits that ended before a yield are not in the trace, so a vCPU that yields \
+         sooner yields more often than shown; a guest whose locks are free sooner has fewer waits"
             .to_string(),
     );
     if matches!(call, YieldCall::Diag44 | YieldCall::Diag9c) {
         notes.push(
-            "sense-running is an exit of its own under KVM, which is not counted; X'9C' is taken to name a vCPU that had lost its \
-             CPU, if there was one"
+            "sense-running is an exit of its own under KVM, which is not counted; X'9C' is taken to name a preempted \
+             vCPU, if there was one"
                 .to_string(),
         );
     }

@@ -5,8 +5,8 @@ use crate::judgement::AdviceWords;
 use crate::setting::{AdviceSetting, SettingSide};
 use exitscope_policy::Knob;
 
-pub(super) const RANGE: &str = "from nothing, to the guest time before halts, as much of each as a poll lasts by default; successful \
-    polls leave no trace";
+pub(super) const RANGE: &str = "from 0 to the guest time before halts, at most the default length of a poll for each; \
+    successful polls leave no trace";
 
 /// `knob` is the guest's longest poll.
 pub(super) fn no_polls(knob: &'static Knob) -> AdviceWords {

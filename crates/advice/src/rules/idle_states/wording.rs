@@ -6,8 +6,8 @@ use crate::judgement::AdviceWords;
 pub(super) const UNJUDGED: &str = "idle states, frequencies and SMT siblings of the host";
 
 /// Why nothing is said of them where wake-ups take long.
-pub(super) const UNSEEN: &str = "wake-ups are no later after long sleeps than after short ones, which shows no deep idle state, but their way out may \
-    lie before sched_wakeup";
+pub(super) const UNSEEN: &str = "wake-ups are no later after long sleeps than after short ones, so no deep idle state \
+    shows; but the way out of one may lie before sched_wakeup";
 pub(super) const SHORT: &str =
     "vCPUs that were woken wait for CPUs that others have, which hides how long an idle one takes";
 pub(super) const FEW: &str =
@@ -17,13 +17,13 @@ pub(super) const FEW: &str =
 pub(super) const RECORD: &str = "`perf record -e power:cpu_idle -e power:cpu_frequency -e 'kvm:*' -e sched:sched_switch -e sched:sched_wakeup -a -- \
     sleep 10` (and `exitscope lab exits` for what mitigations cost)";
 
-pub(super) const RANGE: &str =
-    "from nothing, as cold caches are later, too, to all that long sleeps are later than short ones";
+pub(super) const RANGE: &str = "from 0 (cold caches delay wake-ups, too) to all the time that wake-ups from long \
+     sleeps take beyond those from short ones";
 
 pub(super) fn shallower() -> AdviceWords {
     AdviceWords {
-        change: "keep the host's idle CPUs out of their deep idle states, if sooner wake-ups are worth the power: vCPUs that have slept \
-            long come back later than those that have slept shortly"
+        change: "keep the host's idle CPUs out of their deep idle states, if sooner wake-ups are worth the power: \
+            vCPUs that have slept long come back later than those that have slept briefly"
             .into(),
         settings: vec![
             by_hand(

@@ -8,8 +8,9 @@ use crate::setting::{AdviceSetting, SettingSide};
 use exitscope_policy::Knob;
 use exitscope_units::Nanos;
 
-pub(super) const RANGE: &str = "from what successful polls took beyond the value, as a poll that fails takes the value, to all that these took, as KVM \
-    gives up polls that fail; blocking and waking take CPU time, too, which is not in it";
+pub(super) const RANGE: &str = "from the time of successful polls beyond the value (a poll that fails takes the \
+    value) to all the time of those polls (KVM gives up polls that fail); the CPU time of blocking and waking is not \
+    included";
 
 /// Polls keep `cpus` CPUs busy; with `limit`, `later` wake-ups a second come later.
 pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, release: &str) -> AdviceWords {
@@ -18,7 +19,7 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
         limit => format!("with polls of at most {}", Nanos(limit)),
     };
     let tried = format!(
-        "what it costs the guest, `exitscope try halt_poll_ns={} --vm PID --metric …` measures on this host, and \
+        "`exitscope try halt_poll_ns={} --vm PID --metric …` measures on this host what it costs the guest, and \
          restores the value",
         knob.text(limit)
     );
@@ -34,8 +35,8 @@ pub(super) fn shorter(knob: &'static Knob, limit: u64, cpus: f64, later: f64, re
             ),
             AdviceSetting::ByHand(tried.into()),
         ],
-        risk: "wake-ups come later, by how much the recording does not show, as these halts did not block: by some microseconds, and by \
-            more where CPUs go into deep idle states; it acts on all VMs"
+        risk: "wake-ups come later, by some microseconds, and by more if CPUs go into deep idle states (the recording \
+            does not show by how much, as these halts did not block); it acts on all VMs"
             .into(),
         payer: format!("the guests: {later:.0} wake-ups a second come later").into(),
         undo: RESTORE.into(),

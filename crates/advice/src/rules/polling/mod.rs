@@ -67,7 +67,7 @@ pub(crate) const GAPS: &[Gap] = &[
         missing: |of| (lacks_wakeups(of) && !of.selected.facts.event_kinds.by_runner).then_some(wording::NO_WAKEUPS),
     },
     Gap {
-        what: "what other halt polling would win",
+        what: "what other halt polling would gain",
         lacks: Lacks::Events(&[Missed::Scheduler]),
         missing: |of| {
             let all = of.selected.facts.halts.all();
@@ -86,7 +86,7 @@ pub(crate) const GAPS: &[Gap] = &[
         missing: |of| (halting(of) && of.selected.facts.halts.guest_polls).then_some(wording::GUEST_POLLED),
     },
     Gap {
-        what: "what other halt polling would win",
+        what: "what other halt polling would gain",
         lacks: Lacks::AnotherRecording,
         missing: |of| of.trials.untried.halts.then_some(wording::HALTS_UNTRIED),
     },
@@ -610,7 +610,7 @@ mod tests {
         for (what, case, why) in [
             ("all is known", case, None),
             ("too few halts", Case { halts: 199, in_force: None, ..case }, None),
-            ("enough", Case { halts: 200, in_force: None, ..case }, Some("does not say what halt_poll_ns was")),
+            ("enough", Case { halts: 200, in_force: None, ..case }, Some("does not show halt_poll_ns")),
             ("Xen", Case { xen: true, in_force: None, ..case }, None),
             ("no wake-ups", Case { inexact: 101, in_force: None, ..case }, None),
             ("no polls", Case { switches: false, in_force: None, ..case }, None),

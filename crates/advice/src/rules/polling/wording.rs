@@ -18,34 +18,36 @@ pub(super) const UNDER_A_QUOTA: &str =
     "longer polls would use up a quota of CPU time: CPUs were left idle while vCPUs were runnable";
 pub(super) const CPUS_SHORT: &str = "polling would not shorten the way from a wake-up to the guest: vCPUs wait for CPUs, and KVM does not \
     poll while another task wants its CPU";
-pub(super) const NONE_PAYS: &str = "the guest halts so often; no other halt_poll_ns that was replayed would pay";
+pub(super) const NONE_PAYS: &str =
+    "the guest itself halts that often; no other halt_poll_ns that was replayed would pay";
 
 /// Why the host's polling is not judged.
 pub(super) const GUEST_SWITCHED_IT_OFF: &str =
     "a guest switched it off for itself (MSR_KVM_POLL_CONTROL): no setting of the host changes that";
-pub(super) const LIMIT_UNKNOWN: &str = "the recording does not say what halt_poll_ns was, so that none is replayed, and KVM's decisions show at best between which values it was \
-    (`report --view halt`): /sys/module/kvm/parameters/halt_poll_ns says it";
+pub(super) const LIMIT_UNKNOWN: &str = "the recording does not show halt_poll_ns, so no other value is replayed; \
+    KVM's decisions show at best between which values it was (`report --view halt`), and \
+    /sys/module/kvm/parameters/halt_poll_ns shows it";
 pub(super) const ANOTHER_LIMIT: &str =
     "KVM decided by another limit than halt_poll_ns: the VMM's own (KVM_CAP_HALT_POLL), or it was changed";
 pub(super) const NEVER_POLLED: &str = "KVM polled for no halt although halt_poll_ns is longer than many were: a guest that switched it off before the \
     recording (MSR_KVM_POLL_CONTROL), or the VMM's own limit (KVM_CAP_HALT_POLL)";
 
 /// What recordings lack.
-pub(super) const NO_ENDS: &str = "there is no kvm_vcpu_wakeup in it";
+pub(super) const NO_ENDS: &str = "the recording has no kvm_vcpu_wakeup";
 pub(super) const NO_POLLS: &str =
-    "there is no kvm_halt_poll_ns and no sched_switch in it, which say what KVM's polls took";
+    "the recording has no kvm_halt_poll_ns and no sched_switch, which show what KVM's polls took";
 pub(super) const BY_RUNNER: &str = "on powerpc halts are virtual cores', and no thread's sleep is taken for one";
-pub(super) const NO_WAKEUPS: &str = "there is no sched_wakeup in it that says when vCPUs were woken";
+pub(super) const NO_WAKEUPS: &str = "the recording has no sched_wakeup, which shows when vCPUs were woken";
 pub(super) const GUEST_POLLED: &str =
     "the guest polled: gaps that its polls ended left no trace; set guest_halt_poll_ns=0 in it meanwhile";
 pub(super) const HALTS_UNTRIED: &str = "there were more halts than are kept to try it on";
 
 /// Polling is CPU time, which a quota of the VM's cgroup counts; no event tells of a quota.
-const QUOTA: &str = "only where cpu.max of the VM's cgroup says max (libvirt: no <quota> in <cputune>): what is polled is taken \
-    from a quota, and the recording does not say whether there is one";
+const QUOTA: &str = "only if cpu.max of the VM's cgroup is max (libvirt: no <quota> in <cputune>): polling uses up a \
+    quota, and the recording does not show whether there is one";
 
-const GOVERNOR: &str = "only where /sys/devices/system/cpu/cpuidle/current_governor in the guest is not haltpoll already, with a \
-    longer guest_halt_poll_ns: the recording does not say";
+const GOVERNOR: &str = "only if /sys/devices/system/cpu/cpuidle/current_governor in the guest is not already haltpoll \
+    with a longer guest_halt_poll_ns: the recording does not show it";
 
 /// A change of halt polling, as it is worded.
 pub(super) struct PollWords<'a> {
@@ -113,9 +115,8 @@ impl PollWords<'_> {
                  halts, and with each a wake-up or a poll of KVM's"
             ),
             settings: for_vmm(vmm, settings),
-            risk: "a polling guest looks busy to its host and takes CPU time from others there: only \
-                where each vCPU has a CPU to itself; the gaps are taken as they were, a guest that is answered sooner \
-                may ask sooner"
+            risk: "a polling guest looks busy to its host and takes CPU time from others there: only if each vCPU has \
+                a CPU to itself; gaps are replayed unchanged, and a guest that is answered sooner may ask sooner"
                 .into(),
             payer: self.more_polling().into(),
             undo: "in the guest: write the old value back, or modprobe -r cpuidle-haltpoll".into(),

@@ -40,7 +40,7 @@ const GOOD_ENOUGH_SHARE: f64 = 0.9;
 
 /// What is not judged of yields.
 pub(crate) const GAPS: &[Gap] = &[Gap {
-    what: "what other windows of PAUSE loops, or none, would win",
+    what: "what other windows of PAUSE loops, or none, would gain",
     lacks: Lacks::AnotherRecording,
     missing: |of| of.trials.untried.yields.then_some(wording::YIELDS_UNTRIED),
 }];

@@ -10,10 +10,11 @@ use crate::setting::{AdviceSetting, SettingSide};
 use exitscope_policy::Knob;
 
 /// Why nothing is said of yields.
-pub(super) const UNKNOWN: &str = "the recording does not say which vCPUs ran meanwhile, and which waited";
+pub(super) const UNKNOWN: &str = "the recording does not show which vCPUs ran meanwhile, and which waited";
 
 /// Why nothing is said of vCPUs that may be no siblings.
-pub(super) const SEVERAL: &str = "vCPUs of several VMs, which the recording does not tell apart, yield: whether a sibling had no CPU, it does not say";
+pub(super) const SEVERAL: &str = "vCPUs of several VMs yield, and the recording does not tell the VMs apart: it does \
+    not show whether a sibling had no CPU";
 
 /// Why nothing is said of a few.
 pub(super) const FEW: &str = "its vCPUs yield fewer than 500 times a second: no rule looks at so few";
@@ -34,11 +35,12 @@ pub(super) const CONTENDED_AND_TRIED: &str = "the guest's locks are contended wh
     won anything beyond doubt: only the guest can change that";
 
 /// What the gain of lock holders that keep running goes by.
-pub(super) const OF_HOLDERS: &str = "from nothing to the sum of CPU time of yields and time that siblings yielded for a vCPU without a CPU, which is steal, too";
+pub(super) const OF_HOLDERS: &str = "from 0 to the sum of the yields' CPU time and the time for which siblings \
+    yielded to a vCPU without a CPU (this time is also steal)";
 
 /// What the gain of no exits for PAUSE goes by, where nothing says how long vCPUs spin.
 pub(super) const OF_SPINNING_ON: &str =
-    "from nothing, where vCPUs spin on in the guest for as long, to all the time of these yields";
+    "from 0 (if vCPUs spin on in the guest for as long) to all the time of these yields";
 
 impl PreemptedHolders {
     pub(super) fn words(&self, vmm: &Vmm) -> AdviceWords {
@@ -81,12 +83,13 @@ impl ParavirtualLocks {
                 AdviceSetting::Libvirt { within: "features", xml: "<pvspinlock state='on'/>".into() },
                 AdviceSetting::Qemu("-cpu …,kvm-pv-unhalt=on,kvm-pv-sched-yield=on".into()),
                 by_hand(
-                    "paravirtual spinlocks (KVM_FEATURE_PV_UNHALT) are for a guest kernel without nopvspin: who waits halts instead of \
-                     spinning, and who gives the lock back wakes the next one; a Linux guest leaves them out with kvm-hint-dedicated",
+                    "paravirtual spinlocks (KVM_FEATURE_PV_UNHALT) are for a guest kernel without nopvspin: a vCPU \
+                     that waits halts instead of spinning, and one that releases the lock wakes the next; a Linux \
+                     guest leaves them out with kvm-hint-dedicated",
                 ),
             ],
             ParavirtualLocks::Xen => vec![by_hand(
-                "a guest kernel without xen_nopvspin: who waits for a lock then blocks instead of spinning",
+                "a guest kernel without xen_nopvspin: a vCPU that waits for a lock then blocks instead of spinning",
             )],
         }
     }
@@ -116,8 +119,8 @@ pub(super) fn try_spinning(off: &'static Knob, window: &'static Knob, longer: u6
     ));
     AdviceWords {
         change: format!(
-            "the guest's locks are contended while all its vCPUs run: try without PAUSE exits ({off_name}=0), or with fewer; how long vCPUs \
-             spin the recording does not tell, so that neither was replayed"
+            "the guest's locks are contended while all its vCPUs run: try without PAUSE exits ({off_name}=0), or with \
+             fewer; the recording does not show how long vCPUs spin, so neither was replayed"
         ),
         settings,
         ..spin_longer(SettingSide::Host, off, 0)

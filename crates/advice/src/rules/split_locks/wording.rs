@@ -4,7 +4,8 @@ use super::Told;
 use crate::cures::cure::by_hand;
 use crate::judgement::AdviceWords;
 
-pub(super) const RANGE: &str = "from nothing, where nobody can change the program, to all their time; what other CPUs lose at each lock is in no figure";
+pub(super) const RANGE: &str = "from 0 (if nobody can change the program) to all their time; what other CPUs lose at \
+    each lock is not included";
 
 pub(super) const SMALL: &str =
     "fix the program in the guest that locks memory across two cache lines, or tell it to align what it locks";
@@ -51,7 +52,7 @@ pub(super) fn cure(told: Told) -> Option<AdviceWords> {
         risk: "where they are let through, each split lock holds up all CPUs of the host".into(),
         payer: "nobody, if the program is fixed; else whoever shares the host".into(),
         undo: undo.into(),
-        acts: "in the guest, once the program is another; a sysctl at once; a limit of QEMU's at the next VM start"
+        acts: "in the guest, once the program is fixed; a sysctl at once; a limit of QEMU's at the next VM start"
             .into(),
     })
 }

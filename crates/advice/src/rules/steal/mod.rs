@@ -52,7 +52,7 @@ pub(crate) const GAPS: &[Gap] = &[Gap {
     what: "overcommit, and lock holders that were preempted",
     lacks: Lacks::Events(&[Missed::Scheduler]),
     missing: |of| {
-        let missing = if of.host.xen { NO_RUN_STATES } else { "there is no sched_switch in it" };
+        let missing = if of.host.xen { NO_RUN_STATES } else { "the recording has no sched_switch" };
         (!of.selected.facts.event_kinds.switches).then_some(missing)
     },
 }];
@@ -516,7 +516,7 @@ mod tests {
         for (what, cpus, is_idle, says, pinned) in [
             ("more CPUs than are wanted", 4, false, "although they run on or wait for 2.00 of 4 CPUs", true),
             ("fewer", 1, false, "run fewer vCPUs on this host", false),
-            ("nobody knows how many", 0, false, "how many there are the recording does not say", false),
+            ("nobody knows how many", 0, false, "the recording does not show how many there are", false),
             // Linux, kernel/sched/fair.c, throttle_cfs_rq: a runnable task of a group without quota is off the queue.
             ("a quota", 4, true, "look for a CPU quota", false),
         ] {
@@ -649,7 +649,7 @@ mod tests {
                 "nobody knows",
                 host(0, false),
                 0,
-                "how many there are the recording does not say",
+                "the recording does not show how many there are",
                 "first the limits",
                 "pinned vCPUs cannot move",
                 "at once",

@@ -72,7 +72,8 @@ const KERNEL_THREADS: &[(&str, &str)] = &[
     ),
     (
         "migration",
-        "migration moves tasks between CPUs, at once and before all others: pinned vCPUs are not moved; `perf sched timehist -M` shows who is",
+        "migration moves tasks between CPUs, at once and before all others: pinned vCPUs are not moved; `perf sched \
+         timehist -M` shows which tasks are",
     ),
     (
         "rcu",

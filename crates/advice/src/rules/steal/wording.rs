@@ -15,9 +15,9 @@ const PINS: u64 = 512;
 
 /// What ranges go by.
 pub(super) const WHAT_IS_LACKING: &str =
-    "from what the host is short of, what follows yields left out, to all of the waiting";
-pub(super) const ALL_OF_IT: &str = "from nothing, to all of the waiting";
-pub(super) const ALL_THAT_IS_KNOWN: &str = "from nothing, to all of the waiting that is known";
+    "from the CPU time that the host is short of, less the waits after yields, to all of the waiting";
+pub(super) const ALL_OF_IT: &str = "from 0 to all of the waiting";
+pub(super) const ALL_THAT_IS_KNOWN: &str = "from 0 to all of the waiting that is known";
 
 /// Where nobody had the CPUs; what can be done about that, the rule about idle states says.
 pub(super) const WAKING_UP: &str = "nobody had the CPUs for which these vCPUs waited: they were idle, and took that long to wake up (see idle \
@@ -26,7 +26,7 @@ pub(super) const WAKING_UP: &str = "nobody had the CPUs for which these vCPUs wa
 /// What is done about vCPUs that take each other's CPUs.
 const OWN_VCPUS: &str =
     "mostly it was another vCPU of the same VM that took the CPU: fewer vCPUs, or more CPUs in its affinity and cpuset";
-pub(super) const TIMEHIST: &str = "neighbours: `perf sched timehist -w` says which task ran instead";
+pub(super) const TIMEHIST: &str = "neighbours: `perf sched timehist -w` shows which task ran instead";
 
 const WHOEVER: &str = "whoever has the CPUs now";
 const LOWER_PEAK: &str = "fewer vCPUs are a lower peak";
@@ -118,7 +118,8 @@ impl Crowd {
         let Crowd { wanted, cpus, .. } = self;
         if *cpus == 0 {
             return format!(
-                "find what keeps vCPUs waiting: they run on or wait for {wanted:.2} CPUs, and how many there are the recording does not say"
+                "find what keeps vCPUs waiting: they run on or wait for {wanted:.2} CPUs, and the recording does not \
+                 show how many there are"
             );
         }
         let taken = match &self.taken {
