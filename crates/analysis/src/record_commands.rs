@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(how.sentence(&[Missed::Exits], ""), "What is missing was recorded and never occurred.");
         assert!(
             how.sentence(&[Missed::Exits], "while guests are idle")
-                .ends_with("did not come: record while guests are idle.")
+                .ends_with("never occurred: record while guests are idle.")
         );
         assert!(how.command(&[Missed::Exits, Missed::Scheduler]).is_ok(), "a part of it was not");
         let silent = HowToRecord { never_fires: true, ..how.clone() };

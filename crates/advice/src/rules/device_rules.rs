@@ -1082,7 +1082,7 @@ mod tests {
             (Some("0"), "enable_apicv", true),
             (Some("Y"), "kvm_intel's enable_apicv was on", false),
             // Linux, arch/x86/kvm/svm/avic.c, avic_want_avic_enabled: -1 leaves it to KVM.
-            (Some("-1"), "does not say whether", false),
+            (Some("-1"), "does not show whether", false),
         ] {
             let settings = told.map(|value| exitscope_model::HostSetting::new("kvm_intel", "enable_apicv", value));
             let host = RecordedHost { arch: "x86_64".into(), settings: settings.into_iter().collect(), ..of_qemu() };
@@ -1149,7 +1149,7 @@ mod tests {
         });
         let texts: Vec<String> = told.iter().map(|settings| format!("{settings:?}")).collect();
         assert!(
-            texts.iter().all(|text| text.contains("does not say whether") && text.contains("inhibit")),
+            texts.iter().all(|text| text.contains("does not show whether") && text.contains("inhibit")),
             "{texts:?}"
         );
         let mut input = AdviceInput::new(&Selection::default());
@@ -1435,7 +1435,7 @@ mod tests {
         inherent(judge(Port, 0x1234, true, 30, 0, 10_000, true), "hypervisor itself");
         let said = judge(Port, 0x3f8, true, 30, 0, 100_000, false);
         assert!(
-            matches!(&said, RuleAnswer::NotRecorded(why) if why.contains("does not say who answers it; record with")),
+            matches!(&said, RuleAnswer::NotRecorded(why) if why.contains("does not show who answers it; record with")),
             "{said:?}"
         );
         unjudged(judge(Port, 0x1234, true, 30, 30, 100_000, true), "too little time");

@@ -1285,7 +1285,7 @@ mod tests {
             // Nobody says where.
             (
                 Made { values: 0, ..made(svm(0x400), npf(0x1_0000_0014)) },
-                "does not say which",
+                "does not show which",
                 "kvm_page_fault",
                 "fetch, not",
             ),
@@ -1451,7 +1451,7 @@ mod tests {
         for made in [made(vmx(48), None), made(svm(0x400), Some((D::PageFault, false, 0x1_0000_000f)))] {
             let row = &judged("x86_64", &made).causes[0];
             assert!(
-                matches!(&row.verdict, CauseVerdict::NotRecorded(why) if why.contains("does not say what they are about; record with")),
+                matches!(&row.verdict, CauseVerdict::NotRecorded(why) if why.contains("does not show their subject; record with")),
                 "{row:?}"
             );
         }

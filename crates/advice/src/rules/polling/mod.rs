@@ -614,7 +614,7 @@ mod tests {
             ("Xen", Case { xen: true, in_force: None, ..case }, None),
             ("no wake-ups", Case { inexact: 101, in_force: None, ..case }, None),
             ("no polls", Case { switches: false, in_force: None, ..case }, None),
-            ("KVM's polls alone", Case { switches: false, polls: true, in_force: None, ..case }, Some("does not say")),
+            ("KVM's polls alone", Case { switches: false, polls: true, in_force: None, ..case }, Some("does not show")),
             ("a guest polls", Case { guest_polls: true, ..case }, Some("a guest switched it off for itself")),
             ("a poll grew from less", Case { change: changed(true, 44_000), in_force: Some(45_001), ..case }, None),
             (
