@@ -937,8 +937,14 @@ pub enum LabCommand {
     /// How throughput falls when every exit takes 0 to 30,000 ns longer
     ///
     /// Two vCPUs exchange a byte each way, with an exit each. In every second round trip the lab waits so long after each
-    /// exit; what that adds is against the round trips between.
+    /// exit; what that adds is against the round trips before and after. A pilot of a tenth of the time decides how the time
+    /// is divided among the delays, and says which are too small for it.
     Delay(LabArgs),
+    /// What tracing adds to an exit: KVM's tracepoints, and the tracers of functions
+    ///
+    /// Traces the lab's threads alone, in an instance of tracefs of its own, which goes with the command, also after a kill. Needs
+    /// root. While a function tracer is on, all of the kernel is slower, for everybody.
+    Tracer(LabArgs),
     /// What the way of a port access costs: emulated or not, by a device model's thread or in place
     Pio(LabArgs),
     /// Run a scenario's programs on real guests, as far as that can be done
@@ -978,8 +984,8 @@ pub struct LabExitsArgs {
 
 #[derive(Debug, Args)]
 pub struct LabArgs {
-    /// How long each row is measured, all rounds together, like 500ms. All takes that times the rows (exits 79, delay 16,
-    /// pio 7, haltpoll 22, yield 39, gang 12), and a third more or so for making guests and warming up
+    /// How long each row is measured, all rounds together, like 500ms. All takes that times the rows (exits 95, delay 16,
+    /// tracer 12, pio 7, haltpoll 22, yield 39, gang 12), and a third more or so for making guests and warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
     /// Rounds, in which all rows take turns; the intervals are of what differs from round to round

@@ -18,12 +18,17 @@ impl Estimate {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let half = || student(values.len() - 1) * (squares / (count - 1.0) / count).sqrt();
+        let half = || Estimate::half_width((squares / (count - 1.0)).sqrt(), values.len());
         match values.len() {
             0 => None,
             1 => Some(Estimate { mean, interval: None }),
             _ => Some(Estimate { mean, interval: Some((mean - half(), mean + half())) }),
         }
+    }
+
+    /// Half of the interval of the mean of so many values with this standard deviation; infinite of a single one.
+    pub fn half_width(deviation: f64, values: usize) -> f64 {
+        student(values.saturating_sub(1)) * deviation / (values as f64).sqrt()
     }
 
     /// What one more value like these is within in 95 % of cases: their mean has its interval, and the value scatters as each
@@ -71,6 +76,8 @@ mod tests {
         let (low, high) = estimate.interval.unwrap();
         assert_eq!(estimate.mean, 3.0);
         assert!((low - 1.0371).abs() < 1e-4 && (high - 4.9629).abs() < 1e-4, "{low} {high}");
+        assert!((Estimate::half_width(1.5811, 5) - 1.9629).abs() < 1e-3);
+        assert_eq!(Estimate::half_width(1.0, 1), f64::INFINITY);
         assert_eq!(Estimate::of(&[7.0]), Some(Estimate { mean: 7.0, interval: None }));
         assert_eq!(Estimate::of(&[]), None);
     }
