@@ -173,10 +173,12 @@ impl DelayTurn {
 #[derive(Default)]
 struct DelayRow {
     delayed: Series,
-    /// Of each round: round trips a second, nanoseconds added to one, and the part of round trips that this costs.
+    /// Of each round: round trips a second.
     rates: Vec<f64>,
-    added: Vec<f64>,
-    lost: Vec<f64>,
+    /// Nanoseconds added to one, and the part of round trips that this costs; each with how many round trips it is of, by which
+    /// a round counts: one in which other programs took most of the time has few.
+    added: Vec<(f64, f64)>,
+    lost: Vec<(f64, f64)>,
 }
 
 impl DelayRow {
@@ -188,8 +190,9 @@ impl DelayRow {
         let mut without = turn.without.clone();
         without.sort_unstable();
         if let (Some(added), Some(median)) = (turn.added(), quantile_of_sorted(&without, 5_000)) {
-            self.added.push(machine.ns_in(added));
-            self.lost.push(added / (f64::from(median) - turn.base + added));
+            let weight = turn.with.len() as f64;
+            self.added.push((machine.ns_in(added), weight));
+            self.lost.push((added / (f64::from(median) - turn.base + added), weight));
         }
     }
 
@@ -198,8 +201,8 @@ impl DelayRow {
             self.delayed.summary().map(|summary| summary.figures(machine)).unwrap_or_default();
         figures.extend(FindingFigure::of_rounds("round trips", Unit::PerSecond, &self.rates));
         if delay > 0 {
-            figures.extend(FindingFigure::of_rounds("added", Unit::Nanos, &self.added));
-            figures.extend(FindingFigure::of_rounds("lost", Unit::Share, &self.lost));
+            figures.extend(FindingFigure::of_weighted_rounds("added", Unit::Nanos, &self.added));
+            figures.extend(FindingFigure::of_weighted_rounds("lost", Unit::Share, &self.lost));
         }
         FindingRow { labels: vec![delay.to_string()], figures, cannot: None }
     }
