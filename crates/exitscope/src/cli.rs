@@ -940,8 +940,14 @@ pub enum LabCommand {
     /// How throughput falls when every exit takes 0 to 30,000 ns longer
     ///
     /// Two vCPUs exchange a byte each way, with an exit each. In every second round trip the lab waits this long after
-    /// each exit; the added time is the difference to the round trips between.
+    /// each exit; the added time is the difference to the round trips before and after. A pilot of a tenth of the time
+    /// decides how the time is divided among the delays, and says which are too small for it.
     Delay(LabArgs),
+    /// What tracing adds to an exit: KVM's tracepoints, and the tracers of functions
+    ///
+    /// Traces the lab's threads alone, in an instance of tracefs of its own, which is removed when the command ends, also
+    /// after a kill. Needs root. While a function tracer is on, all of the kernel is slower, for everybody.
+    Tracer(LabArgs),
     /// What a port access costs, by its way: emulated or not, by a device model's thread or in place
     Pio(LabArgs),
     /// Run a scenario's programs on real guests, as far as that can be done
@@ -982,7 +988,8 @@ pub struct LabExitsArgs {
 #[derive(Debug, Args)]
 pub struct LabArgs {
     /// How long each row is measured, all rounds together, like 500ms. An experiment takes that times its rows (exits
-    /// 79, delay 16, pio 7, haltpoll 22, yield 39, gang 12), and about a third more for making guests and warming up
+    /// 95, delay 16, tracer 12, pio 7, haltpoll 22, yield 39, gang 12), and about a third more for making guests and
+    /// warming up
     #[arg(long, value_name = "LENGTH", default_value = "200ms", value_parser = parse_length)]
     pub duration: Nanos,
     /// Rounds, in which all rows take turns; the intervals cover the variation from round to round

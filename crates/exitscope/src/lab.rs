@@ -11,7 +11,7 @@ use exitscope_lab::events::event_names;
 use exitscope_lab::hidden;
 use exitscope_lab::measure::MeasurePlan;
 use exitscope_lab::running_guests::{GuestProgram, GuestsPlan, RunningGuests};
-use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, yielding};
+use exitscope_lab::{LabError, LabMachine, delay, exits, gang, haltpoll, pio, tracer, yielding};
 use exitscope_model::Event;
 use exitscope_page::{ResultPage, write_result_page};
 use exitscope_pipeline::{ExitTracer, write_events};
@@ -28,6 +28,7 @@ use std::time::Duration;
 const EXPERIMENTS: &[(&str, &str)] = &[
     ("exits", "what an exit costs, by its cause and its handler; also registers, locks and numbers of devices"),
     ("delay", "how throughput falls when every exit takes 0 to 30,000 ns longer"),
+    ("tracer", "what tracing adds to an exit: KVM's tracepoints, and the tracers of functions"),
     ("run", "a scenario's programs on real guests, as far as that can be done"),
     (
         "pio",
@@ -49,6 +50,7 @@ pub fn run(command: &LabCommand, out: &mut dyn Write) -> anyhow::Result<Outcome>
         }
         LabCommand::Exits(args) => experiment("exits", &args.lab, args.costs.as_deref(), out, exits_and_hidden),
         LabCommand::Delay(args) => experiment("delay", args, None, out, delay::run),
+        LabCommand::Tracer(args) => experiment("tracer", args, None, out, tracer::run),
         LabCommand::Run(args) => run_scenario(args, out),
         LabCommand::Pio(args) => experiment("pio", args, None, out, pio::run),
         LabCommand::Haltpoll(args) => experiment("haltpoll", args, None, out, haltpoll::run),

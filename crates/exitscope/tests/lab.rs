@@ -244,9 +244,60 @@ fn a_delay_after_each_exit_makes_a_round_trip_longer_by_its_two_exits() {
     check_json("lab", [&found]);
     let rows = found["tables"][0]["rows"].as_array().unwrap();
     assert!(["0", "100", "150", "200", "30000"].iter().all(|delay| rows.iter().any(|row| row["labels"][0] == *delay)));
+    let told =
+        found["summary"].as_array().unwrap().iter().any(|of| of.as_str().unwrap().contains("differed in a pilot"));
+    assert!(told, "what can be told apart is said: {}", found["summary"]);
+    let figures = |row: &serde_json::Value| row["figures"].as_array().unwrap().iter().any(|of| of["name"] == "lost");
+    assert!(rows.iter().all(|row| figures(row) == (row["labels"][0] != "0")), "{rows:?}");
     // The shortest of all cannot be shorter than the delays in it.
     let longest = rows.iter().find(|row| row["labels"][0] == "30000").unwrap();
     assert!(longest["figures"][0]["p5"].as_f64().unwrap() >= 2.0 * 30_000.0, "{longest}");
+}
+
+/// Where tracefs has the instances of tracers, if this process may make one.
+fn tracefs_instances() -> Result<std::path::PathBuf, Skipped> {
+    let instances = std::path::Path::new("/sys/kernel/tracing/instances");
+    let own = instances.join(format!("test-{}", std::process::id()));
+    let made = std::fs::create_dir(&own).and_then(|()| std::fs::remove_dir(&own));
+    need(made.is_ok(), Part::Tracing, "no instance of tracefs can be made").map(|()| instances.to_path_buf())
+}
+
+#[test]
+fn what_tracers_add_is_measured_or_said_to_be_missing() {
+    let _machine = or_skip!(machine());
+    or_skip!(tracefs_instances());
+    let found = json(&lab(&["tracer", "--format", "json"]));
+    check_json("lab", [&found]);
+    let rows = found["tables"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    for row in rows {
+        // What the kernel may refuse are the tracers of functions: then it is said what it refused.
+        let by = row["labels"][2].as_str().unwrap();
+        let why = row["unavailable"].as_str();
+        assert!(by.starts_with("function") || why.is_none(), "{row}");
+        assert!(why.is_none_or(|why| why.contains("no tracer function") || why.contains("cannot be")), "{row}");
+        let compared = row["figures"].as_array().unwrap().iter().any(|figure| figure["name"] == "times as long");
+        assert_eq!(compared, why.is_none() && by != "none", "{row}");
+    }
+}
+
+#[test]
+fn a_tracer_ends_with_its_command_also_when_that_is_killed() {
+    let _machine = or_skip!(machine());
+    let instances = or_skip!(tracefs_instances());
+    let host = || std::fs::read_to_string(instances.join("../current_tracer")).unwrap();
+    let before = host();
+    for signal in ["-KILL", "-INT"] {
+        let mut command = exitscope();
+        command.args(["lab", "tracer", "--duration", "5s"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let own = instances.join(format!("exitscope-tracer-{}", child.id()));
+        until("tracing begins", || std::fs::read_to_string(own.join("events/kvm/enable")).is_ok_and(|on| on == "1\n"));
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        child.wait().unwrap();
+        until("the instance is gone", || !own.exists());
+        assert_eq!(host(), before);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use crate::abi::{ProgramStep, op};
 use crate::bench::{Bench, Job, Spec};
 use crate::machine::probe;
+use crate::tracefs::{TracefsInstance, tracefs};
 use crate::vm::trouble_with_kvm;
 use crate::{IoAddress, LabError, LabMachine, PrivilegeRing, VmConfig, host, sampled, step};
 use exitscope_policy::all_knobs;
@@ -15,8 +16,7 @@ use exitscope_scenario::findings::{Check, CheckState};
 use exitscope_signals::signalled;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const KVM: &str = "KVM";
 const DOORS: &str = "What guests can do here, tried by a guest, and how long it took";
@@ -176,6 +176,7 @@ fn tracing(machine: Option<&LabMachine>, checks: &mut Vec<Check>) -> Result<(), 
             return Ok(());
         }
     };
+    checks.extend(tracer_in_use(&tracefs));
     let events = fs::read_dir(tracefs.join("events/kvm"))
         .map(|list| list.flatten().filter(|entry| entry.path().is_dir()).count());
     checks.push(match events {
@@ -209,40 +210,29 @@ fn tracing(machine: Option<&LabMachine>, checks: &mut Vec<Check>) -> Result<(), 
     Ok(())
 }
 
-/// Where tracefs is; where it is but may not be read, if anywhere, otherwise.
-fn tracefs() -> Result<PathBuf, Option<PathBuf>> {
-    let mut forbidden = None;
-    for place in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from) {
-        match fs::read_dir(place.join("events")) {
-            Ok(_) => return Ok(place),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => forbidden = forbidden.or(Some(place)),
-            Err(_) => {}
-        }
-    }
-    Err(forbidden)
-}
-
-/// An instance of tracefs of our own, which goes when it is dropped.
-struct Instance(PathBuf);
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        let _ = fs::write(self.0.join("events/kvm/enable"), "0");
-        let _ = fs::remove_dir(&self.0);
-    }
+/// The host's own tracer: one of functions makes every exit longer, whoever measures it.
+fn tracer_in_use(tracefs: &Path) -> Option<Check> {
+    let tracer = fs::read_to_string(tracefs.join("current_tracer")).ok()?;
+    let check = |state, found: &str| Check::new(TRACING, "tracer in use", state, found);
+    Some(match tracer.trim() {
+        "nop" => check(CheckState::Good, "none"),
+        tracer => check(CheckState::Limited, tracer).remedy(&format!(
+            "exits take longer while it runs, and exitscope lab tracer measures by how much; as root: echo nop > {}/current_tracer",
+            tracefs.display()
+        )),
+    })
 }
 
 fn fired(machine: &LabMachine, tracefs: &Path) -> Result<BTreeMap<String, u64>, LabError> {
     let trouble = |error| LabError::io("an instance of tracefs", error);
-    let instance = Instance(tracefs.join(format!("instances/exitscope-doctor-{}", std::process::id())));
-    fs::create_dir(&instance.0).map_err(trouble)?;
-    fs::write(instance.0.join("events/kvm/enable"), "1").map_err(trouble)?;
+    let instance = TracefsInstance::new(tracefs, "doctor").map_err(trouble)?;
+    instance.write("events/kvm/enable", "1").map_err(trouble)?;
     let port = ProgramStep { a: 1, b: 0x10, ..step(op::PORT_OUT) };
     let mmio = ProgramStep { a: 4, b: 0xfeb0_0000, ..step(op::MMIO_READ) };
     let steps = [sampled(23, port), sampled(17, mmio), sampled(13, step(op::CPUID))].concat();
     probe(machine, VmConfig::new(1, machine.ring()), &steps)?;
-    fs::write(instance.0.join("events/kvm/enable"), "0").map_err(trouble)?;
-    let text = fs::read_to_string(instance.0.join("trace")).map_err(trouble)?;
+    instance.write("events/kvm/enable", "0").map_err(trouble)?;
+    let text = instance.read("trace").map_err(trouble)?;
     let mut counts = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         // `comm-pid [cpu] flags time: event: …`

@@ -12,11 +12,13 @@ use crate::bench::{Bench, Job, MAX_TURN, Spec};
 use crate::events::Events;
 use crate::exit_account::LabExitReason;
 use crate::measure::{MeasurePlan, Noise, Series, machine_warnings, manifest, take_turns};
-use crate::{IoAddress, LabError, LabMachine, PrivilegeRing, VmConfig, step};
+use crate::tracefs::host_tracing;
+use crate::{IoAddress, LabError, LabMachine, PrivilegeRing, VmConfig, host, step};
 use exitscope_model::Event;
 use exitscope_policy::exit_path::{DeviceLock, RegisterSync};
-use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit};
+use exitscope_scenario::findings::{FindingFigure, FindingRow, Findings, FindingsTable, Unit, noise};
 use exitscope_stats::Histogram;
+use exitscope_units::Nanos;
 use std::time::Instant;
 
 /// A port that nothing of KVM's answers.
@@ -35,8 +37,11 @@ const X2APIC_EOI: u64 = 0x80b;
 const X2APIC_TIMER: u64 = 0x838;
 /// A hypercall that KVM does not know.
 const HYPERCALL: u64 = 100;
-/// What a device takes for an access where locks matter.
-const LOCKED_WORK_NS: u64 = 1_000;
+/// What a device takes for an access where locks matter: the less of an access that is, the more CPUs it takes for accesses to
+/// meet in the lock.
+const LOCKED_WORK_NS: [u64; 3] = [1_000, 10_000, 100_000];
+/// vCPUs that access devices at once.
+const LOCKED_VCPUS: [u32; 4] = [1, 2, 4, 8];
 
 /// What is to be measured, or cannot be.
 type Wanted = (Vec<String>, Result<Spec, String>);
@@ -100,6 +105,12 @@ pub fn run(machine: &LabMachine, plan: &MeasurePlan, keep_events: bool) -> Resul
         findings.tables.push(FindingsTable { title: part.title, labels: part.labels, rows: rows.collect() });
     }
     findings.summary = summary(&findings);
+    let unknown = || "not known".to_string();
+    findings.summary.push(format!(
+        "This kernel accounts for the time of guests: {}. Traced by ftrace on this host: {}.",
+        host::time_accounting().unwrap_or_else(unknown),
+        host_tracing().unwrap_or_else(unknown)
+    ));
     Ok((findings, Events::merge(events)))
 }
 
@@ -333,27 +344,89 @@ fn registers(machine: &LabMachine) -> Part {
     }
 }
 
+/// The labels of the ways to lock devices.
+const LOCKS: [(&str, DeviceLock); 2] =
+    [("one big lock", DeviceLock::Big), ("a lock for each device", DeviceLock::Split)];
+
 fn locks(machine: &LabMachine) -> Part {
-    let ways = [("one big lock", DeviceLock::Big), ("a lock for each device", DeviceLock::Split)];
-    let rows = [1, 2, 4, 8].into_iter().flat_map(|vcpus| {
-        ways.map(|(name, lock)| {
+    let places = LOCKED_WORK_NS.into_iter().flat_map(|work_ns| LOCKED_VCPUS.map(|vcpus| (work_ns, vcpus)));
+    let rows = places.flat_map(|(work_ns, vcpus)| {
+        LOCKS.map(|(name, lock)| {
             let place = |vcpu: u32| IoAddress::Port(PORT + vcpu as u16);
             let spec = Spec {
                 job: Job::Step(access(op::PORT_IN), 1),
                 config: VmConfig::new(vcpus, machine.ring()),
                 devices: (0..vcpus).map(|vcpu| (place(vcpu), place(vcpu))).collect(),
-                work_ns: LOCKED_WORK_NS,
+                work_ns,
                 lock: Some(lock),
                 ..Spec::new(machine.ring(), access(op::PORT_IN))
             };
-            (vec![name.to_string(), vcpus.to_string()], Ok(spec))
+            (locked_labels(work_ns, name, vcpus), Ok(spec))
         })
     });
     Part {
-        title: "A port read that takes its device 1 us, by locks and vCPUs, each with a device of its own",
-        labels: vec!["locks", "vCPUs"],
+        title: "A port read by what its device takes, by locks and vCPUs, each with a device of its own",
+        labels: vec!["device takes", "locks", "vCPUs"],
         rows: rows.collect(),
     }
+}
+
+fn locked_labels(work_ns: u64, lock: &str, vcpus: u32) -> Vec<String> {
+    vec![format!("{} us", work_ns / 1_000), lock.to_string(), vcpus.to_string()]
+}
+
+/// What one lock for all devices takes from as many vCPUs as there are CPUs for, with the least and the most work in it; and,
+/// where the least cannot show it, why. By accesses a second and by the longest reads: few wait, and those long, so that the
+/// median is of the others.
+fn lock_sentences(table: &FindingsTable, cpus: usize) -> Vec<String> {
+    let figure = |work_ns, lock, vcpus, name| {
+        let labels = locked_labels(work_ns, lock, vcpus);
+        table.rows.iter().find(|row| row.labels == labels)?.figure(name)
+    };
+    let ([least, .., most], [(big, _), (split, _)]) = (LOCKED_WORK_NS, LOCKS);
+    let at_once = LOCKED_VCPUS.into_iter().rfind(|&vcpus| vcpus as usize <= cpus).filter(|&vcpus| vcpus > 1);
+    let Some(vcpus) = at_once else {
+        return vec![
+            "What one lock for all devices costs takes two CPUs to show: vCPUs that never run at once never meet."
+                .into(),
+        ];
+    };
+    let mut said = Vec::new();
+    for work_ns in [least, most] {
+        let of = |lock| figure(work_ns, lock, vcpus, "accesses");
+        let Some((locked, apart)) = of(big).zip(of(split)) else { continue };
+        // Round by round: what is slow in one is so for both.
+        let times = apart.rounds.iter().zip(&locked.rounds).map(|(apart, locked)| apart / locked);
+        let times: Vec<f64> = times.filter(|times| times.is_finite()).collect();
+        let Some(times) = FindingFigure::of_rounds("times", Unit::Count, &times) else { continue };
+        said.push(format!(
+            "With {} us of work in the lock, {vcpus} vCPUs on {cpus} CPUs get {} times as many accesses a second with a lock for \
+             each device as with one big lock{}.",
+            work_ns / 1_000,
+            times.with_margin(1.0, 2),
+            noise(times.may_be(1.0))
+        ));
+        let [.., all] = LOCKED_VCPUS;
+        let most_take = |lock| Some(Nanos(figure(work_ns, lock, all, "time")?.spread?.1.max(0.0) as u64));
+        if let Some((locked, apart)) = most_take(big).zip(most_take(split)) {
+            said.push(format!(
+                "Of the reads of {all} vCPUs, 95 of 100 then take {locked} at most with one big lock, and {apart} with a lock for \
+                 each device."
+            ));
+        }
+        let Some(alone) = figure(work_ns, big, 1, "time") else { continue };
+        // Each of the others that run holds it for this part of its time.
+        let taken = f64::from(vcpus - 1) * work_ns as f64 / alone.value;
+        if taken < 0.25 {
+            said.push(format!(
+                "No more can show there: {vcpus} run at once, and a read takes {}, so that whoever wants the lock finds it taken {:.0} % \
+                 of the time, at most.",
+                alone.micros(),
+                taken * 100.0
+            ));
+        }
+    }
+    said
 }
 
 fn devices(machine: &LabMachine) -> Part {
@@ -420,5 +493,51 @@ fn summary(findings: &Findings) -> Vec<String> {
             page.longer_than(none)
         ));
     }
+    said.extend(findings.tables.get(2).map_or(Vec::new(), |table| lock_sentences(table, findings.manifest.cpus)));
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table in which a read takes 60 us beside its work, with one vCPU as with many, and one big lock lets so many
+    /// do their work at once.
+    fn table(at_once: f64) -> FindingsTable {
+        let places = LOCKED_WORK_NS.into_iter().flat_map(|work_ns| LOCKED_VCPUS.map(|vcpus| (work_ns, vcpus)));
+        let rows = places.flat_map(|(work_ns, vcpus)| {
+            LOCKS.map(|(name, lock)| {
+                let ns = 60_000.0 + work_ns as f64;
+                let free = f64::from(vcpus) * 1e9 / ns;
+                let rate = if lock == DeviceLock::Big { free.min(at_once * 1e9 / work_ns as f64) } else { free };
+                let rounds = [0.99, 1.0, 1.01].map(|drift| drift * rate);
+                let waits = ns * f64::from(vcpus) * if lock == DeviceLock::Big { 1.0 / at_once } else { 0.0 };
+                let spread = Some((ns, ns + waits));
+                let mut figures = vec![FindingFigure { spread, ..FindingFigure::plain("time", Unit::Nanos, ns) }];
+                figures.extend(FindingFigure::of_rounds("accesses", Unit::PerSecond, &rounds));
+                FindingRow { labels: locked_labels(work_ns, name, vcpus), figures, cannot: None }
+            })
+        });
+        FindingsTable { title: "", labels: Vec::new(), rows: rows.collect() }
+    }
+
+    #[test]
+    fn what_one_lock_costs_is_said_for_as_many_vcpus_as_run_at_once() {
+        let two = lock_sentences(&table(1.0), 2);
+        assert_eq!(two.len(), 5, "{two:?}");
+        assert!(two[0].contains("With 1 us") && two[0].contains("2 vCPUs on 2 CPUs get 1.00 ±0.00 times"), "{two:?}");
+        assert!(two[2].contains("a read takes 61.0 us") && two[2].contains("taken 2 % of the time"), "{two:?}");
+        // 2 vCPUs need 160 us each for 100 us in the lock: 1.25 times as much as one lock lets through.
+        assert!(two[3].contains("With 100 us") && two[3].contains("get 1.25 ±0.00 times"), "{two:?}");
+        assert!(
+            two[4].contains("8 vCPUs") && two[4].contains("1.44ms at most with one big lock, and 160us"),
+            "{two:?}"
+        );
+        let many = lock_sentences(&table(1.0), 9);
+        assert!(many[3].contains("8 vCPUs on 9 CPUs get 5.00 ±0.00 times"), "{many:?}");
+        let free = lock_sentences(&table(8.0), 8);
+        assert!(free[3].ends_with("as with one big lock (within the noise)."), "{free:?}");
+        let [one] = &lock_sentences(&table(1.0), 1)[..] else { panic!() };
+        assert!(one.contains("takes two CPUs"), "{one}");
+    }
 }

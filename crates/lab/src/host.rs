@@ -7,7 +7,9 @@
 
 use exitscope_model::HostSetting;
 use exitscope_policy::{Knob, KnobLocation, all_knobs};
+use flate2::read::GzDecoder;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 /// The modules that KVM's back end may be in.
@@ -32,6 +34,43 @@ pub const CLOCK_SOURCE: &str = "clock_source";
 pub const GOVERNOR: &str = "governor";
 /// See [`CLOCK_SOURCE`].
 pub const BACK_END: &str = "back_end";
+
+/// Who accounts for the time of guests, as the kernel was built: at each exit and entry, or at the tick. `None`: its
+/// configuration cannot be read.
+pub fn time_accounting() -> Option<String> {
+    let config = kernel_config()?;
+    let nohz_full = fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    accounting_of(&config, nohz_full.trim())
+}
+
+/// `CONFIG_VIRT_CPU_ACCOUNTING_GEN` accounts on CPUs whose context is tracked alone: those of nohz_full=
+/// (vtime_accounting_enabled_this_cpu() of include/linux/vtime.h, Linux 6.12).
+fn accounting_of(config: &str, nohz_full: &str) -> Option<String> {
+    let is_set = |option: &str| config.lines().any(|line| line.strip_suffix("=y") == Some(option));
+    let list = Some(nohz_full).filter(|list| !list.is_empty() && *list != "(null)");
+    if is_set("CONFIG_VIRT_CPU_ACCOUNTING_NATIVE") {
+        return Some("at each exit and entry (CONFIG_VIRT_CPU_ACCOUNTING_NATIVE)".to_string());
+    }
+    if is_set("CONFIG_VIRT_CPU_ACCOUNTING_GEN") {
+        return Some(match list {
+            Some(cpus) => format!("at each exit and entry on CPUs {cpus} (nohz_full), at the tick on others"),
+            None => "at the tick (CONFIG_VIRT_CPU_ACCOUNTING_GEN, no CPU in nohz_full)".to_string(),
+        });
+    }
+    is_set("CONFIG_TICK_CPU_ACCOUNTING").then(|| "at the tick (CONFIG_TICK_CPU_ACCOUNTING)".to_string())
+}
+
+/// The running kernel's configuration, where it is kept.
+fn kernel_config() -> Option<String> {
+    let packed = || {
+        let mut text = String::new();
+        GzDecoder::new(fs::File::open("/proc/config.gz").ok()?).read_to_string(&mut text).ok()?;
+        Some(text)
+    };
+    let release = read("/proc/sys/kernel/osrelease")?;
+    let plain = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
+    packed().or_else(|| plain.iter().find_map(|path| fs::read_to_string(path).ok()))
+}
 
 /// Everything that is in force and may be read, that of one module side by side: `host`, then modules. `others` are further files of
 /// the host's, by name.
@@ -89,6 +128,17 @@ fn read(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_accounts_for_time_is_read_off_the_configuration() {
+        let tick = "CONFIG_TICK_CPU_ACCOUNTING=y\n# CONFIG_VIRT_CPU_ACCOUNTING_GEN is not set\n";
+        assert!(accounting_of(tick, "").unwrap().starts_with("at the tick (CONFIG_TICK"));
+        let general = "CONFIG_VIRT_CPU_ACCOUNTING=y\nCONFIG_VIRT_CPU_ACCOUNTING_GEN=y\n";
+        assert!(accounting_of(general, "(null)").unwrap().starts_with("at the tick"));
+        assert!(accounting_of(general, "2-3").unwrap().contains("on CPUs 2-3"));
+        assert!(accounting_of("CONFIG_VIRT_CPU_ACCOUNTING_NATIVE=y", "").unwrap().starts_with("at each exit"));
+        assert_eq!(accounting_of("# CONFIG_TICK_CPU_ACCOUNTING is not set", "1"), None);
+    }
 
     #[test]
     fn settings_of_one_thing_stand_together_and_are_what_the_files_say() {

@@ -39,8 +39,13 @@ impl MeasurePlan {
 
     /// How many samples fit into a turn, if one takes so many ticks; at least 20.
     pub fn samples(&self, machine: &LabMachine, ticks: f64, most: u64) -> u64 {
+        MeasurePlan::samples_in(self.turn(), machine, ticks, most)
+    }
+
+    /// The same of a turn of its own length.
+    pub fn samples_in(turn: Duration, machine: &LabMachine, ticks: f64, most: u64) -> u64 {
         let ns = machine.ns_in(ticks.max(1.0));
-        ((self.turn().as_nanos() as f64 / ns) as u64).clamp(20, most)
+        ((turn.as_nanos() as f64 / ns) as u64).clamp(20, most)
     }
 }
 

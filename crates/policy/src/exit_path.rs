@@ -12,7 +12,8 @@
 //!      Entry ◄── requests? ◄── CompleteIo ◄── (CopyIn) ◄── LoadFpu ◄── EnterKernel ◄──────────────────────────┘
 //! ```
 //!
-//! Each question is one look if `early_exit` is on; if it is off, all the work behind it is done every time, to find
+//! Behind the exit its time is accounted and interrupts are switched, if the knobs say so; a `shortcut` makes a simple exit
+//! take the fast path. Each question is one look if `early_exit` is on; if it is off, all the work behind it is done every time, to find
 //! nothing. KVM asks so for its requests: one word guards the tests of all of them.
 //!
 //! Sources: Linux arch/x86/kvm/x86.c (vcpu_run, vcpu_enter_guest, kvm_arch_vcpu_ioctl_run), virt/kvm/kvm_main.c,
@@ -37,6 +38,38 @@ params! {
         "System calls of synchronising all registers, reading and writing together; x86 needs 14 to 16";
     device_lock: DeviceLock, KnobUnit::Choice(DeviceLock::WORDS), DeviceLock::Big, 0 => DeviceLock::ALL.len() - 1,
         KnobLocation::Design, KnobMachines::All, "Whether user space holds one lock for all devices, registers included, or each device's own";
+    object_lookups: u32, KnobUnit::Count, 0, 0 => 64, KnobLocation::Design, KnobMachines::All,
+        "Paths in its tree of objects that user space resolves for an exit, before the device acts";
+    time_accounting: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design, KnobMachines::All,
+        "Whether each exit accounts for the time of guest and host (CONFIG_VIRT_CPU_ACCOUNTING_NATIVE, or _GEN on CPUs with nohz_full); otherwise the tick does";
+    irq_switch: IrqSwitch, KnobUnit::Choice(IrqSwitch::WORDS), IrqSwitch::InExit, 0 => IrqSwitch::ALL.len() - 1,
+        KnobLocation::Design, KnobMachines::All, "How interrupts are switched around the guest: not told apart from exit and entry, off and on, or by saving and restoring their state";
+    shortcut: Shortcut, KnobUnit::Choice(Shortcut::WORDS), Shortcut::None, 0 => Shortcut::ALL.len() - 1,
+        KnobLocation::Design, KnobMachines::All, "What answers an exit that the kernel handles: its whole loop, a shortcut in C, or one in the entry code";
+}
+
+choice! {
+    /// How interrupts are switched off before the guest runs, and on behind it.
+    IrqSwitch {
+        /// As part of what exit and entry cost.
+        InExit = "in_exit",
+        /// Off and on, whatever they were.
+        OffOn = "off_on",
+        /// Their state is saved and restored.
+        SaveRestore = "save_restore",
+    }
+}
+
+choice! {
+    /// Where the way of an exit that the kernel handles turns back to the guest.
+    Shortcut {
+        /// Nowhere but at its end.
+        None = "none",
+        /// In C: interrupts stay off, and nothing pending is looked for.
+        C = "c",
+        /// In the entry code, which does not account for time, either.
+        Entry = "entry",
+    }
 }
 
 choice! {
@@ -78,6 +111,14 @@ pub struct ExitNeeds {
     pub switched_out: bool,
 }
 
+impl ExitNeeds {
+    /// Whether the kernel alone answers, and nothing else is pending: what a shortcut may take.
+    fn is_simple(&self) -> bool {
+        let ExitNeeds { fast: _, user, timer, signal, requests, switched_out } = self;
+        user.is_none() && !timer && !signal && *requests == 0 && !switched_out
+    }
+}
+
 /// The classes of registers that a device needs, each got or set as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
@@ -92,6 +133,12 @@ pub struct Registers {
 pub enum ExitPathWork {
     /// The hardware leaves the guest.
     Exit,
+    /// Interrupts are switched off before the guest and on behind it.
+    SwitchInterrupts,
+    /// The same by saving and restoring whether they are on.
+    SaveInterrupts,
+    /// Time is accounted to guest and host.
+    Account,
     /// The guest's floating-point state is put aside and the host's loaded.
     SaveFpu,
     /// KVM handles the exit in its fast path.
@@ -126,6 +173,8 @@ pub enum ExitPathWork {
     TakeDeviceLock,
     /// One class of registers is read: a system call.
     GetRegisters,
+    /// A path in the tree of objects is resolved.
+    ResolveObject,
     /// The device acts.
     Device,
     /// One class of registers is written: a system call.
@@ -156,7 +205,7 @@ pub struct RepeatedWork {
 }
 
 /// The most steps that any exit takes.
-pub const MAX_STEPS: usize = 24;
+pub const MAX_STEPS: usize = 32;
 
 type Path = BoundedList<RepeatedWork, MAX_STEPS>;
 
@@ -164,10 +213,19 @@ type Path = BoundedList<RepeatedWork, MAX_STEPS>;
 pub fn phases(params: &Params, needs: &ExitNeeds) -> Path {
     let mut path = BoundedList::new(RepeatedWork { phase: ExitPathWork::Exit, times: 0 });
     once(&mut path, ExitPathWork::Exit);
+    let shortcut = if needs.is_simple() { params.shortcut } else { Shortcut::None };
+    let fast = needs.fast || shortcut != Shortcut::None;
+    push(&mut path, ExitPathWork::Account, u32::from(params.time_accounting && shortcut != Shortcut::Entry));
     if !params.lazy_fpu {
         once(&mut path, ExitPathWork::SaveFpu);
     }
-    let needs_user = match (needs.fast, needs.user) {
+    match params.irq_switch {
+        _ if fast => {}
+        IrqSwitch::InExit => {}
+        IrqSwitch::OffOn => once(&mut path, ExitPathWork::SwitchInterrupts),
+        IrqSwitch::SaveRestore => once(&mut path, ExitPathWork::SaveInterrupts),
+    }
+    let needs_user = match (fast, needs.user) {
         (true, _) => {
             once(&mut path, ExitPathWork::HandleFast);
             false
@@ -180,7 +238,7 @@ pub fn phases(params: &Params, needs: &ExitNeeds) -> Path {
     if needs_user {
         through_user_space(&mut path, params, needs);
     }
-    if !needs.fast {
+    if !fast {
         ask(
             &mut path,
             params,
@@ -191,7 +249,7 @@ pub fn phases(params: &Params, needs: &ExitNeeds) -> Path {
         push(&mut path, ExitPathWork::ServeRequest, needs.requests);
     }
     // Returning from user space has loaded it already, if it is not done at every entry.
-    let put_aside = needs.switched_out && !needs.fast && !needs_user;
+    let put_aside = needs.switched_out && !fast && !needs_user;
     if !params.lazy_fpu || put_aside {
         once(&mut path, ExitPathWork::LoadFpu);
     }
@@ -226,12 +284,14 @@ fn through_user_space(path: &mut Path, params: &Params, needs: &ExitNeeds) {
             DeviceLock::Big => {
                 once(path, ExitPathWork::TakeBigLock);
                 push(path, ExitPathWork::GetRegisters, get);
+                push(path, ExitPathWork::ResolveObject, params.object_lookups);
                 once(path, ExitPathWork::Device);
                 push(path, ExitPathWork::SetRegisters, set);
                 once(path, ExitPathWork::ReleaseBigLock);
             }
             DeviceLock::Split => {
                 push(path, ExitPathWork::GetRegisters, get);
+                push(path, ExitPathWork::ResolveObject, params.object_lookups);
                 once(path, ExitPathWork::TakeDeviceLock);
                 once(path, ExitPathWork::Device);
                 once(path, ExitPathWork::ReleaseDeviceLock);
@@ -297,10 +357,11 @@ mod tests {
 
     #[test]
     fn an_exit_with_nothing_pending_pays_three_looks() {
-        let quiet = [Exit, Handle, LookForTimer, LookForSignal, LookForRequests, Entry];
+        let quiet = [Exit, Account, Handle, LookForTimer, LookForSignal, LookForRequests, Entry];
         assert_eq!(names(&Params::default(), &IN_KERNEL), quiet);
         let long = Params { early_exit: false, request_tests: 5, ..Params::default() };
-        let tests = [(Exit, 1), (Handle, 1), (ServeTimer, 1), (ServeSignal, 1), (TestRequest, 5), (Entry, 1)];
+        let tests =
+            [(Exit, 1), (Account, 1), (Handle, 1), (ServeTimer, 1), (ServeSignal, 1), (TestRequest, 5), (Entry, 1)];
         assert_eq!(path(&long, &IN_KERNEL), tests);
     }
 
@@ -310,6 +371,7 @@ mod tests {
         let params = Params { request_tests: 5, ..Params::default() };
         let served = [
             (Exit, 1),
+            (Account, 1),
             (Handle, 1),
             (LookForTimer, 1),
             (ServeTimer, 1),
@@ -326,15 +388,16 @@ mod tests {
     #[test]
     fn the_fast_path_asks_nothing() {
         let fast = ExitNeeds { fast: true, requests: 3, ..IN_KERNEL };
-        assert_eq!(names(&Params::default(), &fast), [Exit, HandleFast, Entry]);
+        assert_eq!(names(&Params::default(), &fast), [Exit, Account, HandleFast, Entry]);
         let eager = Params { lazy_fpu: false, ..Params::default() };
-        assert_eq!(names(&eager, &fast), [Exit, SaveFpu, HandleFast, LoadFpu, Entry]);
+        assert_eq!(names(&eager, &fast), [Exit, Account, SaveFpu, HandleFast, LoadFpu, Entry]);
     }
 
     #[test]
     fn user_space_costs_the_floating_point_state_and_the_way_there_and_back() {
         let way = [
             Exit,
+            Account,
             Handle,
             SaveFpu,
             LeaveKernel,
@@ -359,6 +422,7 @@ mod tests {
         let signalled = ExitNeeds { signal: true, ..IN_KERNEL };
         let way = [
             Exit,
+            Account,
             Handle,
             LookForTimer,
             LookForSignal,
@@ -403,11 +467,52 @@ mod tests {
         assert_eq!(held(DeviceLock::Split), [Device]);
     }
 
+    #[test]
+    fn each_step_of_the_ladder_leaves_something_out() {
+        let whole = Params { irq_switch: IrqSwitch::SaveRestore, ..Params::default() };
+        let ladder = [
+            whole,
+            Params { irq_switch: IrqSwitch::InExit, ..whole },
+            Params { shortcut: Shortcut::C, ..whole },
+            Params { shortcut: Shortcut::Entry, ..whole },
+        ];
+        let [whole, without, c, entry] = ladder.map(|params| names(&params, &IN_KERNEL));
+        let looks = [Handle, LookForTimer, LookForSignal, LookForRequests, Entry];
+        assert_eq!(whole, [&[Exit, Account, SaveInterrupts], &looks[..]].concat());
+        assert_eq!(without, [&[Exit, Account], &looks[..]].concat());
+        assert_eq!(c, [Exit, Account, HandleFast, Entry]);
+        assert_eq!(entry, [Exit, HandleFast, Entry]);
+        let unaccounted = Params { time_accounting: false, ..ladder[2] };
+        assert_eq!(names(&unaccounted, &IN_KERNEL), [Exit, HandleFast, Entry]);
+        // What is pending, and what user space has to answer, takes no shortcut.
+        for needs in [ExitNeeds { signal: true, ..IN_KERNEL }, ExitNeeds { requests: 1, ..IN_KERNEL }, DEVICE] {
+            assert_eq!(names(&ladder[3], &needs), names(&ladder[0], &needs), "{needs:?}");
+        }
+    }
+
+    #[test]
+    fn paths_are_resolved_before_the_device_acts() {
+        let lookups = Params { object_lookups: 2, ..Params::default() };
+        let steps = path(&lookups, &DEVICE);
+        let device = steps.iter().position(|step| step.0 == Device).unwrap();
+        assert_eq!(steps[device - 1], (ResolveObject, 2));
+        assert!(!names(&lookups, &IN_KERNEL).contains(&ResolveObject));
+    }
+
     fn any_params() -> impl Strategy<Value = Params> {
         let choices = (prop::sample::select(RegisterSync::ALL), prop::sample::select(DeviceLock::ALL));
         (any::<[bool; 3]>(), 0u32..40, 0u32..20, choices).prop_map(
             |([early_exit, lazy_fpu, signal_mask], request_tests, register_ioctls, (register_sync, device_lock))| {
-                Params { early_exit, request_tests, lazy_fpu, signal_mask, register_sync, register_ioctls, device_lock }
+                Params {
+                    early_exit,
+                    request_tests,
+                    lazy_fpu,
+                    signal_mask,
+                    register_sync,
+                    register_ioctls,
+                    device_lock,
+                    ..Params::default()
+                }
             },
         )
     }

@@ -125,6 +125,10 @@ costs! {
     request_test: 1,
     /// Time accounting and tracing hooks on every exit.
     accounting: 20,
+    /// Switches interrupts off before the guest runs and on behind it, where the knob `irq_switch` has that told apart.
+    irq_off_on: 2,
+    /// Saves and restores instead whether they are on.
+    irq_save_restore: 10,
     /// Injects a pending interrupt at entry.
     inject: 150,
     /// Saves the guest's floating-point state.
@@ -147,6 +151,8 @@ costs! {
     kernel_enter: 200,
     /// Puts what a device read into the guest's register.
     complete_io: 50,
+    /// Resolves a path in the tree of objects of user space.
+    object_lookup: 40_000,
     /// The device model's own work for one access.
     device: 1_000,
     /// Decodes a port access from what the processor reports.

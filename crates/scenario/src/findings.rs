@@ -152,6 +152,16 @@ impl FindingFigure {
         })
     }
 
+    /// The same, where each round's value counts by a weight of its own.
+    pub fn of_weighted_rounds(name: &'static str, unit: Unit, rounds: &[(f64, f64)]) -> Option<FindingFigure> {
+        let estimate = Estimate::weighted(rounds)?;
+        Some(FindingFigure {
+            interval: estimate.interval,
+            rounds: rounds.iter().map(|(value, _)| *value).collect(),
+            ..FindingFigure::plain(name, unit, estimate.mean)
+        })
+    }
+
     /// A figure of which only the value is known.
     pub fn plain(name: &'static str, unit: Unit, value: f64) -> FindingFigure {
         FindingFigure { name, unit, value, interval: None, spread: None, samples: None, rounds: Vec::new() }

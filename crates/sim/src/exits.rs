@@ -142,12 +142,21 @@ enum Stage {
 impl ExitPaths {
     pub(crate) fn new(costs: &CostModel, vm: &VmSpec) -> ExitPaths {
         let phases = |user| exit_path::phases(&vm.policies.exit_path, &ExitNeeds { user, ..ExitNeeds::default() });
-        // What comes before the handler does not depend on what it does.
         let (before, in_kernel) = ways(costs, &phases(None));
-        let (_, through_user) = ways(costs, &phases(Some(vm.registers)));
-        let out = before.iter().map(|stage| if let Stage::Spend { time, .. } = stage { *time } else { 0 });
-        ExitPaths { out: out.fold(0, u64::saturating_add), in_kernel, through_user }
+        let (before_user, mut through_user) = ways(costs, &phases(Some(vm.registers)));
+        let (out, out_user) = (spent(&before), spent(&before_user));
+        // Whether user space is needed shows in the handler only: what a shortcut leaves out before it is paid behind it.
+        if let Some(time) = out_user.checked_sub(out).filter(|time| *time > 0) {
+            through_user.insert(0, Stage::Spend { time, user: false });
+        }
+        ExitPaths { out, in_kernel, through_user }
     }
+}
+
+/// The time of all stages.
+fn spent(way: &[Stage]) -> u64 {
+    let times = way.iter().map(|stage| if let Stage::Spend { time, .. } = stage { *time } else { 0 });
+    times.fold(0, u64::saturating_add)
 }
 
 /// The stages before the handler, and those after it.
@@ -168,7 +177,10 @@ fn way(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> Vec<Stage> {
         let kernel = |cost| spend(cost, false);
         let user = |cost| spend(cost, true);
         match step.phase {
-            P::Exit => way.extend([kernel(&costs.exit), kernel(&costs.accounting), kernel(&costs.delay)]),
+            P::Exit => way.extend([kernel(&costs.exit), kernel(&costs.delay)]),
+            P::Account => way.push(kernel(&costs.accounting)),
+            P::SwitchInterrupts => way.push(kernel(&costs.irq_off_on)),
+            P::SaveInterrupts => way.push(kernel(&costs.irq_save_restore)),
             P::SaveFpu => way.push(kernel(&costs.fpu_save)),
             P::LoadFpu => way.push(kernel(&costs.fpu_load)),
             P::LookForTimer | P::LookForSignal | P::LookForRequests => way.push(kernel(&costs.look)),
@@ -182,6 +194,7 @@ fn way(costs: &CostModel, phases: &[exit_path::RepeatedWork]) -> Vec<Stage> {
             P::ReleaseBigLock => way.push(Stage::DropLock),
             P::TakeDeviceLock => way.push(user(&costs.user_lock)),
             P::GetRegisters | P::SetRegisters => way.push(user(&costs.register_ioctl)),
+            P::ResolveObject => way.push(user(&costs.object_lookup)),
             P::Device => way.push(user(&costs.device)),
             P::EnterKernel => way.extend([Stage::EnterKernel, kernel(&costs.kernel_enter)]),
             P::CompleteIo => way.push(Stage::CompleteIo),

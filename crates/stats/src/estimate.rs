@@ -18,12 +18,31 @@ impl Estimate {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let half = || student(values.len() - 1) * (squares / (count - 1.0) / count).sqrt();
+        let half = || Estimate::half_width((squares / (count - 1.0)).sqrt(), values.len());
         match values.len() {
             0 => None,
             1 => Some(Estimate { mean, interval: None }),
             _ => Some(Estimate { mean, interval: Some((mean - half(), mean + half())) }),
         }
+    }
+
+    /// From independent values of which some are surer than others, each with its weight: that of a median, how many values it
+    /// is of. `None` from nothing.
+    pub fn weighted(values: &[(f64, f64)]) -> Option<Estimate> {
+        let count = values.len();
+        let weights: f64 = values.iter().map(|(_, weight)| weight).sum();
+        let mean = values.iter().map(|(value, weight)| value * weight).sum::<f64>() / weights;
+        let squares: f64 = values.iter().map(|(value, weight)| (weight * (value - mean) / weights).powi(2)).sum();
+        // With equal weights, the deviation from which `half_width` makes the same interval as `of`.
+        let deviation = || (squares * (count * count) as f64 / (count as f64 - 1.0)).sqrt();
+        let half = || Estimate::half_width(deviation(), count);
+        (count > 0 && weights > 0.0)
+            .then(|| Estimate { mean, interval: (count > 1).then(|| (mean - half(), mean + half())) })
+    }
+
+    /// Half of the interval of the mean of so many values with this standard deviation; infinite of a single one.
+    pub fn half_width(deviation: f64, values: usize) -> f64 {
+        student(values.saturating_sub(1)) * deviation / (values as f64).sqrt()
     }
 
     /// What one more value like these is within in 95 % of cases: their mean has its interval, and the value scatters as each
@@ -71,8 +90,23 @@ mod tests {
         let (low, high) = estimate.interval.unwrap();
         assert_eq!(estimate.mean, 3.0);
         assert!((low - 1.0371).abs() < 1e-4 && (high - 4.9629).abs() < 1e-4, "{low} {high}");
+        assert!((Estimate::half_width(1.5811, 5) - 1.9629).abs() < 1e-3);
+        assert_eq!(Estimate::half_width(1.0, 1), f64::INFINITY);
         assert_eq!(Estimate::of(&[7.0]), Some(Estimate { mean: 7.0, interval: None }));
         assert_eq!(Estimate::of(&[]), None);
+    }
+
+    #[test]
+    fn equal_weights_change_nothing_and_a_light_value_counts_little() {
+        let plain = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        let weighted = Estimate::weighted(&[1.0, 2.0, 3.0, 4.0, 5.0].map(|value| (value, 7.0))).unwrap();
+        let bounds = |of: Estimate| [of.mean, of.interval.unwrap().0, of.interval.unwrap().1];
+        assert!(bounds(plain).iter().zip(bounds(weighted)).all(|(a, b)| (a - b).abs() < 1e-9), "{weighted:?}");
+        let disturbed = [(2.0, 500.0), (2.2, 500.0), (1.8, 500.0), (900.0, 1.0)];
+        let Estimate { mean, interval } = Estimate::weighted(&disturbed).unwrap();
+        assert!((2.0..3.0).contains(&mean) && interval.unwrap().1 < 6.0, "{mean} {interval:?}");
+        assert_eq!((Estimate::weighted(&[]), Estimate::weighted(&[(1.0, 0.0)])), (None, None));
+        assert_eq!(Estimate::weighted(&[(7.0, 2.0)]), Some(Estimate { mean: 7.0, interval: None }));
     }
 
     #[test]

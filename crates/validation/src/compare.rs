@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How far a simulated gain may be from the published one to count as near.
 const NEAR: f64 = 0.25;
 
+/// By how much a figure has to be above the first one of a curve for the curve to have begun to rise.
+const ONSET: f64 = 0.1;
+
 /// What came of all experiments.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Validation {
@@ -113,8 +116,10 @@ pub struct RowResult {
     pub id: String,
     /// What was measured.
     pub what: String,
-    /// The published figure.
+    /// The published figure; of a range, what of it is nearest to the simulated one.
     pub published: f64,
+    /// The range, if one was published.
+    pub published_range: Option<[f64; 2]>,
     /// Its unit.
     pub unit: String,
     /// The simulated one: the mean over replicates.
@@ -294,7 +299,18 @@ fn changed_costs(costs: &exitscope_scenario::CostModel) -> Vec<CostRow> {
 }
 
 fn is_change(figure: &FigureFormula) -> bool {
-    !matches!(figure, FigureFormula::Value(_) | FigureFormula::Difference(_) | FigureFormula::Per(_))
+    matches!(figure, FigureFormula::Ratio(_) | FigureFormula::Gain(_) | FigureFormula::Drop(_))
+}
+
+/// Of each replicate, the place of the first run whose figure is more than [`ONSET`] above the first run's; one behind the last
+/// if none is.
+fn onset(runs: &[Vec<f64>]) -> Vec<f64> {
+    let first = runs.first().map_or(&[][..], |run| run);
+    let place = |(replicate, base): (usize, &f64)| {
+        let above = runs.iter().position(|run| run.get(replicate).is_some_and(|value| *value > base * (1.0 + ONSET)));
+        above.unwrap_or(runs.len()) as f64 + 1.0
+    };
+    first.iter().enumerate().map(place).collect()
 }
 
 fn compare(
@@ -307,9 +323,9 @@ fn compare(
     let find = |id: &str| {
         let published = table.iter().find(|published| published.id == id);
         let published = published.ok_or_else(|| missing(format!("published row {id}")))?;
-        Ok((published, published.number().ok_or_else(|| missing(format!("number in the published row {id}")))?))
+        Ok((published, published.range().ok_or_else(|| missing(format!("number in the published row {id}")))?))
     };
-    let (published, figure) = find(&row.id)?;
+    let (published, [low, high]) = find(&row.id)?;
     let of = |run: &str, metric: &str| -> Result<Vec<f64>, ExperimentError> {
         let replicates = figures.get(run).ok_or_else(|| missing(format!("run {run}")))?;
         let value = |metrics: &BTreeMap<String, f64>| metrics.get(metric).copied();
@@ -326,12 +342,17 @@ fn compare(
         FigureFormula::Gain(runs) => pair(runs, |a, b| (a / b - 1.0) * 100.0)?,
         FigureFormula::Drop(runs) => pair(runs, |a, b| (1.0 - a / b) * 100.0)?,
         FigureFormula::Difference(runs) => pair(runs, |a, b| a - b)?,
+        FigureFormula::Onset(runs) => {
+            let of_runs = runs.iter().map(|run| of(run, &row.metric)).collect::<Result<Vec<_>, _>>()?;
+            onset(&of_runs)
+        }
     };
     let values: Vec<f64> = values.into_iter().map(|value| value * row.scale).collect();
     let simulated = values.iter().sum::<f64>() / values.len() as f64;
     let range = values.iter().fold([f64::MAX, f64::MIN], |[low, high], value| [low.min(*value), high.max(*value)]);
+    let figure = simulated.clamp(low, high);
     let previous = row.previous.as_ref().map(|id| {
-        let published = find(id)?.1;
+        let [published, _] = find(id)?.1;
         Ok(Previous { id: id.clone(), published, verdict: FitVerdict::of(row, figure, published) })
     });
     let what = format!("{}: {}", published.configuration, published.metric);
@@ -339,6 +360,7 @@ fn compare(
         id: row.id.clone(),
         what,
         published: figure,
+        published_range: (low < high).then_some([low, high]),
         unit: published.unit.clone(),
         simulated,
         range,
@@ -349,4 +371,16 @@ fn compare(
         given: row.given.clone(),
         previous: previous.transpose()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_begins_to_rise_where_it_is_a_tenth_above_its_first_value() {
+        let runs = [vec![100.0, 100.0, 100.0], vec![109.0, 111.0, 90.0], vec![120.0, 300.0, 109.0]];
+        assert_eq!(onset(&runs), [3.0, 2.0, 4.0]);
+        assert!(onset(&[]).is_empty());
+    }
 }

@@ -38,6 +38,12 @@ const EXPERIMENTS: &[(&str, &str, &str)] = &[
         include_str!("../experiments/exit-cost.toml"),
         include_str!("../experiments/exit-cost.scenario.toml"),
     ),
+    (
+        "exit-delay",
+        include_str!("../experiments/exit-delay.toml"),
+        include_str!("../experiments/exit-delay.scenario.toml"),
+    ),
+    ("big-lock", include_str!("../experiments/big-lock.toml"), include_str!("../experiments/big-lock.scenario.toml")),
 ];
 
 /// One published experiment, simulated.
@@ -152,6 +158,9 @@ pub enum FigureFormula {
     Difference([String; 2]),
     /// The metric of one run over another metric (`over`) of it.
     Per(String),
+    /// Which of the runs, counted from one, is the first whose metric is 10 % above that of the first; one more than there are
+    /// if none is.
+    Onset(Vec<String>),
 }
 
 impl FigureFormula {
@@ -163,6 +172,7 @@ impl FigureFormula {
             | FigureFormula::Gain(runs)
             | FigureFormula::Drop(runs)
             | FigureFormula::Difference(runs) => runs.iter().collect(),
+            FigureFormula::Onset(runs) => runs.iter().collect(),
         }
     }
 }

@@ -46,7 +46,7 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
         "Written by `exitscope validate --format markdown`. *Calibrated* rows were used to fit numbers of the cost \
          model, *predicted* ones were not. A predicted row that *follows* from other rows by arithmetic, or is *given* by \
          the configuration, is no prediction of its own. *Near*: within 25 % of the published change, or of the figure where it tells \
-         of no change. The published figures are in `crates/validation/published.csv`, the scenarios beside it. Free \
+         of no change; of a published range, of its nearest end. The published figures are in `crates/validation/published.csv`, the scenarios beside it. Free \
          parameters were fitted to calibrated rows alone: `cargo run --release -p exitscope-validation --example refit` does \
          so anew.\n"
     )?;
@@ -211,7 +211,10 @@ fn cells(row: &RowResult) -> [String; 7] {
     [
         row.id.clone(),
         row.what.clone(),
-        format!("{} {}", figure(row.published), row.unit),
+        match row.published_range {
+            Some([low, high]) => format!("{} to {} {}", figure(low), figure(high), row.unit),
+            None => format!("{} {}", figure(row.published), row.unit),
+        },
         figure(row.simulated),
         format!("{:.2}", row.ratio),
         role(row).to_string(),

@@ -31,6 +31,15 @@ impl Published {
     pub fn number(&self) -> Option<f64> {
         self.value.parse().ok()
     }
+
+    /// The least and the greatest that it may be: a number is both, `1-2` has two; `None` where it is neither.
+    pub fn range(&self) -> Option<[f64; 2]> {
+        let ends = || {
+            let (low, high) = self.value.split_once('-')?;
+            Some([low.parse().ok()?, high.parse().ok()?])
+        };
+        self.number().map(|number| [number; 2]).or_else(ends)
+    }
 }
 
 /// All published figures.
@@ -43,6 +52,15 @@ pub fn published() -> Vec<Published> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_figure_is_a_number_a_range_or_neither() {
+        let of = |value: &str| Published { value: value.to_string(), ..published()[0].clone() };
+        let range = |value| of(value).range();
+        assert_eq!((range("9000"), range("1-2"), range("-3")), (Some([9e3; 2]), Some([1.0, 2.0]), Some([-3.0; 2])));
+        assert_eq!((range(">10"), range("3.3 vs 3.1"), range("")), (None, None, None));
+        assert_eq!((of("1-2").number(), of("7").number()), (None, Some(7.0)));
+    }
 
     #[test]
     fn every_line_of_the_table_is_a_figure_with_a_name_of_its_own() {

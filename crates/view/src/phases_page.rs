@@ -9,6 +9,13 @@ use exitscope_analysis::record_commands::{HowToRecord, Missed};
 /// Rows of a table.
 const MOST: usize = 16;
 
+/// Which steps of KVM's own are in which phase: vcpu_enter_guest() and vcpu_run() of arch/x86/kvm/x86.c; kvm_exit and
+/// kvm_entry are in the vendor's vcpu_run() within. Linux 5.17 and later.
+const HELD_ON_X86: &str = "of KVM's own steps, to handler holds that interrupts are let in, the accounting of the guest's time and \
+                           the lock of memory slots (SRCU); in handler, or re-entry of exits to user space, holds that requests, \
+                           signals and other work are looked for, interrupts off and accounting again; handler fastpath has none of \
+                           these";
+
 /// The page `--view phases`.
 pub(crate) fn phases_sections(report: &Report) -> Vec<PageSection> {
     let Some(rows) = &report.phases else {
@@ -23,6 +30,7 @@ pub(crate) fn phases_sections(report: &Report) -> Vec<PageSection> {
         }];
     };
     let mut sections = vec![steps(rows, &report.how)];
+    sections[0].notes.extend(report.is_kvm_on_x86().then(|| HELD_ON_X86.to_string()));
     sections.extend(within(rows));
     sections.extend((!rows.removable.is_empty()).then(|| removable(rows, &report.how)));
     sections
