@@ -311,7 +311,7 @@ impl Facts {
     pub fn absorb_kvm_activity(&mut self, of: &KvmActivityEvent) {
         let vms = &self.selection.vms;
         if self.within(of.at) && (vms.is_empty() || vms.contains(&of.who.vm)) {
-            *self.kvm_activity.entry((of.who.vm, of.activity)).or_default() += 1;
+            *self.kvm_activity.entry((of.who.vm, of.activity.counted_as())).or_default() += 1;
         }
     }
 

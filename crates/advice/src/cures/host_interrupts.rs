@@ -151,8 +151,9 @@ pub(crate) static FUNCTION_CALL: Cure = Cure {
 };
 
 /// `handle_external_interrupt` sees POSTED_INTR only where the processor does not take it for the VMCS that is in force: `vmx_pi_update_irte`
-/// and `vmx_vcpu_pi_load` of arch/x86/kvm/vmx/posted_intr.c keep devices' interrupts posted while APICv is inhibited, and with
-/// `prepare_vmcs02_early` of arch/x86/kvm/vmx/nested.c L2 has another notification vector, or no posted interrupts.
+/// and `vmx_vcpu_pi_load` of arch/x86/kvm/vmx/posted_intr.c keep devices' interrupts posted while APICv is inhibited. In
+/// arch/x86/kvm/vmx/nested.c `prepare_vmcs02_constant_state` gives L2 another notification vector, and `prepare_vmcs02_early` no posted
+/// interrupts unless L1 asks for them.
 pub(crate) static POSTED: Cure = Cure {
     change: "notifications of posted interrupts make the guest leave, which the processor would take without an exit if posted interrupts were \
         in force for what runs: APICv is inhibited, a nested guest (L2) runs, or the notification is for another vCPU",
@@ -191,8 +192,8 @@ pub(crate) static DEVICE: Cure = Cure {
     change: "devices of the host interrupt the CPUs of these vCPUs: move their interrupts to other CPUs",
     settings: &[
         by_hand(
-            "which devices: `perf record -a -e irq:irq_handler_entry -- sleep 10`, or the numbered rows of /proc/interrupts in the columns \
-                of those CPUs, twice, some seconds apart",
+            "which devices: /proc/interrupts names the IRQs that the facts have; where they have none, `perf record -a -e irq:irq_handler_entry \
+                -- sleep 10` tells, or the numbered rows of /proc/interrupts in the columns of those CPUs, twice, some seconds apart",
         ),
         by_hand(
             "then /proc/irq/N/smp_affinity_list (irqbalance may move them back), or irqaffinity= on the host's command line; those of \
