@@ -187,7 +187,8 @@ pub(crate) static POSTED_WAKEUP: Cure = Cure {
 };
 
 /// managed_irq of isolcpus= in Documentation/admin-guide/kernel-parameters.txt: the kernel places these interrupts, and none can be set
-/// through /proc/irq. Posted interrupts: `vmx_can_use_vtd_pi` of arch/x86/kvm/vmx/posted_intr.c.
+/// through /proc/irq. Posted interrupts: `vmx_can_use_vtd_pi` of arch/x86/kvm/vmx/posted_intr.c, `avic_pi_update_irte` of
+/// arch/x86/kvm/svm/avic.c.
 pub(crate) static DEVICE: Cure = Cure {
     change: "devices of the host interrupt the CPUs of these vCPUs: move their interrupts to other CPUs",
     settings: &[
@@ -201,8 +202,8 @@ pub(crate) static DEVICE: Cure = Cure {
                 their queue has other CPUs",
         ),
         by_hand(
-            "a device that the VM itself has (VFIO): with interrupt remapping that can post (VT-d) and APICv, its interrupts reach the \
-                running guest without an exit",
+            "a device that the VM itself has (VFIO): where interrupt remapping can post its interrupts (VT-d with APICv, AMD's IOMMU with \
+                AVIC), they reach the running guest without an exit",
         ),
     ],
     ..HOST_INTERRUPTS
