@@ -84,6 +84,7 @@ const NAMES: Record<Kind, string> = {
   ghcb_msr: "request",
   exception: "exception",
   host_vector: "vector",
+  host_irq: "IRQ",
   eoi_vector: "vector",
   incomplete_ipi: "vector",
   task_switch: "what led to it",

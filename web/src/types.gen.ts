@@ -255,8 +255,8 @@ export interface AdviceRow {
  */
 export interface GainRow {
   /**
-   * What is said first, and what advice is ranked by: what the change usually wins where it does what it is made for, in each second
-   * in which the vCPUs concerned were seen, all of them together.
+   * What is said first: what the change usually wins where it does what it is made for, in each second in which the vCPUs concerned
+   * were seen, all of them together. Advice is ranked by the middle between it and what is won at least.
    */
   headline_ns_per_s: number;
   /**
@@ -3266,6 +3266,7 @@ export interface AboutRow {
     | "ghcb_msr"
     | "exception"
     | "host_vector"
+    | "host_irq"
     | "eoi_vector"
     | "incomplete_ipi"
     | "task_switch"

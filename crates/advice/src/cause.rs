@@ -158,7 +158,8 @@ pub struct CauseRow {
 /// What names a thing that a rule could look at. The others divide a reason by what happened, as an error code does.
 pub(super) fn is_told_apart(kind: SubjectKind) -> bool {
     use SubjectKind::{
-        EoiVector, EptViolation, Exception, HostVector, IncompleteIpi, MemoryFault, PageFault, Program, TaskSwitch,
+        EoiVector, EptViolation, Exception, HostIrq, HostVector, IncompleteIpi, MemoryFault, PageFault, Program,
+        TaskSwitch,
     };
     !matches!(
         kind,
@@ -168,6 +169,7 @@ pub(super) fn is_told_apart(kind: SubjectKind) -> bool {
             | Program
             | Exception
             | HostVector
+            | HostIrq
             | EoiVector
             | IncompleteIpi
             | TaskSwitch

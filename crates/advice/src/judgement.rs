@@ -182,8 +182,8 @@ pub enum GainMethod {
 pub struct Gain {
     /// Of what.
     pub of: GainOf,
-    /// What is said first, and what advice is ranked by: what the change usually wins where it does what it is made for. Waits for a
-    /// CPU are not in it.
+    /// What is said first: what the change usually wins where it does what it is made for. Waits for a CPU are not in it. Advice is
+    /// ranked by it and by what is sure ([`Gain::rank`]).
     pub headline: Nanos,
     /// At least.
     pub low: Nanos,
@@ -193,6 +193,14 @@ pub struct Gain {
     pub may_wait: bool,
     /// How it was found out.
     pub how: GainMethod,
+}
+
+impl Gain {
+    /// What advice is ranked by: the middle between what is sure and the headline, as a headline of which nothing is sure is a bound,
+    /// and what is won may be anywhere below it; then what is sure.
+    pub(crate) fn rank(self) -> (u64, Nanos) {
+        (self.low.0.saturating_add(self.headline.0) / 2, self.low)
+    }
 }
 
 /// An advice but for its evidence.
@@ -438,13 +446,9 @@ impl Judgement {
         }
     }
 
-    /// Puts the advice into the order of what it wins, by the headline, then by what is sure of it, and the facts into that in which
-    /// they are cited.
+    /// Puts the advice into the order of what it wins ([`Gain::rank`]), and the facts into that in which they are cited.
     pub(crate) fn rank(&mut self) {
-        self.advice.sort_by_key(|advice| {
-            let Gain { headline, low, .. } = advice.plan.gain;
-            std::cmp::Reverse((headline, low))
-        });
+        self.advice.sort_by_key(|advice| std::cmp::Reverse(advice.plan.gain.rank()));
         let mut numbers = vec![0; self.facts.len() + 1];
         let mut facts = Vec::with_capacity(self.facts.len());
         let evidence = self.advice.iter_mut().map(|advice| &mut advice.evidence);
@@ -514,6 +518,19 @@ mod tests {
             [CitedValue::Count(1), CitedValue::Count(3)]
         );
         assert_eq!(judgement.advice()[1].evidence(), [CitedFactId(1)]);
+    }
+
+    #[test]
+    fn of_bounds_a_sure_gain_is_first_and_a_much_larger_bound_is_before_it() {
+        let mut judgement = Judgement::default();
+        let fact = judgement.cite(None, Topic::Timeline, "exits", CitedValue::Count(3));
+        for (low, high) in [(0, 40), (39, 39), (0, 90), (30, 30), (0, 60)] {
+            let gain = Gain { low: Nanos(low), ..plan(high).gain };
+            judgement.advise(fact, &[], AdviceDraft { gain, ..plan(high) });
+        }
+        judgement.rank();
+        let ranked: Vec<u64> = judgement.advice().iter().map(|advice| advice.plan().gain.headline.0).collect();
+        assert_eq!(ranked, [90, 39, 30, 60, 40]);
     }
 
     #[test]

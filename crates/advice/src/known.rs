@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(timer.exits[..2], ["MSR 0x6e0", "MSR 0x832"]);
         assert!(timer.exits.contains(&"APIC register 0x380 to 0x390".to_string()));
         let [faults] = of("memory faults")[..] else { panic!("{causes:#?}") };
-        assert!(faults.answers.len() == 13 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
+        assert!(faults.answers.len() == 14 && faults.answers.iter().all(|of| matches!(of, KnownAnswer::Change(_))));
         let [windows] = of("interrupt windows")[..] else { panic!("{causes:#?}") };
         assert!(matches!(windows.answers[..], [KnownAnswer::Change(_), KnownAnswer::NotJudged(_)]));
         let [ipis] = of("IPIs")[..] else { panic!("{causes:#?}") };

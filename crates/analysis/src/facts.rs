@@ -312,7 +312,7 @@ impl Facts {
     pub fn absorb_kvm_activity(&mut self, of: &KvmActivityEvent) {
         let vms = &self.selection.vms;
         if self.within(of.at) && (vms.is_empty() || vms.contains(&of.who.vm)) {
-            *self.kvm_activity.entry((of.who.vm, of.activity)).or_default() += 1;
+            *self.kvm_activity.entry((of.who.vm, of.activity.counted_as())).or_default() += 1;
         }
     }
 
@@ -507,16 +507,15 @@ impl Facts {
     /// number for all, and a process may run several. There, another thread may take over a vCPU: only threads that were there at the
     /// same time count. On powerpc, threads of several runners stand for one vCPU.
     pub fn vms_within(&self, vm: VmId) -> usize {
-        let of_vm = || self.divisions.iter().filter(|(who, _)| who.vm == vm);
         if self.event_kinds.by_runner {
             return 1;
         }
-        let least = least_vms(of_vm().map(|(who, _)| who.vcpu));
+        let least = least_vms(self.vcpus_of(vm).map(|(who, _)| who.vcpu));
         if vm == VmId::UNKNOWN || least < 2 {
             return least;
         }
         let mut spans: FxHashMap<VcpuId, u64> = FxHashMap::default();
-        let known = of_vm().filter(|(who, _)| who.vcpu.number().is_some());
+        let known = self.vcpus_of(vm).filter(|(who, _)| who.vcpu.number().is_some());
         known.for_each(|(who, of)| {
             let sum = spans.entry(who.vcpu).or_default();
             *sum = sum.saturating_add(of.span().0);
@@ -525,17 +524,26 @@ impl Facts {
         longest.div_ceil(self.duration.0.max(1)).clamp(1, least as u64) as usize
     }
 
-    /// Who had the CPUs for which the vCPUs of a VM waited, longest first, and last what is not known: all steal of the VM. Empty
+    /// The vCPUs of a VM, and their time.
+    pub fn vcpus_of(&self, vm: VmId) -> impl Iterator<Item = (&VcpuIdentity, &VcpuTime)> {
+        let first = VcpuIdentity { vm, vcpu: VcpuId(0), tid: Tid(0) };
+        self.divisions.range(first..).take_while(move |(who, _)| who.vm == vm)
+    }
+
+    /// Who had the CPUs for which the vCPUs of each VM waited, longest first, and last what is not known: all steal of the VM. Empty
     /// where no `sched_switch` says who has a CPU.
-    pub fn steal_takers(&self, vm: VmId) -> Vec<StealTaker> {
+    pub fn steal_takers(&self) -> BTreeMap<VmId, Vec<StealTaker>> {
         if !self.event_kinds.switches || self.event_kinds.by_runner || self.has_run_states() {
-            return Vec::new();
+            return BTreeMap::new();
         }
-        let of_vm = self.divisions.iter().filter(|(who, _)| who.vm == vm);
-        let steal = of_vm.map(|(_, of)| of.part(TimePart::Steal).0).fold(0, u64::saturating_add);
+        let mut steal: BTreeMap<VmId, u64> = BTreeMap::new();
+        for (who, of) in &self.divisions {
+            let sum = steal.entry(who.vm).or_default();
+            *sum = sum.saturating_add(of.part(TimePart::Steal).0);
+        }
         let vm_of = self.divisions.keys().filter(|who| who.tid != Tid(0)).map(|who| (who.tid, who.vm)).collect();
-        let known = KnownThreads { vm_of: &vm_of, is_several: self.vms_within(vm) > 1 };
-        self.steal_takers.of_vm(vm, steal, &known)
+        let several = steal.keys().copied().filter(|vm| self.vms_within(*vm) > 1).collect();
+        self.steal_takers.of_vms(&steal, &KnownThreads { vm_of: &vm_of, several: &several })
     }
 
     /// Whether it has the run states of Xen's scheduler, which tell waiting for the device model apart.

@@ -150,8 +150,8 @@ pub struct StealTakers {
 pub struct KnownThreads<'a> {
     /// The VMs whose vCPUs threads run.
     pub vm_of: &'a FxHashMap<Tid, VmId>,
-    /// Whether the vCPUs of this number may be of several VMs.
-    pub is_several: bool,
+    /// The numbers whose vCPUs may be of several VMs.
+    pub several: &'a BTreeSet<VmId>,
 }
 
 impl StealTakers {
@@ -190,21 +190,31 @@ impl StealTakers {
         }
     }
 
-    /// Who had the CPUs of a VM's vCPUs, longest first, and last what is not known: all of it is `steal` together. Where pieces come to
-    /// more than that (a part of the steal counts as something else, as an exit whose end is missing does), each is as much smaller.
-    pub fn of_vm(&self, vm: VmId, steal: u64, known: &KnownThreads) -> Vec<StealTaker> {
-        let mut rows: BTreeMap<RowKey, StealTaker> = BTreeMap::new();
-        for ((_, taker), time) in self.times.iter().filter(|((of, _), _)| *of == vm) {
-            let row = row(vm, *taker, *time, known);
+    /// Who had the CPUs of each VM's vCPUs, longest first, and last what is not known: all of it is the VM's `steal` together. Where
+    /// pieces come to more than that (a part of the steal counts as something else, as an exit whose end is missing does), each is as
+    /// much smaller.
+    pub fn of_vms(&self, steal: &BTreeMap<VmId, u64>, known: &KnownThreads) -> BTreeMap<VmId, Vec<StealTaker>> {
+        let mut of_vms: BTreeMap<VmId, BTreeMap<RowKey, StealTaker>> = BTreeMap::new();
+        for ((vm, taker), time) in &self.times {
+            let row = row(*vm, *taker, *time, known);
             let nameless = row.tid.filter(|_| row.name.is_none() && row.vm.is_none());
             let nameless = nameless.filter(|_| !matches!(row.kind, TakerKind::SameVm | TakerKind::SomeVcpu));
+            let rows = of_vms.entry(*vm).or_default();
             let sum = rows.entry((row.kind, row.vm, row.name.clone(), nameless));
             let sum = sum.or_insert_with(|| StealTaker { time: 0, ..row.clone() });
             sum.time = sum.time.saturating_add(row.time);
             sum.processes.extend(&row.processes);
             sum.tid = sum.tid.min(row.tid);
         }
-        let mut rows: Vec<StealTaker> = rows.into_values().collect();
+        let rows_of = |(vm, steal): (&VmId, &u64)| {
+            let rows = of_vms.remove(vm).unwrap_or_default().into_values().collect();
+            (*vm, self.ranked(*vm, rows, *steal))
+        };
+        steal.iter().map(rows_of).collect()
+    }
+
+    /// The rows of a VM, which come to `steal` together.
+    fn ranked(&self, vm: VmId, mut rows: Vec<StealTaker>, steal: u64) -> Vec<StealTaker> {
         let others = self.others.get(&vm).copied().unwrap_or_default();
         rows.extend((others > 0).then(|| StealTaker::of(TakerKind::Others, others)));
         fit(&mut rows, steal);
@@ -234,10 +244,13 @@ fn row(vm: VmId, taker: CpuTaker, time: u64, known: &KnownThreads) -> StealTaker
         CpuTaker::Idle => return StealTaker::of(TakerKind::Idle, time),
     };
     let row = StealTaker { tid: Some(tid).filter(|tid| *tid != ANY), ..StealTaker::of(TakerKind::Process, time) };
-    // Of vCPUs that are not looked at, their threads' names tell.
+    // Of vCPUs that are not looked at, their threads' names tell that they are; of which VM, only the process does.
     let by_name = |name: ThreadName| vcpu_by_name(&name.text()?).map(|_| process);
-    match known.vm_of.get(&tid).copied().or_else(|| by_name(name)) {
-        Some(of) if of == VmId::UNKNOWN && of != vm || of == vm && known.is_several => {
+    let looked_at = known.vm_of.get(&tid).copied();
+    match looked_at.or_else(|| by_name(name)) {
+        Some(of)
+            if of == VmId::UNKNOWN && (of != vm || looked_at.is_none()) || of == vm && known.several.contains(&vm) =>
+        {
             return StealTaker { kind: TakerKind::SomeVcpu, ..row };
         }
         Some(of) if of == vm => return StealTaker { kind: TakerKind::SameVm, ..row },
@@ -290,8 +303,9 @@ mod tests {
     ) -> Vec<(TakerKind, Option<u32>, String, usize, u64)> {
         let vm_of =
             [(12, 1), (21, 2), (31, VmId::UNKNOWN.0)].map(|(tid, vm)| (Tid(tid), VmId(vm))).into_iter().collect();
-        let known = KnownThreads { vm_of: &vm_of, is_several };
-        let rows = takers.of_vm(vm, steal, &known).into_iter();
+        let several = is_several.then_some(vm).into_iter().collect();
+        let known = KnownThreads { vm_of: &vm_of, several: &several };
+        let rows = takers.of_vms(&[(vm, steal)].into(), &known).remove(&vm).unwrap_or_default().into_iter();
         rows.map(|row| (row.kind, row.vm.map(|vm| vm.0), row.name.unwrap_or_default(), row.processes.len(), row.time))
             .collect()
     }
@@ -348,6 +362,20 @@ mod tests {
         let less = rows(&takers, VM, 585, false);
         assert_eq!(less.iter().map(|row| row.4).sum::<u64>(), 585);
         assert_eq!((&less[0].0, less[0].4), (&K::SameVm, 100));
+    }
+
+    #[test]
+    fn a_vcpu_by_its_name_alone_is_no_sibling_of_a_vm_without_a_name() {
+        let mut takers = StealTakers::default();
+        for (taker, time) in
+            [(thread(31, VmId::UNKNOWN.0, "CPU 1/KVM"), 5), (thread(91, VmId::UNKNOWN.0, "CPU 0/KVM"), 3)]
+        {
+            let who = VcpuIdentity { vm: VmId::UNKNOWN, vcpu: VcpuId(0), tid: Tid(30) };
+            let piece = StealPiece { who, from: Moment::from_nanos(0), to: Moment::from_nanos(time), taker };
+            takers.absorb(&piece, (Moment::default(), Moment::MAX));
+        }
+        let kinds: Vec<_> = rows(&takers, VmId::UNKNOWN, 8, false).into_iter().map(|row| (row.0, row.4)).collect();
+        assert_eq!(kinds, [(TakerKind::SameVm, 5), (TakerKind::SomeVcpu, 3)]);
     }
 
     #[test]

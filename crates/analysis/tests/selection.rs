@@ -311,9 +311,9 @@ fn what_exits_were_about_is_listed_by_cost_and_memory_by_its_page() {
 fn signs_are_counted_by_vm_within_what_is_looked_at() {
     let signed = |vm, nanos, sign| KvmActivityEvent { who: who(vm, 0), at: at(nanos), activity: sign };
     let signs = [
-        signed(1, 3_000, KvmActivity::Unmapped),
-        signed(1, 4_000, KvmActivity::Unmapped),
-        signed(1, 9_000, KvmActivity::Unmapped),
+        signed(1, 3_000, KvmActivity::NARROW),
+        signed(1, 4_000, KvmActivity::NARROW),
+        signed(1, 9_000, KvmActivity::NARROW),
         signed(2, 4_000, KvmActivity::ApicvInhibited(2)),
         signed(3, 4_000, KvmActivity::Aged),
     ];
@@ -323,7 +323,7 @@ fn signs_are_counted_by_vm_within_what_is_looked_at() {
     let mut facts = facts_of(&[], selection, &[]);
     signs.iter().for_each(|of| facts.absorb_kvm_activity(of));
     let expected =
-        BTreeMap::from([((VmId(1), KvmActivity::Unmapped), 2), ((VmId(2), KvmActivity::ApicvInhibited(2)), 1)]);
+        BTreeMap::from([((VmId(1), KvmActivity::NARROW), 2), ((VmId(2), KvmActivity::ApicvInhibited(2)), 1)]);
     assert_eq!(facts.kvm_activity, expected);
     let mut twice = facts.clone();
     twice.merge(&facts);

@@ -306,6 +306,8 @@ fn faults_and_nested() -> Vec<Case> {
             0x1_2345_6000,
         ),
         Case::new("returns for a signal", (CodeList::KvmExit, ExitCode::INTR.number)).then(USERSPACE, returns(10, -4)),
+        Case::new("stops for the VMM's debugger", (CodeList::KvmExit, 4)).then(USERSPACE, returns(4, 0)),
+        Case::new("no window for interrupts", (CodeList::KvmExit, 37)).then(USERSPACE, returns(37, 0)),
         // libtraceevent prints the reason, and no error.
         fault("conversions of a confidential guest's memory", MISSING).then(USERSPACE, returns(39, -14)),
         fault(unmappable, MISSING).then(USERSPACE, returns(0, -14)),

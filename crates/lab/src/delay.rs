@@ -241,8 +241,8 @@ fn summary(rows: &[FindingRow]) -> Vec<String> {
         said.push(format!("Of the round trips that a second has room for, a delay takes away: {}.", lost.join(", ")));
     }
     said.push(
-        "round trips, a second, are by the mean, which holds what other programs took away as well; added is against the round \
-         trips before and after each delayed one, at the median, and lost is added over the time of a delayed one."
+        "round trips, per second, are by the mean, which includes time that other programs took; added is the median difference to \
+             the round trips before and after each delayed one, and lost is added over the time of a delayed one."
             .to_string(),
     );
     let added = |row: &FindingRow| row.figure("added").and_then(|added| added.interval);

@@ -146,6 +146,7 @@ impl Anonymous {
             }
             D::Vmgexit
             | D::HostVector
+            | D::HostIrq
             | D::EoiVector
             | D::DebugRegister
             | D::ControlRegister

@@ -292,10 +292,7 @@ impl Assembler {
             }
             EventKind::KvmOut => self.noted(event, |kinds| kinds.handlers = true),
             EventKind::Reflect => self.noted(event, |kinds| kinds.reflects = true),
-            EventKind::Detail(_) => {
-                self.alias(event);
-                self.lane(event)
-            }
+            EventKind::Detail(of) => self.told(event, of),
             EventKind::Yield => self.lane(event),
             EventKind::KvmActivity(activity) => self.acts(event, activity),
             EventKind::ApicvChange(change) => self.acts(event, change.activity()),
@@ -487,6 +484,15 @@ impl Assembler {
     /// Which vCPU each thread was found to run: facts about rows made before that was known are completed with it.
     pub fn vcpus(&self) -> impl Iterator<Item = VcpuIdentity> + '_ {
         self.lanes.iter().map(|lane| lane.who).filter(|who| who.vcpu != VcpuId::UNKNOWN)
+    }
+
+    /// What an exit is about. Of what the host serves, threads that are no vCPU's are no lanes for it.
+    fn told(&mut self, event: &Event, of: Subject) -> Option<usize> {
+        if of.kind.is_of_host() {
+            return self.find(event);
+        }
+        self.alias(event);
+        self.lane(event)
     }
 
     /// KVM does something in this thread, in an exit or not.

@@ -5,6 +5,7 @@ pub mod tables;
 mod unlisted;
 
 use crate::Architecture;
+pub(crate) use subject_names::DEVICE_VECTORS;
 pub use subject_names::{
     HostVectorKind, REGION_BITS, detail_name, has_known_vectors, host_vector_kind, is_of_pcs, vector_name,
 };
@@ -434,6 +435,12 @@ impl ExitCode {
         use crate::SubjectKind as D;
         matches!(self.key(), (CodeList::Vmx, 12) | (CodeList::Svm, 0x78 | 0xa6))
             && matches!(kind, D::Apic | D::ControlRegister | D::Cpuid | D::Mmio | D::Port | D::Msr | D::Hypercall)
+    }
+
+    /// Whether the guest is left for an interrupt of the host's, whose handler runs in the vCPU's thread at once: on VMX before KVM handles
+    /// the exit (`vmx_handle_exit_irqoff`), on SVM where interrupts are let through (`vcpu_enter_guest` of arch/x86/kvm/x86.c).
+    pub const fn is_host_interrupt(self) -> bool {
+        matches!(self.key(), (CodeList::Vmx, 1) | (CodeList::Svm, 0x60))
     }
 
     /// Whether the second stage of translation faulted, or the host's fault is the guest's: a sleep within it waits for a page.

@@ -345,6 +345,8 @@ pub enum SubjectKind {
     Exception,
     /// The host's interrupt for which the guest was left, by vector.
     HostVector,
+    /// The same, by the number that Linux gives a device's interrupt.
+    HostIrq,
     /// Guest's interrupt of whose end hardware that virtualises the APIC tells, by vector.
     EoiVector,
     /// IPI that such hardware could not deliver whole, by the vector that it sends.
@@ -397,11 +399,12 @@ pub enum SubjectKind {
 
 impl SubjectKind {
     /// All.
-    pub const ALL: [SubjectKind; 27] = [
+    pub const ALL: [SubjectKind; 28] = [
         SubjectKind::Vmgexit,
         SubjectKind::GhcbMsr,
         SubjectKind::Exception,
         SubjectKind::HostVector,
+        SubjectKind::HostIrq,
         SubjectKind::EoiVector,
         SubjectKind::IncompleteIpi,
         SubjectKind::TaskSwitch,
@@ -427,6 +430,11 @@ impl SubjectKind {
         SubjectKind::Diag,
     ];
 
+    /// Whether it is what the host serves, for the guest or not.
+    pub const fn is_of_host(self) -> bool {
+        matches!(self, SubjectKind::HostVector | SubjectKind::HostIrq)
+    }
+
     /// All kinds that are calls from the guest to the hypervisor.
     pub const fn is_hypercall(self) -> bool {
         matches!(
@@ -447,6 +455,7 @@ impl SubjectKind {
             SubjectKind::GhcbMsr => ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request"),
             SubjectKind::Exception => ("exception", "Exceptions and NMIs, by vector"),
             SubjectKind::HostVector => ("host_vector", "Interrupts of the host, by vector"),
+            SubjectKind::HostIrq => ("host_irq", "Interrupts of the host's devices, by IRQ"),
             SubjectKind::EoiVector => ("eoi_vector", "Ends of the guest's interrupts, by vector"),
             SubjectKind::IncompleteIpi => ("incomplete_ipi", "IPIs not delivered whole, by vector"),
             SubjectKind::TaskSwitch => ("task_switch", "Task switches, by what led to them"),

@@ -38,8 +38,9 @@ pub enum KvmActivity {
     /// `kvm_rmp_fault`: SEV-SNP's reverse map does not agree with an access.
     RmpFault,
     /// `kvm_unmap_hva_range`: the host changes how a range of the VMM's memory is mapped, whether or not it is the guest's
-    /// (`kvm_mmu_notifier_invalidate_range_start` of `virt/kvm/kvm_main.c`).
-    Unmapped,
+    /// (`kvm_mmu_notifier_invalidate_range_start` of `virt/kvm/kvm_main.c`); with the binary logarithm of the range's bytes, rounded
+    /// down, or zero where the event does not say.
+    Unmapped(u8),
     /// `kvm_age_hva`: the host looks whether the guest has used a page.
     Aged,
     /// `kvm_apicv_inhibit_changed`: the processor may not virtualise the VM's APIC, for the reason of this number
@@ -74,7 +75,7 @@ impl KvmActivity {
             KvmActivity::PmlFull => "kvm_pml_full",
             KvmActivity::DirtyRingFull => "kvm_dirty_ring_exit",
             KvmActivity::RmpFault => "kvm_rmp_fault",
-            KvmActivity::Unmapped => "kvm_unmap_hva_range",
+            KvmActivity::Unmapped(_) => "kvm_unmap_hva_range",
             KvmActivity::Aged => "kvm_age_hva",
             KvmActivity::ApicvInhibited(_) | KvmActivity::ApicvAllowed(_) => "kvm_apicv_inhibit_changed",
             KvmActivity::AvicIncompleteIpi(_) => "kvm_avic_incomplete_ipi",
@@ -87,10 +88,39 @@ impl KvmActivity {
         }
     }
 
-    /// The number beside it in its event; zero if there is none.
-    pub const fn number(self) -> u8 {
+    /// [`KvmActivity::Unmapped`] of 4 MiB and more, which is more than a huge page of x86.
+    pub const WIDE: KvmActivity = KvmActivity::Unmapped(22);
+
+    /// The same of less, or of which nobody knows.
+    pub const NARROW: KvmActivity = KvmActivity::Unmapped(0);
+
+    /// The same of this range, if it is of ranges.
+    pub const fn of_range(self, start: u64, end: u64) -> KvmActivity {
+        match (self, end.saturating_sub(start).checked_ilog2()) {
+            (KvmActivity::Unmapped(_), Some(power)) => KvmActivity::Unmapped(power as u8),
+            _ => self,
+        }
+    }
+
+    /// `kvm_unmap_hva_range` of so many bytes.
+    pub const fn unmapped(bytes: u64) -> KvmActivity {
+        KvmActivity::NARROW.of_range(0, bytes)
+    }
+
+    /// What it is counted as: of ranges only whether they are wide.
+    pub const fn counted_as(self) -> KvmActivity {
         match self {
-            KvmActivity::AvicIncompleteIpi(number) => number,
+            KvmActivity::Unmapped(22..) => KvmActivity::WIDE,
+            KvmActivity::Unmapped(_) => KvmActivity::NARROW,
+            other => other,
+        }
+    }
+
+    /// The number beside it in its event; zero if there is none. Of a range from zero on, its end.
+    pub const fn number(self) -> u64 {
+        match self {
+            KvmActivity::AvicIncompleteIpi(number) => number as u64,
+            KvmActivity::Unmapped(power @ 1..64) => 1 << power,
             _ => 0,
         }
     }
@@ -101,7 +131,10 @@ impl KvmActivity {
             KvmActivity::PmlFull => "buffers of logged pages full".into(),
             KvmActivity::DirtyRingFull => "rings of dirty pages full".into(),
             KvmActivity::RmpFault => "faults of SEV-SNP's reverse map".into(),
-            KvmActivity::Unmapped => "memory mappings of the VMM changed".into(),
+            KvmActivity::Unmapped(_) if self == KvmActivity::WIDE => {
+                "memory mappings of the VMM changed, 4 MiB and more at once".into()
+            }
+            KvmActivity::Unmapped(_) => "memory mappings of the VMM changed".into(),
             KvmActivity::Aged => "pages whose use the host looked at".into(),
             KvmActivity::ApicvInhibited(reason) => format!("APICv inhibited: {}", apicv_inhibit_words(reason, release)),
             KvmActivity::ApicvAllowed(reason) => {

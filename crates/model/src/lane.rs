@@ -1,11 +1,12 @@
 //! A lane: the thing on which at most one exit is open.
 
 use crate::beside_row::BesideRows;
-use crate::codes::UserStay;
+use crate::codes::{DEVICE_VECTORS, UserStay};
 use crate::halt::OpenHalt;
 use crate::{
     AllParts, Event, EventKind, Exit, ExitCode, ExitParts, ExitPhase, ExitPhases, ExitSink, Handler, Ledger,
-    LedgerLine, PhaseBoundary, PollChange, RunState, Subject, SubjectWord, TimePart, VcpuIdentity, VcpuWakeup, Yield,
+    LedgerLine, PhaseBoundary, PollChange, RunState, Subject, SubjectKind, SubjectWord, TimePart, VcpuIdentity,
+    VcpuWakeup, Yield,
 };
 use exitscope_units::{Moment, Nanos, PcpuId, Tid, VcpuId, VmId};
 
@@ -130,6 +131,9 @@ pub struct Lane {
     pub call: Option<(Moment, bool)>,
     /// A detail that came before its exit (back ends without `kvm_exit`).
     pub early: Option<Subject>,
+    /// The first interrupt of the host's that was served since the entry, where `kvm_exit` comes after that: KVM fires it when it handles
+    /// the exit on SVM in Linux 5.15 (`handle_exit` of arch/x86/kvm/svm/svm.c).
+    pub served: Option<Subject>,
     pub early_events: u32,
     /// Guest time since the last row, or since the vCPU had its CPU again.
     pub guest: Nanos,
@@ -189,9 +193,13 @@ impl Lane {
                 self.halt.exit(event.at, code.is_halt(), &mut beside.halts);
                 self.exit(event, code, idle, rip, rows, beside, ledger);
                 self.words = words;
+                if let Some(served) = self.served.take() {
+                    self.left_for(served);
+                }
                 return;
             }
             EventKind::Enter => {
+                self.served = None;
                 let halts = self.open.as_ref().is_some_and(|exit| exit.is_halt);
                 self.halt.enter(event.at, self.who, halts, &mut beside.halts);
                 return self.enter(event, rows, beside, ledger);
@@ -200,6 +208,7 @@ impl Lane {
                 return self.userspace_exit(event, reason, errno, rows, beside, ledger);
             }
             EventKind::Fpu { load: true } | EventKind::RunEnter => return self.run_enter(event.at, ledger),
+            EventKind::Detail(served) if served.kind.is_of_host() => return self.interrupted(served, ledger),
             EventKind::Detail(detail) => return self.detail(event.at, detail, rows, beside, ledger),
             EventKind::Fpu { load: false } => self.leave(event.at),
             EventKind::KvmOut => self.leave_unsaid(event.at),
@@ -270,6 +279,7 @@ impl Lane {
             returning: None,
             call: None,
             early: None,
+            served: None,
             early_events: 0,
             guest: Nanos::ZERO,
             outside: AllParts::ZERO,
@@ -639,6 +649,34 @@ impl Lane {
     fn pass(&mut self, exit: Exit, rows: &mut impl ExitSink) {
         self.gave(exit.guest.plus(exit.total()));
         rows.take(&exit);
+    }
+
+    /// The host serves an interrupt in this thread.
+    fn interrupted(&mut self, served: Subject, ledger: &mut Ledger) {
+        match &mut self.open {
+            Some(exit) => {
+                exit.events += 1;
+                self.left_for(served);
+            }
+            None => {
+                ledger.count(LedgerLine::OutsideExit);
+                self.served = self.served.or(Some(served));
+            }
+        }
+    }
+
+    /// An exit for an interrupt of the host's is for the first that is served: for a device's only if the exit's own vector, where it has
+    /// one, may be a device's.
+    fn left_for(&mut self, served: Subject) {
+        let Some(exit) = self.open.as_mut().filter(|_| self.state == LanePosition::Kernel) else { return };
+        let told = self.words.subject(exit.code).filter(|of| of.kind == SubjectKind::HostVector);
+        let may_be_it = told.is_none_or(|of| match served.kind {
+            SubjectKind::HostIrq => DEVICE_VECTORS.contains(&of.key),
+            _ => of.key == served.key,
+        });
+        if exit.code.is_host_interrupt() && exit.subject.is_none() && may_be_it {
+            exit.subject = Some(served);
+        }
     }
 
     fn detail(

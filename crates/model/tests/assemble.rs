@@ -198,13 +198,13 @@ fn signs_are_of_the_vcpu_in_whose_thread_they_are_or_of_another_thread_of_its_pr
     let events = [
         named,
         event(20, 10, EventKind::KvmActivity(KvmActivity::PmlFull)),
-        event(30, 77, EventKind::KvmActivity(KvmActivity::Unmapped)),
+        event(30, 77, EventKind::KvmActivity(KvmActivity::NARROW)),
         enter(40),
     ];
     let (mut rows, mut ledger) = (Vec::new(), Ledger::default());
     assembler.push(&events, &mut rows, &mut ledger);
     let signs: Vec<_> = assembler.kvm_activity().iter().map(|of| (of.who.vcpu, of.who.tid, of.activity)).collect();
-    assert_eq!(signs, [(VcpuId(5), Tid(10), KvmActivity::PmlFull), (VcpuId::UNKNOWN, Tid(77), KvmActivity::Unmapped)]);
+    assert_eq!(signs, [(VcpuId(5), Tid(10), KvmActivity::PmlFull), (VcpuId::UNKNOWN, Tid(77), KvmActivity::NARROW)]);
     assert_eq!((rows[0].events, ledger.get(LedgerLine::OutsideExit)), (3, 1));
 }
 
@@ -227,6 +227,46 @@ fn a_change_of_what_inhibits_apicv_is_an_activity_of_its_thread_and_says_all_tha
         .filter_map(|row| if let BesideRow::ApicvChange(of) = row { Some((of.at, of.change.inhibits)) } else { None })
         .collect();
     assert_eq!(changes, [(Moment::from_nanos(20), 0x300), (Moment::from_nanos(30), 0x200)]);
+}
+
+#[test]
+fn an_exit_for_an_interrupt_of_the_hosts_is_for_the_first_that_is_served() {
+    let interrupt = ExitCode::new(CodeList::Svm, 0x60);
+    let external = ExitCode::new(CodeList::Vmx, 1);
+    let served = |at, tid, kind, key| {
+        let form = PortAccessForm::Unknown;
+        event(at, tid, EventKind::Detail(Subject { kind, write: false, form, size: 0, key, value: 0 }))
+    };
+    let (irq, vector) = (SubjectKind::HostIrq, SubjectKind::HostVector);
+    let with_vector = |at, vector: u64| {
+        let words = SubjectWord::new(external, |word| (word == ExitWord::IntrInfo).then_some(1 << 31 | vector));
+        event(at, 10, EventKind::Exit { code: external, idle: false, words, rip: 0 })
+    };
+    let (rows, ledger, _) = assemble(&[
+        exit(100, interrupt),
+        served(110, 10, irq, 131),
+        served(120, 10, irq, 9),
+        enter(200),
+        // Before KVM tells of the exit, of which it is.
+        served(290, 10, vector, 236),
+        exit(300, interrupt),
+        served(310, 10, irq, 9),
+        enter(400),
+        // Another thread's, and one while KVM handles something else.
+        served(450, 77, irq, 7),
+        exit(500, CPUID),
+        served(510, 10, irq, 9),
+        enter(600),
+        with_vector(700, 0xec),
+        served(710, 10, irq, 9),
+        enter(800),
+        with_vector(900, 0x31),
+        served(910, 10, irq, 131),
+        enter(1_000),
+    ]);
+    let subjects: Vec<_> = rows.iter().map(|row| row.subject.map(|of| (of.kind, of.key))).collect();
+    assert_eq!(subjects, [Some((irq, 131)), Some((vector, 236)), None, Some((vector, 0xec)), Some((irq, 131))]);
+    assert_eq!(ledger.get(LedgerLine::OutsideExit), 2);
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn doors_are_called_what_the_kernel_calls_them() {
 /// Of an exit with several subjects the last of these is kept (`lane.rs`): whoever adds a kind says which ones it is weaker than.
 #[test]
 fn kinds_of_subjects_are_in_this_order() {
-    let weakest_first = "vmgexit ghcb_msr exception host_vector eoi_vector incomplete_ipi task_switch page_fault ept_violation \
+    let weakest_first = "vmgexit ghcb_msr exception host_vector host_irq eoi_vector incomplete_ipi task_switch page_fault ept_violation \
         memory_fault debug_register apic control_register system_register instruction program_interruption sigp cpuid mmio \
         port msr hypercall hyperv_hypercall xen_hypercall hcall hvc diagnose";
     let names: Vec<&str> = SubjectKind::ALL.iter().map(|kind| kind.name()).collect();

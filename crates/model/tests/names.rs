@@ -76,6 +76,7 @@ fn what_an_exit_is_about_has_a_name_a_heading_and_perhaps_a_direction_and_device
         ("ghcb_msr", "VMGEXITs by the GHCB's MSR, by request", none, false, false),
         ("exception", "Exceptions and NMIs, by vector", none, false, false),
         ("host_vector", "Interrupts of the host, by vector", none, false, false),
+        ("host_irq", "Interrupts of the host's devices, by IRQ", none, false, false),
         ("eoi_vector", "Ends of the guest's interrupts, by vector", none, false, false),
         ("incomplete_ipi", "IPIs not delivered whole, by vector", none, false, false),
         ("task_switch", "Task switches, by what led to them", none, false, false),

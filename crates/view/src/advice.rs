@@ -183,8 +183,8 @@ pub struct GainRow {
     pub text: String,
     /// The headline alone: `about 2.9%` or `up to 2.7%`, of vCPU time; `0.11 CPUs`.
     pub range_text: String,
-    /// What is said first, and what advice is ranked by: what the change usually wins where it does what it is made for, in each second
-    /// in which the vCPUs concerned were seen, all of them together.
+    /// What is said first: what the change usually wins where it does what it is made for, in each second in which the vCPUs concerned
+    /// were seen, all of them together. Advice is ranked by the middle between it and what is won at least.
     pub headline_ns_per_s: u64,
     /// At least so much.
     pub low_ns_per_s: u64,

@@ -25,7 +25,7 @@ fn is_by_number(of: SubjectKind, name: Option<&str>) -> bool {
     match of {
         SubjectKind::Port | SubjectKind::Mmio | SubjectKind::Cpuid => true,
         SubjectKind::PageFault | SubjectKind::EptViolation | SubjectKind::HostVector => true,
-        SubjectKind::EoiVector | SubjectKind::IncompleteIpi => true,
+        SubjectKind::HostIrq | SubjectKind::EoiVector | SubjectKind::IncompleteIpi => true,
         SubjectKind::SystemRegister => false,
         _ => name.is_none(),
     }

@@ -44,8 +44,7 @@ pub struct StealTakerRow {
 impl StealTakerRow {
     /// Those of all VMs with steal, longest first, what is not known last.
     pub(crate) fn all(facts: &Facts, info: &TraceInfo) -> Vec<StealTakerRow> {
-        let rows = facts.vms().into_iter().flat_map(|vm| {
-            let takers = facts.steal_takers(vm);
+        let rows = facts.steal_takers().into_iter().flat_map(|(vm, takers)| {
             let steal: u64 = takers.iter().map(|taker| taker.time).sum();
             takers.into_iter().map(move |taker| StealTakerRow::of(vm, taker, steal, info))
         });

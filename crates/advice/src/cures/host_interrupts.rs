@@ -149,8 +149,9 @@ pub(crate) static FUNCTION_CALL: Cure = Cure {
 };
 
 /// `handle_external_interrupt` sees POSTED_INTR only where the processor does not take it for the VMCS that is in force: `vmx_pi_update_irte`
-/// and `vmx_vcpu_pi_load` of arch/x86/kvm/vmx/posted_intr.c keep devices' interrupts posted while APICv is inhibited, and with
-/// `prepare_vmcs02_early` of arch/x86/kvm/vmx/nested.c L2 has another notification vector, or no posted interrupts.
+/// and `vmx_vcpu_pi_load` of arch/x86/kvm/vmx/posted_intr.c keep devices' interrupts posted while APICv is inhibited. In
+/// arch/x86/kvm/vmx/nested.c `prepare_vmcs02_constant_state` gives L2 another notification vector, and `prepare_vmcs02_early` no posted
+/// interrupts unless L1 asks for them.
 pub(crate) static POSTED: Cure = Cure {
     change: "notifications of posted interrupts make the guest leave; the processor would take them without an exit \
         if posted interrupts were in force for the vCPU that runs. They are not: APICv is inhibited, a nested guest \
@@ -185,13 +186,14 @@ pub(crate) static POSTED_WAKEUP: Cure = Cure {
 };
 
 /// managed_irq of isolcpus= in Documentation/admin-guide/kernel-parameters.txt: the kernel places these interrupts, and none can be set
-/// through /proc/irq. Posted interrupts: `vmx_can_use_vtd_pi` of arch/x86/kvm/vmx/posted_intr.c.
+/// through /proc/irq. Posted interrupts: `vmx_can_use_vtd_pi` of arch/x86/kvm/vmx/posted_intr.c, `avic_pi_update_irte` of
+/// arch/x86/kvm/svm/avic.c.
 pub(crate) static DEVICE: Cure = Cure {
     change: "devices of the host interrupt the CPUs of these vCPUs: move their interrupts to other CPUs",
     settings: &[
         by_hand(
-            "which devices: `perf record -a -e irq:irq_handler_entry -- sleep 10`, or the numbered rows of /proc/interrupts in the columns \
-                of those CPUs, twice, some seconds apart",
+            "which devices: /proc/interrupts names the IRQs that the facts have; where they have none, `perf record -a -e irq:irq_handler_entry \
+                -- sleep 10` tells, or the numbered rows of /proc/interrupts in the columns of those CPUs, twice, some seconds apart",
         ),
         by_hand(
             "then /proc/irq/N/smp_affinity_list (irqbalance may move them back), or irqaffinity= on the host's command line; those of \
@@ -199,8 +201,8 @@ pub(crate) static DEVICE: Cure = Cure {
                 their queue has other CPUs",
         ),
         by_hand(
-            "a device that the VM itself has (VFIO): with interrupt remapping that can post (VT-d) and APICv, its interrupts reach the \
-                running guest without an exit",
+            "a device that the VM itself has (VFIO): where interrupt remapping can post its interrupts (VT-d with APICv, AMD's IOMMU with \
+                AVIC), they reach the running guest without an exit",
         ),
     ],
     ..HOST_INTERRUPTS

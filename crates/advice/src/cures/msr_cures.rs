@@ -411,8 +411,8 @@ const MEDIATED: AdviceSetting = AdviceSetting::When {
     ),
 };
 
-/// `pmu=off`: leaf 0xa of CPUID is empty (`cpu_x86_cpuid` of QEMU's target/i386/cpu.c), and `intel_pmu_init` of
-/// arch/x86/events/intel/core.c has no driver; on arm64 ID_AA64DFR0_EL1 has no PMU, and `armv8pmu_probe_pmu` of
+/// `pmu=off`: leaf 0xa of CPUID is empty (`cpu_x86_cpuid` of QEMU's target/i386/cpu.c), and without it `intel_pmu_init` of
+/// arch/x86/events/intel/core.c has drivers for the P6 up to the Pentium M, the Pentium 4 and Knights Corner alone; on arm64 ID_AA64DFR0_EL1 has no PMU, and `armv8pmu_probe_pmu` of
 /// drivers/perf/arm_pmuv3.c none either.
 pub(crate) static PMU: Cure = Cure {
     change: "stop counting in the guest: every change of a performance counter is an exit, also for the watchdog that \

@@ -95,6 +95,17 @@ pub(crate) static BY_VCPUS: Cure = Cure {
     ..TAKEN_AWAY
 };
 
+/// `task_numa_work` of kernel/sched/fair.c has `change_prot_numa` make up to numa_balancing_scan_size_mb (256) inaccessible at once, in the
+/// thread whose memory it is; what else the kernel does there by itself (migration, reclaim, copies on write) is of a folio at a time.
+pub(crate) static BY_NUMA_SCANS: Cure = Cure {
+    change: "the host may have made this memory inaccessible, for the guest to fault it in again: the vCPU threads themselves change \
+        mappings of 4 MiB and more at once (kvm_unmap_hva_range, of its MMU notifier), as scans of NUMA balancing do: see what it \
+        moves, before huge pages or preallocation",
+    settings: &[IF_NUMA],
+    risk: "without it, memory stays on the node where it is, also where the scheduler moves the vCPUs to another",
+    ..TAKEN_AWAY
+};
+
 /// The same where NUMA balancing is off.
 pub(crate) static BY_VCPUS_WITHOUT_NUMA: Cure = Cure {
     change: "the host may have unmapped this memory, so that the guest faults it in again: the vCPU threads \

@@ -16,7 +16,7 @@ use exitscope_analysis::{
 };
 use exitscope_model::{
     CodeList, EventKinds, Exit, Halt, HostSetting, KvmActivity, KvmActivityEvent, PleUpdate, Preemption, QemuOptions,
-    SubjectNames, TimePart, VcpuIdentity, Yield, YieldCall,
+    SubjectNames, TimePart, Yield, YieldCall,
 };
 use exitscope_units::{Moment, Nanos, Tid, VcpuId, VmId};
 use rustc_hash::FxHashMap;
@@ -517,9 +517,7 @@ impl AdviceInput {
         if let Some(name) = process.filter(is_other) {
             return Vmm::Other(name.clone());
         }
-        let first = VcpuIdentity { vm, vcpu: VcpuId(0), tid: Tid(0) };
-        let threads = self.facts.divisions.range(first..).map(|(who, _)| who).take_while(|who| who.vm == vm);
-        let threads = threads.filter_map(|who| host.comms.get(&who.tid.0));
+        let threads = self.facts.vcpus_of(vm).filter_map(|(who, _)| host.comms.get(&who.tid.0));
         let names: Vec<&String> = process.into_iter().chain(threads).collect();
         let of_qemu = |name: &&String| {
             name.starts_with("qemu") || *name == "kvm" || name.starts_with("CPU ") && name.ends_with("/KVM")
@@ -680,8 +678,8 @@ mod tests {
     use super::*;
     use crate::test_exits::{exit, spent, vcpu};
     use exitscope_model::{
-        ExitCode, Handler, PortAccessForm, RunnableSiblings, Subject, SubjectKind, TargetState, TimePart, VcpuWakeup,
-        YieldRecipient,
+        ExitCode, Handler, PortAccessForm, RunnableSiblings, Subject, SubjectKind, TargetState, TimePart, VcpuIdentity,
+        VcpuWakeup, YieldRecipient,
     };
 
     const MS: u64 = 1_000_000;

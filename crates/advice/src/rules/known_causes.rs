@@ -58,6 +58,14 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "KVM_EXIT_DEBUG among the exits to user space is the VMM's debugger; otherwise the rip of the exits shows \
             whose code it is (`report --by rip`)",
     ),
+    // KVM_SET_GUEST_DEBUG of Documentation/virt/kvm/api.rst; without `kvm_exit` the trap that it comes of is not recorded.
+    row(
+        "stops for the VMM's debugger",
+        "KVM_EXIT_DEBUG, where there is no kvm_exit",
+        |of| is_for(of, CodeList::KvmExit, &[4]),
+        "the VMM debugs the guest (QEMU: gdbstub, -s or -gdb), and the vCPU stops at a breakpoint or after a step",
+        "who is connected: `info chardev` in QEMU's monitor, `ss -tp` on the host",
+    ),
     // `sev_handle_rmp_fault` of arch/x86/kvm/svm/sev.c.
     row(
         "faults of SEV-SNP's reverse map",
@@ -92,14 +100,14 @@ pub(crate) static KNOWN: &[UnjudgedExits] = &[
         "the host's hardware reports errors while the guest runs",
         "`dmesg | grep -iE 'mce|edac'` on the host, or rasdaemon (`ras-mc-ctl --errors`)",
     ),
-    // `handle_notify` of arch/x86/kvm/vmx/vmx.c; KVM_CAP_X86_NOTIFY_VMEXIT of Documentation/virt/kvm/api.rst.
+    // `handle_notify` of arch/x86/kvm/vmx/vmx.c, KVM_EXIT_NOTIFY where the VMM asks for it; KVM_CAP_X86_NOTIFY_VMEXIT of Documentation/virt/kvm/api.rst.
     row(
         "no window for interrupts",
-        "NOTIFY",
-        |of| is_for(of, CodeList::Vmx, &[75]),
+        "NOTIFY; KVM_EXIT_NOTIFY, where there is no kvm_exit",
+        |of| is_for(of, CodeList::Vmx, &[75]) || is_for(of, CodeList::KvmExit, &[37]),
         "the guest took no interrupt for as long as the VMM allows (QEMU: -accel kvm,notify-vmexit=run,notify-window=N): one \
             instruction that does not end, or a window that is too short",
-        "the rip of the exits shows which code (`report --by rip`)",
+        "the rip of the exits shows which code (`report --by rip` of a recording with kvm_exit)",
     ),
     // `handle_nmi_window` of arch/x86/kvm/vmx/vmx.c, `svm_enable_nmi_window` and `iret_interception` of arch/x86/kvm/svm/svm.c.
     row(

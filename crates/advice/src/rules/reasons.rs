@@ -24,12 +24,12 @@ use crate::cures::host_interrupts::{
 use crate::cures::msr_cures::{CPUID, RDPMC, TIMERS};
 use crate::cures::table::source;
 use crate::cures::unmapping_cures::{
-    BY_COMPACTION, BY_KHUGEPAGED, BY_KSM, BY_RECLAIM, BY_VCPUS, BY_VCPUS_WITHOUT_NUMA, BY_VMM, PERHAPS_TAKEN,
-    TAKEN_AWAY,
+    BY_COMPACTION, BY_KHUGEPAGED, BY_KSM, BY_NUMA_SCANS, BY_RECLAIM, BY_VCPUS, BY_VCPUS_WITHOUT_NUMA, BY_VMM,
+    PERHAPS_TAKEN, TAKEN_AWAY,
 };
 use crate::evidence::faults::{is_fetch_of_split, is_memory_fault, is_write_to_protected};
 use crate::evidence::input::{AdviceInput, RecordedHost};
-use crate::evidence::unmappings::{Unmapper, mostly};
+use crate::evidence::unmappings::{UnmapCount, Unmapper, mostly};
 use crate::evidence::usual_cost::usual_cost;
 use crate::judgement::{CitedValue, Judgement, Topic};
 use exitscope_analysis::record_commands::Missed;
@@ -140,6 +140,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
                 Remedy::Cure(&PERHAPS_TAKEN),
                 Remedy::Cure(&BY_VCPUS),
                 Remedy::Cure(&BY_VCPUS_WITHOUT_NUMA),
+                Remedy::Cure(&BY_NUMA_SCANS),
                 Remedy::Cure(&BY_VMM),
                 Remedy::Cure(&BY_KHUGEPAGED),
                 Remedy::Cure(&BY_KSM),
@@ -153,7 +154,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         choose: whose_timer,
         ..vectors(
             "the host's timer",
-            "EXTERNAL_INTERRUPT: LOCAL_TIMER",
+            "EXTERNAL_INTERRUPT: LOCAL_TIMER; interrupt, with local_timer_entry",
             HostVectorKind::Timer,
             &[Remedy::Cure(&TIMER), Remedy::Cure(&GUEST_TIMER), Remedy::Cure(&GUEST_TIMERS_TOO)],
         )
@@ -162,16 +163,16 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
         choose: |vm| usize::from(are_kicks(vm)),
         ..vectors(
             "reschedule interrupts of the host",
-            "EXTERNAL_INTERRUPT: RESCHEDULE",
+            "EXTERNAL_INTERRUPT: RESCHEDULE; interrupt, with reschedule_entry",
             HostVectorKind::Reschedule,
             &[Remedy::Cure(&RESCHEDULE), Remedy::Leave(KICKS)],
         )
     },
     ExitGroup {
-        activities: &[KvmActivity::Unmapped],
+        activities: UNMAPPED,
         ..vectors(
             "function calls of the host's other CPUs",
-            "EXTERNAL_INTERRUPT: CALL_FUNCTION, CALL_FUNCTION_SINGLE",
+            "EXTERNAL_INTERRUPT: CALL_FUNCTION, CALL_FUNCTION_SINGLE; interrupt, with call_function_entry or call_function_single_entry",
             HostVectorKind::FunctionCall,
             &[Remedy::Cure(&FUNCTION_CALL)],
         )
@@ -190,7 +191,7 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
     ),
     vectors(
         "interrupts of the host's devices",
-        "EXTERNAL_INTERRUPT: vectors below the kernel's own",
+        "EXTERNAL_INTERRUPT: vectors below the kernel's own; interrupt, with irq_handler_entry",
         HostVectorKind::Device,
         &[Remedy::Cure(&DEVICE)],
     ),
@@ -355,7 +356,8 @@ pub(crate) static GROUPS: &[ExitGroup] = &[
 ];
 
 const LOGGED: &[KvmActivity] = &[KvmActivity::PmlFull, KvmActivity::DirtyRingFull];
-const TAKEN: &[KvmActivity] = &[KvmActivity::Unmapped, KvmActivity::Aged, KvmActivity::AsyncPageFault];
+const UNMAPPED: &[KvmActivity] = &[KvmActivity::NARROW, KvmActivity::WIDE];
+const TAKEN: &[KvmActivity] = &[KvmActivity::NARROW, KvmActivity::WIDE, KvmActivity::Aged, KvmActivity::AsyncPageFault];
 
 const PROTECTED: &str = "writes to protected memory";
 const FAULTS: &str = "memory faults";
@@ -388,7 +390,11 @@ pub(crate) fn group(host: &RecordedHost, cause: &ExitCause) -> Option<&'static E
 
 /// What an interrupt of the host is for.
 fn host_vector(host: &RecordedHost, about: SubjectKey) -> Option<HostVectorKind> {
-    if about.kind == SubjectKind::HostVector { host.names.host_vector(about.key) } else { None }
+    match about.kind {
+        SubjectKind::HostVector => host.names.host_vector(about.key),
+        SubjectKind::HostIrq => Some(HostVectorKind::Device),
+        _ => None,
+    }
 }
 
 /// powerpc's H_DATA_STORAGE and H_INST_STORAGE say nothing more where guests have radix trees: `kvmppc_book3s_radix_page_fault`
@@ -493,16 +499,18 @@ pub(crate) fn judge(vm: &JudgedVm<'_>, judgement: &mut Judgement) {
         if group.vector == Some(HostVectorKind::Timer) {
             account.more.extend(injected_by_timer(vm));
         }
+        let whose = name.strip_prefix("the ").unwrap_or(name);
         for (key, share) in costliest(&about, account.all.stats.cost().0) {
             let number = match vm.host.names.of_key(&[vm.id], key.kind, key.key) {
                 Some(name) => format!("{:#x}, {name}", key.key),
                 None => format!("{:#x}", key.key),
             };
             let what = match key.kind {
+                SubjectKind::HostIrq => format!("part of the time of the {whose}: IRQ {}", key.key),
                 SubjectKind::HostVector | SubjectKind::EoiVector | SubjectKind::IncompleteIpi => {
-                    format!("part of the time of the {name}: with vector {number}")
+                    format!("part of the time of the {whose}: with vector {number}")
                 }
-                _ => format!("part of the time of the {name}: {number}"),
+                _ => format!("part of the time of the {whose}: {number}"),
             };
             account.more.push((Topic::Devices, what, CitedValue::Share(share)));
         }
@@ -546,7 +554,7 @@ fn of_faults(vm: &JudgedVm<'_>) -> Vec<(Topic, String, CitedValue)> {
     facts.extend(place.map(|(place, share)| (format!("part of the {FAULTS} in {place}"), CitedValue::Share(share))));
     facts.extend(vm.input.unmappers(vm.id, vm.host).into_iter().map(|(unmapper, count)| {
         let what = format!("memory mappings of VMMs changed (kvm_unmap_hva_range) in {}", unmapper.threads());
-        (what, CitedValue::Count(count))
+        (what, CitedValue::Count(count.times))
     }));
     facts.into_iter().map(|(what, figure)| (Topic::Devices, what, figure)).collect()
 }
@@ -584,7 +592,7 @@ fn costliest(about: &[(SubjectKey, u64)], all: u64) -> Vec<(SubjectKey, f64)> {
     about.iter().for_each(|(key, cost)| *by_key.entry(*key).or_default() += cost);
     let mut rows: Vec<(SubjectKey, u64)> = by_key.into_iter().collect();
     rows.sort_by_key(|(key, cost)| (std::cmp::Reverse(*cost), *key));
-    let is_vector = rows.first().is_some_and(|(key, _)| key.kind == SubjectKind::HostVector);
+    let is_vector = rows.first().is_some_and(|(key, _)| key.kind.is_of_host());
     rows.truncate(if is_vector { VECTORS } else { 1 });
     rows.into_iter().map(|(key, cost)| (key, cost as f64 / all.max(1) as f64)).collect()
 }
@@ -658,13 +666,16 @@ fn memory_faults(vm: &JudgedVm<'_>) -> usize {
     let faults = vm.input.causes(vm.id).iter().filter(|(cause, _)| is_memory_fault(cause));
     let faults: u64 = faults.map(|(_, stats)| stats.count).sum();
     let unmappers = vm.input.unmappers(vm.id, vm.host);
-    let is_often = unmappers.values().sum::<u64>().saturating_mul(TAKEN_OFTEN) >= touched.all();
+    let may_fault = unmappers.values().map(|count| count.faults).fold(0, u64::saturating_add);
+    let is_often = may_fault >= touched.all();
     let is_again = touched.again.saturating_mul(2) > touched.all();
     match mostly(&unmappers).filter(|_| is_often) {
-        _ if happened(vm, KvmActivity::AsyncPageFault).saturating_mul(2) > faults => 12,
+        _ if happened(vm, KvmActivity::AsyncPageFault).saturating_mul(2) > faults => 13,
         _ if touched.all() == 0 => 2,
         // The memory of a VM that is started meanwhile was not there before.
-        Some(unmapper) if is_again || !vm.is_there_for_a_part() => 5 + taken_by(unmapper, has_no_numa_balancing(vm)),
+        Some(unmapper) if is_again || !vm.is_there_for_a_part() => {
+            5 + taken_by(unmapper, unmappers[&unmapper], has_no_numa_balancing(vm))
+        }
         _ if is_again => 3,
         None if is_often && !vm.is_there_for_a_part() => 4,
         _ => usize::from(touched.alone.saturating_mul(2) > touched.time),
@@ -672,14 +683,16 @@ fn memory_faults(vm: &JudgedVm<'_>) -> usize {
 }
 
 /// The place among the answers that are of one who takes memory away.
-fn taken_by(unmapper: Unmapper, no_numa_balancing: bool) -> usize {
+fn taken_by(unmapper: Unmapper, count: UnmapCount, no_numa_balancing: bool) -> usize {
     match unmapper {
-        Unmapper::Vcpus => usize::from(no_numa_balancing),
-        Unmapper::Vmm => 2,
-        Unmapper::Khugepaged => 3,
-        Unmapper::Ksm => 4,
-        Unmapper::Reclaim => 5,
-        Unmapper::Compaction => 6,
+        Unmapper::Vcpus if no_numa_balancing => 1,
+        Unmapper::Vcpus if count.wide > 0 => 2,
+        Unmapper::Vcpus => 0,
+        Unmapper::Vmm => 3,
+        Unmapper::Khugepaged => 4,
+        Unmapper::Ksm => 5,
+        Unmapper::Reclaim => 6,
+        Unmapper::Compaction => 7,
     }
 }
 
@@ -687,9 +700,6 @@ fn taken_by(unmapper: Unmapper, no_numa_balancing: bool) -> usize {
 fn has_no_numa_balancing(vm: &JudgedVm<'_>) -> bool {
     vm.host.in_force(NUMA_BALANCING) == Some("0")
 }
-
-/// One change of the VMM's mappings for so many faults is enough for them: each may be of 2 MiB and more.
-const TAKEN_OFTEN: u64 = 10;
 
 /// How often KVM did this for a VM.
 fn happened(vm: &JudgedVm<'_>, activity: KvmActivity) -> u64 {
@@ -1519,9 +1529,10 @@ mod tests {
         ] {
             let host = info(settings);
             let made = Made { values: 5_000, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x182))) };
-            let events = unmaps.iter().flat_map(|&(who, count)| (0..count).map(move |_| who)).map(|who| {
-                KvmActivityEvent { who, at: Moment::from_nanos(SECOND / 2), activity: KvmActivity::Unmapped }
-            });
+            let events = unmaps
+                .iter()
+                .flat_map(|&(who, count)| (0..count).map(move |_| who))
+                .map(|who| KvmActivityEvent { who, at: Moment::from_nanos(SECOND / 2), activity: KvmActivity::NARROW });
             let judgement = judged_on(&host, &made, events);
             let [advice] = judgement.advice() else { panic!("{settings:?} {unmaps:?}: {:#?}", judgement.causes) };
             let all = format!("{:?}", advice.plan().settings);
@@ -1530,6 +1541,31 @@ mod tests {
             let misspelt: Vec<_> = advice.plan().settings.iter().flat_map(crate::setting_syntax::misspelt).collect();
             assert_eq!(misspelt, Vec::<String>::new());
         }
+    }
+
+    /// One scan of NUMA balancing takes as much away as thousands of pages; where it is off, it is another's.
+    #[test]
+    fn mappings_that_are_wide_are_those_of_scans_of_numa_balancing() {
+        let change = |setting: Option<&str>, activity, count: usize| {
+            let settings = setting.map(|value| exitscope_model::HostSetting::new("host", "numa_balancing", value));
+            let settings = settings.into_iter().collect();
+            let host = RecordedHost { arch: "x86_64".into(), settings, ..RecordedHost::default() };
+            let made = Made { values: 5_000, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x182))) };
+            let of = KvmActivityEvent { who: vcpu(0), at: Moment::from_nanos(SECOND / 2), activity };
+            let judgement = judged_on(&host, &made, std::iter::repeat_n(of, count));
+            let [advice] = judgement.advice() else { panic!("{:#?}", judgement.causes) };
+            advice.plan().change.clone()
+        };
+        let (wide, narrow) = (KvmActivity::unmapped(256 << 20), KvmActivity::NARROW);
+        assert!(change(None, wide, 10).contains("as scans of NUMA balancing do"));
+        assert!(change(Some("1"), wide, 10).contains("as scans of NUMA balancing do"));
+        assert!(change(Some("0"), wide, 10).contains("NUMA balancing is off"));
+        assert!(
+            change(None, KvmActivity::WIDE, 1).contains("for the first time"),
+            "4 MiB are not enough for 2,000 faults"
+        );
+        assert!(change(None, narrow, 10).contains("for the first time"));
+        assert!(change(None, narrow, 500).contains("the recording does not tell these apart"));
     }
 
     /// A vCPU that is interrupted by the host's vector 0xfd, and sends interrupts or does not; its APIC is virtualised or not.
@@ -1692,7 +1728,7 @@ mod tests {
             of.map(|fact| (fact.what.clone(), fact.figure)).collect::<Vec<_>>()
         };
         let activities: &[KvmActivity] =
-            &[KvmActivity::Unmapped, KvmActivity::PmlFull, KvmActivity::Unmapped, KvmActivity::RmpFault];
+            &[KvmActivity::NARROW, KvmActivity::PmlFull, KvmActivity::NARROW, KvmActivity::RmpFault];
         let count = |what: &str, count| (what.to_string(), crate::CitedValue::Count(count));
         let again = Made { values: 400, activities, ..made(vmx(48), Some((SubjectKind::EptViolation, false, 0x181))) };
         let unmapped = "memory mappings of the VMM changed (kvm_unmap_hva_range) meanwhile";

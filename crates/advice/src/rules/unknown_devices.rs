@@ -106,19 +106,27 @@ impl JudgedVm<'_> {
             rule: DOORBELL,
             subject,
             change: format!(
-                "{}the guest only ever writes to {}, and each write goes on to {}: if it is a doorbell, as of a virtio queue, \
-                 let an ioeventfd take it, or vhost",
+                "{}the guest only ever writes to {}, and each write goes on to {}: if it is a doorbell, as of a virtio queue, {}",
                 self.idle_words(),
                 self.place(name, about),
-                self.beyond()
+                self.beyond(),
+                if self.host.xen {
+                    "have a PV driver ring an event channel instead"
+                } else {
+                    "let an ioeventfd take it, or vhost"
+                }
             ),
             risk: match low == high {
+                _ if self.host.xen => "the guest needs PV drivers",
                 true => "an ioeventfd passes one value on and leaves others to the device",
                 false => {
                     "an ioeventfd throws the value away: right for a doorbell, wrong for a register whose value counts"
                 }
             },
-            payer: "the thread that the eventfd wakes: the device's work moves there",
+            payer: match self.host.xen {
+                true => "the domain of the PV back end: the device's work moves there",
+                false => "the thread that the eventfd wakes: the device's work moves there",
+            },
             acts: Acts::AtStart,
         };
         self.advise(words, self.of_vmm(settings), self.moved_in(about, key, InKernelPath::Ioeventfd), facts, judgement)

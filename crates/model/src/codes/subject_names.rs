@@ -168,7 +168,7 @@ const VECTOR_KINDS: &[(&str, HostVectorKind)] = &[
 
 /// Vectors that any version gives to devices: `FIRST_EXTERNAL_VECTOR` of `arch/x86/include/asm/irq_vectors.h` is 0x20, which
 /// `IRQ_MOVE_CLEANUP_VECTOR` was up to 6.5, and its `FIRST_SYSTEM_VECTOR` is above 0xe9.
-const DEVICE_VECTORS: RangeInclusive<u64> = 0x21..=0xe9;
+pub(crate) const DEVICE_VECTORS: RangeInclusive<u64> = 0x21..=0xe9;
 
 /// What a host's vector of this name and number is for; none where no table says, as of rare ones.
 pub fn host_vector_kind(name: Option<&str>, vector: u64) -> Option<HostVectorKind> {
@@ -378,7 +378,7 @@ pub fn detail_name(kind: SubjectKind, key: u64) -> Option<&'static str> {
         SubjectKind::MemoryFault => ExitCode::memory_fault_name(key),
         SubjectKind::Vmgexit => lookup(t::SVM, key),
         SubjectKind::GhcbMsr => lookup(GHCB_REQUESTS, key),
-        SubjectKind::EoiVector | SubjectKind::IncompleteIpi => None,
+        SubjectKind::HostIrq | SubjectKind::EoiVector | SubjectKind::IncompleteIpi => None,
     }
 }
 

@@ -4,15 +4,15 @@ use super::Format;
 use crate::EventFilter;
 use crate::bytes::ByteOrder;
 use crate::tracepoints::{
-    FieldContent, TracepointMeaning, about, apicv_change, avic_incomplete_ipi, call, exit, ghcb_msr, of_format,
-    userspace_exit,
+    FieldContent, TracepointMeaning, about, activity, apicv_change, avic_incomplete_ipi, call, exit, ghcb_msr,
+    of_format, userspace_exit,
 };
 use exitscope_model::codes::{
     KICK_CPU, loongarch_privileged, s390_instruction_key, system_register, trapped_system_register,
 };
 use exitscope_model::{
-    CodeList, Event, EventKind, EventNames, ExitCode, ExitInfo, ExitWord, NameId, PortAccessForm, Subject, SubjectKind,
-    SubjectWord, ThreadName,
+    CodeList, Event, EventKind, EventNames, ExitCode, ExitInfo, ExitWord, KvmActivity, NameId, PortAccessForm, Subject,
+    SubjectKind, SubjectWord, ThreadName,
 };
 use exitscope_units::{Tid, VcpuId, VmId};
 
@@ -278,7 +278,7 @@ impl Decoder {
             TracepointMeaning::SyscallExit => then.take(EventKind::SyscallExit),
             TracepointMeaning::Emulate => then.take(EventKind::Emulate),
             TracepointMeaning::Nested => then.take(EventKind::Nested),
-            TracepointMeaning::KvmActivity(sign) => then.take(EventKind::KvmActivity(sign)),
+            TracepointMeaning::KvmActivity(of) => then.take(activity(of, field(0), field(1))),
             TracepointMeaning::ApicvChange => then.take(apicv_change(field(0), field(1) != 0, field(2))),
             TracepointMeaning::AvicIncompleteIpi => then.take(avic_incomplete_ipi(field(0))),
             TracepointMeaning::Reflect => then.take(EventKind::Reflect),
@@ -431,6 +431,7 @@ const fn reads(meaning: TracepointMeaning) -> &'static [FieldContent] {
         TracepointMeaning::Hypercall => &[Key, Value, Second],
         TracepointMeaning::GhcbMsr => &[Value],
         TracepointMeaning::FastMmio => &[Key],
+        TracepointMeaning::KvmActivity(KvmActivity::Unmapped(_)) => &[Start, End],
         TracepointMeaning::ApicvChange => &[Reason, Set, Inhibits],
         TracepointMeaning::AvicIncompleteIpi => &[Reason],
         TracepointMeaning::S390Instruction => &[Value],

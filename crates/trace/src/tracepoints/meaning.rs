@@ -117,6 +117,9 @@ pub(crate) enum FieldContent {
     Set,
     /// What inhibits APICv or AVIC from now on.
     Inhibits,
+    /// Of a range of addresses, the first, and the one behind its last: an event knows about how long it is.
+    Start,
+    End,
     Leaves,
     Runnable,
     Prev,
@@ -187,7 +190,7 @@ impl FieldContent {
             (C::Reason, EventKind::ApicvChange(change)) => change.reason.into(),
             (C::Set, EventKind::ApicvChange(change)) => change.set.into(),
             (C::Inhibits, EventKind::ApicvChange(change)) => change.inhibits,
-            (C::Reason, EventKind::KvmActivity(activity)) => activity.number().into(),
+            (C::Reason | C::End, EventKind::KvmActivity(activity)) => activity.number(),
             (C::Leaves, EventKind::RunCore { exit, .. }) => exit.into(),
             (C::Runnable, EventKind::RunCore { runnable, .. }) => runnable.into(),
             (C::PrevState, EventKind::Switch { sleeps, .. }) => {
@@ -199,14 +202,14 @@ impl FieldContent {
             }
             (C::Prev | C::Next | C::Woken, _) => self.thread(event).map_or(0, |tid| tid.0.into()),
             // Names are no numbers.
-            (C::Ignored | C::PrevName | C::NextName | C::WokenName, _) => 0,
+            (C::Ignored | C::Start | C::PrevName | C::NextName | C::WokenName, _) => 0,
             // Of what another kind of event carries.
             (C::Code | C::Rip | C::Isa | C::Word(_) | C::Instruction | C::Ret | C::TrapClass | C::Ceded, _) => 0,
             (
                 C::Reason | C::Errno | C::Load | C::Command | C::RegisterPart(_) | C::Vector | C::Set | C::Inhibits,
                 _,
             ) => 0,
-            (C::Halted | C::Waited | C::Valid | C::Grow | C::NewPoll | C::OldPoll, _) => 0,
+            (C::End | C::Halted | C::Waited | C::Valid | C::Grow | C::NewPoll | C::OldPoll, _) => 0,
             (C::NewWindow | C::OldWindow | C::Wfe | C::Leaves | C::Runnable | C::PrevState, _) => 0,
         }
     }

@@ -179,6 +179,11 @@ pub(crate) const fn userspace_exit(reason: u64, errno: u64) -> EventKind {
     EventKind::UserspaceExit { reason: reason as u32, errno: errno as u32 as i32 }
 }
 
+/// KVM does this; of a range, to the range's fields.
+pub(crate) const fn activity(of: KvmActivity, start: u64, end: u64) -> EventKind {
+    EventKind::KvmActivity(of.of_range(start, end))
+}
+
 /// AVIC did not deliver an IPI whole: `kvm_avic_incomplete_ipi`, by a number of `enum avic_ipi_failure_cause` of
 /// `arch/x86/include/asm/svm.h`.
 pub(crate) const fn avic_incomplete_ipi(cause: u64) -> EventKind {

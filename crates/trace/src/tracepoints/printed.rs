@@ -486,6 +486,26 @@ pub(super) fn apicv_change(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     unnamed(super::apicv_change(reason, set, scan.hex()?))
 }
 
+/// `mmu notifier unmap range: 0x00007f0000000000 -- 0x00007f0000200000`
+pub(super) fn unmapped(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.until("range: ")?;
+    let start = scan.hex()?;
+    scan.literal(" -- ")?;
+    unnamed(super::activity(KvmActivity::NARROW, start, scan.hex()?))
+}
+
+/// `vector=236`
+pub(super) fn host_vector(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("vector=")?;
+    detail(SubjectKind::HostVector, false, 0, scan.decimal()?, 0)
+}
+
+/// `irq=131 name=nvme0q3`
+pub(super) fn host_irq(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
+    scan.literal("irq=")?;
+    detail(SubjectKind::HostIrq, false, 0, scan.decimal()?, 0)
+}
+
 /// `vcpu=1, icrh:icrl=0x01000000:000008fd, id=1, index=255`
 pub(super) fn avic_incomplete_ipi(scan: &mut Scan, _: &mut Reasons) -> Option<Said> {
     scan.until(", id=")?;

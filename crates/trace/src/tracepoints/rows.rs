@@ -28,6 +28,19 @@ const fn refined(event: &'static str) -> TracepointRow {
     .when(REFINED)
 }
 
+/// The host serves an interrupt of this vector: `arch/x86/include/asm/trace/irq_vectors.h`.
+const fn host_vector(event: &'static str) -> TracepointRow {
+    row(
+        "x86",
+        event,
+        M::Plain(D::HostVector),
+        printed::host_vector,
+        &[("int vector", Key)],
+        r#""vector=%d", REC->vector"#,
+    )
+    .when(RecordWhen::Never("each interrupt of the host fires it, whatever its CPU does"))
+}
+
 /// Every tracepoint that says something. Of equal names, the first one is written for architectures that have none of
 /// their own.
 pub(crate) static ROWS: &[TracepointRow] = &[
@@ -372,11 +385,24 @@ pub(crate) static ROWS: &[TracepointRow] = &[
     row(
         "",
         "kvm:kvm_unmap_hva_range",
-        M::KvmActivity(S::Unmapped),
-        |_, _| printed::kvm_activity(S::Unmapped),
-        &[("unsigned long start", Ignored), ("unsigned long end", Ignored)],
+        M::KvmActivity(S::NARROW),
+        printed::unmapped,
+        &[("unsigned long start", Start), ("unsigned long end", End)],
         r#""mmu notifier unmap range: 0x%016lx -- 0x%016lx", REC->start, REC->end"#,
     ),
+    host_vector("irq_vectors:local_timer_entry"),
+    host_vector("irq_vectors:reschedule_entry"),
+    host_vector("irq_vectors:call_function_entry"),
+    host_vector("irq_vectors:call_function_single_entry"),
+    row(
+        "",
+        "irq:irq_handler_entry",
+        M::Plain(D::HostIrq),
+        printed::host_irq,
+        &[("int irq", Key)],
+        r#""irq=%d", REC->irq"#,
+    )
+    .when(RecordWhen::Never("each interrupt of each device of the host fires it")),
     row(
         "",
         "kvm:kvm_age_hva",

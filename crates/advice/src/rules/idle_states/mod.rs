@@ -81,7 +81,7 @@ fn are_cpus_short(input: &AdviceInput) -> bool {
     let waiting = total(input.vms.values().map(|time| time.steal));
     let wanted = total(input.vms.values().map(VmTime::wanted));
     let waking_up = || {
-        let takers = input.vms.keys().flat_map(|vm| input.facts.steal_takers(*vm));
+        let takers = input.facts.steal_takers().into_values().flatten();
         total(takers.filter(|taker| taker.kind == TakerKind::WakingUp).map(|taker| taker.time))
     };
     is_short(waiting, wanted) && is_short(waiting.saturating_sub(waking_up()), wanted)

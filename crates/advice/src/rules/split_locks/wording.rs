@@ -17,9 +17,9 @@ pub(super) const EITHER: &str = "the guest locks memory across two cache lines a
 /// KVM_CAP_X86_BUS_LOCK_EXIT of Documentation/virt/kvm/api.rst; `kvm_rate_limit_on_bus_lock` of QEMU's target/i386/kvm/kvm.c;
 /// Documentation/arch/x86/buslock.rst, and `split_lock_mitigate` of Documentation/admin-guide/sysctl/kernel.rst.
 pub(super) fn cure(told: Told) -> Option<AdviceWords> {
-    let where_it_is = "which program: the rip of the exits (`exitscope report --by rip`), looked up in the guest's /proc/kallsyms and \
-        /proc/PID/maps";
-    let (change, settings, undo) = match told {
+    let where_it_is = "which program: the rip of the exits (`exitscope report --by rip` of a recording with kvm_exit), looked up in the \
+        guest's /proc/kallsyms and /proc/PID/maps";
+    let (change, settings, undo, acts) = match told {
         Told::Slowed => (
             "fix the program in the guest that locks memory across two cache lines: the host traps each such lock, and the vCPU \
              sleeps for 10 ms and more at it",
@@ -32,6 +32,7 @@ pub(super) fn cure(told: Told) -> Option<AdviceWords> {
                 ),
             ],
             "`sysctl kernel.split_lock_mitigate=1`, or the old command line",
+            "in the guest, once the program is another; a sysctl at once; the host's command line when it is booted",
         ),
         Told::BusLocks => (
             "fix the program in the guest that takes bus locks (memory across two cache lines, or uncached): the VMM asked for an exit \
@@ -43,6 +44,7 @@ pub(super) fn cure(told: Told) -> Option<AdviceWords> {
                 ),
             ],
             "restore the old limit",
+            "in the guest, once the program is another; a limit of QEMU's at the next VM start",
         ),
         Told::Either => return None,
     };
@@ -52,7 +54,6 @@ pub(super) fn cure(told: Told) -> Option<AdviceWords> {
         risk: "where they are let through, each split lock holds up all CPUs of the host".into(),
         payer: "nobody, if the program is fixed; else whoever shares the host".into(),
         undo: undo.into(),
-        acts: "in the guest, once the program is fixed; a sysctl at once; a limit of QEMU's at the next VM start"
-            .into(),
+        acts: acts.into(),
     })
 }

@@ -87,9 +87,8 @@ fn is_felt(time: &VmTime) -> bool {
 
 /// Of a VM's vCPUs the one that waits for the largest part of the time that it wants a CPU, if that is a tenth.
 fn worst_vcpu(input: &AdviceInput, vm: VmId) -> Option<(VcpuId, f64)> {
-    let of_vm = input.facts.divisions.iter().filter(|(who, _)| who.vm == vm);
     let time_wanted = input.facts.time_wanted();
-    let waits = of_vm.filter_map(|(who, of)| {
+    let waits = input.facts.vcpus_of(vm).filter_map(|(who, of)| {
         let (steal, wanted) = (of.part(TimePart::Steal).0, time_wanted(of));
         let time = VmTime { guest: wanted - steal, steal, wall: of.span().0, ..VmTime::default() };
         is_felt(&time).then_some((who.vcpu, steal as f64 / wanted.max(1) as f64))
@@ -640,7 +639,7 @@ mod tests {
                 0,
                 "although they run on or wait for 2.00 of 2 CPUs",
                 "first the limits",
-                "pinned vCPUs cannot move",
+                "who is kept off",
                 "at once",
                 0,
                 false,
@@ -651,7 +650,7 @@ mod tests {
                 0,
                 "the recording does not show how many there are",
                 "first the limits",
-                "pinned vCPUs cannot move",
+                "who is kept off",
                 "at once",
                 0,
                 false,

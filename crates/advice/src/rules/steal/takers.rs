@@ -23,7 +23,9 @@ pub(crate) struct CpuHolder {
 /// Who had the CPUs of these VMs' vCPUs while they waited, longest first; nobody unless it is known of half of that time.
 pub(super) fn holders(input: &AdviceInput, host: &RecordedHost, vms: &[(VmId, VmTime)]) -> Vec<CpuHolder> {
     let mut holders: BTreeMap<String, CpuHolder> = BTreeMap::new();
-    for taker in vms.iter().flat_map(|(vm, _)| input.facts.steal_takers(*vm)).filter(|taker| taker.is_known()) {
+    let mut takers = input.facts.steal_takers();
+    let of_vms = vms.iter().filter_map(|(vm, _)| takers.remove(vm)).flatten();
+    for taker in of_vms.filter(|taker| taker.is_known()) {
         let label = taker.label(&host.comms);
         let holder = holders.entry(label.clone());
         let holder = holder.or_insert(CpuHolder { kind: taker.kind, name: taker.name, label, time: 0 });
@@ -86,7 +88,7 @@ const KERNEL_THREADS: &[(&str, &str)] = &[
     ),
     ("khugepaged", "khugepaged makes huge pages: /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs"),
     ("ksmd", "ksmd merges pages: /sys/kernel/mm/ksm/run, sleep_millisecs"),
-    ("vhost", "vhost works for another VM's devices: a CPU of its own (taskset -p)"),
+    ("vhost", "vhost works for the devices of the VM whose VMM's PID is in its name: a CPU of its own (taskset -p)"),
 ];
 
 impl CpuHolder {

@@ -29,6 +29,7 @@ const OWN_VCPUS: &str =
 pub(super) const TIMEHIST: &str = "neighbours: `perf sched timehist -w` shows which task ran instead";
 
 const WHOEVER: &str = "whoever has the CPUs now";
+const PINNED: &str = "pinned vCPUs cannot move to a CPU that is free";
 const LOWER_PEAK: &str = "fewer vCPUs are a lower peak";
 
 /// Of little waiting; with the vCPU that waits for more than the others, and how much.
@@ -56,7 +57,7 @@ impl WaitsFor {
             WaitsFor::Crowded(crowd) => AdviceWords {
                 change: crowd.change(),
                 settings: for_vmm(vmm, crowd.settings()),
-                risk: "pinned vCPUs cannot move to a CPU that is free".into(),
+                risk: crowd.risk().into(),
                 payer: WHOEVER.into(),
                 undo: "restore affinities and limits".into(),
                 acts: "at once".into(),
@@ -116,12 +117,6 @@ fn had(holder: &CpuHolder) -> &str {
 impl Crowd {
     fn change(&self) -> String {
         let Crowd { wanted, cpus, .. } = self;
-        if *cpus == 0 {
-            return format!(
-                "find what keeps vCPUs waiting: they run on or wait for {wanted:.2} CPUs, and the recording does not \
-                 show how many there are"
-            );
-        }
         let taken = match &self.taken {
             Taking::Unknown => String::new(),
             Taking::AfterWakeUps => ", mostly after wake-ups,".to_string(),
@@ -132,10 +127,26 @@ impl Crowd {
                 format!(", while {} had the CPU longest, then {},", had(first), had(next))
             }
         };
+        if *cpus == 0 {
+            return format!(
+                "find what keeps vCPUs waiting{}: they run on or wait for {wanted:.2} CPUs, and how many there are the recording does not say",
+                taken.trim_end_matches(',')
+            );
+        }
         let own = if self.pinned.is_some() { "give vCPUs CPUs of their own, or keep" } else { "keep" };
         format!(
             "{own} other tasks off the vCPUs' CPUs: they wait{taken} although they run on or wait for {wanted:.2} of {cpus} CPUs"
         )
+    }
+
+    /// Of what the settings say: they pin vCPUs, or keep others away.
+    fn risk(&self) -> &'static str {
+        let has_vcpus = |kind| matches!(kind, TakerKind::OtherVm | TakerKind::SomeVcpu | TakerKind::SameVm);
+        match &self.taken {
+            _ if self.pinned.is_some() || self.own => PINNED,
+            Taking::Had(first, _) if has_vcpus(first.kind) => PINNED,
+            _ => "who is kept off these CPUs has fewer of them",
+        }
     }
 
     fn settings(&self) -> Vec<AdviceSetting> {
