@@ -16,7 +16,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("signals", &[]),
     (FOR_TESTS, &[]),
     ("policy", &["units"]),
-    ("apply", &["units", "policy"]),
+    ("apply", &["units", "policy", "model"]),
     ("scenario", &["units", "stats", "policy"]),
     ("trial", &["units", "stats"]),
     ("validation", &["scenario", "sim", "view"]),
