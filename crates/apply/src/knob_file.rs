@@ -41,8 +41,8 @@ pub enum KnobFileError {
     /// Only loading the module sets it; the module, the knob, and the value to set.
     #[error(
         "{0} cannot be written while the module is loaded: put `options {1} {2}={3}` into \
-         /etc/modprobe.d/exitscope.conf, end all VMs, then `modprobe -r {1} && modprobe {1}`; where it is built \
-         in, boot with {1}.{2}={3}"
+         /etc/modprobe.d/exitscope.conf, end all VMs, `modprobe -r` the modules that use {1} (as /proc/modules lists them) and {1}, and \
+         load them again; where it is built in, boot with {1}.{2}={3}"
     )]
     AtLoad(String, &'static str, &'static str, String),
     /// Only the kernel's command line sets it; the words there.
