@@ -17,8 +17,14 @@ const VALUE: usize = 32;
 pub enum KnobFileError {
     /// There is none; the module that has it.
     #[error("{0} is not there: `modprobe {1}` loads its module, unless this processor or kernel does not have it")]
-    NotThere(String, String),
-    /// There is none, and no module brings it.
+    NotThere(String, &'static str),
+    /// There is none, and no module brings it: a knob of the kernel or of some processors.
+    #[error("{0} is not there: this kernel or processor does not have it")]
+    NotInKernel(String),
+    /// Machines of another architecture have it; that one, and this machine's.
+    #[error("{0} is not there: {1} has it, and this machine is {2}")]
+    OfOtherMachines(String, &'static str, String),
+    /// There is none of a setting.
     #[error("{0} is not there: this kernel was built without it, or what it belongs to has ended")]
     NotBuilt(String),
     /// Only another user may.
@@ -35,10 +41,13 @@ pub enum KnobFileError {
     /// Only loading the module sets it; the module, the knob, and the value to set.
     #[error(
         "{0} cannot be written while the module is loaded: put `options {1} {2}={3}` into \
-         /etc/modprobe.d/exitscope.conf, end all VMs, then `modprobe -r {1} && modprobe {1}`; where it is built \
-         in, boot with {1}.{2}={3}"
+         /etc/modprobe.d/exitscope.conf, end all VMs, `modprobe -r` the modules that use {1} (as /proc/modules lists them) and {1}, and \
+         load them again; where it is built in, boot with {1}.{2}={3}"
     )]
-    AtLoad(String, String, &'static str, String),
+    AtLoad(String, &'static str, &'static str, String),
+    /// Only the kernel's command line sets it; the words there.
+    #[error("{0} cannot be written on this kernel: boot with {1}")]
+    AtBoot(String, String),
     /// The value in force is none that could be restored.
     #[error("{0} is {1:?}, not a value that could be restored")]
     NotRestorable(String, String),
@@ -108,11 +117,15 @@ mod tests {
     #[test]
     fn what_cannot_be_written_says_what_to_do() {
         let root = tempfile::tempdir().unwrap();
-        let time = placed("halt_poll_ns", root.path());
-        assert!(time.read().unwrap_err().to_string().contains("modprobe kvm"));
-        let gap = placed("ple_gap", root.path());
-        let said = gap.at_load("0".to_string()).to_string();
-        assert!(said.contains("options kvm_intel ple_gap=0"), "{said}");
+        for (name, value, says) in [
+            ("ple_gap", "0", "options kvm_intel ple_gap=0"),
+            ("guest_halt_poll_ns", "0", "cannot be written on this kernel: boot with haltpoll.guest_halt_poll_ns=0"),
+            ("spin_retry", "0", "cannot be written on this kernel: boot with spin_retry=0"),
+            ("subcores_per_core", "2", "permission denied"),
+        ] {
+            let said = placed(name, root.path()).at_load(value.to_string()).to_string();
+            assert!(said.contains(says) && (says.contains("options") || !said.contains("modprobe")), "{said}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod host_limits;
 mod host_lock;
 mod host_settings;
 mod knob_file;
+mod knob_source;
 mod messages;
 mod nice_right;
 mod placed_setting;

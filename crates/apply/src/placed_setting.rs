@@ -3,6 +3,7 @@
 use crate::cpuset::cpuset;
 use crate::guest_command::{GUEST_TIME, is_guest_command, read_script, run_in_guest, write_script};
 use crate::knob_file::{self, KnobFileError};
+use crate::knob_source::KnobSource;
 use crate::nice_right::may_have_nice;
 use crate::settings::{
     ALL_CPUS, MAX_CPU, SettingDefinition, SettingPlace, SettingValues, ThreadsOf, cpu_list, cpus, kernel_cpus,
@@ -32,7 +33,7 @@ const PRESENT: &str = "/sys/devices/system/cpu/present";
 pub(crate) const GUEST: &str = "guest ";
 
 /// The module whose parameters are set in guests.
-const GUEST_MODULE: KnobLocation = KnobLocation::Module("haltpoll");
+const GUEST_MODULE: KnobLocation = KnobLocation::BuiltIn("haltpoll");
 
 /// A knob or a setting at one place of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -454,11 +455,7 @@ impl PlacedSetting {
         match error.kind() {
             _ if self.is_in_guest() => KnobFileError::Other(at, error),
             io::ErrorKind::NotFound => match self.knob() {
-                Some(knob) => {
-                    let boot = knob.boot(knob.default).map(|boot| boot.to_string()).unwrap_or_default();
-                    let module = boot.split_once('.').map_or("kvm", |(module, _)| module).to_string();
-                    KnobFileError::NotThere(at, module)
-                }
+                Some(knob) => self.missing(KnobSource::here(knob)),
                 None => KnobFileError::NotBuilt(at),
             },
             io::ErrorKind::PermissionDenied => KnobFileError::PermissionDenied(at),
@@ -467,12 +464,28 @@ impl PlacedSetting {
         }
     }
 
+    /// Why there is no file, of a knob that this has.
+    pub(crate) fn missing(&self, source: KnobSource) -> KnobFileError {
+        let at = self.to_string();
+        match source {
+            KnobSource::OtherMachines(other, this) => KnobFileError::OfOtherMachines(at, other, this),
+            KnobSource::Module(module) => KnobFileError::NotThere(at, module),
+            KnobSource::Kernel => KnobFileError::NotInKernel(at),
+        }
+    }
+
     /// Why it cannot be set now although it is there: some kernels are built with parameters that can only be read.
     pub fn at_load(&self, new: String) -> KnobFileError {
-        let At::File(path) = &self.at else { return KnobFileError::PermissionDenied(self.to_string()) };
-        let Some(knob) = self.knob() else { return KnobFileError::PermissionDenied(self.to_string()) };
-        let module = path.iter().rev().nth(2).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        KnobFileError::AtLoad(self.to_string(), module, knob.name, new)
+        let at = self.to_string();
+        let Some(knob) = self.knob().filter(|_| matches!(self.at, At::File(_))) else {
+            return KnobFileError::PermissionDenied(at);
+        };
+        let boot = || knob.parse(&new).ok().and_then(|value| knob.boot(value));
+        match (KnobSource::here(knob), boot()) {
+            (KnobSource::Module(module), _) => KnobFileError::AtLoad(at, module, knob.name, new),
+            (_, Some(boot)) => KnobFileError::AtBoot(at, boot.to_string()),
+            (_, None) => KnobFileError::PermissionDenied(at),
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! What is to be tried, as it is typed: `halt_poll_ns=0,50us`; and where this host has it.
 
 use crate::knob_file::KnobFileError;
+use crate::knob_source::KnobSource;
 use crate::placed_setting::{PlaceError, PlacedSetting, SettingTargets};
 use crate::plan::PlannedSetting;
 use crate::settings::SETTINGS;
-use exitscope_policy::{Knob, POLICIES};
+use exitscope_policy::{Knob, all_knobs};
 use std::path::Path;
 
 /// A setting, the value in force at each of its places, and other values to try, none twice.
@@ -120,9 +121,10 @@ impl TriedSetting {
     }
 }
 
-/// The names of all that can be tried.
+/// The names of all that can be tried on such a machine.
 fn names() -> Vec<&'static str> {
-    let knobs = POLICIES.iter().flat_map(|(_, knobs)| *knobs).filter(|knob| knob.is_writable());
+    let is_tried = |knob: &&Knob| knob.is_writable() && KnobSource::here(knob).is_of_this_machine();
+    let knobs = all_knobs().filter(is_tried);
     knobs.map(|knob: &Knob| knob.name).chain(SETTINGS.iter().map(|setting| setting.name)).collect()
 }
 
@@ -163,6 +165,8 @@ mod tests {
             error.contains("no setting \"hlt_poll\" can be tried; there are ") && error.contains(", thp_enabled, "),
             "{error}"
         );
+        // What another architecture has cannot be tried here.
+        assert_eq!(error.contains("spin_retry"), cfg!(target_arch = "s390x"), "{error}");
         let error = find("halt_poll_ns=0,,1").unwrap_err().to_string();
         assert!(error.starts_with("\"\": halt_poll_ns is a time from 0 to "), "{error}");
         fs::write(&path, "two words\n").unwrap();

@@ -184,6 +184,8 @@ pub enum GeneratedDocument {
     Losses,
     /// The knobs of every mechanism (Markdown)
     Knobs,
+    /// The commands that show each item of the mechanisms (Markdown)
+    Mechanisms,
     /// The settings that `try` sets beside knobs (Markdown)
     Settings,
     /// The causes that `advise` judges, with its answers (Markdown)

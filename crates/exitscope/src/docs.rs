@@ -9,6 +9,7 @@ use exitscope_exporter::write_metrics_document;
 use exitscope_page::PageData;
 use exitscope_view::{
     AdviceReport, Comparison, DoctorReport, EventRow, Fleet, LabReport, Report, SimReport, Sweep, documents,
+    write_mechanisms,
 };
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
@@ -42,6 +43,7 @@ pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Out
     let schema = match what {
         GeneratedDocument::Losses => return fine(documents::losses(out)),
         GeneratedDocument::Knobs => return fine(documents::knobs(out)),
+        GeneratedDocument::Mechanisms => return fine(write_mechanisms(out)),
         GeneratedDocument::Settings => return fine(write_settings_document(out)),
         GeneratedDocument::Causes => return fine(documents::causes(out)),
         GeneratedDocument::Figures => return fine(documents::figures(out)),

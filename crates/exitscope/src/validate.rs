@@ -22,5 +22,5 @@ pub fn run(args: &ValidateArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> 
         Format::Markdown => write_validation_markdown(&validation, out)?,
         Format::Text => write_page(&validation_page(&validation), crate::terminal::terminal_style(), out)?,
     }
-    Ok(if validation.wrong > 0 { Outcome::Findings } else { Outcome::Fine })
+    Ok(if validation.has_failed() { Outcome::Findings } else { Outcome::Fine })
 }

@@ -29,6 +29,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("losses.md", "docs losses"),
     ("causes.md", "docs causes"),
     ("knobs.md", "docs knobs"),
+    ("mechanisms.md", "docs mechanisms"),
     ("settings.md", "docs settings"),
     ("figures.md", "docs figures"),
     ("models.md", "docs models"),

@@ -189,6 +189,8 @@ pub struct VcpuPage {
     pub wakes_sent: u64,
     /// Wake-ups of others that were polling or running: memory was enough.
     pub wakes_saved: u64,
+    /// Of those, wake-ups of others that were polling.
+    pub ipis_spared: u64,
     /// Yields without a target.
     pub yields: u64,
     /// Yields to a target.
@@ -295,6 +297,8 @@ pub struct MessageBox {
     pub taken: AtomicU64,
     /// A bit for each vCPU that is about to halt, or halted, until a message comes: whoever sends has to wake one.
     pub waiting: AtomicU64,
+    /// A bit for each vCPU that polls for a message: whoever sends need not wake it, as with Linux's TIF_POLLING_NRFLAG.
+    pub polling: AtomicU64,
 }
 
 /// One step of a program.

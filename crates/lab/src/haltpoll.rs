@@ -75,7 +75,8 @@ pub struct PingPong {
     policies: Policies,
     guests: LoadedVm,
     parkers: Vec<Parker>,
-    work: ProgramStep,
+    /// What each vCPU computes before it gives the ball back, in turn.
+    work: Vec<ProgramStep>,
 }
 
 /// What a turn gave.
@@ -87,6 +88,8 @@ pub struct PingPongTurn {
     pub elapsed: Duration,
     /// Halts of both vCPUs, each an exit.
     pub halts: u64,
+    /// Wake-ups of a vCPU that polled, which needed none.
+    pub spared: u64,
     /// Wake-ups that needed an exit or an interrupt; the other one polled in the guest, or was not yet idle, otherwise.
     pub wakes: u64,
     /// Polls before a halt, and those that paid. `None`: this KVM does not count its own.
@@ -104,6 +107,16 @@ pub struct PingPongTurn {
 impl PingPong {
     /// Makes the VM. An error says what KVM cannot do here.
     pub fn new(machine: &LabMachine, polls: PollMode, work: ProgramStep) -> Result<PingPong, LabError> {
+        PingPong::tuned(machine, polls, Policies::default(), vec![work])
+    }
+
+    /// The same with other knobs than the defaults, and more than one work in turn.
+    pub fn tuned(
+        machine: &LabMachine,
+        polls: PollMode,
+        mut policies: Policies,
+        work: Vec<ProgramStep>,
+    ) -> Result<PingPong, LabError> {
         let in_run_loop = matches!(polls, PollMode::RunLoop(_));
         let ring = if in_run_loop { PrivilegeRing::Three } else { machine.ring() };
         let cap = match polls {
@@ -112,7 +125,6 @@ impl PingPong {
         };
         let halt_poll_ns = (!in_run_loop).then_some(cap);
         let config = VmConfig { irqchip: !in_run_loop, halt_poll_ns, ..VmConfig::new(2, ring) };
-        let mut policies = Policies::default();
         match polls {
             PollMode::Guest(ns) => policies.guest_halt_poll.guest_halt_poll_ns = Nanos(ns),
             PollMode::RunLoop(ns) => policies.host_halt_poll.halt_poll_ns = Nanos(ns),
@@ -133,10 +145,11 @@ impl PingPong {
         let programs = [0, 1].map(|vcpu| {
             let receive = ProgramStep { a: abi::ipi_box(vcpu), ..step(op::RECEIVE) };
             let send = ProgramStep { a: abi::ipi_box(1 - vcpu), ..step(op::SEND) };
-            match vcpu {
-                0 => repeat(rounds, &[self.work, send, receive]),
-                _ => repeat(rounds, &[receive, self.work, send]),
-            }
+            let turn = |&work: &ProgramStep| match vcpu {
+                0 => [work, send, receive],
+                _ => [receive, work, send],
+            };
+            repeat(rounds, &self.work.iter().flat_map(turn).collect::<Vec<_>>())
         });
         self.parkers = parkers(2);
         self.guests.load(machine, &self.policies, flags, &programs)?;
@@ -180,6 +193,7 @@ impl PingPong {
             elapsed: Duration::from_nanos(machine.ns_in(end.saturating_sub(begin) as f64) as u64),
             halts: sum(|page| page.halts),
             wakes: sum(|page| page.wakes_sent),
+            spared: sum(|page| page.ipis_spared),
             ..PingPongTurn::default()
         };
         let mut by_run_loop = [0; 2];

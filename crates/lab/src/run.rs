@@ -462,6 +462,7 @@ fn yields(scenario: &Scenario, guests: &[Guest]) -> FindingsTable {
             ("polls that paid", sum(|page| page.polls_paid)),
             ("messages that woke somebody", sum(|page| page.wakes_sent)),
             ("messages that needed no wake-up", sum(|page| page.wakes_saved)),
+            ("of these, to a vCPU that polled", sum(|page| page.ipis_spared)),
         ];
         for (what, count) in all.into_iter().filter(|row| row.1 > 0) {
             let figures = vec![FindingFigure::plain("count", Unit::Count, count as f64)];

@@ -3,13 +3,14 @@
 
 mod common;
 
-use exitscope_lab::abi::op;
+use exitscope_lab::abi::{ProgramStep, op};
 use exitscope_lab::exit_account::LabExitReason;
 use exitscope_lab::gang::{GangGuest, SiblingLoad};
 use exitscope_lab::haltpoll::{PingPong, PollMode};
 use exitscope_lab::loaded_vm::ComputeSpeed;
 use exitscope_lab::yielding::{Contention, ContentionCase, VCPUS, WaiterCall};
 use exitscope_lab::{LabMachine, PrivilegeRing};
+use exitscope_policy::Policies;
 use exitscope_skips::{Skipped, or_skip};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -41,7 +42,12 @@ fn balls_are_never_lost_whoever_polls() {
         for page in &pages {
             assert_eq!(page.done.0[op::RECEIVE as usize], 211, "{polls:?}");
             assert_eq!(page.wakes_sent + page.wakes_saved, 211, "{polls:?}");
-            assert!(page.polls_paid <= page.polls, "{polls:?}");
+            assert!(page.polls_paid <= page.polls && page.ipis_spared <= page.wakes_saved, "{polls:?}");
+        }
+        match polls {
+            // The limit is at least 50 us after the first halt, and 10 us of work end within it unless the machine is very busy.
+            PollMode::Guest(100_000) => assert!(turn.spared > 0, "{turn:?}"),
+            _ => assert_eq!(turn.spared, 0, "{polls:?}"),
         }
         if machine.ring() == PrivilegeRing::Three || matches!(polls, PollMode::RunLoop(_)) {
             assert_eq!(turn.account.count(LabExitReason::Halt), turn.halts, "{polls:?}");
@@ -62,6 +68,40 @@ fn balls_are_never_lost_whoever_polls() {
             }
         }
     }
+}
+
+/// Each tunable of the governor makes it decide otherwise: what its limit is at the end, of a vCPU that waits for a short time and
+/// then for a long one, or for a short one alone.
+#[test]
+fn each_tunable_of_the_guests_governor_is_obeyed() {
+    const MS: u64 = 1_000_000;
+    let (machine, _turn) = or_skip!(machine());
+    let speed = ComputeSpeed::measure(&machine).unwrap();
+    let (short, long) = (speed.step(10_000), speed.step(200 * MS));
+    let limit = |set: &[(&str, u64)], work: &[ProgramStep]| {
+        let mut policies = Policies::default();
+        set.iter().for_each(|(name, value)| policies.set(name, *value).unwrap());
+        let polls = PollMode::Guest(policies.guest_halt_poll.guest_halt_poll_ns.0);
+        let mut game = PingPong::tuned(&machine, polls, policies, work.to_vec()).unwrap();
+        game.turn(&machine, 5, false, false).unwrap();
+        game.payload().page(0).poll_limit_ns
+    };
+    // Whatever halts, it is for less than four seconds: the first halt makes the limit what growing begins with, and polls end no later.
+    let wide = ("guest_halt_poll_ns", 4_000 * MS);
+    assert_eq!(limit(&[wide, ("guest_halt_poll_grow_start", 900 * MS)], &[short]), 900 * MS);
+    assert_eq!(limit(&[("guest_halt_poll_ns", 0)], &[short]), 0);
+    // Short halts make it grow, and the last one, of 160 ms or more, makes it shrink, if it may.
+    let base =
+        [("guest_halt_poll_ns", 40 * MS), ("guest_halt_poll_grow_start", 20 * MS), ("guest_halt_poll_shrink", 0)];
+    assert_eq!(limit(&base, &[short, long]), 0);
+    for other in [("guest_halt_poll_shrink", 1), ("guest_halt_poll_allow_shrink", 0)] {
+        let end = limit(&[&base[..], &[other]].concat(), &[short, long]);
+        assert!([20 * MS, 40 * MS].contains(&end), "{other:?}: {end}");
+    }
+    // A limit that nothing ever ends in time grows by its factor: 1 us, 7 us, 49 us, …
+    let grow = [wide, ("guest_halt_poll_grow_start", 1_000), ("guest_halt_poll_grow", 7)];
+    let end = limit(&grow, &[short]);
+    assert!((0..12).any(|times| end == 1_000 * 7u64.pow(times)), "{end}");
 }
 
 #[test]

@@ -15,6 +15,9 @@
 //! The idle loop repeats select, enter, reflect until it has something to run: an interrupt that ends a halt but wakes
 //! nobody adjusts the limit and begins a new poll. The state is per vCPU and outlives the task that went idle.
 //!
+//! The governor is a bool of drivers/cpuidle/Kconfig (CPU_IDLE_GOV_HALTPOLL): the module `cpuidle-haltpoll` is its driver, without the
+//! parameters.
+//!
 //! Sources: Linux drivers/cpuidle/governors/haltpoll.c ("cpuidle: do not shrink guest poll_limit_ns below grow_start" was
 //! applied for 6.9), drivers/cpuidle/poll_state.c, drivers/cpuidle/cpuidle-haltpoll.c, arch/x86/kvm/x86.c (the host's side of
 //! the handshake).
@@ -29,15 +32,15 @@ pub const RELAX_COUNT: u64 = 201;
 
 params! {
     /// The tunables of guest halt polling.
-    guest_halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
+    guest_halt_poll_ns: Nanos, KnobUnit::Nanos, 200_000, 0 => u32::MAX, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),
         "The longest a vCPU polls before it halts, in nanoseconds; 0 switches guest polling off";
-    guest_halt_poll_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
+    guest_halt_poll_shrink: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),
         "The limit is divided by this after a long halt; 0 resets it to 0";
-    guest_halt_poll_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
+    guest_halt_poll_grow: u32, KnobUnit::Factor, 2, 0 => u32::MAX, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),
         "The limit is multiplied by this after a halt that a longer poll would have caught";
-    guest_halt_poll_grow_start: Nanos, KnobUnit::Nanos, 50_000, 0 => u32::MAX, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
+    guest_halt_poll_grow_start: Nanos, KnobUnit::Nanos, 50_000, 0 => u32::MAX, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),
         "The limit at which growing begins, in nanoseconds, and the smallest but 0 if guest_halt_poll_reset is Y";
-    guest_halt_poll_allow_shrink: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Module("haltpoll"), KnobMachines::Of("x86"),
+    guest_halt_poll_allow_shrink: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::BuiltIn("haltpoll"), KnobMachines::Of("x86"),
         "Whether the limit may shrink";
     guest_halt_poll_reset: bool, KnobUnit::Bool, 1, 0 => 1, KnobLocation::Design, KnobMachines::Of("x86"),
         "Whether a limit that shrinks below guest_halt_poll_grow_start becomes 0: Y in guests of Linux 6.9 and later, N in older ones, where it goes on shrinking";

@@ -39,6 +39,8 @@ pub enum KnobLocation {
     Module(&'static str),
     /// The same, but only until the module is loaded: its file can be read and not written.
     ModuleAtLoad(&'static str),
+    /// A parameter of code that a kernel is built with or lacks, and that no module brings: the same file, the same at boot.
+    BuiltIn(&'static str),
     /// A file that is read and written as text.
     File(&'static str),
     /// A file that is read and written as text, and the same at boot, as `<name>=`.
@@ -63,9 +65,14 @@ pub enum KnobMachines {
 impl KnobMachines {
     /// Whether those of this architecture are among them.
     pub fn has(self, kernel_name: &str) -> bool {
+        self.other_than(kernel_name).is_none()
+    }
+
+    /// The architecture that has it, if it is not this one.
+    pub fn other_than(self, kernel_name: &str) -> Option<&'static str> {
         match self {
-            KnobMachines::All => true,
-            KnobMachines::Of(name) => name == kernel_name,
+            KnobMachines::All => None,
+            KnobMachines::Of(name) => (name != kernel_name).then_some(name),
         }
     }
 }
@@ -153,8 +160,14 @@ impl Knob {
 
     /// The words for a kernel's command line that set it, if it can be set there.
     pub fn boot(&self, value: u64) -> Option<KnobBoot> {
-        matches!(self.location, KnobLocation::Module(_) | KnobLocation::ModuleAtLoad(_) | KnobLocation::FileAndBoot(..))
-            .then(|| KnobBoot { place: self.location, name: self.name, text: self.text(value) })
+        let is_at_boot = match self.location {
+            KnobLocation::Module(_)
+            | KnobLocation::ModuleAtLoad(_)
+            | KnobLocation::BuiltIn(_)
+            | KnobLocation::FileAndBoot(..) => true,
+            KnobLocation::File(_) | KnobLocation::Ioctl(_) | KnobLocation::Design | KnobLocation::Machine => false,
+        };
+        is_at_boot.then(|| KnobBoot { place: self.location, name: self.name, text: self.text(value) })
     }
 }
 
@@ -195,7 +208,7 @@ pub struct KnobFile {
 impl fmt::Display for KnobFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            KnobLocation::Module(module) | KnobLocation::ModuleAtLoad(module) => {
+            KnobLocation::Module(module) | KnobLocation::ModuleAtLoad(module) | KnobLocation::BuiltIn(module) => {
                 write!(f, "/sys/module/{module}/parameters/{}", self.name)
             }
             KnobLocation::File(path) | KnobLocation::FileAndBoot(path, _) => f.write_str(path),
@@ -215,7 +228,7 @@ pub struct KnobBoot {
 impl fmt::Display for KnobBoot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            KnobLocation::Module(module) | KnobLocation::ModuleAtLoad(module) => {
+            KnobLocation::Module(module) | KnobLocation::ModuleAtLoad(module) | KnobLocation::BuiltIn(module) => {
                 write!(f, "{module}.{}={}", self.name, self.text)
             }
             KnobLocation::FileAndBoot(_, word) => write!(f, "{word}={}", self.text),
@@ -244,11 +257,21 @@ impl fmt::Display for KnobUnit {
     }
 }
 
+impl fmt::Display for KnobMachines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KnobMachines::All => "all",
+            KnobMachines::Of(name) => name,
+        })
+    }
+}
+
 impl fmt::Display for KnobLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KnobLocation::Module(module) => write!(f, "module {module}"),
             KnobLocation::ModuleAtLoad(module) => write!(f, "module {module}, when it is loaded"),
+            KnobLocation::BuiltIn(part) => write!(f, "{part}, built into the kernel"),
             KnobLocation::File(path) => f.write_str(path),
             KnobLocation::FileAndBoot(path, word) => write!(f, "{path}, {word}= at boot"),
             KnobLocation::Ioctl(name) => f.write_str(name),
@@ -458,6 +481,7 @@ mod tests {
         for (place, says) in [
             (KnobLocation::Module("kvm"), "module kvm"),
             (KnobLocation::ModuleAtLoad("kvm_amd"), "module kvm_amd, when it is loaded"),
+            (KnobLocation::BuiltIn("haltpoll"), "haltpoll, built into the kernel"),
             (
                 KnobLocation::File("/sys/devices/system/cpu/subcores_per_core"),
                 "/sys/devices/system/cpu/subcores_per_core",
@@ -490,6 +514,10 @@ mod tests {
         let loaded = Knob { location: KnobLocation::ModuleAtLoad("kvm_amd"), ..COUNT };
         assert_eq!(loaded.file().unwrap().to_string(), "/sys/module/kvm_amd/parameters/some_count");
         assert!(!loaded.is_writable() && loaded.boot(1).is_some() && sysctl.is_writable());
+        let built_in = Knob { location: KnobLocation::BuiltIn("haltpoll"), ..COUNT };
+        assert_eq!(built_in.file().unwrap().to_string(), "/sys/module/haltpoll/parameters/some_count");
+        assert_eq!(built_in.boot(7).unwrap().to_string(), "haltpoll.some_count=7");
+        assert!(built_in.is_writable());
         let design = Knob { location: KnobLocation::Design, ..COUNT };
         assert_eq!((design.file(), design.boot(1), design.is_writable()), (None, None, false));
     }

@@ -25,6 +25,8 @@ pub struct SimOutcome {
     pub host_polls: PollCounts,
     /// Guest halt polls, and how many of them made halting unnecessary.
     pub guest_polls: PollCounts,
+    /// Wake-ups of a vCPU that polled in its guest: its waker sent no interrupt.
+    pub ipis_spared: u64,
     /// Yields, by what became of them.
     pub yields: SimYields,
     /// Spinlocks.
@@ -229,6 +231,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("`yields.named_share`", "Yields that named a target, whatever became of them, of all"),
     ("`locks.contended_share`, `locks.wait_mean`", "Spinlocks"),
     ("`host_polls.success_share`, `guest_polls.success_share`", "Polls that a wake-up ended before the vCPU blocked"),
+    ("`ipis_spared`", "Wake-ups of vCPUs that polled, which needed no interrupt, a second"),
     ("`big_lock_waits`", "A second"),
 ];
 
@@ -238,8 +241,7 @@ impl SimOutcome {
     /// [`FIGURES`] says what they mean.
     pub fn metrics(&self, scenario: &Scenario) -> Vec<Metric> {
         let mut list = List { metrics: Vec::new(), seconds: self.time.0 as f64 / 1e9 };
-        let work = self.vms.iter().map(|vm| &vm.work).chain(&self.threads);
-        let done = work.map(|work| work.count).sum::<u64>();
+        let done = self.vms.iter().map(|vm| &vm.work).chain(&self.threads).map(|work| work.count).sum::<u64>();
         list.rate("throughput", done, MORE);
         if self.busy_cpus > 0.0 {
             let per_s = done as f64 / list.seconds;
@@ -303,6 +305,7 @@ impl SimOutcome {
         list.mean("locks.wait_mean", &self.locks.wait);
         list.share("host_polls.success_share", self.host_polls.paid as f64, self.host_polls.tried as f64, MORE);
         list.share("guest_polls.success_share", self.guest_polls.paid as f64, self.guest_polls.tried as f64, MORE);
+        list.rate("ipis_spared", self.ipis_spared, MORE);
         list.rate("big_lock_waits", self.big_lock_waits, LESS);
         list.metrics
     }

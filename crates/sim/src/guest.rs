@@ -226,17 +226,16 @@ impl<O: Observer> SimWorld<'_, O> {
                 }
                 Code::Ipi(vcpu) => {
                     let to = self.vms[vm].first_strand + vcpu;
-                    return self.exit(strand, SimExitReason::Ipi { to });
+                    if !self.spares_ipi(to) {
+                        return self.exit(strand, SimExitReason::Ipi { to });
+                    }
                 }
                 Code::AwaitIpi => {
                     if self.wait(strand, StrandWait::Ipi) {
                         return;
                     }
                 }
-                Code::Submit(disk) => {
-                    let disk = self.vms[vm].first_disk + disk;
-                    self.submit(disk, strand);
-                }
+                Code::Submit(disk) => self.submit(self.vms[vm].first_disk + disk, strand),
                 Code::Await(disk) => {
                     if self.wait(strand, StrandWait::Disk(disk)) {
                         return;
@@ -345,6 +344,23 @@ impl<O: Observer> SimWorld<'_, O> {
         }
     }
 
+    /// Whether a wake-up of this vCPU needs no interrupt, because it polls and says so: it is woken then. Linux's scheduler only sets
+    /// TIF_NEED_RESCHED where TIF_POLLING_NRFLAG is set (kernel/sched/core.c, set_nr_if_polling), as poll_idle of
+    /// drivers/cpuidle/poll_state.c does, whether or not the vCPU has a CPU just then.
+    fn spares_ipi(&mut self, to: u32) -> bool {
+        let st = &mut self.strands[to as usize];
+        if st.doing != StrandActivity::Poll {
+            return false;
+        }
+        st.ipis += 1;
+        match st.rate > 0 && st.interrupt_left == 0 {
+            true => self.interrupt(to, true),
+            // It looks when it goes on.
+            false => self.m.ipis_spared += 1,
+        }
+        true
+    }
+
     /// In the idle loop: back to the program if what is waited for has come, else poll or halt.
     fn idle_check(&mut self, strand: u32) {
         if !self.is_satisfied(strand) {
@@ -402,6 +418,7 @@ impl<O: Observer> SimWorld<'_, O> {
             }
             let polls = st.doing == StrandActivity::Poll && st.interrupt_left == 0;
             if polls && from_sibling {
+                self.m.ipis_spared += 1;
                 self.stop(strand);
                 self.reflect(strand, IdleOutcome::Polled { expired: false });
                 self.idle_check(strand);

@@ -141,6 +141,48 @@ fn polling_in_the_guest_beats_polling_in_the_host_beats_none() {
     assert_eq!(exits(&guest, "halt"), 0);
 }
 
+/// Two vCPUs of a VM wake each other, after each of `gaps` us in turn.
+fn woken_by_siblings(guest_poll: bool, gaps: &[u64]) -> Scenario {
+    let turns = |other| gaps.iter().flat_map(move |gap| [Op::Ipi(other), Op::AwaitIpi, compute(*gap), Op::Count]);
+    // The second one waits first, and wakes the first at the end.
+    let waits: Vec<Op> = turns(0).skip(1).chain([Op::Ipi(0)]).collect();
+    let mut vm = VmSpec::new("a", 2).running_on(0, forever(turns(1).collect())).running_on(1, forever(waits));
+    vm.cpuidle_haltpoll = guest_poll;
+    scenario(2, vm)
+}
+
+#[test]
+fn a_wake_up_of_a_vcpu_that_polls_needs_no_interrupt_and_each_is_counted() {
+    let polls = outcome(&woken_by_siblings(true, &[20]));
+    assert_eq!((exits(&polls, "IPI"), exits(&polls, "halt")), (0, 0), "{polls:?}");
+    assert!(polls.ipis_spared.abs_diff(polls.vms[0].work.count) <= 2, "{polls:?}");
+    // Nobody polls for a millisecond, or at all.
+    for run in [outcome(&woken_by_siblings(true, &[1_000])), outcome(&woken_by_siblings(false, &[20]))] {
+        assert_eq!(run.ipis_spared, 0);
+        assert!(exits(&run, "IPI").abs_diff(run.vms[0].work.count) <= 2, "{run:?}");
+    }
+}
+
+#[test]
+fn each_tunable_of_the_governor_changes_what_it_decides() {
+    let run = |set: &[(&str, u64)]| {
+        // Gaps that make the limit grow, and one that makes it shrink.
+        let mut scenario = woken_by_siblings(true, &[30, 120, 80, 500, 500]);
+        set.iter().for_each(|(name, value)| scenario.vms[0].policies.set(name, *value).unwrap());
+        let run = outcome(&scenario);
+        (run.guest_polls.tried, run.guest_polls.paid, run.vms[0].time.guest_polling)
+    };
+    for (name, value) in [
+        ("guest_halt_poll_ns", 60_000),
+        ("guest_halt_poll_grow", 1),
+        ("guest_halt_poll_grow_start", 190_000),
+        ("guest_halt_poll_shrink", 1),
+        ("guest_halt_poll_allow_shrink", 0),
+    ] {
+        assert_ne!(run(&[(name, value)]), run(&[]), "{name}={value}");
+    }
+}
+
 #[test]
 fn host_polling_is_cpu_time_and_not_halted() {
     let [none, polled] = [0, 200_000].map(|poll| outcome(&ping_pong(false, poll)));

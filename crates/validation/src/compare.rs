@@ -1,6 +1,9 @@
 //! Runs experiments, and sets what comes out beside what was published.
 
-use crate::experiment::{Experiment, ExperimentError, ExperimentRow, FigureFormula, KeyOverride, RowRole};
+use crate::experiment::{
+    EXPERIMENT_COUNT, Experiment, ExperimentError, ExperimentRow, FigureFormula, KeyOverride, RowRole,
+};
+use crate::not_modelled::{NotModelled, not_modelled};
 use crate::published::{Published, published};
 use exitscope_scenario::Scenario;
 use exitscope_sim::{Limits, Unseen, run};
@@ -30,6 +33,16 @@ pub struct Validation {
     pub copied: Vec<Copied>,
     /// Rows that tell of a change, and whose direction is wrong.
     pub wrong: u32,
+    /// The published figures that no experiment stands for; empty if not all experiments were run.
+    pub not_modelled: Vec<NotModelled>,
+}
+
+impl Validation {
+    /// Whether a row goes in the wrong direction by itself, and not only because of the rows from which it follows.
+    pub fn has_failed(&self) -> bool {
+        let mut rows = self.experiments.iter().flat_map(|experiment| &experiment.rows);
+        rows.any(|row| row.verdict == FitVerdict::Wrong && row.follows.is_empty())
+    }
 }
 
 /// Rows, and how many are near.
@@ -61,7 +74,7 @@ impl Count {
 
 /// Independent rows of one figure, predicted by the simulation, and by copying what was published of the configuration
 /// before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Copied {
     /// The experiment.
     pub experiment: String,
@@ -75,6 +88,10 @@ pub struct Copied {
     pub copied_near: u32,
     /// Of how many the simulated figure is nearer than the copied one, as a ratio.
     pub simulated_nearer: u32,
+    /// How many differ from the configuration before as published. The copy has no direction.
+    pub moved: u32,
+    /// How many of these the simulation has in the published direction.
+    pub direction_right: u32,
 }
 
 /// What came of one experiment.
@@ -149,6 +166,9 @@ pub struct Previous {
     pub published: f64,
     /// How it stands as a prediction.
     pub verdict: FitVerdict,
+    /// Whether the simulated figure differs from the simulated one of that row in the direction in which the published ones
+    /// differ; absent if these are equal.
+    pub direction: Option<bool>,
 }
 
 /// How a row stands.
@@ -169,6 +189,7 @@ impl FitVerdict {
         let zero = row.zero();
         let (wanted, got) = (published - zero, predicted - zero);
         match () {
+            _ if got == wanted => FitVerdict::Near,
             _ if is_change(&row.figure) && wanted * got <= 0.0 => FitVerdict::Wrong,
             _ if (got / wanted - 1.0).abs() <= NEAR => FitVerdict::Near,
             _ => FitVerdict::Far,
@@ -188,6 +209,7 @@ pub fn validate(list: &[Experiment], replicates: u32) -> Result<Validation, Expe
         predicted: Count::of(rows().filter(|(row, _)| row.role == RowRole::Predicted)),
         independent: Count::of(rows().filter(|(row, _)| row.is_independent())),
         copied: list.iter().zip(&results).flat_map(|(experiment, result)| copied(experiment, result)).collect(),
+        not_modelled: not_modelled(list, &table, EXPERIMENT_COUNT)?,
         wrong: number(rows().filter(|(_, result)| result.verdict == FitVerdict::Wrong).count()),
         experiments: results,
     })
@@ -200,7 +222,7 @@ fn copied(experiment: &Experiment, result: &ExperimentResult) -> Vec<Copied> {
         let Some(previous) = &result.previous else { continue };
         let at = list.iter().position(|of| of.figure == row.metric).unwrap_or_else(|| {
             let (experiment, figure) = (experiment.name.clone(), row.metric.clone());
-            list.push(Copied { experiment, figure, rows: 0, simulated_near: 0, copied_near: 0, simulated_nearer: 0 });
+            list.push(Copied { experiment, figure, ..Copied::default() });
             list.len() - 1
         });
         let off = |figure: f64| (figure / result.published).ln().abs();
@@ -209,6 +231,8 @@ fn copied(experiment: &Experiment, result: &ExperimentResult) -> Vec<Copied> {
         of.simulated_near += u32::from(result.verdict == FitVerdict::Near);
         of.copied_near += u32::from(previous.verdict == FitVerdict::Near);
         of.simulated_nearer += u32::from(off(result.simulated) < off(previous.published));
+        of.moved += u32::from(previous.direction.is_some());
+        of.direction_right += u32::from(previous.direction == Some(true));
     }
     list
 }
@@ -280,7 +304,20 @@ fn rows_with(
     for (name, metrics) in outcomes {
         figures.entry(name).or_default().push(metrics);
     }
-    experiment.row.iter().map(|row| compare(experiment, row, table, &figures)).collect()
+    let rows = experiment.row.iter().map(|row| compare(experiment, row, table, &figures)).collect::<Result<_, _>>()?;
+    Ok(with_directions(rows))
+}
+
+/// The rows, with the directions in which they differ from those of the configuration before.
+fn with_directions(mut rows: Vec<RowResult>) -> Vec<RowResult> {
+    let simulated: BTreeMap<String, f64> = rows.iter().map(|row| (row.id.clone(), row.simulated)).collect();
+    for row in &mut rows {
+        let Some(previous) = &mut row.previous else { continue };
+        let published = row.published - previous.published;
+        let before = simulated.get(&previous.id).filter(|_| published != 0.0);
+        previous.direction = before.map(|before| (row.simulated - before) * published > 0.0);
+    }
+    rows
 }
 
 fn changed_costs(costs: &exitscope_scenario::CostModel) -> Vec<CostRow> {
@@ -353,18 +390,19 @@ fn compare(
     let figure = simulated.clamp(low, high);
     let previous = row.previous.as_ref().map(|id| {
         let [published, _] = find(id)?.1;
-        Ok(Previous { id: id.clone(), published, verdict: FitVerdict::of(row, figure, published) })
+        let verdict = FitVerdict::of(row, figure, published);
+        // `directions` says it, when all rows are there.
+        Ok(Previous { id: id.clone(), published, verdict, direction: None })
     });
-    let what = format!("{}: {}", published.configuration, published.metric);
     Ok(RowResult {
         id: row.id.clone(),
-        what,
+        what: published.what(),
         published: figure,
         published_range: (low < high).then_some([low, high]),
         unit: published.unit.clone(),
         simulated,
         range,
-        ratio: simulated / figure,
+        ratio: if simulated == figure { 1.0 } else { simulated / figure },
         role: row.role,
         verdict: FitVerdict::of(row, figure, simulated),
         follows: row.follows.clone(),

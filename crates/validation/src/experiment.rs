@@ -231,6 +231,9 @@ pub enum ExperimentError {
     },
 }
 
+/// How many experiments there are.
+pub(crate) const EXPERIMENT_COUNT: usize = EXPERIMENTS.len();
+
 /// All experiments.
 pub fn experiments() -> Result<Vec<Experiment>, ExperimentError> {
     let read = |(name, file, scenario): &(&str, &str, &str)| {

@@ -9,10 +9,12 @@
 //! An experiment is one scenario, the ways in which its runs differ, and the published rows that runs stand for. A row is
 //! either calibrated (a number of the cost model was chosen so that it comes out) or predicted; of the predicted ones, those
 //! that follow from others by arithmetic or are given by the configuration do not count as predictions. No result is stored
-//! anywhere but in `published.csv`, and that is read only to be compared with.
+//! anywhere but in `published.csv`, and that is read only to be compared with. Each row of it is in an experiment, or in
+//! `not-modelled.toml` with the reason.
 
 mod compare;
 mod experiment;
+mod not_modelled;
 mod page;
 mod published;
 
@@ -22,5 +24,6 @@ pub use compare::{
 pub use experiment::{
     Experiment, ExperimentError, ExperimentRow, FigureFormula, Fit, KeyOverride, RowRole, experiments,
 };
+pub use not_modelled::{NotModelled, NotModelledRow};
 pub use page::{validation_page, write_validation_csv, write_validation_markdown};
 pub use published::{Published, published};

@@ -2,6 +2,7 @@
 
 use crate::compare::{Copied, Count, ExperimentResult, FitVerdict, RowResult, Validation};
 use crate::experiment::RowRole;
+use crate::not_modelled::NotModelled;
 use exitscope_view::{Page, PageSection, Sentence, Table, TableColumn};
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -54,7 +55,7 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
     if !validation.copied.is_empty() {
         writeln!(out, "\n## Against copying\n\n{}\n", copying(&validation.copied))?;
         writeln!(out, "| experiment | {} |", COPIED.join(" | "))?;
-        writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: |")?;
+        writeln!(out, "| --- | --- | ---: | ---: | ---: | ---: | ---: |")?;
         for of in validation.copied.iter().chain([&all_copied(&validation.copied)]) {
             writeln!(out, "| {} | {} |", of.experiment, copied_cells(of).join(" | "))?;
         }
@@ -81,7 +82,30 @@ pub fn write_validation_markdown(validation: &Validation, out: &mut dyn Write) -
             writeln!(out, "\n{remark}")?;
         }
     }
+    write_not_modelled(&validation.not_modelled, out)
+}
+
+fn write_not_modelled(list: &[NotModelled], out: &mut dyn Write) -> io::Result<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n## Not modelled, because\n\n{NOT_MODELLED}\n")?;
+    writeln!(out, "| row | what | published | because |\n| --- | --- | ---: | --- |")?;
+    for row in not_modelled_cells(list) {
+        writeln!(out, "| {} |", row.join(" | "))?;
+    }
     Ok(())
+}
+
+const NOT_MODELLED: &str = "The published rows that no experiment stands for, each with the reason.";
+
+fn not_modelled_cells(list: &[NotModelled]) -> impl Iterator<Item = [String; 4]> {
+    list.iter().flat_map(|NotModelled { because, rows }| {
+        rows.iter().map(|row| {
+            let published = format!("{} {}", row.published, row.unit).trim().to_string();
+            [row.id.clone(), row.what.clone(), published, because.clone()]
+        })
+    })
 }
 
 /// The cost models of an experiment, each a link.
@@ -96,12 +120,19 @@ fn fitted(experiment: &ExperimentResult) -> String {
 }
 
 fn summary(validation: &Validation) -> String {
-    let Validation { predicted, independent, wrong, .. } = validation;
+    let Validation { predicted, independent, .. } = validation;
     let rows = || validation.experiments.iter().flat_map(|experiment| &experiment.rows);
-    let far: Vec<&str> = rows().filter(|row| row.verdict == FitVerdict::Far).map(|row| row.id.as_str()).collect();
-    let far = match far.len() {
-        0 => String::new(),
-        _ => format!(" Far: {}; the remarks of their experiments say why.", far.join(", ")),
+    let of =
+        |verdict| -> Vec<&str> { rows().filter(|row| row.verdict == verdict).map(|row| row.id.as_str()).collect() };
+    let far = match &of(FitVerdict::Far)[..] {
+        [] => String::new(),
+        far => format!(" Far: {}; the remarks of their experiments say why.", far.join(", ")),
+    };
+    let wrong = match &of(FitVerdict::Wrong)[..] {
+        [] => "0 rows tell of a change in the wrong direction".to_string(),
+        wrong => {
+            format!("In the wrong direction: {} of all rows that tell of a change: {}", wrong.len(), wrong.join(", "))
+        }
     };
     let given = rows().filter(|row| row.role == RowRole::Predicted && row.given.is_some()).count() as u32;
     let Count { rows, near, changes, changes_near } = independent;
@@ -109,18 +140,17 @@ fn summary(validation: &Validation) -> String {
     format!(
         "{near} of {rows} independent predicted rows lie within 25 % of what was published: {changes_near} of {changes} that \
          tell of a change, and {plain_near} of {plain} plain figures. Of {} predicted rows, {follow} follow from others by \
-         arithmetic and {given} are given by the configuration: those are not counted. {wrong} rows tell of a change in \
-         the wrong direction.{far}",
+         arithmetic and {given} are given by the configuration: those are not counted. {wrong}.{far}",
         predicted.rows
     )
 }
 
-const COPIED: [&str; 5] = ["figure", "rows", "simulated near", "copied near", "simulated nearer"];
+const COPIED: [&str; 6] = ["figure", "rows", "simulated near", "copied near", "simulated nearer", "right direction"];
 
-fn copied_cells(of: &Copied) -> [String; 5] {
+fn copied_cells(of: &Copied) -> [String; 6] {
     let numbers = [of.rows, of.simulated_near, of.copied_near, of.simulated_nearer].map(|number| number.to_string());
     let [rows, simulated, copied, nearer] = numbers;
-    [of.figure.clone(), rows, simulated, copied, nearer]
+    [of.figure.clone(), rows, simulated, copied, nearer, format!("{} of {}", of.direction_right, of.moved)]
 }
 
 /// All figures together.
@@ -133,6 +163,8 @@ fn all_copied(list: &[Copied]) -> Copied {
         simulated_near: sum(|of| of.simulated_near),
         copied_near: sum(|of| of.copied_near),
         simulated_nearer: sum(|of| of.simulated_nearer),
+        moved: sum(|of| of.moved),
+        direction_right: sum(|of| of.direction_right),
     }
 }
 
@@ -152,8 +184,9 @@ fn copying(list: &[Copied]) -> String {
     };
     format!(
         "The simplest prediction copies what was published of the configuration before. Of {} independent rows that have one, \
-         the simulation is near {}, the copy {}; the simulated figure is the nearer one in {}.{behind}",
-        all.rows, all.simulated_near, all.copied_near, all.simulated_nearer
+         the simulation is near {}, the copy {}; the simulated figure is the nearer one in {}. The simulation changes in the \
+         published direction in {} of the {} in which the published figure changes.{behind}",
+        all.rows, all.simulated_near, all.copied_near, all.simulated_nearer, all.direction_right, all.moved
     )
 }
 
@@ -162,6 +195,7 @@ pub fn validation_page(validation: &Validation) -> Page {
     let mut sections: Vec<PageSection> = validation.experiments.iter().map(section).collect();
     let sentences = vec![Sentence { text: summary(validation), warning: validation.wrong > 0 }];
     sections.extend(against_copying(&validation.copied));
+    sections.extend(not_modelled(&validation.not_modelled));
     sections.push(PageSection { title: "All in all".into(), sentences, ..PageSection::default() });
     Page { sections }
 }
@@ -178,6 +212,18 @@ fn against_copying(list: &[Copied]) -> Option<PageSection> {
         title: "Against copying".into(),
         sentences: vec![Sentence { text: copying(list), warning: false }],
         table: Some(Table { columns, rows: list.iter().chain([&all_copied(list)]).map(row).collect() }),
+        ..PageSection::default()
+    })
+}
+
+fn not_modelled(list: &[NotModelled]) -> Option<PageSection> {
+    let titles = ["row", "what", "published", "because"];
+    let columns = titles.into_iter().enumerate().map(|(at, title)| column(title, at != 2, [0, 3, 1, 0][at])).collect();
+    let rows = not_modelled_cells(list).map(Vec::from).collect();
+    (!list.is_empty()).then(|| PageSection {
+        title: "Not modelled, because".into(),
+        sentences: vec![Sentence { text: NOT_MODELLED.to_string(), warning: false }],
+        table: Some(Table { columns, rows }),
         ..PageSection::default()
     })
 }

@@ -27,6 +27,11 @@ pub struct Published {
 }
 
 impl Published {
+    /// What was measured, of what.
+    pub fn what(&self) -> String {
+        format!("{}: {}", self.configuration, self.metric)
+    }
+
     /// The figure as a number; `None` where it is a range, a text or not known.
     pub fn number(&self) -> Option<f64> {
         self.value.parse().ok()

@@ -35,6 +35,8 @@ pub struct SimReport {
     pub host_polls: PollsRow,
     /// Polls of guests before they halt.
     pub guest_polls: PollsRow,
+    /// Wake-ups of vCPUs that polled in their guests: their wakers sent no interrupt.
+    pub ipis_spared: u64,
     /// Yields, by what became of them.
     pub yields: YieldsRow,
     /// Spinlocks of all VMs; absent if none was taken.
@@ -258,7 +260,6 @@ impl SimReport {
                 user_space_asleep_ns: vm.time.blocked.0,
             }
         });
-        let metrics = outcome.metrics(scenario).into_iter();
         let metric = |metric: exitscope_scenario::outcome::Metric| MetricRow {
             name: metric.name,
             value: metric.value,
@@ -270,7 +271,7 @@ impl SimReport {
             schema: SimReport::SCHEMA,
             scenario: row,
             events: outcome.events,
-            metrics: metrics.map(metric).collect(),
+            metrics: outcome.metrics(scenario).into_iter().map(metric).collect(),
             vms: vms.collect(),
             threads: outcome.threads.iter().zip(&scenario.threads).map(|(of, spec)| work(&spec.name, of)).collect(),
             loads: loads.collect(),
@@ -279,6 +280,7 @@ impl SimReport {
             queue_depth: outcome.queues.depth,
             host_polls: polls(outcome.host_polls),
             guest_polls: polls(outcome.guest_polls),
+            ipis_spared: outcome.ipis_spared,
             yields: YieldsRow {
                 fast: yields.fast,
                 undirected: yields.undirected,

@@ -188,8 +188,14 @@ fn polls(run: &SimReport) -> Option<PageSection> {
     };
     let both = [("of guests before a halt", &run.guest_polls), ("of the host after a halt", &run.host_polls)];
     let rows: Vec<_> = both.into_iter().filter(|polls| polls.1.attempted > 0).map(row).collect();
+    let spared = format!(
+        "{} wake-ups a second found a vCPU that polled in its guest: their wakers sent no interrupt.",
+        rate(run.ipis_spared as f64 / seconds)
+    );
+    let sentences = (run.ipis_spared > 0).then_some(Sentence { text: spared, warning: false });
     (!rows.is_empty()).then(|| PageSection {
         title: "Polls, and how many were successful".into(),
+        sentences: sentences.into_iter().collect(),
         table: Some(Table { columns, rows }),
         ..PageSection::default()
     })

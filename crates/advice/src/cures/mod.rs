@@ -4,6 +4,7 @@ pub(crate) mod apic_switches;
 pub(crate) mod arm_cures;
 pub(crate) mod cure;
 pub(crate) mod device_cures;
+pub(crate) mod guest_polling;
 pub(crate) mod halt_poll_scope;
 pub(crate) mod host_interrupts;
 pub(crate) mod msr_cures;

@@ -7,6 +7,7 @@ use super::cure::{
     Acts, Cure, CureCondition, ExitSource, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand,
     libvirt, qemu,
 };
+use super::guest_polling::TAKES_CPUS;
 use super::passed_msrs::{BASES, COMMANDS, RESIDENCY, SPEC_CTRL, SYSCALL, SYSENTER, XFD, XFD_ERR};
 use crate::setting::{AdviceSetting, SettingCondition};
 use exitscope_model::SubjectKind;
@@ -300,7 +301,7 @@ pub(crate) static IPI_TO_HALTED: Cure = Cure {
         ),
         SENDERS,
     ],
-    risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
+    risk: TAKES_CPUS,
     payer: "who else wants the CPU",
     ..IN_GUEST
 };

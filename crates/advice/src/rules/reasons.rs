@@ -17,6 +17,7 @@ use crate::cures::cure::{
     Acts, Cure, CureCondition, IN_GUEST, LESS_OFTEN, Least, NOBODY, Remedy, Switch, WITH_HARDWARE, by_hand, libvirt,
     qemu,
 };
+use crate::cures::guest_polling::TAKES_CPUS;
 use crate::cures::host_interrupts::{
     DEVICE, FUNCTION_CALL, GUEST_TIMER, GUEST_TIMERS_TOO, HOST_INTERRUPTS, POSTED, POSTED_WAKEUP,
     PREEMPTION_TIMER_SWITCH, RESCHEDULE, TIMER,
@@ -1171,7 +1172,7 @@ static PENDING: Cure = Cure {
         ),
         by_hand("what wakes it so soon: `perf record -e 'irq_vectors:*' -g` in the guest"),
     ],
-    risk: "the guest's polling is CPU time that its neighbours, or a quota, may miss",
+    risk: TAKES_CPUS,
     payer: "who else wants the CPU",
     ..IN_GUEST
 };

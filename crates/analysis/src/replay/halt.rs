@@ -470,6 +470,46 @@ mod tests {
     }
 
     #[test]
+    fn each_tunable_of_the_guests_governor_changes_what_it_decides() {
+        // Gaps that make the limit grow, and two that make it shrink.
+        let gaps = [30, 120, 80, 500, 500].iter().cycle().take(50);
+        let mut at = 0;
+        let halts: Vec<Halt> = gaps
+            .map(|gap| {
+                at += 2_000 * US;
+                let moment = |after| Moment::from_nanos(at + after * US);
+                let wakeup = VcpuWakeup { length: Nanos((gap + 20) * US), waited: true, valid: true };
+                let (asleep, woken, entered) = (Some(moment(0)), Some(moment(*gap)), Some(moment(gap + 25)));
+                Halt {
+                    begin: moment(0),
+                    asleep,
+                    woken,
+                    vcpu_wakeup: Some(wakeup),
+                    end: moment(gap + 20),
+                    entered,
+                    ..slept()[0]
+                }
+            })
+            .collect();
+        let mut all = Halts::default();
+        halts.iter().for_each(|halt| all.absorb(halt));
+        let replayed = |set: &[(&'static str, u64)]| {
+            let mut replay = HaltReplay::new(HaltPolicy::Guest, &all.settings, &x86(), set, &all.all()).unwrap();
+            halts.iter().for_each(|halt| replay.absorb(halt));
+            replay.outcome
+        };
+        for (name, value) in [
+            ("guest_halt_poll_ns", 60 * US),
+            ("guest_halt_poll_grow", 1),
+            ("guest_halt_poll_grow_start", 190 * US),
+            ("guest_halt_poll_shrink", 1),
+            ("guest_halt_poll_allow_shrink", 0),
+        ] {
+            assert_ne!(replayed(&[(name, value)]), replayed(&[]), "{name}={value}");
+        }
+    }
+
+    #[test]
     fn a_poll_that_somebody_else_cut_short_is_not_made_to_catch() {
         let mut halts = Halts::default();
         let cut = Halt {

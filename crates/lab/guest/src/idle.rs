@@ -53,12 +53,16 @@ impl Idler {
     /// Idles until there is a message in the box, or an interrupt woke this vCPU for nothing.
     fn idle(&mut self, page: &mut VcpuPage, number: u32) {
         let has_come = || has_message(number);
+        let own = &shared().boxes[number as usize];
+        let bit = 1 << page.index;
         if self.polls
             && let IdleState::Poll { limit } = self.governor.select()
         {
             page.polls += 1;
             let begin = cpu::now();
+            own.polling.fetch_or(bit, SeqCst);
             let expired = self.poll(begin, limit, &has_come);
+            own.polling.fetch_and(!bit, SeqCst);
             page.poll_ticks += cpu::now() - begin;
             self.governor.reflect(&self.params, IdleOutcome::Polled { expired });
             if !expired {
@@ -67,8 +71,7 @@ impl Idler {
             }
         }
         let begin = cpu::now();
-        let waiting = &shared().boxes[number as usize].waiting;
-        let bit = 1 << page.index;
+        let waiting = &own.waiting;
         waiting.fetch_or(bit, SeqCst);
         if has_come() {
             waiting.fetch_and(!bit, SeqCst);
@@ -123,6 +126,7 @@ impl Idler {
         let waiting = to.waiting.load(SeqCst);
         if waiting == 0 {
             page.wakes_saved += 1;
+            page.ipis_spared += u64::from(to.polling.load(SeqCst) != 0);
             return;
         }
         let target = waiting.trailing_zeros();

@@ -517,9 +517,9 @@ pub const STEPS: &[StepRow] = &[
             "ipi",
             KeyType::Number("vCPU", 0, MAX_VCPUS - 1),
             Error,
-            "Sends an inter-processor interrupt to this vCPU of the same VM",
+            "Wakes this vCPU of the same VM by an inter-processor interrupt; one that polls needs none",
         )],
-        "Sends an inter-processor interrupt to this vCPU of the same VM",
+        "Wakes this vCPU of the same VM by an inter-processor interrupt; one that polls needs none",
     ),
     step("await_ipi", &[], "Idles until an inter-processor interrupt arrives; goes on at once if one is pending"),
     step(

@@ -2,6 +2,7 @@
 
 use super::PollLimitChange;
 use crate::cures::cure::by_hand;
+use crate::cures::guest_polling::TAKES_CPUS;
 use crate::cures::halt_poll_scope::halt_poll_reach;
 use crate::cures::vmm_settings::for_vmm;
 use crate::evidence::input::Vmm;
@@ -115,9 +116,10 @@ impl PollWords<'_> {
                  halts, and with each a wake-up or a poll of KVM's"
             ),
             settings: for_vmm(vmm, settings),
-            risk: "a polling guest looks busy to its host and takes CPU time from others there: only if each vCPU has \
-                a CPU to itself; gaps are replayed unchanged, and a guest that is answered sooner may ask sooner"
-                .into(),
+            risk: format!(
+                "{TAKES_CPUS}; gaps are replayed unchanged, and a guest that is answered sooner may ask sooner"
+            )
+            .into(),
             payer: self.more_polling().into(),
             undo: "in the guest: write the old value back, or modprobe -r cpuidle-haltpoll".into(),
             acts: "at once, in the guest in which it is set; the guest's driver switches KVM's own polling \
@@ -141,6 +143,10 @@ impl PollWords<'_> {
     }
 
     fn more_polling(&self) -> String {
-        format!("the host's CPUs: {} more polling in each second; sibling hyperthreads feel it", self.price)
+        let cpus = self.price.0 as f64 / 1e9;
+        format!(
+            "the host's CPUs: {} more polling in each second, {cpus:.2} CPUs; sibling hyperthreads feel it",
+            self.price
+        )
     }
 }

@@ -129,7 +129,7 @@ impl Crowd {
         };
         if *cpus == 0 {
             return format!(
-                "find what keeps vCPUs waiting{}: they run on or wait for {wanted:.2} CPUs, and how many there are the recording does not say",
+                "find what keeps vCPUs waiting{}: they run on or wait for {wanted:.2} CPUs, and the recording does not show how many there are",
                 taken.trim_end_matches(',')
             );
         }
