@@ -156,6 +156,10 @@ pub enum GeneratedDocument {
     ReportSchema,
     /// JSON schema of `diff --format json`
     DiffSchema,
+    /// JSON schema of `report` and `advise --format json` of texts of counts
+    CountsSchema,
+    /// JSON schema of `diff --format json` of texts of counts
+    CountsDiffSchema,
     /// JSON schema of a line of `events --format json`
     EventsSchema,
     /// JSON schema of a line of `top --format json`
@@ -182,6 +186,8 @@ pub enum GeneratedDocument {
     PageSchema,
     /// Lines of coverage: lost, not understood and unused events (Markdown)
     Losses,
+    /// Texts of counts: what is read, the columns, the rules (Markdown)
+    Counts,
     /// The knobs of every mechanism (Markdown)
     Knobs,
     /// The commands that show each item of the mechanisms (Markdown)

@@ -1,6 +1,7 @@
 //! `exitscope diff`.
 
 use crate::cli::{CONFIDENCE, DiffArgs, EventsFormat};
+use crate::counts::{self, CountedFiles};
 use crate::gates::Gates;
 use crate::html_output;
 use crate::read::{self, RecordingAccess};
@@ -43,7 +44,10 @@ enum DiffOutput {
 }
 
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let (plan, output) = plan(args)?;
+    let (plan, output) = match plan(args)? {
+        DiffTask::Traces(plan, output) => (*plan, output),
+        DiffTask::Counts(sides) => return counts::compare(args, *sides, out),
+    };
     let Sides { comparison, lengths, rows, verdict, cut } = compare(&plan)?;
     let gates = Gates::of(args.fail_on.iter().map(|limit| limit.check(&rows, cut, &verdict)));
     match output {
@@ -57,8 +61,14 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     Ok(gates.outcome())
 }
 
+/// What is to be done.
+enum DiffTask {
+    Traces(Box<DiffPlan>, DiffOutput),
+    Counts(Box<[CountedFiles; 2]>),
+}
+
 /// What the flags ask for. Each is named, so that a new one has an effect.
-fn plan(args: &DiffArgs) -> anyhow::Result<(DiffPlan, DiffOutput)> {
+fn plan(args: &DiffArgs) -> anyhow::Result<DiffTask> {
     let DiffArgs { a, b, before, after, select, confidence, top, format, html, fail_on } = args;
     let [before, after] = files([(a, before), (b, after)])?;
     if let Some(to) = html {
@@ -66,6 +76,11 @@ fn plan(args: &DiffArgs) -> anyhow::Result<(DiffPlan, DiffOutput)> {
     }
     let access = RecordingAccess::of(&select.clock);
     let sides = [access.open(&before)?, access.open(&after)?];
+    match (CountedFiles::of(&sides[0])?, CountedFiles::of(&sides[1])?) {
+        (None, None) => {}
+        (Some(before), Some(after)) => return Ok(DiffTask::Counts(Box::new([before, after]))),
+        _ => anyhow::bail!("one side is texts of counts, the other traces: they have nothing in common"),
+    }
     // A VM of one side need not be on the other, where a process has another number.
     let all = sides.iter().flatten().map(Input::try_clone).collect::<Result<Vec<_>, _>>()?;
     select::check_limits(fail_on.iter().filter_map(ChangeLimit::reason), select, &all)?;
@@ -76,7 +91,7 @@ fn plan(args: &DiffArgs) -> anyhow::Result<(DiffPlan, DiffOutput)> {
         (None, EventsFormat::Text) => DiffOutput::Text { is_short: top.is_none() },
     };
     let top = top.unwrap_or(usize::MAX);
-    Ok((DiffPlan { sides, exits, confidence_percent: *confidence, top }, output))
+    Ok(DiffTask::Traces(Box::new(DiffPlan { sides, exits, confidence_percent: *confidence, top }), output))
 }
 
 /// What the page of two traces shows, packed.

@@ -8,8 +8,8 @@ use exitscope_apply::write_settings_document;
 use exitscope_exporter::write_metrics_document;
 use exitscope_page::PageData;
 use exitscope_view::{
-    AdviceReport, Comparison, DoctorReport, EventRow, Fleet, LabReport, Report, SimReport, Sweep, documents,
-    write_mechanisms,
+    AdviceReport, Comparison, CountsComparison, CountsReport, DoctorReport, EventRow, Fleet, LabReport, Report,
+    SimReport, Sweep, documents, write_mechanisms,
 };
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
@@ -42,6 +42,7 @@ pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Out
     let fine = |done: io::Result<()>| Ok(done.map(|()| Outcome::Fine)?);
     let schema = match what {
         GeneratedDocument::Losses => return fine(documents::losses(out)),
+        GeneratedDocument::Counts => return fine(documents::counts(out)),
         GeneratedDocument::Knobs => return fine(documents::knobs(out)),
         GeneratedDocument::Mechanisms => return fine(write_mechanisms(out)),
         GeneratedDocument::Settings => return fine(write_settings_document(out)),
@@ -52,6 +53,8 @@ pub fn print(what: GeneratedDocument, out: &mut dyn Write) -> anyhow::Result<Out
         GeneratedDocument::Columns => return fine(documents::columns(out)),
         GeneratedDocument::ReportSchema => schemas.into_root_schema_for::<Report>(),
         GeneratedDocument::DiffSchema => schemas.into_root_schema_for::<Comparison>(),
+        GeneratedDocument::CountsSchema => schemas.into_root_schema_for::<CountsReport>(),
+        GeneratedDocument::CountsDiffSchema => schemas.into_root_schema_for::<CountsComparison>(),
         GeneratedDocument::EventsSchema => schemas.into_root_schema_for::<EventRow>(),
         GeneratedDocument::TopSchema => schemas.into_root_schema_for::<exitscope_top::Frame>(),
         GeneratedDocument::ReplaySchema => schemas.into_root_schema_for::<exitscope_view::Replay>(),

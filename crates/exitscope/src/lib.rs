@@ -19,6 +19,7 @@ mod bundle;
 mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "no_cluster.rs")]
 mod cluster;
+mod counts;
 mod devices;
 mod diff;
 mod docs;

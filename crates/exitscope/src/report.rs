@@ -16,6 +16,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
         ReportTask::Bundle(plan) => bundle::run(&plan, out),
         ReportTask::Page(plan, to) => html::run(&plan, &to),
         ReportTask::Printed(plan, printed) => print(&plan, &printed, out),
+        ReportTask::Counts(task) => task.print(out),
     }
 }
 

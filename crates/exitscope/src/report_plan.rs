@@ -3,12 +3,14 @@
 //! ```text
 //!              ┌─► BundlePlan                  bundle
 //! ReportArgs ──┼─► ReportPlan, file            html      ◄── serve, of each recording
-//!              └─► ReportPlan, PrintedReport   report
+//!              ├─► ReportPlan, PrintedReport   report
+//!              └─► CountsTask                  report, of texts of counts
 //! ```
 
 use crate::Outcome;
 use crate::bundle::BundlePlan;
 use crate::cli::{ReportArgs, ReportFormat, SelectArgs};
+use crate::counts::{CountedFiles, CountsTask};
 use crate::devices::{self, DeviceList};
 use crate::gates::Gates;
 use crate::html_output;
@@ -42,6 +44,7 @@ pub enum ReportTask {
     Bundle(BundlePlan),
     Page(ReportPlan, PathBuf),
     Printed(ReportPlan, PrintedReport),
+    Counts(Box<CountsTask>),
 }
 
 /// How a report is printed.
@@ -110,7 +113,7 @@ impl ReportTask {
                 Ok(ReportTask::Bundle(BundlePlan::of(&files, access, to)?))
             }
             (None, Some(to)) => Ok(ReportTask::Page(page(args, access, to)?, to.clone())),
-            (None, None) => printed(args, access).map(|(plan, printed)| ReportTask::Printed(plan, printed)),
+            (None, None) => printed(args, access),
         }
     }
 }
@@ -148,7 +151,7 @@ fn page(args: &ReportArgs, access: RecordingAccess, to: &Path) -> anyhow::Result
 }
 
 /// The plan of what is printed.
-fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<(ReportPlan, PrintedReport)> {
+fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<ReportTask> {
     let &ReportArgs {
         ref files,
         ref inputs,
@@ -197,6 +200,9 @@ fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<(Report
     let hidden = hidden.as_ref().map(of_lab).transpose()?;
     let symbols = guestkallsyms.as_deref().map(symbols).transpose()?.map(Arc::new);
     let inputs = access.open(&read::files(files, inputs)?)?;
+    if let Some(counted) = CountedFiles::of(&inputs)? {
+        return Ok(ReportTask::Counts(Box::new(CountsTask::of_report(args, counted)?)));
+    }
     let names = OutsideNames { devices: DeviceList::of(names), symbols };
     let is_by_time = by.iter().any(|dim| matches!(dim, Dimension::Time(_)));
     let shown = ShownGroups {
@@ -207,7 +213,8 @@ fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<(Report
         by,
         events: form.events(),
     };
-    Ok((ReportPlan::selected(inputs, select, names, fail_on, shown)?, PrintedReport { form, hidden }))
+    let plan = ReportPlan::selected(inputs, select, names, fail_on, shown)?;
+    Ok(ReportTask::Printed(plan, PrintedReport { form, hidden }))
 }
 
 /// The dimensions by which exits are grouped.

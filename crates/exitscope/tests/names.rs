@@ -16,8 +16,22 @@ use std::collections::BTreeSet;
 const WRITE: &str = "EXITSCOPE_WRITE_DOCUMENTS";
 
 /// Schemas of JSON that scripts read; that of pages is for their own front end.
-const SCHEMAS: [&str; 13] = [
-    "report", "diff", "events", "top", "replay", "advise", "try", "sim", "sweep", "validate", "lab", "fleet", "doctor",
+const SCHEMAS: [&str; 15] = [
+    "report",
+    "counts",
+    "diff",
+    "counts-diff",
+    "events",
+    "top",
+    "replay",
+    "advise",
+    "try",
+    "sim",
+    "sweep",
+    "validate",
+    "lab",
+    "fleet",
+    "doctor",
 ];
 
 /// Adds the path of each key of a schema.

@@ -37,6 +37,7 @@ mod subject_names;
 mod switch_history;
 mod thread_name;
 mod turns;
+mod yield_counts;
 mod yields;
 
 pub use anonymous::Anonymous;
@@ -70,6 +71,7 @@ pub use subject::{PortAccessForm, SubjectWord};
 pub use subject_names::{SubjectName, SubjectNames};
 pub use thread_name::ThreadName;
 pub use turns::Turns;
+pub use yield_counts::{COUNTERS, CountSource, CounterRow, YieldCount, YieldCounter, YieldCounts, counters_of};
 pub use yields::{
     PleUpdate, Preemption, RunQueueInterval, RunnableSiblings, TargetState, ThreadWakeUp, Yield, YieldCall,
     YieldRecipient,

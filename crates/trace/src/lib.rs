@@ -9,12 +9,15 @@
 //! buffer that the caller owns and counts in a ledger that the caller owns. Events leave in time order. What cannot
 //! be read is counted and skipped; only first bytes that make no sense are an error.
 //!
+//! [`counts`] reads texts that hold counts and no events; [`open`] refuses them.
+//!
 //! Memory has a bound, [`MAX_MEMORY`], that no file can make a reader pass: sizes and counts out of a file are held
 //! against the file's length and against constants before anything is allocated for them.
 //!
 //! Must not depend on: exits, facts.
 
 mod bytes;
+pub mod counts;
 mod devices;
 mod event_merge;
 mod input;

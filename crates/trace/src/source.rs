@@ -1,7 +1,7 @@
 //! What every reader is: a source of events. And the choice of reader by a file's first bytes.
 
 use crate::input::Input;
-use crate::{perf, text, tracedat, xentrace};
+use crate::{counts, perf, text, tracedat, xentrace};
 use exitscope_model::{Event, Ledger, TraceInfo};
 use std::path::Path;
 
@@ -106,6 +106,22 @@ pub enum TraceError {
         /// The first bytes, as text or hexadecimal.
         first: String,
     },
+    /// It holds counts of yields, and no events.
+    #[error(
+        "{name} holds counts of yields and no events: `report`, `report --view yield`, `advise` and `diff` read it, as text and JSON"
+    )]
+    Counts {
+        /// The file.
+        name: String,
+    },
+    /// It looks like a text of counts, and none could be read.
+    #[error(
+        "{name}: no count of yields could be read: of the Performance Toolkit's screens FCX102 (SYSTEM) is read, of Linux on s390 `diag_stat` and KVM's statistics"
+    )]
+    NoCounts {
+        /// The file.
+        name: String,
+    },
     /// A structure that everything else depends on is damaged.
     #[error("{name}: {structure} at byte {offset} {problem}")]
     Damaged {
@@ -164,10 +180,15 @@ pub fn open(path: &Path) -> Result<Box<dyn EventSource>, TraceError> {
 /// Bytes at the beginning of a trace by which its format is told.
 pub(crate) const HEAD: usize = 4096;
 
+/// Whether these first bytes, of as many as [`HEAD`] or the whole file, are of a trace.
+pub(crate) fn is_trace(head: &[u8]) -> bool {
+    let known = [perf::looks_like, tracedat::looks_like, xentrace::looks_like, text::looks_like];
+    known.iter().any(|looks_like| looks_like(head))
+}
+
 /// Fails if these first bytes, of as many as [`HEAD`] or the whole trace, are of no format that is read.
 pub(crate) fn check_head(head: &[u8], name: &str) -> Result<(), TraceError> {
-    let known = [perf::looks_like, tracedat::looks_like, xentrace::looks_like, text::looks_like];
-    match known.iter().any(|looks_like| looks_like(head)) {
+    match is_trace(head) || counts::looks_like(head) {
         true => Ok(()),
         false => Err(TraceError::Unknown { name: name.to_string(), first: describe(head) }),
     }
@@ -193,7 +214,10 @@ pub fn open_input(input: Input, options: SourceOptions) -> Result<Box<dyn EventS
     if text::looks_like(head) {
         return text::open(input, options);
     }
-    Err(TraceError::Unknown { name: input.name().to_string(), first: describe(head) })
+    match counts::looks_like(head) {
+        true => Err(TraceError::Counts { name: input.name().to_string() }),
+        false => Err(TraceError::Unknown { name: input.name().to_string(), first: describe(head) }),
+    }
 }
 
 fn describe(head: &[u8]) -> String {

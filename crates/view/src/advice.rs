@@ -319,16 +319,21 @@ fn name_of(vm: Option<VmId>, info: &TraceInfo) -> (Option<u32>, Option<String>) 
 impl CitedFactRow {
     fn of(number: usize, fact: &CitedFact, info: &TraceInfo) -> CitedFactRow {
         let (vm, vm_name) = name_of(fact.vm, info);
-        let (value, unit, text) = match fact.figure {
-            CitedValue::Count(count) => (count as f64, "count", names::thousands(count)),
-            CitedValue::Rate(rate) => (rate, "per_s", format!("{}/s", names::rate(rate))),
-            CitedValue::Time(time) => (time.0 as f64, "ns", time.to_string()),
-            CitedValue::Share(share) => (share, "share", names::share(share)),
-            CitedValue::Cpus(cpus) => (cpus, "cpus", format!("{cpus:.2}")),
-            CitedValue::Value(value) => (value as f64, "value", format!("{value:#x}")),
-        };
+        let (value, unit, text) = figure(fact.figure);
         let (topic, what) = (fact.topic.id(), fact.what.clone());
         CitedFactRow { number, scope: scope(fact.vm), vm, vm_name, topic, what, value, unit, text }
+    }
+}
+
+/// A figure as a number, its unit, and for a person.
+pub(crate) fn figure(figure: CitedValue) -> (f64, &'static str, String) {
+    match figure {
+        CitedValue::Count(count) => (count as f64, "count", names::thousands(count)),
+        CitedValue::Rate(rate) => (rate, "per_s", format!("{}/s", names::rate(rate))),
+        CitedValue::Time(time) => (time.0 as f64, "ns", time.to_string()),
+        CitedValue::Share(share) => (share, "share", names::share(share)),
+        CitedValue::Cpus(cpus) => (cpus, "cpus", format!("{cpus:.2}")),
+        CitedValue::Value(value) => (value as f64, "value", format!("{value:#x}")),
     }
 }
 

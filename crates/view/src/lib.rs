@@ -13,6 +13,8 @@ mod advice_files;
 mod advice_page;
 mod compare;
 mod compare_verdict;
+mod counts;
+mod counts_page;
 mod csv_rows;
 mod doctor_page;
 pub mod documents;
@@ -67,6 +69,11 @@ pub use advice_files::{SettingsFormat, write_settings};
 pub use advice_page::advice_page;
 pub use compare::{ChangeRow, Comparison, ReasonComparison, SideRow};
 pub use compare_verdict::DiffVerdictRow;
+pub use counts::{
+    AcceptedCountRow, ComparedRow, CountChangeRow, CountFactRow, CountNotJudgedRow, CountRow, CountsAdviceRow,
+    CountsComparison, CountsReport, CountsRow, NotComparedRow, SidesRow, SystemChangeRow,
+};
+pub use counts_page::{counts_advice_page, counts_comparison_page, counts_page};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};

@@ -9,6 +9,7 @@ mod apply;
 mod tried;
 
 use crate::cli::{AdviseArgs, EventsFormat};
+use crate::counts::{self, CountedFiles};
 use crate::devices::{self, DeviceList};
 use crate::read::{self, RecordingAccess};
 use crate::select::{OutsideNames, SelectedExits, narrows_exits};
@@ -64,6 +65,9 @@ pub fn run(args: &AdviseArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
     }
     let file = read::files(file.as_slice(), input.as_slice())?.remove(0);
     let input = RecordingAccess::of(&select.clock).open_one(&file)?;
+    if let Some(counted) = CountedFiles::of(std::slice::from_ref(&input))? {
+        return counts::advise(args, counted, out);
+    }
     let names = OutsideNames { devices: DeviceList::of(names), symbols: None };
     let exits = SelectedExits::of(select, std::slice::from_ref(&input), &names)?;
     let advised = AdvisePlan { input, exits, devices: names.devices.into_devices()? }.judge()?;

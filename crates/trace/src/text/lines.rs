@@ -11,7 +11,7 @@ const CHUNK: usize = 256 * 1024;
 
 /// The next line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextLine<'a> {
+pub(crate) enum NextLine<'a> {
     /// Its bytes, without the line end.
     Line(&'a [u8]),
     /// It was longer than [`MAX_LINE`].
@@ -22,7 +22,7 @@ pub(super) enum NextLine<'a> {
 
 /// Hands out a file's lines.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// Where they come from.
     pub input: Input,
     /// How many lines were handed out: the number of the last one, counted from 1.

@@ -24,7 +24,7 @@ use exitscope_model::{Event, EventKind, Ledger, LedgerLine, NameId, TraceInfo};
 use exitscope_units::{Moment, PcpuId, Tid, VcpuId, VmId};
 use flaw::Flaw;
 use layout::{LineColumns, LineKind, NO_TASK, TextDialect, join, may_be_rest};
-use lines::{Lines, NextLine};
+pub(crate) use lines::{Lines, NextLine};
 use refused::{LineAt, OrderCheck, Refusal, ThreadCheck};
 use rustc_hash::FxHashMap;
 

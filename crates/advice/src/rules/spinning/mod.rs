@@ -30,7 +30,7 @@ pub(crate) const LOCK_HOLDERS: Rule = Rule::new("lock_holders");
 pub(crate) const SPIN_LONGER: Rule = Rule::new("spin_longer");
 
 /// Yields a second at least: a guest whose locks are short makes fewer.
-const MIN_YIELDS_PER_S: f64 = 500.0;
+pub(crate) const MIN_YIELDS_PER_S: f64 = 500.0;
 
 /// Lock holders are preempted if one yield in so many finds a sibling that lost its CPU.
 const FINDS: u64 = 10;

@@ -1,0 +1,159 @@
+//! Texts of counts where traces are usual: `report`, `advise` and `diff` of what a monitor or a kernel counted.
+
+use crate::cli::{AdviseArgs, DiffArgs, EventsFormat, ReportArgs, ReportFormat, SelectArgs};
+use crate::terminal::terminal_style;
+use crate::views::ViewArg;
+use crate::{Outcome, write_json};
+use anyhow::{bail, ensure};
+use exitscope_model::{Ledger, LedgerLine, YieldCounts};
+use exitscope_trace::Input;
+use exitscope_trace::counts::{is_counts, read};
+use exitscope_view::{
+    CountsComparison, CountsReport, Page, counts_advice_page, counts_comparison_page, counts_page, write_page,
+};
+use std::io::Write;
+
+/// What texts of counts hold together.
+pub struct CountedFiles {
+    names: Vec<String>,
+    counts: Vec<YieldCounts>,
+    ledger: Ledger,
+}
+
+impl CountedFiles {
+    /// Those of these inputs; `None` if they are traces. Both at once have nothing in common.
+    pub fn of(inputs: &[Input]) -> anyhow::Result<Option<CountedFiles>> {
+        let are_counts = inputs.iter().map(is_counts).collect::<Result<Vec<_>, _>>()?;
+        if !are_counts.contains(&true) {
+            return Ok(None);
+        }
+        if let Some(trace) = are_counts.iter().position(|is_counts| !is_counts) {
+            bail!("{} is no text of counts, and others named beside it are: read them apart", inputs[trace].name());
+        }
+        let mut files = CountedFiles { names: Vec::new(), counts: Vec::new(), ledger: Ledger::default() };
+        for input in inputs {
+            let text = read(input)?;
+            files.names.push(input.name().to_string());
+            files.ledger.merge(&text.ledger);
+            for counts in text.counts {
+                match files.counts.contains(&counts) {
+                    true => files.ledger.count(LedgerLine::RepeatedScreen),
+                    false => files.counts.push(counts),
+                }
+            }
+        }
+        Ok(Some(files))
+    }
+
+    fn report(self) -> CountsReport {
+        CountsReport::of(self.names, &self.counts, &self.ledger)
+    }
+}
+
+/// How a report of counts is printed.
+pub struct CountsTask {
+    files: CountedFiles,
+    is_json: bool,
+}
+
+impl CountsTask {
+    /// What these flags of `report` ask of counts. Each is named, so that a new one is judged, too.
+    pub fn of_report(args: &ReportArgs, files: CountedFiles) -> anyhow::Result<CountsTask> {
+        let ReportArgs {
+            files: _,
+            inputs: _,
+            all: _,
+            by,
+            event,
+            guestkallsyms,
+            interval,
+            view,
+            threads_per_core,
+            select,
+            names,
+            top,
+            sort,
+            slowest,
+            format,
+            html: _,
+            bundle: _,
+            hidden,
+            fail_on,
+        } = args;
+        check(&[
+            ("--by", !by.is_empty()),
+            ("--event", event.is_some()),
+            ("--guestkallsyms", guestkallsyms.is_some()),
+            ("--interval", interval.is_some()),
+            ("views but yield", view.is_some_and(|view| view != ViewArg::Yield)),
+            ("--threads-per-core", threads_per_core.is_some()),
+            ("a selection", selects(select)),
+            ("--devices", names.devices.is_some()),
+            ("--top", top.is_some()),
+            ("--sort", sort.is_some()),
+            ("--slowest", slowest.is_some()),
+            ("--format csv", *format == ReportFormat::Csv),
+            ("--hidden", hidden.is_some()),
+            ("--fail-on", !fail_on.is_empty()),
+        ])?;
+        Ok(CountsTask { files, is_json: *format == ReportFormat::Json })
+    }
+
+    /// Prints it.
+    pub fn print(self, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+        print(&self.files.report(), self.is_json, counts_page, out)
+    }
+}
+
+/// Prints what rules say of counts.
+pub fn advise(args: &AdviseArgs, files: CountedFiles, out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    check(&[
+        ("--as", args.form.is_some()),
+        ("--apply", args.apply),
+        ("--try", args.tried.is_some()),
+        ("a selection", selects(&args.select)),
+        ("--devices", args.names.devices.is_some()),
+    ])?;
+    print(&files.report(), args.format == EventsFormat::Json, counts_advice_page, out)
+}
+
+/// Compares the counts of both sides.
+pub fn compare(args: &DiffArgs, [before, after]: [CountedFiles; 2], out: &mut dyn Write) -> anyhow::Result<Outcome> {
+    check(&[
+        ("a selection", selects(&args.select)),
+        ("--top", args.top.is_some()),
+        ("--html", args.html.is_some()),
+        ("--fail-on", !args.fail_on.is_empty()),
+    ])?;
+    let side = |files: CountedFiles| (files.names, files.counts, files.ledger);
+    let ((names, counts, ledger), (later_names, later_counts, later_ledger)) = (side(before), side(after));
+    let comparison = CountsComparison::of((names, &counts, &ledger), (later_names, &later_counts, &later_ledger));
+    print(&comparison, args.format == EventsFormat::Json, counts_comparison_page, out)
+}
+
+fn print<T: serde::Serialize>(
+    of: &T,
+    is_json: bool,
+    page: fn(&T) -> Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<Outcome> {
+    match is_json {
+        true => write_json(of, out)?,
+        false => write_page(&page(of), terminal_style(), out)?,
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Fails if one of these was asked for.
+fn check(flags: &[(&str, bool)]) -> anyhow::Result<()> {
+    let asked: Vec<&str> = flags.iter().filter(|flag| flag.1).map(|flag| flag.0).collect();
+    ensure!(asked.is_empty(), "counts hold no exits: {} cannot be had of them", asked.join(", "));
+    Ok(())
+}
+
+/// Whether anything narrows what is looked at.
+fn selects(select: &SelectArgs) -> bool {
+    let SelectArgs { vms, vcpus, reasons, from, to, longer_than, condition, clock: _ } = select;
+    let is_named = !vms.is_empty() || !vcpus.is_empty() || !reasons.is_empty();
+    is_named || from.is_some() || to.is_some() || longer_than.is_some() || condition.is_some()
+}

@@ -1,0 +1,153 @@
+//! `report`, `advise` and `diff` of texts of counts: screens of z/VM's Performance Toolkit, counters of Linux on s390.
+
+mod common;
+
+use common::{check_json, exitscope, root, stderr, stdout};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+fn fixture(name: &str) -> PathBuf {
+    root().join("crates/trace/tests/fixtures/counts").join(name)
+}
+
+fn said(command: &str, files: &[&Path], flags: &[&str]) -> String {
+    let output = exitscope().arg(command).args(files).args(flags).output().unwrap();
+    assert!(output.status.success(), "{command} {flags:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn value(command: &str, files: &[&Path], schema: &str) -> Value {
+    let value = serde_json::from_str(&said(command, files, &["--format", "json"])).unwrap();
+    check_json(schema, [&value]);
+    value
+}
+
+fn refused(command: &str, files: &[&Path], flags: &[&str]) -> String {
+    let output = exitscope().arg(command).args(files).args(flags).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty(), "{command} {flags:?}");
+    stderr(&output)
+}
+
+#[test]
+fn a_screen_is_reported_with_its_counts_and_rates_and_without_exits() {
+    let screen = fixture("fcx102.txt");
+    let text = said("report", &[&screen], &["--view", "yield"]);
+    assert_eq!(text, said("report", &[&screen], &[]), "there is nothing else to see");
+    for has in [
+        "no events: nothing says which vCPU yielded",
+        "FCX102 (z/VM Performance Toolkit, SYSTEM), CPU 2817 SER 0A1B2, 10:00:30 - 10:01:30 (60.0s)",
+        "X'44' on the fast path: no virtual processor was queued  43,200",
+        "95,520     1,592",
+        "1 thing to do: `exitscope advise`",
+    ] {
+        assert!(text.contains(has), "{has}: {text}");
+    }
+    // What is on no screen is no zero, and no share is made up.
+    assert!(!text.contains('%') && !text.contains("0 exits"), "{text}");
+    let report = value("report", &[&screen], "counts");
+    let counts = &report["counts"][0];
+    assert_eq!((&counts["source"], &counts["span_ns"]), (&json!("fcx102"), &json!(60_000_000_000_u64)));
+    assert_eq!(counts["counts"][4]["per_s"], 1_592.0);
+    assert!(counts.get("fast_share").is_none() && counts.get("named_share").is_none(), "{counts}");
+    assert_eq!(report["coverage"], json!([]));
+}
+
+#[test]
+fn what_screens_advise_has_no_gain_in_figures_and_says_what_is_not_judged() {
+    let text = said("advise", &[&fixture("fcx102.txt")], &[]);
+    for has in [
+        "1. For FCX102 (z/VM Performance Toolkit, SYSTEM), CPU 2817 SER 0A1B2",
+        "name a virtual processor that is dispatched already",
+        "Gain: not known from counts",
+        "1,592/s",
+        "93.6%",
+        "IBM expects nothing of X'9C' where processors are not short",
+        "FCX104 (PRIVOP) has all X'44', and is not read",
+        "FCX144 (PROCLOG) has it, and is not read",
+    ] {
+        assert!(text.contains(has), "{has}: {text}");
+    }
+    let missing = value("report", &[&fixture("fcx102.txt")], "counts");
+    assert_eq!(missing["counts"][0]["missing"], json!([]));
+    let after = value("advise", &[&fixture("fcx102-after.txt")], "counts");
+    assert_eq!(after["advice"], json!([]), "175 a second are few");
+    let whole = value("advise", &[&fixture("fcx102.txt")], "counts");
+    assert_eq!(whole["advice"][0]["rule"], "yield_later");
+    assert_eq!(whole, value("report", &[&fixture("fcx102.txt")], "counts"), "one layout for both");
+}
+
+#[test]
+fn counters_of_linux_have_rates_shares_and_their_spin_retry() {
+    let linux = fixture("linux.txt");
+    let report = value("report", &[&linux], "counts");
+    let [guest, vm] = &report["counts"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!(
+        (&guest["source"], &guest["spin_retry"], &guest["since_start"]),
+        (&json!("diag_stat"), &json!(0), &json!(false))
+    );
+    assert_eq!((&guest["counts"][1]["count"], &guest["counts"][1]["per_s"]), (&json!(20_000), &json!(2_000.0)));
+    assert_eq!(
+        (&vm["system"], &vm["ignored_share"], &vm["named_share"]),
+        (&json!("4711-15"), &json!(0.9), &json!(0.1))
+    );
+    let rules: Vec<_> = report["advice"].as_array().unwrap().iter().map(|row| (&row["rule"], &row["of"])).collect();
+    assert_eq!(rules, [(&json!("spin_retry"), &json!(1)), (&json!("name_holder"), &json!(2))]);
+    let text = said("advise", &[&linux], &[]);
+    for has in [
+        "guest: spin_retry=1000 in /proc/sys/kernel/spin_retry",
+        "2 to 12 % more throughput",
+        "X'44', which names nobody, a second: 900/s",
+        "Not judged",
+    ] {
+        assert!(text.contains(has), "{has}: {text}");
+    }
+}
+
+#[test]
+fn both_sides_of_a_change_are_compared_by_their_rates() {
+    let [before, after] = ["fcx102.txt", "fcx102-after.txt"].map(fixture);
+    let comparison = value("diff", &[&before, &after], "counts-diff");
+    let changes = comparison["systems"][0]["changes"].as_array().unwrap();
+    let dispatched = changes.iter().find(|row| row["counter"] == "diag_9c_already_dispatched").unwrap();
+    assert_eq!((&dispatched["before_per_s"], &dispatched["after_per_s"]), (&json!(1_592.0), &json!(175.0)));
+    let text = said("diff", &[&before, &after], &[]);
+    let words: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for has in ["no change is judged", "dispatched already 1,592 175 -89.0%", "before: FCX102", "107 107 0.0%"] {
+        assert!(words.iter().any(|line| line.contains(has)), "{has}: {text}");
+    }
+    let other = value("diff", &[&before, &fixture("linux.txt")], "counts-diff");
+    assert_eq!((other["systems"].as_array().unwrap().len(), other["not_compared"].as_array().unwrap().len()), (0, 3));
+}
+
+#[test]
+fn damage_is_told_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.txt");
+    let text = std::fs::read_to_string(fixture("fcx102.txt")).unwrap();
+    std::fs::write(&cut, text.replace("  95520   1592", "  95520")).unwrap();
+    let said = said("report", &[&cut], &[]);
+    assert!(said.contains("Lines of a text trace that could not be understood"), "{said}");
+    assert!(!said.contains("dispatched already"), "{said}");
+    assert!(said.contains("not in the text, which is not zero: Diag.X'9C', Alr.Dispat."), "{said}");
+    assert_eq!(value("report", &[&cut], "counts")["coverage"][0]["first_at"], 8);
+}
+
+#[test]
+fn what_counts_do_not_have_is_refused() {
+    let screen = fixture("fcx102.txt");
+    let trace = root().join("corpus/x86-svm/t2.data.gz");
+    for (command, files, flags, why) in [
+        ("report", vec![screen.as_path()], vec!["--by", "vcpu"], "counts hold no exits: --by cannot be had of them"),
+        ("report", vec![&screen], vec!["--view", "halt"], "views but yield"),
+        ("report", vec![&screen], vec!["--format", "csv"], "--format csv"),
+        ("report", vec![&screen], vec!["--vcpu", "1", "--fail-on", "lost>0"], "a selection, --fail-on"),
+        ("report", vec![&screen, &trace], vec![], "read them apart"),
+        ("advise", vec![&screen], vec!["--as", "libvirt"], "--as"),
+        ("diff", vec![&screen, &trace], vec![], "they have nothing in common"),
+        ("export", vec![&screen], vec!["--format", "csv"], "holds counts of yields and no events"),
+        ("events", vec![&screen], vec![], "holds counts of yields and no events"),
+    ] {
+        let said = refused(command, &files, &flags);
+        assert!(said.contains(why), "{command} {flags:?}: {said}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Counts of yields as text: screens of z/VM's Performance Toolkit, and readings of the counters of KVM and of Linux on s390.
+//!
+//! ```text
+//! lines ─► which source: a screen's header, or how a counter is printed ─► screens.rs:  FCX102, by system and interval
+//!                                                                       └► readings.rs: differences of two readings
+//! ```
+//!
+//! There are no events in it: it is no [`EventSource`](crate::EventSource), and nothing makes exits of it.
+
+mod readings;
+mod screens;
+
+use crate::source::{HEAD, MAX_SECTION, is_trace};
+use crate::text::{Lines, NextLine};
+use crate::{Input, TraceError};
+use exitscope_model::{Ledger, LedgerLine, YieldCounts};
+use readings::Readings;
+use screens::Screens;
+
+/// What a text has counted, and what of it was not used.
+#[derive(Debug, Default)]
+pub struct CountedText {
+    /// By system and interval, in the order of the text.
+    pub counts: Vec<YieldCounts>,
+    /// What was not used, and why.
+    pub ledger: Ledger,
+}
+
+/// Whether a text that begins with `head` is one of counts.
+pub fn looks_like(head: &[u8]) -> bool {
+    head.split(|&byte| byte == b'\n')
+        .any(|line| std::str::from_utf8(line).is_ok_and(|line| screens::is_of_one(line) || readings::is_of_one(line)))
+}
+
+/// Bytes in which a text of counts has one, at least: other counters and screens may come before.
+const BEGINNING: usize = 64 << 10;
+
+/// Whether an input is a text of counts, and no trace.
+pub fn is_counts(input: &Input) -> Result<bool, TraceError> {
+    let mut head = vec![0; BEGINNING];
+    let got = input.read_up_to(0, &mut head)?;
+    Ok(!is_trace(&head[..got.min(HEAD)]) && looks_like(&head[..got]))
+}
+
+/// Reads one.
+pub fn read(input: &Input) -> Result<CountedText, TraceError> {
+    if input.len() > MAX_SECTION {
+        let what = format!("counts as text of more than {} MiB", MAX_SECTION >> 20);
+        return Err(TraceError::Unsupported { name: input.name().to_string(), what });
+    }
+    let (mut screens, mut readings, mut ledger) = (Screens::default(), Readings::default(), Ledger::default());
+    let mut lines = Lines::new(input.try_clone()?);
+    loop {
+        let at = lines.number + 1;
+        let before = lines.unended;
+        match lines.next_line()? {
+            NextLine::End => break,
+            NextLine::TooLong => ledger.count_at(LedgerLine::BadText, at),
+            NextLine::Line(line) => {
+                let line = String::from_utf8_lossy(line).into_owned();
+                // A last line without an end may be cut within a number.
+                if lines.unended > before && (screens::has_figure(&line) || readings::is_of_one(&line)) {
+                    ledger.add_at(LedgerLine::TruncatedBytes, lines.unended, at);
+                } else if !readings.line(&line, at, &mut ledger) {
+                    screens.line(&line, at, &mut ledger);
+                }
+            }
+        }
+    }
+    if input.truncation().is_some() {
+        ledger.count_at(LedgerLine::BadCompression, lines.number);
+    }
+    let mut counts = screens.end();
+    counts.extend(readings.end(&mut ledger));
+    match counts.is_empty() {
+        true => Err(TraceError::NoCounts { name: input.name().to_string() }),
+        false => Ok(CountedText { counts, ledger }),
+    }
+}

@@ -1,0 +1,395 @@
+//! Counts of yields as plain data: what a monitor or a kernel counted, what rules say of it, and what changed.
+
+use crate::advice::{AdviceSettingRow, figure};
+use crate::report::{Coverage, CoverageLine};
+use exitscope_advice::{CountedAdvice, CountedFact, CountedRule, judge_counts};
+use exitscope_analysis::{CountedChange, CountedSide, CountsNotCompared, compare_counts};
+use exitscope_model::{CountSource, Ledger, YieldCount, YieldCounter, YieldCounts, counters_of};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+
+/// Yields that somebody else counted: what `report`, `report --view yield` and `advise` say of texts of counts, which hold no
+/// events. What was not counted is absent, and not zero.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountsReport {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// What was read.
+    pub files: Vec<String>,
+    /// What of it was not used, and why.
+    pub coverage: Vec<CoverageLine>,
+    /// By system and interval, in the order of the files.
+    pub counts: Vec<CountsRow>,
+    /// What to change.
+    pub advice: Vec<CountsAdviceRow>,
+    /// What is left as it is.
+    pub accepted: Vec<AcceptedCountRow>,
+    /// What is not judged.
+    pub not_judged: Vec<CountNotJudgedRow>,
+}
+
+/// What one source counted of one system in one interval.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountsRow {
+    /// `fcx102` (z/VM's Performance Toolkit), `kvm_stats` (KVM, of a VM or of all) or `diag_stat` (a Linux kernel, of its own diagnoses).
+    #[schemars(schema_with = "source_ids")]
+    pub source: &'static str,
+    /// The system: model and serial number of the machine, or the VM's folder in /sys/kernel/debug/kvm; absent if nothing says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// The interval as a screen has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    /// How long it is; absent if nothing says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span_ns: Option<u64>,
+    /// Whether it is one reading of counters that count from a start on.
+    pub since_start: bool,
+    /// The counts.
+    pub counts: Vec<CountRow>,
+    /// The figures of this source that the text does not have, as the source calls them.
+    pub missing: Vec<&'static str>,
+    /// X'44' on the fast path, of all X'44'; absent where not both are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_share: Option<f64>,
+    /// X'9C' of X'9C' and X'44'; absent where not both are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named_share: Option<f64>,
+    /// X'9C' that KVM ignored, of all X'9C'; absent where not both are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored_share: Option<f64>,
+    /// The guest's `kernel.spin_retry`, where the text has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_retry: Option<u64>,
+}
+
+/// How often something happened.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountRow {
+    /// What was counted.
+    #[schemars(schema_with = "counter_ids")]
+    pub counter: &'static str,
+    /// How the source calls it.
+    pub printed: &'static str,
+    /// How often.
+    pub count: u64,
+    /// How often a second; absent where no interval is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_s: Option<f64>,
+    /// For a person.
+    #[serde(skip)]
+    pub what: &'static str,
+}
+
+/// A figure that an advice rests on.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountFactRow {
+    /// What it says.
+    pub what: String,
+    /// How much.
+    pub value: f64,
+    /// Of what: `per_s`, `share` (0 to 1) or `count`.
+    pub unit: &'static str,
+    /// How much, for a person.
+    pub text: String,
+}
+
+/// An advice.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountsAdviceRow {
+    /// Its number, from 1 on.
+    pub number: usize,
+    /// What is advised.
+    #[schemars(schema_with = "rule_ids")]
+    pub rule: &'static str,
+    /// The row of `counts` that it is of, from 1 on.
+    pub of: usize,
+    /// What to change.
+    pub change: String,
+    /// How exactly.
+    pub settings: Vec<AdviceSettingRow>,
+    /// What is known of the gain: counts have no times, so that it is in no figure.
+    pub gain: &'static str,
+    /// What says so.
+    pub evidence: Vec<CountFactRow>,
+    /// From when on it acts.
+    pub takes_effect: &'static str,
+    /// What can go wrong.
+    pub risk: &'static str,
+    /// Who pays for it.
+    pub who_pays: &'static str,
+    /// How to undo it.
+    pub undo: &'static str,
+}
+
+/// Something that happens often, and is left as it is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AcceptedCountRow {
+    /// The row of `counts` that it is of, from 1 on.
+    pub of: usize,
+    /// What it is.
+    pub fact: CountFactRow,
+    /// Why nothing is advised.
+    pub why: &'static str,
+}
+
+/// What is not judged.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountNotJudgedRow {
+    /// The rows of `counts` that it is of, from 1 on.
+    pub of: Vec<usize>,
+    /// What.
+    pub what: &'static str,
+    /// Why, and what would tell.
+    pub why: &'static str,
+}
+
+/// Counts of yields before and after a change. Nothing says how much the rates differ from one interval to the next anyway, so no
+/// change is judged.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountsComparison {
+    /// Name and version of this layout. Fields may be added within a version; none changes its meaning.
+    pub schema: &'static str,
+    /// The files of both sides.
+    pub files: SidesRow<Vec<String>>,
+    /// What of them was not used, and why.
+    pub coverage: SidesRow<Vec<CoverageLine>>,
+    /// The systems that are on both sides.
+    pub systems: Vec<SystemChangeRow>,
+    /// The systems that are not compared.
+    pub not_compared: Vec<NotComparedRow>,
+}
+
+/// Something of both sides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SidesRow<T> {
+    /// Before the change.
+    pub before: T,
+    /// After it.
+    pub after: T,
+}
+
+/// A system on both sides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SystemChangeRow {
+    /// Who counted.
+    #[schemars(schema_with = "source_ids")]
+    pub source: &'static str,
+    /// The system; absent if nothing says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// What is compared of each side.
+    pub sides: SidesRow<ComparedRow>,
+    /// The counters that both sides have.
+    pub changes: Vec<CountChangeRow>,
+}
+
+/// What is compared of a side.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ComparedRow {
+    /// Intervals.
+    pub intervals: usize,
+    /// Whether they overlap, so that the longest alone is compared.
+    pub longest_alone: bool,
+    /// What was counted.
+    pub counts: CountsRow,
+}
+
+/// A counter on both sides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CountChangeRow {
+    /// What was counted.
+    #[schemars(schema_with = "counter_ids")]
+    pub counter: &'static str,
+    /// How often a second, before.
+    pub before_per_s: f64,
+    /// How often a second, after.
+    pub after_per_s: f64,
+    /// After less before, as a part of before; absent where that is zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<f64>,
+    /// For a person.
+    #[serde(skip)]
+    pub what: &'static str,
+}
+
+/// A system that is not compared.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NotComparedRow {
+    /// Who counted.
+    #[schemars(schema_with = "source_ids")]
+    pub source: &'static str,
+    /// The system; absent if nothing says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Why.
+    pub why: &'static str,
+}
+
+impl CountsReport {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.counts/1";
+
+    /// Counts out of these files, and what rules say of them.
+    pub fn of(files: Vec<String>, counts: &[YieldCounts], ledger: &Ledger) -> CountsReport {
+        let judgement = judge_counts(counts);
+        let advice = judgement.advice.iter().enumerate().map(|(at, advice)| CountsAdviceRow::of(at + 1, advice));
+        let accepted = judgement.left_alone.iter().map(|(of, fact, why)| AcceptedCountRow {
+            of: of + 1,
+            fact: CountFactRow::of(fact),
+            why,
+        });
+        let mut not_judged: Vec<CountNotJudgedRow> = Vec::new();
+        for &(of, what, why) in &judgement.not_judged {
+            match not_judged.iter_mut().find(|row| (row.what, row.why) == (what, why)) {
+                Some(row) => row.of.push(of + 1),
+                None => not_judged.push(CountNotJudgedRow { of: vec![of + 1], what, why }),
+            }
+        }
+        CountsReport {
+            schema: CountsReport::SCHEMA,
+            files,
+            coverage: Coverage::of(ledger, 0, 0).lines,
+            counts: counts.iter().map(CountsRow::of).collect(),
+            advice: advice.collect(),
+            accepted: accepted.collect(),
+            not_judged,
+        }
+    }
+}
+
+impl CountsRow {
+    fn of(counts: &YieldCounts) -> CountsRow {
+        CountsRow {
+            source: counts.source.id(),
+            system: named(&counts.system),
+            interval: named(&counts.interval),
+            span_ns: counts.span.map(|span| span.0),
+            since_start: counts.is_since_start,
+            counts: counts.counts.iter().map(|count| CountRow::of(counts.source, count)).collect(),
+            missing: counts.missing().filter_map(|row| row.printed.first().copied()).collect(),
+            fast_share: counts.fast_share(),
+            named_share: counts.named_share(),
+            ignored_share: counts.ignored_share(),
+            spin_retry: counts.spin_retry,
+        }
+    }
+}
+
+/// A name, unless it is empty.
+fn named(name: &str) -> Option<String> {
+    Some(name.to_string()).filter(|name| !name.is_empty())
+}
+
+impl CountRow {
+    fn of(source: CountSource, count: &YieldCount) -> CountRow {
+        let row = counters_of(source).find(|row| row.counter == count.counter);
+        CountRow {
+            counter: count.counter.id(),
+            printed: row.and_then(|row| row.printed.first()).copied().unwrap_or_default(),
+            count: count.count,
+            per_s: count.per_s,
+            what: count.counter.prose(),
+        }
+    }
+}
+
+impl CountFactRow {
+    fn of((what, value): &CountedFact) -> CountFactRow {
+        let (value, unit, text) = figure(*value);
+        CountFactRow { what: what.to_string(), value, unit, text }
+    }
+}
+
+impl CountsAdviceRow {
+    fn of(number: usize, advice: &CountedAdvice) -> CountsAdviceRow {
+        CountsAdviceRow {
+            number,
+            rule: advice.rule.id(),
+            of: advice.of + 1,
+            change: advice.change.to_string(),
+            settings: advice.settings.iter().map(AdviceSettingRow::of).collect(),
+            gain: advice.gain,
+            evidence: advice.evidence.iter().map(CountFactRow::of).collect(),
+            takes_effect: advice.acts,
+            risk: advice.risk,
+            who_pays: advice.payer,
+            undo: advice.undo,
+        }
+    }
+}
+
+impl CountsComparison {
+    /// The name and version of the layout.
+    pub const SCHEMA: &'static str = "exitscope.counts_diff/1";
+
+    /// Both sides, compared: files, counts, and what was not used.
+    pub fn of(
+        before: (Vec<String>, &[YieldCounts], &Ledger),
+        after: (Vec<String>, &[YieldCounts], &Ledger),
+    ) -> CountsComparison {
+        let (changes, others) = compare_counts(before.1, after.1);
+        let lines = |ledger: &Ledger| Coverage::of(ledger, 0, 0).lines;
+        let not_compared = others.iter().map(|(source, system, why)| NotComparedRow {
+            source: source.id(),
+            system: named(system),
+            why: why_not(*why),
+        });
+        CountsComparison {
+            schema: CountsComparison::SCHEMA,
+            files: SidesRow { before: before.0, after: after.0 },
+            coverage: SidesRow { before: lines(before.2), after: lines(after.2) },
+            systems: changes.iter().map(SystemChangeRow::of).collect(),
+            not_compared: not_compared.collect(),
+        }
+    }
+}
+
+fn why_not(why: CountsNotCompared) -> &'static str {
+    match why {
+        CountsNotCompared::OneSide => "it is on one side alone",
+        CountsNotCompared::NoRate => {
+            "a side has no rate: one reading counts from a start on, and two need the moment before each (docs/counts.md)"
+        }
+        CountsNotCompared::NoLengths => "a side has several screens of which nothing says how long their intervals are",
+    }
+}
+
+impl SystemChangeRow {
+    fn of(change: &CountedChange) -> SystemChangeRow {
+        let [before, after] = &change.sides;
+        let compared = |side: &CountedSide| ComparedRow {
+            intervals: side.intervals,
+            longest_alone: side.is_longest_alone,
+            counts: CountsRow::of(&side.counts),
+        };
+        let row = |count: &YieldCount| {
+            let (old, new) = (count.per_s?, after.counts.get(count.counter)?.per_s?);
+            Some(CountChangeRow {
+                counter: count.counter.id(),
+                before_per_s: old,
+                after_per_s: new,
+                change: (old > 0.0).then(|| (new - old) / old),
+                what: count.counter.prose(),
+            })
+        };
+        SystemChangeRow {
+            source: change.source.id(),
+            system: named(&change.system),
+            changes: before.counts.counts.iter().filter_map(row).collect(),
+            sides: SidesRow { before: compared(before), after: compared(after) },
+        }
+    }
+}
+
+fn source_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": CountSource::ALL.map(CountSource::id) })
+}
+
+fn counter_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": YieldCounter::ALL.iter().map(|of| of.id()).collect::<Vec<_>>() })
+}
+
+fn rule_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": CountedRule::ALL.map(CountedRule::id) })
+}
