@@ -1285,6 +1285,8 @@ pub enum ReportFormat {
     Json,
     /// The groups, one a line, under the names that JSON gives to their fields: numbers as they are, lengths in ns
     Csv,
+    /// With --view gang: what the gang-exits script of 2015 prints (perf script -s gang_exits.py), counted by its rule
+    Script,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

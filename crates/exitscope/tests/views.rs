@@ -127,6 +127,30 @@ fn sums<'a>(rows: impl IntoIterator<Item = &'a Value>, columns: &[&str]) -> Vec<
     columns.iter().map(|column| rows.iter().map(|row| cell(row, column)).sum()).collect()
 }
 
+/// The counts are those of the script's rule over the text that `perf script` prints of these recordings.
+#[test]
+fn what_the_script_of_2015_prints_is_printed_figure_by_figure() {
+    for (trace, counts) in [
+        ("p8_smt4_gang_exits_rfc", &[(251, 724), (252, 0)][..]),
+        ("p8_2core_smt4_gang_exits_rfc", &[(218, 615), (219, 0)]),
+        ("p8_smt4_one_vm_two_threads", &[(163, 157)]),
+        ("p8_smt4_two_vms", &[(226, 310), (227, 0)]),
+        ("p8_smt4_callgraph", &[(428, 201)]),
+        ("p8_smt4_cede_all", &[(274, 2)]),
+        ("p8_smt4_one_thread", &[(205, 0)]),
+    ] {
+        let trace = corpus(&format!("powerpc/{trace}.data.gz"));
+        let printed = run(&["report", trace.to_str().unwrap(), "--view", "gang", "--format", "script"]);
+        let line = |(process, ganged): &(u32, u64)| format!("Ganged exits for process {process} : {ganged:>26}\n");
+        let lines: String = counts.iter().map(line).collect();
+        let wanted = format!("Ganged exits summary\n\n{lines}=======================================\n");
+        assert_eq!(stdout(&printed), wanted, "{}", trace.display());
+    }
+    let refused = run(&["report", corpus("powerpc/p8_smt4_two_vms.data.gz").to_str().unwrap(), "--format", "script"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--format script requires --view gang"), "{}", stderr(&refused));
+}
+
 #[test]
 fn the_ganged_runs_of_the_view_are_those_of_the_replay_and_its_rows_add_up() {
     let columns = [
