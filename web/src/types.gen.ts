@@ -1802,6 +1802,16 @@ export interface PioRow {
    */
   non_string: number;
   /**
+   * Ports: accesses by size in bytes, as far as the trace says it.
+   */
+  sizes: {
+    /**
+     * This interface was referenced by `undefined`'s JSON-Schema definition
+     * via the `patternProperty` "^\d+$".
+     */
+    [k: string]: number;
+  };
+  /**
    * Runnable, without a CPU.
    */
   steal_ns: number;

@@ -48,7 +48,7 @@ mod vcpu_time;
 mod verdict;
 mod yields;
 
-pub use accesses::{AccessKey, AccessStats, Accesses, TypicalAccesses};
+pub use accesses::{AccessKey, AccessStats, Accesses, SIZES, TypicalAccesses};
 pub use change_limit::{ChangeLimit, ChangeLimitError, FEWEST_RECORDINGS};
 pub use clock_check::ClockCheck;
 pub use condition::{Condition, ConditionError, ExitFilter, Length, Limit, TextKey, TextWord, Texts, Than};
