@@ -2,6 +2,7 @@
 
 use super::{NoSuchFigure, ReplayFigure, ReplayTable, Start, fill};
 use crate::FigureUnit::{self, Count, Ns, Share};
+use crate::replay::FigureRow;
 use crate::{KnobValueRow, Replay, thousands};
 use exitscope_analysis::DurationStats;
 use exitscope_analysis::replay::{PortLengths, PortOutcome, PortReplay, ReplayedPorts, knobs_of};
@@ -124,9 +125,14 @@ fn avoided(shown: &ShownPorts, base: &ShownPorts) -> f64 {
     base.of.outside.saturating_sub(shown.of.outside) as f64
 }
 
-/// The figures, of ways that differ, or do not, in who decodes accesses.
-fn figures(decoded_otherwise: bool) -> Vec<&'static ReplayFigure<ShownPorts>> {
-    FIGURES.iter().filter(|(of_ways, _)| decoded_otherwise || !of_ways).map(|row| &row.1).collect()
+/// The figures, of ways that differ, or do not, in who decodes accesses; lengths of accesses in cycles where the clock counts them.
+fn figures(decoded_otherwise: bool, in_cycles: bool) -> Vec<ReplayFigure<ShownPorts>> {
+    let shown = FIGURES.into_iter().filter(|(of_ways, _)| decoded_otherwise || !of_ways);
+    let in_unit = |(of_ways, figure): (bool, ReplayFigure<ShownPorts>)| {
+        let unit = if of_ways && in_cycles { FigureUnit::Cycles } else { figure.row.unit };
+        ReplayFigure { row: FigureRow { unit, ..figure.row }, ..figure }
+    };
+    shown.map(in_unit).collect()
 }
 
 impl ReplayTable<'_> {
@@ -154,15 +160,12 @@ impl ReplayTable<'_> {
             .collect();
         let recorded = replay.vary.iter().map(|_| "as recorded".to_string()).collect();
         let best = best.or(timed.then_some("gain"));
-        let figures = figures(replay.vary.iter().any(|axis| axis.key == "quick_path"));
+        let decoded_otherwise = replay.vary.iter().any(|axis| axis.key == "quick_path");
+        let figures = figures(decoded_otherwise, clock_hz.is_some());
+        let figures: Vec<&ReplayFigure<ShownPorts>> = figures.iter().collect();
         let shown: Vec<ShownPorts> = done.outcomes.iter().map(|of| ShownPorts::of(of, clock_hz)).collect();
         let now = ShownPorts::of(&done.in_force, clock_hz);
         fill(&mut replay, &figures, best, Start::InForce(recorded, &now), labels.into_iter().zip(&shown))?;
-        let decoded_otherwise = replay.figures.iter().any(|row| row.name == "to_device_model");
-        if clock_hz.is_some() {
-            let of_ways = |name| FIGURES.iter().any(|(of_ways, figure)| *of_ways && figure.row.name == name);
-            replay.figures.iter_mut().filter(|row| of_ways(row.name)).for_each(|row| row.unit = FigureUnit::Cycles);
-        }
         replay.notes = notes(done, model);
         if decoded_otherwise {
             let unit = if clock_hz.is_some() { "in cycles of the clock, " } else { "" };
@@ -250,8 +253,8 @@ mod tests {
             ("cost", 110.0),
             ("gain", 190.0),
         ];
-        super::super::tests::check(&figures(true), &shown, &base, &wanted);
+        super::super::tests::check(&figures(true, false).iter().collect::<Vec<_>>(), &shown, &base, &wanted);
         let of_any_way = [&wanted[..5], &wanted[7..]].concat();
-        super::super::tests::check(&figures(false), &shown, &base, &of_any_way);
+        super::super::tests::check(&figures(false, true).iter().collect::<Vec<_>>(), &shown, &base, &of_any_way);
     }
 }
