@@ -22,7 +22,7 @@ use exitscope_model::{CodeList, ExitCode};
 use exitscope_policy::vcore::H_DOORBELL;
 use exitscope_units::{Nanos, VmId};
 use forcers::{forcers, worst};
-use room::{Room, Vcores};
+use room::{VcoreRoom, Vcores};
 
 /// Narrower virtual cores.
 pub(crate) const VIRTUAL_CORES: Rule = Rule::new("virtual_cores");
@@ -149,7 +149,7 @@ pub(crate) fn judge(input: &AdviceInput, trials: &Trials, host: &RecordedHost, j
 #[derive(Clone, Copy)]
 struct Narrower {
     vcores: Vcores,
-    room: Room,
+    room: VcoreRoom,
     won: GainEstimateNs,
     /// Exits that were forced, and those of them that would not have happened.
     avoided: (u64, u64),
@@ -220,7 +220,7 @@ fn advise(
         of: GainOf::ForcedOut,
         headline: time(mean.min(most_lost)),
         // Nobody knows whether there are as many cores, or whether these are split already.
-        low: if room == Room::Cores { time(low.min(most_lost)) } else { Nanos::ZERO },
+        low: if room == VcoreRoom::Cores { time(low.min(most_lost)) } else { Nanos::ZERO },
         // What was lost bounds it, whatever its parts differ by.
         high: time(high.min(most_lost)),
         may_wait: false,

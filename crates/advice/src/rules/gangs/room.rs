@@ -23,7 +23,7 @@ const SPLITS: [u32; 2] = [2, 4];
 
 /// Where virtual cores run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum VcoreRoom {
     /// Nothing says how many CPUs the host has.
     Unknown,
     /// On cores of the host, as they are.
@@ -55,18 +55,18 @@ impl Vcores {
     }
 
     /// Where they would all find room at a time.
-    pub fn room(&self, host: &RecordedHost) -> Option<Room> {
+    pub fn room(&self, host: &RecordedHost) -> Option<VcoreRoom> {
         if host.cpus == 0 {
-            return Some(Room::Unknown);
+            return Some(VcoreRoom::Unknown);
         }
         if self.busy <= f64::from(host.cpus) {
-            return Some(Room::Cores);
+            return Some(VcoreRoom::Cores);
         }
         let has_room = |subcores: &u32| {
             let split = Params { subcores_per_core: *subcores, smt_mode: self.threads, ..Params::default() };
             split.fits() && self.busy <= f64::from(host.cpus * subcores)
         };
-        SPLITS.into_iter().find(has_room).map(Room::Subcores)
+        SPLITS.into_iter().find(has_room).map(VcoreRoom::Subcores)
     }
 }
 
@@ -80,14 +80,14 @@ mod tests {
             Vcores { threads, count: 8, busy }.room(&RecordedHost { cpus, ..RecordedHost::default() })
         };
         for (threads, busy, cpus, wanted) in [
-            (1, 2.0, 0, Some(Room::Unknown)),
-            (1, 2.0, 2, Some(Room::Cores)),
-            (1, 2.1, 2, Some(Room::Subcores(2))),
-            (1, 4.0, 2, Some(Room::Subcores(2))),
-            (1, 4.1, 2, Some(Room::Subcores(4))),
+            (1, 2.0, 0, Some(VcoreRoom::Unknown)),
+            (1, 2.0, 2, Some(VcoreRoom::Cores)),
+            (1, 2.1, 2, Some(VcoreRoom::Subcores(2))),
+            (1, 4.0, 2, Some(VcoreRoom::Subcores(2))),
+            (1, 4.1, 2, Some(VcoreRoom::Subcores(4))),
             (1, 8.1, 2, None),
-            (2, 4.0, 1, Some(Room::Subcores(4))),
-            (4, 2.0, 1, Some(Room::Subcores(2))),
+            (2, 4.0, 1, Some(VcoreRoom::Subcores(4))),
+            (4, 2.0, 1, Some(VcoreRoom::Subcores(2))),
             // Of four subcores each has two threads of the core's eight.
             (4, 3.0, 1, None),
         ] {

@@ -1,7 +1,7 @@
 //! What is said of virtual cores whose threads are forced out.
 
 use super::forcers::Forcer;
-use super::room::{Room, Vcores};
+use super::room::{VcoreRoom, Vcores};
 use super::smt_speed;
 use crate::cures::cure::by_hand;
 use crate::cures::vmm_settings::for_vmm;
@@ -78,11 +78,11 @@ const LOADS: &str = "a load whose threads are seldom forced out wins nothing: of
     as two threads of a core and as two subcores, six ran 18 to 81 % faster, and two (SPOP and MSET) 5 and 11 % slower";
 
 /// Who pays where a core runs fewer threads, or its subcores run several virtual cores.
-fn payer(vcores: &Vcores, room: Room, width: usize) -> String {
+fn payer(vcores: &Vcores, room: VcoreRoom, width: usize) -> String {
     let Vcores { busy, .. } = vcores;
     let speed = smt_speed::of_each(width);
     match (room, speed) {
-        (Room::Subcores(subcores), Some(speed)) => format!(
+        (VcoreRoom::Subcores(subcores), Some(speed)) => format!(
             "nobody gives up a core: threads share it as before, each with about {:.0} % of the speed that it has alone (as the model {} \
              assumes for {width}); but the exit of one is handled while the others run on, so at that speed, too, and all VMs of the \
              host are limited to virtual cores of {} threads",
@@ -101,7 +101,13 @@ fn payer(vcores: &Vcores, room: Room, width: usize) -> String {
 }
 
 /// Virtual cores of fewer threads than `width`; most is forced by exits of this kind.
-pub(super) fn narrower(vcores: &Vcores, room: Room, width: usize, forcer: Option<Forcer>, vmm: &Vmm) -> AdviceWords {
+pub(super) fn narrower(
+    vcores: &Vcores,
+    room: VcoreRoom,
+    width: usize,
+    forcer: Option<Forcer>,
+    vmm: &Vmm,
+) -> AdviceWords {
     let threads = vcores.threads;
     let why = match threads {
         1 => "one thread each, so that no exit takes another vCPU along",
@@ -113,43 +119,45 @@ pub(super) fn narrower(vcores: &Vcores, room: Room, width: usize, forcer: Option
         format!("{threads} threads each instead of {width}, {why}")
     };
     let on = match room {
-        Room::Subcores(subcores) => format!(", on cores that are split into {subcores} subcores (subcores_per_core)"),
-        Room::Cores => ", on as many cores of the host".to_string(),
-        Room::Unknown => ", if the host has as many cores or subcores (subcores_per_core) free".to_string(),
+        VcoreRoom::Subcores(subcores) => {
+            format!(", on cores that are split into {subcores} subcores (subcores_per_core)")
+        }
+        VcoreRoom::Cores => ", on as many cores of the host".to_string(),
+        VcoreRoom::Unknown => ", if the host has as many cores or subcores (subcores_per_core) free".to_string(),
     };
     let forced = forcer.map_or(String::new(), |kind| format!("; here {} force most", kind.text()));
     AdviceWords {
         change: format!("make virtual cores narrower: {instead}{on}{forced}"),
         settings: for_vmm(vmm, settings(threads, room)),
         risk: match room {
-            Room::Subcores(_) => format!(
+            VcoreRoom::Subcores(_) => format!(
                 "a virtual core that is wider than a subcore does not run at all (KVM_RUN fails with EBUSY); {LOADS}"
             ),
-            Room::Cores | Room::Unknown => {
+            VcoreRoom::Cores | VcoreRoom::Unknown => {
                 format!("where these cores are not free, virtual cores take turns{}; {LOADS}", in_turns(width))
             }
         }
         .into(),
         payer: payer(vcores, room, width).into(),
         undo: match room {
-            Room::Subcores(_) => {
+            VcoreRoom::Subcores(_) => {
                 "give the VM its old topology and restart it; with all VMs off, write 1 into subcores_per_core"
             }
-            Room::Cores | Room::Unknown => "give the VM its old topology and restart it",
+            VcoreRoom::Cores | VcoreRoom::Unknown => "give the VM its old topology and restart it",
         }
         .into(),
         acts: match room {
-            Room::Subcores(_) => {
+            VcoreRoom::Subcores(_) => {
                 "at the next VM start; cores can be split while no VM runs (EBUSY otherwise, set_subcores_per_core)"
             }
-            Room::Cores | Room::Unknown => "at the next VM start",
+            VcoreRoom::Cores | VcoreRoom::Unknown => "at the next VM start",
         }
         .into(),
     }
 }
 
 /// `set_subcores_per_core` of arch/powerpc/platforms/powernv/subcore.c; `on_primary_thread` of arch/powerpc/kvm/book3s_hv.c.
-fn settings(threads: u32, room: Room) -> Vec<AdviceSetting> {
+fn settings(threads: u32, room: VcoreRoom) -> Vec<AdviceSetting> {
     let topology = format!("<topology sockets='1' cores='…' threads='{threads}'/>");
     let split = |subcores: u32| {
         let text = format!(
@@ -159,7 +167,7 @@ fn settings(threads: u32, room: Room) -> Vec<AdviceSetting> {
         );
         AdviceSetting::ByHand(text.into())
     };
-    let split = if let Room::Subcores(subcores) = room { Some(split(subcores)) } else { None };
+    let split = if let VcoreRoom::Subcores(subcores) = room { Some(split(subcores)) } else { None };
     let topology = [
         AdviceSetting::Qemu(format!("-smp …,threads={threads}").into()),
         AdviceSetting::Libvirt { within: "cpu", xml: topology.into() },
