@@ -206,7 +206,6 @@ fn quick_path(rows: &PioRows) -> PageSection {
             .chain([STRING.to_string()])
             .collect(),
         say_hidden: true,
-        ..PageSection::default()
     }
 }
 
