@@ -978,9 +978,18 @@ export interface GangRows {
    */
   causes: ForcingExitsRow[];
   /**
+   * Time from being forced out until at the latest, of those whose next entry was not recorded: until their next run began, or,
+   * where somebody joined it, until they left it.
+   */
+  forced_out_at_most_ns: number;
+  /**
    * Exits of powerpc guests. Without any run, every vCPU runs by itself: POWER9 and later.
    */
   guest_exits: number;
+  /**
+   * By process, what the script of 2015 prints.
+   */
+  script: GangScriptRow[];
   /**
    * Runs of which only one end was seen.
    */
@@ -1022,6 +1031,19 @@ export interface ForcingExitsRow {
    * The VM's process id; absent if the trace does not say.
    */
   vm: number | null;
+}
+/**
+ * What the script of 2015 prints of one process.
+ */
+export interface GangScriptRow {
+  /**
+   * Runs at whose end more than one vCPU was runnable, less those that ceded since a thread of the process last began one.
+   */
+  ganged_exits: number;
+  /**
+   * The process that ran virtual cores; absent if the trace does not say.
+   */
+  process: number | null;
 }
 /**
  * The core runs of one VM or of one virtual core (powerpc).
@@ -1779,6 +1801,16 @@ export interface PioRow {
    * Accesses of which the trace says that their data are in a register.
    */
   non_string: number;
+  /**
+   * Ports: accesses by size in bytes, as far as the trace says it.
+   */
+  sizes: {
+    /**
+     * This interface was referenced by `undefined`'s JSON-Schema definition
+     * via the `patternProperty` "^\d+$".
+     */
+    [k: string]: number;
+  };
   /**
    * Runnable, without a CPU.
    */

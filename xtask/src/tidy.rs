@@ -27,7 +27,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("record", &["units", "stats", "model", "trace"]),
     ("live", &["units", "stats", "model", "record"]),
     ("analysis", &["units", "stats", "policy", "model"]),
-    ("advice", &["units", "stats", "policy", "model", "analysis"]),
+    ("advice", &["units", "stats", "policy", "scenario", "model", "analysis"]),
     (
         "pipeline",
         &["units", "stats", "policy", "scenario", "sim", "model", "trace", "record", "live", "analysis", "advice"],

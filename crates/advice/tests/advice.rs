@@ -6,7 +6,7 @@ mod common;
 
 use common::plain;
 use exitscope_advice::{
-    AdviceInput, AdviceSetting, CitedValue, GoesInto, InKernelPath, Judgement, RecordedHost, Trials, judge,
+    Advice, AdviceInput, AdviceSetting, CitedValue, GoesInto, InKernelPath, Judgement, RecordedHost, Trials, judge,
 };
 use exitscope_analysis::{RecordedHaltPolling, Selection};
 use exitscope_model::*;
@@ -345,55 +345,116 @@ fn a_cpu_that_is_left_idle_while_a_vcpu_wants_it_says_quota() {
     check(&recording, "quota");
 }
 
-/// A virtual core of four threads: 0 leaves for a system call and takes 1 and 2 along, which are back 40 and 60 us later;
-/// 3 has nothing to do.
-#[test]
-fn virtual_cores_are_made_as_narrow_as_wins_nearly_all() {
-    let mut recording = Recording::of(100 * MS);
-    recording.kinds = EventKinds { by_runner: true, ..EventKinds::default() };
-    (recording.machine.arch, recording.machine.polling) = ("ppc64le".into(), RecordedHaltPolling::default());
+/// How a thread leaves a core run: its vCPU, the trap, whether it had ceded, and how long after it is back, if that is recorded.
+type LeavingThread = (u32, u64, bool, Option<u64>);
+
+/// 400 runs of a virtual core, one every 250 us, which its threads leave in this way after 100 us.
+fn core_runs(recording: &mut Recording, vm: u32, threads: &[LeavingThread]) {
     let event = |nanos, vcpu, kind| Event {
         at: at(nanos),
-        tid: Tid(50),
-        vm: VmId(1),
+        tid: Tid(50 + vm),
+        vm: VmId(vm),
         vcpu: VcpuId(vcpu),
-        cpu: PcpuId(0),
+        cpu: PcpuId(8 * (vm - 1)),
         name: NameId::NONE,
         kind,
     };
+    let runnable = threads.len() as u32;
     for number in 0..400 {
         let begin = number * 250 * US;
-        let left = |vcpu, trap, idle| {
+        recording.runs.push(event(begin, 0, EventKind::RunCore { exit: false, runnable }));
+        for &(vcpu, trap, idle, _) in threads {
             let code = ExitCode::new(CodeList::PpcTrap, trap);
-            event(begin + 100 * US, vcpu, EventKind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 })
-        };
-        let doorbell = u64::from(H_DOORBELL);
-        recording.runs.extend([
-            event(begin, 0, EventKind::RunCore { exit: false, runnable: 4 }),
-            left(0, 0xc00, false),
-            left(1, doorbell, false),
-            left(2, doorbell, false),
-            left(3, doorbell, true),
-            event(begin + 101 * US, 0, EventKind::RunCore { exit: true, runnable: 4 }),
-            event(begin + 140 * US, 1, EventKind::Enter),
-            event(begin + 160 * US, 2, EventKind::Enter),
-        ]);
-        let code = ExitCode::new(CodeList::PpcTrap, 0xc00);
-        let who = VcpuIdentity { tid: Tid(0), ..vcpu(1, 0) };
-        let of = exit(who, begin + 100 * US, 0, 100 * US, &[(TimePart::Kernel, 20 * US)]);
+            let kind = EventKind::Exit { code, idle, words: SubjectWord::NONE, rip: 0 };
+            recording.runs.push(event(begin + 100 * US, vcpu, kind));
+        }
+        recording.runs.push(event(begin + 101 * US, 0, EventKind::RunCore { exit: true, runnable }));
+        let back = threads.iter().filter_map(|&(vcpu, _, _, back)| Some((vcpu, back?)));
+        recording.runs.extend(back.map(|(vcpu, back)| event(begin + 100 * US + back, vcpu, EventKind::Enter)));
+    }
+    recording.runs.sort_by_key(|event| event.at);
+}
+
+fn of_core(vm: u32, vcpu: u32) -> VcpuIdentity {
+    VcpuIdentity { tid: Tid(0), ..self::vcpu(vm, vcpu) }
+}
+
+/// A host of one core, whose VM 1 has a virtual core of these threads. Exits of vCPU 0 take 20 us; nothing is known of the others.
+fn on_one_core(threads: &[LeavingThread]) -> Recording {
+    let mut recording = Recording::of(100 * MS);
+    recording.kinds = EventKinds { by_runner: true, ..EventKinds::default() };
+    (recording.machine.arch, recording.machine.polling) = ("ppc64le".into(), RecordedHaltPolling::default());
+    recording.machine.cpus = 1;
+    core_runs(&mut recording, 1, threads);
+    for number in 0..400 {
+        let code = ExitCode::new(CodeList::PpcTrap, SYSCALL);
+        let begin = number * 250 * US + 100 * US;
+        let of = exit(of_core(1, 0), begin, 0, 100 * US, &[(TimePart::Kernel, 20 * US)]);
         recording.exits.push(Exit { code, is_halt: false, ..of });
     }
-    for of in 1..4 {
-        recording.rest(VcpuIdentity { tid: Tid(0), ..vcpu(1, of) }, TimePart::Unknown, 100 * MS);
+    for &(of, ..) in &threads[1..] {
+        recording.rest(of_core(1, of), TimePart::Unknown, 100 * MS);
     }
+    recording
+}
+
+const SYSCALL: u64 = 0xc00;
+const DOORBELL: u64 = H_DOORBELL as u64;
+
+/// A virtual core of four threads: 0 leaves for a system call and takes 1 and 2 along, which are back 40 and 60 us later;
+/// 3 has nothing to do.
+const TAKEN_ALONG: [LeavingThread; 4] = [
+    (0, SYSCALL, false, None),
+    (1, DOORBELL, false, Some(40 * US)),
+    (2, DOORBELL, false, Some(60 * US)),
+    (3, DOORBELL, true, None),
+];
+
+#[test]
+fn virtual_cores_are_made_as_narrow_as_wins_nearly_all() {
+    let mut recording = on_one_core(&TAKEN_ALONG);
     recording.machine.cpus = 4;
     check(&recording, "virtual_cores");
-    // Two more vCPUs never leave the guest: of four virtual cores, one core has to do for more than two at a time.
+    // Two more vCPUs never leave the guest: of four virtual cores, one core has to do for more than two at a time, and is split.
     for of in 1..3 {
-        recording.exits.push(exit(VcpuIdentity { tid: Tid(0), ..vcpu(1, of) }, 99 * MS, 0, 99 * MS, &[]));
+        recording.exits.push(exit(of_core(1, of), 99 * MS, 0, 99 * MS, &[]));
     }
     recording.machine.cpus = 1;
+    check(&recording, "split_cores");
+    // Four further VMs want it, too: that is more than four subcores have.
+    for vm in 2..6 {
+        core_runs(&mut recording, vm, &[(0, SYSCALL, false, None), (1, DOORBELL, false, Some(40 * US))]);
+        for of in 0..2 {
+            recording.exits.push(exit(of_core(vm, of), 99 * MS, 0, 99 * MS, &[]));
+        }
+    }
     check(&recording, "too_few_cores");
+}
+
+/// The two events that the script of 2015 reads.
+#[test]
+fn without_entries_forced_exits_are_counted_and_bounded_by_the_next_run() {
+    let recording = on_one_core(&TAKEN_ALONG.map(|(vcpu, trap, ceded, _)| (vcpu, trap, ceded, None)));
+    check(&recording, "virtual_cores_counted");
+}
+
+/// No thread but one is active, or none is forced out, or seldom: narrower virtual cores would take cores and win nothing.
+#[test]
+fn virtual_cores_are_left_as_they_are_where_nobody_is_taken_along() {
+    let idle = |vcpu| (vcpu, DOORBELL, true, None);
+    let timer = |vcpu| (vcpu, u64::from(exitscope_policy::vcore::HV_DECREMENTER), false, None);
+    let soon = |vcpu| (vcpu, DOORBELL, false, Some(US));
+    let leaves = (0, SYSCALL, false, None);
+    for threads in [
+        [leaves, idle(1), idle(2), idle(3)],
+        [timer(0), timer(1), timer(2), timer(3)],
+        [leaves, soon(1), soon(2), soon(3)],
+    ] {
+        let judgement = on_one_core(&threads).judged();
+        let of_vcores = |advice: &&Advice| advice.plan().rule.id() == "virtual_cores";
+        assert_eq!(judgement.advice().iter().filter(of_vcores).count(), 0, "{threads:?}");
+        assert!(judgement.left_alone.is_empty(), "{threads:?} {:?}", judgement.left_alone);
+    }
 }
 
 /// Two vCPUs yield every 250 us in waits of four; at so many of 20 yields the sibling had lost its CPU.

@@ -35,6 +35,9 @@ impl AccessKey {
     }
 }
 
+/// Sizes of port accesses, in bytes.
+pub const SIZES: [u16; 3] = [1, 2, 4];
+
 /// The figures of such accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessStats {
@@ -42,6 +45,8 @@ pub struct AccessStats {
     pub stats: ExitStats,
     /// Accesses whose data are in a register.
     pub plain: u64,
+    /// Accesses of 1, 2 and 4 bytes; a recording may not say.
+    pub sizes: [u64; 3],
     /// The lowest and the highest address or port.
     pub addresses: Option<(u64, u64)>,
     /// The smallest and the largest value that was written.
@@ -60,9 +65,10 @@ impl Tally for AccessStats {
     }
 
     fn merge(&mut self, other: &AccessStats) {
-        let AccessStats { stats, plain, addresses, written, handed, answered } = other;
+        let AccessStats { stats, plain, sizes, addresses, written, handed, answered } = other;
         self.stats.merge(stats);
         self.plain += plain;
+        self.sizes.iter_mut().zip(sizes).for_each(|(sum, of)| *sum += of);
         self.addresses = both(self.addresses, *addresses);
         self.written = both(self.written, *written);
         self.handed.merge(handed);
@@ -84,6 +90,9 @@ impl AccessStats {
     pub(crate) fn absorb_access(&mut self, exit: &Exit) {
         if let Some(detail) = exit.subject {
             self.plain += u64::from(detail.form == PortAccessForm::NonString);
+            if let Some(at) = SIZES.iter().position(|size| *size == detail.size) {
+                self.sizes[at] += 1;
+            }
             self.addresses = both(self.addresses, Some((detail.key, detail.key)));
             if detail.write && detail.form != PortAccessForm::String {
                 self.written = both(self.written, Some((detail.value, detail.value)));
@@ -123,7 +132,10 @@ impl Accesses {
             }
         }
         let median = |histogram: &Histogram| histogram.quantile(5_000).map(Nanos);
-        let later = |[plain, string]: &[Histogram; 2]| Some(Nanos(median(string)?.0.saturating_sub(median(plain)?.0)));
+        let later = |[plain, string]: &[Histogram; 2]| {
+            let later = median(string)?.0.checked_sub(median(plain)?.0)?;
+            (later > 0).then_some(Nanos(later))
+        };
         TypicalAccesses {
             in_kernel: served.each_ref().map(|ways| ways.each_ref().map(median)),
             emulation: handed.iter().find_map(later),
@@ -137,7 +149,7 @@ pub struct TypicalAccesses {
     /// Those that the kernel serves: memory and ports, reads and writes.
     in_kernel: [[Option<Nanos>; 2]; 2],
     /// What the emulation of an instruction takes: how much later than a plain port access a string access of the same
-    /// direction is handed over. `None` if the recording lacks either.
+    /// direction is handed over. `None` if the recording lacks either, or they are not later.
     pub emulation: Option<Nanos>,
 }
 

@@ -10,6 +10,13 @@
 //! Two rules count runs: the script's of 2015 (more than one runnable at the end, less those that ceded), and the truer
 //! one (at least two threads that had not ceded; runs that ended for all with the shared timer are kept apart).
 //!
+//! The script's own number is another one again: it keeps one count of ceded threads for each process, which the runs of several cores
+//! share ([`GangScript`]).
+//!
+//! A recording of the two events that the script reads has no entries: a thread that was forced out is back, at the latest, when the
+//! next run begins that it leaves (`kvmppc_run_core` traces `kvm_guest_enter` of each thread before its own event), or, if somebody
+//! joined that run, when it leaves it.
+//!
 //! Runs are told by thread: several cores' runs overlap in time. vCPU numbers are those of a VM; where virtual cores of
 //! several VMs share one run (dynamic micro-threading), the trace does not tell them apart.
 
@@ -75,6 +82,8 @@ pub struct GangStats {
     pub lost: DurationStats,
     /// Of that, nanoseconds in which another virtual core had the CPU.
     pub others: u64,
+    /// From being forced out until at the latest, in nanoseconds, of those whose next entry was not recorded.
+    pub lost_at_most: u64,
     /// CPUs that recorded the runs: of a core, its first thread.
     pub cpus: BTreeSet<PcpuId>,
 }
@@ -94,10 +103,30 @@ pub struct ForcingExits {
 #[derive(Clone, Debug)]
 struct Run {
     whose: VcpuKey,
+    begin: Moment,
     runnable: u32,
     /// The VM as the exits say it: not every trace names the process of a thread.
     said: VmId,
     members: Vec<GangMember>,
+    /// vCPUs that had been forced out of an earlier one, whose entry was not recorded: when, and when they left this one.
+    unseen: Vec<(VcpuId, Moment, Moment)>,
+}
+
+impl Run {
+    /// Takes note of a thread that leaves it, and had been forced out before.
+    fn note_unseen(&mut self, event: &Event, before: &mut ForcedOutVcpu) {
+        let is_new = !std::mem::replace(&mut before.left_again, true);
+        if is_new && !before.members.is_empty() && self.unseen.len() < MAX_MEMBERS {
+            self.unseen.push((event.vcpu, before.at, event.at));
+        }
+    }
+
+    /// For how long those were out at most.
+    fn out_at_most(&self) -> Vec<(VcpuId, Nanos)> {
+        let somebody_joined = self.members.len() > self.runnable as usize;
+        let back = |left: Moment| if somebody_joined { left } else { self.begin };
+        self.unseen.iter().filter_map(|&(vcpu, at, left)| Some((vcpu, back(left).since(at)?))).collect()
+    }
 }
 
 /// A vCPU that was forced out and has not entered again.
@@ -109,6 +138,8 @@ pub(crate) struct ForcedOutVcpu {
     /// Where, and what other virtual cores had had of that CPU.
     cpu: PcpuId,
     others: u64,
+    /// It has left a later run since then.
+    left_again: bool,
 }
 
 /// Pairs the events of runs.
@@ -127,6 +158,8 @@ pub(crate) struct CoreRun {
     pub entered: u32,
     pub runnable: u32,
     pub members: Vec<GangMember>,
+    /// Those that had been forced out, and whose entry was not recorded: for how long they were out at most.
+    out_at_most: Vec<(VcpuId, Nanos)>,
 }
 
 impl CoreRun {
@@ -183,13 +216,16 @@ impl CoreRunPairing {
         match event.kind {
             EventKind::Exit { code, idle, .. } if code.list == CodeList::PpcTrap => {
                 let run = self.open.get_mut(&event.tid)?;
+                if let Some(before) = self.forced.get_mut(&(event.vm, event.vcpu)) {
+                    run.note_unseen(event, before);
+                }
                 if run.members.len() < MAX_MEMBERS {
                     let left = ThreadExit { trap: code.number as u16, ceded: idle };
                     run.members.push(GangMember { vcpu: event.vcpu, left });
                     if run.members.last().is_some_and(GangMember::is_forced) {
                         let (cpu, members) = (event.cpu, Vec::new());
-                        let forced =
-                            ForcedOutVcpu { at: event.at, members, runner: run.whose, cpu, others: others(cpu) };
+                        let (at, runner, others) = (event.at, run.whose, others(cpu));
+                        let forced = ForcedOutVcpu { at, members, runner, cpu, others, left_again: false };
                         run.said = event.vm;
                         self.forced.insert((event.vm, event.vcpu), forced);
                     }
@@ -207,13 +243,16 @@ impl CoreRunPairing {
                 if self.open.len() >= MAX_OPEN {
                     return Some(CoreRunOutcome::Unpaired);
                 }
-                let run = Run { whose: (event.vm, event.vcpu), runnable, said: event.vm, members: Vec::new() };
+                let whose = (event.vm, event.vcpu);
+                let (members, unseen) = (Vec::new(), Vec::new());
+                let run = Run { whose, begin: event.at, runnable, said: event.vm, members, unseen };
                 self.open.insert(event.tid, run).map(|_| CoreRunOutcome::Unpaired)
             }
             EventKind::RunCore { exit: true, runnable } => {
                 let Some(run) = self.open.remove(&event.tid) else { return Some(CoreRunOutcome::Unpaired) };
-                let Run { whose, runnable: entered, said, members } = run;
-                let run = CoreRun { runner: whose, cpu: event.cpu, entered, runnable, members };
+                let out_at_most = run.out_at_most();
+                let Run { whose, runnable: entered, said, members, .. } = run;
+                let run = CoreRun { runner: whose, cpu: event.cpu, entered, runnable, members, out_at_most };
                 let is_ganged = matches!(run.gang(), CoreRunClass::Ganged { .. });
                 for member in run.members.iter().filter(|member| is_ganged && member.is_forced()) {
                     if let Some(forced) = self.forced.get_mut(&(said, member.vcpu)) {
@@ -229,6 +268,56 @@ impl CoreRunPairing {
             }
             _ => None,
         }
+    }
+}
+
+/// What the script of 2015 counts, and as it counts: a run if, of the vCPUs runnable at its end, more than one had not ceded since a
+/// thread of the same process last began one. Where a process has runs on several cores at a time, these share that count.
+#[derive(Clone, Debug, Default)]
+pub struct GangScript {
+    /// Threads that ran a virtual core, and their processes: events of exits do not say them.
+    processes: FxHashMap<Tid, VmId>,
+    ceded: FxHashMap<VmId, u32>,
+    ganged: BTreeMap<VmId, u64>,
+}
+
+impl GangScript {
+    /// Takes one event.
+    fn absorb(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::Exit { code, idle: true, .. } if code.list == CodeList::PpcTrap => {
+                if let Some(ceded) = self.processes.get(&event.tid).and_then(|process| self.ceded.get_mut(process)) {
+                    *ceded += 1;
+                }
+            }
+            EventKind::RunCore { exit: false, .. } if self.processes.len() < MAX_OPEN => {
+                self.processes.insert(event.tid, event.vm);
+                self.ceded.insert(event.vm, 0);
+                self.ganged.entry(event.vm).or_default();
+            }
+            EventKind::RunCore { exit: true, runnable } if self.ganged.len() < MAX_OPEN => {
+                let ceded = self.ceded.get(&event.vm).copied().unwrap_or_default();
+                *self.ganged.entry(event.vm).or_default() += u64::from(script_counts(runnable, ceded));
+            }
+            _ => {}
+        }
+    }
+
+    /// By process, what it prints.
+    pub fn ganged(&self) -> &BTreeMap<VmId, u64> {
+        &self.ganged
+    }
+
+    fn merge(&mut self, other: &GangScript) {
+        let GangScript { processes: _, ceded: _, ganged } = other;
+        for (process, runs) in ganged {
+            *self.ganged.entry(*process).or_default() += runs;
+        }
+    }
+
+    fn end(&mut self) {
+        self.processes.clear();
+        self.ceded.clear();
     }
 }
 
@@ -254,6 +343,8 @@ pub struct GangFacts {
     pub unpaired: u64,
     /// Exits of powerpc guests, in runs or not.
     pub guest_exits: u64,
+    /// What the script of 2015 counts.
+    pub script: GangScript,
 }
 
 /// A virtual core: its VM and its vCPUs.
@@ -280,6 +371,10 @@ impl GangFacts {
                 self.about.insert((event.vm, event.vcpu), SubjectKey::of(detail));
             }
             _ => {}
+        }
+        // An exit is of the process that its thread is of.
+        if matches!(event.kind, EventKind::Exit { .. }) || selected(event.vm) {
+            self.script.absorb(event);
         }
         self.turns.take(event);
         let others = |cpu| self.turns.of_others(cpu, event.vm, event.vcpu, event.at);
@@ -331,7 +426,7 @@ impl GangFacts {
     }
 
     fn absorb_run(&mut self, run: &CoreRun) {
-        let CoreRun { runner, cpu, entered, runnable, ref members } = *run;
+        let CoreRun { runner, cpu, entered, runnable, ref members, ref out_at_most } = *run;
         let ceded = members.iter().filter(|member| member.left.ceded).count();
         let kind = run.gang();
         let cell = self.vcpus.entry(runner).or_default();
@@ -354,6 +449,10 @@ impl GangFacts {
                 of.runs += 1;
                 of.forced += forced;
             }
+        }
+        for (vcpu, out) in out_at_most {
+            let cell = self.vcpus.entry((runner.0, *vcpu)).or_default();
+            cell.lost_at_most = cell.lost_at_most.saturating_add(out.0);
         }
         self.join(runner.0, members);
     }
@@ -429,7 +528,9 @@ impl GangFacts {
             turns_of_others,
             unpaired,
             guest_exits,
+            script,
         } = other;
+        self.script.merge(script);
         self.turns_of_others = self.turns_of_others.saturating_add(*turns_of_others);
         for (key, lost) in forced_by {
             let of = self.forced_by.entry(*key).or_default();
@@ -458,6 +559,7 @@ impl GangFacts {
         (self.runs, self.turns) = (CoreRunPairing::default(), Turns::default());
         self.about.clear();
         self.left.clear();
+        self.script.end();
     }
 }
 
@@ -502,8 +604,21 @@ impl GangStats {
 
     /// Adds what another holds.
     pub fn merge(&mut self, other: &GangStats) {
-        let GangStats { runs, script, two_active, timer, ganged, exits, forced, too_late, joined, lost, others, cpus } =
-            other;
+        let GangStats {
+            runs,
+            script,
+            two_active,
+            timer,
+            ganged,
+            exits,
+            forced,
+            too_late,
+            joined,
+            lost,
+            others,
+            lost_at_most,
+            cpus,
+        } = other;
         self.runs += runs;
         self.script += script;
         self.two_active += two_active;
@@ -515,6 +630,7 @@ impl GangStats {
         self.joined += joined;
         self.lost.merge(lost);
         self.others = self.others.saturating_add(*others);
+        self.lost_at_most = self.lost_at_most.saturating_add(*lost_at_most);
         self.cpus.extend(cpus);
     }
 }

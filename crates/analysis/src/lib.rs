@@ -49,7 +49,7 @@ mod vcpu_time;
 mod verdict;
 mod yields;
 
-pub use accesses::{AccessKey, AccessStats, Accesses, TypicalAccesses};
+pub use accesses::{AccessKey, AccessStats, Accesses, SIZES, TypicalAccesses};
 pub use change_limit::{ChangeLimit, ChangeLimitError, FEWEST_RECORDINGS};
 pub use clock_check::ClockCheck;
 pub use condition::{Condition, ConditionError, ExitFilter, Length, Limit, TextKey, TextWord, Texts, Than};
@@ -61,7 +61,9 @@ pub use duration_stats::DurationStats;
 pub use exit_kinds::ExitSlots;
 pub use exit_stats::ExitStats;
 pub use facts::{ExitCause, Facts, FactsOptions, SubjectKey};
-pub use gangs::{CoreRunPairing, ForcedOutExit, ForcingExits, GangFacts, GangMember, GangStats, VcoreGangs};
+pub use gangs::{
+    CoreRunPairing, ForcedOutExit, ForcingExits, GangFacts, GangMember, GangScript, GangStats, VcoreGangs,
+};
 pub use group::{Dimension, DimensionValue, ExitGroups};
 pub use halts::{GAP_BOUNDS, GapBucket, HaltEndStats, HaltStats, Halts, LONG_SLEEP, SHORT_SLEEP, are_known};
 pub use interrupts::{ApicExitKind, ApicExits, ApicvState, InhibitStats, InterruptFacts, VmApicv};

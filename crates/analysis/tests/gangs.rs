@@ -303,3 +303,76 @@ fn what_is_lost_to_a_call_leaves_out_what_another_virtual_core_had_of_the_cpu() 
     some.merge(&gangs(&run(1)));
     assert_eq!((of_call(&some), some.vms()[&VmId(5)].cost()), (Nanos(30 + 89), 30 + 89));
 }
+
+#[test]
+fn without_entries_a_thread_is_back_at_the_latest_when_its_next_run_begins_or_when_it_leaves_one_that_others_joined() {
+    let runner = (5, 7, 0);
+    let run = |at, runnable, left: &[(u32, u64)]| {
+        let mut events = vec![event(at, runner, 0, run_core(false, runnable))];
+        events.extend(left.iter().map(|&(vcpu, trap)| event(at + 10, runner, vcpu, exit(trap, false))));
+        events.push(event(at + 11, runner, 0, run_core(true, runnable)));
+        events
+    };
+    let enter = |at, vcpu| event(at, runner, vcpu, EventKind::Enter);
+    let runs = [
+        run(100, 2, &[(0, SYSCALL), (1, FORCED)]),
+        vec![enter(198, 0), enter(199, 1)],
+        run(200, 2, &[(0, SYSCALL), (1, FORCED)]),
+        // The other one runs alone meanwhile; then vCPU 1 is back, and somebody joins.
+        vec![enter(299, 0)],
+        run(300, 1, &[(0, SYSCALL)]),
+        vec![enter(399, 0), enter(399, 1), enter(404, 2)],
+        run(400, 2, &[(0, SYSCALL), (1, SYSCALL), (2, SYSCALL)]),
+        run(500, 2, &[(0, SYSCALL), (1, SYSCALL)]),
+    ]
+    .concat();
+    let counts = |events: &[Event]| {
+        let cell = gangs(events).vms()[&VmId(5)].clone();
+        (cell.forced, cell.lost.sum, cell.lost_at_most)
+    };
+    assert_eq!(counts(&runs), (2, (199 - 110) + (399 - 210), 0));
+    let without: Vec<Event> = runs.into_iter().filter(|event| event.kind != EventKind::Enter).collect();
+    assert_eq!(counts(&without), (2, 0, (200 - 110) + (410 - 210)));
+}
+
+#[test]
+fn the_script_counts_ceded_threads_by_process_whatever_core_they_are_of() {
+    let (one, other) = ((5, 7, 0), (5, 8, 4));
+    let begin = |at, runner| event(at, runner, 0, run_core(false, 2));
+    let end = |at, runner| event(at, runner, 0, run_core(true, 2));
+    let left = |at, runner, vcpu, ceded| event(at, runner, vcpu, exit(SYSCALL, ceded));
+    let both = |at, runner, ceded| [left(at, runner, 0, false), left(at, runner, 1, ceded)];
+    let counts = |events: &[Event]| {
+        let gangs = gangs(events);
+        (gangs.script.ganged()[&VmId(5)], gangs.vms()[&VmId(5)].script)
+    };
+    // One after the other: one that ceded in the first.
+    let apart = [
+        &[begin(1, one)][..],
+        &both(10, one, true),
+        &[end(11, one), begin(21, other)],
+        &both(30, other, false),
+        &[end(31, other)],
+    ];
+    assert_eq!(counts(&apart.concat()), (1, 1));
+    // The second begins before the first ends: what ceded in the first is forgotten.
+    let overlap = [
+        &[begin(1, one)][..],
+        &both(10, one, true),
+        &[begin(11, other), end(12, one)],
+        &both(30, other, false),
+        &[end(31, other)],
+    ];
+    assert_eq!(counts(&overlap.concat()), (2, 1));
+    // It begins before one of the first cedes: that one is taken off both.
+    let early = [
+        &[begin(1, one), begin(2, other)][..],
+        &both(10, one, true),
+        &[end(11, one)],
+        &both(30, other, false),
+        &[end(31, other)],
+    ];
+    assert_eq!(counts(&early.concat()), (0, 1));
+    // A process of which only the end of a run was recorded.
+    assert_eq!(gangs(&[end(11, one)]).script.ganged()[&VmId(5)], 1);
+}

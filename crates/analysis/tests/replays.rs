@@ -318,13 +318,58 @@ fn a_port_access_costs_what_it_did_what_the_kernels_own_do_or_what_a_model_says(
         let outcome = |time: Option<u64>, modelled| {
             let (outside, emulations, blocks) = steps;
             let unknown = u64::from(time.is_none());
-            PortOutcome { accesses: 1, outside, emulations, blocks, time: time.unwrap_or(0), unknown, modelled }
+            PortOutcome {
+                accesses: 1,
+                outside,
+                emulations,
+                blocks,
+                time: time.unwrap_or(0),
+                unknown,
+                modelled,
+                by_string: 0,
+            }
         };
         let known = [access(true, false, false, 30), access(false, false, false, 25)];
         assert_eq!(run(&[], None), outcome(bare, 0), "{what}");
         assert_eq!(run(&known, None), outcome(typical, 0), "{what}");
         assert_eq!(run(&[], Some(costs())), outcome(bare.or(model), u64::from(bare.is_none())), "{what}");
     }
+}
+
+/// String accesses are emulated always: where they are handed over later than plain ones, that is what an emulation takes.
+#[test]
+fn an_emulated_access_takes_longer_by_what_string_accesses_of_the_recording_take() {
+    let handed = |mut exit: Exit, nanos| {
+        exit.phases.handed = Nanos(nanos);
+        exit
+    };
+    let (read, write) = (handed(access(false, false, true, 7_000), 400), handed(access(true, false, true, 5_000), 300));
+    let (ins, kernels) = (access(false, true, true, 9_500), access(true, false, false, 31));
+    let run = |exits: &[Exit], string: u64, costs| {
+        let typical = accesses(&[read, handed(ins, string)]).typical();
+        let params = Params { quick_path: false, ..PortReplay::recorded(true) };
+        let mut replay = PortReplay::new(params, InKernelHandling::Nothing, true, &typical, costs);
+        exits.iter().for_each(|exit| replay.absorb(exit));
+        (typical.emulation.map(|length| length.0), replay.outcome, replay.lengths)
+    };
+    for costs in [None, Some(costs())] {
+        let (emulation, of, lengths) = run(&[read, write, kernels, handed(ins, 1_000)], 1_000, costs);
+        let emulation = emulation.unwrap();
+        assert!((580..=620).contains(&emulation), "{emulation}");
+        assert_eq!((of.emulations, of.by_string, of.modelled, of.unknown), (2 + 1 + 1 + 2, 3, 0, 0));
+        assert_eq!(of.time, (7_000 + 2 * emulation) + (5_000 + emulation) + (31 + emulation) + 9_500);
+        // That of the kernel's own is answered by no device model.
+        assert_eq!(lengths.handed.sum, (400 + emulation) + (300 + emulation) + 1_000);
+        assert_eq!(lengths.whole.sum, (7_000 + 2 * emulation) + (5_000 + emulation) + 9_500);
+        assert_eq!((lengths.handed.count, lengths.whole.count), (3, 3));
+    }
+    // String accesses that are handed over as soon say nothing: a model does.
+    let (emulation, of, _) = run(&[read], 400, None);
+    assert_eq!((emulation, of.by_string, of.modelled, of.unknown), (None, 0, 0, 1));
+    let (_, of, lengths) = run(&[read], 400, Some(costs()));
+    // Decoding takes 3 ns, an emulation 100, and it takes two instead of the way back.
+    assert_eq!((of.by_string, of.modelled, of.time), (0, 1, 7_000 + 97 + 80));
+    assert_eq!((lengths.handed.sum, lengths.whole.sum), (400 + 97, 7_000 + 97 + 80));
 }
 
 #[test]

@@ -1303,6 +1303,8 @@ pub enum ReportFormat {
     Json,
     /// One group a line, with the names of JSON's fields; lengths in ns
     Csv,
+    /// With --view gang: what the gang-exits script of 2015 prints (perf script -s gang_exits.py), counted by its rule
+    Script,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,7 +8,7 @@ use crate::{Outcome, bundle, html, write_json};
 use exitscope_advice::{MAX_KEPT_LIVE, PageFacts};
 use exitscope_analysis::Facts;
 use exitscope_pipeline::ReadTrace;
-use exitscope_view::{AdviceReport, report_page, view_page, write_csv, write_page, write_summary};
+use exitscope_view::{AdviceReport, gang_script, report_page, view_page, write_csv, write_page, write_summary};
 use std::io::Write;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> anyhow::Result<Outcome> {
@@ -49,6 +49,10 @@ fn print(plan: &ReportPlan, printed: &PrintedReport, out: &mut dyn Write) -> any
         }
         PrintedForm::Summary => write_page(&report_page(&report, DETAIL_ROWS), terminal_style(), out)?,
         PrintedForm::Whole { detail_rows } => write_page(&report_page(&report, detail_rows), terminal_style(), out)?,
+        PrintedForm::GangScript => {
+            let rows = report.gang.as_ref().map_or(&[][..], |gang| &gang.script);
+            write!(out, "{}", gang_script(rows))?;
+        }
         PrintedForm::View(view) => write_page(&view_page(&report, view.text()), terminal_style(), out)?,
     }
     Ok(outcome)

@@ -65,6 +65,8 @@ pub enum PrintedForm {
     View(ViewArg),
     Json,
     Csv,
+    /// What the script of 2015 prints of ganged exits.
+    GangScript,
 }
 
 /// What is read, and what of it is shown.
@@ -179,6 +181,10 @@ fn printed(args: &ReportArgs, access: RecordingAccess) -> anyhow::Result<ReportT
     let form = match (format, view) {
         (ReportFormat::Json, _) => PrintedForm::Json,
         (ReportFormat::Csv, _) => PrintedForm::Csv,
+        (ReportFormat::Script, Some(ViewArg::Gang)) => PrintedForm::GangScript,
+        (ReportFormat::Script, _) => {
+            bail!("--format script requires --view gang: it is what a script prints of gang exits")
+        }
         (ReportFormat::Text, Some(view)) => PrintedForm::View(view),
         (ReportFormat::Text, None) if all || has_groups || has_rows || has_more => {
             PrintedForm::Whole { detail_rows: top.unwrap_or(DETAIL_ROWS) }
@@ -254,6 +260,7 @@ impl PrintedForm {
         match self {
             PrintedForm::Summary | PrintedForm::Whole { .. } | PrintedForm::Csv => read_for(&[]),
             PrintedForm::View(view) => read_for(&[view]),
+            PrintedForm::GangScript => read_for(&[ViewArg::Gang]),
             PrintedForm::Json => read_for(ViewArg::value_variants()),
         }
     }

@@ -18,6 +18,11 @@ const EXPERIMENTS: &[(&str, &str, &str)] = &[
     ),
     ("xen-pio", include_str!("../experiments/xen-pio.toml"), include_str!("../experiments/xen-pio.scenario.toml")),
     (
+        "xen-iometer",
+        include_str!("../experiments/xen-iometer.toml"),
+        include_str!("../experiments/xen-iometer.scenario.toml"),
+    ),
+    (
         "halt-polling",
         include_str!("../experiments/halt-polling.toml"),
         include_str!("../experiments/halt-polling.scenario.toml"),

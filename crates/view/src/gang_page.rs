@@ -97,8 +97,9 @@ fn by_vm(rows: &GangRows) -> PageSection {
         ]
     });
     let mut notes = vec![
-        "2015 script: runs with more than one vCPU runnable at the end, less those that ceded (the script prints this \
-         number for each process); it misses a thread that needs user space"
+        "2015 script: runs with more than one vCPU runnable at the end, less those that ceded in them; it misses a thread that \
+         needs user space. The script keeps one count of these for each process, whose runs on several cores share it: what it \
+         prints, --format script prints"
             .to_string(),
         "several active: runs that two or more threads left without having ceded; decrementer: such runs that the \
          shared decrementer ended for all threads, so that none forced another; ganged: the other such runs, except \
@@ -154,8 +155,12 @@ fn by_vcore(rows: &GangRows, how: &HowToRecord) -> PageSection {
     let forced: u64 = rows.vms.iter().map(|row| row.forced_exits).sum();
     let ganged: u64 = rows.vms.iter().map(|row| row.ganged).sum();
     if rows.vms.iter().all(|row| row.forced_out.count == 0) && forced > 0 {
+        let at_most = match rows.forced_out_at_most_ns {
+            0 => String::new(),
+            nanos => format!(": at most {}, until those that were forced out were in a run again", length(Some(nanos))),
+        };
         notes.push(format!(
-            "No entry follows a forced exit in this trace, so time lost is unknown. {}",
+            "No entry follows a forced exit in this trace, so time lost is unknown{at_most}. {}",
             how.sentence(&[Missed::Entries], "")
         ));
     }

@@ -81,7 +81,7 @@ pub use figure_unit::FigureUnit;
 pub use fleet::{
     Fleet, FleetAdvice, FleetBy, FleetComparison, FleetSide, FleetUnit, LeftOutFile, Outlier, Shape, fleet_page,
 };
-pub use gang::{ForcingExitsRow, GangRows};
+pub use gang::{ForcingExitsRow, GangRows, GangScriptRow, gang_script};
 pub use halt::{ClockRow, DurationStatsRow, GapRow, HaltRows, PollSettingsRow};
 pub use headline::Headline;
 pub use hidden::{HiddenReason, HiddenTime};

@@ -2,11 +2,12 @@
 
 use crate::halt::DurationStatsRow;
 use crate::names;
-use exitscope_analysis::{AccessKey, AccessStats, ExitStats, Facts};
+use exitscope_analysis::{AccessKey, AccessStats, ExitStats, Facts, SIZES};
 use exitscope_model::{SubjectKind, SubjectName, SubjectNames, TimePart};
 use exitscope_units::{Nanos, VmId};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Accesses to ports and to emulated memory: who served them, how long that took, and what cheaper ways would save.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -66,6 +67,8 @@ pub struct PioRow {
     pub string: bool,
     /// Accesses of which the trace says that their data are in a register.
     pub non_string: u64,
+    /// Ports: accesses by size in bytes, as far as the trace says it.
+    pub sizes: BTreeMap<u16, u64>,
     /// From exit to entry, everything included.
     pub exit_time: DurationStatsRow,
     /// From the exit until somebody outside was told: `kvm_userspace_exit`; on Xen, the device model's vCPU was woken on
@@ -158,6 +161,7 @@ impl PioRow {
             exits: stats.count,
             string,
             non_string: access.plain,
+            sizes: sizes(at.kind, access),
             exit_time: lengths(stats),
             to_handover: DurationStatsRow::of(&access.handed),
             to_completion: DurationStatsRow::of(&access.answered),
@@ -169,6 +173,12 @@ impl PioRow {
             gain_ns: then.filter(|_| outside && stats.timed > 0).map(|then| access.saving(Nanos(then)).0),
         }
     }
+}
+
+/// Accesses by size, of ports.
+fn sizes(kind: SubjectKind, access: &AccessStats) -> BTreeMap<u16, u64> {
+    let of_ports = SIZES.iter().zip(access.sizes).filter(|(_, count)| kind == SubjectKind::Port && *count > 0);
+    of_ports.map(|(size, count)| (*size, count)).collect()
 }
 
 fn lengths(stats: &ExitStats) -> DurationStatsRow {

@@ -204,8 +204,41 @@ fn quick_path(rows: &PioRows) -> PageSection {
     PageSection {
         title: "Quick path: plain accesses, decoded without the instruction".into(),
         sentences,
-        ..PageSection::default()
+        table: Some(qualify(rows)),
+        notes: more(rows.rows.iter().filter(|row| row.subject_kind == "port").count())
+            .into_iter()
+            .chain([STRING.to_string()])
+            .collect(),
+        say_hidden: true,
     }
+}
+
+const STRING: &str =
+    "string: INS and OUTS, whose data are in memory; they alone can be repeated (REP). Any port and any size qualify";
+
+/// Which of them qualify.
+fn qualify(rows: &PioRows) -> Table {
+    let columns = vec![
+        column("", true, 0),
+        column("exits", false, 0),
+        column("bytes", true, 1),
+        column("qualify", false, 0),
+        column("string", false, 0),
+        column("not said", false, 0),
+    ];
+    let row = |row: &PioRow| {
+        let sizes: Vec<String> = row.sizes.keys().map(u16::to_string).collect();
+        let string = if row.string { row.exits } else { 0 };
+        vec![
+            row.label.clone(),
+            thousands(row.exits),
+            if sizes.is_empty() { "-".to_string() } else { sizes.join(", ") },
+            thousands(row.non_string),
+            thousands(string),
+            thousands(row.exits - row.non_string - string),
+        ]
+    };
+    Table { columns, rows: rows.rows.iter().filter(|row| row.subject_kind == "port").take(MOST).map(row).collect() }
 }
 
 /// What those cost that need not leave the kernel.

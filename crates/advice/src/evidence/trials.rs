@@ -240,15 +240,15 @@ fn range(parts: impl Iterator<Item = f64>) -> GainEstimateNs {
 pub(crate) struct VcoreWidthCandidates {
     replay: GangReplay,
     total: u64,
-    /// Time lost in each part: as recorded, and with each width.
+    /// Time lost in each part, but for the turns of other virtual cores: as recorded, and with each width.
     parts: [[u64; 1 + WIDTHS.len()]; PARTS],
 }
 
 impl VcoreWidthCandidates {
     fn lost(&self) -> [u64; 1 + WIDTHS.len()] {
-        let mut lost = [self.replay.recorded.lost; 1 + WIDTHS.len()];
+        let mut lost = [self.replay.recorded.cost(); 1 + WIDTHS.len()];
         for (lost, (_, outcome)) in lost[1..].iter_mut().zip(&self.replay.outcomes) {
-            *lost = outcome.lost;
+            *lost = outcome.cost();
         }
         lost
     }
@@ -263,7 +263,12 @@ impl VcoreWidthCandidates {
         }
     }
 
-    /// Time lost less, with the width at this place of [`WIDTHS`].
+    /// Forced exits, and those that would not have happened with the width at this place of [`WIDTHS`].
+    pub fn avoided(&self, width: usize) -> (u64, u64) {
+        (self.replay.recorded.forced, self.replay.outcomes[width].1.avoided)
+    }
+
+    /// Time lost less, with the width at this place of [`WIDTHS`]; turns of other virtual cores are left out.
     pub fn won(&self, width: usize) -> GainEstimateNs {
         range(self.parts.iter().map(|part| part[0] as f64 - part[1 + width] as f64))
     }

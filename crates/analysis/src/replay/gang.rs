@@ -8,9 +8,9 @@
 //! What is ganged is told by one rule, [`gang`], of the recorded run and of each part of it.
 
 use crate::gangs::{CoreRunOutcome, CoreRunPairing, GangMember};
-use exitscope_model::Event;
+use exitscope_model::{Event, Turns};
 use exitscope_policy::vcore::{CoreRunClass, H_DOORBELL, Params, gang};
-use exitscope_units::{Moment, VmId};
+use exitscope_units::{Moment, Nanos, VmId};
 
 /// What virtual cores of one width would have made of the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +23,27 @@ pub struct GangOutcome {
     pub avoided: u64,
     /// Time lost by those that would still have been forced out, in nanoseconds.
     pub lost: u64,
+    /// Of that, nanoseconds in which another virtual core had the CPU.
+    pub others: u64,
+}
+
+impl GangOutcome {
+    /// What being forced out would have cost, in nanoseconds: all but the time in which another virtual core had the CPU.
+    pub fn cost(&self) -> u64 {
+        self.lost.saturating_sub(self.others)
+    }
+
+    fn lose(&mut self, lost: Nanos, others: Nanos) {
+        self.lost = self.lost.saturating_add(lost.0);
+        self.others = self.others.saturating_add(others.0);
+    }
 }
 
 /// Virtual cores of several widths, over one recording.
 #[derive(Clone, Debug)]
 pub struct GangReplay {
     runs: CoreRunPairing,
+    turns: Turns,
     /// Core runs.
     pub core_runs: u64,
     /// As recorded.
@@ -41,12 +56,15 @@ impl GangReplay {
     /// Replays these topologies.
     pub fn new(topologies: &[Params]) -> GangReplay {
         let outcomes = topologies.iter().map(|params| (*params, GangOutcome::default())).collect();
-        GangReplay { runs: CoreRunPairing::default(), core_runs: 0, recorded: GangOutcome::default(), outcomes }
+        let (runs, turns) = (CoreRunPairing::default(), Turns::default());
+        GangReplay { runs, turns, core_runs: 0, recorded: GangOutcome::default(), outcomes }
     }
 
     /// Takes one event, `within` what is to be looked at or not.
     pub fn absorb(&mut self, event: &Event, within: impl Fn(VmId, Moment) -> bool) {
-        match self.runs.take(event, |_| 0) {
+        self.turns.take(event);
+        let others = |cpu| self.turns.of_others(cpu, event.vm, event.vcpu, event.at);
+        match self.runs.take(event, others) {
             Some(CoreRunOutcome::Run(run)) if within(run.runner.0, event.at) => {
                 self.core_runs += 1;
                 let CoreRunClass::Ganged { forced, .. } = run.gang() else { return };
@@ -60,11 +78,11 @@ impl GangReplay {
                     outcome.avoided += u64::from(forced - still);
                 }
             }
-            Some(CoreRunOutcome::Back { vcpu, forced, lost, .. }) if within(forced.runner.0, event.at) => {
-                self.recorded.lost = self.recorded.lost.saturating_add(lost.0);
+            Some(CoreRunOutcome::Back { vcpu, forced, lost, others }) if within(forced.runner.0, event.at) => {
+                self.recorded.lose(lost, others);
                 for (params, outcome) in &mut self.outcomes {
                     if forced_in(params, params.vcore_of(vcpu), &forced.members).is_some() {
-                        outcome.lost = outcome.lost.saturating_add(lost.0);
+                        outcome.lose(lost, others);
                     }
                 }
             }
@@ -137,21 +155,35 @@ mod tests {
     fn narrower_virtual_cores_spare_those_that_are_no_longer_siblings() {
         let threads = [(0xc00, false), (0xe80, false), (0xe80, false), (0xe80, true)];
         let replay = replayed(&[4, 2, 1], &threads, &[(1, 30), (2, 50)]);
-        assert_eq!(replay.recorded, GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60 });
+        assert_eq!(replay.recorded, GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60, others: 0 });
         let outcomes = outcomes(replay);
-        assert_eq!(outcomes[0], GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60 });
-        assert_eq!(outcomes[1], GangOutcome { ganged: 1, forced: 1, avoided: 1, lost: 20 });
-        assert_eq!(outcomes[2], GangOutcome { ganged: 0, forced: 0, avoided: 2, lost: 0 });
+        assert_eq!(outcomes[0], GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60, others: 0 });
+        assert_eq!(outcomes[1], GangOutcome { ganged: 1, forced: 1, avoided: 1, lost: 20, others: 0 });
+        assert_eq!(outcomes[2], GangOutcome { ganged: 0, forced: 0, avoided: 2, lost: 0, others: 0 });
+    }
+
+    #[test]
+    fn what_another_virtual_core_had_of_the_cpu_is_told_apart() {
+        let mut replay = replayed(&[2, 1], &[(0xc00, false), (0xe80, false)], &[]);
+        let code = ExitCode::new(CodeList::PpcTrap, 0xc00);
+        let other = |at, kind| Event { tid: Tid(8), vm: VmId(6), ..event(at, 0, kind) };
+        let left = EventKind::Exit { code, idle: false, words: SubjectWord::NONE, rip: 0 };
+        for event in [other(20, EventKind::Enter), other(80, left), event(100, 1, EventKind::Enter)] {
+            replay.absorb(&event, |_, _| true);
+        }
+        assert_eq!((replay.recorded.lost, replay.recorded.others, replay.recorded.cost()), (90, 60, 30));
+        let costs: Vec<u64> = replay.outcomes.iter().map(|of| of.1.cost()).collect();
+        assert_eq!(costs, [30, 0]);
     }
 
     #[test]
     fn a_vcpu_that_is_a_virtual_core_of_its_own_is_never_forced_out() {
         // Nobody is seen to have had a reason.
         let replay = replayed(&[4, 2, 1], &[(0xe80, false), (0xe80, false), (0, true)], &[(0, 30), (1, 50)]);
-        assert_eq!(replay.recorded, GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60 });
+        assert_eq!(replay.recorded, GangOutcome { ganged: 1, forced: 2, avoided: 0, lost: 60, others: 0 });
         let outcomes = outcomes(replay);
         assert_eq!((&outcomes[0], &outcomes[1]), (&outcomes[1], &outcomes[0]));
-        assert_eq!(outcomes[2], GangOutcome { ganged: 0, forced: 0, avoided: 2, lost: 0 });
+        assert_eq!(outcomes[2], GangOutcome { ganged: 0, forced: 0, avoided: 2, lost: 0, others: 0 });
     }
 
     #[test]

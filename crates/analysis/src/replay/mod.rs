@@ -22,7 +22,7 @@ pub use decisions::PollDecisionCheck;
 pub use gang::{GangOutcome, GangReplay};
 pub use halt::{HaltNumbering, HaltOutcome, HaltPolicy, HaltReplay, RecordedHalt, TypicalWakeup};
 pub use lateness::Lateness;
-pub use port::{InKernelHandling, PhaseCosts, PortOutcome, PortReplay};
+pub use port::{InKernelHandling, PhaseCosts, PortLengths, PortOutcome, PortReplay};
 pub use replayed::{IN_KERNEL, ReplayedHalts, ReplayedPorts, knobs_of};
 pub use spin::{SpinOutcome, SpinReplay};
 pub use spin_survey::{MACHINE, SpinModel, SpinSurvey, TypicalSpin};

@@ -5,10 +5,11 @@
 //! ```
 //!
 //! Costs are those of the recording: an access that goes the way it went costs what it did, one that the kernel now serves
-//! costs what others that the kernel served typically did. What the recording has no cost of is left unknown, or is what it
-//! was, changed by what a cost model says of the steps that differ.
+//! costs what others that the kernel served typically did, and one that is emulated instead of decoded from the exit takes longer by
+//! what string accesses take, which are emulated always. What the recording has no cost of is left unknown, or is what it was, changed
+//! by what a cost model says of the steps that differ.
 
-use crate::TypicalAccesses;
+use crate::{DurationStats, TypicalAccesses};
 use exitscope_model::{Exit, Handler, PortAccessForm, Subject, SubjectKind, TimePart};
 use exitscope_policy::port_path::{
     CoalescedRing, DeviceModel, Direction, Params, PortAccess, PortHandler, PortPathWork, PortRegistration, PortRoute,
@@ -76,6 +77,17 @@ pub struct PortOutcome {
     pub unknown: u64,
     /// Accesses of which a cost model says it.
     pub modelled: u64,
+    /// Accesses of which the recording says it by its string accesses.
+    pub by_string: u64,
+}
+
+/// How long accesses take that a device model answers, as far as the recording or a cost model says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortLengths {
+    /// From the exit until the device model is told: on Xen, until its vCPU is woken, which is `blocked_to_runnable`.
+    pub handed: DurationStats,
+    /// From the exit to the entry.
+    pub whole: DurationStats,
 }
 
 /// One setting, replayed.
@@ -87,11 +99,22 @@ pub struct PortReplay {
     recorded: Params,
     /// What an access takes that the kernel serves: a read, a write.
     in_kernel: [Option<u64>; 2],
+    /// What an emulation takes more than the decoding of what the exit says.
+    emulation: Option<Nanos>,
     /// For what the recording has no cost of.
     costs: Option<PhaseCosts>,
     rings: BTreeMap<VmId, CoalescedRing>,
     /// What came of it.
     pub outcome: PortOutcome,
+    /// How long those take that a device model answers.
+    pub lengths: PortLengths,
+}
+
+/// What the steps of another way take more, in nanoseconds.
+#[derive(Clone, Copy)]
+struct LongerWay {
+    to_handover: i64,
+    whole: i64,
 }
 
 impl PortReplay {
@@ -110,9 +133,11 @@ impl PortReplay {
             served,
             recorded: PortReplay::recorded(scheduled),
             in_kernel: [cost(false), cost(true)],
+            emulation: typical.emulation,
             costs,
             rings: BTreeMap::new(),
             outcome: PortOutcome::default(),
+            lengths: PortLengths::default(),
         }
     }
 
@@ -153,27 +178,81 @@ impl PortReplay {
         if exit.handler != Handler::DeviceModel || exit.part(TimePart::User) > Nanos::ZERO {
             outcome.blocks += times(PortPathWork::Block);
         }
-        let recorded = self.cost(exit, outside, &way, &access);
-        self.outcome.modelled += u64::from(recorded.is_none() && self.costs.is_some());
-        match recorded.or_else(|| self.by_model(exit, outside, &way, &access)) {
+        let (cost, longer) = self.cost(exit, outside, &way, &access);
+        match cost {
             Some(cost) => self.outcome.time = self.outcome.time.saturating_add(cost),
             None => self.outcome.unknown += 1,
         }
+        if let Some(longer) = longer.filter(|_| exit.timed && outside && way.server == PortHandler::DeviceModel) {
+            let length = |recorded: Nanos, more| Nanos(recorded.0.saturating_add_signed(more));
+            if exit.phases.handed > Nanos::ZERO {
+                self.lengths.handed.record(length(exit.phases.handed, longer.to_handover));
+            }
+            self.lengths.whole.record(length(exit.total(), longer.whole));
+        }
     }
 
-    /// What it cost, changed by what the cost model says of the steps that differ.
-    fn by_model(&self, exit: &Exit, outside: bool, way: &PortRoute, access: &PortAccess) -> Option<u64> {
+    /// What it costs, and how much longer it takes than it did; each if that is known.
+    fn cost(
+        &mut self,
+        exit: &Exit,
+        outside: bool,
+        way: &PortRoute,
+        access: &PortAccess,
+    ) -> (Option<u64>, Option<LongerWay>) {
+        const AS_RECORDED: LongerWay = LongerWay { to_handover: 0, whole: 0 };
+        if let Some(cost) = self.recorded_cost(exit, outside, way, access) {
+            return (Some(cost), Some(AS_RECORDED));
+        }
+        if let Some((cost, longer)) = self.by_string(exit, outside, way, access) {
+            self.outcome.by_string += 1;
+            return (Some(cost), Some(longer));
+        }
+        self.outcome.modelled += u64::from(self.costs.is_some());
+        let longer = self.by_model(outside, way, access);
+        (longer.map(|longer| exit.cost().0.saturating_add_signed(longer.whole)), longer)
+    }
+
+    /// The same of an access that takes the way it took, but is emulated: each time as much longer as string accesses are, which are
+    /// emulated always.
+    fn by_string(&self, exit: &Exit, outside: bool, way: &PortRoute, access: &PortAccess) -> Option<(u64, LongerWay)> {
+        let leaves = way.server == PortHandler::DeviceModel;
+        if leaves && self.params.device_model != self.recorded.device_model || way.quick || !access.qualifies() {
+            return None;
+        }
+        let steps = phases(&self.params, way, access.direction);
+        let times = steps.iter().filter(|step| **step == PortPathWork::Emulate).count() as u64;
+        let emulation = self.emulation?.0;
+        let base = if outside == leaves { exit.cost().0 } else { self.in_kernel(access)? };
+        let whole = emulation.saturating_mul(times);
+        let longer = LongerWay { to_handover: emulation as i64, whole: whole as i64 };
+        Some((base.saturating_add(whole), longer))
+    }
+
+    fn in_kernel(&self, access: &PortAccess) -> Option<u64> {
+        self.in_kernel[usize::from(access.direction == Direction::Out)]
+    }
+
+    /// What the cost model says of the steps that differ.
+    fn by_model(&self, outside: bool, way: &PortRoute, access: &PortAccess) -> Option<LongerWay> {
         let costs = self.costs.as_ref()?;
-        let cost = |phase: &PortPathWork| costs.iter().find(|row| row.0 == *phase).map_or(0, |row| row.1);
-        let sum =
-            |params: &Params, way: &PortRoute| phases(params, way, access.direction).iter().map(cost).sum::<u64>();
+        let cost = |phase: &PortPathWork| costs.iter().find(|row| row.0 == *phase).map_or(0, |row| row.1 as i64);
+        // Until the device model is told, and all.
+        let sums = |params: &Params, way: &PortRoute| {
+            let steps = phases(params, way, access.direction);
+            let tells =
+                |step: &&PortPathWork| !matches!(**step, PortPathWork::WakeDeviceModel | PortPathWork::LeaveToUser);
+            [steps.iter().take_while(tells).map(cost).sum::<i64>(), steps.iter().map(cost).sum()]
+        };
         let kernels = PortRegistration::Device { port: access.port, len: u16::from(access.size) };
         let served: &[PortRegistration] = if outside { &[] } else { &[kernels] };
-        let then = sum(&self.recorded, &route(&self.recorded, served, access, true));
-        Some(exit.cost().0.saturating_add(sum(&self.params, way)).saturating_sub(then))
+        let then = sums(&self.recorded, &route(&self.recorded, served, access, true));
+        let now = sums(&self.params, way);
+        Some(LongerWay { to_handover: now[0] - then[0], whole: now[1] - then[1] })
     }
 
-    fn cost(&self, exit: &Exit, outside: bool, way: &PortRoute, access: &PortAccess) -> Option<u64> {
+    /// What it costs on a way that the recording has.
+    fn recorded_cost(&self, exit: &Exit, outside: bool, way: &PortRoute, access: &PortAccess) -> Option<u64> {
         if !exit.timed {
             return Some(0);
         }
@@ -184,7 +263,7 @@ impl PortReplay {
         }
         match outside == leaves {
             true => Some(exit.cost().0),
-            false => self.in_kernel[usize::from(access.direction == Direction::Out)],
+            false => self.in_kernel(access),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a replay varies, and what came of all its configurations.
 
-use super::{HaltOutcome, InKernelHandling, PollDecisionCheck, PortOutcome};
+use super::{HaltOutcome, InKernelHandling, PollDecisionCheck, PortLengths, PortOutcome};
 use crate::{HaltStats, Halts, RecordedHaltPolling, TypicalAccesses};
 use exitscope_policy::{Knob, KnobLocation, KnobMachines, KnobUnit, POLICIES};
 
@@ -46,12 +46,14 @@ pub struct ReplayedPorts {
     pub accesses: u64,
     /// Those of them that left the kernel.
     pub outside: u64,
+    /// String accesses, which no quick path is for.
+    pub string: u64,
     /// Those of which the trace does not say whether they are string accesses.
     pub untold: u64,
     /// What accesses typically cost.
     pub typical: TypicalAccesses,
     /// What the settings in force make of them, replayed.
-    pub in_force: PortOutcome,
+    pub in_force: (PortOutcome, PortLengths),
     /// What each configuration makes of them.
-    pub outcomes: Vec<PortOutcome>,
+    pub outcomes: Vec<(PortOutcome, PortLengths)>,
 }

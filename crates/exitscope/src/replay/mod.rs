@@ -14,7 +14,7 @@ use crate::{Outcome, write_json};
 use anyhow::{Context, bail};
 use exitscope_analysis::replay::{HaltPolicy, knobs_of};
 use exitscope_pipeline::ReadTrace;
-use exitscope_pipeline::replay::{KnobValues, ReplayInput, replay_halts, replay_ports, replay_vcores};
+use exitscope_pipeline::replay::{KnobValues, PortsAndModel, ReplayInput, replay_halts, replay_ports, replay_vcores};
 use exitscope_policy::vcore::Params;
 use exitscope_scenario::vary_axis::{self, Axes};
 use exitscope_scenario::{CostModel, ScenarioDocument};
@@ -131,8 +131,9 @@ fn halts(args: &ReplayArgs, of: &ReplayInput, grid: &Grid, policy: HaltPolicy) -
 fn ports(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {
     let (labels, sets) = grid.labels_and_sets(args.policy.name())?;
     let model = args.costs.as_deref().map(cost_model).transpose()?;
-    let (trace, done) = replay_ports(of, &sets, model.as_ref())?;
-    Ok(table(args, of, &trace, AxisRow::all(&grid.axes), labels).ports(model.as_ref(), trace.is_xen(), &done)?)
+    let (trace, PortsAndModel { ports, model }) = replay_ports(of, &sets, model)?;
+    let table = table(args, of, &trace, AxisRow::all(&grid.axes), labels);
+    Ok(table.ports(model.as_ref(), trace.is_xen(), of.options.source.clock_hz, &ports)?)
 }
 
 fn vcores(args: &ReplayArgs, of: &ReplayInput, grid: &Grid) -> anyhow::Result<Replay> {

@@ -10,7 +10,7 @@ mod vcores;
 mod yields;
 
 pub use halts::{PredictedHalts, predict_halts, replay_halts};
-pub use ports::replay_ports;
+pub use ports::{PortsAndModel, replay_ports};
 pub use vcores::replay_vcores;
 pub use yields::{CALL_AXIS, LabelledSpin, SurveyedYields, replay_yields, spin_rows, survey_yields};
 

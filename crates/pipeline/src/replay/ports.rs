@@ -4,10 +4,10 @@ use super::{KnobValues, ReplayError, ReplayInput};
 use crate::ReadTrace;
 use exitscope_analysis::TraceSink;
 use exitscope_analysis::record_commands::Missed;
-use exitscope_analysis::replay::{IN_KERNEL, InKernelHandling, PhaseCosts, PortOutcome, PortReplay, ReplayedPorts};
+use exitscope_analysis::replay::{IN_KERNEL, InKernelHandling, PhaseCosts, PortReplay, ReplayedPorts};
 use exitscope_model::{BesideRow, Exit, SubjectKind};
 use exitscope_policy::port_path::PortPathWork;
-use exitscope_scenario::{CostFigure, CostModel};
+use exitscope_scenario::{CostFigure, CostModel, models};
 
 struct PortReplays(Vec<PortReplay>);
 
@@ -19,16 +19,28 @@ impl TraceSink for PortReplays {
     fn beside_row(&mut self, _row: BesideRow<'_>) {}
 }
 
+/// The machine on which Xen's long way was measured.
+const OF_XEN: &str = "nehalem-xen-3.3";
+
+/// What came of port accesses, and the cost model that says what the recording has no cost of.
+pub struct PortsAndModel {
+    /// What came of them.
+    pub ports: ReplayedPorts,
+    /// The model that was asked for; for a log of Xen's that has no emulated access, that of the machine on which these were measured.
+    pub model: Option<CostModel>,
+}
+
 /// Replays port accesses with each of these configurations. What the recording has no cost of has that of `model`.
 pub fn replay_ports(
     of: &ReplayInput<'_>,
     configurations: &[KnobValues],
-    model: Option<&CostModel>,
-) -> Result<(ReadTrace, ReplayedPorts), ReplayError> {
+    model: Option<CostModel>,
+) -> Result<(ReadTrace, PortsAndModel), ReplayError> {
     let (trace, facts) = of.facts()?;
     let ports = || facts.accesses.cells().into_iter().filter(|(key, _)| key.at.kind == SubjectKind::Port);
     let accesses: u64 = ports().map(|(_, of)| of.stats.count).sum();
     let outside = ports().filter(|(key, _)| key.outside).map(|(_, of)| of.stats.count).sum();
+    let string = ports().filter(|(key, _)| key.string).map(|(_, of)| of.stats.count).sum();
     let untold = ports().filter(|(key, _)| !key.string).map(|(_, of)| of.stats.count - of.plain).sum();
     let typical = facts.accesses.typical();
     let arch = &trace.info.arch;
@@ -40,7 +52,10 @@ pub fn replay_ports(
     }
     let xen = trace.is_xen();
     let recorded = PortReplay::recorded(xen);
-    let costs = model.map(phase_costs);
+    let lacks_emulation = model.is_none() && xen && typical.emulation.is_none();
+    let of_xen = || models().ok()?.into_iter().find(|model| model.name == OF_XEN);
+    let model = if lacks_emulation { of_xen() } else { model };
+    let costs = model.as_ref().map(phase_costs);
     let mut replays = vec![PortReplay::new(recorded, InKernelHandling::Nothing, xen, &typical, costs.clone())];
     for configuration in configurations {
         let (mut params, mut served) = (recorded, InKernelHandling::Nothing);
@@ -53,9 +68,10 @@ pub fn replay_ports(
         replays.push(PortReplay::new(params, served, xen, &typical, costs.clone()));
     }
     let (trace, PortReplays(replays)) = of.read(|| PortReplays(replays.clone()))?;
-    let mut outcomes: Vec<PortOutcome> = replays.into_iter().map(|replay| replay.outcome).collect();
+    let mut outcomes: Vec<_> = replays.into_iter().map(|replay| (replay.outcome, replay.lengths)).collect();
     let in_force = outcomes.remove(0);
-    Ok((trace, ReplayedPorts { accesses, outside, untold, typical, in_force, outcomes }))
+    let ports = ReplayedPorts { accesses, outside, string, untold, typical, in_force, outcomes };
+    Ok((trace, PortsAndModel { ports, model }))
 }
 
 /// What each step of a port access takes.

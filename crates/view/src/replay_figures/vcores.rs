@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn each_figure_of_core_runs_is_its_own() {
-        let outcome = GangOutcome { ganged: 3, forced: 5, avoided: 7, lost: 11 };
+        let outcome = GangOutcome { ganged: 3, forced: 5, avoided: 7, lost: 11, others: 0 };
         let recorded = GangOutcome { lost: 30, ..GangOutcome::default() };
         let counts = [("ganged_runs", 3.0), ("forced_exits", 5.0), ("exits_avoided", 7.0)];
         let times = [("forced_out", 11.0), ("gain", 19.0)];
