@@ -243,13 +243,18 @@ fn what_follows_from_other_rows_is_their_arithmetic_and_is_marked() {
         let at = |id: &String| experiment.row.iter().position(|row| row.id == *id).unwrap_or_else(|| panic!("{id}"));
         for (row, own) in experiment.row.iter().zip(&result.rows) {
             assert!(row.follows.is_empty() || row.previous.is_none(), "{}", row.id);
+            let followed = |row: &ExperimentRow| &experiment.row[at(&row.follows[0])];
             let of: Vec<f64> = row.follows.iter().map(|id| result.rows[at(id)].simulated).collect();
             let worked_out = match (&of[..], &row.figure) {
                 ([], _) => continue,
-                // The same in another unit.
-                ([same], FigureFormula::Value(_) | FigureFormula::Gain(_)) => {
-                    same * row.scale / experiment.row[at(&row.follows[0])].scale
+                // Of requests one after the other, each takes what is left of a second for it.
+                ([rate], FigureFormula::Value(_))
+                    if row.metric.ends_with("latency_mean") && followed(row).metric.ends_with("throughput") =>
+                {
+                    1e9 / rate * row.scale
                 }
+                // The same in another unit.
+                ([same], FigureFormula::Value(_) | FigureFormula::Gain(_)) => same * row.scale / followed(row).scale,
                 ([plain, ratio], FigureFormula::Value(_)) => plain * ratio,
                 ([a, b], FigureFormula::Per(_)) => a / b,
                 ([a, b], FigureFormula::Ratio(_)) => a / b * row.scale,
@@ -260,8 +265,8 @@ fn what_follows_from_other_rows_is_their_arithmetic_and_is_marked() {
                 ([a, b, c], FigureFormula::Difference(_)) => a + b + c,
                 other => panic!("{}: {other:?}", row.id),
             };
-            // HALTPOLL-001 is of the same thread of the host, in another run.
-            assert!((worked_out / own.simulated - 1.0).abs() < 0.001, "{}: {worked_out} {}", row.id, own.simulated);
+            // HALTPOLL-001 is of the same thread of the host, in another run; XENPIO-007 counts whole requests of a few seconds.
+            assert!((worked_out / own.simulated - 1.0).abs() < 0.003, "{}: {worked_out} {}", row.id, own.simulated);
         }
         // The other way round: what is made of figures that other rows have is marked.
         let figure = |row: &ExperimentRow, run: &String, metric: &String| {
@@ -313,7 +318,7 @@ fn the_published_figure_before_predicts_rates_of_diagnoses_as_well_as_the_simula
 #[test]
 fn rows_that_follow_or_are_given_are_no_predictions() {
     let validation = validate(&experiments().unwrap(), 1).unwrap();
-    assert_eq!((validation.predicted.rows, validation.independent.rows), (89, 34));
+    assert_eq!((validation.predicted.rows, validation.independent.rows), (107, 44));
     assert!(validation.independent.near < validation.predicted.near);
     let (all, of) = (validation.predicted, validation.independent);
     assert!(of.changes_near <= of.changes && of.changes <= all.changes && of.near <= of.rows);

@@ -116,17 +116,13 @@ fn accesses(rows: &PioRows, kind: &str, title: &str, how: &HowToRecord) -> Optio
         ]
     };
     let mut notes = more(of_kind.len());
-    notes.push(match rows.has_handlers {
-        true => {
-            format!(
-                "cost: of all accesses; mean, p50, p99: from exit to entry; {}, {}, steal: its parts, on average",
-                inside(rows),
-                server(rows, true)
-            )
-        }
-        false => "cost: of all accesses; mean, p50, p99: from exit to entry; cost each, steal: its parts, on average"
-            .to_string(),
-    });
+    let parts = match rows.has_handlers {
+        true => format!("{}, {}", inside(rows), server(rows, true)),
+        false => "cost each".to_string(),
+    };
+    notes.push(format!(
+        "cost: of all accesses; mean, p50, p99: from exit to entry; {parts}, steal: its parts, on average"
+    ));
     if !rows.has_handlers {
         let what = match rows.xen {
             true => "The log has no records of the scheduler, so accesses that waited for the device model",

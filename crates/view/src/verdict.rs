@@ -141,10 +141,8 @@ impl VerdictRow {
                 format!("{what} {share} of vCPU time{}", costliest.unwrap_or_default())
             }
             VerdictState::StealDominates if words.has_turns => {
-                format!(
-                    "Virtual cores take turns on a CPU: vCPUs wait at least {share} of their time while another \
-                     virtual core runs there"
-                )
+                let least = "while another virtual core runs there";
+                format!("Virtual cores take turns on a CPU: vCPUs wait at least {share} of their time {least}")
             }
             VerdictState::StealDominates if words.took_turns => {
                 format!("Virtual cores take turns on a CPU: vCPUs wait {share} of their time for a CPU")
