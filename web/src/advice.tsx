@@ -125,7 +125,7 @@ export function AdviceView() {
       {advice && advice.causes.length > 0 && (
         <>
           <h3>Causes</h3>
-          <p class="note">Causes above 5 % of the cost of their VM's exits, or 1 % of its vCPUs' time. Not judged: no rule looks at it, which does not mean that nothing can be done.</p>
+          <p class="note">Causes above 5 % of the cost of their VM's exits, or 1 % of its vCPUs' time. What is not judged may have a remedy all the same.</p>
           <DataTable columns={causeColumns} rows={advice.causes} caption="Causes, and what the rules say of them" />
         </>
       )}

@@ -1297,6 +1297,9 @@ fn of_halts_in_user_space_no_wakeup_of_kvm_is_asked_for() {
     assert!(advice.contains("user space halts these vCPUs"), "{advice}");
     assert!(!advice.contains("kvm_vcpu_wakeup"), "{advice}");
     let halts = said(&["report", "--view", "halt"]);
-    assert!(halts.contains("Halts that user space does (KVM_EXIT_HLT), for which KVM does not poll"), "{halts}");
+    assert!(
+        halts.contains("because user space handles them (KVM_EXIT_HLT) and KVM does not poll for them: 300"),
+        "{halts}"
+    );
     assert!(!halts.contains("kvm_vcpu_wakeup"), "{halts}");
 }

@@ -141,8 +141,8 @@ fn causes(advised: &AdviceReport) -> Option<PageSection> {
     };
     let rows: Vec<Vec<String>> = advised.causes.iter().take(MOST_CAUSES).map(row).collect();
     let mut notes = vec![
-        "listed: causes above 5 % of the cost of their VM's exits, or 1 % of its vCPUs' time; not judged: no rule \
-         looks at it, which does not mean that nothing can be done"
+        "listed: causes above 5 % of the cost of their VM's exits, or 1 % of its vCPUs' time; what is not judged \
+         may have a remedy all the same"
             .to_string(),
     ];
     let more = advised.causes.len().saturating_sub(MOST_CAUSES);

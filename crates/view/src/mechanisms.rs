@@ -85,7 +85,7 @@ pub const MECHANISMS: &[MechanismRow] = &[
             &[shown(
                 "sim scenarios/ping-flood.toml",
                 "ganged exits, by either rule",
-                &["Gang exits: two threads of a core or more left", "/s by the script of 2015"],
+                &["Gang exits: two or more threads of a core left", "/s by the script of 2015"],
             )],
             &[shown(
                 "lab gang --duration 5ms --repeat 1",
