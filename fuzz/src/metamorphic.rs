@@ -55,7 +55,7 @@ pub const DECLARED: [Declared; 9] = [
         "kvm_userspace_exit",
         &[Kernel, Halted, Memory],
         &[User, Stopped, Unknown, Undivided],
-        "what user space did",
+        "No kvm_userspace_exit",
     ),
     declared("kvm_fpu", &[User], &[Kernel, Polling, Undivided], "way back into the guest"),
     declared("sys_enter_ioctl", &[User], &[Kernel, Polling, Undivided], "way back into the guest"),
@@ -64,7 +64,7 @@ pub const DECLARED: [Declared; 9] = [
     declared("kvm_mmio", &[User], &[Kernel], "way back into the guest"),
     declared("kvm_pio", &[User], &[Kernel], "way back into the guest"),
     declared("sched_switch", &[Kernel, User, Guest, Polling, Memory, Halted], &[Steal, Stopped, Memory], "steal"),
-    declared("sched_wakeup", &[Kernel, User, Memory, Stopped], &[Steal], "waiting for a CPU at their end"),
+    declared("sched_wakeup", &[Kernel, User, Memory, Stopped], &[Steal], "the wait for a CPU at their end"),
 ];
 
 const fn declared(

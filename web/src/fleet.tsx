@@ -265,7 +265,7 @@ function Outliers({ fleet: { outliers, hosts } }: { fleet: Fleet }) {
         show={(value) => `${ns(value)}/s`}
         first="host"
         twin={() => ({ columns: outlierColumns(), rows: outliers })}
-        note={`More than 3.5 times the usual distance from the median away (modified z-score), of the hosts with VMs of the same shape.${outliers.length > MOST_BARS ? ` The ${MOST_BARS} farthest; the table has all.` : ""}`}
+        note={`Modified z-score above 3.5 or below -3.5, among the hosts with VMs of the same shape.${outliers.length > MOST_BARS ? ` The ${MOST_BARS} farthest; the table has all.` : ""}`}
       />
       <DataTable columns={outlierColumns()} rows={outliers} caption="Hosts that stand out" />
     </>
