@@ -45,8 +45,12 @@ fn balls_are_never_lost_whoever_polls() {
             assert!(page.polls_paid <= page.polls && page.ipis_spared <= page.wakes_saved, "{polls:?}");
         }
         match polls {
-            // The limit is at least 50 us after the first halt, and 10 us of work end within it unless the machine is very busy.
-            PollMode::Guest(100_000) => assert!(turn.spared > 0, "{turn:?}"),
+            // The limit is at least 50 us after the first halt, and 10 us of work end within it unless the machine is very busy:
+            // some time it is not.
+            PollMode::Guest(100_000) => {
+                let mut spares = || game.turn(&machine, 211, false, false).unwrap().spared > 0;
+                assert!(turn.spared > 0 || (0..50).any(|_| spares()), "{turn:?}");
+            }
             _ => assert_eq!(turn.spared, 0, "{polls:?}"),
         }
         if machine.ring() == PrivilegeRing::Three || matches!(polls, PollMode::RunLoop(_)) {
