@@ -649,7 +649,7 @@ fn what_no_tracepoint_sees_is_exits_times_the_bounds_of_their_reasons() {
     let none = saved_bounds(folder.path(), "", &[json!({"labels": ["every exit"], "figures": [], "unavailable": why})]);
     assert!(refused(&none, &[]).contains(why));
     let other = saved_bounds(folder.path(), "Another CPU", &rows);
-    assert!(refused(&other, &[]).contains("of another CPU (Another CPU)"));
+    assert!(refused(&other, &[]).contains("on another CPU (Another CPU)"));
 }
 
 #[test]

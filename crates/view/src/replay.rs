@@ -130,7 +130,11 @@ impl Replay {
 }
 
 fn column_name(figure: &FigureRow) -> String {
-    if figure.unit == FigureUnit::Ns { format!("{}_ns", figure.name) } else { figure.name.to_string() }
+    match figure.unit {
+        FigureUnit::Ns => format!("{}_ns", figure.name),
+        FigureUnit::Cycles => format!("{}_cycles", figure.name),
+        _ => figure.name.to_string(),
+    }
 }
 
 impl ReplayRow {
