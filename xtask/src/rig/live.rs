@@ -99,7 +99,7 @@ pub fn a_cpu_that_comes_back_is_recorded(outcome: &Outcome) -> anyhow::Result<St
         prime_counts(&outcome.report(trace)?, 11 + 13 + 17).with_context(|| trace.to_string())?;
     }
     // BPF programs run on every CPU, so that nothing can be missing.
-    let said = String::from_utf8_lossy(&outcome.stderr).matches("CPU 1 came on line meanwhile").count();
+    let said = String::from_utf8_lossy(&outcome.stderr).matches("CPU 1 came online during the recording").count();
     ensure!(said == 1, "that CPU 1 came back was said {said} times, and not by --no-bpf alone");
     Ok("guests before, while and after CPU 1 was off line are recorded, by BPF and by perf events".into())
 }
