@@ -67,14 +67,16 @@ pub struct ReadTrace {
     pub is_left_out: bool,
     /// What tells whether others hold its events; `None` of one that is read alone.
     sketch: Option<Rc<EventSketch>>,
-    /// Which of the earlier traces hold events of it.
+    /// Of each earlier trace, whether it was taken to hold events of this one.
     held_by: Vec<bool>,
 }
 
-/// What a first reading of a trace found that a second needs.
+/// What a first reading of a trace found that a second needs; nothing is known before the first.
+#[derive(Default)]
 pub struct FirstReading {
     vcpu_of: FxHashMap<Tid, VcpuId>,
-    held_by: Vec<bool>,
+    /// Of each earlier trace, whether it holds events of this one; `None`: those of the same host by name are taken to.
+    held_by: Option<Vec<bool>>,
 }
 
 impl ReadTrace {
@@ -102,7 +104,7 @@ impl ReadTrace {
 
     /// What a second reading needs.
     pub fn first_reading(&self) -> FirstReading {
-        FirstReading { vcpu_of: self.vcpu_of.clone(), held_by: self.held_by.clone() }
+        FirstReading { vcpu_of: self.vcpu_of.clone(), held_by: Some(self.held_by.clone()) }
     }
 
     /// Fails if nothing could be read of the trace.
@@ -131,8 +133,6 @@ struct EarlierTrace {
     sketch: Option<Rc<EventSketch>>,
     span: (Moment, Moment),
     lanes: Vec<LaneSpan>,
-    /// Whether it holds events of the trace that is being read; `None` where the events do not tell.
-    holds_next: Option<bool>,
 }
 
 /// Reads traces, of each of which `end` makes what `add` puts together; `None` of no trace.
@@ -175,13 +175,13 @@ pub fn read_input<S: TraceSink>(
     mut fresh: impl FnMut() -> S,
 ) -> Result<(ReadTrace, S), ReadError> {
     let mut sink = fresh();
-    let mut reading = read_once(input, options, &FxHashMap::default(), earlier, &mut sink)?;
+    let mut reading = read_once(input, options, &FirstReading::default(), earlier, &mut sink)?;
     let is_late = options.need_vcpus && reading.late;
-    let is_held_otherwise = earlier.compare_events(&reading.trace);
-    if is_late || is_held_otherwise {
+    let held_by = earlier.hold_events_of(&reading.trace);
+    if is_late || held_by != reading.trace.held_by {
         let vcpu_of = if is_late { reading.trace.vcpu_of } else { FxHashMap::default() };
         sink = fresh();
-        reading = read_once(input, options, &vcpu_of, earlier, &mut sink)?;
+        reading = read_once(input, options, &FirstReading { vcpu_of, held_by: Some(held_by) }, earlier, &mut sink)?;
     }
     earlier.add(&reading.trace);
     Ok((reading.trace, sink))
@@ -195,10 +195,7 @@ pub fn read_again(
     options: ReadOptions,
     sink: &mut impl TraceSink,
 ) -> Result<ReadTrace, ReadError> {
-    for (trace, is_held) in earlier.traces.iter_mut().zip(&first.held_by) {
-        trace.holds_next = Some(*is_held);
-    }
-    let trace = read_once(input, options, &first.vcpu_of, earlier, sink)?.trace;
+    let trace = read_once(input, options, first, earlier, sink)?.trace;
     earlier.add(&trace);
     Ok(trace)
 }
@@ -215,13 +212,13 @@ pub fn read_source(
     name: &str,
     sink: &mut impl TraceSink,
 ) -> Result<ReadTrace, ReadError> {
-    Ok(read_events(source, name, None, &FxHashMap::default(), &EarlierFiles::default(), sink)?.trace)
+    Ok(read_events(source, name, None, &FirstReading::default(), &EarlierFiles::default(), sink)?.trace)
 }
 
 fn read_once(
     input: &Input,
     options: ReadOptions,
-    known: &FxHashMap<Tid, VcpuId>,
+    known: &FirstReading,
     earlier: &EarlierFiles,
     sink: &mut impl TraceSink,
 ) -> Result<Reading, ReadError> {
@@ -234,23 +231,23 @@ fn read_events(
     mut source: Box<dyn EventSource>,
     name: &str,
     mut progress: Option<Progress>,
-    known: &FxHashMap<Tid, VcpuId>,
+    known: &FirstReading,
     earlier: &EarlierFiles,
     sink: &mut impl TraceSink,
 ) -> Result<Reading, ReadError> {
-    let name = name.to_string();
     let mut ledger = Ledger::default();
     let by_vcpu = source.info().by_vcpu;
-    let is_left_out = earlier.left_out.contains(&name);
+    let is_left_out = earlier.left_out.iter().any(|guest| guest == name);
     if is_left_out && !source.info().is_guests {
         ledger.count(LedgerLine::GuestRecording);
     }
     let mut assembler = if by_vcpu { Assembler::by_vcpu() } else { Assembler::default() };
     assembler.know(source.info());
     let mut events = Vec::new();
-    let mut vcpu_of = known.clone();
+    let mut vcpu_of = known.vcpu_of.clone();
     vcpu_of.extend(vcpus_by_name(source.info()));
-    let before = earlier.holding(source.info());
+    let held_by = known.held_by.clone().unwrap_or_else(|| earlier.are_of_host(source.info()));
+    let before = earlier.traces.iter().zip(&held_by).filter(|row| *row.1).map(|row| row.0).collect();
     let sketch = earlier.is_compared.then(EventSketch::default);
     let mut rows =
         Passing { sink, vcpu_of, before, sketch, exits: 0, timed_exits: 0, overlapping: 0, unnamed: Vec::new() };
@@ -292,7 +289,7 @@ fn read_events(
             let is_used = ledger.events > 0 && !is_left_out;
             let new = if is_used { beyond((first, last), &spans) } else { Vec::new() };
             let trace = ReadTrace {
-                name,
+                name: name.to_string(),
                 info,
                 ends: (first, last),
                 span: hull(&new),
@@ -304,7 +301,7 @@ fn read_events(
                 timed_exits,
                 is_left_out,
                 sketch: sketch.map(Rc::new),
-                held_by: earlier.traces.iter().map(|trace| trace.holds_next_of(source.info())).collect(),
+                held_by,
             };
             return Ok(Reading { trace, late });
         }
@@ -490,7 +487,6 @@ impl EarlierFiles {
     }
 
     fn add(&mut self, trace: &ReadTrace) {
-        self.traces.iter_mut().for_each(|trace| trace.holds_next = None);
         if let Some(span) = trace.span {
             self.traces.push(EarlierTrace {
                 host: host_and_clock(&trace.info),
@@ -499,25 +495,18 @@ impl EarlierFiles {
                 sketch: trace.sketch.clone(),
                 span,
                 lanes: trace.lanes.clone(),
-                holds_next: None,
             });
         }
     }
 
-    /// Those that hold events of the trace that is read next.
-    fn holding(&self, info: &TraceInfo) -> Vec<&EarlierTrace> {
-        self.traces.iter().filter(|trace| trace.holds_next_of(info)).collect()
+    /// Of each, whether it is of the same host by name.
+    fn are_of_host(&self, info: &TraceInfo) -> Vec<bool> {
+        self.traces.iter().map(|trace| trace.is_of_host(info)).collect()
     }
 
-    /// Notes of each whether it holds events of a trace that was read as one of its host; whether that says otherwise of one.
-    fn compare_events(&mut self, trace: &ReadTrace) -> bool {
-        let mut is_otherwise = false;
-        for earlier in &mut self.traces {
-            let is_same = earlier.has_events_of(trace);
-            is_otherwise |= is_same.is_some_and(|is_same| is_same != earlier.is_of_host(&trace.info));
-            earlier.holds_next = is_same;
-        }
-        is_otherwise
+    /// Of each, whether it holds events of a trace that was read: by the events, or where these do not tell by the host's name.
+    fn hold_events_of(&self, trace: &ReadTrace) -> Vec<bool> {
+        self.traces.iter().map(|of| of.has_events_of(trace).unwrap_or(of.is_of_host(&trace.info))).collect()
     }
 }
 
@@ -546,10 +535,6 @@ impl EarlierTrace {
     /// the events say otherwise.
     fn is_of_host(&self, info: &TraceInfo) -> bool {
         !self.host.0.is_empty() && self.host == host_and_clock(info)
-    }
-
-    fn holds_next_of(&self, info: &TraceInfo) -> bool {
-        self.holds_next.unwrap_or(self.is_of_host(info))
     }
 
     /// Whether the events of the time of both are the same ones. A clock that begins anew, with each boot or simulation, comes by the

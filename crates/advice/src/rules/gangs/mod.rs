@@ -174,7 +174,8 @@ fn decide(input: &AdviceInput, trials: &Trials, host: &RecordedHost, loss: &Loss
         return Cores::Little;
     }
     let narrower = WIDTHS.iter().enumerate().filter(|(_, threads)| (**threads as usize) < loss.width);
-    let won = narrower.map(|(at, threads)| (at, Vcores::of(input, *threads), loss.won(&trials.gang, at)));
+    let won =
+        narrower.map(|(at, threads)| (at, Vcores::of(input, *threads, loss.is_timed), loss.won(&trials.gang, at)));
     let wins: Vec<(usize, Vcores, GainEstimateNs)> = won.filter(|row| loss.is_noteworthy(row.2)).collect();
     let with_room = |&(at, vcores, won): &(usize, Vcores, GainEstimateNs)| {
         Some(Narrower { vcores, room: vcores.room(host)?, won, avoided: trials.gang.avoided(at) })

@@ -43,13 +43,11 @@ pub(super) struct Vcores {
 }
 
 impl Vcores {
-    pub fn of(input: &AdviceInput, threads: u32) -> Vcores {
-        let gangs = &input.facts.gangs;
-        let vcores = gangs.vcores(None);
+    /// What would be there; without entries (`is_timed`) nothing says for how long they want a core.
+    pub fn of(input: &AdviceInput, threads: u32, is_timed: bool) -> Vcores {
+        let vcores = input.facts.gangs.vcores(None);
         let count = total(vcores.iter().map(|vcore| (vcore.vcpus.len() as u64).div_ceil(u64::from(threads))));
         let time = total(input.vms.values().map(VmTime::wanted));
-        // Without entries nothing says for how long they want a core.
-        let is_timed = gangs.vms().values().any(|cell| cell.lost.count > 0);
         let busy = if is_timed { input.busy(None, time).min(count as f64) } else { count as f64 };
         Vcores { threads, count, busy }
     }
