@@ -34,10 +34,14 @@ impl GuestMemory {
                 0,
             )
         };
-        match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(GuestMemory { start, size }),
-            _ => Err(LabError::io("mmap of a guest's memory", std::io::Error::last_os_error())),
-        }
+        let Some(start) = NonNull::new(start.cast::<u8>()).filter(|start| start.as_ptr().cast() != libc::MAP_FAILED)
+        else {
+            return Err(LabError::io("mmap of a guest's memory", std::io::Error::last_os_error()));
+        };
+        // A huge page would come with one fault for 512 of them, and guests use few. It fails only where there are none.
+        // SAFETY: the range is the mapping, which nobody uses yet.
+        unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_NOHUGEPAGE) };
+        Ok(GuestMemory { start, size })
     }
 
     /// Bytes.
@@ -98,9 +102,6 @@ impl GuestMemory {
     /// is a page fault that KVM has to serve.
     pub fn forget(&self, address: u64, length: u64) -> Result<(), LabError> {
         let start = self.at(address, length);
-        // A huge page would come with one fault for 512 of them. It fails only where there are none.
-        // SAFETY: the range is within the mapping; what is in it stays.
-        unsafe { libc::madvise(start.cast(), length as usize, libc::MADV_NOHUGEPAGE) };
         // SAFETY: the range is within the private anonymous mapping, and nothing of ours depends on its bytes.
         match unsafe { libc::madvise(start.cast(), length as usize, libc::MADV_DONTNEED) } {
             0 => Ok(()),
