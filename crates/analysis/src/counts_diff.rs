@@ -108,15 +108,14 @@ fn side(intervals: &[&YieldCounts]) -> Result<CountedSide, CountsNotCompared> {
 /// What was counted in all of these intervals, of which none overlap.
 fn together(intervals: &[&YieldCounts]) -> YieldCounts {
     let sum = |parts: &mut dyn Iterator<Item = u64>| parts.fold(0, u64::saturating_add);
-    let span = sum(&mut intervals.iter().filter_map(|of| of.span).map(|span| span.0));
+    let span = Nanos(sum(&mut intervals.iter().filter_map(|of| of.span).map(|span| span.0)));
     let counted = |count: &YieldCount| {
         let each: Option<Vec<u64>> = intervals.iter().map(|of| Some(of.get(count.counter)?.count)).collect();
-        let all = sum(&mut each?.into_iter());
-        Some(YieldCount { counter: count.counter, count: all, per_s: Some(all as f64 / (span.max(1) as f64 / 1e9)) })
+        Some(YieldCount::within(Some(span.max(Nanos(1))), count.counter, sum(&mut each?.into_iter())))
     };
     YieldCounts {
         interval: String::new(),
-        span: Some(Nanos(span)),
+        span: Some(span),
         counts: intervals[0].counts.iter().filter_map(counted).collect(),
         ..intervals[0].clone()
     }

@@ -196,6 +196,13 @@ pub struct YieldCounts {
     pub spin_retry: Option<u64>,
 }
 
+impl YieldCount {
+    /// So many in an interval, if its length is known.
+    pub fn within(span: Option<Nanos>, counter: YieldCounter, count: u64) -> YieldCount {
+        YieldCount { counter, count, per_s: span.map(|span| count as f64 / (span.0 as f64 / 1e9)) }
+    }
+}
+
 impl YieldCounts {
     /// How often that happened, if it was counted.
     pub fn get(&self, counter: YieldCounter) -> Option<&YieldCount> {

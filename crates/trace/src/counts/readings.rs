@@ -156,7 +156,7 @@ impl Readings {
                 spin_retry: spin_retry.filter(|_| source == CountSource::DiagStat),
             };
             if let [one] = &readings[..] {
-                let count = |(&counter, &count): (&YieldCounter, &u64)| YieldCount { counter, count, per_s: None };
+                let count = |(&counter, &count): (&YieldCounter, &u64)| YieldCount::within(None, counter, count);
                 all.push(of(None, None, true, one.counts.iter().map(count).collect()));
                 continue;
             }
@@ -180,10 +180,7 @@ fn differences(before: &Reading, after: &Reading, span: Option<Nanos>, ledger: &
     for (&counter, &last) in &after.counts {
         let Some(&first) = before.counts.get(&counter) else { continue };
         match last.checked_sub(first) {
-            Some(count) => {
-                let per_s = span.map(|span| count as f64 / (span.0 as f64 / 1e9));
-                counts.push(YieldCount { counter, count, per_s });
-            }
+            Some(count) => counts.push(YieldCount::within(span, counter, count)),
             None => ledger.count(LedgerLine::CounterReset),
         }
     }

@@ -28,12 +28,12 @@ pub(super) fn is_of_one(line: &str) -> bool {
 /// Whether a line names a figure of FCX102.
 pub(super) fn has_figure(line: &str) -> bool {
     let words = spaced(line);
-    counters_of(CountSource::Fcx102).any(|row| label_at(&words, row).is_some())
+    counters_of(CountSource::Fcx102).any(|row| label_in(&words, row).is_some())
 }
 
-/// Where the label of a figure is in a line of single spaces.
-fn label_at(line: &str, row: &CounterRow) -> Option<usize> {
-    row.printed.iter().find_map(|label| line.find(label))
+/// The label of a figure that is in a line of single spaces.
+fn label_in(line: &str, row: &CounterRow) -> Option<&'static str> {
+    row.printed.iter().find(|label| line.contains(**label)).copied()
 }
 
 /// The line with single spaces.
@@ -110,7 +110,7 @@ impl Screens {
 
     fn figures(&mut self, line: &str, at: u64, ledger: &mut Ledger) {
         let words = spaced(line);
-        let named: Vec<_> = counters_of(CountSource::Fcx102).filter(|row| label_at(&words, row).is_some()).collect();
+        let named: Vec<_> = counters_of(CountSource::Fcx102).filter(|row| label_in(&words, row).is_some()).collect();
         // A label that is cut is a figure that is cut.
         let all = DIAGNOSES.iter().map(|name| words.matches(name).count()).sum::<usize>();
         match all.saturating_sub(named.len()) as u64 {
@@ -150,8 +150,8 @@ impl Screens {
             Some(_) => ledger.count_at(LedgerLine::BadText, line),
             None if of.span.is_some_and(|span| !fits(count, rate, span)) => ledger.count_at(LedgerLine::BadText, line),
             None => {
-                let exact = of.span.map(|span| count as f64 / (span.0 as f64 / 1e9));
-                of.counts.push(YieldCount { counter, count, per_s: Some(exact.unwrap_or(rate)) });
+                let within = YieldCount::within(of.span, counter, count);
+                of.counts.push(YieldCount { per_s: within.per_s.or(Some(rate)), ..within });
             }
         }
     }
@@ -224,8 +224,7 @@ enum Figure {
 
 /// Count and rate after the label of a figure.
 fn figure_after(line: &str, row: &CounterRow) -> Option<Figure> {
-    let label = row.printed.iter().find(|label| line.contains(**label))?;
-    let (_, after) = line.split_once(*label)?;
+    let (_, after) = line.split_once(label_in(line, row)?)?;
     let mut words = after.strip_prefix(' ')?.split(' ');
     match (words.next()?, words.next()?) {
         ("---", "---") => Some(Figure::NotCounted),
