@@ -19,9 +19,12 @@ pub const MAX_UNPACKED: u64 = 64 << 30;
 /// The most that what is packed may grow to, as a multiple of its size. Traces grow ten- to some hundredfold.
 const MAX_RATIO: u64 = 1_000;
 
-/// How many bytes are written between two looks at that, and at the room that is left (of which one part in so many stays).
+/// How many bytes are written between two looks at that, and at the room that is left.
 const LOOK: u64 = 32 << 20;
-const MIN_ROOM: u64 = 20;
+
+/// What stays free of the file system for temporary files: so many bytes, or one part in so many where that is less.
+const MIN_ROOM: u64 = 1 << 30;
+const MIN_PART: u64 = 20;
 
 /// The most memory that unpacking xz may take, in bytes. `xz -9` asks for 65 MiB; what a file may ask for is 4 GiB.
 const MAX_DICTIONARY: u64 = 256 << 20;
@@ -250,11 +253,27 @@ fn spool_bounded(
 /// Fails if there is little room left where the file is.
 fn check_room(file: &File) -> Result<(), String> {
     let about = rustix::fs::fstatvfs(file).map_err(|error| error.to_string())?;
-    match about.f_bavail < about.f_blocks / MIN_ROOM {
-        true => Err(format!(
-            "less than {} % of the file system for temporary files is free; TMPDIR names another place",
-            100 / MIN_ROOM
-        )),
-        false => Ok(()),
+    match has_room(about.f_bavail.saturating_mul(about.f_frsize), about.f_blocks.saturating_mul(about.f_frsize)) {
+        true => Ok(()),
+        false => Err("the file system for temporary files is nearly full; TMPDIR names another place".to_string()),
+    }
+}
+
+/// Whether a file may grow where so many bytes are free of so many.
+fn has_room(free: u64, all: u64) -> bool {
+    free >= MIN_ROOM.min(all / MIN_PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_room;
+
+    /// A large file system is not full at 95 %, and a small one does not need a GiB.
+    #[test]
+    fn room_is_a_gib_or_a_twentieth() {
+        assert!(has_room(12 << 30, 252 << 30));
+        assert!(!has_room(1 << 29, 252 << 30));
+        assert!(has_room(600 << 20, 10 << 30));
+        assert!(!has_room(400 << 20, 10 << 30));
     }
 }
