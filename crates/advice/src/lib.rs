@@ -17,7 +17,8 @@
 //! setting, cause, judgement ◄─────┘
 //! ```
 //!
-//! Counts of yields without events have rules of their own, as nothing in them says how long anything took: [`judge_counts`].
+//! What others counted, without events, has rules of its own, as little in it says how long anything took: [`judge_counts`] of
+//! yields, [`judge_exit_table`] of exits.
 //!
 //! A rule is a plain function of what was measured. It cites the facts that it used: an [`Advice`] cannot be made without
 //! any. What the recording does not show is not judged, and said.
@@ -52,6 +53,7 @@ pub use judgement::{
 pub use known::{KnownAnswer, KnownCause, UnjudgedCause, known_and_unjudged, known_causes};
 pub use page_facts::{KeepLimits, MAX_KEPT_LIVE, MAX_KEPT_RECORDING, PageFacts};
 pub use poll_predictions::{PollPrediction, PollPredictions, PredictedFigure};
+pub use rules::counted_exits::{CostliestReason, ExitTableJudgement, NextRecording, UnknownReasons, judge_exit_table};
 pub use rules::counted_yields::{CountedAdvice, CountedFact, CountedRule, CountsJudgement, judge_counts};
 pub use rules::simulated_gain::{InKernelPath, Simulate};
 pub use rules::{RuleSummary, advised_rules, rule_list};

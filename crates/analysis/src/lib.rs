@@ -22,6 +22,7 @@ mod diff_verdict;
 mod duration_stats;
 mod exit_kinds;
 mod exit_stats;
+mod exit_tables_diff;
 mod facts;
 pub mod fleet;
 mod gangs;
@@ -60,6 +61,7 @@ pub use diff_verdict::{ComparedSide, DiffState, DiffVerdict, NotCompared};
 pub use duration_stats::DurationStats;
 pub use exit_kinds::ExitSlots;
 pub use exit_stats::ExitStats;
+pub use exit_tables_diff::{ExitTablePair, pair_exit_tables};
 pub use facts::{ExitCause, Facts, FactsOptions, SubjectKey};
 pub use gangs::{
     CoreRunPairing, ForcedOutExit, ForcingExits, GangFacts, GangMember, GangScript, GangStats, VcoreGangs,

@@ -5,20 +5,17 @@ use crate::terminal::terminal_style;
 use crate::views::ViewArg;
 use crate::{Outcome, write_json};
 use anyhow::{bail, ensure};
-use exitscope_model::{Ledger, LedgerLine, YieldCounts};
+use exitscope_model::LedgerLine;
 use exitscope_trace::Input;
 use exitscope_trace::counts::{is_counts, read};
 use exitscope_view::{
-    CountsComparison, CountsReport, Page, counts_advice_page, counts_comparison_page, counts_page, write_page,
+    CountedTexts, CountsComparison, CountsReport, Page, counts_advice_page, counts_comparison_page, counts_page,
+    write_page,
 };
 use std::io::Write;
 
 /// What texts of counts hold together.
-pub struct CountedFiles {
-    names: Vec<String>,
-    counts: Vec<YieldCounts>,
-    ledger: Ledger,
-}
+pub struct CountedFiles(CountedTexts);
 
 impl CountedFiles {
     /// Those of these inputs; `None` if they are traces. Both at once have nothing in common.
@@ -30,23 +27,29 @@ impl CountedFiles {
         if let Some(trace) = are_counts.iter().position(|is_counts| !is_counts) {
             bail!("{} is no text of counts, and others named beside it are: read them apart", inputs[trace].name());
         }
-        let mut files = CountedFiles { names: Vec::new(), counts: Vec::new(), ledger: Ledger::default() };
+        let mut texts = CountedTexts::default();
         for input in inputs {
             let text = read(input)?;
-            files.names.push(input.name().to_string());
-            files.ledger.merge(&text.ledger);
+            texts.files.push(input.name().to_string());
+            texts.ledger.merge(&text.ledger);
             for counts in text.counts {
-                match files.counts.contains(&counts) {
-                    true => files.ledger.count(LedgerLine::RepeatedScreen),
-                    false => files.counts.push(counts),
+                match texts.counts.contains(&counts) {
+                    true => texts.ledger.count(LedgerLine::RepeatedScreen),
+                    false => texts.counts.push(counts),
+                }
+            }
+            for table in text.tables {
+                match texts.tables.contains(&table) {
+                    true => texts.ledger.count(LedgerLine::RepeatedScreen),
+                    false => texts.tables.push(table),
                 }
             }
         }
-        Ok(Some(files))
+        Ok(Some(CountedFiles(texts)))
     }
 
-    fn report(self) -> CountsReport {
-        CountsReport::of(self.names, &self.counts, &self.ledger)
+    fn report(&self) -> CountsReport {
+        CountsReport::of(&self.0)
     }
 }
 
@@ -125,9 +128,7 @@ pub fn compare(args: &DiffArgs, [before, after]: [CountedFiles; 2], out: &mut dy
         ("--html", args.html.is_some()),
         ("--fail-on", !args.fail_on.is_empty()),
     ])?;
-    let side = |files: CountedFiles| (files.names, files.counts, files.ledger);
-    let ((names, counts, ledger), (later_names, later_counts, later_ledger)) = (side(before), side(after));
-    let comparison = CountsComparison::of((names, &counts, &ledger), (later_names, &later_counts, &later_ledger));
+    let comparison = CountsComparison::of(&before.0, &after.0);
     print(&comparison, args.format == EventsFormat::Json, counts_comparison_page, out)
 }
 
@@ -147,7 +148,7 @@ fn print<T: serde::Serialize>(
 /// Fails if one of these was asked for.
 fn check(flags: &[(&str, bool)]) -> anyhow::Result<()> {
     let asked: Vec<&str> = flags.iter().filter(|flag| flag.1).map(|flag| flag.0).collect();
-    ensure!(asked.is_empty(), "counts hold no exits: {} cannot be had of them", asked.join(", "));
+    ensure!(asked.is_empty(), "counts hold no single exits: {} cannot be had of them", asked.join(", "));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! `report`, `advise` and `diff` of texts of counts: screens of z/VM's Performance Toolkit, counters of Linux on s390.
+//! `report`, `advise` and `diff` of texts of counts: screens of z/VM's Performance Toolkit, counters of Linux on s390, tables of exits.
 
 mod common;
 
@@ -137,17 +137,102 @@ fn what_counts_do_not_have_is_refused() {
     let screen = fixture("fcx102.txt");
     let trace = root().join("corpus/x86-svm/t2.data.gz");
     for (command, files, flags, why) in [
-        ("report", vec![screen.as_path()], vec!["--by", "vcpu"], "counts hold no exits: --by cannot be had of them"),
+        (
+            "report",
+            vec![screen.as_path()],
+            vec!["--by", "vcpu"],
+            "counts hold no single exits: --by cannot be had of them",
+        ),
         ("report", vec![&screen], vec!["--view", "halt"], "views but yield"),
         ("report", vec![&screen], vec!["--format", "csv"], "--format csv"),
         ("report", vec![&screen], vec!["--vcpu", "1", "--fail-on", "lost>0"], "a selection, --fail-on"),
         ("report", vec![&screen, &trace], vec![], "read them apart"),
         ("advise", vec![&screen], vec!["--as", "libvirt"], "--as"),
         ("diff", vec![&screen, &trace], vec![], "they have nothing in common"),
-        ("export", vec![&screen], vec!["--format", "csv"], "holds counts of yields and no events"),
-        ("events", vec![&screen], vec![], "holds counts of yields and no events"),
+        ("export", vec![&screen], vec!["--format", "csv"], "holds counts and no events"),
+        ("events", vec![&screen], vec![], "holds counts and no events"),
     ] {
         let said = refused(command, &files, &flags);
         assert!(said.contains(why), "{command} {flags:?}: {said}");
+    }
+}
+
+#[test]
+fn a_pasted_table_ends_in_an_answer_and_in_one_command() {
+    for (file, answers) in [
+        (
+            "mail-perf-kvm-stat.txt",
+            &[
+                "Costs most: IO_INSTRUCTION, 98.9% of the time of exits but halts",
+                "Halts (HLT) are 17.8% of the time",
+                "which ports",
+            ][..],
+        ),
+        ("old-perf-kvm-stat.txt", &["Costs most: npf, 65.4%", "Halts (hlt) are 96.2%", "touch memory"]),
+        (
+            "kvm-stat.txt",
+            &["Comes most often: IO_INSTRUCTION, 79.8% of 251,812 exits, 63,000 a second", "About 126,011 of 251,812"],
+        ),
+        ("perf-stat.txt", &["kvm_msr", "335,750", "About 17,431 of 3,358,451 exits (0.5%) went on in user space"]),
+        ("kvmexit.txt", &["Comes most often: MSR_WRITE, 75.1% of 426,043 exits", "which MSRs"]),
+    ] {
+        let text = said("report", &[&fixture(file)], &[]);
+        let commands = text.matches("Record next: `exitscope record --for 10s`").count();
+        assert_eq!(commands, 1, "{file}: {text}");
+        for answer in answers {
+            assert!(text.contains(answer), "{file}: {answer}: {text}");
+        }
+        // No setting, no gain, and no subject that the table lacks.
+        let advice = said("advise", &[&fixture(file)], &[]);
+        assert!(advice.contains("No setting is advised by a table of exits"), "{advice}");
+        let report = value("report", &[&fixture(file)], "counts");
+        assert_eq!((report["advice"].as_array().unwrap().len(), report["tables"].as_array().unwrap().len()), (0, 1));
+    }
+    // Without times nothing costs.
+    let text = said("report", &[&fixture("kvm-stat.txt")], &[]);
+    assert!(!text.contains("Costs most") && text.contains("what exits cost: the table has no times"), "{text}");
+}
+
+#[test]
+fn tables_of_both_sides_are_beside_each_other_and_not_judged() {
+    let [before, after] = ["kvm-stat.txt", "kvm-stat-after.txt"].map(fixture);
+    let text = said("diff", &[&before, &after], &[]);
+    let words: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for has in [
+        "no change is judged",
+        "kvm_exit(IO_INSTRUCTION) 201,000 6,110 63,000 1,980",
+        "kvm_exit(EXTERNAL_INTERRUPT) - 33,120 - 10,702",
+    ] {
+        assert!(words.iter().any(|line| line.contains(has)), "{has}: {text}");
+    }
+    let comparison = value("diff", &[&before, &after], "counts-diff");
+    assert_eq!(comparison["tables"][0]["rows"].as_array().unwrap().len(), 6);
+    let alone = value("diff", &[&before, &fixture("kvmexit.txt")], "counts-diff");
+    assert_eq!(alone["tables_not_compared"], json!(["kvm_stat", "kvmexit"]));
+}
+
+/// perf's table of a recording has perf's counts, and they are those of the recording itself, reason by reason.
+#[test]
+fn a_table_that_perf_made_of_a_recording_has_the_recordings_counts() {
+    for (table, recording) in [
+        ("t4-callchain.data.perf-kvm-stat.txt", "t4-callchain.data.gz"),
+        ("t4-kvmstat.data.perf-kvm-stat.txt", "t4-kvmstat.data.gz"),
+    ] {
+        let table = value("report", &[&root().join("corpus/x86-svm/peers").join(table)], "counts");
+        let output = exitscope()
+            .args(["report", "--format", "json"])
+            .arg(root().join("corpus/x86-svm").join(recording))
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = report["rows"].as_array().unwrap();
+        for row in table["tables"][0]["rows"].as_array().unwrap() {
+            let own =
+                rows.iter().find(|own| own["reason"] == row["key"]).unwrap_or_else(|| panic!("{recording}: {row}"));
+            assert_eq!(own["timed"], row["count"], "{recording}: {row}");
+            let [least, most] = [0, 1].map(|at| row["time_ns"][at].as_u64().unwrap());
+            let time = own["exit_time_ns"].as_u64().unwrap();
+            assert!((least..=most).contains(&time), "{recording}: {time} of {row}");
+        }
     }
 }

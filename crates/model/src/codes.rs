@@ -324,6 +324,17 @@ impl ExitCode {
         Some(ExitCode { number: basic.number | flags, ..basic })
     }
 
+    /// The codes that are called so in any list, without regard to case or to riscv's `EXC_`: tools print names of tables of their own, as
+    /// kvm_stat the `HLT` of SVM.
+    pub fn called(name: &str) -> impl Iterator<Item = ExitCode> + '_ {
+        let lists = CodeList::NAMES.iter().map(|row| row.1).filter(|list| *list != CodeList::KvmExit);
+        lists.filter_map(move |list| {
+            let is_called = |known: &str| known.trim_start_matches("EXC_").eq_ignore_ascii_case(name);
+            let row = list.table()?.iter().find(|row| is_called(row.1))?;
+            Some(ExitCode::new(list, row.0))
+        })
+    }
+
     /// The bits that these words name, as `__print_flags` with VMX's flags and a space between them: names, and what has none as
     /// one hexadecimal number.
     pub fn vmx_flags(words: &str) -> Option<u64> {

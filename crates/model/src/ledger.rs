@@ -82,7 +82,7 @@ lines! {
     LossUnknown Notice "loss_unknown" "Texts that do not say whether records were lost: that none is known to be does not mean that none was."
     MissingLines Notice "missing_lines" "Events that the header of a text counts and that do not follow it: it is cut or filtered, or they were lost."
     OtherScreen Notice "other_screen" "Screens of a monitor of a kind that is not read: docs/counts.md lists those that are."
-    RepeatedScreen Notice "repeated_screen" "Screens, or readings of counters, of a system and an interval that an earlier one has as well; used once."
+    RepeatedScreen Notice "repeated_screen" "Screens, readings of counters, or tables of exits that an earlier one has as well; used once."
     CounterReset Notice "counter_reset" "Counters that are lower in a later reading: they began anew between the two, and no difference is made of these."
     UnfinishedFile Loss "unfinished_file" "Files that their recorder did not finish: what it had not written yet is missing, and event formats and names may be missing, too."
     UnknownFormat Loss "unknown_format" "Events whose format the trace does not carry, so that their fields cannot be read."

@@ -21,6 +21,7 @@ mod event;
 mod exit;
 mod exit_info;
 mod exit_phases;
+mod exit_tables;
 mod given_names;
 mod halt;
 mod kvm_activity;
@@ -55,6 +56,7 @@ pub use event::{
 pub use exit::{ApicvChangeEvent, Exit, ExitSink, Handler, KvmActivityEvent, VcpuIdentity, least_vms};
 pub use exit_info::{ExitInfo, ExitWord};
 pub use exit_phases::{ExitPhase, ExitPhases, PhaseBoundary};
+pub use exit_tables::{EXIT_EVENT, ExitTable, ExitTableRow, ExitTableSource};
 pub use given_names::{GivenByVm, GivenNames, NamedRanges};
 pub use halt::{Halt, PollChange, VcpuWakeup, poll_limit};
 pub use kvm_activity::{ApicvChange, KvmActivity};

@@ -98,7 +98,7 @@ pub enum TraceError {
     },
     /// No reader knows these bytes.
     #[error(
-        "{name} is not a trace that exitscope reads: its first bytes are {first}; perf.data, trace.dat, xentrace logs, ftrace text, `perf script` and `trace-cmd report` text are"
+        "{name} is not a trace that exitscope reads: its first bytes are {first}; perf.data, trace.dat, xentrace logs, ftrace text, `perf script` and `trace-cmd report` text are, and counts of exits and yields (docs/counts.md)"
     )]
     Unknown {
         /// The file.
@@ -106,9 +106,9 @@ pub enum TraceError {
         /// The first bytes, as text or hexadecimal.
         first: String,
     },
-    /// It holds counts of yields, and no events.
+    /// It holds what another tool counted, and no events.
     #[error(
-        "{name} holds counts of yields and no events: `report`, `report --view yield`, `advise` and `diff` read it, as text and JSON"
+        "{name} holds counts and no events: `report`, `report --view yield`, `advise` and `diff` read it, as text and JSON"
     )]
     Counts {
         /// The file.
@@ -116,7 +116,7 @@ pub enum TraceError {
     },
     /// It looks like a text of counts, and none could be read.
     #[error(
-        "{name}: no count of yields could be read: of the Performance Toolkit's screens FCX102 (SYSTEM) is read, of Linux on s390 `diag_stat` and KVM's statistics"
+        "{name}: no count could be read: tables of `perf kvm stat`, `perf stat`, kvm_stat and kvmexit are read, of the Performance Toolkit's screens FCX102 (SYSTEM), of Linux on s390 `diag_stat` and KVM's statistics"
     )]
     NoCounts {
         /// The file.

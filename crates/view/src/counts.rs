@@ -1,14 +1,30 @@
 //! Counts of yields as plain data: what a monitor or a kernel counted, what rules say of it, and what changed.
 
 use crate::advice::{AdviceSettingRow, figure};
+use crate::exit_tables::{ExitTableComparison, ExitTableReport};
 use crate::report::{Coverage, CoverageLine};
 use exitscope_advice::{CountedAdvice, CountedFact, CountedRule, judge_counts};
 use exitscope_analysis::{CountedChange, CountedSide, CountsNotCompared, compare_counts};
-use exitscope_model::{CountSource, Ledger, YieldCount, YieldCounter, YieldCounts, counters_of};
+use exitscope_model::{
+    CountSource, ExitTable, ExitTableSource, Ledger, YieldCount, YieldCounter, YieldCounts, counters_of,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-/// Yields that somebody else counted: what `report`, `report --view yield` and `advise` say of texts of counts, which hold no
+/// What texts of counts hold together.
+#[derive(Clone, Debug, Default)]
+pub struct CountedTexts {
+    /// Their names.
+    pub files: Vec<String>,
+    /// Yields, by system and interval.
+    pub counts: Vec<YieldCounts>,
+    /// Tables of exits.
+    pub tables: Vec<ExitTable>,
+    /// What of them was not used, and why.
+    pub ledger: Ledger,
+}
+
+/// Yields and exits that somebody else counted: what `report`, `report --view yield` and `advise` say of texts of counts, which hold no
 /// events. What was not counted is absent, and not zero.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CountsReport {
@@ -18,8 +34,10 @@ pub struct CountsReport {
     pub files: Vec<String>,
     /// What of it was not used, and why.
     pub coverage: Vec<CoverageLine>,
-    /// By system and interval, in the order of the files.
+    /// Yields by system and interval, in the order of the files.
     pub counts: Vec<CountsRow>,
+    /// Tables of exits, in the order of the files.
+    pub tables: Vec<ExitTableReport>,
     /// What to change.
     pub advice: Vec<CountsAdviceRow>,
     /// What is left as it is.
@@ -158,6 +176,11 @@ pub struct CountsComparison {
     pub systems: Vec<SystemChangeRow>,
     /// The systems that are not compared.
     pub not_compared: Vec<NotComparedRow>,
+    /// The tables of exits that are on both sides.
+    pub tables: Vec<ExitTableComparison>,
+    /// The tools of tables that are on one side alone.
+    #[schemars(schema_with = "tool_ids")]
+    pub tables_not_compared: Vec<&'static str>,
 }
 
 /// Something of both sides.
@@ -231,7 +254,8 @@ impl CountsReport {
     pub const SCHEMA: &'static str = "exitscope.counts/1";
 
     /// Counts out of these files, and what rules say of them.
-    pub fn of(files: Vec<String>, counts: &[YieldCounts], ledger: &Ledger) -> CountsReport {
+    pub fn of(texts: &CountedTexts) -> CountsReport {
+        let CountedTexts { files, counts, tables, ledger } = texts;
         let judgement = judge_counts(counts);
         let advice = judgement.advice.iter().enumerate().map(|(at, advice)| CountsAdviceRow::of(at + 1, advice));
         let accepted = judgement.left_alone.iter().map(|(of, fact, why)| AcceptedCountRow {
@@ -248,8 +272,9 @@ impl CountsReport {
         }
         CountsReport {
             schema: CountsReport::SCHEMA,
-            files,
+            files: files.clone(),
             coverage: Coverage::of(ledger, 0, 0).lines,
+            tables: tables.iter().map(ExitTableReport::of).collect(),
             counts: counts.iter().map(CountsRow::of).collect(),
             advice: advice.collect(),
             accepted: accepted.collect(),
@@ -323,13 +348,11 @@ impl CountsComparison {
     /// The name and version of the layout.
     pub const SCHEMA: &'static str = "exitscope.counts_diff/1";
 
-    /// Both sides, compared: files, counts, and what was not used.
-    pub fn of(
-        before: (Vec<String>, &[YieldCounts], &Ledger),
-        after: (Vec<String>, &[YieldCounts], &Ledger),
-    ) -> CountsComparison {
-        let (changes, others) = compare_counts(before.1, after.1);
-        let lines = |ledger: &Ledger| Coverage::of(ledger, 0, 0).lines;
+    /// Both sides, compared.
+    pub fn of(before: &CountedTexts, after: &CountedTexts) -> CountsComparison {
+        let (changes, others) = compare_counts(&before.counts, &after.counts);
+        let (tables, tables_not_compared) = ExitTableComparison::of(&before.tables, &after.tables);
+        let lines = |texts: &CountedTexts| Coverage::of(&texts.ledger, 0, 0).lines;
         let not_compared = others.iter().map(|(source, system, why)| NotComparedRow {
             source: source.id(),
             system: named(system),
@@ -337,10 +360,12 @@ impl CountsComparison {
         });
         CountsComparison {
             schema: CountsComparison::SCHEMA,
-            files: SidesRow { before: before.0, after: after.0 },
-            coverage: SidesRow { before: lines(before.2), after: lines(after.2) },
+            files: SidesRow { before: before.files.clone(), after: after.files.clone() },
+            coverage: SidesRow { before: lines(before), after: lines(after) },
             systems: changes.iter().map(SystemChangeRow::of).collect(),
             not_compared: not_compared.collect(),
+            tables,
+            tables_not_compared,
         }
     }
 }
@@ -384,6 +409,10 @@ impl SystemChangeRow {
 
 fn source_ids(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": CountSource::ALL.map(CountSource::id) })
+}
+
+fn tool_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "string", "enum": ExitTableSource::ALL.map(ExitTableSource::id) } })
 }
 
 fn counter_ids(_: &mut SchemaGenerator) -> Schema {

@@ -1,8 +1,10 @@
-//! The pages of counts of yields: what was counted, what rules say of it, what changed.
+//! The pages of counts: what was counted, what rules say of it, what changed.
 
 use crate::counts::{
     ComparedRow, CountChangeRow, CountRow, CountsAdviceRow, CountsComparison, CountsReport, CountsRow, SystemChangeRow,
 };
+use crate::exit_tables::tool;
+use crate::exit_tables_page::{exit_table, exit_table_changes};
 use crate::names::{plural, rate, share, thousands};
 use crate::page::{Page, PageSection, Sentence, Table, column, more_in_json, plain};
 use crate::report::CoverageLine;
@@ -12,14 +14,21 @@ use exitscope_units::Nanos;
 /// Systems and intervals that are shown.
 const MOST: usize = 12;
 
+/// Why no setting is advised by a table of exits.
+const NO_SETTING: &str =
+    "No setting is advised by a table of exits: it does not say what the exits are about, as a recording does";
+
 /// The page of `report` and of `--view yield`.
 pub fn counts_page(report: &CountsReport) -> Page {
     let mut sections = vec![head("Coverage", report)];
+    sections.extend(report.tables.iter().take(MOST).map(exit_table));
     sections.extend(report.counts.iter().take(MOST).map(counted));
+    let hidden = report.counts.len().saturating_sub(MOST) + report.tables.len().saturating_sub(MOST);
     let advice = report.advice.len();
     let mut last = PageSection { title: "Advice".into(), ..PageSection::default() };
-    last.sentences.extend(more_in_json(report.counts.len().saturating_sub(MOST)).map(plain));
+    last.sentences.extend(more_in_json(hidden).map(plain));
     last.sentences.push(plain(match advice {
+        0 if report.counts.is_empty() => NO_SETTING.to_string(),
         0 => "No advice; what is not judged of these counts: `exitscope advise`".to_string(),
         _ => format!("{} to do: `exitscope advise`", thousands(advice as u64) + " " + &plural(advice as u64, "thing")),
     }));
@@ -30,11 +39,14 @@ pub fn counts_page(report: &CountsReport) -> Page {
 /// The page of `advise`.
 pub fn counts_advice_page(report: &CountsReport) -> Page {
     let mut sections = vec![head("Advice", report)];
-    if report.advice.is_empty() {
+    if report.counts.is_empty() {
+        sections[0].sentences.push(plain(NO_SETTING.to_string()));
+    } else if report.advice.is_empty() {
         let text = "No advice: no count is as the rules have it (docs/counts.md).".to_string();
         sections[0].sentences.push(plain(text));
     }
     sections.extend(report.advice.iter().map(|row| advice(row, report)));
+    sections.extend(report.tables.iter().take(MOST).map(exit_table));
     let whose = |of: usize| report.counts.get(of - 1).map_or(String::new(), title);
     let accepted = report.accepted.iter();
     let accepted: Vec<Sentence> = accepted
@@ -43,30 +55,43 @@ pub fn counts_advice_page(report: &CountsReport) -> Page {
     if !accepted.is_empty() {
         sections.push(PageSection { title: "Accepted".into(), sentences: accepted, ..PageSection::default() });
     }
-    let not_judged = report.not_judged.iter().map(|row| {
-        let of: Vec<String> = match row.of.len() == report.counts.len() {
-            true => Vec::new(),
-            false => row.of.iter().map(|of| format!(" of {}", whose(*of))).collect(),
-        };
-        plain(format!("{}{}: {}", row.what, of.join(" and"), row.why))
-    });
-    sections.push(PageSection {
-        title: "Not judged".into(),
-        sentences: not_judged.collect(),
-        ..PageSection::default()
-    });
+    let not_judged: Vec<Sentence> = report
+        .not_judged
+        .iter()
+        .map(|row| {
+            let of: Vec<String> = match row.of.len() == report.counts.len() {
+                true => Vec::new(),
+                false => row.of.iter().map(|of| format!(" of {}", whose(*of))).collect(),
+            };
+            plain(format!("{}{}: {}", row.what, of.join(" and"), row.why))
+        })
+        .collect();
+    if !not_judged.is_empty() {
+        sections.push(PageSection { title: "Not judged".into(), sentences: not_judged, ..PageSection::default() });
+    }
     Page { sections }
 }
 
 /// What was read, and what of it was not used.
 fn head(heading: &str, report: &CountsReport) -> PageSection {
-    let intervals = report.counts.len() as u64;
-    let mut sentences = vec![plain(format!(
-        "{}: {} {} of counts, no events: nothing says which vCPU yielded, how long it took, or what exits cost",
-        report.files.join(", "),
-        thousands(intervals),
-        plural(intervals, "set")
-    ))];
+    let (intervals, tables) = (report.counts.len() as u64, report.tables.len() as u64);
+    let mut texts = Vec::new();
+    if tables > 0 {
+        let table = plural(tables, "table");
+        texts.push(format!(
+            "{} {table} of exits, no events: what is not in it is not known, and not zero",
+            thousands(tables)
+        ));
+    }
+    if intervals > 0 {
+        texts.push(format!(
+            "{} {} of counts, no events: nothing says which vCPU yielded, how long it took, or what exits cost",
+            thousands(intervals),
+            plural(intervals, "set")
+        ));
+    }
+    let mut sentences: Vec<Sentence> = Vec::new();
+    sentences.push(plain(format!("{}: {}", report.files.join(", "), texts.join("; "))));
     sentences.extend(report.coverage.iter().filter(|line| is_damage(line)).map(warning));
     PageSection {
         title: heading.to_string(),
@@ -190,16 +215,23 @@ pub fn counts_comparison_page(comparison: &CountsComparison) -> Page {
     sentences.extend(lines().filter(|line| is_damage(line)).map(warning));
     let notes = lines().filter(|line| !is_damage(line)).map(ToString::to_string).collect();
     let mut sections = vec![PageSection { title: "Comparison".into(), sentences, notes, ..PageSection::default() }];
+    sections.extend(comparison.tables.iter().take(MOST).map(exit_table_changes));
     sections.extend(comparison.systems.iter().take(MOST).map(changed));
     let whose = |source: &str, system: &Option<String>| {
         let source = CountSource::ALL.into_iter().find(|known| known.id() == source).map_or("", CountSource::name);
         system.as_ref().map_or(source.to_string(), |system| format!("{source}, {system}"))
     };
-    let others: Vec<Sentence> = comparison
+    let mut others: Vec<Sentence> = comparison
         .not_compared
         .iter()
         .map(|row| plain(format!("{}: {}", whose(row.source, &row.system), row.why)))
         .collect();
+    others.extend(
+        comparison
+            .tables_not_compared
+            .iter()
+            .map(|id| plain(format!("a table of {}: it is on one side alone", tool(id)))),
+    );
     if !others.is_empty() {
         sections.push(PageSection { title: "Not compared".into(), sentences: others, ..PageSection::default() });
     }

@@ -19,6 +19,8 @@ mod csv_rows;
 mod doctor_page;
 pub mod documents;
 mod events;
+mod exit_tables;
+mod exit_tables_page;
 mod figure_unit;
 mod fleet;
 mod gang;
@@ -70,13 +72,16 @@ pub use advice_page::advice_page;
 pub use compare::{ChangeRow, Comparison, ReasonComparison, SideRow};
 pub use compare_verdict::DiffVerdictRow;
 pub use counts::{
-    AcceptedCountRow, ComparedRow, CountChangeRow, CountFactRow, CountNotJudgedRow, CountRow, CountsAdviceRow,
-    CountsComparison, CountsReport, CountsRow, NotComparedRow, SidesRow, SystemChangeRow,
+    AcceptedCountRow, ComparedRow, CountChangeRow, CountFactRow, CountNotJudgedRow, CountRow, CountedTexts,
+    CountsAdviceRow, CountsComparison, CountsReport, CountsRow, NotComparedRow, SidesRow, SystemChangeRow,
 };
 pub use counts_page::{counts_advice_page, counts_comparison_page, counts_page};
 pub use csv_rows::{write_csv, write_metrics_csv, write_replay_csv, write_sweep_csv};
 pub use doctor_page::{CheckRow, DoctorReport, doctor_page};
 pub use events::{EventRow, event_text};
+pub use exit_tables::{
+    CostliestRow, ExitTableComparison, ExitTableReport, HaltsWithinRow, NextRow, TableChangeRow, TableRow,
+};
 pub use figure_unit::FigureUnit;
 pub use fleet::{
     Fleet, FleetAdvice, FleetBy, FleetComparison, FleetSide, FleetUnit, LeftOutFile, Outlier, Shape, fleet_page,

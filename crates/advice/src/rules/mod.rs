@@ -1,5 +1,6 @@
 //! The rules: each a row of one list, from which [`judge`], the documented list and what is not judged are made.
 
+pub mod counted_exits;
 pub mod counted_yields;
 pub(crate) mod device_rules;
 pub(crate) mod gangs;

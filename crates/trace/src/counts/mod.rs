@@ -1,19 +1,23 @@
-//! Counts of yields as text: screens of z/VM's Performance Toolkit, and readings of the counters of KVM and of Linux on s390.
+//! What others counted, as text: yields on screens of z/VM's Performance Toolkit and in the counters of KVM and of Linux on s390, and
+//! exits in tables of other tools.
 //!
 //! ```text
-//! lines ─► which source: a screen's header, or how a counter is printed ─► screens.rs:  FCX102, by system and interval
-//!                                                                       └► readings.rs: differences of two readings
+//! lines ─► which source: a heading, or how a counter is printed ─┬─► exit_tables.rs: perf kvm stat, kvm_stat, perf stat, kvmexit
+//!                                                                ├─► screens.rs:     FCX102, by system and interval
+//!                                                                └─► readings.rs:    differences of two readings
 //! ```
 //!
 //! There are no events in it: it is no [`EventSource`](crate::EventSource), and nothing makes exits of it.
 
+mod exit_tables;
 mod readings;
 mod screens;
 
 use crate::source::{HEAD, MAX_SECTION, is_trace};
 use crate::text::{Lines, NextLine};
 use crate::{Input, TraceError};
-use exitscope_model::{Ledger, LedgerLine, YieldCounts};
+use exit_tables::ExitTables;
+use exitscope_model::{ExitTable, Ledger, LedgerLine, YieldCounts};
 use readings::Readings;
 use screens::Screens;
 
@@ -22,14 +26,19 @@ use screens::Screens;
 pub struct CountedText {
     /// By system and interval, in the order of the text.
     pub counts: Vec<YieldCounts>,
+    /// Tables of exits, in the order of the text.
+    pub tables: Vec<ExitTable>,
     /// What was not used, and why.
     pub ledger: Ledger,
 }
 
 /// Whether a text that begins with `head` is one of counts.
 pub fn looks_like(head: &[u8]) -> bool {
-    head.split(|&byte| byte == b'\n')
-        .any(|line| std::str::from_utf8(line).is_ok_and(|line| screens::is_of_one(line) || readings::is_of_one(line)))
+    head.split(|&byte| byte == b'\n').any(|line| is_of_one(&String::from_utf8_lossy(line)))
+}
+
+fn is_of_one(line: &str) -> bool {
+    exit_tables::is_of_one(line) || screens::is_of_one(line) || readings::is_of_one(line)
 }
 
 /// Bytes in which a text of counts has one, at least: other counters and screens may come before.
@@ -49,6 +58,7 @@ pub fn read(input: &Input) -> Result<CountedText, TraceError> {
         return Err(TraceError::Unsupported { name: input.name().to_string(), what });
     }
     let (mut screens, mut readings, mut ledger) = (Screens::default(), Readings::default(), Ledger::default());
+    let mut tables = ExitTables::default();
     let mut lines = Lines::new(input.try_clone()?);
     loop {
         let at = lines.number + 1;
@@ -59,7 +69,11 @@ pub fn read(input: &Input) -> Result<CountedText, TraceError> {
             NextLine::Line(line) => {
                 let line = String::from_utf8_lossy(line).into_owned();
                 // A last line without an end may be cut within a number.
-                if lines.unended > before && (screens::has_figure(&line) || readings::is_of_one(&line)) {
+                let may_be_cut = lines.unended > before;
+                if tables.line(&line, may_be_cut, at, &mut ledger) {
+                    continue;
+                }
+                if may_be_cut && (screens::has_figure(&line) || readings::is_of_one(&line)) {
                     ledger.add_at(LedgerLine::TruncatedBytes, lines.unended, at);
                 } else if !readings.line(&line, at, &mut ledger) {
                     screens.line(&line, at, &mut ledger);
@@ -72,8 +86,9 @@ pub fn read(input: &Input) -> Result<CountedText, TraceError> {
     }
     let mut counts = screens.end();
     counts.extend(readings.end(&mut ledger));
-    match counts.is_empty() {
+    let tables = tables.end(&mut ledger);
+    match counts.is_empty() && tables.is_empty() {
         true => Err(TraceError::NoCounts { name: input.name().to_string() }),
-        false => Ok(CountedText { counts, ledger }),
+        false => Ok(CountedText { counts, tables, ledger }),
     }
 }

@@ -1,0 +1,315 @@
+//! What tables of exits that other tools made come to: which reason costs most, as far as the table can say it, and what to record.
+//!
+//! ```text
+//! rows with times ────► halts apart; the reason that takes most of the rest
+//! rows without times ─► the reason that comes most often, whatever it costs
+//! kvm_fpu ────────────► how many exits go on in user space
+//! ```
+//!
+//! A table has no subjects (which port, which MSR), and says neither how long vCPUs waited nor, of most tools, how long was counted:
+//! no setting is advised by it, and no gain is in it.
+
+mod wording;
+
+use exitscope_analysis::record_commands::{HowToRecord, Missed};
+use exitscope_model::{Architecture, CodeList, EXIT_EVENT, ExitCode, ExitTable, ExitTableRow, TraceInfo};
+use exitscope_units::Nanos;
+
+/// How perf and kvm_stat call a reason of which their tables have no name: `exit_event_decode_key` of
+/// tools/perf/util/kvm-stat.c, and the tables of tools/kvm/kvm_stat/kvm_stat.
+const UNKNOWN_CODE: &str = "unknown kvm exit code:";
+const UNKNOWN: &str = "UNKNOWN";
+
+/// Reasons of hardware are smaller (`vmx_exit_reason`: 16 bits, then flags). Back ends in software number theirs from here on.
+const LEAST_OF_SOFTWARE: u64 = 1 << 16;
+/// How many they have.
+const MOST_OF_SOFTWARE: u64 = 5;
+
+/// What a table comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExitTableJudgement {
+    /// The reason that costs most, or comes most often where nothing has a time.
+    pub costliest: Option<CostliestReason>,
+    /// The part of the time that are halts, and their reasons' names.
+    pub halted: Option<(f64, Vec<String>)>,
+    /// A reason among whose exits are halts that no reason of their own tells apart, and by what guests halt.
+    pub halts_within: Option<(String, &'static str)>,
+    /// Exits that went on in user space, and of how many: as many as half of the events `kvm_fpu`.
+    pub user_exits: Option<(u64, u64)>,
+    /// Reasons that the tool did not know.
+    pub unknown: Option<UnknownReasons>,
+    /// What a recording would tell of the costliest reason, and the command that makes one.
+    pub next: NextRecording,
+    /// What the table does not tell, and why.
+    pub not_recorded: Vec<&'static str>,
+}
+
+/// Why a tool did not know a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnknownReasons {
+    /// It is newer than the tool, or the tool's table is short.
+    Unnamed,
+    /// It is of a back end in software, and of no hardware.
+    Software,
+}
+
+/// The reason that costs most beside halts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostliestReason {
+    /// Its name, as the table has it.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// How often a second.
+    pub per_s: Option<f64>,
+    /// The part of the time of all exits but halts, or of all exits where nothing has a time.
+    pub part: f64,
+    /// How long they took, where the table has times.
+    pub time: Option<Nanos>,
+    /// The longest.
+    pub longest: Option<Nanos>,
+}
+
+/// What to record next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NextRecording {
+    /// The command.
+    pub command: &'static str,
+    /// What it tells.
+    pub tells: &'static str,
+}
+
+/// Judges a table.
+pub fn judge_exit_table(table: &ExitTable) -> ExitTableJudgement {
+    let costliest = costliest(table);
+    let mut not_recorded = Vec::new();
+    if !table.is_timed() {
+        not_recorded.push(wording::NO_TIMES);
+    }
+    if table.span.is_none() {
+        not_recorded.push(wording::NO_SPAN);
+    }
+    not_recorded.push(wording::NO_WAITS);
+    let arch = table.architecture().map_or("", |of| of.row().machine);
+    let how = HowToRecord::of(&TraceInfo { arch: arch.to_string(), ..TraceInfo::default() });
+    ExitTableJudgement {
+        halted: halted(table),
+        halts_within: table.reasons().find_map(|row| Some((row.key.clone()?, holds_halts(row, table.architecture())?))),
+        user_exits: user_exits(table),
+        unknown: table.reasons().filter_map(unknown).max(),
+        next: NextRecording {
+            command: how.command(Missed::OF_TIME).unwrap_or_default(),
+            tells: tells(costliest.as_ref(), table),
+        },
+        not_recorded,
+        costliest,
+    }
+}
+
+/// Why the tool did not know a row's reason, if it did not: `unknown kvm exit code:131072 on VMX`, `UNKNOWN`.
+fn unknown(row: &ExitTableRow) -> Option<UnknownReasons> {
+    let name = row.key.as_deref()?;
+    let number = name.strip_prefix(UNKNOWN_CODE).map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    let is_of_software = |number: u64| {
+        number.is_multiple_of(LEAST_OF_SOFTWARE) && (1..=MOST_OF_SOFTWARE).contains(&(number / LEAST_OF_SOFTWARE))
+    };
+    match number {
+        Some(Some(number)) if is_of_software(number) => Some(UnknownReasons::Software),
+        Some(_) => Some(UnknownReasons::Unnamed),
+        None => (name == UNKNOWN).then_some(UnknownReasons::Unnamed),
+    }
+}
+
+/// By what guests halt within exits of this reason: a hypercall of powerpc (`H_CEDE`, `kvmppc_pseries_do_hcall`), a trapped WFI of arm64
+/// where perf has no exception class, and of riscv (`kvm_riscv_vcpu_virtual_insn`).
+fn holds_halts(row: &ExitTableRow, arch: Option<Architecture>) -> Option<&'static str> {
+    let codes = row.codes().filter(|code| arch.is_none() || code.list.architecture() == arch);
+    codes
+        .filter_map(|code| match (code.list, code.number) {
+            (CodeList::PpcTrap, 0xc00) => Some("H_CEDE"),
+            (CodeList::Arm64Exit, 2) | (CodeList::Riscv, 22) => Some("WFI"),
+            _ => None,
+        })
+        .next()
+}
+
+fn sum(rows: impl Iterator<Item = Nanos>) -> u64 {
+    rows.fold(0, |sum, time| sum.saturating_add(time.0))
+}
+
+fn costliest(table: &ExitTable) -> Option<CostliestReason> {
+    let of = |row: &ExitTableRow, part: f64| CostliestReason {
+        name: row.key.clone().unwrap_or_else(|| row.event.clone()),
+        count: row.count,
+        per_s: row.per_s,
+        part,
+        time: row.middle(),
+        longest: row.longest,
+    };
+    // A table of accesses has no reasons, and one of events alone has neither.
+    let (has_reasons, has_keys) = (table.reasons().next().is_some(), table.rows.iter().any(|row| row.key.is_some()));
+    let keyed = || {
+        table.rows.iter().filter(|row| match &row.key {
+            Some(_) => row.event == EXIT_EVENT || !has_reasons,
+            None => !has_keys && subject_event(&row.event).is_some(),
+        })
+    };
+    let busy = || keyed().filter(|row| !row.is_halt());
+    if table.is_timed() {
+        let most = busy().filter(|row| row.time.is_some()).max_by_key(|row| row.middle())?;
+        let all = sum(busy().filter_map(ExitTableRow::middle));
+        return Some(of(most, most.middle()?.0 as f64 / all.max(1) as f64));
+    }
+    let most = keyed().max_by_key(|row| row.count)?;
+    // A table that was cut has fewer rows than exits, never more.
+    let all = table.exits().or(table.count).unwrap_or(0).max(most.count);
+    Some(of(most, most.count as f64 / all.max(1) as f64))
+}
+
+fn halted(table: &ExitTable) -> Option<(f64, Vec<String>)> {
+    let (halts, all) =
+        (table.reasons().filter(|row| row.is_halt()), sum(table.reasons().filter_map(ExitTableRow::middle)));
+    let halts: Vec<&ExitTableRow> = halts.filter(|row| row.time.is_some()).collect();
+    let names = halts.iter().filter_map(|row| row.key.clone()).collect();
+    let time = sum(halts.iter().filter_map(|row| row.middle()));
+    (all > 0 && !halts.is_empty()).then(|| (time as f64 / all as f64, names))
+}
+
+/// `kvm_fpu` comes twice for each stay in KVM_RUN: where the guest's registers are loaded and where they are put back
+/// (`kvm_load_guest_fpu` and `kvm_put_guest_fpu` of arch/x86/kvm/x86.c, called by `kvm_arch_vcpu_ioctl_run` since Linux 4.15, commit
+/// f775b13eedee2; before, also where a vCPU's thread lost its CPU).
+fn user_exits(table: &ExitTable) -> Option<(u64, u64)> {
+    let fpu = table.rows.iter().find(|row| row.event == "kvm_fpu" && row.key.is_none())?;
+    let exits = table.exits()?;
+    (fpu.count > 1 && fpu.count / 2 <= exits).then_some((fpu.count / 2, exits))
+}
+
+/// What a recording would tell of exits of which one such event is each: those that an exit handler fires once.
+fn subject_event(event: &str) -> Option<&'static str> {
+    Some(match event {
+        "kvm_pio" => wording::PORTS,
+        "kvm_msr" => wording::MSRS,
+        "kvm_cpuid" => wording::LEAVES,
+        "kvm_mmio" => wording::ADDRESSES,
+        "kvm_hypercall" => wording::HYPERCALLS,
+        "kvm_page_fault" => wording::FAULTS,
+        _ => return None,
+    })
+}
+
+/// What a recording would tell of exits with this reason, of such events, or of what no table knows.
+fn tells(of: Option<&CostliestReason>, table: &ExitTable) -> &'static str {
+    let code = of.and_then(|of| ExitCode::called(&of.name).next());
+    let Some(code) = code else {
+        let is_of_exits = table.rows.iter().any(|row| row.event == EXIT_EVENT);
+        let event = of.and_then(|of| subject_event(&of.name));
+        return event.unwrap_or(if is_of_exits { wording::ABOUT_WHAT } else { wording::WHO_ASKS });
+    };
+    match (code.list, code.number) {
+        (CodeList::Vmx, 30) | (CodeList::Svm, 0x7b) => wording::PORTS,
+        (CodeList::Vmx, 31 | 32) | (CodeList::Svm, 0x7c) => wording::MSRS,
+        (CodeList::Vmx, 10) | (CodeList::Svm, 0x72) => wording::LEAVES,
+        (CodeList::Vmx, 44 | 56) | (CodeList::Svm, 0x401 | 0x402) => wording::APIC,
+        (CodeList::Vmx, 49) => wording::ADDRESSES,
+        (CodeList::Vmx, 40) | (CodeList::Svm, 0x77) => wording::SPINNING,
+        (CodeList::Vmx, 18) | (CodeList::Svm, 0x81) => wording::HYPERCALLS,
+        (CodeList::Arm64Ec, 0x18) => wording::REGISTERS,
+        _ if code.is_halt() => wording::HALTS,
+        _ if code.is_host_interrupt() => wording::VECTORS,
+        _ if code.is_page_fault() => wording::FAULTS,
+        _ => wording::ABOUT_WHAT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exitscope_model::ExitTableSource;
+
+    fn row(name: &str, count: u64, micros: Option<u64>) -> ExitTableRow {
+        let time = micros.map(|micros| [Nanos(micros * 1_000); 2]);
+        ExitTableRow { event: EXIT_EVENT.into(), key: Some(name.into()), count, time, ..ExitTableRow::default() }
+    }
+
+    fn judged(rows: Vec<ExitTableRow>) -> ExitTableJudgement {
+        judge_exit_table(&ExitTable { rows, ..ExitTable::new(ExitTableSource::PerfKvmStat) })
+    }
+
+    #[test]
+    fn halts_are_no_cost_and_the_rest_is_measured_without_them() {
+        let judgement =
+            judged(vec![row("HLT", 10, Some(900)), row("IO_INSTRUCTION", 5, Some(75)), row("MSR_WRITE", 90, Some(25))]);
+        let costliest = judgement.costliest.unwrap();
+        assert_eq!((costliest.name.as_str(), costliest.part), ("IO_INSTRUCTION", 0.75));
+        assert_eq!(judgement.halted, Some((0.9, vec!["HLT".to_string()])));
+        assert_eq!(judgement.next.tells, wording::PORTS);
+        assert!(judgement.next.command.starts_with("`exitscope record"));
+    }
+
+    #[test]
+    fn without_times_only_how_often_is_known() {
+        let judgement = judged(vec![row("HLT", 90, None), row("msr", 10, None)]);
+        let costliest = judgement.costliest.unwrap();
+        assert_eq!((costliest.name.as_str(), costliest.part, costliest.time), ("HLT", 0.9, None));
+        assert_eq!(judgement.halted, None, "how long they were is not known");
+        assert!(judgement.not_recorded.contains(&wording::NO_TIMES));
+    }
+
+    #[test]
+    fn a_table_of_events_alone_has_the_most_frequent_one_that_says_what_exits_are_about() {
+        let of = |event: &str, count| ExitTableRow { event: event.into(), count, ..ExitTableRow::default() };
+        let judgement = judged(vec![of("kvm_entry", 100), of("kvm_exit", 100), of("kvm_msr", 80), of("kvm_fpu", 2)]);
+        let costliest = judgement.costliest.unwrap();
+        assert_eq!((costliest.name.as_str(), costliest.part), ("kvm_msr", 0.8));
+        assert_eq!(judgement.next.tells, wording::MSRS);
+        assert_eq!(judged(vec![of("kvm_exit", 100)]).next.tells, wording::ABOUT_WHAT);
+    }
+
+    #[test]
+    fn user_exits_are_half_of_kvm_fpu_unless_they_cannot_be() {
+        let with = |fpu| {
+            let fpu = ExitTableRow { event: "kvm_fpu".into(), count: fpu, ..ExitTableRow::default() };
+            judged(vec![row("io", 100, None), fpu]).user_exits
+        };
+        assert_eq!(with(80), Some((40, 100)));
+        assert_eq!(with(202), None, "more than exits: it counted something else");
+        assert_eq!(judged(vec![row("io", 100, None)]).user_exits, None);
+    }
+
+    #[test]
+    fn reasons_that_a_tool_does_not_know_are_said_to_be_unknown() {
+        for (name, expected) in [
+            ("unknown kvm exit code:131072 on VMX", Some(UnknownReasons::Software)),
+            ("unknown kvm exit code:327680 on VMX", Some(UnknownReasons::Software)),
+            ("unknown kvm exit code:393216 on VMX", Some(UnknownReasons::Unnamed)),
+            ("unknown kvm exit code:77 on VMX", Some(UnknownReasons::Unnamed)),
+            ("UNKNOWN", Some(UnknownReasons::Unnamed)),
+            ("HLT", None),
+        ] {
+            assert_eq!(judged(vec![row(name, 5, Some(1))]).unknown, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn reasons_that_hold_halts_say_by_what() {
+        for (name, expected) in [
+            ("SYSCALL", Some("H_CEDE")),
+            ("TRAP", Some("WFI")),
+            ("VIRTUAL_INST_FAULT", Some("WFI")),
+            ("HV_DECREMENTER", None),
+        ] {
+            assert_eq!(judged(vec![row(name, 5, Some(1))]).halts_within.map(|of| of.1), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_accesses_has_a_costliest_one() {
+        let of = |mut row: ExitTableRow| {
+            row.event = "IO Port Access".into();
+            row
+        };
+        let judgement = judged(vec![of(row("0x3f8:POUT", 9, Some(10))), of(row("0xcfc:PIN", 1, Some(30)))]);
+        assert_eq!(judgement.costliest.map(|of| (of.name, of.part)), Some(("0xcfc:PIN".to_string(), 0.75)));
+        assert_eq!(judgement.next.tells, wording::WHO_ASKS);
+    }
+}

@@ -1,0 +1,431 @@
+//! Tables of exits as tools print them and as people paste them: found by their headings, or by lines that only they have.
+//!
+//! ```text
+//!              VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time     perf kvm stat report, live
+//!  Event name              Samples   Sample%    Time (ns)     Time%   Max Time (ns)   …            the same since Linux 6.4
+//!  Event                                         Total %Total CurAvg/s                             kvm_stat
+//!  kvm_exit(HLT)                                  812       40                                     kvm_stat -1
+//!           251,812      kvm:kvm_exit                                                              perf stat -e 'kvm:*'
+//!  PID      TID      KVM_EXIT_REASON                     COUNT                                     kvmexit of BCC
+//! ```
+//!
+//! Layouts: `print_result` and `kvm_hists__init_output` of tools/perf/builtin-kvm.c, `refresh_body` and `batch` of
+//! tools/kvm/kvm_stat/kvm_stat, `print_counter_aggr` of tools/perf/util/stat-display.c, tools/kvmexit.py of BCC. A row that a mail
+//! program has wrapped goes on in the next line; quotation marks before a line are passed over.
+
+use exitscope_model::{EXIT_EVENT, ExitTable, ExitTableRow, ExitTableSource, Ledger, LedgerLine};
+use exitscope_units::Nanos;
+
+/// Rows of a table at most, and tables of a text. kvm_stat has some hundred.
+const MOST_ROWS: usize = 4_096;
+const MOST_TABLES: usize = 1_024;
+
+/// Lines over which a row may be wrapped.
+const MOST_WRAPPED: usize = 3;
+
+/// The columns of a table of `perf kvm stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PerfLayout {
+    /// Shares and the mean, of the first releases.
+    Mean,
+    /// Shares, shortest, longest and mean.
+    #[default]
+    Spread,
+    /// Sums in nanoseconds, since Linux 6.4.
+    Sums,
+}
+
+/// What lines are taken for.
+#[derive(Clone, Debug, PartialEq)]
+enum Now {
+    Perf {
+        event: String,
+        layout: PerfLayout,
+    },
+    KvmStat,
+    /// kvm_stat's lines without a heading; how wide names are is all that tells them.
+    Batch,
+    PerfStat,
+    Kvmexit {
+        trailing: usize,
+    },
+}
+
+/// Tables as they are met.
+#[derive(Debug, Default)]
+pub(super) struct ExitTables {
+    tables: Vec<ExitTable>,
+    now: Option<Now>,
+    /// Whose exits the next table has.
+    of: String,
+    /// Lines of a row that goes on, and the first one's number.
+    row: Vec<String>,
+    row_at: u64,
+    /// Rows beyond those that are kept.
+    not_kept: u64,
+}
+
+/// Whether a line is of such a table: a heading, or a row that is no table's but one of these.
+pub(super) fn is_of_one(line: &str) -> bool {
+    let words = words(line);
+    heading(&words).is_some()
+        || of_whom(&words).is_some()
+        || batch_row(&words).is_some()
+        || counted_event(&words).is_some()
+}
+
+/// The words of a line without marks of quotation and frames around it.
+fn words(line: &str) -> Vec<&str> {
+    line.split(|c: char| c.is_whitespace() || c == '│')
+        .filter(|word| !word.is_empty())
+        .skip_while(|word| word.chars().all(|c| matches!(c, '>' | '|' | '#')))
+        .collect()
+}
+
+/// Whose exits the tables that follow have: `Analyze events for all VMs, VCPU 27:`.
+fn of_whom(words: &[&str]) -> Option<String> {
+    let of = words.strip_prefix(&["Analyze", "events", "for"])?;
+    Some(of.join(" ").trim_end_matches(':').to_string())
+}
+
+/// What a heading begins.
+fn heading(words: &[&str]) -> Option<Now> {
+    let has = |name: &str| words.contains(&name);
+    let samples = words.iter().position(|word| *word == "Samples");
+    match () {
+        _ if samples > Some(0) && has("Samples%") => {
+            let layout = if has("Min") || has("Max") { PerfLayout::Spread } else { PerfLayout::Mean };
+            Some(Now::Perf { event: event_of(&words[..samples?]), layout })
+        }
+        _ if samples == Some(2) && words.starts_with(&["Event", "name"]) && has("Sample%") => {
+            Some(Now::Perf { event: EXIT_EVENT.to_string(), layout: PerfLayout::Sums })
+        }
+        _ if has("%Total") && has("CurAvg/s") && matches!(words.first(), Some(&"Event")) => Some(Now::KvmStat),
+        _ if words.starts_with(&["kvm", "statistics"]) => Some(Now::KvmStat),
+        _ if words.starts_with(&["Performance", "counter", "stats", "for"]) => Some(Now::PerfStat),
+        _ => {
+            let reason = words.iter().position(|word| *word == "KVM_EXIT_REASON")?;
+            has("COUNT").then_some(Now::Kvmexit { trailing: words.len() - reason - 2 })
+        }
+    }
+}
+
+/// The event of a table of `perf kvm stat` that is headed so.
+fn event_of(heading: &[&str]) -> String {
+    let heading = heading.join(" ");
+    match heading.as_str() {
+        "VM-EXIT" => EXIT_EVENT.to_string(),
+        _ => heading,
+    }
+}
+
+/// A whole number, whatever divides its thousands.
+fn number(word: &str) -> Option<u64> {
+    let digits: String = word.chars().filter(|c| !matches!(c, ',' | '.' | '\'' | '\u{202f}' | '\u{a0}')).collect();
+    let is_plain = word.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let groups = || word.split([',', '.', '\'', '\u{202f}', '\u{a0}']).skip(1).all(|group| group.len() == 3);
+    (is_plain && (digits.len() == word.len() || groups())).then(|| digits.parse().ok())?
+}
+
+/// A decimal number, whose point may be a comma.
+fn decimal(word: &str) -> Option<f64> {
+    word.replace(',', ".").parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)
+}
+
+/// A share: `78.41%`.
+fn percent(word: &str) -> Option<f64> {
+    decimal(word.strip_suffix('%')?)
+}
+
+/// A time of `perf kvm stat`, `12.71us`: at least and at most, as it has two digits behind the point.
+fn micros(word: &str) -> Option<[f64; 2]> {
+    let micros = decimal(word.strip_suffix("us")?)?;
+    Some([(micros - 0.005).max(0.0) * 1e3, (micros + 0.005) * 1e3])
+}
+
+/// So many nanoseconds, `count` times.
+fn nanos([least, most]: [f64; 2], count: u64) -> [Nanos; 2] {
+    [Nanos((least * count as f64).floor() as u64), Nanos((most * count as f64).ceil() as u64)]
+}
+
+/// A line that kvm_stat prints for a program: a name that is an event's, and two numbers.
+fn batch_row(words: &[&str]) -> Option<ExitTableRow> {
+    let [name, count, per_s] = words else { return None };
+    let (event, key) = event_and_key(name)?;
+    let row = ExitTableRow { count: number(count)?, per_s: Some(number(per_s)? as f64), ..ExitTableRow::default() };
+    name.starts_with("kvm_").then_some(ExitTableRow { event, key, ..row })
+}
+
+/// `kvm_exit(HLT)` is the event and a part of it.
+fn event_and_key(name: &str) -> Option<(String, Option<String>)> {
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match name.split_once('(') {
+        Some((event, key)) => is_name(event).then(|| (event.to_string(), key.strip_suffix(')').map(str::to_string))),
+        None => is_name(name).then(|| (name.to_string(), None)),
+    }
+}
+
+/// A line of `perf stat` of one of KVM's tracepoints: a number, and its name.
+fn counted_event(words: &[&str]) -> Option<(Option<u64>, String)> {
+    let at = words.iter().position(|word| word.starts_with("kvm:") || word.starts_with("kvm_hv:"))?;
+    let (event, count) = (words[at].split_once(':')?.1, &words[..at]);
+    let count = match count {
+        [one] => number(one)?,
+        ["<not", "counted>" | "supported>"] => return Some((None, event.to_string())),
+        // A space divides thousands in some languages.
+        [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|group| group.len() == 3) => {
+            number(&[&[*first], rest].concat().concat())?
+        }
+        _ => return None,
+    };
+    Some((Some(count), event.to_string()))
+}
+
+impl ExitTables {
+    /// Looks at a line, of which the end may be missing; whether it was one of a table.
+    pub fn line(&mut self, line: &str, may_be_cut: bool, at: u64, ledger: &mut Ledger) -> bool {
+        let words = words(line);
+        if let Some(of) = of_whom(&words) {
+            self.flush(ledger);
+            (self.of, self.now) = (of, None);
+            return true;
+        }
+        if let Some(now) = heading(&words) {
+            self.flush(ledger);
+            self.begin(now, &words);
+            return true;
+        }
+        // The last number may be cut, but for the times of `perf kvm stat`, whose unit follows.
+        let ends_in_number = words.last().is_some_and(|word| number(word).is_some());
+        if may_be_cut && ends_in_number && (is_of_one(line) || self.now.is_some()) {
+            ledger.count_at(LedgerLine::TruncatedBytes, at);
+            return true;
+        }
+        match self.now {
+            Some(Now::Perf { .. }) => self.perf_line(&words, at, ledger),
+            Some(Now::KvmStat) => self.kvm_stat_line(&words),
+            Some(Now::Kvmexit { trailing }) => self.kvmexit_line(&words, trailing),
+            Some(Now::PerfStat) => self.end_perf_stat(&words) || self.line_of_no_table(&words),
+            Some(Now::Batch) | None => self.line_of_no_table(&words),
+        }
+    }
+
+    /// The tables that have a row.
+    pub fn end(mut self, ledger: &mut Ledger) -> Vec<ExitTable> {
+        self.flush(ledger);
+        ledger.add(LedgerLine::BadText, self.not_kept);
+        self.tables.retain(|table| !table.rows.is_empty());
+        self.tables
+    }
+
+    fn begin(&mut self, now: Now, words: &[&str]) {
+        let source = match &now {
+            Now::Perf { .. } => ExitTableSource::PerfKvmStat,
+            Now::KvmStat | Now::Batch => ExitTableSource::KvmStat,
+            Now::PerfStat => ExitTableSource::PerfStat,
+            Now::Kvmexit { .. } => ExitTableSource::Kvmexit,
+        };
+        // kvm_stat's title stands above its heading, which names the same table.
+        let is_same = source == ExitTableSource::KvmStat
+            && self.now == Some(Now::KvmStat)
+            && self.tables.last().is_some_and(|table| table.rows.is_empty());
+        let of = match &now {
+            Now::PerfStat => words[4..].join(" ").trim_end_matches(':').trim_matches('\'').to_string(),
+            Now::KvmStat => words.strip_prefix(&["kvm", "statistics", "-"]).unwrap_or_default().join(" "),
+            _ => self.of.clone(),
+        };
+        self.now = Some(now);
+        if !is_same && self.tables.len() < MOST_TABLES {
+            self.tables.push(ExitTable { of, ..ExitTable::new(source) });
+        }
+    }
+
+    fn push(&mut self, row: ExitTableRow) {
+        let Some(table) = self.tables.last_mut() else { return };
+        // Threads of one reason are one row.
+        let is_known = |known: &ExitTableRow| known.event == row.event && known.key == row.key;
+        let known = table.rows.iter().position(is_known).filter(|_| table.source == ExitTableSource::Kvmexit);
+        match known {
+            Some(at) => {
+                let known = &mut table.rows[at];
+                known.count = known.count.saturating_add(row.count);
+                let sum = |[a, b]: [Nanos; 2], [c, d]: [Nanos; 2]| {
+                    [Nanos(a.0.saturating_add(c.0)), Nanos(b.0.saturating_add(d.0))]
+                };
+                known.time = known.time.zip(row.time).map(|(a, b)| sum(a, b));
+            }
+            None if table.rows.len() < MOST_ROWS => table.rows.push(row),
+            None => self.not_kept += 1,
+        }
+    }
+
+    fn line_of_no_table(&mut self, words: &[&str]) -> bool {
+        if let Some((count, event)) = counted_event(words) {
+            if self.now != Some(Now::PerfStat) {
+                self.begin(Now::PerfStat, &["", "", "", ""]);
+            }
+            if let Some(count) = count {
+                self.push(ExitTableRow { event, count, ..ExitTableRow::default() });
+            }
+            return true;
+        }
+        let Some(row) = batch_row(words) else { return false };
+        if self.now != Some(Now::Batch) {
+            self.begin(Now::Batch, words);
+        }
+        self.push(row);
+        true
+    }
+
+    /// A row of `perf kvm stat`, a part of one, or the line below them.
+    fn perf_line(&mut self, words: &[&str], at: u64, ledger: &mut Ledger) -> bool {
+        if words.is_empty() {
+            return self.flush(ledger);
+        }
+        let line = words.join(" ");
+        if let Some(totals) = line.strip_prefix("Total Samples:") {
+            self.flush(ledger);
+            return self.totals(totals);
+        }
+        if let Some(lost) = line.strip_prefix("Lost events:") {
+            if let (Some(table), Some(lost)) = (self.tables.last_mut(), number(lost.trim())) {
+                table.lost = Some(lost);
+            }
+            return true;
+        }
+        // A line that begins a row of its own ends the one before it, which is cut.
+        if !self.row.is_empty() && self.perf_row(&line, true).is_some() {
+            self.flush(ledger);
+        }
+        if self.row.is_empty() {
+            self.row_at = at;
+        }
+        self.row.push(line);
+        let whole = self.row.join(" ");
+        match self.perf_row(&whole, false) {
+            Some(row) => {
+                self.row.clear();
+                self.push(row);
+                true
+            }
+            None if self.perf_row(&whole, true).is_some() && self.row.len() < MOST_WRAPPED => true,
+            // The rest of a heading that is wrapped, or somebody's words.
+            None => self.flush(ledger),
+        }
+    }
+
+    /// Takes what there is of a row as cut; whether it was one.
+    fn flush(&mut self, ledger: &mut Ledger) -> bool {
+        if self.row.is_empty() {
+            return false;
+        }
+        let whole = std::mem::take(&mut self.row).join(" ");
+        let row = self.perf_row(&whole, true);
+        if let Some(row) = row {
+            ledger.count_at(LedgerLine::BadText, self.row_at);
+            self.push(row);
+            return true;
+        }
+        false
+    }
+
+    /// A row: a name, its count, shares, and times; of one that may be cut, as much as there is.
+    fn perf_row(&self, line: &str, may_be_cut: bool) -> Option<ExitTableRow> {
+        let Some(Now::Perf { event, layout }) = &self.now else { return None };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = (1..words.len())
+            .find(|&at| number(words[at]).is_some() && words.get(at + 1).is_some_and(|next| percent(next).is_some()))?;
+        let (name, count) = (words[..at].join(" "), number(words[at])?);
+        let rest = &words[at + 1..];
+        let row = ExitTableRow { event: event.clone(), key: Some(name), count, ..ExitTableRow::default() };
+        if *layout == PerfLayout::Sums {
+            let numbers: Vec<u64> = rest.iter().filter_map(|word| number(word)).collect();
+            return match numbers[..] {
+                [sum, longest, _, _] => {
+                    Some(ExitTableRow { time: Some([Nanos(sum); 2]), longest: Some(Nanos(longest)), ..row })
+                }
+                [sum, ..] if may_be_cut => Some(ExitTableRow { time: Some([Nanos(sum); 2]), ..row }),
+                [] if may_be_cut => Some(row),
+                _ => None,
+            };
+        }
+        let times: Vec<[f64; 2]> = rest.iter().filter_map(|word| micros(word)).collect();
+        let longest = |of: [f64; 2]| Some(Nanos(of[1].floor() as u64));
+        match (layout, &times[..]) {
+            (PerfLayout::Mean, [mean]) => Some(ExitTableRow { time: Some(nanos(*mean, count)), ..row }),
+            (PerfLayout::Spread, [_, most, mean]) => {
+                Some(ExitTableRow { time: Some(nanos(*mean, count)), longest: longest(*most), ..row })
+            }
+            (PerfLayout::Spread, [_, most]) if may_be_cut => Some(ExitTableRow { longest: longest(*most), ..row }),
+            (_, [] | [_]) if may_be_cut => Some(row),
+            _ => None,
+        }
+    }
+
+    /// `79744, Total events handled time:130785328.50us.`
+    fn totals(&mut self, line: &str) -> bool {
+        let Some(table) = self.tables.last_mut() else { return false };
+        let Some((count, time)) = line.split_once(", Total events handled time:") else { return false };
+        table.count = number(count.trim());
+        let time = time.trim_end_matches('.').trim().strip_suffix("us").and_then(decimal);
+        table.time = time.map(|micros| Nanos((micros * 1e3).round() as u64));
+        true
+    }
+
+    /// A row of kvm_stat's screen: `kvm_exit(HLT)  812  1.3  40`, and of its first versions without the share.
+    fn kvm_stat_line(&mut self, words: &[&str]) -> bool {
+        let [name, count, rest @ ..] = words else { return false };
+        let (Some((event, key)), Some(count)) = (event_and_key(name), number(count)) else { return false };
+        let per_s = match rest {
+            [share, per_s] if share.contains('.') => number(per_s),
+            [per_s] if !per_s.contains('.') => number(per_s),
+            [] | [_] => None,
+            _ => return false,
+        };
+        let per_s = per_s.map(|per_s| per_s as f64);
+        match self.tables.last_mut().filter(|_| event == "Total") {
+            Some(table) => table.count = Some(count),
+            None => self.push(ExitTableRow { event, key, count, per_s, ..ExitTableRow::default() }),
+        }
+        true
+    }
+
+    /// Ends a table of `perf stat` with the line that says how long was counted; whether it is that line.
+    fn end_perf_stat(&mut self, words: &[&str]) -> bool {
+        let seconds = || decimal(words.first()?);
+        match words {
+            [_, "seconds", "time", "elapsed", ..] => {
+                let (span, table) = (seconds().map(|seconds| Nanos((seconds * 1e9) as u64)), self.tables.last_mut());
+                if let Some(table) = table {
+                    let per_s =
+                        |count: u64| span.filter(|span| span.0 > 0).map(|span| count as f64 * 1e9 / span.0 as f64);
+                    table.rows.iter_mut().for_each(|row| row.per_s = per_s(row.count));
+                    table.span = span;
+                }
+                self.now = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A row of kvmexit: `1274253  1274261  HLT  12`, and with a mean in nanoseconds behind it.
+    fn kvmexit_line(&mut self, words: &[&str], trailing: usize) -> bool {
+        let Some(at) = words.len().checked_sub(trailing + 2) else { return false };
+        let (reason, Some(count)) = (words[at], number(words[at + 1])) else { return false };
+        if !reason.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return false;
+        }
+        let reason = reason.strip_prefix("EXIT_REASON_").unwrap_or(reason);
+        let mean = words.get(at + 2).and_then(|word| decimal(word)).map(|mean| nanos([mean, mean + 1.0], count));
+        self.push(ExitTableRow {
+            event: EXIT_EVENT.to_string(),
+            key: Some(reason.to_string()),
+            count,
+            time: mean,
+            ..ExitTableRow::default()
+        });
+        true
+    }
+}
