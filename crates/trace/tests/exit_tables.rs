@@ -197,3 +197,50 @@ fn several_tables_of_a_text_stay_apart() {
     let counts: Vec<u64> = text.tables.iter().map(|table| exit(table, "IO_INSTRUCTION").count).collect();
     assert_eq!(counts, [251_812, 12]);
 }
+
+/// Whatever bytes are changed, left out or repeated, tables are read or refused, and stay small.
+#[test]
+fn damaged_tables_are_read_or_refused() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/counts");
+    let names = ["mail-perf-kvm-stat", "old-perf-kvm-stat", "kvm-stat", "perf-stat", "kvmexit"];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let mut read_some = 0;
+    for name in names {
+        let whole = std::fs::read(folder.join(format!("{name}.txt"))).unwrap();
+        for _ in 0..2_000 {
+            let mut text = whole.clone();
+            for _ in 0..=next(8) {
+                if text.is_empty() {
+                    break;
+                }
+                let (at, len) = (next(text.len()), next(40));
+                let end = (at + len).min(text.len());
+                match next(4) {
+                    0 => text[at] = [b' ', b'9', b'%', b'(', b'>', b'\n', 0xff, b'.'][next(8)],
+                    1 => drop(text.drain(at..end)),
+                    2 => text.extend_from_within(at..end),
+                    _ => text.truncate(end.max(1)),
+                }
+            }
+            let Ok(counted) = Input::from_bytes("damaged", &text).and_then(|input| read(&input)) else { continue };
+            read_some += 1;
+            let rows: usize = counted.tables.iter().map(|table| table.rows.len()).sum();
+            assert!(rows <= text.len() / 8, "{rows} rows of {} bytes", text.len());
+        }
+    }
+    assert!(read_some > 5_000, "{read_some} of 10,000 damaged tables were read");
+}
+
+#[test]
+fn a_table_of_more_rows_than_any_tool_has_is_kept_in_part_and_counted() {
+    let rows: String = (0..10_000).map(|at| format!("1 2 REASON_{at} 3\n")).collect();
+    let text = counted(&format!("PID TID KVM_EXIT_REASON COUNT\n{rows}"));
+    assert_eq!(text.tables[0].rows.len(), 4_096);
+    assert_eq!(text.ledger.lines().collect::<Vec<_>>(), [(LedgerLine::BadText, 10_000 - 4_096)]);
+}

@@ -15,6 +15,7 @@
 
 use exitscope_model::{EXIT_EVENT, ExitTable, ExitTableRow, ExitTableSource, Ledger, LedgerLine};
 use exitscope_units::Nanos;
+use std::collections::HashMap;
 
 /// Rows of a table at most, and tables of a text. kvm_stat has some hundred.
 const MOST_ROWS: usize = 4_096;
@@ -61,6 +62,8 @@ pub(super) struct ExitTables {
     /// Lines of a row that goes on, and the first one's number.
     row: Vec<String>,
     row_at: u64,
+    /// Where the reasons of kvmexit's table are among its rows.
+    reasons: HashMap<String, usize>,
     /// Rows beyond those that are kept.
     not_kept: u64,
 }
@@ -104,8 +107,8 @@ fn heading(words: &[&str]) -> Option<Now> {
         _ if words.starts_with(&["kvm", "statistics"]) => Some(Now::KvmStat),
         _ if words.starts_with(&["Performance", "counter", "stats", "for"]) => Some(Now::PerfStat),
         _ => {
-            let reason = words.iter().position(|word| *word == "KVM_EXIT_REASON")?;
-            has("COUNT").then_some(Now::Kvmexit { trailing: words.len() - reason - 2 })
+            let count = words.windows(2).position(|pair| pair == ["KVM_EXIT_REASON", "COUNT"])? + 1;
+            Some(Now::Kvmexit { trailing: words.len() - count - 1 })
         }
     }
 }
@@ -236,6 +239,7 @@ impl ExitTables {
             _ => self.of.clone(),
         };
         self.now = Some(now);
+        self.reasons.clear();
         if !is_same && self.tables.len() < MOST_TABLES {
             self.tables.push(ExitTable { of, ..ExitTable::new(source) });
         }
@@ -244,9 +248,8 @@ impl ExitTables {
     fn push(&mut self, row: ExitTableRow) {
         let Some(table) = self.tables.last_mut() else { return };
         // Threads of one reason are one row.
-        let is_known = |known: &ExitTableRow| known.event == row.event && known.key == row.key;
-        let known = table.rows.iter().position(is_known).filter(|_| table.source == ExitTableSource::Kvmexit);
-        match known {
+        let known = row.key.as_ref().filter(|_| table.source == ExitTableSource::Kvmexit);
+        match known.and_then(|key| self.reasons.get(key).copied()) {
             Some(at) => {
                 let known = &mut table.rows[at];
                 known.count = known.count.saturating_add(row.count);
@@ -255,7 +258,10 @@ impl ExitTables {
                 };
                 known.time = known.time.zip(row.time).map(|(a, b)| sum(a, b));
             }
-            None if table.rows.len() < MOST_ROWS => table.rows.push(row),
+            None if table.rows.len() < MOST_ROWS => {
+                known.map(|key| self.reasons.insert(key.clone(), table.rows.len()));
+                table.rows.push(row);
+            }
             None => self.not_kept += 1,
         }
     }
