@@ -193,6 +193,31 @@ fn a_pasted_table_ends_in_an_answer_and_in_one_command() {
     assert!(!text.contains("Costs most") && text.contains("what exits cost: the table has no times"), "{text}");
 }
 
+/// Five lines from a mail give what they give.
+#[test]
+fn lines_of_a_trace_without_time_or_thread_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, before) in [("no-time.txt", "> "), ("no-thread.txt", "> [001] 87.534190: ")] {
+        let events = [
+            "kvm_exit: reason IO_INSTRUCTION rip 0xfff info 3f80008 0",
+            "kvm_pio: pio_write at 0x3f8 size 1 count 1 val 0x41",
+            "kvm_entry: vcpu 0, rip 0xfff0",
+            "kvm_exit: reason HLT rip 0xfff info 0 0",
+            "kvm_exit: reason IO_INSTRUCTION rip 0xfff info 3f80008 0",
+        ];
+        let file = folder.path().join(name);
+        std::fs::write(&file, events.map(|event| format!("{before}{event}\n")).concat()).unwrap();
+        let text = said("report", &[&file], &[]);
+        for has in [
+            "Comes most often: IO_INSTRUCTION, 66.7% of 3 exits",
+            "which thread and when: the lines lack the columns",
+            "Record next: `exitscope record",
+        ] {
+            assert!(text.contains(has), "{name}: {has}: {text}");
+        }
+    }
+}
+
 #[test]
 fn tables_of_both_sides_are_beside_each_other_and_not_judged() {
     let [before, after] = ["kvm-stat.txt", "kvm-stat-after.txt"].map(fixture);

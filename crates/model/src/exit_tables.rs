@@ -4,7 +4,8 @@
 //! perf kvm stat report ┐
 //! kvm_stat             ├─► ExitTable: rows of an event, or of one of its reasons ─► shares, times with their bounds
 //! perf stat -e kvm:*   │
-//! BCC's kvmexit        ┘
+//! BCC's kvmexit        │
+//! lines of a trace     ┘
 //! ```
 
 use crate::{Architecture, ExitCode};
@@ -21,12 +22,19 @@ pub enum ExitTableSource {
     PerfStat,
     /// kvmexit of the BCC tools.
     Kvmexit,
+    /// Lines of a trace without times or threads, as mails and logs quote them.
+    TraceLines,
 }
 
 impl ExitTableSource {
     /// All of them.
-    pub const ALL: [ExitTableSource; 4] =
-        [ExitTableSource::PerfKvmStat, ExitTableSource::KvmStat, ExitTableSource::PerfStat, ExitTableSource::Kvmexit];
+    pub const ALL: [ExitTableSource; 5] = [
+        ExitTableSource::PerfKvmStat,
+        ExitTableSource::KvmStat,
+        ExitTableSource::PerfStat,
+        ExitTableSource::Kvmexit,
+        ExitTableSource::TraceLines,
+    ];
 
     /// Its id in JSON.
     pub const fn id(self) -> &'static str {
@@ -35,6 +43,7 @@ impl ExitTableSource {
             ExitTableSource::KvmStat => "kvm_stat",
             ExitTableSource::PerfStat => "perf_stat",
             ExitTableSource::Kvmexit => "kvmexit",
+            ExitTableSource::TraceLines => "trace_lines",
         }
     }
 
@@ -45,6 +54,7 @@ impl ExitTableSource {
             ExitTableSource::KvmStat => "kvm_stat",
             ExitTableSource::PerfStat => "perf stat",
             ExitTableSource::Kvmexit => "kvmexit (BCC)",
+            ExitTableSource::TraceLines => "lines of a trace",
         }
     }
 }

@@ -191,6 +191,28 @@ PID      TID      KVM_EXIT_REASON                     COUNT
     assert_eq!(exit(&timed, "MSR_WRITE").time, Some([Nanos(2_295 * 1_616), Nanos(2_295 * 1_617)]));
 }
 
+/// Without times no exit has a length, and without threads nothing says whose it is: what is left is how often.
+#[test]
+fn lines_of_a_trace_without_times_are_counted() {
+    let text = "
+Hi, with strace off I see this over and over:
+> kvm_exit: reason IO_INSTRUCTION rip 0xffffffff81445 info 3f80008 0
+> kvm_pio: pio_write at 0x3f8 size 1 count 1 val 0x41
+> kvm_entry: vcpu 0
+> kvm_exit: vcpu 0 reason EXTERNAL_INTERRUPT rip 0xffffffff81000 info1 0x0 info2 0x0
+> kvm:kvm_exit: reason IO_INSTRUCTION rip 0xffffffff81445 info 3f80008 0
+What is kvm_exit: a function?
+";
+    let table = one(text);
+    assert_eq!((table.source, table.exits()), (ExitTableSource::TraceLines, Some(3)));
+    assert_eq!((exit(&table, "IO_INSTRUCTION").count, exit(&table, "EXTERNAL_INTERRUPT").count), (2, 1));
+    assert_eq!(row(&table, "kvm_pio", None).count, 1);
+    let arm =
+        one("kvm_exit: TRAP: HSR_EC: 0x0001 (WFx), PC: 0xffff\nkvm_exit: IRQ: HSR_EC: 0x0000 (UNKNOWN), PC: 0x1\n");
+    assert!(exit(&arm, "WFx").is_halt());
+    assert_eq!(exit(&arm, "IRQ").count, 1);
+}
+
 #[test]
 fn several_tables_of_a_text_stay_apart() {
     let text = counted(&format!("Before:\n{PERF}\nAfter:\n{}", PERF.replace("251812", "12")));

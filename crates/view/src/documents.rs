@@ -66,6 +66,7 @@ const COUNTS: &str = "\
 | kvm_stat | `Event Total %Total CurAvg/s`, and the lines of `-1` | counts and rates |
 | `perf stat -e 'kvm:*'` | `Performance counter stats for …` | counts, and rates where the time elapsed is there |
 | kvmexit of BCC | `KVM_EXIT_REASON COUNT`, with a mean or without | counts, of some releases times |
+| lines of a trace | `kvm_exit: reason …` without times, or without threads, as mails and logs quote them | counts |
 
 They are found by their headings wherever they stand in a text, with marks of quotation before each line, wrapped, or cut. A row of which the \
 end is missing gives what it has and is counted ([losses.md](losses.md)). The report says which reason costs most, with halts apart \

@@ -7,6 +7,7 @@
 //!  kvm_exit(HLT)                                  812       40                                     kvm_stat -1
 //!           251,812      kvm:kvm_exit                                                              perf stat -e 'kvm:*'
 //!  PID      TID      KVM_EXIT_REASON                     COUNT                                     kvmexit of BCC
+//!  kvm_exit: reason HLT rip 0xffffffff81 info 0 0                                                  a trace, quoted without times
 //! ```
 //!
 //! Layouts: `print_result` and `kvm_hists__init_output` of tools/perf/builtin-kvm.c, `refresh_body` and `batch` of
@@ -50,6 +51,7 @@ enum Now {
     Kvmexit {
         trailing: usize,
     },
+    TraceLines,
 }
 
 /// Tables as they are met.
@@ -62,8 +64,8 @@ pub(super) struct ExitTables {
     /// Lines of a row that goes on, and the first one's number.
     row: Vec<String>,
     row_at: u64,
-    /// Where the reasons of kvmexit's table are among its rows.
-    reasons: HashMap<String, usize>,
+    /// Where events and their reasons are among the table's rows.
+    known: HashMap<(String, Option<String>), usize>,
     /// Rows beyond those that are kept.
     not_kept: u64,
 }
@@ -71,10 +73,13 @@ pub(super) struct ExitTables {
 /// Whether a line is of such a table: a heading, or a row that is no table's but one of these.
 pub(super) fn is_of_one(line: &str) -> bool {
     let words = words(line);
-    heading(&words).is_some()
-        || of_whom(&words).is_some()
-        || batch_row(&words).is_some()
-        || counted_event(&words).is_some()
+    let is_row = batch_row(&words).is_some() || counted_event(&words).is_some();
+    is_row || heading(&words).is_some() || of_whom(&words).is_some()
+}
+
+/// Whether a line is an event of a trace without its time or thread.
+pub(super) fn is_event(line: &str) -> bool {
+    trace_line(&words(line)).is_some()
 }
 
 /// The words of a line without marks of quotation and frames around it.
@@ -185,6 +190,44 @@ fn counted_event(words: &[&str]) -> Option<(Option<u64>, String)> {
     Some((Some(count), event.to_string()))
 }
 
+/// An event of KVM as the kernel prints it, and of an exit its reason: `kvm_exit: reason HLT rip 0x…`, with the vCPU before it since
+/// Linux 5.10 (`TRACE_EVENT_KVM_EXIT` of arch/x86/kvm/trace.h), and `kvm_exit: TRAP: HSR_EC: 0x0001 (WFx), PC: 0x…`
+/// (arch/arm64/kvm/trace_arm.h).
+fn trace_line(words: &[&str]) -> Option<(String, Option<String>)> {
+    let (at, event) = words.iter().enumerate().find_map(|(at, word)| {
+        let name = word.strip_suffix(':')?;
+        let event = name.rsplit_once(':').map_or(name, |(_, event)| event);
+        event.starts_with("kvm_").then_some((at, event))
+    })?;
+    let rest = &words[at + 1..];
+    let first = *rest.first()?;
+    let is_of_kernel = match event {
+        "kvm_entry" => first.starts_with("vcpu") || first.starts_with("PC:"),
+        "kvm_pio" => first.starts_with("pio_"),
+        "kvm_msr" => first.starts_with("msr_"),
+        "kvm_mmio" => first == "mmio",
+        "kvm_cpuid" => first == "func",
+        "kvm_hypercall" => first == "nr",
+        EXIT_EVENT => return Some((event.to_string(), Some(exit_reason(rest)?))),
+        _ => false,
+    };
+    is_of_kernel.then(|| (event.to_string(), None))
+}
+
+/// The reason of an exit of which these are the words behind its event.
+fn exit_reason(rest: &[&str]) -> Option<String> {
+    if let Some(of_x86) = rest.iter().take(4).position(|word| *word == "reason") {
+        let words = rest[of_x86 + 1..].iter().take_while(|word| !matches!(**word, "rip" | "info" | "info1"));
+        return Some(words.copied().collect::<Vec<_>>().join(" ")).filter(|name| !name.is_empty());
+    }
+    let (exit, class) =
+        (rest.first()?.strip_suffix(':')?, rest.iter().position(|word| *word == "HSR_EC:" || *word == "ESR_EC:")?);
+    match exit {
+        "TRAP" => Some(rest.get(class + 2)?.trim_end_matches(',').strip_prefix('(')?.strip_suffix(')')?.to_string()),
+        _ => Some(exit.to_string()),
+    }
+}
+
 impl ExitTables {
     /// Looks at a line, of which the end may be missing; whether it was one of a table.
     pub fn line(&mut self, line: &str, may_be_cut: bool, at: u64, ledger: &mut Ledger) -> bool {
@@ -201,7 +244,7 @@ impl ExitTables {
         }
         // The last number may be cut, but for the times of `perf kvm stat`, whose unit follows.
         let ends_in_number = words.last().is_some_and(|word| number(word).is_some());
-        if may_be_cut && ends_in_number && (is_of_one(line) || self.now.is_some()) {
+        if may_be_cut && ends_in_number && (is_of_one(line) || is_event(line) || self.now.is_some()) {
             ledger.count_at(LedgerLine::TruncatedBytes, at);
             return true;
         }
@@ -210,7 +253,7 @@ impl ExitTables {
             Some(Now::KvmStat) => self.kvm_stat_line(&words),
             Some(Now::Kvmexit { trailing }) => self.kvmexit_line(&words, trailing),
             Some(Now::PerfStat) => self.end_perf_stat(&words) || self.line_of_no_table(&words),
-            Some(Now::Batch) | None => self.line_of_no_table(&words),
+            Some(Now::Batch | Now::TraceLines) | None => self.line_of_no_table(&words),
         }
     }
 
@@ -228,6 +271,7 @@ impl ExitTables {
             Now::KvmStat | Now::Batch => ExitTableSource::KvmStat,
             Now::PerfStat => ExitTableSource::PerfStat,
             Now::Kvmexit { .. } => ExitTableSource::Kvmexit,
+            Now::TraceLines => ExitTableSource::TraceLines,
         };
         // kvm_stat's title stands above its heading, which names the same table.
         let is_same = source == ExitTableSource::KvmStat
@@ -239,7 +283,7 @@ impl ExitTables {
             _ => self.of.clone(),
         };
         self.now = Some(now);
-        self.reasons.clear();
+        self.known.clear();
         if !is_same && self.tables.len() < MOST_TABLES {
             self.tables.push(ExitTable { of, ..ExitTable::new(source) });
         }
@@ -248,8 +292,9 @@ impl ExitTables {
     fn push(&mut self, row: ExitTableRow) {
         let Some(table) = self.tables.last_mut() else { return };
         // Threads of one reason are one row.
-        let known = row.key.as_ref().filter(|_| table.source == ExitTableSource::Kvmexit);
-        match known.and_then(|key| self.reasons.get(key).copied()) {
+        let adds_up = matches!(table.source, ExitTableSource::Kvmexit | ExitTableSource::TraceLines);
+        let key = (row.event.clone(), row.key.clone());
+        match self.known.get(&key).copied().filter(|_| adds_up) {
             Some(at) => {
                 let known = &mut table.rows[at];
                 known.count = known.count.saturating_add(row.count);
@@ -259,7 +304,7 @@ impl ExitTables {
                 known.time = known.time.zip(row.time).map(|(a, b)| sum(a, b));
             }
             None if table.rows.len() < MOST_ROWS => {
-                known.map(|key| self.reasons.insert(key.clone(), table.rows.len()));
+                self.known.insert(key, table.rows.len());
                 table.rows.push(row);
             }
             None => self.not_kept += 1,
@@ -274,6 +319,13 @@ impl ExitTables {
             if let Some(count) = count {
                 self.push(ExitTableRow { event, count, ..ExitTableRow::default() });
             }
+            return true;
+        }
+        if let Some((event, key)) = trace_line(words) {
+            if self.now != Some(Now::TraceLines) {
+                self.begin(Now::TraceLines, words);
+            }
+            self.push(ExitTableRow { event, key, count: 1, ..ExitTableRow::default() });
             return true;
         }
         let Some(row) = batch_row(words) else { return false };

@@ -14,7 +14,7 @@ mod readings;
 mod screens;
 
 use crate::source::{HEAD, MAX_SECTION, is_trace};
-use crate::text::{Lines, NextLine};
+use crate::text::{self, Lines, NextLine};
 use crate::{Input, TraceError};
 use exit_tables::ExitTables;
 use exitscope_model::{ExitTable, Ledger, LedgerLine, YieldCounts};
@@ -32,23 +32,29 @@ pub struct CountedText {
     pub ledger: Ledger,
 }
 
-/// Whether a text that begins with `head` is one of counts.
+/// Whether a text that begins with `head` is one of counts. One line of a trace alone, as a manual has it, is none.
 pub fn looks_like(head: &[u8]) -> bool {
-    head.split(|&byte| byte == b'\n').any(|line| is_of_one(&String::from_utf8_lossy(line)))
-}
-
-fn is_of_one(line: &str) -> bool {
-    exit_tables::is_of_one(line) || screens::is_of_one(line) || readings::is_of_one(line)
+    let mut events = 0;
+    head.split(|&byte| byte == b'\n').any(|line| {
+        let line = String::from_utf8_lossy(line);
+        events += u32::from(exit_tables::is_event(&line));
+        events > 1 || exit_tables::is_of_one(&line) || screens::is_of_one(&line) || readings::is_of_one(&line)
+    })
 }
 
 /// Bytes in which a text of counts has one, at least: other counters and screens may come before.
 const BEGINNING: usize = 64 << 10;
 
-/// Whether an input is a text of counts, and no trace.
+/// Whether an input is a text of counts, and no trace; or a short text of a trace's lines that name no thread, or have no time.
 pub fn is_counts(input: &Input) -> Result<bool, TraceError> {
     let mut head = vec![0; BEGINNING];
     let got = input.read_up_to(0, &mut head)?;
-    Ok(!is_trace(&head[..got.min(HEAD)]) && looks_like(&head[..got]))
+    let (first, head) = (&head[..got.min(HEAD)], &head[..got]);
+    let is_short_text = got < BEGINNING && text::looks_like(first);
+    match is_trace(first) {
+        false => Ok(looks_like(head)),
+        true => Ok(is_short_text && looks_like(head) && text::lacks_columns(input)?),
+    }
 }
 
 /// Reads one.

@@ -46,6 +46,22 @@ pub fn looks_like(head: &[u8]) -> bool {
     layout_of(head, head.len() < 4096, quote::mark(head)).is_some()
 }
 
+/// Whether a text is refused because its lines name no thread, or have no time. How often events came can still be counted.
+pub fn lacks_columns(input: &Input) -> Result<bool, TraceError> {
+    let mut source = open(input.try_clone()?, SourceOptions::default())?;
+    let (mut events, mut ledger) = (Vec::new(), Ledger::default());
+    loop {
+        match source.read(&mut events, &mut ledger) {
+            Ok(true) => events.clear(),
+            Ok(false) => return Ok(false),
+            Err(TraceError::Unsupported { what, .. }) => {
+                return Ok([Flaw::NoThread, Flaw::NoTime].iter().any(|flaw| what.ends_with(flaw.problem())));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Which program printed a text that begins with `head`, its lines after `mark`. `whole`: nothing comes after.
 fn layout_of(head: &[u8], whole: bool, mark: Option<u8>) -> Option<TextDialect> {
     let end = match head.iter().rposition(|&byte| byte == b'\n') {

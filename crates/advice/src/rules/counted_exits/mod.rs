@@ -12,7 +12,9 @@
 mod wording;
 
 use exitscope_analysis::record_commands::{HowToRecord, Missed};
-use exitscope_model::{Architecture, CodeList, EXIT_EVENT, ExitCode, ExitTable, ExitTableRow, TraceInfo};
+use exitscope_model::{
+    Architecture, CodeList, EXIT_EVENT, ExitCode, ExitTable, ExitTableRow, ExitTableSource, TraceInfo,
+};
 use exitscope_units::Nanos;
 
 /// How perf and kvm_stat call a reason of which their tables have no name: `exit_event_decode_key` of
@@ -83,6 +85,9 @@ pub struct NextRecording {
 pub fn judge_exit_table(table: &ExitTable) -> ExitTableJudgement {
     let costliest = costliest(table);
     let mut not_recorded = Vec::new();
+    if table.source == ExitTableSource::TraceLines {
+        not_recorded.push(wording::NO_COLUMNS);
+    }
     if !table.is_timed() {
         not_recorded.push(wording::NO_TIMES);
     }
@@ -224,7 +229,6 @@ fn tells(of: Option<&CostliestReason>, table: &ExitTable) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exitscope_model::ExitTableSource;
 
     fn row(name: &str, count: u64, micros: Option<u64>) -> ExitTableRow {
         let time = micros.map(|micros| [Nanos(micros * 1_000); 2]);

@@ -1,5 +1,6 @@
 //! What is said of tables of exits.
 
+pub(super) const NO_COLUMNS: &str = "which thread and when: the lines lack the columns before the event, as `perf script` and `trace-cmd report` print them";
 pub(super) const NO_TIMES: &str = "what exits cost: the table has no times";
 pub(super) const NO_SPAN: &str =
     "how much of the vCPUs' time exits take: nothing says how long was counted, or how many vCPUs there are";
