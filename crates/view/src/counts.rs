@@ -349,9 +349,9 @@ fn why_not(why: CountsNotCompared) -> &'static str {
     match why {
         CountsNotCompared::OneSide => "it is on one side alone",
         CountsNotCompared::NoRate => {
-            "a side has no rate: one reading counts from a start on, and two need the moment before each (docs/counts.md)"
+            "a side has no rate: a single reading counts since some start, and two need the time before each (docs/counts.md)"
         }
-        CountsNotCompared::NoLengths => "a side has several screens of which nothing says how long their intervals are",
+        CountsNotCompared::NoLengths => "a side has several screens that do not show how long their intervals are",
     }
 }
 

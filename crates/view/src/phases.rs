@@ -191,7 +191,7 @@ fn removable(facts: &Facts, outside: &PhaseStats, arch: &str) -> Vec<RemovableRo
             avoidable_ns: calls_seen.then_some(outside.in_register_calls),
             avoidable_cycles_per_exit: None,
             method: COUNTED,
-            rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) replaces",
+            rule: "time in ioctls that read or write registers, which a page shared with user space (KVM_CAP_SYNC_REGS) would replace",
         });
     }
     if outside.stats.timed > 0 {
